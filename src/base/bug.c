@@ -1,0 +1,11 @@
+#include "base/bug.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+_Noreturn void pen_bug(const char *file, int line, const char *condition)
+{
+    fprintf(stderr, "penstock: bug at %s:%d: '%s' does not hold\n", file, line,
+            condition);
+    abort();
+}

@@ -1,0 +1,88 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pen_status read_stream(FILE *stream, const char *path, size_t limit,
+                              struct pen_text *out, struct pen_text *why)
+{
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    char block[65536];
+    size_t got = 0;
+    pen_text_add_bytes(&bytes, "", 0);
+    while ((got = fread(block, 1, sizeof block, stream)) > 0) {
+        if (got > limit - bytes.length) {
+            pen_text_release(&bytes);
+            pen_why(why, "%s is larger than %zu bytes, the most that is read",
+                    path, limit);
+            return PEN_INVALID;
+        }
+        pen_text_add_bytes(&bytes, block, got);
+        if (bytes.has_failed) {
+            pen_text_release(&bytes);
+            pen_why(why, "%s does not fit in memory", path);
+            return PEN_NOMEM;
+        }
+    }
+    if (ferror(stream)) {
+        pen_text_release(&bytes);
+        pen_why(why, "cannot read %s: %s", path, strerror(errno));
+        return PEN_IO;
+    }
+    *out = bytes;
+    return PEN_OK;
+}
+
+pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
+                         struct pen_text *why)
+{
+    if (strcmp(path, "-") == 0)
+        return read_stream(stdin, "standard input", limit, out, why);
+    FILE *stream = fopen(path, "rb");
+    if (stream == NULL) {
+        pen_why(why, "cannot open %s: %s", path, strerror(errno));
+        return PEN_IO;
+    }
+    pen_status status = read_stream(stream, path, limit, out, why);
+    fclose(stream);
+    return status;
+}
+
+static pen_status write_stream(FILE *stream, const char *path,
+                               const void *bytes, size_t length,
+                               struct pen_text *why)
+{
+    if (fwrite(bytes, 1, length, stream) != length || fflush(stream) != 0) {
+        pen_why(why, "cannot write %s: %s", path, strerror(errno));
+        return PEN_IO;
+    }
+    return PEN_OK;
+}
+
+pen_status pen_file_write(const char *path, const void *bytes, size_t length,
+                          struct pen_text *why)
+{
+    if (strcmp(path, "-") == 0)
+        return write_stream(stdout, "standard output", bytes, length, why);
+    struct pen_text name = PEN_TEXT_EMPTY;
+    pen_text_add(&name, "%s.part", path);
+    const char *part = pen_text_string(&name);
+    FILE *stream = fopen(part, "wb");
+    if (stream == NULL) {
+        pen_why(why, "cannot write %s: %s", path, strerror(errno));
+        pen_text_release(&name);
+        return PEN_IO;
+    }
+    pen_status status = write_stream(stream, path, bytes, length, why);
+    int close_failed = fclose(stream) != 0;
+    if (status == PEN_OK && (close_failed || rename(part, path) != 0)) {
+        pen_why(why, "cannot write %s: %s", path, strerror(errno));
+        status = PEN_IO;
+    }
+    if (status != PEN_OK)
+        remove(part);
+    pen_text_release(&name);
+    return status;
+}

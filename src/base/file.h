@@ -1,0 +1,24 @@
+#ifndef PEN_BASE_FILE_H
+#define PEN_BASE_FILE_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stddef.h>
+
+/*
+ * Reads a whole file ("-" is standard input) of at most `limit` bytes. On
+ * success *out holds its bytes and a NUL behind them. On failure *out is
+ * untouched and why says which file and what was wrong.
+ */
+pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
+                         struct pen_text *why);
+
+/*
+ * Writes the bytes to path ("-" is standard output). A file appears whole or
+ * not at all: the bytes go to a temporary name beside it, which is renamed.
+ */
+pen_status pen_file_write(const char *path, const void *bytes, size_t length,
+                          struct pen_text *why);
+
+#endif

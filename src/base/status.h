@@ -1,0 +1,27 @@
+#ifndef PEN_BASE_STATUS_H
+#define PEN_BASE_STATUS_H
+
+/*
+ * What a function answers when it can fail. A code exists only if some caller
+ * acts differently on it; the reason in words travels in a struct pen_text.
+ */
+
+#define PEN_STATUS_TABLE(X)                                                    \
+    X(OK, "ok")                                                                \
+    X(NOMEM, "out of memory")                                                  \
+    X(INVALID, "invalid input")                                                \
+    X(INFEASIBLE, "nothing fits the given limits")                             \
+    X(IO, "cannot read or write a file")
+
+enum pen_status_code {
+#define PEN_STATUS_ENUM(name, text) PEN_##name,
+    PEN_STATUS_TABLE(PEN_STATUS_ENUM)
+#undef PEN_STATUS_ENUM
+};
+
+typedef enum pen_status_code pen_status;
+
+/* Never NULL; a constant. */
+const char *pen_status_text(pen_status status);
+
+#endif

@@ -1,0 +1,113 @@
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pen_text_init(struct pen_text *text)
+{
+    *text = (struct pen_text)PEN_TEXT_EMPTY;
+}
+
+void pen_text_release(struct pen_text *text)
+{
+    free(text->bytes);
+    pen_text_init(text);
+}
+
+const char *pen_text_string(const struct pen_text *text)
+{
+    return text->bytes == NULL ? "" : text->bytes;
+}
+
+void pen_text_clear(struct pen_text *text)
+{
+    text->length = 0;
+    if (text->bytes != NULL)
+        text->bytes[0] = '\0';
+}
+
+/* Makes room for `more` bytes and the NUL; 0 when there is no memory. */
+static int reserve(struct pen_text *text, size_t more)
+{
+    size_t need = text->length + more + 1;
+    if (need <= text->capacity)
+        return 1;
+    size_t capacity = text->capacity < 64 ? 64 : text->capacity * 2;
+    if (capacity < need)
+        capacity = need;
+    char *bytes = realloc(text->bytes, capacity);
+    if (bytes == NULL) {
+        text->has_failed = 1;
+        return 0;
+    }
+    text->bytes = bytes;
+    text->capacity = capacity;
+    return 1;
+}
+
+void pen_text_add_bytes(struct pen_text *text, const char *bytes, size_t length)
+{
+    if (!reserve(text, length))
+        return;
+    memcpy(text->bytes + text->length, bytes, length);
+    text->length += length;
+    text->bytes[text->length] = '\0';
+}
+
+void pen_text_add_string(struct pen_text *text, const char *string)
+{
+    pen_text_add_bytes(text, string, strlen(string));
+}
+
+void pen_text_add_repeat(struct pen_text *text, char letter, size_t count)
+{
+    if (!reserve(text, count))
+        return;
+    memset(text->bytes + text->length, letter, count);
+    text->length += count;
+    text->bytes[text->length] = '\0';
+}
+
+void pen_text_add_number(struct pen_text *text, unsigned long number)
+{
+    char digits[24];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    pen_text_add_bytes(text, digits + at, sizeof digits - at);
+}
+
+static void add_formatted(struct pen_text *text, const char *format,
+                          va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (length < 0 || !reserve(text, (size_t)length))
+        return;
+    vsnprintf(text->bytes + text->length, (size_t)length + 1, format, args);
+    text->length += (size_t)length;
+}
+
+void pen_text_add(struct pen_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_formatted(text, format, args);
+    va_end(args);
+}
+
+void pen_why(struct pen_text *text, const char *format, ...)
+{
+    if (text == NULL)
+        return;
+    va_list args;
+    va_start(args, format);
+    add_formatted(text, format, args);
+    va_end(args);
+}

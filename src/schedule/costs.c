@@ -1,0 +1,370 @@
+#include "schedule/costs.h"
+
+#include "base/bug.h"
+#include "base/file.h"
+#include "schedule/op.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_COST_FILE_BYTES ((size_t)64 << 20)
+#define MAX_SECONDS 1e9
+
+void pen_costs_init(struct pen_costs *costs)
+{
+    *costs =
+        (struct pen_costs){.scope = PEN_COST_UNIFORM,
+                           .uniform = {.forward_sec = 1,
+                                       .input_sec = 1,
+                                       .weight_sec = 1,
+                                       .recompute_sec = -1,
+                                       .pair_sec = -1,
+                                       .memory = 1},
+                           .memory = {.forward = 1, .input = 0, .weight = -1}};
+}
+
+void pen_costs_release(struct pen_costs *costs)
+{
+    free(costs->items);
+    free(costs->links);
+    pen_costs_init(costs);
+}
+
+struct key {
+    const char *name;
+    double *value;
+    double least;
+    double most;
+};
+
+/* Reads "name=number,name=number"; every name at most once. */
+static pen_status read_keys(const char *text, const struct key *keys,
+                            size_t num_keys, struct pen_text *why)
+{
+    unsigned seen = 0;
+    const char *at = text;
+    while (*at != '\0') {
+        const char *equals = strchr(at, '=');
+        size_t found = num_keys;
+        for (size_t i = 0; equals != NULL && i < num_keys; i++) {
+            if (strlen(keys[i].name) == (size_t)(equals - at) &&
+                memcmp(keys[i].name, at, (size_t)(equals - at)) == 0)
+                found = i;
+        }
+        if (found == num_keys) {
+            pen_why(why, "'%s': expected one of", at);
+            for (size_t i = 0; i < num_keys; i++)
+                pen_why(why, " %s=", keys[i].name);
+            return PEN_INVALID;
+        }
+        char *end = NULL;
+        double value = strtod(equals + 1, &end);
+        const struct key *key = &keys[found];
+        if (end == equals + 1 || (*end != ',' && *end != '\0') ||
+            !isfinite(value) || value < key->least || value > key->most) {
+            pen_why(why, "'%s' needs a number from %g to %g", key->name,
+                    key->least, key->most);
+            return PEN_INVALID;
+        }
+        if (seen & (1u << found)) {
+            pen_why(why, "'%s' is given twice", key->name);
+            return PEN_INVALID;
+        }
+        seen |= 1u << found;
+        *key->value = value;
+        at = *end == ',' ? end + 1 : end;
+    }
+    return PEN_OK;
+}
+
+static bool is_key_list(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    return equals != NULL &&
+           memchr(text, '/', (size_t)(equals - text)) == NULL &&
+           memchr(text, '.', (size_t)(equals - text)) == NULL;
+}
+
+pen_status pen_costs_read(const char *text, struct pen_costs *costs,
+                          struct pen_text *why)
+{
+    if (!is_key_list(text)) {
+        struct pen_text bytes = PEN_TEXT_EMPTY;
+        struct pen_text reason = PEN_TEXT_EMPTY;
+        pen_status status =
+            pen_file_read(text, MAX_COST_FILE_BYTES, &bytes, why);
+        if (status != PEN_OK)
+            return status;
+        status =
+            pen_costs_parse_json(bytes.bytes, bytes.length, costs, &reason);
+        if (status != PEN_OK)
+            pen_why(why, "%s: %s", text, pen_text_string(&reason));
+        pen_text_release(&reason);
+        pen_text_release(&bytes);
+        return status;
+    }
+    struct pen_costs read;
+    pen_costs_init(&read);
+    struct pen_cost *cost = &read.uniform;
+    const struct key keys[] = {{"f", &cost->forward_sec, 0, MAX_SECONDS},
+                               {"i", &cost->input_sec, 0, MAX_SECONDS},
+                               {"w", &cost->weight_sec, 0, MAX_SECONDS},
+                               {"comm", &read.latency_sec, 0, MAX_SECONDS},
+                               {"r", &cost->recompute_sec, 0, MAX_SECONDS},
+                               {"pair", &cost->pair_sec, 0, MAX_SECONDS},
+                               {"sync", &cost->sync_sec, 0, MAX_SECONDS},
+                               {"step", &cost->step_sec, 0, MAX_SECONDS},
+                               {"move", &cost->move_sec, 0, MAX_SECONDS}};
+    pen_status status = read_keys(text, keys, sizeof keys / sizeof *keys, why);
+    if (status == PEN_OK) {
+        read.memory = costs->memory;
+        pen_costs_release(costs);
+        *costs = read;
+    }
+    return status;
+}
+
+pen_status pen_memory_read(const char *text, struct pen_memory *memory,
+                           struct pen_text *why)
+{
+    struct pen_memory read = {.forward = 0};
+    const struct key keys[] = {{"f", &read.forward, 0, 1e6},
+                               {"i", &read.input, -1e6, 1e6},
+                               {"w", &read.weight, -1e6, 1e6},
+                               {"r", &read.recompute, -1e6, 1e6}};
+    pen_status status = read_keys(text, keys, sizeof keys / sizeof *keys, why);
+    if (status != PEN_OK)
+        return status;
+    double left = read.forward + read.input + read.weight + read.recompute;
+    if (fabs(left) > 1e-9) {
+        pen_why(why,
+                "memory '%s' leaves %g of each micro-batch behind; what f "
+                "adds, i and w must free",
+                text, left);
+        return PEN_INVALID;
+    }
+    *memory = read;
+    return PEN_OK;
+}
+
+/* A token slice is one of n equal parts of a micro-batch. */
+static void slice_cost(struct pen_cost *cost, double share)
+{
+    cost->forward_sec *= share;
+    cost->input_sec *= share;
+    cost->weight_sec *= share;
+    cost->recompute_sec *= share;
+    cost->pair_sec *= share;
+    cost->move_sec *= share;
+    cost->memory *= share;
+}
+
+static void scale_cost(struct pen_cost *cost, double share)
+{
+    slice_cost(cost, share);
+    cost->step_sec *= share;
+    cost->sync_sec *= share;
+}
+
+static void add_cost(struct pen_cost *sum, const struct pen_cost *cost)
+{
+    sum->forward_sec += cost->forward_sec;
+    sum->input_sec += cost->input_sec;
+    sum->weight_sec += cost->weight_sec;
+    sum->sync_sec += cost->sync_sec;
+    sum->step_sec += cost->step_sec;
+    sum->move_sec += cost->move_sec;
+    sum->memory += cost->memory;
+    if (cost->recompute_sec < 0 || sum->recompute_sec < 0)
+        sum->recompute_sec = -1;
+    else
+        sum->recompute_sec += cost->recompute_sec;
+    if (cost->pair_sec < 0 || sum->pair_sec < 0)
+        sum->pair_sec = -1;
+    else
+        sum->pair_sec += cost->pair_sec;
+}
+
+/* Layers are dealt to parts in order, the first parts taking one more. */
+static struct pen_cost cost_of_layers(const struct pen_costs *costs,
+                                      uint32_t part, uint32_t parts)
+{
+    uint32_t each = costs->num_items / parts;
+    uint32_t more = costs->num_items % parts;
+    uint32_t first = part * each + (part < more ? part : more);
+    uint32_t count = each + (part < more ? 1 : 0);
+    struct pen_cost sum = {.forward_sec = 0};
+    for (uint32_t i = 0; i < count; i++)
+        add_cost(&sum, &costs->items[first + i]);
+    return sum;
+}
+
+static pen_status fill_stages(struct pen_cost_table *table,
+                              const struct pen_costs *costs,
+                              const struct pen_shape *shape,
+                              struct pen_text *why)
+{
+    uint32_t parts = pen_shape_parts(shape);
+    double share = 1.0 / (double)pen_shape_chunks(shape);
+    uint32_t wanted = costs->scope == PEN_COST_PER_RANK    ? shape->num_ranks
+                      : costs->scope == PEN_COST_PER_STAGE ? parts
+                                                           : 0;
+    if (wanted != 0 && costs->num_items != wanted) {
+        pen_why(why, "the costs describe %u %s, the schedule has %u",
+                costs->num_items,
+                costs->scope == PEN_COST_PER_RANK ? "ranks" : "stages", wanted);
+        return PEN_INVALID;
+    }
+    if (costs->scope == PEN_COST_PER_LAYER && costs->num_items < parts) {
+        pen_why(why,
+                "the costs describe %u layers, too few for %u stages; use "
+                "fewer chunks",
+                costs->num_items, parts);
+        return PEN_INVALID;
+    }
+    for (uint32_t stage = 0; stage < shape->num_stages; stage++) {
+        struct pen_cost *cost = &table->stages[stage];
+        uint32_t part = pen_shape_part_of_stage(shape, stage);
+        switch (costs->scope) {
+        case PEN_COST_UNIFORM:
+            *cost = costs->uniform;
+            scale_cost(cost, share);
+            break;
+        case PEN_COST_PER_RANK:
+            *cost = costs->items[pen_shape_rank_of(shape, stage)];
+            scale_cost(cost, share);
+            break;
+        case PEN_COST_PER_STAGE:
+            *cost = costs->items[part];
+            break;
+        case PEN_COST_PER_LAYER:
+            *cost = cost_of_layers(costs, part, parts);
+            break;
+        }
+        slice_cost(cost, 1.0 / (double)shape->num_slices);
+    }
+    return PEN_OK;
+}
+
+/* The link between two ranks: the last one listed, or the general one. */
+static void link_of(const struct pen_costs *costs, uint32_t from, uint32_t to,
+                    double *latency, double *transfer)
+{
+    double rate = costs->bytes_per_sec;
+    *latency = costs->latency_sec;
+    for (uint32_t i = 0; i < costs->num_links; i++) {
+        const struct pen_link *link = &costs->links[i];
+        if (link->from == from && link->to == to) {
+            *latency = link->latency_sec;
+            rate = link->bytes_per_sec;
+        }
+    }
+    *transfer = rate > 0 ? costs->bytes / rate : 0;
+}
+
+static void fill_links(struct pen_cost_table *table,
+                       const struct pen_costs *costs,
+                       const struct pen_shape *shape)
+{
+    double share = 1.0 / (double)shape->num_slices;
+    for (uint32_t stage = 0; stage < shape->num_stages; stage++) {
+        uint32_t rank = pen_shape_rank_of(shape, stage);
+        uint32_t after = pen_shape_next_stage(shape, stage);
+        uint32_t before = pen_shape_previous_stage(shape, stage);
+        if (after != PEN_NO_STAGE)
+            link_of(costs, rank, pen_shape_rank_of(shape, after),
+                    &table->latency_sec[stage], &table->transfer_sec[stage]);
+        if (before != PEN_NO_STAGE)
+            link_of(costs, rank, pen_shape_rank_of(shape, before),
+                    &table->latency_back_sec[stage],
+                    &table->transfer_back_sec[stage]);
+        table->transfer_sec[stage] *= share;
+        table->transfer_back_sec[stage] *= share;
+    }
+}
+
+pen_status pen_cost_table_init(struct pen_cost_table *table,
+                               const struct pen_costs *costs,
+                               const struct pen_shape *shape,
+                               struct pen_text *why)
+{
+    size_t n = shape->num_stages;
+    *table = (struct pen_cost_table){.memory = costs->memory,
+                                     .is_blocking = costs->is_blocking,
+                                     .num_stages = shape->num_stages};
+    table->stages = calloc(n, sizeof *table->stages);
+    table->latency_sec = calloc(n, sizeof *table->latency_sec);
+    table->transfer_sec = calloc(n, sizeof *table->transfer_sec);
+    table->latency_back_sec = calloc(n, sizeof *table->latency_back_sec);
+    table->transfer_back_sec = calloc(n, sizeof *table->transfer_back_sec);
+    pen_status status = PEN_NOMEM;
+    if (table->stages == NULL || table->latency_sec == NULL ||
+        table->transfer_sec == NULL || table->latency_back_sec == NULL ||
+        table->transfer_back_sec == NULL)
+        pen_why(why, "out of memory for the costs of %zu stages", n);
+    else
+        status = fill_stages(table, costs, shape, why);
+    if (status != PEN_OK) {
+        pen_cost_table_release(table);
+        return status;
+    }
+    fill_links(table, costs, shape);
+    return PEN_OK;
+}
+
+void pen_cost_table_release(struct pen_cost_table *table)
+{
+    free(table->stages);
+    free(table->latency_sec);
+    free(table->transfer_sec);
+    free(table->latency_back_sec);
+    free(table->transfer_back_sec);
+    *table = (struct pen_cost_table){.stages = NULL};
+}
+
+double pen_cost_of(const struct pen_cost_table *table, unsigned kind,
+                   uint32_t stage)
+{
+    const struct pen_cost *cost = &table->stages[stage];
+    switch (kind) {
+    case PEN_OP_FORWARD:
+        return cost->forward_sec;
+    case PEN_OP_BACKWARD:
+        return cost->input_sec + cost->weight_sec;
+    case PEN_OP_BACKWARD_INPUT:
+        return cost->input_sec;
+    case PEN_OP_BACKWARD_WEIGHT:
+        return cost->weight_sec;
+    case PEN_OP_RECOMPUTE:
+        return cost->recompute_sec < 0 ? cost->forward_sec
+                                       : cost->recompute_sec;
+    default:
+        return 0;
+    }
+}
+
+double pen_memory_of(const struct pen_cost_table *table, unsigned kind,
+                     uint32_t stage)
+{
+    const struct pen_memory *memory = &table->memory;
+    double unit = table->stages[stage].memory;
+    switch (kind) {
+    case PEN_OP_FORWARD:
+        return memory->forward * unit;
+    case PEN_OP_BACKWARD:
+        return (memory->input + memory->weight) * unit;
+    case PEN_OP_BACKWARD_INPUT:
+        return memory->input * unit;
+    case PEN_OP_BACKWARD_WEIGHT:
+        return memory->weight * unit;
+    case PEN_OP_RECOMPUTE:
+        return memory->recompute * unit;
+    case PEN_OP_EVICT:
+        return -memory->forward * unit;
+    case PEN_OP_LOAD:
+        return memory->forward * unit;
+    default:
+        return 0;
+    }
+}

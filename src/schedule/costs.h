@@ -1,0 +1,117 @@
+#ifndef PEN_SCHEDULE_COSTS_H
+#define PEN_SCHEDULE_COSTS_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "schedule/placement.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * What operations cost: the description that a user gives, and the table that
+ * it becomes for one shape of schedule.
+ *
+ * Seconds are those of one micro-batch on one rank, all its chunks together;
+ * a chunk of v takes 1/v. Memory is counted in A: the activations of one
+ * micro-batch on one rank's share of the model. The same holds per rank
+ * ("ranks"); "stages" and "layers" give the seconds of the part itself.
+ */
+struct pen_cost {
+    double forward_sec;   /* F, tF in the papers */
+    double input_sec;     /* I, tB */
+    double weight_sec;    /* W, tW; B takes input_sec + weight_sec */
+    double recompute_sec; /* R; negative: as F */
+    double pair_sec;      /* an overlapped F and B; negative: their sum */
+    double sync_sec;      /* SYNC */
+    double step_sec;      /* STEP */
+    double move_sec;      /* EV or LD, beside the compute */
+    double memory;        /* activations of this part in A, see above */
+};
+
+/* What each op adds to the stash, in A; B frees what I and W free. */
+struct pen_memory {
+    double forward;
+    double input;
+    double weight;
+    double recompute;
+};
+
+/* A transfer takes latency_sec + bytes / bandwidth. */
+struct pen_link {
+    uint32_t from; /* rank */
+    uint32_t to;
+    double latency_sec;
+    double bytes_per_sec; /* 0: transfers take the latency only */
+};
+
+enum pen_cost_scope {
+    PEN_COST_UNIFORM,
+    PEN_COST_PER_RANK,
+    PEN_COST_PER_STAGE,
+    PEN_COST_PER_LAYER
+};
+
+struct pen_costs {
+    enum pen_cost_scope scope;
+    struct pen_cost uniform;
+    struct pen_cost *items; /* per rank, stage or layer, as scope says */
+    uint32_t num_items;
+    double latency_sec; /* of links that are not listed */
+    double bytes_per_sec;
+    double bytes; /* of one activation or gradient between two stages */
+    struct pen_link *links;
+    uint32_t num_links;
+    bool is_blocking; /* a sender computes nothing while its bytes leave */
+    struct pen_memory memory;
+};
+
+/* f=1, i=1, w=1, no communication; memory f=1, i=0, w=-1. */
+void pen_costs_init(struct pen_costs *costs);
+void pen_costs_release(struct pen_costs *costs);
+
+/*
+ * Reads "f=1,i=1,w=1,comm=0" (also r, pair, sync, step, move) or, when the
+ * text is not of that form, the JSON file of that name. On failure *costs is
+ * untouched.
+ */
+pen_status pen_costs_read(const char *text, struct pen_costs *costs,
+                          struct pen_text *why);
+pen_status pen_costs_parse_json(const char *text, size_t length,
+                                struct pen_costs *costs, struct pen_text *why);
+
+/* Reads "f=1,i=-0.5,w=-0.5"; what F adds, the others free, to the last bit. */
+pen_status pen_memory_read(const char *text, struct pen_memory *memory,
+                           struct pen_text *why);
+
+/*
+ * The costs of one shape, per stage and in seconds; links by rank. Refuses a
+ * description that does not fit the shape (7 "stages" for 8 parts). Release
+ * with pen_cost_table_release().
+ */
+struct pen_cost_table {
+    struct pen_cost *stages;  /* of one op: shares of chunk, slice applied */
+    double *latency_sec;      /* per stage: hop from it to the next stage */
+    double *transfer_sec;     /* per stage: bytes / bandwidth of that hop */
+    double *latency_back_sec; /* hop of the gradient from it to the previous */
+    double *transfer_back_sec;
+    struct pen_memory memory;
+    bool is_blocking;
+    uint32_t num_stages;
+};
+
+pen_status pen_cost_table_init(struct pen_cost_table *table,
+                               const struct pen_costs *costs,
+                               const struct pen_shape *shape,
+                               struct pen_text *why);
+void pen_cost_table_release(struct pen_cost_table *table);
+
+/* Seconds of one compute op (F, B, I, W, R) of this stage. */
+double pen_cost_of(const struct pen_cost_table *table, unsigned kind,
+                   uint32_t stage);
+
+/* What the op adds to the stash of its rank, in A; 0 for communication. */
+double pen_memory_of(const struct pen_cost_table *table, unsigned kind,
+                     uint32_t stage);
+
+#endif

@@ -1,0 +1,54 @@
+#include "schedule/generators.h"
+
+#include <string.h>
+
+/* In the order of the list that people read: by family, then by year. */
+#define GENERATORS(X)                                                          \
+    X(gpipe)                                                                   \
+    X(1f1b)
+
+#define DECLARE(name) extern const struct pen_generator pen__##name;
+GENERATORS(DECLARE)
+#undef DECLARE
+
+const struct pen_generator *pen_generator_at(size_t index)
+{
+    static const struct pen_generator *const all[] = {
+#define LIST(name) &pen__##name,
+        GENERATORS(LIST)
+#undef LIST
+    };
+    return index < sizeof all / sizeof *all ? all[index] : NULL;
+}
+
+const struct pen_generator *pen_generator_find(const char *name)
+{
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
+        if (strcmp(pen_generator_at(i)->name, name) == 0)
+            return pen_generator_at(i);
+    }
+    return NULL;
+}
+
+pen_status pen_generator_make(const struct pen_generator *generator,
+                              const struct pen_generator_args *args,
+                              struct pen_schedule **out, struct pen_text *why)
+{
+    if (generator->missing != NULL) {
+        pen_why(why, "%s is not included: %s", generator->name,
+                generator->missing);
+        return PEN_INVALID;
+    }
+    if (args->ranks == 0 || args->microbatches == 0) {
+        pen_why(why, "%s needs at least 1 stage and 1 micro-batch",
+                generator->name);
+        return PEN_INVALID;
+    }
+    struct pen_schedule *compute = NULL;
+    pen_status status = generator->generate(args, &compute, why);
+    if (status != PEN_OK)
+        return status;
+    status = pen_schedule_lower(compute, out, why);
+    pen_schedule_free(compute);
+    return status;
+}

@@ -1,0 +1,59 @@
+#ifndef PEN_SCHEDULE_GENERATORS_H
+#define PEN_SCHEDULE_GENERATORS_H
+
+#include "schedule/costs.h"
+#include "schedule/schedule.h"
+
+/*
+ * Every published schedule that Penstock knows, one file per paper in
+ * generators/. A generator is a pure function of its arguments and writes
+ * compute ops only (asynchronous ones also SYNC and STEP).
+ */
+
+struct pen_generator_args {
+    uint32_t ranks;         /* p */
+    uint32_t microbatches;  /* m; asynchronous: per batch */
+    uint32_t chunks;        /* v; 0: the generator's own choice */
+    uint32_t slices;        /* n; 0: the generator's own choice */
+    uint32_t batches;       /* asynchronous ones; 0: the generator's own */
+    uint32_t warmup;        /* k of kfkb, 0: own choice */
+    double memory_limit;    /* in A; 0: the generator's own */
+    bool has_memory;        /* the user named the memory of the ops */
+    bool has_vertical_sync; /* pipedream: one version in all stages */
+    const struct pen_costs *costs; /* never NULL */
+};
+
+struct pen_generator {
+    const char *name;
+    const char *title; /* in words */
+    const char *paper; /* authors, venue, identifier */
+    enum pen_placement_kind placement;
+    const char *constraints; /* what it needs, in words; "none" */
+    const char *versions;    /* weight versions held, in words */
+    const char *bubble;      /* idle seconds per rank and step, as published */
+    const char *peak;        /* activations of rank s in A */
+    bool is_synchronous;
+    bool has_chunks; /* --chunks means something to it */
+    bool has_slices;
+    bool has_limit;      /* --memory-limit */
+    bool uses_costs;     /* the order depends on the costs */
+    const char *missing; /* why it cannot be generated; NULL when it can */
+    pen_status (*generate)(const struct pen_generator_args *args,
+                           struct pen_schedule **out, struct pen_text *why);
+};
+
+/* NULL behind the last one. */
+const struct pen_generator *pen_generator_at(size_t index);
+
+/* NULL when there is none of this name. */
+const struct pen_generator *pen_generator_find(const char *name);
+
+/*
+ * Generates and lowers. On failure *out is untouched and why says what would
+ * work.
+ */
+pen_status pen_generator_make(const struct pen_generator *generator,
+                              const struct pen_generator_args *args,
+                              struct pen_schedule **out, struct pen_text *why);
+
+#endif

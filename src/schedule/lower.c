@@ -1,0 +1,177 @@
+/*
+ * Lowering: from compute ops to everything a rank does.
+ *
+ *   0F0 0B0          ->  0F0 0SA0 0RG0 0B0 0SYNC 0STEP
+ *   1F3~1 6B2~1      ->  1RA3 6RG2 1F3~1 6B2~1 1SA3 6SG2
+ *
+ * With this placement the order of sends and receives agrees on every channel
+ * for all schedules in generators/; the verifier proves it for the rest.
+ */
+#include "base/bug.h"
+#include "schedule/schedule.h"
+
+#include <stdlib.h>
+
+struct lowering {
+    const struct pen_schedule *from;
+    struct pen_schedule *to;
+    uint32_t *last; /* per stage: position of its last B or W, in `from` */
+    bool adds_steps;
+    pen_status status;
+};
+
+static void emit(struct lowering *low, uint32_t rank, struct pen_op op)
+{
+    if (low->status == PEN_OK)
+        low->status = pen_schedule_add(low->to, rank, op);
+}
+
+static void emit_message(struct lowering *low, uint32_t rank,
+                         enum pen_op_kind kind, const struct pen_op *op)
+{
+    struct pen_op message = pen_op_make(kind, op->stage, op->microbatch);
+    message.slice = op->slice;
+    emit(low, rank, message);
+}
+
+/* True when `other` exists and lives on another rank than `stage`. */
+static bool is_remote(const struct pen_shape *shape, uint32_t stage,
+                      uint32_t other)
+{
+    return other != PEN_NO_STAGE &&
+           pen_shape_rank_of(shape, stage) != pen_shape_rank_of(shape, other);
+}
+
+static void emit_receive(struct lowering *low, uint32_t rank,
+                         const struct pen_op *op)
+{
+    const struct pen_shape *shape = &low->from->shape;
+    enum pen_direction direction = pen_op_info(op->kind)->direction;
+    if (direction == PEN_DIRECTION_ACT &&
+        is_remote(shape, op->stage, pen_shape_previous_stage(shape, op->stage)))
+        emit_message(low, rank, PEN_OP_RECV_ACT, op);
+    if (direction == PEN_DIRECTION_GRAD &&
+        is_remote(shape, op->stage, pen_shape_next_stage(shape, op->stage)))
+        emit_message(low, rank, PEN_OP_RECV_GRAD, op);
+}
+
+static void emit_send(struct lowering *low, uint32_t rank,
+                      const struct pen_op *op)
+{
+    const struct pen_shape *shape = &low->from->shape;
+    enum pen_direction direction = pen_op_info(op->kind)->direction;
+    if (direction == PEN_DIRECTION_ACT &&
+        is_remote(shape, op->stage, pen_shape_next_stage(shape, op->stage)))
+        emit_message(low, rank, PEN_OP_SEND_ACT, op);
+    if (direction == PEN_DIRECTION_GRAD &&
+        is_remote(shape, op->stage, pen_shape_previous_stage(shape, op->stage)))
+        emit_message(low, rank, PEN_OP_SEND_GRAD, op);
+}
+
+static bool ends_weight_gradient(const struct pen_op *op)
+{
+    return op->kind == PEN_OP_BACKWARD || op->kind == PEN_OP_BACKWARD_WEIGHT;
+}
+
+static void find_last(struct lowering *low, const struct pen_row *row)
+{
+    for (uint32_t i = 0; i < row->count; i++) {
+        if (ends_weight_gradient(&row->ops[i]))
+            low->last[row->ops[i].stage] = i;
+    }
+}
+
+static void lower_row(struct lowering *low, uint32_t rank)
+{
+    const struct pen_row *row = &low->from->rows[rank];
+    find_last(low, row);
+    for (uint32_t from = 0; from < row->count && low->status == PEN_OK;) {
+        uint32_t to = from + 1;
+        uint16_t group = row->ops[from].group;
+        while (group != 0 && to < row->count && row->ops[to].group == group)
+            to++;
+        for (uint32_t i = from; i < to; i++)
+            emit_receive(low, rank, &row->ops[i]);
+        for (uint32_t i = from; i < to; i++)
+            emit(low, rank, row->ops[i]);
+        for (uint32_t i = from; i < to; i++)
+            emit_send(low, rank, &row->ops[i]);
+        for (uint32_t i = from; i < to && low->adds_steps; i++) {
+            const struct pen_op *op = &row->ops[i];
+            if (ends_weight_gradient(op) && low->last[op->stage] == i)
+                emit(low, rank,
+                     pen_op_make(PEN_OP_SYNC_GRAD, op->stage,
+                                 PEN_OP_NO_MICROBATCH));
+        }
+        from = to;
+    }
+    /* Steps come last: a step waits for the gradients of the twin stage. */
+    for (uint32_t i = 0; i < row->count && low->adds_steps; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (ends_weight_gradient(op) && low->last[op->stage] == i)
+            emit(low, rank,
+                 pen_op_make(PEN_OP_STEP, op->stage, PEN_OP_NO_MICROBATCH));
+    }
+}
+
+pen_status pen_schedule_lower(const struct pen_schedule *compute,
+                              struct pen_schedule **out, struct pen_text *why)
+{
+    if (pen_schedule_has_class(compute, PEN_OP_CLASS_SEND) ||
+        pen_schedule_has_class(compute, PEN_OP_CLASS_RECV)) {
+        pen_why(why, "the schedule has sends or receives already");
+        return PEN_INVALID;
+    }
+    struct lowering low = {.from = compute, .status = PEN_NOMEM};
+    low.last = calloc(compute->shape.num_stages, sizeof *low.last);
+    if (low.last == NULL)
+        goto fail;
+    low.status =
+        pen_schedule_create(compute->name, &compute->shape, &low.to, why);
+    if (low.status != PEN_OK)
+        goto fail_last;
+    low.to->rules = compute->rules;
+    low.adds_steps = !pen_schedule_has_class(compute, PEN_OP_CLASS_STEP);
+    for (uint32_t rank = 0; rank < compute->shape.num_ranks; rank++)
+        lower_row(&low, rank);
+    if (low.status != PEN_OK)
+        goto fail_schedule;
+    free(low.last);
+    *out = low.to;
+    return PEN_OK;
+
+fail_schedule:
+    pen_schedule_free(low.to);
+fail_last:
+    free(low.last);
+fail:
+    if (low.status == PEN_NOMEM)
+        pen_why(why, "out of memory while adding communication");
+    return low.status;
+}
+
+pen_status pen_schedule_compute_only(const struct pen_schedule *schedule,
+                                     struct pen_schedule **out)
+{
+    struct pen_schedule *copy = NULL;
+    pen_status status =
+        pen_schedule_create(schedule->name, &schedule->shape, &copy, NULL);
+    if (status != PEN_OK)
+        return status;
+    copy->rules = schedule->rules;
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        for (uint32_t i = 0; i < row->count && status == PEN_OK; i++) {
+            uint8_t op_class = pen_op_info(row->ops[i].kind)->op_class;
+            if (op_class == PEN_OP_CLASS_COMPUTE ||
+                op_class == PEN_OP_CLASS_MOVE)
+                status = pen_schedule_add(copy, rank, row->ops[i]);
+        }
+    }
+    if (status != PEN_OK) {
+        pen_schedule_free(copy);
+        return status;
+    }
+    *out = copy;
+    return PEN_OK;
+}

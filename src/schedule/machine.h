@@ -1,0 +1,155 @@
+#ifndef PEN_SCHEDULE_MACHINE_H
+#define PEN_SCHEDULE_MACHINE_H
+
+#include "schedule/channels.h"
+#include "schedule/costs.h"
+#include "schedule/schedule.h"
+
+/*
+ * The waiting rules, in one place. Verifier and timer run the same machine:
+ *
+ *   1. a send or receive posts and returns at once;
+ *   2. a compute op waits for the receives that feed it;
+ *   3. a send completes only when its receive has been posted;
+ *   4. at most K sends of a channel are outstanding, the next post waits.
+ *
+ * A channel is (source rank, destination rank, activation or gradient), first
+ * in first out, so a message is known by its number on the channel and the
+ * instructions need no micro-batch. That makes a steady state visible as a
+ * loop: a row is kept as prefix, body times count, suffix.
+ *
+ * Time is counted in integer ticks, so that sums do not depend on their order
+ * and "equal" means equal.
+ */
+
+enum pen__instr_kind { PEN__RUN, PEN__SYNC, PEN__STEP };
+
+/* Posts a receive, waits for a message, computes, sends: each optional. */
+struct pen__instr {
+    uint32_t op;   /* position in the row of the op that computes (or stands) */
+    uint32_t cost; /* index into the ticks; SYNC, STEP: the stage */
+    int32_t recv;  /* channel, or PEN__NONE */
+    int32_t wait;
+    int32_t send;
+    uint16_t back;  /* receives posted on `wait` behind the one waited for */
+    uint8_t kind;   /* enum pen__instr_kind */
+    uint8_t is_end; /* a send or receive that stands alone: op is its place */
+};
+
+struct pen__loop_row {
+    struct pen__instr *instrs; /* prefix, one body, suffix */
+    uint32_t prefix;
+    uint32_t body;
+    uint32_t suffix;
+    uint32_t count;   /* times the body runs; 0 when there is no loop */
+    uint32_t num_ops; /* of the row of the schedule */
+};
+
+struct pen__program {
+    struct pen_shape shape;
+    uint32_t window;
+    struct pen__channel_index index;
+    uint32_t num_channels; /* of the index, for brevity */
+    const struct pen__channel *channels;
+    struct pen__loop_row *rows;
+    uint32_t *syncs; /* per stage: number of SYNC */
+    bool has_twins;  /* stages of several copies synchronise */
+};
+
+/*
+ * Compiles a lowered schedule that has passed V1, V2, V3 and V8: every compute
+ * op stands behind the receive that feeds it. `window` 0 means the schedule's.
+ */
+pen_status pen__program_create(const struct pen_schedule *schedule,
+                               uint32_t window, bool with_loops,
+                               struct pen__program **out, struct pen_text *why);
+void pen__program_free(struct pen__program *program);
+
+/* Slots of a stage in the ticks; the last index of all is zero. */
+enum pen__cost_slot {
+    PEN__COST_FORWARD, /* the first five in the order of enum pen_op_kind */
+    PEN__COST_BACKWARD,
+    PEN__COST_INPUT,
+    PEN__COST_WEIGHT,
+    PEN__COST_RECOMPUTE,
+    PEN__COST_PAIR_REST, /* overlapped pair, less the forward before it */
+    PEN__COST_SLOTS
+};
+
+struct pen__ticks {
+    double per_sec;
+    int64_t *of; /* num_stages * PEN__COST_SLOTS + 1 */
+    int64_t *sync;
+    int64_t *step;
+    int64_t *latency;  /* per channel */
+    int64_t *transfer; /* per channel */
+    bool is_blocking;
+};
+
+/* costs NULL: everything takes no time, as the verifier wants it. */
+pen_status pen__ticks_init(struct pen__ticks *ticks,
+                           const struct pen__program *program,
+                           const struct pen_cost_table *costs);
+void pen__ticks_release(struct pen__ticks *ticks);
+
+struct pen__rank_state {
+    int64_t clock;
+    int64_t first; /* start of the first op that takes time, -1: none */
+    int64_t last;  /* end of the last one */
+    int64_t busy;
+    uint32_t instr;     /* next, in prefix + body + suffix */
+    uint32_t iteration; /* of the body */
+    uint8_t done;       /* 1: receive posted, 2: computed, send is left */
+    bool is_finished;
+};
+
+struct pen__op_time {
+    int64_t start;
+    int64_t end;
+};
+
+struct pen__run {
+    const struct pen__program *program;
+    const struct pen__ticks *ticks;
+    uint32_t cut;           /* iterations left out of every row's loop */
+    const uint32_t *factor; /* per rank: body runs per iteration, or NULL */
+    struct pen__rank_state *ranks;
+    struct pen__channel_state *channels;
+    int64_t *arrival;
+    int64_t *posted;
+    int64_t *sync_time;
+    uint64_t *sync_first; /* per stage: index of its first SYNC */
+    uint32_t *sync_done;
+    uint32_t *step_done;
+    int64_t **iteration_clock; /* per rank, or NULL */
+    struct pen__op_time **ops; /* per rank, or NULL: not recorded */
+    uint32_t *stack;
+    uint32_t stacked;
+    uint8_t *is_stacked;
+};
+
+struct pen__channel_state {
+    uint64_t first; /* of its messages in arrival[] and posted[] */
+    uint64_t sent;
+    uint64_t received;
+    int64_t wire_free;
+    bool is_receiver_waiting;
+    bool is_sender_waiting;
+};
+
+/*
+ * Runs to the end or until nobody can move. `with_ops` records start and end
+ * of every op and needs a program without loops.
+ */
+pen_status pen__run_init(struct pen__run *run,
+                         const struct pen__program *program,
+                         const struct pen__ticks *ticks, uint32_t cut,
+                         const uint32_t *factor, bool with_iterations,
+                         bool with_ops);
+bool pen__run_all(struct pen__run *run); /* true when all ranks finished */
+void pen__run_release(struct pen__run *run);
+
+/* Iterations of the body of this row that the run makes. */
+uint32_t pen__run_count(const struct pen__run *run, uint32_t rank);
+
+#endif

@@ -1,0 +1,34 @@
+#ifndef PEN_SCHEDULE_MEMORY_H
+#define PEN_SCHEDULE_MEMORY_H
+
+#include "schedule/costs.h"
+#include "schedule/machine.h"
+
+/*
+ * Activations held by a rank, in A. F adds when it starts; B, I and W free
+ * when they end. The peak follows from the order alone, except where stashes
+ * move to a partner (EV, LD): then it depends on the times.
+ */
+
+/* Peak of one row of a compiled program, without moves. */
+double pen__row_peak(const struct pen__program *program, uint32_t rank,
+                     const struct pen_cost_table *costs);
+
+struct pen__event {
+    int64_t at;
+    double delta;
+};
+
+/*
+ * Events of this rank in time order, guests included; ops[r][i] are the times
+ * of all ranks. *out is owned by the caller.
+ */
+pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
+                            struct pen__op_time *const *ops,
+                            const struct pen_cost_table *costs,
+                            struct pen__event **out, uint32_t *count);
+
+/* Most weight versions that one stage of this rank holds at once. */
+uint32_t pen__row_versions(const struct pen_schedule *schedule, uint32_t rank);
+
+#endif

@@ -1,0 +1,216 @@
+#include "schedule/placement.h"
+
+#include "base/bug.h"
+
+#include <string.h>
+
+static const char *const names[PEN_PLACEMENT_KINDS] = {
+#define PEN_PLACEMENT_NAME(name, text) [PEN_PLACEMENT_##name] = text,
+    PEN_PLACEMENT_TABLE(PEN_PLACEMENT_NAME)
+#undef PEN_PLACEMENT_NAME
+};
+
+const char *pen_placement_text(enum pen_placement_kind kind)
+{
+    PEN_BUG_UNLESS((unsigned)kind < PEN_PLACEMENT_KINDS);
+    return names[kind];
+}
+
+bool pen_placement_parse(const char *text, size_t length,
+                         enum pen_placement_kind *out)
+{
+    for (unsigned kind = 0; kind < PEN_PLACEMENT_KINDS; kind++) {
+        if (strlen(names[kind]) == length &&
+            memcmp(names[kind], text, length) == 0) {
+            *out = (enum pen_placement_kind)kind;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Stages per rank, or 0 when the placement does not fix the number. */
+static uint64_t expected_stages(const struct pen_shape *shape)
+{
+    uint64_t p = shape->num_ranks;
+    switch (shape->placement) {
+    case PEN_PLACEMENT_LINEAR:
+        return p;
+    case PEN_PLACEMENT_V:
+    case PEN_PLACEMENT_BIDIRECTIONAL:
+        return 2 * p;
+    case PEN_PLACEMENT_BIDIRECTIONAL_V:
+        return 4 * p;
+    case PEN_PLACEMENT_CYCLIC:
+        return p * p;
+    default:
+        return 0;
+    }
+}
+
+static uint32_t expected_copies(const struct pen_shape *shape)
+{
+    switch (shape->placement) {
+    case PEN_PLACEMENT_BIDIRECTIONAL:
+    case PEN_PLACEMENT_BIDIRECTIONAL_V:
+        return 2;
+    case PEN_PLACEMENT_CYCLIC:
+        return shape->num_ranks;
+    default:
+        return 1;
+    }
+}
+
+pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why)
+{
+    const char *name = pen_placement_text(shape->placement);
+    if (shape->num_ranks == 0 || shape->num_stages == 0 ||
+        shape->num_microbatches == 0 || shape->num_slices == 0) {
+        pen_why(why, "ranks, stages, microbatches and slices must be at "
+                     "least 1");
+        return PEN_INVALID;
+    }
+    if (shape->num_stages > PEN_MAX_STAGES) {
+        pen_why(why, "%u stages, at most %u are supported", shape->num_stages,
+                PEN_MAX_STAGES);
+        return PEN_INVALID;
+    }
+    if (shape->num_slices > UINT16_MAX + 1u) {
+        pen_why(why, "%u slices, at most %u are supported", shape->num_slices,
+                UINT16_MAX + 1u);
+        return PEN_INVALID;
+    }
+    if (shape->num_copies != expected_copies(shape)) {
+        pen_why(why, "placement %s has %u copies, not %u", name,
+                expected_copies(shape), shape->num_copies);
+        return PEN_INVALID;
+    }
+    uint64_t stages = expected_stages(shape);
+    if (stages != 0 && shape->num_stages != stages) {
+        pen_why(why, "placement %s on %u ranks has %llu stages, not %u", name,
+                shape->num_ranks, (unsigned long long)stages,
+                shape->num_stages);
+        return PEN_INVALID;
+    }
+    uint32_t p = shape->num_ranks;
+    if (shape->num_stages % p != 0 || (shape->placement == PEN_PLACEMENT_WAVE &&
+                                       (shape->num_stages / p) % 2 != 0)) {
+        pen_why(why, "placement %s on %u ranks needs %s of %u stages, not %u",
+                name, p,
+                shape->placement == PEN_PLACEMENT_WAVE ? "an even multiple"
+                                                       : "a multiple",
+                p, shape->num_stages);
+        return PEN_INVALID;
+    }
+    if (shape->num_microbatches == UINT32_MAX ||
+        shape->num_microbatches % shape->num_copies != 0) {
+        pen_why(why, "%u microbatches cannot be dealt to %u copies evenly",
+                shape->num_microbatches, shape->num_copies);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+uint32_t pen_shape_parts(const struct pen_shape *shape)
+{
+    return shape->num_stages / shape->num_copies;
+}
+
+uint32_t pen_shape_chunks(const struct pen_shape *shape)
+{
+    if (shape->placement == PEN_PLACEMENT_CYCLIC)
+        return shape->num_ranks;
+    return pen_shape_parts(shape) / shape->num_ranks;
+}
+
+/* Position that turns back at each end: 0 1 2 3 3 2 1 0 0 1 ... */
+static uint32_t fold(uint32_t part, uint32_t p)
+{
+    uint32_t chunk = part / p;
+    uint32_t at = part % p;
+    return chunk % 2 == 0 ? at : p - 1 - at;
+}
+
+uint32_t pen_shape_rank_of(const struct pen_shape *shape, uint32_t stage)
+{
+    uint32_t p = shape->num_ranks;
+    uint32_t part = pen_shape_part_of_stage(shape, stage);
+    bool is_down = pen_shape_copy_of_stage(shape, stage) == 0;
+    switch (shape->placement) {
+    case PEN_PLACEMENT_LINEAR:
+        return stage;
+    case PEN_PLACEMENT_LOOP:
+        return stage % p;
+    case PEN_PLACEMENT_V:
+    case PEN_PLACEMENT_WAVE:
+        return fold(stage, p);
+    case PEN_PLACEMENT_BIDIRECTIONAL:
+        return is_down ? part : p - 1 - part;
+    case PEN_PLACEMENT_BIDIRECTIONAL_V:
+        return is_down ? fold(part, p) : p - 1 - fold(part, p);
+    case PEN_PLACEMENT_CYCLIC:
+        return stage / p;
+    case PEN_PLACEMENT_KINDS:
+        break;
+    }
+    PEN_BUG_UNLESS(!"a placement that exists");
+    return 0;
+}
+
+uint32_t pen_shape_stage_at(const struct pen_shape *shape, uint32_t rank,
+                            uint32_t copy, uint32_t chunk)
+{
+    uint32_t p = shape->num_ranks;
+    uint32_t base = copy * pen_shape_parts(shape);
+    switch (shape->placement) {
+    case PEN_PLACEMENT_LINEAR:
+    case PEN_PLACEMENT_LOOP:
+        return chunk * p + rank;
+    case PEN_PLACEMENT_V:
+    case PEN_PLACEMENT_WAVE:
+    case PEN_PLACEMENT_BIDIRECTIONAL:
+    case PEN_PLACEMENT_BIDIRECTIONAL_V: {
+        uint32_t at = copy == 0 ? rank : p - 1 - rank;
+        return base + chunk * p + (chunk % 2 == 0 ? at : p - 1 - at);
+    }
+    case PEN_PLACEMENT_CYCLIC:
+        PEN_BUG_UNLESS(copy == rank);
+        return base + chunk;
+    case PEN_PLACEMENT_KINDS:
+        break;
+    }
+    PEN_BUG_UNLESS(!"a placement that exists");
+    return 0;
+}
+
+uint32_t pen_shape_copy_of_stage(const struct pen_shape *shape, uint32_t stage)
+{
+    return stage / pen_shape_parts(shape);
+}
+
+uint32_t pen_shape_part_of_stage(const struct pen_shape *shape, uint32_t stage)
+{
+    return stage % pen_shape_parts(shape);
+}
+
+uint32_t pen_shape_copy_of_microbatch(const struct pen_shape *shape,
+                                      uint32_t microbatch)
+{
+    return microbatch / (shape->num_microbatches / shape->num_copies);
+}
+
+uint32_t pen_shape_next_stage(const struct pen_shape *shape, uint32_t stage)
+{
+    uint32_t parts = pen_shape_parts(shape);
+    return stage % parts + 1 == parts ? PEN_NO_STAGE : stage + 1;
+}
+
+uint32_t pen_shape_previous_stage(const struct pen_shape *shape, uint32_t stage)
+{
+    return stage % pen_shape_parts(shape) == 0 ? PEN_NO_STAGE : stage - 1;
+}
+
+uint32_t pen_shape_partner(const struct pen_shape *shape, uint32_t rank)
+{
+    return shape->num_ranks - 1 - rank;
+}

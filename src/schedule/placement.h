@@ -1,0 +1,88 @@
+#ifndef PEN_SCHEDULE_PLACEMENT_H
+#define PEN_SCHEDULE_PLACEMENT_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Which rank holds which stage. This file and its .c are the only place that
+ * knows; everybody else asks.
+ *
+ *   linear           stage s on rank s
+ *   loop             chunk c of rank r is stage c p + r
+ *   v                chunk 0: r, chunk 1: 2p-1-r
+ *   wave             chunks go to and fro: c even c p + r, c odd c p + p-1-r
+ *   bidirectional    two copies of p parts; copy 1 runs from rank p-1 to 0
+ *   bidirectional-v  two copies of 2p parts; copy 1 is the V turned round
+ *   cyclic           every rank holds a whole copy (N copies of N parts)
+ *
+ * With several copies, stage c*parts + j holds the same layers as stage j, and
+ * the micro-batches are dealt to the copies in equal blocks, in order.
+ */
+#define PEN_PLACEMENT_TABLE(X)                                                 \
+    X(LINEAR, "linear")                                                        \
+    X(LOOP, "loop")                                                            \
+    X(V, "v")                                                                  \
+    X(WAVE, "wave")                                                            \
+    X(BIDIRECTIONAL, "bidirectional")                                          \
+    X(BIDIRECTIONAL_V, "bidirectional-v")                                      \
+    X(CYCLIC, "cyclic")
+
+enum pen_placement_kind {
+#define PEN_PLACEMENT_ENUM(name, text) PEN_PLACEMENT_##name,
+    PEN_PLACEMENT_TABLE(PEN_PLACEMENT_ENUM)
+#undef PEN_PLACEMENT_ENUM
+        PEN_PLACEMENT_KINDS
+};
+
+#define PEN_MAX_STAGES 65535u
+#define PEN_NO_STAGE UINT32_MAX
+
+/* The shape of a schedule: what placements and micro-batches depend on. */
+struct pen_shape {
+    enum pen_placement_kind placement;
+    uint32_t num_ranks;
+    uint32_t num_stages; /* of all copies together */
+    uint32_t num_copies;
+    uint32_t num_microbatches; /* of all copies together */
+    uint32_t num_slices;       /* token slices of a micro-batch, usually 1 */
+};
+
+const char *pen_placement_text(enum pen_placement_kind kind);
+bool pen_placement_parse(const char *text, size_t length,
+                         enum pen_placement_kind *out);
+
+/* Says whether stages, copies and ranks go together under this placement. */
+pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why);
+
+/* The functions below expect a shape that pen_shape_check() accepts. */
+
+uint32_t pen_shape_rank_of(const struct pen_shape *shape, uint32_t stage);
+
+/* Stages of one copy: the number of parts the model is cut into. */
+uint32_t pen_shape_parts(const struct pen_shape *shape);
+
+/* Stages that one rank holds of one copy: v of the papers. */
+uint32_t pen_shape_chunks(const struct pen_shape *shape);
+
+/* Stage of the chunk-th part (in model order) of this copy on this rank. */
+uint32_t pen_shape_stage_at(const struct pen_shape *shape, uint32_t rank,
+                            uint32_t copy, uint32_t chunk);
+
+uint32_t pen_shape_copy_of_stage(const struct pen_shape *shape, uint32_t stage);
+uint32_t pen_shape_part_of_stage(const struct pen_shape *shape, uint32_t stage);
+uint32_t pen_shape_copy_of_microbatch(const struct pen_shape *shape,
+                                      uint32_t microbatch);
+
+/* The stage before or behind in the same copy, or PEN_NO_STAGE at its end. */
+uint32_t pen_shape_next_stage(const struct pen_shape *shape, uint32_t stage);
+uint32_t pen_shape_previous_stage(const struct pen_shape *shape,
+                                  uint32_t stage);
+
+/* Rank that keeps an evicted stash: the mirror image (BPipe). */
+uint32_t pen_shape_partner(const struct pen_shape *shape, uint32_t rank);
+
+#endif

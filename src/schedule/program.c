@@ -1,0 +1,482 @@
+/*
+ * Compiles a row of ops into instructions of the machine, and finds the loop
+ * in it. An instruction takes in the receive directly before a compute op and
+ * the send directly after it:
+ *
+ *   1RA3 1F3 1SA3    ->  {recv a, wait a, cost F(1), send b}
+ */
+#include "schedule/machine.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A receive (or load) that no compute op has waited for yet. */
+struct open_receive {
+    int32_t channel;
+    uint32_t microbatch;
+    uint64_t number; /* on its channel */
+    uint16_t stage;
+    uint16_t slice;
+    bool is_load;
+};
+
+struct compiler {
+    const struct pen_schedule *schedule;
+    struct pen__program *program;
+    uint64_t *receives; /* per channel, of the row being compiled */
+    int32_t *lane;      /* per rank: channel of its moves, or PEN__NONE */
+    struct open_receive *open;
+    uint32_t num_open;
+    uint32_t max_open;
+    struct pen__instr *instrs; /* of the row being compiled */
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t *fail; /* scratch of the loop finder */
+    uint32_t fail_capacity;
+    bool wants_loops;
+};
+
+/* A rank that moves stashes has a lane: a channel to itself. */
+static void add_lanes(struct compiler *compiler)
+{
+    const struct pen_schedule *schedule = compiler->schedule;
+    struct pen__channel_index *index = &compiler->program->index;
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        compiler->lane[rank] = PEN__NONE;
+        for (uint32_t i = 0; i < row->count; i++) {
+            const struct pen_op *op = &row->ops[i];
+            if (pen_op_info(op->kind)->op_class != PEN_OP_CLASS_MOVE)
+                continue;
+            compiler->lane[rank] = (int32_t)index->num_channels++;
+            index->channels[compiler->lane[rank]] = (struct pen__channel){
+                rank, rank, op->stage, PEN_DIRECTION_NONE};
+            break;
+        }
+    }
+}
+
+static struct pen__instr *append(struct compiler *compiler, uint32_t op)
+{
+    if (compiler->count == compiler->capacity) {
+        uint32_t capacity =
+            compiler->capacity < 64 ? 64 : compiler->capacity * 2;
+        struct pen__instr *instrs =
+            realloc(compiler->instrs, (size_t)capacity * sizeof *instrs);
+        if (instrs == NULL)
+            return NULL;
+        compiler->instrs = instrs;
+        compiler->capacity = capacity;
+    }
+    struct pen__instr *instr = &compiler->instrs[compiler->count++];
+    const struct pen_shape *shape = &compiler->schedule->shape;
+    *instr = (struct pen__instr){.op = op,
+                                 .cost = shape->num_stages * PEN__COST_SLOTS,
+                                 .recv = PEN__NONE,
+                                 .wait = PEN__NONE,
+                                 .send = PEN__NONE,
+                                 .kind = PEN__RUN};
+    return instr;
+}
+
+static pen_status open_receive(struct compiler *compiler,
+                               const struct pen_op *op, int32_t channel,
+                               bool is_load)
+{
+    if (compiler->num_open == compiler->max_open) {
+        uint32_t most = compiler->max_open < 16 ? 16 : compiler->max_open * 2;
+        struct open_receive *open =
+            realloc(compiler->open, most * sizeof *open);
+        if (open == NULL)
+            return PEN_NOMEM;
+        compiler->open = open;
+        compiler->max_open = most;
+    }
+    compiler->open[compiler->num_open++] =
+        (struct open_receive){.channel = channel,
+                              .microbatch = op->microbatch,
+                              .number = compiler->receives[channel],
+                              .stage = op->stage,
+                              .slice = op->slice,
+                              .is_load = is_load};
+    return PEN_OK;
+}
+
+/* Takes the open receive that feeds this op; back counts those behind it. */
+static bool close_receive(struct compiler *compiler, const struct pen_op *op,
+                          int32_t channel, bool is_load, uint16_t *back)
+{
+    for (uint32_t i = compiler->num_open; i-- > 0;) {
+        struct open_receive *open = &compiler->open[i];
+        if (open->channel != channel || open->is_load != is_load ||
+            open->microbatch != op->microbatch || open->stage != op->stage ||
+            open->slice != op->slice)
+            continue;
+        uint64_t receives = compiler->receives[channel];
+        uint64_t distance = receives - 1 - open->number;
+        PEN_BUG_UNLESS(distance <= UINT16_MAX);
+        *back = (uint16_t)distance;
+        *open = compiler->open[--compiler->num_open];
+        return true;
+    }
+    return false;
+}
+
+/* A waiting instruction of its own, used by groups and loads. */
+static pen_status append_wait(struct compiler *compiler, uint32_t position,
+                              int32_t channel, uint16_t back)
+{
+    struct pen__instr *instr = append(compiler, position);
+    if (instr == NULL)
+        return PEN_NOMEM;
+    instr->wait = channel;
+    instr->back = back;
+    instr->is_end = 1;
+    return PEN_OK;
+}
+
+static pen_status compile_receive(struct compiler *compiler, uint32_t position,
+                                  const struct pen_op *op)
+{
+    int32_t channel = pen__channel_of(&compiler->program->index, op);
+    PEN_BUG_UNLESS(channel != PEN__NONE);
+    pen_status status = open_receive(compiler, op, channel, false);
+    struct pen__instr *instr = append(compiler, position);
+    if (status != PEN_OK || instr == NULL)
+        return PEN_NOMEM;
+    compiler->receives[channel]++;
+    instr->recv = channel;
+    instr->is_end = 1;
+    return PEN_OK;
+}
+
+static pen_status compile_send(struct compiler *compiler, uint32_t position,
+                               const struct pen_op *op)
+{
+    int32_t channel = pen__channel_of(&compiler->program->index, op);
+    PEN_BUG_UNLESS(channel != PEN__NONE);
+    struct pen__instr *last =
+        compiler->count == 0 ? NULL : &compiler->instrs[compiler->count - 1];
+    if (last == NULL || last->kind != PEN__RUN || last->is_end ||
+        last->send != PEN__NONE || last->op + 1 != position) {
+        last = append(compiler, position);
+        if (last == NULL)
+            return PEN_NOMEM;
+        last->is_end = 1;
+    }
+    last->send = channel;
+    return PEN_OK;
+}
+
+static pen_status compile_move(struct compiler *compiler, uint32_t rank,
+                               uint32_t position, const struct pen_op *op)
+{
+    int32_t lane = compiler->lane[rank];
+    if (op->kind == PEN_OP_LOAD) {
+        pen_status status = open_receive(compiler, op, lane, true);
+        if (status != PEN_OK)
+            return status;
+    }
+    struct pen__instr *instr = append(compiler, position);
+    if (instr == NULL)
+        return PEN_NOMEM;
+    compiler->receives[lane]++;
+    instr->recv = lane;
+    instr->is_end = 1;
+    return PEN_OK;
+}
+
+/* Waits of one compute op that do not fit into its own instruction. */
+static pen_status compile_waits(struct compiler *compiler, uint32_t rank,
+                                uint32_t position, const struct pen_op *op,
+                                bool with_message)
+{
+    uint16_t back = 0;
+    int32_t lane = compiler->lane[rank];
+    if (lane != PEN__NONE && close_receive(compiler, op, lane, true, &back)) {
+        pen_status status = append_wait(compiler, position, lane, back);
+        if (status != PEN_OK)
+            return status;
+    }
+    int32_t channel = pen__channel_feeding(&compiler->program->index, op);
+    if (!with_message || channel == PEN__NONE)
+        return PEN_OK;
+    bool is_there = close_receive(compiler, op, channel, false, &back);
+    PEN_BUG_UNLESS(is_there);
+    return append_wait(compiler, position, channel, back);
+}
+
+static pen_status compile_single(struct compiler *compiler, uint32_t rank,
+                                 uint32_t position, const struct pen_op *op)
+{
+    pen_status status = compile_waits(compiler, rank, position, op, false);
+    if (status != PEN_OK)
+        return status;
+    int32_t channel = pen__channel_feeding(&compiler->program->index, op);
+    uint16_t back = 0;
+    if (channel != PEN__NONE) {
+        bool is_there = close_receive(compiler, op, channel, false, &back);
+        PEN_BUG_UNLESS(is_there);
+    }
+    struct pen__instr *last =
+        compiler->count == 0 ? NULL : &compiler->instrs[compiler->count - 1];
+    bool takes_receive = last != NULL && last->kind == PEN__RUN &&
+                         last->is_end && last->recv != PEN__NONE &&
+                         last->recv == channel && last->wait == PEN__NONE &&
+                         last->send == PEN__NONE && last->op + 1 == position;
+    if (!takes_receive)
+        last = append(compiler, position);
+    if (last == NULL)
+        return PEN_NOMEM;
+    last->op = position;
+    last->is_end = 0;
+    last->wait = channel;
+    last->back = back;
+    last->cost = (uint32_t)op->stage * PEN__COST_SLOTS + op->kind;
+    return PEN_OK;
+}
+
+/* An overlapped pair is one F and one B; other groups run in order. */
+static bool is_pair(const struct pen_row *row, uint32_t from, uint32_t to)
+{
+    return to - from == 2 && row->ops[from].kind == PEN_OP_FORWARD &&
+           row->ops[from + 1].kind == PEN_OP_BACKWARD;
+}
+
+static pen_status compile_group(struct compiler *compiler, uint32_t rank,
+                                uint32_t from, uint32_t to)
+{
+    const struct pen_row *row = &compiler->schedule->rows[rank];
+    for (uint32_t i = from; i < to; i++) {
+        if (!pen_op_is_compute(row->ops[i].kind))
+            continue;
+        pen_status status =
+            compile_waits(compiler, rank, i, &row->ops[i], true);
+        if (status != PEN_OK)
+            return status;
+    }
+    for (uint32_t i = from; i < to; i++) {
+        const struct pen_op *op = &row->ops[i];
+        struct pen__instr *instr = append(compiler, i);
+        if (instr == NULL)
+            return PEN_NOMEM;
+        if (op->kind == PEN_OP_SYNC_GRAD) {
+            instr->kind = PEN__SYNC;
+            instr->cost = op->stage;
+            compiler->program->syncs[op->stage]++;
+            continue;
+        }
+        uint32_t slot = op->kind;
+        if (i == from + 1 && is_pair(row, from, to))
+            slot = PEN__COST_PAIR_REST;
+        instr->cost = (uint32_t)op->stage * PEN__COST_SLOTS + slot;
+    }
+    return PEN_OK;
+}
+
+static pen_status compile_whole_stage(struct compiler *compiler,
+                                      uint32_t position,
+                                      const struct pen_op *op)
+{
+    struct pen__instr *instr = append(compiler, position);
+    if (instr == NULL)
+        return PEN_NOMEM;
+    instr->kind = op->kind == PEN_OP_STEP ? PEN__STEP : PEN__SYNC;
+    instr->cost = op->stage;
+    if (op->kind == PEN_OP_SYNC_GRAD)
+        compiler->program->syncs[op->stage]++;
+    return PEN_OK;
+}
+
+/* Only compute and SYNC run together; anything else ends a group. */
+static bool can_overlap(const struct pen_op *op)
+{
+    return pen_op_is_compute(op->kind) || op->kind == PEN_OP_SYNC_GRAD;
+}
+
+static pen_status compile_ops(struct compiler *compiler, uint32_t rank)
+{
+    const struct pen_row *row = &compiler->schedule->rows[rank];
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < row->count && status == PEN_OK;) {
+        const struct pen_op *op = &row->ops[i];
+        uint32_t end = i + 1;
+        while (op->group != 0 && can_overlap(op) && end < row->count &&
+               row->ops[end].group == op->group && can_overlap(&row->ops[end]))
+            end++;
+        switch (pen_op_info(op->kind)->op_class) {
+        case PEN_OP_CLASS_RECV:
+            status = compile_receive(compiler, i, op);
+            end = i + 1;
+            break;
+        case PEN_OP_CLASS_SEND:
+            status = compile_send(compiler, i, op);
+            end = i + 1;
+            break;
+        case PEN_OP_CLASS_MOVE:
+            status = compile_move(compiler, rank, i, op);
+            end = i + 1;
+            break;
+        default:
+            if (end - i > 1)
+                status = compile_group(compiler, rank, i, end);
+            else if (pen_op_is_compute(op->kind))
+                status = compile_single(compiler, rank, i, op);
+            else
+                status = compile_whole_stage(compiler, i, op);
+        }
+        i = end;
+    }
+    return status;
+}
+
+static bool same_instr(const struct pen__instr *a, const struct pen__instr *b)
+{
+    return a->cost == b->cost && a->recv == b->recv && a->wait == b->wait &&
+           a->send == b->send && a->back == b->back && a->kind == b->kind &&
+           a->is_end == b->is_end;
+}
+
+/* Smallest period of a stretch of instructions: Knuth, Morris and Pratt. */
+static uint32_t period_of(struct compiler *compiler,
+                          const struct pen__instr *text, uint32_t length)
+{
+    uint32_t *fail = compiler->fail;
+    fail[0] = 0;
+    for (uint32_t i = 1, k = 0; i < length; i++) {
+        while (k > 0 && !same_instr(&text[i], &text[k]))
+            k = fail[k - 1];
+        if (same_instr(&text[i], &text[k]))
+            k++;
+        fail[i] = k;
+    }
+    return length - fail[length - 1];
+}
+
+/*
+ * The loop of the row: the period of its middle third, stretched as far as it
+ * holds to both sides.
+ */
+static pen_status find_loop(struct compiler *compiler,
+                            struct pen__loop_row *row)
+{
+    const struct pen__instr *instrs = compiler->instrs;
+    uint32_t n = compiler->count;
+    row->prefix = n;
+    if (n < 24 || !compiler->wants_loops)
+        return PEN_OK;
+    uint32_t third = n / 3;
+    if (third > compiler->fail_capacity) {
+        uint32_t *fail = realloc(compiler->fail, third * sizeof *fail);
+        if (fail == NULL)
+            return PEN_NOMEM;
+        compiler->fail = fail;
+        compiler->fail_capacity = third;
+    }
+    uint32_t period = period_of(compiler, instrs + third, third);
+    if (period > third / 2)
+        return PEN_OK;
+    uint32_t from = third;
+    uint32_t to = third + third;
+    while (from > 0 &&
+           same_instr(&instrs[from - 1], &instrs[from - 1 + period]))
+        from--;
+    while (to < n && same_instr(&instrs[to], &instrs[to - period]))
+        to++;
+    row->prefix = from;
+    row->body = period;
+    row->count = (to - from) / period;
+    row->suffix = n - from - row->count * period;
+    return PEN_OK;
+}
+
+/* Keeps prefix, one body and suffix of what was compiled. */
+static pen_status keep_row(struct compiler *compiler, struct pen__loop_row *row)
+{
+    size_t head = (size_t)row->prefix + row->body;
+    size_t all = head + row->suffix;
+    row->instrs = malloc((all + 1) * sizeof *row->instrs);
+    if (row->instrs == NULL)
+        return PEN_NOMEM;
+    memcpy(row->instrs, compiler->instrs, head * sizeof *row->instrs);
+    memcpy(row->instrs + head,
+           compiler->instrs + (compiler->count - row->suffix),
+           row->suffix * sizeof *row->instrs);
+    return PEN_OK;
+}
+
+static pen_status compile_row(struct compiler *compiler, uint32_t rank)
+{
+    struct pen__loop_row *row = &compiler->program->rows[rank];
+    compiler->count = 0;
+    compiler->num_open = 0;
+    row->num_ops = compiler->schedule->rows[rank].count;
+    pen_status status = compile_ops(compiler, rank);
+    if (status == PEN_OK)
+        status = find_loop(compiler, row);
+    if (status == PEN_OK)
+        status = keep_row(compiler, row);
+    return status;
+}
+
+pen_status pen__program_create(const struct pen_schedule *schedule,
+                               uint32_t window, bool with_loops,
+                               struct pen__program **out, struct pen_text *why)
+{
+    const struct pen_shape *shape = &schedule->shape;
+    struct compiler compiler = {.schedule = schedule,
+                                .wants_loops = with_loops};
+    pen_status status = PEN_NOMEM;
+    struct pen__program *program = calloc(1, sizeof *program);
+    if (program == NULL)
+        goto done;
+    compiler.program = program;
+    program->shape = *shape;
+    program->window = window != 0 ? window : pen_schedule_window(schedule);
+    program->has_twins = shape->num_copies > 1;
+    program->rows = calloc(shape->num_ranks, sizeof *program->rows);
+    program->syncs = calloc(shape->num_stages, sizeof *program->syncs);
+    compiler.lane = malloc(shape->num_ranks * sizeof *compiler.lane);
+    compiler.receives = calloc(2 * (size_t)shape->num_stages + shape->num_ranks,
+                               sizeof *compiler.receives);
+    if (program->rows == NULL || program->syncs == NULL ||
+        compiler.lane == NULL || compiler.receives == NULL)
+        goto done;
+    status = pen__channel_index_init(&program->index, shape);
+    if (status != PEN_OK)
+        goto done;
+    add_lanes(&compiler);
+    program->channels = program->index.channels;
+    program->num_channels = program->index.num_channels;
+    for (uint32_t rank = 0; rank < shape->num_ranks && status == PEN_OK; rank++)
+        status = compile_row(&compiler, rank);
+
+done:
+    free(compiler.lane);
+    free(compiler.receives);
+    free(compiler.open);
+    free(compiler.instrs);
+    free(compiler.fail);
+    if (status != PEN_OK) {
+        pen__program_free(program);
+        pen_why(why, "out of memory while compiling the schedule");
+        return status;
+    }
+    *out = program;
+    return PEN_OK;
+}
+
+void pen__program_free(struct pen__program *program)
+{
+    if (program == NULL)
+        return;
+    for (uint32_t rank = 0;
+         program->rows != NULL && rank < program->shape.num_ranks; rank++)
+        free(program->rows[rank].instrs);
+    free(program->rows);
+    pen__channel_index_release(&program->index);
+    free(program->syncs);
+    free(program);
+}

@@ -1,0 +1,115 @@
+#ifndef PEN_SCHEDULE_SCHEDULE_H
+#define PEN_SCHEDULE_SCHEDULE_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "schedule/op.h"
+#include "schedule/placement.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A schedule: for every rank the list of operations in execution order. It has
+ * no pointers to elsewhere, no times and no sizes. Generators write compute
+ * ops; pen_schedule_lower() adds communication, synchronisation and steps;
+ * verifier, timer, pictures and runtime read the result.
+ */
+
+struct pen_row {
+    struct pen_op *ops;
+    uint32_t count;
+    uint32_t capacity;
+};
+
+/* What a schedule promises beside its ops. Zero means the default. */
+struct pen_rules {
+    uint32_t send_window; /* K: outstanding sends per channel */
+    uint32_t versions;    /* weight versions that a stage keeps */
+    uint32_t period;      /* micro-batches per STEP; 0: one STEP at the end */
+    bool is_stale;        /* a backward may use another version than its F */
+};
+
+#define PEN_DEFAULT_SEND_WINDOW 2u
+#define PEN_SCHEDULE_NAME_MAX 63
+
+struct pen_schedule {
+    char name[PEN_SCHEDULE_NAME_MAX + 1]; /* letters, digits, . _ - */
+    struct pen_shape shape;
+    struct pen_rules rules;
+    struct pen_row *rows; /* one per rank */
+};
+
+/* True for a name that the text form can carry. */
+bool pen_schedule_name_is_valid(const char *name, size_t length);
+
+/*
+ * Makes a schedule without ops. The shape is checked; on failure why says what
+ * does not fit and *out is untouched. Free with pen_schedule_free().
+ */
+pen_status pen_schedule_create(const char *name, const struct pen_shape *shape,
+                               struct pen_schedule **out, struct pen_text *why);
+void pen_schedule_free(struct pen_schedule *schedule);
+
+/* Appends to the row of this rank. PEN_NOMEM leaves the schedule as it was. */
+pen_status pen_schedule_add(struct pen_schedule *schedule, uint32_t rank,
+                            struct pen_op op);
+
+/* A compute op with slice 0, current version and no group. */
+struct pen_op pen_op_make(enum pen_op_kind kind, uint32_t stage,
+                          uint32_t microbatch);
+
+bool pen_schedule_equal(const struct pen_schedule *a,
+                        const struct pen_schedule *b);
+
+/* All ops of all ranks. */
+uint64_t pen_schedule_count(const struct pen_schedule *schedule);
+
+/* True when any row has an op of this class. */
+bool pen_schedule_has_class(const struct pen_schedule *schedule,
+                            enum pen_op_class op_class);
+
+/* K of the waiting rules: the schedule's own, or the default. */
+uint32_t pen_schedule_window(const struct pen_schedule *schedule);
+
+/*
+ * The text form, `docs/formats.md`. Printing a parsed text gives the text, and
+ * parsing a printed schedule gives the schedule, byte for byte. A refusal
+ * names line, column and rank, and prints the row with the place marked.
+ */
+void pen_schedule_print(const struct pen_schedule *schedule,
+                        struct pen_text *out);
+void pen_op_print(const struct pen_op *op, struct pen_text *out);
+pen_status pen_schedule_parse(const char *text, size_t length,
+                              struct pen_schedule **out, struct pen_text *why);
+
+/* Reads a file in the text form, or in PyTorch's when it ends in .csv. */
+pen_status pen_schedule_load(const char *path, struct pen_schedule **out,
+                             struct pen_text *why);
+pen_status pen_schedule_save(const struct pen_schedule *schedule,
+                             const char *path, struct pen_text *why);
+
+/*
+ * The grid of ranks around one op, with that op in brackets and a caret under
+ * it: what every refusal of a schedule shows.
+ */
+void pen_schedule_print_around(const struct pen_schedule *schedule,
+                               uint32_t rank, uint32_t position,
+                               struct pen_text *out);
+
+/*
+ * Adds what a compute-only schedule leaves out: each receive directly before
+ * its consumer, each send directly after its producer (around an overlap group
+ * as a whole), and, where the schedule has no STEP of its own, SYNC and STEP of
+ * every stage behind its last weight gradient. A schedule that has sends or
+ * receives already is refused.
+ */
+pen_status pen_schedule_lower(const struct pen_schedule *compute,
+                              struct pen_schedule **out, struct pen_text *why);
+
+/* Drops everything but compute and moves: the inverse of lowering. */
+pen_status pen_schedule_compute_only(const struct pen_schedule *schedule,
+                                     struct pen_schedule **out);
+
+#endif

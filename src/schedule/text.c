@@ -1,0 +1,585 @@
+/*
+ * The text form of a schedule: a header, then one line per rank.
+ *
+ *   # penstock-schedule 1
+ *   name 1f1b
+ *   ranks 2 stages 2 microbatches 2 slices 1 copies 1 placement linear
+ *   rank 0: 0F0 0SA0 0F1 0SA1 0RG0 0B0 0RG1 0B1 0SYNC 0STEP
+ *   rank 1: 1RA0 1F0 1B0 1SG0 1RA1 1F1 1B1 1SG1 1SYNC 1STEP
+ *
+ * A line `rules window 4 versions 2 period 8 stale` stands before the first
+ * rank when one of these differs from its default. Reading forgives blank
+ * lines, comments and doubled spaces; writing uses none.
+ */
+#include "base/bug.h"
+#include "base/file.h"
+#include "schedule/schedule.h"
+#include "schedule/torch_csv.h"
+
+#include <string.h>
+
+#define MAX_FILE_BYTES ((size_t)8 << 30)
+
+void pen_op_print(const struct pen_op *op, struct pen_text *out)
+{
+    pen_text_add_number(out, op->stage);
+    pen_text_add_string(out, pen_op_info(op->kind)->text);
+    if (pen_op_has_microbatch(op->kind))
+        pen_text_add_number(out, op->microbatch);
+    if (op->slice != 0) {
+        pen_text_add_string(out, ".");
+        pen_text_add_number(out, op->slice);
+    }
+    if (op->version != PEN_OP_CURRENT) {
+        pen_text_add_string(out, "@");
+        pen_text_add_number(out, op->version);
+    }
+    if (op->group != 0) {
+        pen_text_add_string(out, "~");
+        pen_text_add_number(out, op->group);
+    }
+}
+
+static void print_rules(const struct pen_rules *rules, struct pen_text *out)
+{
+    if (rules->send_window == 0 && rules->versions == 0 && rules->period == 0 &&
+        !rules->is_stale)
+        return;
+    pen_text_add_string(out, "rules");
+    if (rules->send_window != 0)
+        pen_text_add(out, " window %u", rules->send_window);
+    if (rules->versions != 0)
+        pen_text_add(out, " versions %u", rules->versions);
+    if (rules->period != 0)
+        pen_text_add(out, " period %u", rules->period);
+    if (rules->is_stale)
+        pen_text_add_string(out, " stale");
+    pen_text_add_string(out, "\n");
+}
+
+void pen_schedule_print(const struct pen_schedule *schedule,
+                        struct pen_text *out)
+{
+    const struct pen_shape *shape = &schedule->shape;
+    pen_text_add(out, "# penstock-schedule 1\nname %s\n", schedule->name);
+    pen_text_add(out,
+                 "ranks %u stages %u microbatches %u slices %u copies %u "
+                 "placement %s\n",
+                 shape->num_ranks, shape->num_stages, shape->num_microbatches,
+                 shape->num_slices, shape->num_copies,
+                 pen_placement_text(shape->placement));
+    print_rules(&schedule->rules, out);
+    for (uint32_t rank = 0; rank < shape->num_ranks; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        pen_text_add(out, "rank %u:", rank);
+        for (uint32_t i = 0; i < row->count; i++) {
+            pen_text_add_string(out, " ");
+            pen_op_print(&row->ops[i], out);
+        }
+        pen_text_add_string(out, "\n");
+    }
+}
+
+/* One line of the input, and where we are in it. */
+struct reader {
+    const char *text;
+    size_t length;
+    size_t at;         /* next byte */
+    size_t line_start; /* first byte of the line being read */
+    size_t line_end;   /* its newline, or the end of the text */
+    uint32_t line;     /* from 1 */
+    uint32_t rank;     /* of the row being read, UINT32_MAX in the header */
+    struct pen_text *why;
+};
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Says what is wrong at byte `at` and shows the line around it. */
+static pen_status refuse(struct reader *reader, size_t at, const char *what)
+{
+    const size_t around = 32;
+    if (at > reader->line_end)
+        at = reader->line_end;
+    size_t from = reader->line_start;
+    if (at - from > around)
+        from = at - around;
+    size_t to = reader->line_end;
+    if (to - at > around)
+        to = at + around;
+    struct pen_text *why = reader->why;
+    pen_why(why, "line %u, column %zu", reader->line,
+            at - reader->line_start + 1);
+    if (reader->rank != UINT32_MAX)
+        pen_why(why, " (rank %u)", reader->rank);
+    pen_why(why, ": %s\n  ", what);
+    if (why == NULL)
+        return PEN_INVALID;
+    pen_why(why, "%s", from > reader->line_start ? "..." : "");
+    for (size_t i = from; i < to; i++) {
+        unsigned char c = (unsigned char)reader->text[i];
+        pen_text_add(why, "%c", c < 32 || c > 126 ? '?' : c);
+    }
+    pen_why(why, "%s\n  ", to < reader->line_end ? "..." : "");
+    pen_text_add_repeat(
+        why, ' ', at - from + (size_t)(from > reader->line_start ? 3 : 0));
+    pen_why(why, "^");
+    return PEN_INVALID;
+}
+
+/* Moves to the next line that is not empty or a comment; false at the end. */
+static bool next_line(struct reader *reader)
+{
+    for (;;) {
+        size_t start = reader->line == 0 ? 0 : reader->line_end + 1;
+        if (start > reader->length || (start == reader->length && start > 0))
+            return false;
+        const char *newline =
+            memchr(reader->text + start, '\n', reader->length - start);
+        reader->line_start = start;
+        reader->line_end =
+            newline == NULL ? reader->length : (size_t)(newline - reader->text);
+        reader->at = start;
+        reader->line++;
+        bool is_first = reader->line == 1;
+        while (reader->at < reader->line_end &&
+               is_space(reader->text[reader->at]))
+            reader->at++;
+        bool is_empty = reader->at == reader->line_end;
+        if (is_first || (!is_empty && reader->text[reader->at] != '#'))
+            return true;
+    }
+}
+
+static void skip_spaces(struct reader *reader)
+{
+    while (reader->at < reader->line_end && is_space(reader->text[reader->at]))
+        reader->at++;
+}
+
+static bool at_line_end(struct reader *reader)
+{
+    skip_spaces(reader);
+    return reader->at == reader->line_end;
+}
+
+/* Takes the word if it stands here, with the spaces before it. */
+static bool take_word(struct reader *reader, const char *word)
+{
+    skip_spaces(reader);
+    size_t length = strlen(word);
+    size_t end = reader->at + length;
+    if (end > reader->line_end ||
+        memcmp(reader->text + reader->at, word, length) != 0)
+        return false;
+    if (end < reader->line_end && !is_space(reader->text[end]) &&
+        reader->text[end] != ':')
+        return false;
+    reader->at = end;
+    return true;
+}
+
+static pen_status expect_word(struct reader *reader, const char *word)
+{
+    if (take_word(reader, word))
+        return PEN_OK;
+    char what[64] = "expected the word '";
+    strcat(strcat(what, word), "'");
+    return refuse(reader, reader->at, what);
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* A decimal number without leading zeros, at most `limit`. */
+static pen_status take_number(struct reader *reader, uint32_t limit,
+                              const char *what, uint32_t *out)
+{
+    size_t start = reader->at;
+    uint64_t number = 0;
+    while (reader->at < reader->line_end &&
+           is_digit(reader->text[reader->at])) {
+        number = number * 10 + (uint64_t)(reader->text[reader->at] - '0');
+        if (number > limit)
+            return refuse(reader, start, what);
+        reader->at++;
+    }
+    size_t digits = reader->at - start;
+    if (digits == 0 || (digits > 1 && reader->text[start] == '0'))
+        return refuse(reader, start, what);
+    *out = (uint32_t)number;
+    return PEN_OK;
+}
+
+static pen_status take_field(struct reader *reader, const char *word,
+                             uint32_t limit, uint32_t *out)
+{
+    pen_status status = expect_word(reader, word);
+    if (status != PEN_OK)
+        return status;
+    skip_spaces(reader);
+    return take_number(reader, limit,
+                       "expected a number without leading zeros that is "
+                       "not too large",
+                       out);
+}
+
+static pen_status expect_line_end(struct reader *reader)
+{
+    return at_line_end(reader)
+               ? PEN_OK
+               : refuse(reader, reader->at, "nothing more belongs here");
+}
+
+static pen_status read_name(struct reader *reader, char *name)
+{
+    if (!next_line(reader))
+        return refuse(reader, reader->line_end, "expected 'name ...'");
+    pen_status status = expect_word(reader, "name");
+    if (status != PEN_OK)
+        return status;
+    skip_spaces(reader);
+    size_t start = reader->at;
+    while (reader->at < reader->line_end && !is_space(reader->text[reader->at]))
+        reader->at++;
+    size_t length = reader->at - start;
+    if (!pen_schedule_name_is_valid(reader->text + start, length))
+        return refuse(reader, start,
+                      "a name has 1 to 63 letters, digits, '.', '_' or '-'");
+    memcpy(name, reader->text + start, length);
+    name[length] = '\0';
+    return expect_line_end(reader);
+}
+
+static pen_status read_shape(struct reader *reader, struct pen_shape *shape)
+{
+    const uint32_t most = UINT32_MAX - 1;
+    if (!next_line(reader))
+        return refuse(reader, reader->line_end, "expected 'ranks ...'");
+    pen_status status =
+        take_field(reader, "ranks", PEN_MAX_STAGES, &shape->num_ranks);
+    if (status == PEN_OK)
+        status =
+            take_field(reader, "stages", PEN_MAX_STAGES, &shape->num_stages);
+    if (status == PEN_OK)
+        status =
+            take_field(reader, "microbatches", most, &shape->num_microbatches);
+    if (status == PEN_OK)
+        status =
+            take_field(reader, "slices", UINT16_MAX + 1u, &shape->num_slices);
+    if (status == PEN_OK)
+        status =
+            take_field(reader, "copies", PEN_MAX_STAGES, &shape->num_copies);
+    if (status == PEN_OK)
+        status = expect_word(reader, "placement");
+    if (status != PEN_OK)
+        return status;
+    skip_spaces(reader);
+    size_t start = reader->at;
+    while (reader->at < reader->line_end && !is_space(reader->text[reader->at]))
+        reader->at++;
+    if (!pen_placement_parse(reader->text + start, reader->at - start,
+                             &shape->placement))
+        return refuse(reader, start,
+                      "a placement is linear, loop, v, wave, bidirectional, "
+                      "bidirectional-v or cyclic");
+    return expect_line_end(reader);
+}
+
+/* The optional line of rules; the reader stands behind the word. */
+static pen_status read_rules(struct reader *reader, struct pen_rules *rules)
+{
+    const struct {
+        const char *word;
+        uint32_t *value;
+    } fields[] = {{"window", &rules->send_window},
+                  {"versions", &rules->versions},
+                  {"period", &rules->period}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (!take_word(reader, fields[i].word))
+            continue;
+        skip_spaces(reader);
+        size_t start = reader->at;
+        pen_status status =
+            take_number(reader, UINT32_MAX - 1,
+                        "expected a number of at least 1", fields[i].value);
+        if (status != PEN_OK)
+            return status;
+        if (*fields[i].value == 0)
+            return refuse(reader, start, "expected a number of at least 1");
+    }
+    rules->is_stale = take_word(reader, "stale");
+    if (at_line_end(reader))
+        return PEN_OK;
+    return refuse(reader, reader->at,
+                  "rules are 'window N', 'versions N', 'period N' and "
+                  "'stale', in this order");
+}
+
+/* Letters are read greedily, so that SA is never S and A. */
+static pen_status take_kind(struct reader *reader, uint8_t *out)
+{
+    size_t start = reader->at;
+    size_t end = start;
+    while (end < reader->line_end && reader->text[end] >= 'A' &&
+           reader->text[end] <= 'Z')
+        end++;
+    for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
+        const char *text = pen_op_info(kind)->text;
+        if (strlen(text) == end - start &&
+            memcmp(text, reader->text + start, end - start) == 0) {
+            *out = (uint8_t)kind;
+            reader->at = end;
+            return PEN_OK;
+        }
+    }
+    return refuse(reader, start,
+                  "expected F, B, I, W, R, SA, RA, SG, RG, EV, LD, SYNC or "
+                  "STEP");
+}
+
+/* A number behind a mark such as '@'; absent is fine. */
+static pen_status take_marked(struct reader *reader, char mark, uint32_t limit,
+                              const char *what, uint32_t *out)
+{
+    if (reader->at == reader->line_end || reader->text[reader->at] != mark)
+        return PEN_OK;
+    reader->at++;
+    return take_number(reader, limit, what, out);
+}
+
+static pen_status read_op(struct reader *reader, const struct pen_shape *shape,
+                          struct pen_op *op)
+{
+    *op = (struct pen_op){.version = PEN_OP_CURRENT,
+                          .microbatch = PEN_OP_NO_MICROBATCH};
+    uint32_t stage = 0;
+    uint32_t slice = 0;
+    uint32_t group = 0;
+    size_t start = reader->at;
+    pen_status status =
+        take_number(reader, shape->num_stages - 1,
+                    "expected the number of a stage of this schedule", &stage);
+    if (status == PEN_OK)
+        status = take_kind(reader, &op->kind);
+    if (status == PEN_OK && pen_op_has_microbatch(op->kind)) {
+        status =
+            take_number(reader, shape->num_microbatches - 1,
+                        "expected the number of a micro-batch of this schedule",
+                        &op->microbatch);
+        if (status == PEN_OK)
+            status = take_marked(
+                reader, '.', shape->num_slices - 1,
+                "expected the number of a slice of this schedule", &slice);
+    }
+    if (status == PEN_OK)
+        status = take_marked(reader, '@', UINT32_MAX - 1,
+                             "expected the number of a version", &op->version);
+    if (status == PEN_OK)
+        status = take_marked(reader, '~', UINT16_MAX,
+                             "expected the number of a group", &group);
+    if (status != PEN_OK)
+        return status;
+    if (reader->at < reader->line_end && !is_space(reader->text[reader->at]))
+        return refuse(reader, reader->at, "expected a space behind an op");
+    /* Written out, these would not come back as the same bytes. */
+    const char *written = reader->text + start;
+    size_t length = reader->at - start;
+    if ((slice == 0 && memchr(written, '.', length) != NULL) ||
+        (group == 0 && memchr(written, '~', length) != NULL))
+        return refuse(reader, start,
+                      "slice 0 and group 0 are the default and not written");
+    op->stage = (uint16_t)stage;
+    op->slice = (uint16_t)slice;
+    op->group = (uint16_t)group;
+    return PEN_OK;
+}
+
+static pen_status read_row(struct reader *reader, uint32_t rank,
+                           struct pen_schedule *schedule)
+{
+    uint32_t written = 0;
+    pen_status status =
+        take_field(reader, "rank", PEN_MAX_STAGES - 1, &written);
+    if (status != PEN_OK)
+        return status;
+    if (written != rank)
+        return refuse(reader, reader->line_start,
+                      "ranks follow each other from 0, each once");
+    reader->rank = rank;
+    if (reader->at == reader->line_end || reader->text[reader->at] != ':')
+        return refuse(reader, reader->at,
+                      "expected ':' behind the number of the rank");
+    reader->at++;
+    while (!at_line_end(reader)) {
+        struct pen_op op;
+        status = read_op(reader, &schedule->shape, &op);
+        if (status != PEN_OK)
+            return status;
+        status = pen_schedule_add(schedule, rank, op);
+        if (status != PEN_OK) {
+            pen_why(reader->why, "out of memory at line %u", reader->line);
+            return status;
+        }
+    }
+    reader->rank = UINT32_MAX;
+    return PEN_OK;
+}
+
+static pen_status read_rows(struct reader *reader,
+                            struct pen_schedule *schedule)
+{
+    bool has_line = next_line(reader);
+    if (has_line && take_word(reader, "rules")) {
+        pen_status status = read_rules(reader, &schedule->rules);
+        if (status != PEN_OK)
+            return status;
+        has_line = next_line(reader);
+    }
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        if (!has_line)
+            return refuse(reader, reader->line_end,
+                          "the text ends before the last rank");
+        pen_status status = read_row(reader, rank, schedule);
+        if (status != PEN_OK)
+            return status;
+        has_line = next_line(reader);
+    }
+    if (has_line)
+        return refuse(reader, reader->line_start,
+                      "nothing follows the last rank");
+    return PEN_OK;
+}
+
+pen_status pen_schedule_parse(const char *text, size_t length,
+                              struct pen_schedule **out, struct pen_text *why)
+{
+    static const char magic[] = "# penstock-schedule 1";
+    struct reader reader = {
+        .text = text, .length = length, .rank = UINT32_MAX, .why = why};
+    next_line(&reader);
+    if (reader.line_end < sizeof magic - 1 ||
+        memcmp(text, magic, sizeof magic - 1) != 0)
+        return refuse(&reader, 0,
+                      "a schedule begins with '# penstock-schedule 1'");
+    reader.at = sizeof magic - 1;
+    pen_status status = expect_line_end(&reader);
+    char name[PEN_SCHEDULE_NAME_MAX + 1];
+    struct pen_shape shape;
+    if (status == PEN_OK)
+        status = read_name(&reader, name);
+    if (status == PEN_OK)
+        status = read_shape(&reader, &shape);
+    if (status != PEN_OK)
+        return status;
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    struct pen_schedule *schedule = NULL;
+    status = pen_schedule_create(name, &shape, &schedule, &reason);
+    if (status != PEN_OK) {
+        refuse(&reader, reader.line_start, pen_text_string(&reason));
+        pen_text_release(&reason);
+        return status;
+    }
+    status = read_rows(&reader, schedule);
+    if (status != PEN_OK) {
+        pen_schedule_free(schedule);
+        return status;
+    }
+    *out = schedule;
+    return PEN_OK;
+}
+
+static bool ends_in_csv(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 4 && strcmp(path + length - 4, ".csv") == 0;
+}
+
+pen_status pen_schedule_load(const char *path, struct pen_schedule **out,
+                             struct pen_text *why)
+{
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    pen_status status = pen_file_read(path, MAX_FILE_BYTES, &bytes, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    status = ends_in_csv(path)
+                 ? pen_torch_csv_parse(bytes.bytes, bytes.length, out, &reason)
+                 : pen_schedule_parse(bytes.bytes, bytes.length, out, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+    pen_text_release(&reason);
+    pen_text_release(&bytes);
+    return status;
+}
+
+pen_status pen_schedule_save(const struct pen_schedule *schedule,
+                             const char *path, struct pen_text *why)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_status status = PEN_OK;
+    if (ends_in_csv(path))
+        status = pen_torch_csv_print(schedule, &text, why);
+    else
+        pen_schedule_print(schedule, &text);
+    if (status == PEN_OK && text.has_failed) {
+        pen_why(why, "out of memory while writing %s", path);
+        status = PEN_NOMEM;
+    }
+    if (status == PEN_OK)
+        status = pen_file_write(path, text.bytes, text.length, why);
+    pen_text_release(&text);
+    return status;
+}
+
+/* Cells of the row from `from` to `to`; the cell at `mark` in brackets. */
+static size_t print_cells(const struct pen_row *row, uint32_t from, uint32_t to,
+                          uint32_t mark, struct pen_text *out)
+{
+    size_t column = 0;
+    size_t start = out->length;
+    pen_text_add_string(out, from > 0 ? " ..." : "");
+    for (uint32_t i = from; i < to; i++) {
+        bool is_marked = i == mark;
+        pen_text_add_string(out, is_marked ? " [" : " ");
+        if (is_marked)
+            column = out->length - start;
+        pen_op_print(&row->ops[i], out);
+        pen_text_add_string(out, is_marked ? "]" : "");
+    }
+    pen_text_add_string(out, to < row->count ? " ...\n" : "\n");
+    return column;
+}
+
+void pen_schedule_print_around(const struct pen_schedule *schedule,
+                               uint32_t rank, uint32_t position,
+                               struct pen_text *out)
+{
+    const uint32_t near_ops = 6;
+    const uint32_t near_ranks = 2;
+    uint32_t p = schedule->shape.num_ranks;
+    uint32_t first = rank > near_ranks ? rank - near_ranks : 0;
+    uint32_t last = rank + near_ranks < p ? rank + near_ranks : p - 1;
+    for (uint32_t r = first; r <= last; r++) {
+        const struct pen_row *row = &schedule->rows[r];
+        uint32_t from = position > near_ops ? position - near_ops : 0;
+        if (from > row->count)
+            from = row->count;
+        uint32_t to = position + near_ops + 1;
+        if (to > row->count)
+            to = row->count;
+        size_t start = out->length;
+        pen_text_add(out, "  rank %u:", r);
+        size_t head = out->length - start;
+        uint32_t mark = r == rank ? position : UINT32_MAX;
+        size_t column = print_cells(row, from, to, mark, out);
+        if (r == rank && position < row->count) {
+            pen_text_add_repeat(out, ' ', head + column);
+            pen_text_add_string(out, "^\n");
+        }
+    }
+}
