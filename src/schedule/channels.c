@@ -28,13 +28,6 @@ static int32_t find_or_add(struct pen__channel_index *index,
     return made;
 }
 
-static bool is_remote(const struct pen_shape *shape, uint32_t stage,
-                      uint32_t other)
-{
-    return other != PEN_NO_STAGE &&
-           pen_shape_rank_of(shape, stage) != pen_shape_rank_of(shape, other);
-}
-
 static void connect(struct pen__channel_index *index, struct chains *chains)
 {
     const struct pen_shape *shape = &index->shape;
@@ -45,10 +38,10 @@ static void connect(struct pen__channel_index *index, struct chains *chains)
         uint32_t before = pen_shape_previous_stage(shape, stage);
         index->act_from[stage] = PEN__NONE;
         index->grad_from[stage] = PEN__NONE;
-        if (is_remote(shape, stage, after))
+        if (pen_shape_is_remote(shape, stage, after))
             index->act_from[stage] =
                 find_or_add(index, chains, stage, after, PEN_DIRECTION_ACT);
-        if (is_remote(shape, stage, before))
+        if (pen_shape_is_remote(shape, stage, before))
             index->grad_from[stage] =
                 find_or_add(index, chains, stage, before, PEN_DIRECTION_GRAD);
     }

@@ -34,24 +34,18 @@ static void emit_message(struct lowering *low, uint32_t rank,
     emit(low, rank, message);
 }
 
-/* True when `other` exists and lives on another rank than `stage`. */
-static bool is_remote(const struct pen_shape *shape, uint32_t stage,
-                      uint32_t other)
-{
-    return other != PEN_NO_STAGE &&
-           pen_shape_rank_of(shape, stage) != pen_shape_rank_of(shape, other);
-}
-
 static void emit_receive(struct lowering *low, uint32_t rank,
                          const struct pen_op *op)
 {
     const struct pen_shape *shape = &low->from->shape;
     enum pen_direction direction = pen_op_info(op->kind)->direction;
     if (direction == PEN_DIRECTION_ACT &&
-        is_remote(shape, op->stage, pen_shape_previous_stage(shape, op->stage)))
+        pen_shape_is_remote(shape, op->stage,
+                            pen_shape_previous_stage(shape, op->stage)))
         emit_message(low, rank, PEN_OP_RECV_ACT, op);
     if (direction == PEN_DIRECTION_GRAD &&
-        is_remote(shape, op->stage, pen_shape_next_stage(shape, op->stage)))
+        pen_shape_is_remote(shape, op->stage,
+                            pen_shape_next_stage(shape, op->stage)))
         emit_message(low, rank, PEN_OP_RECV_GRAD, op);
 }
 
@@ -61,10 +55,12 @@ static void emit_send(struct lowering *low, uint32_t rank,
     const struct pen_shape *shape = &low->from->shape;
     enum pen_direction direction = pen_op_info(op->kind)->direction;
     if (direction == PEN_DIRECTION_ACT &&
-        is_remote(shape, op->stage, pen_shape_next_stage(shape, op->stage)))
+        pen_shape_is_remote(shape, op->stage,
+                            pen_shape_next_stage(shape, op->stage)))
         emit_message(low, rank, PEN_OP_SEND_ACT, op);
     if (direction == PEN_DIRECTION_GRAD &&
-        is_remote(shape, op->stage, pen_shape_previous_stage(shape, op->stage)))
+        pen_shape_is_remote(shape, op->stage,
+                            pen_shape_previous_stage(shape, op->stage)))
         emit_message(low, rank, PEN_OP_SEND_GRAD, op);
 }
 

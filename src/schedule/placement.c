@@ -210,6 +210,13 @@ uint32_t pen_shape_previous_stage(const struct pen_shape *shape, uint32_t stage)
     return stage % pen_shape_parts(shape) == 0 ? PEN_NO_STAGE : stage - 1;
 }
 
+bool pen_shape_is_remote(const struct pen_shape *shape, uint32_t stage,
+                         uint32_t other)
+{
+    return other != PEN_NO_STAGE &&
+           pen_shape_rank_of(shape, stage) != pen_shape_rank_of(shape, other);
+}
+
 uint32_t pen_shape_partner(const struct pen_shape *shape, uint32_t rank)
 {
     return shape->num_ranks - 1 - rank;

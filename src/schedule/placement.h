@@ -82,6 +82,10 @@ uint32_t pen_shape_next_stage(const struct pen_shape *shape, uint32_t stage);
 uint32_t pen_shape_previous_stage(const struct pen_shape *shape,
                                   uint32_t stage);
 
+/* True when `other` is a stage (not PEN_NO_STAGE) on another rank. */
+bool pen_shape_is_remote(const struct pen_shape *shape, uint32_t stage,
+                         uint32_t other);
+
 /* Rank that keeps an evicted stash: the mirror image (BPipe). */
 uint32_t pen_shape_partner(const struct pen_shape *shape, uint32_t rank);
 

@@ -204,13 +204,6 @@ static pen_status need(struct verifier *verifier, uint32_t rank,
                   pen_op_info(kind)->words);
 }
 
-static bool is_remote(const struct pen_shape *shape, uint32_t stage,
-                      uint32_t other)
-{
-    return other != PEN_NO_STAGE &&
-           pen_shape_rank_of(shape, other) != pen_shape_rank_of(shape, stage);
-}
-
 /* The op that feeds this one stands before it: its receive, or a neighbour
  * stage on the same rank (the turn of a V). */
 static pen_status check_fed(struct verifier *verifier, uint32_t rank,
@@ -226,7 +219,7 @@ static pen_status check_fed(struct verifier *verifier, uint32_t rank,
     if (from == PEN_NO_STAGE)
         return PEN_OK;
     unsigned receive = is_forward ? PEN_OP_RECV_ACT : PEN_OP_RECV_GRAD;
-    if (is_remote(shape, op->stage, from)) {
+    if (pen_shape_is_remote(shape, op->stage, from)) {
         uint16_t state = verifier->states[cell_of(verifier, op)];
         if (state & SEEN(receive))
             return PEN_OK;
@@ -324,7 +317,7 @@ static pen_status check_message(struct verifier *verifier, uint32_t rank,
         uint32_t stage = ends[i].goes_on
                              ? pen_shape_next_stage(shape, op->stage)
                              : pen_shape_previous_stage(shape, op->stage);
-        if (!is_remote(shape, op->stage, stage))
+        if (!pen_shape_is_remote(shape, op->stage, stage))
             return refuse(verifier, 3, rank, position,
                           "stage %u has no neighbour on another rank on that "
                           "side",
