@@ -5,7 +5,18 @@
 /* In the order of the list that people read: by family, then by year. */
 #define GENERATORS(X)                                                          \
     X(gpipe)                                                                   \
-    X(1f1b)
+    X(1f1b)                                                                    \
+    X(kfkb)                                                                    \
+    X(interleaved)                                                             \
+    X(breadth_first)                                                           \
+    X(zb_h1)                                                                   \
+    X(zb_h2)                                                                   \
+    X(2bp)                                                                     \
+    X(chimera)                                                                 \
+    X(dualpipe)                                                                \
+    X(dualpipev)                                                               \
+    X(seq1f1b)                                                                 \
+    X(bpipe)
 
 #define DECLARE(name) extern const struct pen_generator pen__##name;
 GENERATORS(DECLARE)
