@@ -449,6 +449,9 @@ static pen_status check_sync(struct verifier *verifier, uint32_t rank,
                              const struct stage_progress *stage,
                              uint32_t period)
 {
+    if (stage->steps > stage->syncs)
+        return refuse(verifier, 7, rank, position,
+                      "the STEP that it belongs to stands before it");
     uint32_t due = (stage->syncs + 1) * period;
     if (stage->done != due)
         return refuse(verifier, 7, rank, position,

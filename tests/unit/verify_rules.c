@@ -43,6 +43,7 @@ static const struct negative negatives[] = {
     {.name = "v6_step_names_wrong_version"},
     {.name = "v7_sync_too_early"},
     {.name = "v7_step_without_sync", .options = {.needs_sync = true}},
+    {.name = "v7_step_before_sync"},
     {.name = "v7_step_too_early"},
     {.name = "v7_step_missing"},
     {.name = "v7_step_twice"},
