@@ -1,0 +1,166 @@
+#include "base/json.h"
+
+#include "base/bug.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the file says may hold anything; the message must not. */
+static void why_printable(struct pen_text *why, const char *text)
+{
+    for (const char *c = text; *c != '\0'; c++)
+        pen_why(why, "%c", *c < 32 || *c > 126 ? '?' : *c);
+}
+
+pen_status pen_json_load(const char *text, size_t length, struct pen_json *out,
+                         struct pen_text *why)
+{
+    json_error_t error;
+    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (object == NULL) {
+        pen_why(why, "line %d, column %d: ", error.line, error.column);
+        why_printable(why, error.text);
+        return PEN_INVALID;
+    }
+    if (!json_is_object(object)) {
+        pen_why(why, "the file must be one JSON object");
+        json_decref(object);
+        return PEN_INVALID;
+    }
+    *out = (struct pen_json){.object = object};
+    return PEN_OK;
+}
+
+pen_status pen_json_check_format(const struct pen_json *json,
+                                 const char *format, uint32_t version,
+                                 struct pen_text *why)
+{
+    const char *found =
+        json_string_value(json_object_get(json->object, "format"));
+    if (found == NULL || strcmp(found, format) != 0) {
+        pen_why(why, "%sformat must be \"%s\"", json->path, format);
+        return PEN_INVALID;
+    }
+    uint32_t ignored;
+    return pen_json_read_integer(json, "version", version, version, &ignored,
+                                 why);
+}
+
+static bool is_listed(const char *key, const char *list)
+{
+    size_t length = strlen(key);
+    for (const char *at = list; *at != '\0'; at += strspn(at, " ")) {
+        size_t word = strcspn(at, " ");
+        if (word == length && memcmp(at, key, length) == 0)
+            return true;
+        at += word;
+    }
+    return false;
+}
+
+pen_status pen_json_check_keys(const struct pen_json *json, const char *known,
+                               struct pen_text *why)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(json->object, key, value)
+    {
+        if (is_listed(key, known))
+            continue;
+        pen_why(why, "%s", json->path);
+        why_printable(why, key);
+        pen_why(why, " is not a key of this format; expected one of %s", known);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+bool pen_json_has(const struct pen_json *json, const char *key)
+{
+    return json_object_get(json->object, key) != NULL;
+}
+
+pen_status pen_json_read_numbers(const struct pen_json *json,
+                                 const struct pen_json_number *numbers,
+                                 size_t count, struct pen_text *why)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct pen_json_number *number = &numbers[i];
+        const json_t *found = json_object_get(json->object, number->key);
+        if (found == NULL)
+            continue;
+        double value = json_number_value(found);
+        if (!json_is_number(found) || value < number->least ||
+            value > number->most) {
+            pen_why(why, "%s%s must be a number from %g to %g", json->path,
+                    number->key, number->least, number->most);
+            return PEN_INVALID;
+        }
+        *number->value = value;
+    }
+    return PEN_OK;
+}
+
+pen_status pen_json_read_integer(const struct pen_json *json, const char *key,
+                                 uint32_t least, uint32_t most, uint32_t *out,
+                                 struct pen_text *why)
+{
+    const json_t *found = json_object_get(json->object, key);
+    json_int_t value = json_integer_value(found);
+    if (json_is_integer(found) && value >= (json_int_t)least &&
+        value <= (json_int_t)most) {
+        *out = (uint32_t)value;
+        return PEN_OK;
+    }
+    pen_why(why, "%s%s must be ", json->path, key);
+    if (least == most)
+        pen_why(why, "%u", least);
+    else
+        pen_why(why, "an integer from %u to %u", least, most);
+    return PEN_INVALID;
+}
+
+pen_status pen_json_read_boolean(const struct pen_json *json, const char *key,
+                                 bool *out, struct pen_text *why)
+{
+    const json_t *found = json_object_get(json->object, key);
+    if (found == NULL)
+        return PEN_OK;
+    if (!json_is_boolean(found)) {
+        pen_why(why, "%s%s must be true or false", json->path, key);
+        return PEN_INVALID;
+    }
+    *out = json_is_true(found);
+    return PEN_OK;
+}
+
+pen_status pen_json_open(const struct pen_json *json, const char *key,
+                         struct pen_json *out, struct pen_text *why)
+{
+    json_t *object = json_object_get(json->object, key);
+    if (!json_is_object(object)) {
+        pen_why(why, "%s%s must be an object", json->path, key);
+        return PEN_INVALID;
+    }
+    struct pen_json opened = {.object = object};
+    int length =
+        snprintf(opened.path, sizeof opened.path, "%s%s.", json->path, key);
+    PEN_BUG_UNLESS(length < (int)sizeof opened.path);
+    *out = opened;
+    return PEN_OK;
+}
+
+pen_status pen_json_open_entry(const json_t *list, const char *name,
+                               size_t index, struct pen_json *out,
+                               struct pen_text *why)
+{
+    json_t *object = json_array_get(list, index);
+    if (!json_is_object(object)) {
+        pen_why(why, "%s[%zu] must be an object", name, index);
+        return PEN_INVALID;
+    }
+    *out = (struct pen_json){.object = object};
+    int length = snprintf(out->path, sizeof out->path, "%s[%zu].", name, index);
+    PEN_BUG_UNLESS(length < (int)sizeof out->path);
+    return PEN_OK;
+}

@@ -1,0 +1,72 @@
+#ifndef PEN_BASE_JSON_H
+#define PEN_BASE_JSON_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Strict reading of JSON files: every key is known, every number has bounds,
+ * and a refusal names its place as "ranks[3].f". All functions answer
+ * PEN_INVALID and fill why when the file is wrong.
+ */
+
+/* A JSON object and what stands before its keys in a message: "ranks[3]." */
+struct pen_json {
+    json_t *object; /* borrowed, except from pen_json_load() */
+    char path[48];
+};
+
+/* A number that may stand in an object. */
+struct pen_json_number {
+    const char *key;
+    double *value; /* left alone when the key is absent */
+    double least;
+    double most;
+};
+
+/*
+ * Reads a text that is one object, without duplicate keys. Syntax errors name
+ * line and column. Drop out->object with json_decref().
+ */
+pen_status pen_json_load(const char *text, size_t length, struct pen_json *out,
+                         struct pen_text *why);
+
+/* Demands "format": format and "version": version. */
+pen_status pen_json_check_format(const struct pen_json *json,
+                                 const char *format, uint32_t version,
+                                 struct pen_text *why);
+
+/* Refuses keys that are not among `known`, words separated by one space. */
+pen_status pen_json_check_keys(const struct pen_json *json, const char *known,
+                               struct pen_text *why);
+
+bool pen_json_has(const struct pen_json *json, const char *key);
+
+pen_status pen_json_read_numbers(const struct pen_json *json,
+                                 const struct pen_json_number *numbers,
+                                 size_t count, struct pen_text *why);
+
+/* The key must be there. */
+pen_status pen_json_read_integer(const struct pen_json *json, const char *key,
+                                 uint32_t least, uint32_t most, uint32_t *out,
+                                 struct pen_text *why);
+
+/* *out is left alone when the key is absent. */
+pen_status pen_json_read_boolean(const struct pen_json *json, const char *key,
+                                 bool *out, struct pen_text *why);
+
+/* The object under this key. */
+pen_status pen_json_open(const struct pen_json *json, const char *key,
+                         struct pen_json *out, struct pen_text *why);
+
+/* The object at this place of a list that is called `name`. */
+pen_status pen_json_open_entry(const json_t *list, const char *name,
+                               size_t index, struct pen_json *out,
+                               struct pen_text *why);
+
+#endif
