@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define MAX_COST_FILE_BYTES ((size_t)64 << 20)
-#define MAX_SECONDS 1e9
 
 void pen_costs_init(struct pen_costs *costs)
 {
@@ -107,15 +106,15 @@ pen_status pen_costs_read(const char *text, struct pen_costs *costs,
     struct pen_costs read;
     pen_costs_init(&read);
     struct pen_cost *cost = &read.uniform;
-    const struct key keys[] = {{"f", &cost->forward_sec, 0, MAX_SECONDS},
-                               {"i", &cost->input_sec, 0, MAX_SECONDS},
-                               {"w", &cost->weight_sec, 0, MAX_SECONDS},
-                               {"comm", &read.latency_sec, 0, MAX_SECONDS},
-                               {"r", &cost->recompute_sec, 0, MAX_SECONDS},
-                               {"pair", &cost->pair_sec, 0, MAX_SECONDS},
-                               {"sync", &cost->sync_sec, 0, MAX_SECONDS},
-                               {"step", &cost->step_sec, 0, MAX_SECONDS},
-                               {"move", &cost->move_sec, 0, MAX_SECONDS}};
+    const struct key keys[] = {{"f", &cost->forward_sec, 0, PEN_MAX_SECONDS},
+                               {"i", &cost->input_sec, 0, PEN_MAX_SECONDS},
+                               {"w", &cost->weight_sec, 0, PEN_MAX_SECONDS},
+                               {"comm", &read.latency_sec, 0, PEN_MAX_SECONDS},
+                               {"r", &cost->recompute_sec, 0, PEN_MAX_SECONDS},
+                               {"pair", &cost->pair_sec, 0, PEN_MAX_SECONDS},
+                               {"sync", &cost->sync_sec, 0, PEN_MAX_SECONDS},
+                               {"step", &cost->step_sec, 0, PEN_MAX_SECONDS},
+                               {"move", &cost->move_sec, 0, PEN_MAX_SECONDS}};
     pen_status status = read_keys(text, keys, sizeof keys / sizeof *keys, why);
     if (status == PEN_OK) {
         read.memory = costs->memory;
@@ -125,27 +124,35 @@ pen_status pen_costs_read(const char *text, struct pen_costs *costs,
     return status;
 }
 
+pen_status pen_memory_check(const struct pen_memory *memory,
+                            struct pen_text *why)
+{
+    double left =
+        memory->forward + memory->input + memory->weight + memory->recompute;
+    if (fabs(left) <= 1e-9)
+        return PEN_OK;
+    pen_why(why,
+            "memory leaves %g of each micro-batch behind; what f adds, i, w "
+            "and r must free",
+            left);
+    return PEN_INVALID;
+}
+
 pen_status pen_memory_read(const char *text, struct pen_memory *memory,
                            struct pen_text *why)
 {
     struct pen_memory read = {.forward = 0};
-    const struct key keys[] = {{"f", &read.forward, 0, 1e6},
-                               {"i", &read.input, -1e6, 1e6},
-                               {"w", &read.weight, -1e6, 1e6},
-                               {"r", &read.recompute, -1e6, 1e6}};
+    const struct key keys[] = {
+        {"f", &read.forward, 0, PEN_MAX_MEMORY},
+        {"i", &read.input, -PEN_MAX_MEMORY, PEN_MAX_MEMORY},
+        {"w", &read.weight, -PEN_MAX_MEMORY, PEN_MAX_MEMORY},
+        {"r", &read.recompute, -PEN_MAX_MEMORY, PEN_MAX_MEMORY}};
     pen_status status = read_keys(text, keys, sizeof keys / sizeof *keys, why);
-    if (status != PEN_OK)
-        return status;
-    double left = read.forward + read.input + read.weight + read.recompute;
-    if (fabs(left) > 1e-9) {
-        pen_why(why,
-                "memory '%s' leaves %g of each micro-batch behind; what f "
-                "adds, i and w must free",
-                text, left);
-        return PEN_INVALID;
-    }
-    *memory = read;
-    return PEN_OK;
+    if (status == PEN_OK)
+        status = pen_memory_check(&read, why);
+    if (status == PEN_OK)
+        *memory = read;
+    return status;
 }
 
 /* A token slice is one of n equal parts of a micro-batch. */
@@ -176,27 +183,38 @@ static void add_cost(struct pen_cost *sum, const struct pen_cost *cost)
     sum->step_sec += cost->step_sec;
     sum->move_sec += cost->move_sec;
     sum->memory += cost->memory;
-    if (cost->recompute_sec < 0 || sum->recompute_sec < 0)
-        sum->recompute_sec = -1;
-    else
-        sum->recompute_sec += cost->recompute_sec;
+    sum->recompute_sec +=
+        cost->recompute_sec < 0 ? cost->forward_sec : cost->recompute_sec;
     if (cost->pair_sec < 0 || sum->pair_sec < 0)
         sum->pair_sec = -1;
     else
         sum->pair_sec += cost->pair_sec;
 }
 
+/* A part that does not say what it holds gets this share. */
+static struct pen_cost with_memory(struct pen_cost cost, double share)
+{
+    if (cost.memory < 0)
+        cost.memory = share;
+    return cost;
+}
+
 /* Layers are dealt to parts in order, the first parts taking one more. */
 static struct pen_cost cost_of_layers(const struct pen_costs *costs,
-                                      uint32_t part, uint32_t parts)
+                                      uint32_t part, uint32_t parts,
+                                      double share)
 {
     uint32_t each = costs->num_items / parts;
     uint32_t more = costs->num_items % parts;
     uint32_t first = part * each + (part < more ? part : more);
     uint32_t count = each + (part < more ? 1 : 0);
     struct pen_cost sum = {.forward_sec = 0};
-    for (uint32_t i = 0; i < count; i++)
-        add_cost(&sum, &costs->items[first + i]);
+    double layer_share = share * parts / costs->num_items;
+    for (uint32_t i = 0; i < count; i++) {
+        struct pen_cost layer =
+            with_memory(costs->items[first + i], layer_share);
+        add_cost(&sum, &layer);
+    }
     return sum;
 }
 
@@ -228,18 +246,19 @@ static pen_status fill_stages(struct pen_cost_table *table,
         uint32_t part = pen_shape_part_of_stage(shape, stage);
         switch (costs->scope) {
         case PEN_COST_UNIFORM:
-            *cost = costs->uniform;
+            *cost = with_memory(costs->uniform, 1);
             scale_cost(cost, share);
             break;
         case PEN_COST_PER_RANK:
-            *cost = costs->items[pen_shape_rank_of(shape, stage)];
+            *cost =
+                with_memory(costs->items[pen_shape_rank_of(shape, stage)], 1);
             scale_cost(cost, share);
             break;
         case PEN_COST_PER_STAGE:
-            *cost = costs->items[part];
+            *cost = with_memory(costs->items[part], share);
             break;
         case PEN_COST_PER_LAYER:
-            *cost = cost_of_layers(costs, part, parts);
+            *cost = cost_of_layers(costs, part, parts, share);
             break;
         }
         slice_cost(cost, 1.0 / (double)shape->num_slices);
@@ -247,20 +266,31 @@ static pen_status fill_stages(struct pen_cost_table *table,
     return PEN_OK;
 }
 
-/* The link between two ranks: the last one listed, or the general one. */
+int pen_link_compare(const void *a, const void *b)
+{
+    const struct pen_link *x = a;
+    const struct pen_link *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return x->to == y->to ? 0 : x->to < y->to ? -1 : 1;
+}
+
+/* The link between two ranks, or the general one. */
 static void link_of(const struct pen_costs *costs, uint32_t from, uint32_t to,
                     double *latency, double *transfer)
 {
-    double rate = costs->bytes_per_sec;
-    *latency = costs->latency_sec;
-    for (uint32_t i = 0; i < costs->num_links; i++) {
-        const struct pen_link *link = &costs->links[i];
-        if (link->from == from && link->to == to) {
-            *latency = link->latency_sec;
-            rate = link->bytes_per_sec;
-        }
-    }
-    *transfer = rate > 0 ? costs->bytes / rate : 0;
+    const struct pen_link general = {.latency_sec = costs->latency_sec,
+                                     .bytes_per_sec = costs->bytes_per_sec};
+    const struct pen_link wanted = {.from = from, .to = to};
+    const struct pen_link *link = NULL;
+    if (costs->num_links > 0)
+        link = bsearch(&wanted, costs->links, costs->num_links,
+                       sizeof *costs->links, pen_link_compare);
+    if (link == NULL)
+        link = &general;
+    *latency = link->latency_sec;
+    *transfer =
+        link->bytes_per_sec > 0 ? costs->bytes / link->bytes_per_sec : 0;
 }
 
 static void fill_links(struct pen_cost_table *table,

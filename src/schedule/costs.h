@@ -26,7 +26,8 @@ struct pen_cost {
     double sync_sec;      /* SYNC */
     double step_sec;      /* STEP */
     double move_sec;      /* EV or LD, beside the compute */
-    double memory;        /* activations of this part in A, see above */
+    double memory;        /* activations of this part in A; negative: the
+                             same share for all, see pen_cost_table_init() */
 };
 
 /* What each op adds to the stash, in A; B frees what I and W free. */
@@ -45,6 +46,9 @@ struct pen_link {
     double bytes_per_sec; /* 0: transfers take the latency only */
 };
 
+/* Orders by from, then to; for qsort() and bsearch(). */
+int pen_link_compare(const void *a, const void *b);
+
 enum pen_cost_scope {
     PEN_COST_UNIFORM,
     PEN_COST_PER_RANK,
@@ -60,11 +64,14 @@ struct pen_costs {
     double latency_sec; /* of links that are not listed */
     double bytes_per_sec;
     double bytes; /* of one activation or gradient between two stages */
-    struct pen_link *links;
+    struct pen_link *links; /* in the order of pen_link_compare(), no twins */
     uint32_t num_links;
     bool is_blocking; /* a sender computes nothing while its bytes leave */
     struct pen_memory memory;
 };
+
+#define PEN_MAX_SECONDS 1e9
+#define PEN_MAX_MEMORY 1e6
 
 /* f=1, i=1, w=1, no communication; memory f=1, i=0, w=-1. */
 void pen_costs_init(struct pen_costs *costs);
@@ -72,8 +79,9 @@ void pen_costs_release(struct pen_costs *costs);
 
 /*
  * Reads "f=1,i=1,w=1,comm=0" (also r, pair, sync, step, move) or, when the
- * text is not of that form, the JSON file of that name. On failure *costs is
- * untouched.
+ * text is not of that form, the JSON file of that name (docs/formats.md). The
+ * memory of the ops stays as it was unless the file has its own. On failure
+ * *costs is untouched.
  */
 pen_status pen_costs_read(const char *text, struct pen_costs *costs,
                           struct pen_text *why);
@@ -84,10 +92,16 @@ pen_status pen_costs_parse_json(const char *text, size_t length,
 pen_status pen_memory_read(const char *text, struct pen_memory *memory,
                            struct pen_text *why);
 
+/* What F adds, the others must free. */
+pen_status pen_memory_check(const struct pen_memory *memory,
+                            struct pen_text *why);
+
 /*
  * The costs of one shape, per stage and in seconds; links by rank. Refuses a
- * description that does not fit the shape (7 "stages" for 8 parts). Release
- * with pen_cost_table_release().
+ * description that does not fit the shape (7 "stages" for 8 parts). A part that
+ * does not say its memory gets an equal share: 1 per rank, so 1/v per stage
+ * and, of L layers in P parts, P/(v L) per layer. Release with
+ * pen_cost_table_release().
  */
 struct pen_cost_table {
     struct pen_cost *stages;  /* of one op: shares of chunk, slice applied */
