@@ -48,8 +48,7 @@ static int by_time(const void *a, const void *b)
     const struct pen__event *y = b;
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
-    /* What is freed at an instant makes room for what comes at it. */
-    return (x->delta > y->delta) - (x->delta < y->delta);
+    return (int)x->order - (int)y->order;
 }
 
 static bool is_move(const struct pen_op *op)
@@ -78,8 +77,9 @@ pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
         if (delta == 0)
             continue;
         const struct pen__op_time *time = &ops[rank][i];
-        events[n++] =
-            (struct pen__event){delta > 0 ? time->start : time->end, delta};
+        events[n++] = (struct pen__event){
+            delta > 0 ? time->start : time->end, delta,
+            delta > 0 ? PEN__EVENT_COMES : PEN__EVENT_LEAVES};
     }
     for (uint32_t i = 0; i < other->count && partner != rank; i++) {
         const struct pen_op *op = &other->ops[i];
@@ -87,7 +87,10 @@ pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
             continue;
         has_moves = true;
         double delta = -pen_memory_of(costs, op->kind, op->stage);
-        events[n++] = (struct pen__event){ops[partner][i].start, delta};
+        const struct pen__op_time *time = &ops[partner][i];
+        events[n++] = (struct pen__event){
+            delta > 0 ? time->start : time->end, delta,
+            delta > 0 ? PEN__EVENT_COMES : PEN__EVENT_GUEST_LEAVES};
     }
     if (has_moves)
         qsort(events, n, sizeof *events, by_time);

@@ -14,9 +14,21 @@
 double pen__row_peak(const struct pen__program *program, uint32_t rank,
                      const struct pen_cost_table *costs);
 
+/*
+ * The order of events at one instant: what a rank frees makes room for what
+ * comes. A guest needs its room until it is back at home, while the next one
+ * is under way already.
+ */
+enum pen__event_order {
+    PEN__EVENT_LEAVES,
+    PEN__EVENT_COMES,
+    PEN__EVENT_GUEST_LEAVES
+};
+
 struct pen__event {
     int64_t at;
     double delta;
+    enum pen__event_order order;
 };
 
 /*
