@@ -5,9 +5,12 @@
  *   rank 3  ... 3F0 3F1 3F2 3F3 7F0 7F1 7F2 7F3 7B0 ...
  *
  * All micro-batches pass a chunk before the next chunk starts, so weights are
- * gathered and gradients reduced once per chunk and pass. The link from the
- * last rank back to the first holds a whole chunk: it needs a send window of
- * ceil(m/p).
+ * gathered and gradients reduced once per chunk and pass.
+ *
+ * The link from the last rank back to the first holds back a chunk: rank 0
+ * reads its first message when all m forwards of a chunk are done, and by then
+ * the last rank has m-p ready. A send window of ceil(m/p) avoids a deadlock,
+ * one of m-p also avoids that anybody waits.
  */
 #include "schedule/generators/generator.h"
 #include "schedule/generators/require.h"
@@ -43,7 +46,7 @@ static pen_status generate(const struct pen_generator_args *args,
         for (uint32_t c = v; c-- > 0;)
             put_chunk(&builder, rank, PEN_OP_BACKWARD, c * p + rank, m);
     }
-    uint32_t window = m / p + (m % p != 0);
+    uint32_t window = m > p + 1 ? m - p : 2;
     if (builder.status == PEN_OK && window > PEN_DEFAULT_SEND_WINDOW)
         builder.schedule->rules.send_window = window;
     return pen__builder_finish(&builder, out, why);
@@ -54,7 +57,9 @@ const struct pen_generator pen__breadth_first = {
     .title = "Breadth-first: chunk by chunk, all micro-batches",
     .paper = "Lamy-Poirier, MLSys 2023, arXiv 2211.05953",
     .placement = PEN_PLACEMENT_LOOP,
-    .constraints = "m >= p; a send window of ceil(m/p)",
+    .constraints =
+        "m >= p; a send window of m-p (ceil(m/p) would not deadlock, but "
+        "wait)",
     .versions = "1",
     .bubble = "(p-1)T/v",
     .peak = "m",
