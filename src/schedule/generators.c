@@ -16,7 +16,9 @@
     X(dualpipe)                                                                \
     X(dualpipev)                                                               \
     X(seq1f1b)                                                                 \
-    X(bpipe)
+    X(bpipe)                                                                   \
+    X(zb_auto)                                                                 \
+    X(zb_v)
 
 #define DECLARE(name) extern const struct pen_generator pen__##name;
 GENERATORS(DECLARE)
