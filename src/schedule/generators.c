@@ -18,7 +18,15 @@
     X(seq1f1b)                                                                 \
     X(bpipe)                                                                   \
     X(zb_auto)                                                                 \
-    X(zb_v)
+    X(zb_v)                                                                    \
+    X(pipedream)                                                               \
+    X(pipedream_2bw)                                                           \
+    X(spectrain)                                                               \
+    X(xpipe)                                                                   \
+    X(pipemare)                                                                \
+    X(wpipe)                                                                   \
+    X(pb)                                                                      \
+    X(cyclic)
 
 #define DECLARE(name) extern const struct pen_generator pen__##name;
 GENERATORS(DECLARE)
