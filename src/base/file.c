@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static pen_status read_stream(FILE *stream, const char *path, size_t limit,
                               struct pen_text *out, struct pen_text *why)
@@ -50,37 +51,63 @@ pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
     return status;
 }
 
+static pen_status refuse_write(const char *path, struct pen_text *why)
+{
+    pen_why(why, "cannot write %s: %s", path, strerror(errno));
+    return PEN_IO;
+}
+
 static pen_status write_stream(FILE *stream, const char *path,
                                const void *bytes, size_t length,
                                struct pen_text *why)
 {
-    if (fwrite(bytes, 1, length, stream) != length || fflush(stream) != 0) {
-        pen_why(why, "cannot write %s: %s", path, strerror(errno));
-        return PEN_IO;
-    }
+    if (fwrite(bytes, 1, length, stream) != length || fflush(stream) != 0)
+        return refuse_write(path, why);
     return PEN_OK;
+}
+
+static pen_status write_in_place(const char *path, const void *bytes,
+                                 size_t length, struct pen_text *why)
+{
+    FILE *stream = fopen(path, "wb");
+    if (stream == NULL)
+        return refuse_write(path, why);
+    pen_status status = write_stream(stream, path, bytes, length, why);
+    if (fclose(stream) != 0 && status == PEN_OK)
+        return refuse_write(path, why);
+    return status;
+}
+
+/*
+ * A device, a pipe or a link (/dev/null, /dev/fd/3): renaming would put a file
+ * in its place.
+ */
+static int is_special(const char *path)
+{
+    struct stat about;
+    return lstat(path, &about) == 0 && !S_ISREG(about.st_mode);
 }
 
 pen_status pen_file_write(const char *path, const void *bytes, size_t length,
                           struct pen_text *why)
 {
-    if (strcmp(path, "-") == 0)
+    /* Opening /dev/stdout anew would lose what stands in the file behind it. */
+    if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)
         return write_stream(stdout, "standard output", bytes, length, why);
+    if (is_special(path))
+        return write_in_place(path, bytes, length, why);
     struct pen_text name = PEN_TEXT_EMPTY;
     pen_text_add(&name, "%s.part", path);
     const char *part = pen_text_string(&name);
     FILE *stream = fopen(part, "wb");
     if (stream == NULL) {
-        pen_why(why, "cannot write %s: %s", path, strerror(errno));
         pen_text_release(&name);
-        return PEN_IO;
+        return refuse_write(path, why);
     }
     pen_status status = write_stream(stream, path, bytes, length, why);
     int close_failed = fclose(stream) != 0;
-    if (status == PEN_OK && (close_failed || rename(part, path) != 0)) {
-        pen_why(why, "cannot write %s: %s", path, strerror(errno));
-        status = PEN_IO;
-    }
+    if (status == PEN_OK && (close_failed || rename(part, path) != 0))
+        status = refuse_write(path, why);
     if (status != PEN_OK)
         remove(part);
     pen_text_release(&name);

@@ -17,6 +17,7 @@ pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
 /*
  * Writes the bytes to path ("-" is standard output). A file appears whole or
  * not at all: the bytes go to a temporary name beside it, which is renamed.
+ * Devices, pipes and links (/dev/null, /dev/stdout) are written in place.
  */
 pen_status pen_file_write(const char *path, const void *bytes, size_t length,
                           struct pen_text *why);
