@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,8 +80,7 @@ void pen_text_add_number(struct pen_text *text, unsigned long number)
     pen_text_add_bytes(text, digits + at, sizeof digits - at);
 }
 
-static void add_formatted(struct pen_text *text, const char *format,
-                          va_list args)
+void pen_text_add_list(struct pen_text *text, const char *format, va_list args)
 {
     va_list again;
     va_copy(again, args);
@@ -98,7 +96,7 @@ void pen_text_add(struct pen_text *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    add_formatted(text, format, args);
+    pen_text_add_list(text, format, args);
     va_end(args);
 }
 
@@ -108,6 +106,6 @@ void pen_why(struct pen_text *text, const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    add_formatted(text, format, args);
+    pen_text_add_list(text, format, args);
     va_end(args);
 }

@@ -1,6 +1,7 @@
 #ifndef PEN_BASE_TEXT_H
 #define PEN_BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 /*
@@ -33,6 +34,8 @@ const char *pen_text_string(const struct pen_text *text);
 void pen_text_clear(struct pen_text *text);
 void pen_text_add(struct pen_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void pen_text_add_list(struct pen_text *text, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 void pen_text_add_bytes(struct pen_text *text, const char *bytes,
                         size_t length);
 void pen_text_add_string(struct pen_text *text, const char *string);
