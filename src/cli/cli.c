@@ -1,0 +1,111 @@
+#include "cli/cli.h"
+
+#include "base/file.h"
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+int pen__refuse(const struct pen_text *why)
+{
+    size_t length = why->length;
+    while (length > 0 && why->bytes[length - 1] == '\n')
+        length--;
+    pen_log(PEN_LOG_ERROR, "%.*s", (int)length, pen_text_string(why));
+    return PEN__EXIT_NO;
+}
+
+int pen__print(const struct pen_text *text)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (text->has_failed)
+        pen_why(&why, "out of memory while printing");
+    else if (pen_file_write("-", pen_text_string(text), text->length, &why) ==
+             PEN_OK)
+        return PEN__EXIT_OK;
+    int code = pen__refuse(&why);
+    pen_text_release(&why);
+    return code;
+}
+
+int pen__print_json(json_t *value)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    char *bytes = NULL;
+    if (value != NULL)
+        bytes = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    if (bytes == NULL)
+        text.has_failed = 1;
+    else
+        pen_text_add(&text, "%s\n", bytes);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    free(bytes);
+    json_decref(value);
+    return code;
+}
+
+void pen__json_append(json_t **array, json_t *item)
+{
+    if (json_array_append_new(*array, item) == 0)
+        return;
+    json_decref(*array);
+    *array = NULL;
+}
+
+size_t pen__page_width(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) ||
+        ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return 0;
+    return size.ws_col;
+}
+
+#define LONGEST_NAME 31u
+
+/* Letters to insert, drop or change to turn one name into the other. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t length = strlen(b);
+    size_t row[LONGEST_NAME + 1];
+    for (size_t j = 0; j <= length; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= length; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            size_t least = row[j] < row[j - 1] ? row[j] : row[j - 1];
+            row[j] = change < least + 1 ? change : least + 1;
+        }
+    }
+    return row[length];
+}
+
+struct pen__nearest pen__nearest_to(const char *word)
+{
+    /* Further away than this is another word, not a slip. */
+    return (struct pen__nearest){.word = word,
+                                 .distance = 2 + strlen(word) / 4};
+}
+
+void pen__nearest_offer(struct pen__nearest *nearest, const char *name)
+{
+    if (strlen(name) > LONGEST_NAME)
+        return;
+    size_t distance = edit_distance(nearest->word, name);
+    bool is_part = strlen(nearest->word) > 1 &&
+                   strncmp(name, nearest->word, strlen(nearest->word)) == 0;
+    if (is_part)
+        distance = 1;
+    if (distance < nearest->distance) {
+        nearest->distance = distance;
+        nearest->best = name;
+    }
+}

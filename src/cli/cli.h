@@ -1,0 +1,58 @@
+#ifndef PEN_CLI_CLI_H
+#define PEN_CLI_CLI_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+/*
+ * What all commands share. Results go to stdout, messages to stderr, and the
+ * exit code says which of three things happened.
+ */
+enum pen__exit {
+    PEN__EXIT_OK = 0,
+    PEN__EXIT_NO = 1,   /* the answer is no: refused, infeasible, bad file */
+    PEN__EXIT_USAGE = 2 /* wrong command line */
+};
+
+/* One word behind `penstock`, with its own commands behind it. */
+struct pen__command {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);  /* argv[0] is the name */
+    int (*help)(int argc, char **argv); /* prints to stdout */
+};
+
+extern const struct pen__command pen__schedule;
+
+/* Prints the reason as an error. */
+int pen__refuse(const struct pen_text *why);
+
+/* Writes a result to stdout. */
+int pen__print(const struct pen_text *text);
+
+/* Prints and takes the value; NULL means that memory ran out. */
+int pen__print_json(json_t *value);
+
+/* Appends and takes the item. A failure makes *array NULL for good. */
+void pen__json_append(json_t **array, json_t *item);
+
+/* Letters in a line of the terminal; 0 when stdout is not one. */
+size_t pen__page_width(void);
+
+/*
+ * Finds the name that somebody meant: offer all names, then read `best`,
+ * which stays NULL when none is near.
+ */
+struct pen__nearest {
+    const char *word;
+    const char *best;
+    size_t distance;
+};
+
+struct pen__nearest pen__nearest_to(const char *word);
+void pen__nearest_offer(struct pen__nearest *nearest, const char *name);
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * `penstock schedule`: the table of its commands, and what several of them do.
+ */
+#include "cli/schedule.h"
+
+#include "base/bug.h"
+#include "base/log.h"
+#include "schedule/verify.h"
+
+#include <limits.h>
+#include <string.h>
+
+static const struct pen__schedule_command commands[] = {
+    {PEN__LIST, "list", "", 0, 0, "Lists all published schedules known here",
+     "A schedule that cannot be made says why in the column 'included'.",
+     pen__schedule_list},
+    {PEN__MAKE, "make", "NAME", 1, 1, "Makes a published schedule by its name",
+     "The schedule is lowered (sends, receives, steps), verified and written "
+     "in the text form, or as PyTorch's CSV when FILE ends in .csv.",
+     pen__schedule_make},
+    {PEN__CHECK, "check", "FILE", 1, 1,
+     "Verifies a schedule: complete, ordered, free of deadlock, within memory",
+     "FILE may be - for standard input. A refusal names the rule, the rank "
+     "and the operation, shows the rows around it, and exits with 1.",
+     pen__schedule_check},
+    {PEN__TIME, "time", "FILE", 1, 1,
+     "Tells how long a schedule takes, who waits and what is held",
+     "makespan: from the first start to the last end of any rank. span: the "
+     "same of the slowest single rank, which is what repeats in a run of "
+     "many steps. bubble: (span - work of the busiest rank) / span.",
+     pen__schedule_time},
+    {PEN__COMPARE, "compare", "[NAME...]", 0, INT_MAX,
+     "Makes all schedules (or those named) and lists them, best first",
+     "Synchronous schedules are ordered by span: the steps of a run follow "
+     "each other without a barrier, so the span is what one step costs. "
+     "Asynchronous ones make other updates and stand apart, by the seconds "
+     "of one batch. --chunks and --slices go to the schedules that have "
+     "them.",
+     pen__schedule_compare},
+    {PEN__CONVERT, "convert", "IN OUT", 2, 2,
+     "Converts between the text form and PyTorch's CSV",
+     "The end of a name tells the form: .csv is PyTorch's, anything else the "
+     "text form. - is standard input or output, in the text form.",
+     pen__schedule_convert},
+};
+
+#define NUM_COMMANDS (sizeof commands / sizeof *commands)
+
+static void print_usage(FILE *out)
+{
+    fputs("usage: penstock schedule COMMAND ...\n\n", out);
+    for (size_t i = 0; i < NUM_COMMANDS; i++)
+        fprintf(out, "  %-8s %-10s  %s\n", commands[i].name, commands[i].words,
+                commands[i].summary);
+    fputs("\nMore: penstock help schedule [COMMAND], or man "
+          "penstock-schedule.\n",
+          out);
+}
+
+static const struct pen__schedule_command *find_command(const char *name)
+{
+    struct pen__nearest nearest = pen__nearest_to(name);
+    for (size_t i = 0; i < NUM_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+        pen__nearest_offer(&nearest, commands[i].name);
+    }
+    pen_log(PEN_LOG_ERROR, "there is no command 'schedule %s'%s%s", name,
+            nearest.best != NULL ? "; did you mean schedule " : "",
+            nearest.best != NULL ? nearest.best : "");
+    print_usage(stderr);
+    return NULL;
+}
+
+/* "penstock schedule make", the name that messages begin with. */
+static void name_command(const struct pen__schedule_command *command,
+                         struct pen_text *out)
+{
+    pen_text_add(out, "penstock schedule %s", command->name);
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return PEN__EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        print_usage(stdout);
+        return PEN__EXIT_OK;
+    }
+    const struct pen__schedule_command *command = find_command(argv[1]);
+    if (command == NULL)
+        return PEN__EXIT_USAGE;
+    struct pen_text name = PEN_TEXT_EMPTY;
+    name_command(command, &name);
+    argv[1] = name.bytes;
+    struct pen__schedule_args args;
+    pen__schedule_args_parse(command, argc - 1, argv + 1, &args);
+    int code = command->run(&args);
+    pen__schedule_args_release(&args);
+    pen_text_release(&name);
+    return code;
+}
+
+static void help_on(const struct pen__schedule_command *command)
+{
+    struct pen_text name = PEN_TEXT_EMPTY;
+    name_command(command, &name);
+    pen__schedule_args_help(command, name.bytes);
+    pen_text_release(&name);
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc >= 2) {
+        const struct pen__schedule_command *command = find_command(argv[1]);
+        if (command == NULL)
+            return PEN__EXIT_USAGE;
+        help_on(command);
+        return PEN__EXIT_OK;
+    }
+    print_usage(stdout);
+    for (size_t i = 0; i < NUM_COMMANDS; i++) {
+        putchar('\n');
+        help_on(&commands[i]);
+    }
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__schedule = {
+    .name = "schedule",
+    .summary = "makes, verifies, times, draws and compares pipeline schedules",
+    .run = run,
+    .help = help,
+};
+
+const char *pen__costs_words(const struct pen__schedule_args *args)
+{
+    return args->costs_text != NULL ? args->costs_text : "f=1,i=1,w=1,comm=0";
+}
+
+const struct pen_generator *pen__find_generator(const char *name)
+{
+    const struct pen_generator *found = pen_generator_find(name);
+    if (found != NULL)
+        return found;
+    struct pen__nearest nearest = pen__nearest_to(name);
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++)
+        pen__nearest_offer(&nearest, pen_generator_at(i)->name);
+    pen_log(PEN_LOG_ERROR,
+            "there is no schedule '%s'%s%s\n"
+            "  `penstock schedule list` shows all names",
+            name, nearest.best != NULL ? "; did you mean " : "",
+            nearest.best != NULL ? nearest.best : "");
+    return NULL;
+}
+
+/* An option that means nothing to the generator is kept from it. */
+static struct pen_generator_args
+generator_args(const struct pen__schedule_args *args,
+               const struct pen_generator *generator)
+{
+    return (struct pen_generator_args){
+        .ranks = args->stages,
+        .microbatches = args->microbatches,
+        .chunks = generator->has_chunks ? args->chunks : 0,
+        .slices = generator->has_slices ? args->slices : 0,
+        .batches = generator->is_synchronous ? 0 : args->batches,
+        .warmup = args->group_size,
+        .memory_limit = generator->has_limit ? args->memory_limit : 0,
+        .has_memory = args->memory_text != NULL,
+        .has_vertical_sync = args->has_vertical_sync,
+        .costs = &args->costs};
+}
+
+pen_status pen__make_verified(const struct pen__schedule_args *args,
+                              const struct pen_generator *generator,
+                              struct pen_schedule **out, struct pen_text *why)
+{
+    struct pen_generator_args wanted = generator_args(args, generator);
+    struct pen_schedule *schedule = NULL;
+    pen_status status = pen_generator_make(generator, &wanted, &schedule, why);
+    if (status != PEN_OK)
+        return status;
+    const struct pen_verify_options options = {
+        .memory_limit = args->memory_limit, .costs = &args->costs};
+    struct pen_finding finding = {.rule = 0};
+    status = pen_schedule_verify(schedule, &options, &finding, why);
+    if (status != PEN_OK) {
+        pen_schedule_free(schedule);
+        bool is_bug = status == PEN_INVALID && finding.rule != 5;
+        if (is_bug)
+            pen__refuse(why);
+        PEN_BUG_UNLESS(!is_bug);
+        return status;
+    }
+    *out = schedule;
+    return PEN_OK;
+}
+
+pen_status pen__load_lowered(const char *path, struct pen_schedule **out,
+                             struct pen_text *why)
+{
+    struct pen_schedule *loaded = NULL;
+    pen_status status = pen_schedule_load(path, &loaded, why);
+    if (status != PEN_OK)
+        return status;
+    if (pen_schedule_has_class(loaded, PEN_OP_CLASS_SEND) ||
+        pen_schedule_has_class(loaded, PEN_OP_CLASS_RECV)) {
+        *out = loaded;
+        return PEN_OK;
+    }
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    struct pen_schedule *lowered = NULL;
+    status = pen_schedule_lower(loaded, &lowered, &reason);
+    if (status != PEN_OK) {
+        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+    } else {
+        if (!pen_schedule_equal(loaded, lowered))
+            pen_log(PEN_LOG_INFO,
+                    "%s has no sends and receives; they were added", path);
+        *out = lowered;
+    }
+    pen_text_release(&reason);
+    pen_schedule_free(loaded);
+    return status;
+}
+
+void pen__report_written(const struct pen_schedule *schedule, const char *path)
+{
+    if (strcmp(path, "-") != 0)
+        pen_log(PEN_LOG_INFO, "wrote %s: %s, %llu operations on %u ranks", path,
+                schedule->name,
+                (unsigned long long)pen_schedule_count(schedule),
+                schedule->shape.num_ranks);
+}

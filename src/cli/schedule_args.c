@@ -1,0 +1,279 @@
+/*
+ * The options of `penstock schedule`, one row each. Parser, --help and the
+ * list of required options are made from the rows; tests/cli/manual.sh compares
+ * them with the man page and with the completion.
+ */
+#include "cli/schedule.h"
+
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum value_kind {
+    FLAG,   /* bool */
+    COUNT,  /* uint32_t, a whole number */
+    NUMBER, /* double */
+    TEXT    /* const char *, borrowed from argv */
+};
+
+struct option_row {
+    const char *name;
+    const char *value; /* its name in the help; NULL: a flag */
+    const char *help;
+    unsigned commands; /* enum pen__schedule_verb, those that take it */
+    unsigned required; /* those that cannot do without */
+    enum value_kind kind;
+    size_t offset; /* in struct pen__schedule_args */
+    double least;
+    double most;
+    char letter; /* short form, or 0 */
+};
+
+#define AT(field) offsetof(struct pen__schedule_args, field)
+#define BUILDERS (PEN__MAKE | PEN__SEARCH | PEN__COMPARE)
+#define TIMERS (PEN__TIME | PEN__DRAW)
+#define MOST_COUNT 4294967294.0
+
+static const struct option_row rows[] = {
+    {"stages", "P", "ranks of the pipeline, each with one share of the model",
+     BUILDERS, BUILDERS, COUNT, AT(stages), 1, PEN_MAX_STAGES, 0},
+    {"microbatches", "M",
+     "micro-batches of one step (asynchronous: of a batch)", BUILDERS, BUILDERS,
+     COUNT, AT(microbatches), 1, MOST_COUNT, 0},
+    {"chunks", "V", "parts of the model on each rank", PEN__MAKE | PEN__COMPARE,
+     0, COUNT, AT(chunks), 1, PEN_MAX_STAGES, 0},
+    {"slices", "N", "token slices of a micro-batch", PEN__MAKE | PEN__COMPARE,
+     0, COUNT, AT(slices), 1, 65536, 0},
+    {"batches", "N", "batches of a run; asynchronous schedules only",
+     PEN__MAKE | PEN__COMPARE, 0, COUNT, AT(batches), 1, MOST_COUNT, 0},
+    {"group-size", "K", "micro-batches that run together; kfkb only", PEN__MAKE,
+     0, COUNT, AT(group_size), 1, MOST_COUNT, 0},
+    {"vertical-sync", NULL,
+     "one weight version per micro-batch in all stages; pipedream only",
+     PEN__MAKE, 0, FLAG, AT(has_vertical_sync), 0, 0, 0},
+    {"placement", "NAME", "where stages lie: linear, loop, v or any",
+     PEN__SEARCH, PEN__SEARCH, TEXT, AT(placement), 0, 0, 0},
+    {"costs", "COSTS",
+     "seconds of one micro-batch on one rank, f=1,i=1,w=1,comm=0 when not "
+     "given, or a JSON file",
+     BUILDERS | TIMERS, PEN__SEARCH, TEXT, AT(costs_text), 0, 0, 0},
+    {"memory", "MEM",
+     "activations that operations add and free, f=1,i=0,w=-1 when not given; "
+     "A is what one micro-batch leaves on one rank",
+     BUILDERS | TIMERS | PEN__CHECK, 0, TEXT, AT(memory_text), 0, 0, 0},
+    {"memory-limit", "A", "most activations that a rank may hold, in A",
+     BUILDERS | PEN__CHECK, PEN__SEARCH, NUMBER, AT(memory_limit), 1e-9, 1e12,
+     0},
+    {"seconds", "S", "time to search, 10 when not given", PEN__SEARCH, 0,
+     NUMBER, AT(seconds), 0.01, 1e6, 0},
+    {"seed", "N", "start of the random numbers, 1 when not given", PEN__SEARCH,
+     0, COUNT, AT(seed), 1, MOST_COUNT, 0},
+    {"send-window", "K",
+     "sends of a channel that may be under way; the schedule's own (2 unless "
+     "it says more) when not given",
+     TIMERS | PEN__CHECK, 0, COUNT, AT(send_window), 1, MOST_COUNT, 0},
+    {"all-ranks", NULL, "a line for every rank, even of a long pipeline",
+     PEN__TIME, 0, FLAG, AT(has_all_ranks), 0, 0, 0},
+    {"json", NULL, "print JSON", PEN__LIST | PEN__TIME | PEN__COMPARE, 0, FLAG,
+     AT(is_json), 0, 0, 0},
+    {"output", "FILE", "write here; not given: to the terminal",
+     PEN__MAKE | PEN__SEARCH | PEN__DRAW, 0, TEXT, AT(output), 0, 0, 'o'},
+};
+
+#define NUM_ROWS (sizeof rows / sizeof *rows)
+
+/* Keys above the letters; argp sorts by group, so each row is its own. */
+static int key_of(size_t row)
+{
+    return rows[row].letter != 0 ? rows[row].letter : 256 + (int)row;
+}
+
+static void collect_options(const struct pen__schedule_command *command,
+                            struct argp_option *out)
+{
+    for (size_t i = 0; i < NUM_ROWS; i++) {
+        if ((rows[i].commands & command->verb) == 0)
+            continue;
+        *out++ = (struct argp_option){.name = rows[i].name,
+                                      .key = key_of(i),
+                                      .arg = rows[i].value,
+                                      .doc = rows[i].help,
+                                      .group = (int)i + 1};
+    }
+    *out = (struct argp_option){.name = NULL};
+}
+
+struct parse {
+    const struct pen__schedule_command *command;
+    struct pen__schedule_args *args;
+};
+
+static double read_number(const struct option_row *row, const char *text,
+                          const struct argp_state *state)
+{
+    char *end = NULL;
+    double number = strtod(text, &end);
+    bool is_whole = row->kind == NUMBER || number == floor(number);
+    if (end == text || *end != '\0' || !isfinite(number) || !is_whole ||
+        number < row->least || number > row->most)
+        argp_error(state, "--%s %s: expected a %s from %.12g to %.12g",
+                   row->name, text,
+                   row->kind == COUNT ? "whole number" : "number", row->least,
+                   row->most);
+    return number;
+}
+
+static void take_option(const struct option_row *row, const char *text,
+                        const struct argp_state *state)
+{
+    const struct parse *parse = state->input;
+    char *field = (char *)parse->args + row->offset;
+    switch (row->kind) {
+    case FLAG:
+        *(bool *)field = true;
+        break;
+    case COUNT:
+        *(uint32_t *)(void *)field = (uint32_t)read_number(row, text, state);
+        break;
+    case NUMBER:
+        *(double *)(void *)field = read_number(row, text, state);
+        break;
+    case TEXT:
+        *(const char **)(void *)field = text;
+        break;
+    }
+}
+
+static bool is_given(const struct option_row *row,
+                     const struct pen__schedule_args *args)
+{
+    const char *field = (const char *)args + row->offset;
+    switch (row->kind) {
+    case FLAG:
+        return *(const bool *)field;
+    case COUNT:
+        return *(const uint32_t *)(const void *)field != 0;
+    case NUMBER:
+        return *(const double *)(const void *)field != 0;
+    case TEXT:
+        break;
+    }
+    return *(const char *const *)(const void *)field != NULL;
+}
+
+/* A bad list of keys is a wrong command line, a bad file is a bad file. */
+static void refuse_value(const char *option, const char *text,
+                         const struct pen_text *why,
+                         const struct argp_state *state)
+{
+    if (strchr(text, '=') != NULL)
+        argp_error(state, "--%s %s: %s", option, text, pen_text_string(why));
+    argp_failure(state, PEN__EXIT_NO, 0, "--%s: %s", option,
+                 pen_text_string(why));
+}
+
+/* Costs first: a file of costs may speak of memory, and --memory overrides. */
+static void read_costs(const struct argp_state *state)
+{
+    struct pen__schedule_args *args = ((struct parse *)state->input)->args;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_costs_init(&args->costs);
+    if (args->costs_text != NULL &&
+        pen_costs_read(args->costs_text, &args->costs, &why) != PEN_OK)
+        refuse_value("costs", args->costs_text, &why, state);
+    if (args->memory_text != NULL &&
+        pen_memory_read(args->memory_text, &args->costs.memory, &why) != PEN_OK)
+        argp_error(state, "--memory %s: %s", args->memory_text,
+                   pen_text_string(&why));
+}
+
+static void finish(const struct argp_state *state)
+{
+    const struct parse *parse = state->input;
+    const struct pen__schedule_command *command = parse->command;
+    for (size_t i = 0; i < NUM_ROWS; i++) {
+        if ((rows[i].required & command->verb) != 0 &&
+            !is_given(&rows[i], parse->args))
+            argp_error(state, "--%s %s is missing: %s", rows[i].name,
+                       rows[i].value, rows[i].help);
+    }
+    int words = parse->args->num_words;
+    if (words < command->least_words)
+        argp_error(state, "expected %s", command->words);
+    if (words > command->most_words)
+        argp_error(state, "'%s' is one word too many",
+                   parse->args->words[command->most_words]);
+    read_costs(state);
+}
+
+static error_t parse_key(int key, char *text, struct argp_state *state)
+{
+    struct parse *parse = state->input;
+    if (key == ARGP_KEY_ARGS) {
+        parse->args->words = state->argv + state->next;
+        parse->args->num_words = state->argc - state->next;
+        return 0;
+    }
+    if (key == ARGP_KEY_END) {
+        finish(state);
+        return 0;
+    }
+    for (size_t i = 0; i < NUM_ROWS; i++) {
+        if (key == key_of(i)) {
+            take_option(&rows[i], text, state);
+            return 0;
+        }
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+/* "summary.\v detail": what argp prints before and behind the options. */
+static void join_doc(const struct pen__schedule_command *command,
+                     struct pen_text *doc)
+{
+    pen_text_add(doc, "%s.", command->summary);
+    if (command->detail != NULL)
+        pen_text_add(doc, "\v%s", command->detail);
+}
+
+void pen__schedule_args_parse(const struct pen__schedule_command *command,
+                              int argc, char **argv,
+                              struct pen__schedule_args *args)
+{
+    struct argp_option options[NUM_ROWS + 1];
+    collect_options(command, options);
+    struct pen_text doc = PEN_TEXT_EMPTY;
+    join_doc(command, &doc);
+    struct argp argp = {.options = options,
+                        .parser = parse_key,
+                        .args_doc = command->words,
+                        .doc = pen_text_string(&doc)};
+    struct parse parse = {.command = command, .args = args};
+    *args = (struct pen__schedule_args){.words = NULL};
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    error_t error = argp_parse(&argp, argc, argv, 0, NULL, &parse);
+    if (error != 0)
+        argp_failure(NULL, PEN__EXIT_NO, error, "cannot read the command line");
+    pen_text_release(&doc);
+}
+
+void pen__schedule_args_release(struct pen__schedule_args *args)
+{
+    pen_costs_release(&args->costs);
+}
+
+void pen__schedule_args_help(const struct pen__schedule_command *command,
+                             char *name)
+{
+    struct argp_option options[NUM_ROWS + 1];
+    collect_options(command, options);
+    struct pen_text doc = PEN_TEXT_EMPTY;
+    join_doc(command, &doc);
+    struct argp argp = {.options = options,
+                        .args_doc = command->words,
+                        .doc = pen_text_string(&doc)};
+    argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
+              name);
+    pen_text_release(&doc);
+}

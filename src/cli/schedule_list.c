@@ -1,0 +1,67 @@
+/*
+ * penstock schedule list: what can be made, by whom it was published, and what
+ * it needs.
+ */
+#include "cli/schedule.h"
+
+#include "base/table.h"
+
+static json_t *describe(const struct pen_generator *generator)
+{
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, "
+        "s:b, s:s?}",
+        "name", generator->name, "title", generator->title, "paper",
+        generator->paper, "placement", pen_placement_text(generator->placement),
+        "constraints", generator->constraints, "versions", generator->versions,
+        "bubble", generator->bubble, "peak", generator->peak, "synchronous",
+        generator->is_synchronous, "has_chunks", generator->has_chunks,
+        "has_slices", generator->has_slices, "has_limit", generator->has_limit,
+        "uses_costs", generator->uses_costs, "included",
+        generator->missing == NULL, "missing", generator->missing);
+}
+
+static int print_as_json(void)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++)
+        pen__json_append(&all, describe(pen_generator_at(i)));
+    return pen__print_json(all);
+}
+
+int pen__schedule_list(const struct pen__schedule_args *args)
+{
+    if (args->is_json)
+        return print_as_json();
+    static const struct pen_column columns[] = {
+        {.title = "schedule"},
+        {.title = "placement"},
+        {.title = "updates"},
+        {.title = "versions", .may_wrap = true},
+        {.title = "needs", .may_wrap = true},
+        {.title = "included", .may_wrap = true},
+        {.title = "paper", .may_wrap = true},
+    };
+    struct pen_table table;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
+        const struct pen_generator *generator = pen_generator_at(i);
+        pen_table_add(&table, "%s", generator->name);
+        pen_table_add(&table, "%s", pen_placement_text(generator->placement));
+        pen_table_add(&table, "%s",
+                      generator->is_synchronous ? "sync" : "async");
+        pen_table_add(&table, "%s", generator->versions);
+        pen_table_add(&table, "%s", generator->constraints);
+        if (generator->missing == NULL)
+            pen_table_add(&table, "yes");
+        else
+            pen_table_add(&table, "no: %s", generator->missing);
+        pen_table_add(&table, "%s", generator->paper);
+    }
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_table_print(&table, pen__page_width(), &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    pen_table_release(&table);
+    return code;
+}
