@@ -176,15 +176,16 @@ generator_args(const struct pen__schedule_args *args,
 
 pen_status pen__make_verified(const struct pen__schedule_args *args,
                               const struct pen_generator *generator,
-                              struct pen_schedule **out, struct pen_text *why)
+                              double limit, struct pen_schedule **out,
+                              struct pen_text *why)
 {
     struct pen_generator_args wanted = generator_args(args, generator);
     struct pen_schedule *schedule = NULL;
     pen_status status = pen_generator_make(generator, &wanted, &schedule, why);
     if (status != PEN_OK)
         return status;
-    const struct pen_verify_options options = {
-        .memory_limit = args->memory_limit, .costs = &args->costs};
+    const struct pen_verify_options options = {.memory_limit = limit,
+                                               .costs = &args->costs};
     struct pen_finding finding = {.rule = 0};
     status = pen_schedule_verify(schedule, &options, &finding, why);
     if (status != PEN_OK) {

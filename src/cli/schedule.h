@@ -86,12 +86,13 @@ const struct pen_generator *pen__find_generator(const char *name);
 
 /*
  * Generates, lowers and verifies. Options that mean nothing to this generator
- * are kept from it. On failure (it refuses, or more memory than the limit is
- * needed) *out is untouched; a schedule that breaks any other rule is a bug.
+ * are kept from it. On failure (it refuses, or a rank holds more than `limit`,
+ * 0 for none) *out is untouched; breaking any other rule is a bug.
  */
 pen_status pen__make_verified(const struct pen__schedule_args *args,
                               const struct pen_generator *generator,
-                              struct pen_schedule **out, struct pen_text *why);
+                              double limit, struct pen_schedule **out,
+                              struct pen_text *why);
 
 /* Loads and, when it has neither sends nor receives, lowers a schedule. */
 pen_status pen__load_lowered(const char *path, struct pen_schedule **out,

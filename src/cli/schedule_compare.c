@@ -14,6 +14,7 @@ struct entry {
     struct pen_timing *timing; /* NULL: refused */
     struct pen_text reason;    /* of the refusal, one line */
     uint32_t chunks;
+    uint32_t copies;
     uint32_t batches; /* asynchronous: in the schedule; otherwise 1 */
     double step_sec;  /* span of one batch: what they are ordered by */
 };
@@ -23,26 +24,46 @@ struct comparison {
     size_t count;
 };
 
+/* Rounding in the sums of memory is not more than the limit. */
+static bool fits(const struct pen__schedule_args *args, double peak)
+{
+    return args->memory_limit == 0 || peak <= args->memory_limit * (1 + 1e-9);
+}
+
+static void take_figures(const struct pen__schedule_args *args,
+                         const struct pen_schedule *schedule,
+                         struct pen_timing *timing, struct entry *entry)
+{
+    double peak = pen__summarise(timing).peak;
+    if (!fits(args, peak)) {
+        pen_text_add(&entry->reason, "holds up to %.6g A, the limit is %.6g A",
+                     peak, args->memory_limit);
+        pen_timing_free(timing);
+        return;
+    }
+    entry->timing = timing;
+    entry->chunks = pen_shape_chunks(&schedule->shape);
+    entry->copies = schedule->shape.num_copies;
+    entry->batches = 1;
+    if (!entry->generator->is_synchronous)
+        entry->batches = schedule->shape.num_microbatches / args->microbatches;
+    entry->step_sec = timing->span_sec / entry->batches;
+}
+
 static void time_entry(const struct pen__schedule_args *args,
                        struct entry *entry)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_schedule *schedule = NULL;
+    struct pen_timing *timing = NULL;
     pen_status status =
-        pen__make_verified(args, entry->generator, &schedule, &why);
+        pen__make_verified(args, entry->generator, 0, &schedule, &why);
     if (status == PEN_OK)
-        status = pen_schedule_time(schedule, &args->costs, NULL, &entry->timing,
-                                   &why);
-    if (status == PEN_OK) {
-        entry->chunks = pen_shape_chunks(&schedule->shape);
-        entry->batches = schedule->shape.num_microbatches / args->microbatches;
-        if (entry->generator->is_synchronous || entry->batches == 0)
-            entry->batches = 1;
-        entry->step_sec = entry->timing->span_sec / entry->batches;
-    } else {
-        const char *reason = pen_text_string(&why);
-        pen_text_add_bytes(&entry->reason, reason, strcspn(reason, "\n"));
-    }
+        status = pen_schedule_time(schedule, &args->costs, NULL, &timing, &why);
+    if (status == PEN_OK)
+        take_figures(args, schedule, timing, entry);
+    else
+        pen_text_add_string(&entry->reason, pen_text_string(&why));
     pen_schedule_free(schedule);
     pen_text_release(&why);
 }
@@ -79,11 +100,11 @@ static json_t *entry_json(const struct entry *entry)
 {
     const struct pen_generator *generator = entry->generator;
     json_t *all = json_pack(
-        "{s:s, s:s, s:b, s:I, s:I, s:f}", "name", generator->name, "placement",
-        pen_placement_text(generator->placement), "synchronous",
+        "{s:s, s:s, s:b, s:I, s:I, s:I, s:f}", "name", generator->name,
+        "placement", pen_placement_text(generator->placement), "synchronous",
         generator->is_synchronous, "chunks", (json_int_t)entry->chunks,
-        "batches", (json_int_t)entry->batches, "span_per_batch",
-        entry->step_sec);
+        "copies", (json_int_t)entry->copies, "batches",
+        (json_int_t)entry->batches, "span_per_batch", entry->step_sec);
     json_t *figures = pen__timing_json(entry->timing);
     if (json_object_update(all, figures) != 0) {
         json_decref(all);
@@ -125,17 +146,18 @@ static void add_block(const struct comparison *comparison, bool is_synchronous,
 {
     static const struct pen_column columns[] = {
         {.title = "schedule"},
-        {.title = "span s", .is_number = true},
-        {.title = "makespan s", .is_number = true},
+        {.title = "span", .is_number = true},
+        {.title = "makespan", .is_number = true},
         {.title = "bubble %", .is_number = true},
         {.title = "peak A", .is_number = true},
-        {.title = "versions", .is_number = true},
+        {.title = "weights", .is_number = true},
         {.title = "chunks", .is_number = true},
-        {.title = "batches", .is_number = true},
         {.title = "placement"},
+        {.title = "batches", .is_number = true}, /* of asynchronous ones */
     };
+    size_t num_columns = sizeof columns / sizeof *columns;
     struct pen_table table;
-    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    pen_table_init(&table, columns, num_columns - is_synchronous);
     for (size_t i = 0; i < comparison->count; i++) {
         const struct entry *entry = &comparison->entries[i];
         if (entry->timing == NULL ||
@@ -147,18 +169,19 @@ static void add_block(const struct comparison *comparison, bool is_synchronous,
         pen_table_add(&table, "%.6g", entry->timing->makespan_sec);
         pen_table_add(&table, "%.2f", 100 * entry->timing->bubble);
         pen_table_add(&table, "%.6g", summary.peak);
-        pen_table_add(&table, "%u", summary.versions);
+        pen_table_add(&table, "%u", summary.versions * entry->copies);
         pen_table_add(&table, "%u", entry->chunks);
-        pen_table_add(&table, "%u", entry->batches);
         pen_table_add(&table, "%s",
                       pen_placement_text(entry->generator->placement));
+        if (!is_synchronous)
+            pen_table_add(&table, "%u", entry->batches);
     }
     if (table.num_cells > 0) {
-        pen_text_add_string(
-            out, is_synchronous
-                     ? ""
-                     : "\nasynchronous, with other updates than the above "
-                       "(span of one batch, makespan of all):\n");
+        pen_text_add_string(out, is_synchronous
+                                     ? ""
+                                     : "\nasynchronous: other updates than "
+                                       "the above; span of one batch, "
+                                       "makespan of all\n");
         pen_table_print(&table, pen__page_width(), out);
     }
     pen_table_release(&table);
@@ -193,7 +216,10 @@ static int print_for_people(const struct pen__schedule_args *args,
                  args->microbatches, pen__costs_words(args));
     if (args->memory_limit != 0)
         pen_text_add(&text, ", memory limit %.6g A", args->memory_limit);
-    pen_text_add_string(&text, "\n\n");
+    pen_text_add_string(&text,
+                        "\nspan and makespan in seconds; peak: the most "
+                        "activations on a rank;\nweights: sets of weights "
+                        "on a rank (versions x copies)\n\n");
     add_block(comparison, true, &text);
     add_block(comparison, false, &text);
     add_refused(comparison, &text);

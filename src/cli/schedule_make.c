@@ -65,7 +65,8 @@ int pen__schedule_make(const struct pen__schedule_args *args)
     const char *path = args->output != NULL ? args->output : "-";
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_schedule *schedule = NULL;
-    pen_status status = pen__make_verified(args, generator, &schedule, &why);
+    pen_status status = pen__make_verified(args, generator, args->memory_limit,
+                                           &schedule, &why);
     if (status == PEN_OK)
         status = check_shape(args, schedule, &why);
     if (status == PEN_OK)
