@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the file says may hold anything; the message must not. */
 static void why_printable(struct pen_text *why, const char *text)
 {
-    for (const char *c = text; *c != '\0'; c++)
-        pen_why(why, "%c", *c < 32 || *c > 126 ? '?' : *c);
+    if (why != NULL)
+        pen_text_add_printable(why, text, strlen(text));
 }
 
 pen_status pen_json_load(const char *text, size_t length, struct pen_json *out,

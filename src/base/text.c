@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,34 @@ void pen_text_add_number(struct pen_text *text, unsigned long number)
         number /= 10;
     } while (number != 0);
     pen_text_add_bytes(text, digits + at, sizeof digits - at);
+}
+
+void pen_text_add_printable(struct pen_text *text, const char *bytes,
+                            size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        bool is_printable = bytes[i] >= ' ' && bytes[i] <= '~';
+        pen_text_add_repeat(text, is_printable ? bytes[i] : '?', 1);
+    }
+}
+
+void pen_text_add_excerpt(struct pen_text *text, const char *source,
+                          size_t length, size_t at)
+{
+    const size_t around = 32;
+    size_t from = at;
+    while (from > 0 && at - from < around && source[from - 1] != '\n')
+        from--;
+    size_t to = at;
+    while (to < length && to - at < around && source[to] != '\n')
+        to++;
+    bool is_cut = from > 0 && source[from - 1] != '\n';
+    pen_text_add_string(text, is_cut ? "\n  ..." : "\n  ");
+    pen_text_add_printable(text, source + from, to - from);
+    bool has_more = to < length && source[to] != '\n';
+    pen_text_add_string(text, has_more ? "...\n  " : "\n  ");
+    pen_text_add_repeat(text, ' ', at - from + (is_cut ? 3 : 0));
+    pen_text_add_string(text, "^");
 }
 
 void pen_text_add_list(struct pen_text *text, const char *format, va_list args)

@@ -44,6 +44,17 @@ void pen_text_add_repeat(struct pen_text *text, char letter, size_t count);
 /* Decimal, without the cost of printf: a schedule has millions of numbers. */
 void pen_text_add_number(struct pen_text *text, unsigned long number);
 
+/* For words out of a file: what cannot be printed becomes '?'. */
+void pen_text_add_printable(struct pen_text *text, const char *bytes,
+                            size_t length);
+
+/*
+ * Shows byte `at` of a source: the line around it, indented, and a caret
+ * under it. Begins with a newline, ends without.
+ */
+void pen_text_add_excerpt(struct pen_text *text, const char *source,
+                          size_t length, size_t at);
+
 /* As pen_text_add(), but does nothing when text is NULL. */
 void pen_why(struct pen_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

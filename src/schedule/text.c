@@ -100,32 +100,16 @@ static bool is_space(char c)
 /* Says what is wrong at byte `at` and shows the line around it. */
 static pen_status refuse(struct reader *reader, size_t at, const char *what)
 {
-    const size_t around = 32;
     if (at > reader->line_end)
         at = reader->line_end;
-    size_t from = reader->line_start;
-    if (at - from > around)
-        from = at - around;
-    size_t to = reader->line_end;
-    if (to - at > around)
-        to = at + around;
     struct pen_text *why = reader->why;
     pen_why(why, "line %u, column %zu", reader->line,
             at - reader->line_start + 1);
     if (reader->rank != UINT32_MAX)
         pen_why(why, " (rank %u)", reader->rank);
-    pen_why(why, ": %s\n  ", what);
-    if (why == NULL)
-        return PEN_INVALID;
-    pen_why(why, "%s", from > reader->line_start ? "..." : "");
-    for (size_t i = from; i < to; i++) {
-        unsigned char c = (unsigned char)reader->text[i];
-        pen_text_add(why, "%c", c < 32 || c > 126 ? '?' : c);
-    }
-    pen_why(why, "%s\n  ", to < reader->line_end ? "..." : "");
-    pen_text_add_repeat(
-        why, ' ', at - from + (size_t)(from > reader->line_start ? 3 : 0));
-    pen_why(why, "^");
+    pen_why(why, ": %s", what);
+    if (why != NULL)
+        pen_text_add_excerpt(why, reader->text, reader->length, at);
     return PEN_INVALID;
 }
 
