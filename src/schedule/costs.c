@@ -224,7 +224,9 @@ static pen_status fill_stages(struct pen_cost_table *table,
                               struct pen_text *why)
 {
     uint32_t parts = pen_shape_parts(shape);
-    double share = 1.0 / (double)pen_shape_chunks(shape);
+    /* The model is p ranks' shares, cut into parts. Under cyclic placement a
+     * rank runs all parts, so a micro-batch costs it p times its share. */
+    double share = (double)shape->num_ranks / (double)parts;
     uint32_t wanted = costs->scope == PEN_COST_PER_RANK    ? shape->num_ranks
                       : costs->scope == PEN_COST_PER_STAGE ? parts
                                                            : 0;
