@@ -9,8 +9,8 @@
  *
  * The link from the last rank back to the first holds back a chunk: rank 0
  * reads its first message when all m forwards of a chunk are done, and by then
- * the last rank has m-p ready. A send window of ceil(m/p) avoids a deadlock,
- * one of m-p also avoids that anybody waits.
+ * the last rank has m-p ready. A send window of m/p, rounded down, avoids a
+ * deadlock; one of m-p also avoids that anybody waits.
  */
 #include "schedule/generators/generator.h"
 #include "schedule/generators/require.h"
@@ -57,9 +57,8 @@ const struct pen_generator pen__breadth_first = {
     .title = "Breadth-first: chunk by chunk, all micro-batches",
     .paper = "Lamy-Poirier, MLSys 2023, arXiv 2211.05953",
     .placement = PEN_PLACEMENT_LOOP,
-    .constraints =
-        "m >= p; a send window of m-p (ceil(m/p) would not deadlock, but "
-        "wait)",
+    .constraints = "m >= p; a send window of m-p, or it waits; below m/p it "
+                   "deadlocks",
     .versions = "1",
     .bubble = "(p-1)T/v",
     .peak = "m",

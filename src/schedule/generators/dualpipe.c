@@ -191,7 +191,8 @@ const struct pen_generator pen__dualpipe = {
     .placement = PEN_PLACEMENT_BIDIRECTIONAL,
     .constraints = "p even, m even, m >= 2p; two copies of the weights",
     .versions = "1, in 2 copies",
-    .bubble = "(p/2-1)(F&B+tB'-3tW) at equal times, else at most",
+    .bubble = "(p/2-1)(F&B+tB'-3tW) at equal times; at most that while "
+              "tF, tW <= tB",
     .peak = "p+1",
     .is_synchronous = true,
     .generate = generate,

@@ -43,7 +43,8 @@ const struct pen_generator pen__dualpipev = {
     .placement = PEN_PLACEMENT_V,
     .constraints = "m >= 2p",
     .versions = "1",
-    .bubble = "(p-1)(F&B+tB'-3tW)/2 at equal times",
+    .bubble = "(p-1)(F&B+tB'-3tW)/2 at equal times; at most that while "
+              "tF, tW <= tB",
     .peak = "(2p+1)/2",
     .is_synchronous = true,
     .generate = generate,

@@ -47,9 +47,10 @@ pen_status pen__require_microbatches(const char *name,
     if (args->microbatches >= least)
         return PEN_OK;
     pen_why(why,
-            "%s on %u stages needs at least %llu micro-batches, not %u; %llu "
+            "%s on %u stage%s needs at least %llu micro-batches, not %u; %llu "
             "would work",
-            name, args->ranks, (unsigned long long)least, args->microbatches,
+            name, args->ranks, args->ranks == 1 ? "" : "s",
+            (unsigned long long)least, args->microbatches,
             (unsigned long long)least);
     return PEN_INVALID;
 }

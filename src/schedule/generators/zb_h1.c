@@ -44,7 +44,7 @@ const struct pen_generator pen__zb_h1 = {
     .title = "ZB-H1: zero-bubble family, memory of 1F1B",
     .paper = "Qi et al., ICLR 2024, arXiv 2401.10241",
     .placement = PEN_PLACEMENT_LINEAR,
-    .constraints = "none; the bubble as stated needs m >= p",
+    .constraints = "none; the bubble as stated needs m >= p and tW <= tF, tB",
     .versions = "1",
     .bubble = "(p-1)(tF+tB-tW)",
     .peak = "p-s held to I, s more held to W; at most p",

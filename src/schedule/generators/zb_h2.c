@@ -46,8 +46,8 @@ const struct pen_generator pen__zb_h2 = {
     .title = "ZB-H2: zero bubble at equal times, twice the memory of 1F1B",
     .paper = "Qi et al., ICLR 2024, arXiv 2401.10241",
     .placement = PEN_PLACEMENT_LINEAR,
-    .constraints = "none; the bubble as stated needs m >= 2p-1 and no barrier "
-                   "before the optimizer step",
+    .constraints = "none; the bubble as stated needs m >= 2p-1, tW <= tF, tB "
+                   "and no barrier before the optimizer step",
     .versions = "1",
     .bubble = "(p-1)(tF+tB-2tW) in span",
     .peak = "2(p-s)-1 held to I, 2s more held to W; at most 2p-1",
