@@ -36,11 +36,6 @@ static double whole(const struct given *g)
     return g->f + g->i + g->w;
 }
 
-static double least(double a, double b)
-{
-    return fmin(a, b);
-}
-
 /* What a schedule promises. NULL: nothing of the kind. */
 struct promise {
     const char *name;
@@ -149,7 +144,7 @@ static void expect_kept(const struct promise *promise, uint32_t p, uint32_t m,
         given.f = times[set].f;
         given.i = times[set].i;
         given.w = times[set].w;
-        if (promise->needs_short_w && given.w > least(given.f, given.i))
+        if (promise->needs_short_w && given.w > fmin(given.f, given.i))
             continue;
         struct pen_schedule *schedule = make_given(promise, &given);
         if (set == 0) {
@@ -182,13 +177,13 @@ static double peak_all(const struct given *g, uint32_t rank)
 
 static double peak_of_1f1b(const struct given *g, uint32_t rank)
 {
-    return least(g->p - rank, g->m);
+    return fmin(g->p - rank, g->m);
 }
 
 static double interleaved_peak(const struct given *g, uint32_t rank)
 {
     double chunks = (g->v - 1) * g->p + 2 * (g->p - rank - 1) + 1;
-    return g->m == g->p ? g->m : least(chunks, g->v * g->m) / g->v;
+    return g->m == g->p ? g->m : fmin(chunks, g->v * g->m) / g->v;
 }
 
 static void interleaved_idles_1_over_v(void **state)
@@ -234,7 +229,7 @@ static double zb_h1_span_idle(const struct given *g)
 static double zb_h1_peak(const struct given *g, uint32_t rank)
 {
     (void)rank;
-    return least(g->p, g->m);
+    return fmin(g->p, g->m);
 }
 
 static void zb_h1_fills_the_drain(void **state)
@@ -260,12 +255,12 @@ static double zb_h2_span_idle(const struct given *g)
 static double zb_h2_peak(const struct given *g, uint32_t rank)
 {
     (void)rank;
-    return least(2 * g->p - 1, g->m);
+    return fmin(2 * g->p - 1, g->m);
 }
 
 static double zb_h2_freed(const struct given *g, uint32_t rank)
 {
-    return least(2 * (g->p - rank) - 1, g->m);
+    return fmin(2 * (g->p - rank) - 1, g->m);
 }
 
 static void zb_h2_has_no_bubble_at_equal_times(void **state)
@@ -304,7 +299,7 @@ static void two_bp_idles_without_w(void **state)
 
 static double kfkb_peak(const struct given *g, uint32_t rank)
 {
-    return least(g->v * (g->p - rank), g->m);
+    return fmin(g->v * (g->p - rank), g->m);
 }
 
 static void kfkb_idles_as_1f1b(void **state)
@@ -323,7 +318,7 @@ static void kfkb_idles_as_1f1b(void **state)
 
 static double seq1f1b_peak(const struct given *g, uint32_t rank)
 {
-    return least((double)(g->p - rank - 1 + g->v) / g->v, g->m);
+    return fmin((double)(g->p - rank - 1 + g->v) / g->v, g->m);
 }
 
 static void seq1f1b_idles_1_over_n(void **state)

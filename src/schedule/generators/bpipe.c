@@ -29,9 +29,13 @@ struct balancer {
 static void move(struct balancer *balancer, enum pen_op_kind kind,
                  uint32_t microbatch)
 {
-    bool is_load = kind == PEN_OP_LOAD;
-    balancer->where[microbatch] = is_load ? LOCAL : AWAY;
-    balancer->num_local += is_load ? 1u : -1u;
+    if (kind == PEN_OP_LOAD) {
+        balancer->where[microbatch] = LOCAL;
+        balancer->num_local++;
+    } else {
+        balancer->where[microbatch] = AWAY;
+        balancer->num_local--;
+    }
     pen__put(balancer->builder, balancer->rank, kind, balancer->rank,
              microbatch);
 }
