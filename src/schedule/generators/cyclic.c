@@ -10,7 +10,12 @@
  * step, two slots apart, so that at any time N(N+1)/2 stashes of parts exist
  * instead of N^2. Counting from 0, worker i reads part j with all gradients of
  * the step before if j >= N-1-i, and one update older otherwise; two slots
- * apart the newer ones are just ready, so nobody waits.
+ * apart the newer ones are just ready.
+ *
+ * A schedule has no clock, so the distance has to come from the waits. When a
+ * SYNC takes time, the last worker, who reads all parts fresh, falls behind
+ * until the others are two slots apart and wait for it; further apart they
+ * cannot get. When it takes none, side by side is as good and they stay there.
  */
 #include "schedule/generators/asynchronous.h"
 

@@ -3,22 +3,22 @@
  * parallelism for large-scale DNN training".
  *
  *   p=2, m=2, stages 0 and 1 are group 1, stages 2 and 3 group 2:
- *   rank 0  0F0 0F1 2F0 2F1 0F2 2B0 ...
- *   rank 1      1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 ...
+ *   rank 0  0F0 0F1 2F0 2F1 ... 2B0 0F2 2B1 0F3 0B0 2F2 0B1 2F3 2B2 ...
+ *   rank 1      1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 ...
  *
  * Every rank holds one stage of each group and a micro-batch passes the ranks
  * twice. The paper moves the forwards of the next batch in front of the
  * backwards of this one in group 1, keeps the order in group 2, and updates
- * the groups in turn. Its table of slots is not public in a form that we know;
- * this order follows from those sentences:
+ * the groups in turn. We do not know its table of slots; this order follows
+ * from those sentences:
  *
  *   forwards   group 1 batch 0, group 2 batch 0, group 1 batch 1, ...
  *   backwards  group 2 batch 0, group 1 batch 0, group 2 batch 1, ...
  *
- * Rank s warms up with m + p-1-s forwards and then alternates, 1F1B in a
- * pipeline of twice the length. From m >= p-1 on, group 2 has its STEP before
- * the forwards of the next batch and keeps one version; group 1 is one STEP
- * late and keeps two.
+ * Rank s warms up with m + p-1-s forwards and then alternates: 1F1B in a
+ * pipeline of twice the length. With m >= p-1 group 2 has its STEP before the
+ * forwards of the next batch and keeps one version, group 1 is one STEP late
+ * and keeps two; with m >= p nobody waits in steady state either.
  */
 #include "schedule/generators/asynchronous.h"
 
@@ -70,11 +70,11 @@ static pen_status check(const struct pen_generator_args *args,
                 PEN_MAX_STAGES / 2, args->ranks);
         return PEN_INVALID;
     }
-    if (args->microbatches < args->ranks - 1) {
+    if (args->microbatches < args->ranks) {
         pen_why(why,
                 "wpipe on %u ranks needs at least %u micro-batches per batch, "
-                "not %u: group 2 would need a second version",
-                args->ranks, args->ranks - 1, args->microbatches);
+                "not %u",
+                args->ranks, args->ranks, args->microbatches);
         return PEN_INVALID;
     }
     return pen__async_total(args, DEFAULT_BATCHES, microbatches, why);
@@ -91,9 +91,11 @@ static pen_status generate(const struct pen_generator_args *args,
     struct pen_shape shape = pen__shape(PEN_PLACEMENT_LOOP, args->ranks,
                                         2 * args->ranks, microbatches);
     pen__builder_init(&run.builder, "wpipe", &shape, why);
+    /* Between its two passes a batch waits in the link from the last rank to
+     * the first, hence the window. */
     if (run.builder.status == PEN_OK)
         run.builder.schedule->rules = (struct pen_rules){
-            .send_window = run.period + 1, .versions = 2, .period = run.period};
+            .send_window = run.period, .versions = 2, .period = run.period};
     uint32_t total = 2 * microbatches;
     for (uint32_t rank = 0; rank < run.ranks; rank++) {
         uint32_t warmup = pen__min(run.period + run.ranks - 1 - rank, total);
@@ -113,9 +115,9 @@ const struct pen_generator pen__wpipe = {
     .title = "WPipe: two groups of layers, one of them with fresh weights",
     .paper = "Yang et al., ICLR 2022, openreview cw-EmNq5zfD",
     .placement = PEN_PLACEMENT_LOOP,
-    .constraints = "m >= p-1",
+    .constraints = "m >= p, window m",
     .versions = "2 in the first half of the model, 1 in the second",
-    .bubble = "0 in steady state",
+    .bubble = "0 in steady state, (p-1)T/2 once per run",
     .peak = "(m+p-s)/2",
     .generate = generate,
 };

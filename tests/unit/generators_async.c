@@ -1,0 +1,582 @@
+/*
+ * Asynchronous schedules: golden rows, weight versions held, no bubble behind
+ * the first fill, and the verifier's consent over a sweep of sizes.
+ */
+#include "support/support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const two_buffers_rows[] = {
+    "0F0@0 0F1@0 0F2@0 0F3@0 0B0@0 0F4@0 0B1@0 0F5@0 0B2@0 0F6@0 0B3@0"
+    " 0STEP@1 0F7@0 0B4@0 0F8@1 0B5@0 0F9@1 0B6@0 0F10@1 0B7@0 0STEP@2"
+    " 0F11@1 0B8@1 0B9@1 0B10@1 0B11@1 0STEP@3",
+    "1F0@0 1F1@0 1F2@0 1B0@0 1F3@0 1B1@0 1F4@0 1B2@0 1F5@0 1B3@0"
+    " 1STEP@1 1F6@0 1B4@0 1F7@0 1B5@0 1F8@1 1B6@0 1F9@1 1B7@0 1STEP@2"
+    " 1F10@1 1B8@1 1F11@1 1B9@1 1B10@1 1B11@1 1STEP@3",
+    "2F0@0 2F1@0 2B0@0 2F2@0 2B1@0 2F3@0 2B2@0 2F4@0 2B3@0 2STEP@1"
+    " 2F5@0 2B4@0 2F6@0 2B5@0 2F7@0 2B6@0 2F8@1 2B7@0 2STEP@2 2F9@1"
+    " 2B8@1 2F10@1 2B9@1 2F11@1 2B10@1 2B11@1 2STEP@3",
+    "3F0@0 3B0@0 3F1@0 3B1@0 3F2@0 3B2@0 3F3@0 3B3@0 3STEP@1 3F4@0"
+    " 3B4@0 3F5@0 3B5@0 3F6@0 3B6@0 3F7@0 3B7@0 3STEP@2 3F8@1 3B8@1"
+    " 3F9@1 3B9@1 3F10@1 3B10@1 3F11@1 3B11@1 3STEP@3"};
+
+static const char *const stashing_rows[] = {
+    "0F0@0 0F1@0 0F2@0 0F3@0 0B0@0 0F4@1 0B1@0 0F5@2 0B2@0 0F6@3 0B3@0"
+    " 0F7@4 0B4@1 0B5@2 0B6@3 0B7@4",
+    "1F0@0 1F1@0 1F2@0 1B0@0 1F3@1 1B1@0 1F4@2 1B2@0 1F5@3 1B3@1 1F6@4"
+    " 1B4@2 1F7@5 1B5@3 1B6@4 1B7@5",
+    "2F0@0 2F1@0 2B0@0 2F2@1 2B1@0 2F3@2 2B2@1 2F4@3 2B3@2 2F5@4 2B4@3"
+    " 2F6@5 2B5@4 2F7@6 2B6@5 2B7@6",
+    "3F0@0 3B0@0 3F1@1 3B1@1 3F2@2 3B2@2 3F3@3 3B3@3 3F4@4 3B4@4 3F5@5"
+    " 3B5@5 3F6@6 3B6@6 3F7@7 3B7@7"};
+
+static struct pen_schedule *make_batches(const char *name, uint32_t p,
+                                         uint32_t m, uint32_t batches)
+{
+    struct pen_costs costs = unit_costs();
+    struct pen_generator_args args = {
+        .ranks = p, .microbatches = m, .batches = batches, .costs = &costs};
+    return make_with(name, &args);
+}
+
+static struct pen_schedule *make_vertical(uint32_t p, uint32_t m)
+{
+    struct pen_costs costs = unit_costs();
+    struct pen_generator_args args = {.ranks = p,
+                                      .microbatches = m,
+                                      .has_vertical_sync = true,
+                                      .costs = &costs};
+    return make_with("pipedream", &args);
+}
+
+/* Compute ops and, when asked for, STEP. */
+static void print_row(const struct pen_schedule *schedule, uint32_t rank,
+                      bool with_steps, struct pen_text *out)
+{
+    const struct pen_row *row = &schedule->rows[rank];
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (!pen_op_is_compute(op->kind) &&
+            (op->kind != PEN_OP_STEP || !with_steps))
+            continue;
+        pen_text_add_string(out, out->length > 0 ? " " : "");
+        pen_op_print(op, out);
+    }
+}
+
+static void expect_rows(const struct pen_schedule *schedule,
+                        const char *const *rows, bool with_steps)
+{
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        struct pen_text text = PEN_TEXT_EMPTY;
+        print_row(schedule, rank, with_steps, &text);
+        assert_string_equal(rows[rank], pen_text_string(&text));
+        pen_text_release(&text);
+    }
+}
+
+static void expect_sound(const struct pen_schedule *schedule)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_verify_options options = {.needs_sync = true};
+    if (pen_schedule_verify(schedule, &options, NULL, &why) != PEN_OK)
+        fail_msg("%s p=%u m=%u: %s", schedule->name, schedule->shape.num_ranks,
+                 schedule->shape.num_microbatches, pen_text_string(&why));
+    pen_text_release(&why);
+}
+
+/* Makespan, idle seconds of every rank, and the peaks and versions held. */
+static void expect_times(const struct pen_schedule *schedule, double idle,
+                         const double *peaks, const uint32_t *versions)
+{
+    struct pen_costs costs = unit_costs();
+    struct pen_timing *timing = time_of(schedule, &costs);
+    for (uint32_t rank = 0; rank < timing->num_ranks; rank++) {
+        expect_close(idle, timing->ranks[rank].idle_sec, "idle seconds");
+        expect_close(peaks[rank], timing->ranks[rank].peak, "peak");
+        assert_int_equal(versions[rank], timing->ranks[rank].versions);
+    }
+    pen_timing_free(timing);
+}
+
+static void two_buffers_match_the_golden_rows(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("pipedream-2bw", 4, 4, 0);
+    expect_rows(schedule, two_buffers_rows, true);
+    expect_times(schedule, 45 - 36, (const double[]){4, 3, 2, 1},
+                 (const uint32_t[]){2, 2, 2, 2});
+    pen_schedule_free(schedule);
+}
+
+static void stashing_matches_the_golden_rows(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("pipedream", 4, 8, 0);
+    expect_rows(schedule, stashing_rows, false);
+    expect_times(schedule, 9, (const double[]){4, 3, 2, 1},
+                 (const uint32_t[]){4, 3, 2, 1});
+    pen_schedule_free(schedule);
+}
+
+static void two_long_batches_of_2bw_read_version_0(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("pipedream-2bw", 4, 8, 2);
+    struct pen_schedule *base = make("1f1b", 4, 16, 1);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        uint32_t done = 0, steps = 0;
+        for (uint32_t i = 0; i < row->count; i++) {
+            const struct pen_op *op = &row->ops[i];
+            if (pen_op_is_compute(op->kind))
+                assert_int_equal(0, op->version);
+            done += op->kind == PEN_OP_BACKWARD;
+            if (op->kind == PEN_OP_STEP)
+                assert_int_equal(8 * ++steps, done);
+            row->ops[i].version = PEN_OP_CURRENT;
+        }
+        struct pen_text expected = PEN_TEXT_EMPTY, found = PEN_TEXT_EMPTY;
+        compute_row(base, rank, &expected);
+        compute_row(schedule, rank, &found);
+        assert_string_equal(pen_text_string(&expected),
+                            pen_text_string(&found));
+        pen_text_release(&expected);
+        pen_text_release(&found);
+    }
+    struct pen_costs costs = unit_costs();
+    struct pen_timing *timing = time_of(schedule, &costs);
+    expect_close(57, timing->makespan_sec, "makespan");
+    pen_timing_free(timing);
+    pen_schedule_free(base);
+    pen_schedule_free(schedule);
+}
+
+static uint32_t forward_version(const struct pen_schedule *schedule,
+                                uint32_t rank, uint32_t stage,
+                                uint32_t microbatch)
+{
+    const struct pen_row *row = &schedule->rows[rank];
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (op->kind == PEN_OP_FORWARD && op->stage == stage &&
+            op->microbatch == microbatch)
+            return op->version;
+    }
+    fail_msg("no forward of micro-batch %u at stage %u", microbatch, stage);
+    return 0;
+}
+
+static void a_steady_iteration_of_2bw_changes_version_once(void **state)
+{
+    (void)state;
+    const uint32_t versions[] = {1, 1, 1, 1, 1, 2, 2, 2};
+    struct pen_schedule *schedule = make_batches("pipedream-2bw", 4, 8, 4);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(versions[i], forward_version(schedule, 0, 0, 19 + i));
+    pen_schedule_free(schedule);
+}
+
+static void every_pipedream_backward_has_its_step(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("pipedream", 4, 8, 0);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        uint32_t backwards = 0, steps = 0;
+        for (uint32_t i = 0; i < row->count; i++) {
+            backwards += row->ops[i].kind == PEN_OP_BACKWARD;
+            if (row->ops[i].kind != PEN_OP_STEP)
+                continue;
+            assert_int_equal(++steps, row->ops[i].version);
+            assert_int_equal(backwards, steps);
+        }
+        assert_int_equal(8, steps);
+    }
+    pen_schedule_free(schedule);
+}
+
+static uint32_t versions_held(struct pen_schedule *schedule, uint32_t rank)
+{
+    struct pen_costs costs = unit_costs();
+    struct pen_timing *timing = time_of(schedule, &costs);
+    uint32_t versions = timing->ranks[rank].versions;
+    pen_timing_free(timing);
+    return versions;
+}
+
+static void ranks_hold_the_published_versions(void **state)
+{
+    (void)state;
+    for (uint32_t p = 1; p <= 9; p++) {
+        uint32_t m = 3 * p;
+        struct pen_schedule *stashing = make_batches("pipedream", p, m, 0);
+        struct pen_schedule *vertical = make_vertical(p, m);
+        struct pen_schedule *buffers = make_batches("pipedream-2bw", p, m, 4);
+        struct pen_schedule *groups = make_batches("wpipe", p, m, 4);
+        struct pen_schedule *pb = make_batches("pb", p, m, 0);
+        struct pen_schedule *mare = make_batches("pipemare", p, m, 4);
+        struct pen_schedule *xpipe = make_batches("xpipe", p, m, 4);
+        for (uint32_t s = 0; s < p; s++) {
+            assert_int_equal(p - s, versions_held(stashing, s));
+            assert_int_equal(p, versions_held(vertical, s));
+            assert_int_equal(2, versions_held(buffers, s));
+            assert_int_equal(2, versions_held(groups, s));
+            assert_int_equal(1, versions_held(pb, s));
+            assert_int_equal(1, versions_held(mare, s));
+            assert_in_range(versions_held(xpipe, s), 1, 2);
+        }
+        pen_schedule_free(stashing);
+        pen_schedule_free(vertical);
+        pen_schedule_free(buffers);
+        pen_schedule_free(groups);
+        pen_schedule_free(pb);
+        pen_schedule_free(mare);
+        pen_schedule_free(xpipe);
+    }
+}
+
+/* Group 2 reads at every forward and backward what its last STEP made. */
+static void group_2_of_wpipe_holds_one_version(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("wpipe", 4, 4, 5);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        uint32_t newest = 0;
+        for (uint32_t i = 0; i < row->count; i++) {
+            const struct pen_op *op = &row->ops[i];
+            if (op->stage < 4)
+                continue;
+            if (op->kind == PEN_OP_STEP)
+                newest++;
+            else if (pen_op_is_compute(op->kind))
+                assert_int_equal(newest, op->version);
+        }
+        assert_int_equal(5, newest);
+    }
+    pen_schedule_free(schedule);
+}
+
+static void xpipe_predicts_once_per_mini_batch(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("xpipe", 4, 6, 4);
+    for (uint32_t s = 0; s < 4; s++) {
+        for (uint32_t i = 0; i < 24; i++)
+            assert_int_equal(forward_version(schedule, s, s, i - i % 6),
+                             forward_version(schedule, s, s, i));
+    }
+    assert_int_equal(2, forward_version(schedule, 0, 0, 18));
+    assert_int_equal(3, forward_version(schedule, 3, 3, 18));
+    pen_schedule_free(schedule);
+}
+
+static void expect_idle(const char *name, uint32_t p, uint32_t m,
+                        uint32_t batches, struct pen_costs *costs, double idle)
+{
+    struct pen_generator_args args = {
+        .ranks = p, .microbatches = m, .batches = batches, .costs = costs};
+    struct pen_schedule *schedule = make_with(name, &args);
+    struct pen_timing *timing = time_of(schedule, costs);
+    for (uint32_t rank = 0; rank < p; rank++)
+        expect_close(idle, timing->ranks[rank].idle_sec, name);
+    pen_timing_free(timing);
+    pen_schedule_free(schedule);
+}
+
+/* One fill and one drain, however long the run is. */
+static void a_longer_run_idles_no_longer(void **state)
+{
+    (void)state;
+    static const char *const linear[] = {
+        "pipedream", "pipedream-2bw", "spectrain", "xpipe", "pipemare", "pb"};
+    const double times[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 3}};
+    for (size_t t = 0; t < sizeof times / sizeof *times; t++) {
+        struct pen_costs costs = unit_costs();
+        costs.uniform.forward_sec = times[t][0];
+        costs.uniform.input_sec = times[t][1];
+        costs.uniform.weight_sec = times[t][2];
+        double round = times[t][0] + times[t][1] + times[t][2];
+        for (uint32_t p = 1; p <= 8; p++) {
+            for (uint32_t batches = 2; batches <= 18; batches *= 3) {
+                for (size_t i = 0; i < sizeof linear / sizeof *linear; i++)
+                    expect_idle(linear[i], p, 2 * p, batches, &costs,
+                                (p - 1) * round);
+                expect_idle("wpipe", p, p, batches, &costs,
+                            (p - 1) * round / 2);
+                expect_idle("wpipe", p, 3 * p, batches, &costs,
+                            (p - 1) * round / 2);
+            }
+        }
+    }
+}
+
+/* Three batches reach every steady state; peaks do not grow from there. */
+static void peaks_are_the_published_ones(void **state)
+{
+    (void)state;
+    static const char *const linear[] = {
+        "pipedream", "pipedream-2bw", "spectrain", "xpipe", "pipemare", "pb"};
+    struct pen_costs costs = unit_costs();
+    for (uint32_t p = 1; p <= 8; p++) {
+        for (size_t i = 0; i <= sizeof linear / sizeof *linear; i++) {
+            bool is_wpipe = i == sizeof linear / sizeof *linear;
+            struct pen_schedule *schedule =
+                make_batches(is_wpipe ? "wpipe" : linear[i], p, 2 * p, 3);
+            struct pen_timing *timing = time_of(schedule, &costs);
+            for (uint32_t s = 0; s < p; s++)
+                expect_close(is_wpipe ? (3 * p - s) / 2.0 : p - s,
+                             timing->ranks[s].peak, schedule->name);
+            pen_timing_free(timing);
+            pen_schedule_free(schedule);
+        }
+    }
+}
+
+/*
+ * SpecTrain predicts floor(k/2) + p-1-k updates ahead in the forward on rank
+ * k and floor(k/2) in the backward: the STEPs of that rank until the backward
+ * starts on rank 0, when forward and backward take the same time.
+ */
+static void spectrain_counts_the_steps_ahead(void **state)
+{
+    (void)state;
+    const uint32_t p = 6, microbatch = 12;
+    struct pen_costs costs = unit_costs();
+    costs.uniform.weight_sec = 0;
+    struct pen_schedule *schedule = make_batches("spectrain", p, 30, 0);
+    struct pen_time_options options = {.with_ops = true};
+    struct pen_timing *timing = NULL;
+    assert_int_equal(
+        PEN_OK, pen_schedule_time(schedule, &costs, &options, &timing, NULL));
+    double leaves = 0;
+    for (uint32_t i = 0; i < schedule->rows[0].count; i++) {
+        if (schedule->rows[0].ops[i].kind == PEN_OP_BACKWARD &&
+            schedule->rows[0].ops[i].microbatch == microbatch)
+            leaves = timing->ops[0][i].start_sec;
+    }
+    for (uint32_t k = 0; k < p; k++) {
+        const struct pen_row *row = &schedule->rows[k];
+        uint32_t ahead = 0;
+        uint32_t found[2] = {0, 0}; /* of the forward, of the backward */
+        for (uint32_t i = row->count; i-- > 0;) {
+            const struct pen_op *op = &row->ops[i];
+            if (op->kind == PEN_OP_STEP)
+                ahead += timing->ops[k][i].end_sec < leaves;
+            if (op->microbatch == microbatch && pen_op_is_compute(op->kind))
+                found[op->kind == PEN_OP_BACKWARD] = ahead;
+        }
+        assert_int_equal(k / 2 + p - 1 - k, found[0]);
+        assert_int_equal(k / 2, found[1]);
+    }
+    pen_timing_free(timing);
+    pen_schedule_free(schedule);
+}
+/* Stage time 1 in both directions; a SYNC takes `sync`. */
+static struct pen_timing *time_cyclic(const struct pen_schedule *schedule,
+                                      double sync)
+{
+    struct pen_costs costs = unit_costs();
+    double n = schedule->shape.num_ranks;
+    costs.uniform.forward_sec = n;
+    costs.uniform.input_sec = n;
+    costs.uniform.weight_sec = 0;
+    costs.uniform.sync_sec = n * sync;
+    struct pen_time_options options = {.with_ops = true};
+    struct pen_timing *timing = NULL;
+    assert_int_equal(
+        PEN_OK, pen_schedule_time(schedule, &costs, &options, &timing, NULL));
+    return timing;
+}
+
+static struct pen_op_time find_time(const struct pen_schedule *schedule,
+                                    const struct pen_timing *timing,
+                                    uint32_t worker, enum pen_op_kind kind,
+                                    uint32_t part, uint32_t step)
+{
+    const struct pen_shape *shape = &schedule->shape;
+    const struct pen_row *row = &schedule->rows[worker];
+    uint32_t stage = pen_shape_stage_at(shape, worker, worker, part);
+    uint32_t steps = shape->num_microbatches / shape->num_copies;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (op->kind == kind && op->stage == stage &&
+            op->microbatch == worker * steps + step)
+            return timing->ops[worker][i];
+    }
+    fail_msg("worker %u has no such op in step %u", worker, step);
+    return (struct pen_op_time){0, 0};
+}
+
+/* Stashes of parts, over all workers, that exist at this time. */
+static uint32_t stashes_at(const struct pen_schedule *schedule,
+                           const struct pen_timing *timing, double at)
+{
+    uint32_t count = 0;
+    for (uint32_t worker = 0; worker < schedule->shape.num_ranks; worker++) {
+        const struct pen_row *row = &schedule->rows[worker];
+        for (uint32_t i = 0; i < row->count; i++) {
+            const struct pen_op_time *time = &timing->ops[worker][i];
+            count += row->ops[i].kind == PEN_OP_FORWARD && time->start_sec < at;
+            count -= row->ops[i].kind == PEN_OP_BACKWARD && time->end_sec < at;
+        }
+    }
+    return count;
+}
+
+static void expect_stagger(uint32_t n)
+{
+    const double sync = 0.25;
+    const uint32_t settled = 8 * (n - 1) + 2; /* a slot each four steps */
+    struct pen_schedule *schedule =
+        make_batches("cyclic", n, n * (settled + 6), 0);
+    struct pen_timing *timing = time_cyclic(schedule, sync);
+    for (uint32_t step = settled; step < settled + 4; step++) {
+        for (uint32_t worker = 0; worker < n; worker++) {
+            double now = find_time(schedule, timing, worker, PEN_OP_BACKWARD,
+                                   n - 1, step)
+                             .start_sec;
+            double later = find_time(schedule, timing, worker, PEN_OP_BACKWARD,
+                                     n - 1, step + 1)
+                               .start_sec;
+            double last =
+                find_time(schedule, timing, n - 1, PEN_OP_BACKWARD, n - 1, step)
+                    .start_sec;
+            expect_close(2 * n + sync, later - now, "step of a worker");
+            expect_close(2 * (n - 1 - worker), last - now, "lead of a worker");
+        }
+        for (uint32_t part = 0; part < n; part++) {
+            double middle =
+                find_time(schedule, timing, n - 1, PEN_OP_FORWARD, part, step)
+                    .start_sec +
+                0.5;
+            assert_int_equal(n * (n + 1) / 2,
+                             stashes_at(schedule, timing, middle));
+            middle =
+                find_time(schedule, timing, n - 1, PEN_OP_BACKWARD, part, step)
+                    .start_sec +
+                0.5;
+            assert_int_equal(n * (n + 1) / 2,
+                             stashes_at(schedule, timing, middle));
+        }
+    }
+    pen_timing_free(timing);
+    pen_schedule_free(schedule);
+}
+
+/* The waits for fresh parts pull the workers two slots apart and keep them
+ * there, with N(N+1)/2 stashes at any time; a step costs its SYNC only. */
+static void cyclic_workers_settle_two_slots_apart(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 6; n++)
+        expect_stagger(n);
+}
+
+static void cyclic_workers_never_wait_for_instant_gradients(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 8; n++) {
+        struct pen_schedule *schedule = make_batches("cyclic", n, 5 * n, 0);
+        struct pen_timing *timing = time_cyclic(schedule, 0);
+        for (uint32_t worker = 0; worker < n; worker++) {
+            expect_close(0, timing->ranks[worker].idle_sec, "idle seconds");
+            expect_close(1, timing->ranks[worker].peak, "peak");
+            assert_int_equal(worker + 1 < n ? 2 : 1,
+                             timing->ranks[worker].versions);
+        }
+        pen_timing_free(timing);
+        pen_schedule_free(schedule);
+    }
+}
+
+static const uint32_t rank_counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9, 10,
+                                       11, 12, 13, 14, 15, 16, 24, 32, 64};
+
+static void sweep_microbatches(const char *name, uint32_t p, uint32_t least)
+{
+    const uint32_t counts[] = {1, 2, 3, p - 1, p, p + 1, 2 * p, 3 * p + 1};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (counts[i] < least || counts[i] == 0)
+            continue;
+        struct pen_schedule *schedule = make_batches(name, p, counts[i], 0);
+        expect_sound(schedule);
+        pen_schedule_free(schedule);
+    }
+}
+
+static void the_verifier_accepts_all_sizes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++) {
+        uint32_t p = rank_counts[i];
+        sweep_microbatches("pipedream", p, 1);
+        sweep_microbatches("pipedream-2bw", p, p - 1);
+        sweep_microbatches("spectrain", p, 1);
+        sweep_microbatches("xpipe", p, 1);
+        sweep_microbatches("pipemare", p, 1);
+        sweep_microbatches("pb", p, 1);
+        sweep_microbatches("wpipe", p, p);
+        struct pen_schedule *vertical = make_vertical(p, 2 * p + 1);
+        expect_sound(vertical);
+        pen_schedule_free(vertical);
+        for (uint32_t steps = 1; steps <= 3; steps++) {
+            struct pen_schedule *cyclic =
+                make_batches("cyclic", p, p * steps, 0);
+            expect_sound(cyclic);
+            pen_schedule_free(cyclic);
+        }
+    }
+}
+
+static void expect_refused(const char *name, uint32_t p, uint32_t m,
+                           uint32_t batches, const char *words)
+{
+    struct pen_costs costs = unit_costs();
+    struct pen_generator_args args = {
+        .ranks = p, .microbatches = m, .batches = batches, .costs = &costs};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_schedule *schedule = NULL;
+    assert_int_equal(PEN_INVALID, pen_generator_make(pen_generator_find(name),
+                                                     &args, &schedule, &why));
+    assert_null(schedule);
+    if (strstr(pen_text_string(&why), words) == NULL)
+        fail_msg("expected \"%s\" in \"%s\"", words, pen_text_string(&why));
+    pen_text_release(&why);
+}
+
+static void refusals_say_what_would_work(void **state)
+{
+    (void)state;
+    expect_refused("pipedream-2bw", 8, 6, 0, "at least 7 micro-batches");
+    expect_refused("wpipe", 8, 7, 0, "at least 8 micro-batches");
+    expect_refused("wpipe", 40000, 40000, 0, "at most 32767 ranks");
+    expect_refused("cyclic", 4, 10, 0, "8 would work");
+    expect_refused("cyclic", 4, 3, 0, "4 would work");
+    expect_refused("cyclic", 256, 256, 0, "at most 255");
+    expect_refused("pipedream", 2, UINT32_MAX - 1, 3, "too many");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_buffers_match_the_golden_rows),
+        cmocka_unit_test(stashing_matches_the_golden_rows),
+        cmocka_unit_test(two_long_batches_of_2bw_read_version_0),
+        cmocka_unit_test(a_steady_iteration_of_2bw_changes_version_once),
+        cmocka_unit_test(every_pipedream_backward_has_its_step),
+        cmocka_unit_test(ranks_hold_the_published_versions),
+        cmocka_unit_test(group_2_of_wpipe_holds_one_version),
+        cmocka_unit_test(xpipe_predicts_once_per_mini_batch),
+        cmocka_unit_test(a_longer_run_idles_no_longer),
+        cmocka_unit_test(peaks_are_the_published_ones),
+        cmocka_unit_test(spectrain_counts_the_steps_ahead),
+        cmocka_unit_test(cyclic_workers_settle_two_slots_apart),
+        cmocka_unit_test(cyclic_workers_never_wait_for_instant_gradients),
+        cmocka_unit_test(the_verifier_accepts_all_sizes),
+        cmocka_unit_test(refusals_say_what_would_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
