@@ -4,7 +4,6 @@
  */
 #include "support/support.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const two_buffers_rows[] = {
@@ -86,7 +85,7 @@ static void expect_sound(const struct pen_schedule *schedule)
     pen_text_release(&why);
 }
 
-/* Makespan, idle seconds of every rank, and the peaks and versions held. */
+/* Idle seconds of every rank, and the peaks and versions held. */
 static void expect_times(const struct pen_schedule *schedule, double idle,
                          const double *peaks, const uint32_t *versions)
 {
@@ -197,13 +196,50 @@ static void every_pipedream_backward_has_its_step(void **state)
     pen_schedule_free(schedule);
 }
 
-static uint32_t versions_held(struct pen_schedule *schedule, uint32_t rank)
+/* Frees the schedule; `held` gives the versions of rank s of p. */
+static void expect_held(struct pen_schedule *schedule,
+                        uint32_t (*held)(uint32_t p, uint32_t s))
 {
     struct pen_costs costs = unit_costs();
     struct pen_timing *timing = time_of(schedule, &costs);
-    uint32_t versions = timing->ranks[rank].versions;
+    uint32_t p = timing->num_ranks;
+    for (uint32_t s = 0; s < p; s++) {
+        if (held(p, s) != timing->ranks[s].versions)
+            fail_msg("%s p=%u rank %u: expected %u versions, found %u",
+                     schedule->name, p, s, held(p, s),
+                     timing->ranks[s].versions);
+    }
     pen_timing_free(timing);
-    return versions;
+    pen_schedule_free(schedule);
+}
+
+static uint32_t one(uint32_t p, uint32_t s)
+{
+    (void)p, (void)s;
+    return 1;
+}
+
+static uint32_t two(uint32_t p, uint32_t s)
+{
+    (void)p, (void)s;
+    return 2;
+}
+
+static uint32_t all_ranks(uint32_t p, uint32_t s)
+{
+    (void)s;
+    return p;
+}
+
+static uint32_t ranks_behind(uint32_t p, uint32_t s)
+{
+    return p - s;
+}
+
+/* The last rank predicts from weights that no STEP overtakes. */
+static uint32_t two_but_last(uint32_t p, uint32_t s)
+{
+    return s + 1 < p ? 2 : 1;
 }
 
 static void ranks_hold_the_published_versions(void **state)
@@ -211,29 +247,14 @@ static void ranks_hold_the_published_versions(void **state)
     (void)state;
     for (uint32_t p = 1; p <= 9; p++) {
         uint32_t m = 3 * p;
-        struct pen_schedule *stashing = make_batches("pipedream", p, m, 0);
-        struct pen_schedule *vertical = make_vertical(p, m);
-        struct pen_schedule *buffers = make_batches("pipedream-2bw", p, m, 4);
-        struct pen_schedule *groups = make_batches("wpipe", p, m, 4);
-        struct pen_schedule *pb = make_batches("pb", p, m, 0);
-        struct pen_schedule *mare = make_batches("pipemare", p, m, 4);
-        struct pen_schedule *xpipe = make_batches("xpipe", p, m, 4);
-        for (uint32_t s = 0; s < p; s++) {
-            assert_int_equal(p - s, versions_held(stashing, s));
-            assert_int_equal(p, versions_held(vertical, s));
-            assert_int_equal(2, versions_held(buffers, s));
-            assert_int_equal(2, versions_held(groups, s));
-            assert_int_equal(1, versions_held(pb, s));
-            assert_int_equal(1, versions_held(mare, s));
-            assert_in_range(versions_held(xpipe, s), 1, 2);
-        }
-        pen_schedule_free(stashing);
-        pen_schedule_free(vertical);
-        pen_schedule_free(buffers);
-        pen_schedule_free(groups);
-        pen_schedule_free(pb);
-        pen_schedule_free(mare);
-        pen_schedule_free(xpipe);
+        expect_held(make_batches("pipedream", p, m, 0), ranks_behind);
+        expect_held(make_vertical(p, m), all_ranks);
+        expect_held(make_batches("pipedream-2bw", p, m, 4), two);
+        expect_held(make_batches("wpipe", p, m, 4), two);
+        expect_held(make_batches("xpipe", p, m, 4), two_but_last);
+        expect_held(make_batches("spectrain", p, m, 0), one);
+        expect_held(make_batches("pipemare", p, m, 4), one);
+        expect_held(make_batches("pb", p, m, 0), one);
     }
 }
 
@@ -273,6 +294,9 @@ static void xpipe_predicts_once_per_mini_batch(void **state)
     pen_schedule_free(schedule);
 }
 
+static const char *const linear[] = {"pipedream", "pipedream-2bw", "spectrain",
+                                     "xpipe",     "pipemare",      "pb"};
+
 static void expect_idle(const char *name, uint32_t p, uint32_t m,
                         uint32_t batches, struct pen_costs *costs, double idle)
 {
@@ -290,8 +314,6 @@ static void expect_idle(const char *name, uint32_t p, uint32_t m,
 static void a_longer_run_idles_no_longer(void **state)
 {
     (void)state;
-    static const char *const linear[] = {
-        "pipedream", "pipedream-2bw", "spectrain", "xpipe", "pipemare", "pb"};
     const double times[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 3}};
     for (size_t t = 0; t < sizeof times / sizeof *times; t++) {
         struct pen_costs costs = unit_costs();
@@ -317,8 +339,6 @@ static void a_longer_run_idles_no_longer(void **state)
 static void peaks_are_the_published_ones(void **state)
 {
     (void)state;
-    static const char *const linear[] = {
-        "pipedream", "pipedream-2bw", "spectrain", "xpipe", "pipemare", "pb"};
     struct pen_costs costs = unit_costs();
     for (uint32_t p = 1; p <= 8; p++) {
         for (size_t i = 0; i <= sizeof linear / sizeof *linear; i++) {
@@ -373,123 +393,6 @@ static void spectrain_counts_the_steps_ahead(void **state)
     }
     pen_timing_free(timing);
     pen_schedule_free(schedule);
-}
-/* Stage time 1 in both directions; a SYNC takes `sync`. */
-static struct pen_timing *time_cyclic(const struct pen_schedule *schedule,
-                                      double sync)
-{
-    struct pen_costs costs = unit_costs();
-    double n = schedule->shape.num_ranks;
-    costs.uniform.forward_sec = n;
-    costs.uniform.input_sec = n;
-    costs.uniform.weight_sec = 0;
-    costs.uniform.sync_sec = n * sync;
-    struct pen_time_options options = {.with_ops = true};
-    struct pen_timing *timing = NULL;
-    assert_int_equal(
-        PEN_OK, pen_schedule_time(schedule, &costs, &options, &timing, NULL));
-    return timing;
-}
-
-static struct pen_op_time find_time(const struct pen_schedule *schedule,
-                                    const struct pen_timing *timing,
-                                    uint32_t worker, enum pen_op_kind kind,
-                                    uint32_t part, uint32_t step)
-{
-    const struct pen_shape *shape = &schedule->shape;
-    const struct pen_row *row = &schedule->rows[worker];
-    uint32_t stage = pen_shape_stage_at(shape, worker, worker, part);
-    uint32_t steps = shape->num_microbatches / shape->num_copies;
-    for (uint32_t i = 0; i < row->count; i++) {
-        const struct pen_op *op = &row->ops[i];
-        if (op->kind == kind && op->stage == stage &&
-            op->microbatch == worker * steps + step)
-            return timing->ops[worker][i];
-    }
-    fail_msg("worker %u has no such op in step %u", worker, step);
-    return (struct pen_op_time){0, 0};
-}
-
-/* Stashes of parts, over all workers, that exist at this time. */
-static uint32_t stashes_at(const struct pen_schedule *schedule,
-                           const struct pen_timing *timing, double at)
-{
-    uint32_t count = 0;
-    for (uint32_t worker = 0; worker < schedule->shape.num_ranks; worker++) {
-        const struct pen_row *row = &schedule->rows[worker];
-        for (uint32_t i = 0; i < row->count; i++) {
-            const struct pen_op_time *time = &timing->ops[worker][i];
-            count += row->ops[i].kind == PEN_OP_FORWARD && time->start_sec < at;
-            count -= row->ops[i].kind == PEN_OP_BACKWARD && time->end_sec < at;
-        }
-    }
-    return count;
-}
-
-static void expect_stagger(uint32_t n)
-{
-    const double sync = 0.25;
-    const uint32_t settled = 8 * (n - 1) + 2; /* a slot each four steps */
-    struct pen_schedule *schedule =
-        make_batches("cyclic", n, n * (settled + 6), 0);
-    struct pen_timing *timing = time_cyclic(schedule, sync);
-    for (uint32_t step = settled; step < settled + 4; step++) {
-        for (uint32_t worker = 0; worker < n; worker++) {
-            double now = find_time(schedule, timing, worker, PEN_OP_BACKWARD,
-                                   n - 1, step)
-                             .start_sec;
-            double later = find_time(schedule, timing, worker, PEN_OP_BACKWARD,
-                                     n - 1, step + 1)
-                               .start_sec;
-            double last =
-                find_time(schedule, timing, n - 1, PEN_OP_BACKWARD, n - 1, step)
-                    .start_sec;
-            expect_close(2 * n + sync, later - now, "step of a worker");
-            expect_close(2 * (n - 1 - worker), last - now, "lead of a worker");
-        }
-        for (uint32_t part = 0; part < n; part++) {
-            double middle =
-                find_time(schedule, timing, n - 1, PEN_OP_FORWARD, part, step)
-                    .start_sec +
-                0.5;
-            assert_int_equal(n * (n + 1) / 2,
-                             stashes_at(schedule, timing, middle));
-            middle =
-                find_time(schedule, timing, n - 1, PEN_OP_BACKWARD, part, step)
-                    .start_sec +
-                0.5;
-            assert_int_equal(n * (n + 1) / 2,
-                             stashes_at(schedule, timing, middle));
-        }
-    }
-    pen_timing_free(timing);
-    pen_schedule_free(schedule);
-}
-
-/* The waits for fresh parts pull the workers two slots apart and keep them
- * there, with N(N+1)/2 stashes at any time; a step costs its SYNC only. */
-static void cyclic_workers_settle_two_slots_apart(void **state)
-{
-    (void)state;
-    for (uint32_t n = 2; n <= 6; n++)
-        expect_stagger(n);
-}
-
-static void cyclic_workers_never_wait_for_instant_gradients(void **state)
-{
-    (void)state;
-    for (uint32_t n = 1; n <= 8; n++) {
-        struct pen_schedule *schedule = make_batches("cyclic", n, 5 * n, 0);
-        struct pen_timing *timing = time_cyclic(schedule, 0);
-        for (uint32_t worker = 0; worker < n; worker++) {
-            expect_close(0, timing->ranks[worker].idle_sec, "idle seconds");
-            expect_close(1, timing->ranks[worker].peak, "peak");
-            assert_int_equal(worker + 1 < n ? 2 : 1,
-                             timing->ranks[worker].versions);
-        }
-        pen_timing_free(timing);
-        pen_schedule_free(schedule);
-    }
 }
 
 static const uint32_t rank_counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9, 10,
@@ -573,8 +476,6 @@ int main(void)
         cmocka_unit_test(a_longer_run_idles_no_longer),
         cmocka_unit_test(peaks_are_the_published_ones),
         cmocka_unit_test(spectrain_counts_the_steps_ahead),
-        cmocka_unit_test(cyclic_workers_settle_two_slots_apart),
-        cmocka_unit_test(cyclic_workers_never_wait_for_instant_gradients),
         cmocka_unit_test(the_verifier_accepts_all_sizes),
         cmocka_unit_test(refusals_say_what_would_work),
     };

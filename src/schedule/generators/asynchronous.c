@@ -74,7 +74,7 @@ static void put_row(struct pen__builder *builder, const struct pen__async *run,
     for (uint32_t i = 0; i < warmup; i++)
         put_forward(builder, run, rank, i);
     for (uint32_t i = 0; i < m; i++) {
-        if (warmup + i < m)
+        if (i < m - warmup)
             put_forward(builder, run, rank, warmup + i);
         put_backward(builder, run, rank, i);
     }

@@ -123,6 +123,6 @@ const struct pen_generator pen__cyclic = {
     .constraints = "N divides m, N <= 255, parts of equal time",
     .versions = "2; 1 on the last worker",
     .bubble = "0 in steady state",
-    .peak = "1 per worker, N(N+1)/2 parts over all workers",
+    .peak = "1; once apart, N(N+1)/2 parts over all N workers",
     .generate = generate,
 };

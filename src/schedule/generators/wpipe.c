@@ -102,7 +102,7 @@ static pen_status generate(const struct pen_generator_args *args,
         for (uint32_t i = 0; i < warmup; i++)
             put_forward(&run, rank, i);
         for (uint32_t i = 0; i < total; i++) {
-            if (warmup + i < total)
+            if (i < total - warmup)
                 put_forward(&run, rank, warmup + i);
             put_backward(&run, rank, i);
         }
