@@ -1,0 +1,42 @@
+#ifndef PEN_VIEW_TIMELINE_H
+#define PEN_VIEW_TIMELINE_H
+
+#include "schedule/time.h"
+
+/*
+ * Pictures of schedules: time to scale, one row per rank, several schedules
+ * one over the other on one time axis. The same items become a drawing (SVG,
+ * PNG, PDF), a Perfetto trace or a grid for the terminal.
+ */
+struct pen_picture_item {
+    const struct pen_schedule *schedule;
+    const struct pen_timing *timing; /* made with_ops */
+    const char *label;               /* NULL: the name of the schedule */
+    const char *note; /* said in small print, as the costs; NULL: nothing */
+};
+
+/*
+ * Writes what the ending of path asks for: .svg, .png, .pdf or .json (for
+ * ui.perfetto.dev). Another ending is refused, as is a drawing of more ops
+ * than anybody can see.
+ */
+pen_status pen_timeline_draw(const struct pen_picture_item *items, size_t count,
+                             const char *path, struct pen_text *why);
+
+/*
+ * The grid for a terminal that is `columns` wide. Only ASCII; escape sequences
+ * only with_colour, and then the letters say the same as the colours.
+ */
+void pen_timeline_print(const struct pen_picture_item *items, size_t count,
+                        bool with_colour, unsigned columns,
+                        struct pen_text *out);
+
+/*
+ * Chrome's trace event format: one process per rank; tracks for compute, for
+ * activations and for gradients; a counter for the memory; an arrow for every
+ * message.
+ */
+pen_status pen_perfetto_print(const struct pen_picture_item *items,
+                              size_t count, struct pen_text *out);
+
+#endif
