@@ -1,0 +1,158 @@
+/*
+ * Simulated annealing over candidates; search_moves.h has the idea.
+ *
+ * The span falls only if the critical path gets shorter, so a move starts from
+ * an op that waits, on that path, for the op before it on its rank: either this
+ * op goes ahead of some before it, or the one before it steps back behind some.
+ * The energy is the span plus a share of the mean span of all ranks: on the
+ * many plateaus it leads to candidates with room elsewhere.
+ */
+#include "schedule/search_moves.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pen__moves {
+    const struct pen__problem *problem; /* borrowed */
+    uint8_t *best;
+    uint8_t *row; /* the changed row as it was */
+    struct pen__place *places;
+    uint32_t num_places;
+};
+
+void pen__moves_free(struct pen__moves *moves)
+{
+    if (moves == NULL)
+        return;
+    free(moves->best);
+    free(moves->row);
+    free(moves->places);
+    free(moves);
+}
+
+pen_status pen__moves_create(const struct pen__problem *problem,
+                             struct pen__moves **out)
+{
+    size_t size = pen__order_size(problem);
+    struct pen__moves *moves = calloc(1, sizeof *moves);
+    if (moves == NULL)
+        return PEN_NOMEM;
+    moves->problem = problem;
+    moves->best = malloc(size);
+    moves->row = malloc(problem->length);
+    moves->places = malloc(size * sizeof *moves->places);
+    if (moves->best == NULL || moves->row == NULL || moves->places == NULL) {
+        pen__moves_free(moves);
+        return PEN_NOMEM;
+    }
+    *out = moves;
+    return PEN_OK;
+}
+
+static void shift(uint8_t *row, uint32_t from, uint32_t to)
+{
+    uint8_t type = row[from];
+    if (from < to)
+        memmove(row + from, row + from + 1, to - from);
+    else
+        memmove(row + to + 1, row + to, from - to);
+    row[to] = type;
+}
+
+/* Changes the row around this place; false when nothing would change. */
+static bool change_row(const struct pen__problem *problem, uint8_t *row,
+                       uint32_t position, struct pen__random *random)
+{
+    uint32_t reach = 1;
+    while (reach < 4 * problem->num_types && pen__random_below(random, 4) != 0)
+        reach++;
+    uint32_t from = position;
+    uint32_t to = position > reach ? position - reach : 0;
+    if (pen__random_below(random, 2) == 0) {
+        from = position - 1;
+        to =
+            from + reach < problem->length ? from + reach : problem->length - 1;
+    }
+    if (row[from] == row[to] && (from + 1 == to || to + 1 == from))
+        return false;
+    shift(row, from, to);
+    return true;
+}
+
+static double energy_of(const struct pen__problem *problem,
+                        const struct pen__score *score)
+{
+    return (double)score->span + 0.25 * (double)score->sum / problem->num_ranks;
+}
+
+/* The least that the second part of the energy can be. */
+static double least_share(const struct pen__problem *problem)
+{
+    double sum = 0;
+    for (uint32_t rank = 0; rank < problem->num_ranks; rank++)
+        sum += (double)problem->work[rank];
+    return 0.25 * sum / problem->num_ranks;
+}
+
+static double mean_ticks(const struct pen__problem *problem)
+{
+    double sum = 0;
+    for (uint32_t rank = 0; rank < problem->num_ranks; rank++)
+        sum += (double)problem->work[rank];
+    return sum / (double)pen__order_size(problem);
+}
+
+uint64_t pen__moves_run(struct pen__moves *moves,
+                        struct pen__evaluator *evaluator, uint64_t steps,
+                        int64_t goal, struct pen__random *random,
+                        bool (*is_over)(void *context), void *context,
+                        uint8_t *order, struct pen__score *score)
+{
+    const struct pen__problem *problem = moves->problem;
+    size_t size = pen__order_size(problem);
+    struct pen__score best = *score;
+    double energy = energy_of(problem, score);
+    double share = least_share(problem);
+    double hot = 0.3 * mean_ticks(problem);
+    uint64_t begin = pen__evaluator_steps(evaluator);
+    uint64_t tried = 0;
+    memcpy(moves->best, order, size);
+    pen__evaluate(evaluator, order, INT64_MAX, score);
+    moves->num_places = pen__critical_places(evaluator, order, moves->places);
+    while (best.span > goal && moves->num_places > 0) {
+        uint64_t spent = pen__evaluator_steps(evaluator) - begin + tried;
+        if (spent >= steps ||
+            (tried % 256 == 0 && is_over != NULL && is_over(context)))
+            break;
+        tried++;
+        double progress = (double)spent / (double)steps;
+        double heat = hot * pow(0.005, progress);
+        struct pen__place place =
+            moves->places[pen__random_below(random, moves->num_places)];
+        uint8_t *row = order + (size_t)place.rank * problem->length;
+        double most = energy - heat * log(1 - pen__random_unit(random));
+        memcpy(moves->row, row, problem->length);
+        if (!change_row(problem, row, place.position, random))
+            continue;
+        struct pen__score found;
+        bool is_kept = pen__row_is_legal(problem, place.rank, row) &&
+                       pen__evaluate(evaluator, order,
+                                     (int64_t)(most - share) + 1, &found) &&
+                       energy_of(problem, &found) <= most;
+        if (!is_kept) {
+            memcpy(row, moves->row, problem->length);
+            continue;
+        }
+        energy = energy_of(problem, &found);
+        moves->num_places =
+            pen__critical_places(evaluator, order, moves->places);
+        if (pen__score_is_less(&found, &best)) {
+            best = found;
+            memcpy(moves->best, order, size);
+        }
+    }
+    memcpy(order, moves->best, size);
+    *score = best;
+    return tried;
+}

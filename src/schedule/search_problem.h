@@ -1,0 +1,170 @@
+#ifndef PEN_SCHEDULE_SEARCH_PROBLEM_H
+#define PEN_SCHEDULE_SEARCH_PROBLEM_H
+
+#include "schedule/channels.h"
+#include "schedule/costs.h"
+#include "schedule/schedule.h"
+
+/*
+ * What the parts of the search share: the problem for one shape in flat arrays,
+ * candidates, and their evaluation.
+ *
+ * Micro-batches are alike, so every stage may take them in ascending order:
+ * sort the F of a stage by start and call the n-th one micro-batch n, and so
+ * for I and W; what had to precede still precedes. A candidate is therefore
+ * only, for each rank, a word over its types (F, I, W of each chunk), in which
+ * every type occurs m times; the n-th time it means micro-batch n.
+ */
+
+enum pen__role { PEN__F, PEN__I, PEN__W, PEN__ROLES };
+
+/* One letter of the alphabet of one rank. */
+struct pen__task {
+    int64_t ticks;
+    double memory;    /* added to the rank's stash, in A */
+    int32_t recv;     /* channel it waits for, or PEN__NONE */
+    int32_t send;     /* channel it sends on, or PEN__NONE */
+    int32_t before;   /* type of the same rank that must come first */
+    uint32_t expects; /* stage that sends what it waits for */
+    uint32_t stage;
+};
+
+struct pen__problem {
+    struct pen_shape shape;
+    uint32_t num_ranks;
+    uint32_t num_microbatches;
+    uint32_t num_types; /* of one rank: chunks * PEN__ROLES */
+    uint32_t length;    /* ops of one rank */
+    uint32_t window;
+    bool is_blocking;
+    double limit; /* in A, with the verifier's slack; INFINITY: none */
+    double per_sec;
+    struct pen__task *tasks; /* rank * num_types + type */
+    struct pen__channel_index channels;
+    int64_t *latency;  /* per channel */
+    int64_t *transfer; /* per channel */
+    uint64_t *first;   /* per channel: of its messages; one more at the end */
+    int64_t *sync;     /* per stage */
+    int64_t *step;     /* per stage */
+    int64_t *work;     /* per rank: all its ops, steps included */
+    int64_t *head;     /* per rank: when its first op starts, always */
+};
+
+/* `limit` 0: none; `window` 0: the default. */
+pen_status pen__problem_init(struct pen__problem *problem,
+                             const struct pen_shape *shape,
+                             const struct pen_costs *costs, double limit,
+                             uint32_t window, struct pen_text *why);
+void pen__problem_release(struct pen__problem *problem);
+
+static inline const struct pen__task *
+pen__task_of(const struct pen__problem *problem, uint32_t rank, uint32_t type)
+{
+    return &problem->tasks[(size_t)rank * problem->num_types + type];
+}
+
+static inline uint32_t pen__type(uint32_t chunk, enum pen__role role)
+{
+    return chunk * PEN__ROLES + (uint32_t)role;
+}
+
+/* Bytes of a candidate: rows of `length` types, rank by rank. */
+static inline size_t pen__order_size(const struct pen__problem *problem)
+{
+    return (size_t)problem->num_ranks * problem->length;
+}
+
+/*
+ * True when the row keeps the order of its own rank and the limit. What other
+ * ranks demand shows in the evaluation.
+ */
+bool pen__row_is_legal(const struct pen__problem *problem, uint32_t rank,
+                       const uint8_t *row);
+
+/* The compute-only schedule of a candidate. */
+pen_status pen__order_to_schedule(const struct pen__problem *problem,
+                                  const uint8_t *order, const char *name,
+                                  struct pen_schedule **out,
+                                  struct pen_text *why);
+
+/*
+ * The candidate that a schedule of the same shape is; B becomes I and W. False
+ * when it cannot be said in types: recomputation, moves, or micro-batches in
+ * another order. Overlap groups are taken as their ops one after the other.
+ */
+bool pen__order_from_schedule(const struct pen__problem *problem,
+                              const struct pen_schedule *schedule,
+                              uint8_t *order);
+
+/* Smaller is better; the fields in this order. */
+struct pen__score {
+    int64_t span;
+    int64_t makespan;
+    int64_t sum; /* of the spans of all ranks: guides where the others tie */
+};
+
+static inline bool pen__score_is_less(const struct pen__score *a,
+                                      const struct pen__score *b)
+{
+    if (a->span != b->span)
+        return a->span < b->span;
+    return a->makespan < b->makespan;
+}
+
+/* One op on the critical path; the op before it on the rank holds it up. */
+struct pen__place {
+    uint32_t rank;
+    uint32_t position;
+};
+
+/* The machine of machine.h for candidates: no allocation, early refusal. */
+struct pen__evaluator;
+
+pen_status pen__evaluator_create(const struct pen__problem *problem,
+                                 struct pen__evaluator **out);
+void pen__evaluator_free(struct pen__evaluator *evaluator);
+
+/*
+ * False when the candidate deadlocks, mixes up a channel, or cannot end with a
+ * span of at most `cap`; *score is then untouched.
+ */
+bool pen__evaluate(struct pen__evaluator *evaluator, const uint8_t *order,
+                   int64_t cap, struct pen__score *score);
+
+/*
+ * Ops on the critical path of the candidate evaluated last that wait for the
+ * op before them on their rank; `places` has room for all ops of the problem.
+ */
+uint32_t pen__critical_places(const struct pen__evaluator *evaluator,
+                              const uint8_t *order, struct pen__place *places);
+
+/* Ops evaluated since the creation: the search's measure of work. */
+uint64_t pen__evaluator_steps(const struct pen__evaluator *evaluator);
+
+/* A small generator of random numbers (splitmix64): same seed, same search. */
+struct pen__random {
+    uint64_t state;
+};
+
+static inline uint64_t pen__random_next(struct pen__random *random)
+{
+    uint64_t z = random->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* In [0, 1). */
+static inline double pen__random_unit(struct pen__random *random)
+{
+    return (double)(pen__random_next(random) >> 11) * 0x1p-53;
+}
+
+/* In 0..count-1. */
+static inline uint32_t pen__random_below(struct pen__random *random,
+                                         uint32_t count)
+{
+    return (uint32_t)(((pen__random_next(random) >> 32) * count) >> 32);
+}
+
+#endif
