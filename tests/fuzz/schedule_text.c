@@ -1,0 +1,104 @@
+/*
+ * Whatever is accepted as a schedule is printed as text that gives the same
+ * schedule, and can be lowered, verified and timed, or is refused with words.
+ * The timer's short cut through the steady state must agree with the long way.
+ */
+#include "base/bug.h"
+#include "schedule/time.h"
+#include "schedule/verify.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Larger ones are slow and teach nothing new. */
+static bool is_small(const struct pen_schedule *schedule)
+{
+    const struct pen_shape *shape = &schedule->shape;
+    return shape->num_ranks <= 64 && shape->num_stages <= 256 &&
+           shape->num_microbatches <= 256 && shape->num_slices <= 16;
+}
+
+static void check_text(const struct pen_schedule *schedule)
+{
+    struct pen_text once = PEN_TEXT_EMPTY;
+    struct pen_text twice = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_schedule *again = NULL;
+    pen_schedule_print(schedule, &once);
+    PEN_BUG_UNLESS(pen_schedule_parse(once.bytes, once.length, &again, &why) ==
+                   PEN_OK);
+    PEN_BUG_UNLESS(pen_schedule_equal(schedule, again));
+    pen_schedule_print(again, &twice);
+    PEN_BUG_UNLESS(strcmp(once.bytes, twice.bytes) == 0);
+    pen_schedule_free(again);
+    pen_text_release(&once);
+    pen_text_release(&twice);
+    pen_text_release(&why);
+}
+
+static double makespan(const struct pen_schedule *schedule,
+                       const struct pen_time_options *options)
+{
+    struct pen_costs costs;
+    struct pen_timing *timing = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_costs_init(&costs);
+    costs.latency_sec = 0.25;
+    PEN_BUG_UNLESS(
+        pen_schedule_time(schedule, &costs, options, &timing, &why) == PEN_OK);
+    double found = timing->makespan_sec;
+    pen_timing_free(timing);
+    pen_text_release(&why);
+    return found;
+}
+
+static void check_rules(const struct pen_schedule *schedule)
+{
+    const struct pen_verify_options options = {.memory_limit = 0};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_finding finding;
+    pen_status status = pen_schedule_verify(schedule, &options, &finding, &why);
+    if (status == PEN_OK) {
+        const struct pen_time_options usual = {.with_ops = false};
+        const struct pen_time_options long_way = {.is_exhaustive = true};
+        const struct pen_time_options with_ops = {.with_ops = true};
+        double expected = makespan(schedule, &long_way);
+        PEN_BUG_UNLESS(makespan(schedule, &usual) == expected);
+        PEN_BUG_UNLESS(makespan(schedule, &with_ops) == expected);
+    } else {
+        PEN_BUG_UNLESS(why.length > 0);
+    }
+    pen_text_release(&why);
+}
+
+static void check_lowered(const struct pen_schedule *schedule)
+{
+    struct pen_schedule *lowered = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_schedule_lower(schedule, &lowered, &why) == PEN_OK) {
+        check_text(lowered);
+        check_rules(lowered);
+        pen_schedule_free(lowered);
+    }
+    pen_text_release(&why);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct pen_schedule *schedule = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_schedule_parse((const char *)data, size, &schedule, &why) !=
+        PEN_OK) {
+        PEN_BUG_UNLESS(why.length > 0 && schedule == NULL);
+    } else {
+        check_text(schedule);
+        if (is_small(schedule)) {
+            check_rules(schedule);
+            check_lowered(schedule);
+        }
+    }
+    pen_schedule_free(schedule);
+    pen_text_release(&why);
+    return 0;
+}
