@@ -26,7 +26,9 @@
     X(pipemare)                                                                \
     X(wpipe)                                                                   \
     X(pb)                                                                      \
-    X(cyclic)
+    X(cyclic)                                                                  \
+    X(v_half)                                                                  \
+    X(v_min)
 
 #define DECLARE(name) extern const struct pen_generator pen__##name;
 GENERATORS(DECLARE)

@@ -273,26 +273,31 @@ static int64_t level_memory(struct pen__stage_cost *costs, uint32_t stages)
     return pen__zb_forward_need(&costs[largest]);
 }
 
+/* Names the next limit that works: 2p chunks, or all there are. */
 static pen_status refuse(const struct pen_generator_args *args,
                          const struct pen_shape *shape,
                          const struct pen__stage_cost *costs, int64_t chunk,
                          struct pen_text *why)
 {
-    int64_t limit = pen__memory_units(args->memory_limit);
-    bool fits = false;
-    while (!fits) {
-        limit = (limit / chunk + 1) * chunk;
+    int64_t given = pen__memory_units(args->memory_limit);
+    int64_t most = 2 * (int64_t)(args->ranks + args->microbatches);
+    for (int64_t chunks = given / chunk + 1; chunks <= most; chunks++) {
         struct pen__zb_line line;
-        pen_status status = search(shape, costs, limit, &line);
-        fits = !line.has_failed;
+        pen_status status = search(shape, costs, chunks * chunk, &line);
+        bool fits = !line.has_failed;
         pen__zb_release(&line);
         if (status != PEN_OK)
             return status;
+        if (!fits)
+            continue;
+        pen_why(why,
+                "zb-v does not fit in a memory limit of %g; the smallest that "
+                "works is %g",
+                args->memory_limit,
+                (double)(chunks * chunk) / PEN__MEMORY_PER_A);
+        return PEN_INFEASIBLE;
     }
-    pen_why(why,
-            "zb-v does not fit in a memory limit of %g; the smallest that "
-            "works is %g",
-            args->memory_limit, (double)limit / PEN__MEMORY_PER_A);
+    pen_why(why, "zb-v finds no order for these costs; use zb-auto");
     return PEN_INFEASIBLE;
 }
 
