@@ -120,9 +120,9 @@ const struct pen_generator pen__cyclic = {
     .title = "Cyclic data parallelism: workers two slots apart",
     .paper = "Fournier, Oyallon, 2024, arXiv 2403.08837",
     .placement = PEN_PLACEMENT_CYCLIC,
-    .constraints = "N divides m, N <= 255, parts of equal time",
+    .constraints = "p divides m, p <= 255, parts of equal time",
     .versions = "2; 1 on the last worker",
     .bubble = "0 in steady state",
-    .peak = "1; once apart, N(N+1)/2 parts over all N workers",
+    .peak = "p; once apart, p(p+1)/2 over all workers",
     .generate = generate,
 };
