@@ -1,0 +1,77 @@
+# bash completion for penstock. The names of schedules come from the program;
+# tests/cli/manual.sh compares the options with --help.
+# shellcheck disable=SC2207
+
+_penstock_schedule_options() {
+    case $1 in
+    list) echo --json ;;
+    make)
+        echo --stages --microbatches --chunks --slices --batches \
+            --group-size --vertical-sync --costs --memory --memory-limit \
+            --output
+        ;;
+    search)
+        echo --stages --microbatches --chunks --placement --costs --memory \
+            --memory-limit --seconds --seed --output
+        ;;
+    check) echo --memory --memory-limit --send-window ;;
+    time) echo --costs --memory --send-window --all-ranks --json ;;
+    draw) echo --costs --memory --send-window --output ;;
+    compare)
+        echo --stages --microbatches --chunks --slices --batches --costs \
+            --memory --memory-limit --json
+        ;;
+    esac
+}
+
+_penstock_schedule_names() {
+    penstock schedule list 2>/dev/null | awk 'NR > 2 { print $1 }'
+}
+
+_penstock() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local commands="list make search check time draw compare convert"
+    local command=${COMP_WORDS[2]}
+    COMPREPLY=()
+    if [ "${COMP_WORDS[1]}" = help ]; then
+        case $COMP_CWORD in
+        2) COMPREPLY=($(compgen -W "schedule" -- "$word")) ;;
+        3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
+        esac
+        return
+    fi
+    case $COMP_CWORD in
+    1)
+        COMPREPLY=($(compgen -W "schedule help --help --version" -- "$word"))
+        return
+        ;;
+    2)
+        COMPREPLY=($(compgen -W "$commands --help" -- "$word"))
+        return
+        ;;
+    esac
+    case $before in
+    --placement)
+        COMPREPLY=($(compgen -W "linear loop v any" -- "$word"))
+        return
+        ;;
+    -o | --output | --costs)
+        COMPREPLY=($(compgen -f -- "$word"))
+        return
+        ;;
+    esac
+    if [[ $word == -* ]]; then
+        COMPREPLY=($(compgen -W \
+            "$(_penstock_schedule_options "$command") --help --usage" \
+            -- "$word"))
+        return
+    fi
+    case $command in
+    make | compare)
+        COMPREPLY=($(compgen -W "$(_penstock_schedule_names)" -- "$word"))
+        ;;
+    *) COMPREPLY=($(compgen -f -- "$word")) ;;
+    esac
+}
+
+complete -o filenames -F _penstock penstock
