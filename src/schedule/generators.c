@@ -28,7 +28,9 @@
     X(pb)                                                                      \
     X(cyclic)                                                                  \
     X(v_half)                                                                  \
-    X(v_min)
+    X(v_min)                                                                   \
+    X(hanayo)                                                                  \
+    X(bitpipe)
 
 #define DECLARE(name) extern const struct pen_generator pen__##name;
 GENERATORS(DECLARE)

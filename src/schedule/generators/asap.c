@@ -151,7 +151,7 @@ static uint32_t channel_window(const struct asap *asap, uint32_t from,
             continue;
         posted[sent++] = peer->posted;
         int64_t now = moment_of(asap, op->kind, op->stage, op->microbatch)->end;
-        while (received < sent && posted[received] <= now)
+        while (received < sent && posted[received] < now)
             received++;
         if (sent - received > window)
             window = sent - received;

@@ -1,0 +1,47 @@
+/*
+ * BitPipe: Wu et al., 2024, arXiv 2410.19367: two copies of the model, each
+ * folded into a V, one starting at rank 0 and one at rank p-1.
+ *
+ *   rank 0  0F0 0F1 ... copy 0 enters here, copy 1 turns here
+ *   rank 3  8F2 8F3 ... copy 1 enters here, copy 0 turns here
+ *
+ * Ordered greedily: the paper's own table of slots is not known to us.
+ */
+#include "schedule/generators/greedy.h"
+
+static pen_status generate(const struct pen_generator_args *args,
+                           struct pen_schedule **out, struct pen_text *why)
+{
+    if (args->ranks % 2 != 0 || args->microbatches % 2 != 0) {
+        pen_why(why,
+                "bitpipe needs an even number of stages and of micro-batches, "
+                "not %u and %u",
+                args->ranks, args->microbatches);
+        return PEN_INVALID;
+    }
+    if (args->ranks > PEN_MAX_STAGES / 4) {
+        pen_why(why, "bitpipe places 4 parts per rank; %u ranks are too many",
+                args->ranks);
+        return PEN_INVALID;
+    }
+    struct pen_shape shape =
+        pen__shape(PEN_PLACEMENT_BIDIRECTIONAL_V, args->ranks, 4 * args->ranks,
+                   args->microbatches);
+    shape.num_copies = 2;
+    return pen__greedy_generate(args, "bitpipe", &shape, out, why);
+}
+
+const struct pen_generator pen__bitpipe = {
+    .name = "bitpipe",
+    .title = "BitPipe: two copies, each folded into a V",
+    .paper = "Wu et al., 2024, arXiv 2410.19367",
+    .placement = PEN_PLACEMENT_BIDIRECTIONAL_V,
+    .constraints = "p and m even",
+    .versions = "1, of 2 copies",
+    .bubble = "about half of chimera at m = p",
+    .peak = "at most p at m = p",
+    .is_synchronous = true,
+    .has_limit = true,
+    .uses_costs = true,
+    .generate = generate,
+};

@@ -1,0 +1,20 @@
+#ifndef PEN_SCHEDULE_GENERATORS_GREEDY_H
+#define PEN_SCHEDULE_GENERATORS_GREEDY_H
+
+#include "schedule/generators/generator.h"
+
+/*
+ * Greedy list scheduling, the way of hanayo and bitpipe: whoever can start
+ * first does; backward before forward, then what is deepest in the model.
+ *
+ * Up to one micro-batch per rank that is all. With more there are two forms:
+ * units of as many micro-batches as ranks, one behind the other, or all in one
+ * go, which is usually faster and holds more. The faster one that fits the
+ * memory limit is kept.
+ */
+pen_status pen__greedy_generate(const struct pen_generator_args *args,
+                                const char *name, const struct pen_shape *shape,
+                                struct pen_schedule **out,
+                                struct pen_text *why);
+
+#endif
