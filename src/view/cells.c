@@ -70,6 +70,18 @@ static void find_groups(const struct pen_row *row, struct pen__cell_row *cells)
     }
 }
 
+/* A SYNC at whose instant the STEP follows says nothing more than the STEP. */
+static bool is_hidden_sync(const struct pen_picture_item *item, uint32_t rank,
+                           uint32_t position)
+{
+    const struct pen_row *row = &item->schedule->rows[rank];
+    const struct pen_op_time *times = item->timing->ops[rank];
+    return row->ops[position].kind == PEN_OP_SYNC_GRAD &&
+           position + 1 < row->count &&
+           row->ops[position + 1].kind == PEN_OP_STEP &&
+           times[position + 1].start_sec == times[position].start_sec;
+}
+
 static pen_status fill_row(struct pen__sheet *sheet, uint32_t rank)
 {
     const struct pen_row *row = &sheet->item->schedule->rows[rank];
@@ -78,7 +90,7 @@ static pen_status fill_row(struct pen__sheet *sheet, uint32_t rank)
     if (out->cells == NULL)
         return PEN_NOMEM;
     for (uint32_t i = 0; i < row->count; i++) {
-        if (is_shown(row->ops[i].kind))
+        if (is_shown(row->ops[i].kind) && !is_hidden_sync(sheet->item, rank, i))
             out->cells[out->count++] = make_cell(sheet->item, rank, i);
     }
     find_groups(row, out);

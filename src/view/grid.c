@@ -11,6 +11,7 @@
  */
 #include "view/cells.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +143,8 @@ static void spell(struct grid *grid, uint32_t rank, unsigned first,
     size_t length = strlen(label) <= end - first ? strlen(label) : 1;
     memset(grid->line + first, fill, end - first);
     memcpy(grid->line + first, label, length);
+    if (cell->is_up)
+        grid->line[first] = (char)tolower((unsigned char)label[0]);
 }
 
 static void add_coloured(struct grid *grid, unsigned first, unsigned end)
@@ -246,6 +249,7 @@ static void print_legend(struct grid *grid, const struct pen__sheet *sheets,
                          size_t count)
 {
     bool has_lanes = false;
+    bool has_copies = false;
     for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
         bool is_shown = false;
         for (size_t i = 0; i < count; i++)
@@ -255,10 +259,15 @@ static void print_legend(struct grid *grid, const struct pen__sheet *sheets,
             add_key(grid, looks[kind].escape, letters,
                     pen_op_info(kind)->words);
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         has_lanes = has_lanes || sheets[i].has_lanes;
+        has_copies =
+            has_copies || sheets[i].item->schedule->shape.num_copies == 2;
+    }
     if (has_lanes)
         add_key(grid, "", "&", "overlapped");
+    if (has_copies)
+        add_key(grid, "", "f b i w", "second copy");
     add_key(grid, ESCAPE_WAITING, ".", "waiting");
     pen_text_add_string(grid->out, "\npath: the rank on the critical path, its "
                                    "last digit");

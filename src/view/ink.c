@@ -13,7 +13,7 @@ static const struct pen__ink inks[PEN_OP_KINDS] = {
     [PEN_OP_BACKWARD_INPUT] = {{0.953, 0.855, 0.541}, PEN__HATCH_RISING},
     [PEN_OP_BACKWARD_WEIGHT] = {{0.431, 0.725, 0.620}, PEN__HATCH_FALLING},
     [PEN_OP_RECOMPUTE] = {{0.800, 0.737, 0.878}, PEN__HATCH_LEVEL},
-    [PEN_OP_STEP] = {{0.450, 0.450, 0.450}, PEN__HATCH_NONE},
+    [PEN_OP_STEP] = {{0.780, 0.780, 0.780}, PEN__HATCH_NONE},
 };
 
 static const struct pen__colour white = {1, 1, 1};
@@ -134,12 +134,12 @@ double pen__write(cairo_t *cairo, double x, double y, enum pen__align align,
     return width;
 }
 
-/* A triangle of this side whose tip is at (x, y). */
+/* A triangle of this side whose tip is at (x, y), on top. */
 static void add_triangle(cairo_t *cairo, double x, double y, double side)
 {
     cairo_move_to(cairo, x, y);
-    cairo_line_to(cairo, x - fabs(side) / 2, y + side);
-    cairo_line_to(cairo, x + fabs(side) / 2, y + side);
+    cairo_line_to(cairo, x - side / 2, y + side);
+    cairo_line_to(cairo, x + side / 2, y + side);
     cairo_close_path(cairo);
 }
 
@@ -148,11 +148,9 @@ void pen__mark(cairo_t *cairo, unsigned kind, double x, double y, double height)
     double side = fmin(5, height * 0.35);
     pen__use_grey(cairo, 0.1);
     if (kind == PEN_OP_EVICT || kind == PEN_OP_LOAD) {
-        /* Out of the row, and back into it. */
-        if (kind == PEN_OP_EVICT)
-            add_triangle(cairo, x, y - 1, side);
-        else
-            add_triangle(cairo, x, y - 1 + side, -side);
+        /* Out of the row at its top, back into it from below. */
+        bool is_out = kind == PEN_OP_EVICT;
+        add_triangle(cairo, x, is_out ? y - 2 : y + height + 2 - side, side);
         cairo_fill(cairo);
         return;
     }

@@ -3,6 +3,7 @@
 
 #define SAMPLE_WIDTH 24.0
 #define SAMPLE_HEIGHT 11.0
+#define MARK_WIDTH 8.0
 #define LINE_HEIGHT 17.0
 #define WORD_GAP 5.0    /* from a sample to its word */
 #define SAMPLE_GAP 16.0 /* from there to the next sample */
@@ -114,7 +115,7 @@ static void draw_sample(cairo_t *cairo, const struct sample *sample,
         break;
     case SAMPLE_UP:
         draw_box(cairo, box, PEN_OP_FORWARD, 0, 1);
-        draw_line(cairo, box, 0.92, 0.25, 1.6);
+        draw_line(cairo, box, 0.92, 0.25, 1.4);
         break;
     case SAMPLE_PAIR:
         draw_halves(cairo, box);
@@ -133,6 +134,8 @@ static void put(struct flow *flow, struct sample sample)
     double right = page->width - PEN__MARGIN;
     struct pen__box box = {.width = SAMPLE_WIDTH * zoom,
                            .height = SAMPLE_HEIGHT * zoom};
+    if (sample.kind == SAMPLE_MARK)
+        box.width = MARK_WIDTH * zoom;
     pen__use_font(flow->cairo, TYPE_SIZE * zoom, false);
     double shift = box.width + WORD_GAP * zoom;
     double width = shift + pen__text_width(flow->cairo, sample.words);
@@ -208,7 +211,7 @@ double pen__legend(cairo_t *cairo, const struct pen__page *page, bool is_drawn)
     put(&flow, (struct sample){SAMPLE_PATH, 0, "critical path"});
     put_memory(&flow);
     for (unsigned op = 0; op < PEN_OP_KINDS; op++) {
-        if (shown.marks[op] && op != PEN_OP_SYNC_GRAD && !pen_op_is_compute(op))
+        if (shown.marks[op] && !pen_op_is_compute(op))
             put(&flow,
                 (struct sample){SAMPLE_MARK, op, pen_op_info(op)->words});
     }

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#define CELL_WIDTH 26.0 /* of a mean op, while the page may grow */
+#define CELL_WIDTH 22.0 /* of a mean op, while the page may grow */
 #define MIN_PLOT_WIDTH 580.0
 #define MAX_PLOT_WIDTH 2400.0
 #define LEFT 46.0 /* "rank 63" */
@@ -51,7 +51,7 @@ static void choose_width(struct pen__page *page)
     }
     double wish = mean_sec > 0 ? longest_sec / mean_sec * CELL_WIDTH : 0;
     page->plot_width = fmin(fmax(wish, MIN_PLOT_WIDTH), MAX_PLOT_WIDTH);
-    page->zoom = sqrt(page->plot_width / MIN_PLOT_WIDTH);
+    page->zoom = pow(page->plot_width / MIN_PLOT_WIDTH, 0.35);
     page->title_height = TITLE_HEIGHT * page->zoom;
     page->plot_x = PEN__MARGIN + LEFT;
     page->per_sec = longest_sec > 0 ? page->plot_width / longest_sec : 0;
@@ -83,9 +83,15 @@ void pen__page_init(struct pen__page *page, const struct pen__sheet *sheets,
                    PEN__MARGIN;
 }
 
+/* Eighths of a point are exact enough, and short in an SVG. */
+static double snap(double points)
+{
+    return round(points * 8) / 8;
+}
+
 double pen__page_x(const struct pen__page *page, double at_sec)
 {
-    return page->plot_x + at_sec * page->per_sec;
+    return snap(page->plot_x + at_sec * page->per_sec);
 }
 
 double pen__page_panel_y(const struct pen__page *page, size_t index)
@@ -101,18 +107,19 @@ double pen__page_panel_y(const struct pen__page *page, size_t index)
 double pen__page_row_y(const struct pen__page *page, size_t index,
                        uint32_t rank)
 {
-    return pen__page_panel_y(page, index) + page->title_height +
-           rank * page->pitch;
+    return snap(pen__page_panel_y(page, index) + page->title_height +
+                rank * page->pitch);
 }
 
 struct pen__box pen__page_box(const struct pen__page *page,
                               const struct pen__cell *cell, double row_y)
 {
+    double x = pen__page_x(page, cell->start_sec);
     double height = page->cell_height / cell->lanes;
     return (struct pen__box){
-        .x = pen__page_x(page, cell->start_sec),
+        .x = x,
         .y = row_y + cell->lane * height,
-        .width = (cell->end_sec - cell->start_sec) * page->per_sec,
+        .width = pen__page_x(page, cell->end_sec) - x,
         .height = height,
     };
 }

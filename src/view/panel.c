@@ -9,6 +9,8 @@
 
 #define TEXT_GREY 0.1
 #define QUIET_GREY 0.4
+#define LEAST_HATCHED 1.5 /* narrower cells show nothing but their shade */
+#define LEAST_OUTLINED 1.0
 
 struct row {
     cairo_t *cairo;
@@ -82,7 +84,8 @@ static double label_width(const struct row *row, const struct pen__cell *cell,
     if (pen__text_width(row->cairo, row->widest_label) > room)
         return 0;
     pen__cell_label(row->sheet, row->rank, cell, row->has_letters, label);
-    return pen__text_width(row->cairo, label);
+    double width = pen__text_width(row->cairo, label);
+    return width > room ? 0 : width;
 }
 
 /* On both sides of the label, so that it stays easy to read. */
@@ -92,9 +95,9 @@ static void hatch_cells(const struct row *row)
     for (uint32_t i = 0; (cell = next_cell(row, &i)) != NULL;) {
         char label[PEN__LABEL_SIZE];
         enum pen__hatch hatch = pen__ink_of(cell->kind, 0, 1).hatch;
-        if (hatch == PEN__HATCH_NONE)
-            continue;
         struct pen__box box = pen__page_box(row->page, cell, row->y);
+        if (hatch == PEN__HATCH_NONE || box.width < LEAST_HATCHED)
+            continue;
         double width = label_width(row, cell, label);
         if (width > 0) {
             struct pen__box side = box;
@@ -118,6 +121,9 @@ static void add_line(cairo_t *cairo, double x0, double y0, double x1, double y1)
 /* Edges that neighbours share are drawn once. */
 static void outline_cells(const struct row *row)
 {
+    double mean = row->sheet->mean_sec * row->page->per_sec;
+    if (mean < LEAST_OUTLINED)
+        return;
     double bottom = row->y + row->page->cell_height;
     double run_start = 0;
     double run_end = -1;
@@ -143,17 +149,21 @@ static void outline_cells(const struct row *row)
         run_end = box.x + box.width;
         add_line(row->cairo, box.x, row->y, box.x, bottom);
     }
-    double mean = row->sheet->mean_sec * row->page->per_sec;
     pen__use_grey(row->cairo, 0.2);
     cairo_set_line_width(row->cairo, fmin(0.45, mean * 0.08));
     cairo_stroke(row->cairo);
+}
+
+static double foot_weight(const struct pen__page *page)
+{
+    return fmin(1.4, page->cell_height * 0.1);
 }
 
 /* A heavy foot for the second copy of the model. */
 static void underline_up_copy(const struct row *row)
 {
     const struct pen__cell *cell = NULL;
-    double weight = fmin(1.6, row->page->cell_height * 0.12);
+    double weight = foot_weight(row->page);
     for (uint32_t i = 0; (cell = next_cell(row, &i)) != NULL;) {
         if (!cell->is_up)
             continue;
@@ -177,6 +187,8 @@ static void label_cells(const struct row *row)
             continue;
         struct pen__box box = pen__page_box(row->page, cell, row->y);
         double rise = label_size(row, cell) * 0.36; /* half of a digit */
+        if (cell->is_up)
+            rise -= foot_weight(row->page) / 2;
         pen__write(row->cairo, box.x + box.width / 2,
                    box.y + box.height / 2 + rise, PEN__CENTRE, label);
     }
@@ -294,15 +306,15 @@ static void draw_row(const struct row *row)
     write_sides(row);
 }
 
-/* Where the path enters (or leaves) the cells of a step. */
+/* The path runs just over the cells, so that it hides no label. */
 static double path_y(const struct pen__page *page, size_t index,
                      const struct pen_path_step *step, double weight)
 {
-    return pen__page_row_y(page, index, step->rank) + weight / 2;
+    return pen__page_row_y(page, index, step->rank) - weight / 2;
 }
 
 /*
- * The critical path: a heavy line along the top of its cells, and a lighter
+ * The critical path: a heavy line over its cells, and a lighter
  * one to the next rank where it waits for a message.
  */
 static void draw_path(cairo_t *cairo, const struct pen__page *page,
@@ -376,7 +388,7 @@ static void add_widest_label(const struct pen_shape *shape, bool with_letter,
         pen_text_add(out, ".%u", shape->num_slices - 1);
 }
 
-/* Letters only where a cell of two thirds of the mean has room for them. */
+/* Letters only where there is room in most cells. */
 static bool has_room_for_letters(cairo_t *cairo, const struct pen__page *page,
                                  const struct pen__sheet *sheet)
 {
@@ -385,7 +397,7 @@ static bool has_room_for_letters(cairo_t *cairo, const struct pen__page *page,
     pen__use_font(cairo, page->label_size, false);
     double need = pen__text_width(cairo, pen_text_string(&widest)) + 2;
     pen_text_release(&widest);
-    return need < sheet->mean_sec * page->per_sec * 0.67;
+    return need < fmax(sheet->short_sec, sheet->mean_sec / 2) * page->per_sec;
 }
 
 void pen__panel_draw(cairo_t *cairo, const struct pen__page *page, size_t index)
