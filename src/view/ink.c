@@ -8,7 +8,7 @@
 
 /* Hues after Paul Tol's "light" scheme, spread in lightness. */
 static const struct pen__ink inks[PEN_OP_KINDS] = {
-    [PEN_OP_FORWARD] = {{0.604, 0.769, 0.906}, PEN__HATCH_NONE},
+    [PEN_OP_FORWARD] = {{0.678, 0.827, 0.941}, PEN__HATCH_NONE},
     [PEN_OP_BACKWARD] = {{0.933, 0.627, 0.478}, PEN__HATCH_CROSSED},
     [PEN_OP_BACKWARD_INPUT] = {{0.953, 0.855, 0.541}, PEN__HATCH_RISING},
     [PEN_OP_BACKWARD_WEIGHT] = {{0.431, 0.725, 0.620}, PEN__HATCH_FALLING},

@@ -90,7 +90,7 @@ static void draw_stairs(cairo_t *cairo, const struct pen__box *box)
         cairo_line_to(cairo, box->x + (i + 1) * width, y);
     }
     cairo_line_to(cairo, box->x + box->width, bottom);
-    pen__use_grey(cairo, 0.7);
+    pen__use_grey(cairo, 0.77);
     cairo_fill(cairo);
 }
 

@@ -9,8 +9,8 @@
 
 #define TEXT_GREY 0.1
 #define QUIET_GREY 0.4
-#define LEAST_HATCHED 1.5 /* narrower cells show nothing but their shade */
-#define LEAST_OUTLINED 1.0
+#define LEAST_HATCHED 2.0 /* narrower cells show nothing but their shade */
+#define LEAST_OUTLINED 2.0
 
 struct row {
     cairo_t *cairo;
@@ -239,7 +239,7 @@ static void draw_curve(const struct row *row)
     double end = pen__page_x(page, row->sheet->end_sec);
     cairo_line_to(row->cairo, end, y);
     cairo_line_to(row->cairo, end, floor_y);
-    pen__use_grey(row->cairo, 0.7);
+    pen__use_grey(row->cairo, 0.77);
     cairo_fill(row->cairo);
     add_line(row->cairo, page->plot_x, floor_y, end, floor_y);
     pen__use_grey(row->cairo, 0.55);
