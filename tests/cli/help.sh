@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Help and version go to stdout and exit with 0; a wrong line exits with 2 and
+# says what would be right.
+. "$(dirname "$0")/support.bash"
+
+run 0 --version
+same version "$(cat "$work/out")" "penstock $PEN_VERSION"
+for words in --help help; do
+    run 0 $words
+    out_has "usage: penstock"
+    out_has "schedule"
+    err_empty
+done
+run 0 help schedule
+for command in list make search check time draw compare convert; do
+    out_has "Usage: penstock schedule $command"
+done
+run 0 help schedule make
+out_has "--stages=P"
+run 0 schedule make --help
+out_has "--stages=P"
+err_empty
+run 0 schedule --help
+out_has "compare"
+
+run 2
+out_empty
+err_has "usage: penstock"
+run 2 schedul
+err_has "did you mean schedule"
+run 2 help schedul
+err_has "did you mean schedule"
+run 2 schedule
+err_has "usage: penstock schedule"
+run 2 schedule chek
+err_has "did you mean schedule check"
+run 2 schedule gnu
+err_has "there is no command 'schedule gnu'"
+err_lacks "did you mean"
+run 2 help schedule tim
+err_has "did you mean schedule time"
+run 2 schedule list extra
+err_has "'extra' is one word too many"
+run 2 schedule list --jsn
+err_has "--jsn"
+run 2 schedule time
+err_has "expected FILE"
+finish

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The list names every schedule once, for people and as JSON alike.
+. "$(dirname "$0")/support.bash"
+
+run 0 schedule list
+err_empty
+out_has "1f1b"
+out_has "Narayanan et al., ICML 2021, arXiv 2006.09503"
+names=$(awk 'NR > 2 { print $1 }' "$work/out" | sort)
+run 0 schedule list --json
+same "names in JSON" "$(json '"\n".join(sorted(x["name"] for x in d))')" "$names"
+same "no name twice" "$(uniq -d <<<"$names")" ""
+same "fields" "$(json 'sorted(d[0])')" "$(json 'sorted(["name", "title",
+    "paper", "placement", "constraints", "versions", "bubble", "peak",
+    "synchronous", "has_chunks", "has_slices", "has_limit", "uses_costs",
+    "included", "missing"])')"
+same "1f1b" "$(json '[(x["placement"], x["synchronous"], x["included"],
+    x["missing"]) for x in d if x["name"] == "1f1b"]')" \
+    "[('linear', True, True, None)]"
+same "what is not included says why" \
+    "$(json '[x["name"] for x in d if x["included"] == bool(x["missing"])]')" "[]"
+finish

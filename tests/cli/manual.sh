@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# --help, the man page and the completion speak of the same commands and
+# options: whoever adds an option to one is told of the others.
+. "$(dirname "$0")/support.bash"
+root=$(cd "$(dirname "$0")/../.." && pwd)
+page=$root/docs/man/penstock-schedule.1
+. "$root/tools/completion/penstock.bash"
+
+run 0 schedule --help
+commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
+same "commands of the man page" \
+    "$(awk '/^\.Nm penstock schedule/ { getline; print $2 }' "$page" | sort)" \
+    "$(sort <<<"$commands")"
+
+# Options in the synopsis of one command, in the long form.
+in_synopsis() {
+    awk -v command="$1" '
+        /^\.Sh DESCRIPTION/ { exit }
+        /^\.Nm penstock schedule/ { getline; is_on = $2 == command }
+        is_on && match($0, /Fl [-a-z]+/) {
+            name = substr($0, RSTART + 3, RLENGTH - 3)
+            print name == "o" ? "--output" : "-" name
+        }' "$page" | sort
+}
+
+for command in $commands; do
+    run 0 schedule "$command" --help
+    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
+        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
+    same "man page" "$(in_synopsis "$command")" "$options"
+    same "completion" \
+        "$(_penstock_schedule_options "$command" | tr ' ' '\n' | sort | sed '/^$/d')" \
+        "$options"
+    echo "$options" >>"$work/all"
+done
+same "options described in the man page" \
+    "$(sed -n '/^\.Sh OPTIONS/,/^\.Ss/s/^\.It Fl \(o , \)\{0,1\}-\([a-z-]*\).*/--\2/p' "$page" |
+        grep -v '^--help$' | sort)" \
+    "$(sort -u "$work/all" | sed '/^$/d')"
+
+# The completion itself.
+PATH=$(dirname "$PENSTOCK"):$PATH
+complete_line() {
+    COMP_WORDS=("$@")
+    COMP_CWORD=$(($# - 1))
+    _penstock
+    echo "${COMPREPLY[*]}"
+}
+about completion
+same "first word" "$(complete_line penstock sch)" "schedule"
+same "command" "$(complete_line penstock schedule comp)" "compare"
+same "name" "$(complete_line penstock schedule make interl)" "interleaved"
+same "option" "$(complete_line penstock schedule make 1f1b --st)" "--stages"
+same "placement" "$(complete_line penstock schedule search --placement l)" \
+    "linear loop"
+same "help" "$(complete_line penstock help schedule ti)" "time"
+finish

@@ -1,0 +1,59 @@
+# What the tests of the commands share: run a command, then say what was
+# expected of it. A test goes on after a failure and ends with `finish`.
+# Needs PENSTOCK, the program under test.
+set -uo pipefail
+: "${PENSTOCK:?the program under test}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+line=""
+
+fail() {
+    echo "FAILED: $line"
+    echo "  $*"
+    echo "  stdout:" && head -20 "$work/out" | sed 's/^/    /'
+    echo "  stderr:" && head -20 "$work/err" | sed 's/^/    /'
+    failures=$((failures + 1))
+}
+
+# about WORDS: what a failure names until the next run.
+about() { line=$*; }
+
+# run CODE ARGS...: runs penstock, expects this exit code.
+run() {
+    local expected=$1 code=0
+    shift
+    line="penstock $*"
+    "$PENSTOCK" "$@" >"$work/out" 2>"$work/err" || code=$?
+    [ "$code" = "$expected" ] || fail "exit code $code, expected $expected"
+}
+
+# The texts are fixed strings.
+out_has() { grep -qF -- "$1" "$work/out" || fail "stdout lacks '$1'"; }
+err_has() { grep -qF -- "$1" "$work/err" || fail "stderr lacks '$1'"; }
+out_lacks() { ! grep -qF -- "$1" "$work/out" || fail "stdout has '$1'"; }
+err_lacks() { ! grep -qF -- "$1" "$work/err" || fail "stderr has '$1'"; }
+out_empty() { [ ! -s "$work/out" ] || fail "stdout is not empty"; }
+err_empty() { [ ! -s "$work/err" ] || fail "stderr is not empty"; }
+
+# same WHAT FOUND EXPECTED
+same() { [ "$2" = "$3" ] || fail "$1: found '$2', expected '$3'"; }
+
+# json EXPRESSION: evaluates Python over stdout, called d.
+json() {
+    python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+print(eval("(" + sys.argv[2] + ")"))' "$work/out" "$1" 2>&1
+}
+
+# make_file NAME ARGS...: a schedule in the work folder.
+make_file() {
+    local file=$work/$1
+    shift
+    run 0 schedule make "$@" -o "$file"
+}
+
+finish() {
+    echo "$failures failures"
+    [ "$failures" = 0 ]
+}
