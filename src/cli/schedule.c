@@ -18,6 +18,13 @@ static const struct pen__schedule_command commands[] = {
      "The schedule is lowered (sends, receives, steps), verified and written "
      "in the text form, or as PyTorch's CSV when FILE ends in .csv.",
      pen__schedule_make},
+    {PEN__SEARCH, "search", "", 0, 0,
+     "Searches a schedule for these costs within a limit of memory",
+     "The result is never worse than the best published schedule that fits. "
+     "What was found, and a bound that no schedule can beat, is told on "
+     "standard error. Without --seconds the same line gives the same "
+     "schedule.",
+     pen__schedule_search},
     {PEN__CHECK, "check", "FILE", 1, 1,
      "Verifies a schedule: complete, ordered, free of deadlock, within memory",
      "FILE may be - for standard input. A refusal names the rule, the rank "
@@ -29,6 +36,11 @@ static const struct pen__schedule_command commands[] = {
      "same of the slowest single rank, which is what repeats in a run of "
      "many steps. bubble: (span - work of the busiest rank) / span.",
      pen__schedule_time},
+    {PEN__DRAW, "draw", "FILE...", 1, INT_MAX,
+     "Draws schedules over one time axis",
+     "The end of the output tells the form: .svg, .png, .pdf, or .json for "
+     "ui.perfetto.dev. Without -o a grid of letters goes to standard output.",
+     pen__schedule_draw},
     {PEN__COMPARE, "compare", "[NAME...]", 0, INT_MAX,
      "Makes all schedules (or those named) and lists them, best first",
      "Synchronous schedules are ordered by span: the steps of a run follow "
@@ -169,7 +181,7 @@ generator_args(const struct pen__schedule_args *args,
         .batches = generator->is_synchronous ? 0 : args->batches,
         .warmup = args->group_size,
         .memory_limit = generator->has_limit ? args->memory_limit : 0,
-        .has_memory = args->memory_text != NULL,
+        .has_memory = args->has_memory,
         .has_vertical_sync = args->has_vertical_sync,
         .costs = &args->costs};
 }

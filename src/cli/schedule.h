@@ -48,6 +48,7 @@ struct pen__schedule_args {
     char **words; /* what stands on the line beside the options */
     int num_words;
     struct pen_costs costs; /* of costs_text and memory_text */
+    bool has_memory;        /* one of them names the memory of the ops */
 };
 
 struct pen__schedule_command {

@@ -174,6 +174,13 @@ static void refuse_value(const char *option, const char *text,
                  pen_text_string(why));
 }
 
+static bool is_same_memory(const struct pen_memory *a,
+                           const struct pen_memory *b)
+{
+    return a->forward == b->forward && a->input == b->input &&
+           a->weight == b->weight && a->recompute == b->recompute;
+}
+
 /* Costs first: a file of costs may speak of memory, and --memory overrides. */
 static void read_costs(const struct argp_state *state)
 {
@@ -183,6 +190,10 @@ static void read_costs(const struct argp_state *state)
     if (args->costs_text != NULL &&
         pen_costs_read(args->costs_text, &args->costs, &why) != PEN_OK)
         refuse_value("costs", args->costs_text, &why, state);
+    struct pen_costs usual;
+    pen_costs_init(&usual);
+    args->has_memory = args->memory_text != NULL ||
+                       !is_same_memory(&usual.memory, &args->costs.memory);
     if (args->memory_text != NULL &&
         pen_memory_read(args->memory_text, &args->costs.memory, &why) != PEN_OK)
         argp_error(state, "--memory %s: %s", args->memory_text,

@@ -31,15 +31,25 @@ same "second of the path" "$(json 'd["critical_path"][1]["op"],
 same "the path ends with the schedule" \
     "$(json 'd["critical_path"][-1]["end"]')" "33.0"
 
-# f + i + w of the busiest way: 11 (2 + 3) and 6 hops of 0.5.
-run 0 schedule time --json --costs f=2,i=1,w=2,comm=0.5 "$work/f"
-same makespan "$(json 'd["makespan"]')" "58.0"
+# One micro-batch through two ranks: twice f + i + w and two hops.
+make_file two 1f1b --stages 2 --microbatches 1
+run 0 schedule time --json --costs f=2,i=1,w=2,comm=0.5 "$work/two"
+same makespan "$(json 'd["makespan"]')" "11.0"
+cat >"$work/costs.json" <<'JSON'
+{"format": "penstock-costs", "version": 1, "f": 2, "i": 1, "w": 2,
+ "comm": 0.5, "memory": {"f": 3, "i": -2, "w": -1}}
+JSON
+run 0 schedule time --json --costs "$work/costs.json" "$work/two"
+same "makespan with a file" "$(json 'd["makespan"]')" "11.0"
+same "memory of the file" "$(json 'd["peak_activations"]')" "3.0"
+run 0 schedule time --json --memory f=1,w=-1 --costs "$work/costs.json" \
+    "$work/two"
+same "--memory overrides the file" "$(json 'd["peak_activations"]')" "1.0"
 run 0 schedule time --costs f=2,i=1,w=2,comm=0.5 "$work/f"
 out_has "costs        f=2,i=1,w=2,comm=0.5"
 run 0 schedule time --json --memory f=2,i=-1,w=-1 "$work/f"
 same peak "$(json 'd["ranks"][0]["peak_activations"], d["peak_activations"]')" \
     "(8.0, 8.0)"
-echo '{"f": 2, "i": 1, "w": 2, "comm": 0.5}' >"$work/costs.json"
 echo '{"f": ' >"$work/bad.json"
 run 1 schedule time --costs "$work/bad.json" "$work/f"
 err_has "--costs: $work/bad.json: "

@@ -31,7 +31,7 @@ _penstock_schedule_names() {
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="list make search check time draw compare convert"
-    local command=${COMP_WORDS[2]}
+    local command=${COMP_WORDS[2]-}
     COMPREPLY=()
     if [ "${COMP_WORDS[1]}" = help ]; then
         case $COMP_CWORD in

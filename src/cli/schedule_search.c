@@ -1,0 +1,98 @@
+/*
+ * penstock schedule search: a schedule for these costs within this memory.
+ */
+#include "cli/schedule.h"
+
+#include "base/log.h"
+#include "cli/progress.h"
+#include "schedule/search.h"
+
+#include <string.h>
+
+/* 0 when there is no such choice. */
+static unsigned read_placements(const char *text)
+{
+    static const struct {
+        const char *name;
+        unsigned placements;
+    } choices[] = {{"linear", PEN_SEARCH_LINEAR},
+                   {"loop", PEN_SEARCH_LOOP},
+                   {"v", PEN_SEARCH_V},
+                   {"any", PEN_SEARCH_ANY}};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        if (strcmp(choices[i].name, text) == 0)
+            return choices[i].placements;
+    }
+    return 0;
+}
+
+static void show_progress(const struct pen_search_progress *progress,
+                          void *context)
+{
+    struct pen_text best = PEN_TEXT_EMPTY;
+    pen_text_add(&best, "best span %.6g s", progress->span_sec);
+    pen__progress_update(context, (uint64_t)(100 * progress->done), 100,
+                         pen_text_string(&best));
+    pen_text_release(&best);
+}
+
+static void tell_report(const struct pen_search_report *report)
+{
+    pen_log(PEN_LOG_INFO,
+            "span %.9g s, makespan %.9g s; no schedule of this placement is "
+            "below %.9g s",
+            report->span_sec, report->makespan_sec, report->lower_bound_sec);
+    if (report->start[0] == '\0')
+        pen_log(PEN_LOG_INFO, "no published schedule fits the limit");
+    else
+        pen_log(
+            PEN_LOG_INFO, "best published: %s, span %.9g s, makespan %.9g s%s",
+            report->start, report->start_span_sec, report->start_makespan_sec,
+            report->is_start ? "; nothing better was found" : "");
+    pen_log(PEN_LOG_INFO, "tried %llu rules and %llu moves",
+            (unsigned long long)report->rules_tried,
+            (unsigned long long)report->moves_tried);
+}
+
+int pen__schedule_search(const struct pen__schedule_args *args)
+{
+    unsigned placements = read_placements(args->placement);
+    if (placements == 0) {
+        pen_log(PEN_LOG_ERROR,
+                "--placement %s: expected linear, loop, v or any",
+                args->placement);
+        return PEN__EXIT_USAGE;
+    }
+    struct pen__progress progress;
+    pen__progress_init(&progress, "% of the search");
+    const struct pen_search_args wanted = {.ranks = args->stages,
+                                           .microbatches = args->microbatches,
+                                           .placements = placements,
+                                           .chunks = args->chunks,
+                                           .memory_limit = args->memory_limit,
+                                           .has_memory = args->has_memory,
+                                           .costs = &args->costs,
+                                           .seconds = args->seconds,
+                                           .seed =
+                                               args->seed != 0 ? args->seed : 1,
+                                           .on_progress = show_progress,
+                                           .context = &progress};
+    const char *path = args->output != NULL ? args->output : "-";
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_schedule *schedule = NULL;
+    struct pen_search_report report;
+    pen_status status = pen_schedule_search(&wanted, &schedule, &report, &why);
+    pen__progress_finish(&progress);
+    if (status == PEN_OK) {
+        tell_report(&report);
+        status = pen_schedule_save(schedule, path, &why);
+    }
+    int code = PEN__EXIT_OK;
+    if (status == PEN_OK)
+        pen__report_written(schedule, path);
+    else
+        code = pen__refuse(&why);
+    pen_schedule_free(schedule);
+    pen_text_release(&why);
+    return code;
+}
