@@ -45,7 +45,9 @@ static const struct option_row rows[] = {
      AT(chunks), 1, PEN_MAX_STAGES, 0},
     {"slices", "N", "token slices of a micro-batch", PEN__MAKE | PEN__COMPARE,
      0, COUNT, AT(slices), 1, 65536, 0},
-    {"batches", "N", "batches of a run; asynchronous schedules only",
+    {"batches", "N",
+     "batches of a run, of asynchronous schedules only; compare takes 8 when "
+     "not given",
      PEN__MAKE | PEN__COMPARE, 0, COUNT, AT(batches), 1, MOST_COUNT, 0},
     {"group-size", "K", "micro-batches that run together; kfkb only", PEN__MAKE,
      0, COUNT, AT(group_size), 1, MOST_COUNT, 0},

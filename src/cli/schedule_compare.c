@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Asynchronous schedules fill and drain once in a run: they are compared over
+ * the same number of batches.
+ */
+#define USUAL_BATCHES 8u
+
 struct entry {
     const struct pen_generator *generator;
     struct pen_timing *timing; /* NULL: refused */
@@ -247,15 +253,18 @@ static int collect(const struct pen__schedule_args *args,
     return PEN__EXIT_OK;
 }
 
-static void fill(const struct pen__schedule_args *args,
+static void fill(const struct pen__schedule_args *given,
                  struct comparison *comparison)
 {
+    struct pen__schedule_args args = *given;
+    if (args.batches == 0)
+        args.batches = USUAL_BATCHES;
     struct pen__progress progress;
     pen__progress_init(&progress, "schedules");
     for (size_t i = 0; i < comparison->count; i++) {
         pen__progress_update(&progress, i, comparison->count,
                              comparison->entries[i].generator->name);
-        time_entry(args, &comparison->entries[i]);
+        time_entry(&args, &comparison->entries[i]);
     }
     pen__progress_finish(&progress);
     qsort(comparison->entries, comparison->count, sizeof *comparison->entries,

@@ -14,6 +14,8 @@ same "only synchronous ones" \
     "$(json 'set(x["synchronous"] for x in d["schedules"])')" "{True}"
 same "only asynchronous ones apart" \
     "$(json 'any(x["synchronous"] for x in d["asynchronous"])')" False
+same "as many batches each" \
+    "$(json 'set(x["batches"] for x in d["asynchronous"])')" "{8}"
 same "1f1b" "$(json '[(x["makespan"], x["span"], x["peak_activations"],
     x["versions"], x["copies"], x["chunks"], len(x["ranks"]))
     for x in d["schedules"] if x["name"] == "1f1b"]')" \
