@@ -11,9 +11,11 @@ static const char *obstacle(const struct pen_schedule *schedule,
 {
     const struct pen_shape *shape = &schedule->shape;
     const struct pen_rules *rules = &schedule->rules;
-    if (op->kind == PEN_OP_RECOMPUTE || op->kind == PEN_OP_EVICT ||
-        op->kind == PEN_OP_LOAD)
-        return pen_op_info(op->kind)->words;
+    const struct pen_op_info *info = pen_op_info(op->kind);
+    if (op->kind == PEN_OP_RECOMPUTE || info->op_class == PEN_OP_CLASS_MOVE)
+        return info->words;
+    if (!pen_op_is_compute(op->kind))
+        return NULL; /* left out anyway */
     if (op->slice != 0)
         return "token slices";
     if (op->version != PEN_OP_CURRENT || rules->period != 0 ||
