@@ -99,8 +99,8 @@ pen_status pen_memory_check(const struct pen_memory *memory,
 /*
  * The costs of one shape, per stage and in seconds; links by rank. Refuses a
  * description that does not fit the shape (7 "stages" for 8 parts). A part that
- * does not say its memory gets an equal share: 1 per rank, so 1/v per stage
- * and, of L layers in P parts, P/(v L) per layer. Release with
+ * does not say its memory gets an equal share, so that all parts sum to the
+ * number of ranks p: p/P of P stages, p/L of L layers. Release with
  * pen_cost_table_release().
  */
 struct pen_cost_table {
