@@ -9,16 +9,20 @@
     X(kfkb)                                                                    \
     X(interleaved)                                                             \
     X(breadth_first)                                                           \
+    X(2bp)                                                                     \
     X(zb_h1)                                                                   \
     X(zb_h2)                                                                   \
-    X(2bp)                                                                     \
+    X(zb_auto)                                                                 \
+    X(zb_v)                                                                    \
+    X(v_half)                                                                  \
+    X(v_min)                                                                   \
     X(chimera)                                                                 \
+    X(hanayo)                                                                  \
+    X(bitpipe)                                                                 \
     X(dualpipe)                                                                \
     X(dualpipev)                                                               \
     X(seq1f1b)                                                                 \
     X(bpipe)                                                                   \
-    X(zb_auto)                                                                 \
-    X(zb_v)                                                                    \
     X(pipedream)                                                               \
     X(pipedream_2bw)                                                           \
     X(spectrain)                                                               \
@@ -26,11 +30,7 @@
     X(pipemare)                                                                \
     X(wpipe)                                                                   \
     X(pb)                                                                      \
-    X(cyclic)                                                                  \
-    X(v_half)                                                                  \
-    X(v_min)                                                                   \
-    X(hanayo)                                                                  \
-    X(bitpipe)
+    X(cyclic)
 
 #define DECLARE(name) extern const struct pen_generator pen__##name;
 GENERATORS(DECLARE)

@@ -8,22 +8,18 @@
  * Ordered greedily: the paper's own table of slots is not known to us.
  */
 #include "schedule/generators/greedy.h"
+#include "schedule/generators/require.h"
 
 static pen_status generate(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why)
 {
-    if (args->ranks % 2 != 0 || args->microbatches % 2 != 0) {
-        pen_why(why,
-                "bitpipe needs an even number of stages and of micro-batches, "
-                "not %u and %u",
-                args->ranks, args->microbatches);
-        return PEN_INVALID;
-    }
-    if (args->ranks > PEN_MAX_STAGES / 4) {
-        pen_why(why, "bitpipe places 4 parts per rank; %u ranks are too many",
-                args->ranks);
-        return PEN_INVALID;
-    }
+    pen_status status = pen__require_even_stages("bitpipe", args, why);
+    if (status == PEN_OK)
+        status = pen__require_multiple("bitpipe", args, 2, why);
+    if (status == PEN_OK)
+        status = pen__require_chunks("bitpipe", args, 4, why);
+    if (status != PEN_OK)
+        return status;
     struct pen_shape shape =
         pen__shape(PEN_PLACEMENT_BIDIRECTIONAL_V, args->ranks, 4 * args->ranks,
                    args->microbatches);

@@ -8,18 +8,21 @@
  * Ordered greedily: the paper's own order is not given in closed form.
  */
 #include "schedule/generators/greedy.h"
+#include "schedule/generators/require.h"
 
 static pen_status generate(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why)
 {
     uint32_t chunks = args->chunks == 0 ? 2 : args->chunks;
-    if (chunks % 2 != 0 || chunks > PEN_MAX_STAGES / args->ranks) {
+    if (chunks % 2 != 0) {
         pen_why(why,
-                "hanayo needs an even number of chunks per rank, two per wave "
-                "and at most %u stages, not %u chunks",
-                PEN_MAX_STAGES, chunks);
+                "hanayo needs two chunks per wave: %u is odd, %u would work",
+                chunks, chunks + 1);
         return PEN_INVALID;
     }
+    pen_status status = pen__require_chunks("hanayo", args, chunks, why);
+    if (status != PEN_OK)
+        return status;
     struct pen_shape shape =
         pen__shape(PEN_PLACEMENT_WAVE, args->ranks, chunks * args->ranks,
                    args->microbatches);

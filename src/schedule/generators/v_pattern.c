@@ -14,6 +14,7 @@
 #include "schedule/generators/v_pattern.h"
 
 #include "base/bug.h"
+#include "schedule/generators/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -353,6 +354,9 @@ pen_status pen__v_generate(const struct pen_generator_args *args,
                            const char *name, pen__v_slots *slots,
                            struct pen_schedule **out, struct pen_text *why)
 {
+    pen_status status = pen__require_chunks(name, args, 2, why);
+    if (status != PEN_OK)
+        return status;
     struct pen_shape shape = pen__shape(PEN_PLACEMENT_V, args->ranks,
                                         2 * args->ranks, args->microbatches);
     struct pen__builder builder;

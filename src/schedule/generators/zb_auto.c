@@ -11,6 +11,7 @@
  * Stages are ranks here.
  */
 #include "schedule/generators/asap.h"
+#include "schedule/generators/require.h"
 #include "schedule/generators/zb_line.h"
 
 #include <stdlib.h>
@@ -202,24 +203,23 @@ static void run_best(struct attempt *a)
         run(a, options_at(best));
 }
 
-static pen_status build(struct pen__builder *builder,
-                        const struct pen_shape *shape,
-                        const struct pen__stage_cost *costs, int64_t limit)
+static void build(struct pen__builder *builder, const struct pen_shape *shape,
+                  const struct pen__stage_cost *costs, int64_t limit)
 {
     struct attempt attempt = {
         .extra = calloc(shape->num_ranks, sizeof *attempt.extra),
         .is_forward = calloc(shape->num_ranks, sizeof *attempt.is_forward)};
     pen_status status = pen__zb_init(&attempt.line, shape, costs, limit);
-    if (attempt.extra == NULL || attempt.is_forward == NULL)
-        status = PEN_NOMEM;
-    if (status == PEN_OK) {
+    if (status == PEN_OK && attempt.extra != NULL &&
+        attempt.is_forward != NULL) {
         run_best(&attempt);
         pen__zb_build(&attempt.line, builder);
+    } else {
+        builder->status = PEN_NOMEM;
     }
     pen__zb_release(&attempt.line);
     free(attempt.extra);
     free(attempt.is_forward);
-    return status;
 }
 
 static int64_t least_limit(const struct pen__stage_cost *costs, uint32_t ranks)
@@ -239,11 +239,15 @@ static pen_status generate(const struct pen_generator_args *args,
         .forward = 1, .input = -0.5, .weight = -0.5};
     const struct pen_memory *memory =
         args->has_memory ? &args->costs->memory : &half;
+    pen_status status = pen__require_chunks("zb-auto", args, 1, why);
+    if (status == PEN_OK)
+        status = pen__zb_require_memory("zb-auto", memory, why);
+    if (status != PEN_OK)
+        return status;
     struct pen_shape shape = pen__shape(PEN_PLACEMENT_LINEAR, args->ranks,
                                         args->ranks, args->microbatches);
     struct pen__stage_cost *costs = NULL;
-    pen_status status =
-        pen__stage_costs_create(args, &shape, memory, &costs, why);
+    status = pen__stage_costs_create(args, &shape, memory, &costs, why);
     if (status != PEN_OK)
         return status;
     int64_t least = least_limit(costs, args->ranks);
@@ -261,7 +265,7 @@ static pen_status generate(const struct pen_generator_args *args,
     struct pen__builder builder;
     pen__builder_init(&builder, "zb-auto", &shape, why);
     if (builder.status == PEN_OK)
-        builder.status = build(&builder, &shape, costs, limit);
+        build(&builder, &shape, costs, limit);
     pen__run_asap(&builder, costs);
     free(costs);
     return pen__builder_finish(&builder, out, why);

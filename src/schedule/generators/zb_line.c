@@ -189,6 +189,19 @@ void pen__zb_finish(struct pen__zb_line *line)
     }
 }
 
+pen_status pen__zb_require_memory(const char *name,
+                                  const struct pen_memory *memory,
+                                  struct pen_text *why)
+{
+    if (memory->weight <= 0)
+        return PEN_OK;
+    pen_why(why,
+            "%s delays weight gradients until memory is short, so they must "
+            "free some: w=%g adds",
+            name, memory->weight);
+    return PEN_INVALID;
+}
+
 int64_t pen__zb_forward_need(const struct pen__stage_cost *cost)
 {
     return cost->forward_memory +

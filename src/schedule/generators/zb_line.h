@@ -67,6 +67,11 @@ void pen__zb_fill(struct pen__zb_line *line, uint32_t rank, int64_t arrival);
 /* All weight gradients that are left. */
 void pen__zb_finish(struct pen__zb_line *line);
 
+/* Refuses weight gradients that add memory. */
+pen_status pen__zb_require_memory(const char *name,
+                                  const struct pen_memory *memory,
+                                  struct pen_text *why);
+
 /* Memory that must be free before a forward: I must fit behind it, too. */
 int64_t pen__zb_forward_need(const struct pen__stage_cost *cost);
 

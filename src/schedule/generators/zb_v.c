@@ -10,6 +10,7 @@
  * per rank and round; forwards follow; weight gradients fill the gaps.
  */
 #include "schedule/generators/asap.h"
+#include "schedule/generators/require.h"
 #include "schedule/generators/zb_line.h"
 
 #include <stdlib.h>
@@ -257,7 +258,10 @@ static pen_status search(const struct pen_shape *shape,
     return status;
 }
 
-/* The recipe counts chunks, so all of them count as the largest. */
+/*
+ * The recipe counts chunks, so all of them count as the largest. Returns what
+ * a chunk needs, at least one unit.
+ */
 static int64_t level_memory(struct pen__stage_cost *costs, uint32_t stages)
 {
     uint32_t largest = 0;
@@ -270,7 +274,8 @@ static int64_t level_memory(struct pen__stage_cost *costs, uint32_t stages)
         costs[stage].input_memory = costs[largest].input_memory;
         costs[stage].weight_memory = costs[largest].weight_memory;
     }
-    return pen__zb_forward_need(&costs[largest]);
+    int64_t need = pen__zb_forward_need(&costs[largest]);
+    return need > 0 ? need : 1;
 }
 
 /* Names the next limit that works: 2p chunks, or all there are. */
@@ -304,12 +309,16 @@ static pen_status refuse(const struct pen_generator_args *args,
 static pen_status generate(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why)
 {
+    pen_status status = pen__require_chunks("zb-v", args, 2, why);
+    if (status == PEN_OK)
+        status = pen__zb_require_memory("zb-v", &args->costs->memory, why);
+    if (status != PEN_OK)
+        return status;
     struct pen_shape shape = pen__shape(PEN_PLACEMENT_V, args->ranks,
                                         2 * args->ranks, args->microbatches);
-    struct pen__builder builder;
     struct pen__stage_cost *costs = NULL;
-    pen_status status = pen__stage_costs_create(
-        args, &shape, &args->costs->memory, &costs, why);
+    status = pen__stage_costs_create(args, &shape, &args->costs->memory, &costs,
+                                     why);
     if (status != PEN_OK)
         return status;
     int64_t chunk = level_memory(costs, shape.num_stages);
@@ -321,6 +330,7 @@ static pen_status generate(const struct pen_generator_args *args,
     if (status == PEN_OK && best.has_failed) {
         status = refuse(args, &shape, costs, chunk, why);
     } else {
+        struct pen__builder builder;
         pen__builder_init(&builder, "zb-v", &shape, why);
         if (builder.status == PEN_OK)
             builder.status = status;
