@@ -211,10 +211,6 @@ static void add_memory(struct writer *writer)
     const struct pen_curve *curve = &writer->item->timing->curves[writer->rank];
     for (uint32_t i = 0; i < curve->count; i++) {
         const struct pen_level *point = &curve->points[i];
-        bool is_last_at = i + 1 == curve->count ||
-                          curve->points[i + 1].at_sec > point->at_sec;
-        if (!is_last_at)
-            continue;
         begin_event(writer, "C", TRACK_COMPUTE);
         add_usec(writer, "ts", point->at_sec);
         pen_text_add(writer->out, ",\"name\":\"memory\",\"args\":{\"A\":%.9g}}",
