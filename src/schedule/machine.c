@@ -177,9 +177,12 @@ static bool step_instr(struct pen__run *run, uint32_t rank,
     if (instr->send != PEN__NONE) {
         if (!post_send(run, instr->send, &state->clock))
             return false;
-        if (run->ops != NULL)
-            record(run, rank, instr->op + (instr->is_end ? 0 : 1), state->clock,
-                   state->clock);
+        if (run->ops != NULL) {
+            int64_t took =
+                run->ticks->is_blocking ? run->ticks->transfer[instr->send] : 0;
+            record(run, rank, instr->op + (instr->is_end ? 0 : 1),
+                   state->clock - took, state->clock);
+        }
     }
     state->done = 0;
     return true;

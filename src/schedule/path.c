@@ -1,8 +1,15 @@
 /*
- * The critical path, found backwards: an op that starts when the op before it
- * on its rank ends was held up by that one; otherwise by the message that
- * feeds it, so the path goes on at its producer. Ticks are integers, so "when"
- * means equality.
+ * The critical path, found backwards from the op that ends last. An op that
+ * starts when the op before it in its row ends was held up by that one. Any
+ * other op has waited, and what let it go is one of
+ *
+ *   a message or a load    whose bytes arrived at this tick: go on at its
+ *                          send, or, while the wire was busy, at the send
+ *                          that the wire was busy with
+ *   a full window          a send goes when an earlier receive is posted
+ *   a reduction            a STEP goes when the SYNC of every copy is through
+ *
+ * Ticks are integers, so "at this tick" means equality.
  */
 #include "schedule/path.h"
 
@@ -12,70 +19,166 @@
 
 struct tracer {
     const struct pen_schedule *schedule;
-    struct pen__op_time *const *ops;
-    uint32_t *forward_at;  /* position of F of (stage, micro-batch, slice) */
-    uint32_t *backward_at; /* of B or I */
+    const struct pen__run *run;
+    uint32_t *sent_at;     /* per message, as in run->arrival: its send */
+    uint32_t *received_at; /* its receive, as position in the row */
+    uint64_t *sends;       /* per channel */
+    uint64_t *receives;
+    int32_t *lane; /* per rank: channel of its moves, or PEN__NONE */
 };
 
-static size_t cell_of(const struct pen_shape *shape, const struct pen_op *op)
+static const struct pen_path_step nowhere = {NOWHERE, NOWHERE, false};
+
+static bool is_move(const struct pen_op *op)
 {
-    uint32_t per_copy = shape->num_microbatches / shape->num_copies;
-    size_t local = op->microbatch % per_copy;
-    return ((size_t)op->stage * per_copy + local) * shape->num_slices +
-           op->slice;
+    return pen_op_info(op->kind)->op_class == PEN_OP_CLASS_MOVE;
 }
 
-static pen_status index_ops(struct tracer *tracer)
+/* Notes the position of every send and receive under its number. */
+static void index_messages(struct tracer *tracer)
 {
-    const struct pen_shape *shape = &tracer->schedule->shape;
-    size_t cells = (size_t)shape->num_stages * shape->num_slices *
-                   (shape->num_microbatches / shape->num_copies);
-    tracer->forward_at = malloc(cells * sizeof *tracer->forward_at);
-    tracer->backward_at = malloc(cells * sizeof *tracer->backward_at);
-    if (tracer->forward_at == NULL || tracer->backward_at == NULL)
-        return PEN_NOMEM;
-    for (uint32_t rank = 0; rank < shape->num_ranks; rank++) {
+    const struct pen__program *program = tracer->run->program;
+    for (uint32_t rank = 0; rank < program->shape.num_ranks; rank++)
+        tracer->lane[rank] = PEN__NONE;
+    for (uint32_t i = 0; i < program->num_channels; i++) {
+        if (program->channels[i].direction == PEN_DIRECTION_NONE)
+            tracer->lane[program->channels[i].source] = (int32_t)i;
+    }
+    for (uint32_t rank = 0; rank < program->shape.num_ranks; rank++) {
         const struct pen_row *row = &tracer->schedule->rows[rank];
         for (uint32_t i = 0; i < row->count; i++) {
             const struct pen_op *op = &row->ops[i];
-            if (op->kind == PEN_OP_FORWARD)
-                tracer->forward_at[cell_of(shape, op)] = i;
-            else if (op->kind == PEN_OP_BACKWARD ||
-                     op->kind == PEN_OP_BACKWARD_INPUT)
-                tracer->backward_at[cell_of(shape, op)] = i;
+            int32_t channel = is_move(op)
+                                  ? tracer->lane[rank]
+                                  : pen__channel_of(&program->index, op);
+            if (channel == PEN__NONE)
+                continue;
+            uint64_t first = tracer->run->channels[channel].first;
+            if (pen_op_info(op->kind)->op_class == PEN_OP_CLASS_RECV)
+                tracer->received_at[first + tracer->receives[channel]++] = i;
+            else
+                tracer->sent_at[first + tracer->sends[channel]++] = i;
         }
     }
+}
+
+static pen_status tracer_init(struct tracer *tracer)
+{
+    const struct pen__run *run = tracer->run;
+    const struct pen__program *program = run->program;
+    size_t channels = (size_t)program->num_channels + 1;
+    size_t messages = 1;
+    for (uint32_t i = 0; i < program->num_channels; i++)
+        messages += run->channels[i].sent;
+    tracer->sent_at = malloc(messages * sizeof *tracer->sent_at);
+    tracer->received_at = malloc(messages * sizeof *tracer->received_at);
+    tracer->sends = calloc(channels, sizeof *tracer->sends);
+    tracer->receives = calloc(channels, sizeof *tracer->receives);
+    tracer->lane = malloc(program->shape.num_ranks * sizeof *tracer->lane);
+    if (tracer->sent_at == NULL || tracer->received_at == NULL ||
+        tracer->sends == NULL || tracer->receives == NULL ||
+        tracer->lane == NULL)
+        return PEN_NOMEM;
+    index_messages(tracer);
     return PEN_OK;
 }
 
-/* The producer on another rank that feeds this op, if there is one. */
-static struct pen_path_step producer_of(const struct tracer *tracer,
-                                        const struct pen_op *op)
+static void tracer_release(struct tracer *tracer)
 {
-    const struct pen_shape *shape = &tracer->schedule->shape;
-    struct pen_path_step step = {NOWHERE, NOWHERE, true};
-    enum pen_direction direction = pen_op_info(op->kind)->direction;
-    struct pen_op from = *op;
-    uint32_t stage = PEN_NO_STAGE;
-    if (!pen_op_is_compute(op->kind) || direction == PEN_DIRECTION_NONE)
-        return step;
-    if (direction == PEN_DIRECTION_ACT)
-        stage = pen_shape_previous_stage(shape, op->stage);
-    else
-        stage = pen_shape_next_stage(shape, op->stage);
-    if (stage == PEN_NO_STAGE)
-        return step;
-    from.stage = (uint16_t)stage;
-    step.rank = pen_shape_rank_of(shape, stage);
-    step.position = direction == PEN_DIRECTION_ACT
-                        ? tracer->forward_at[cell_of(shape, &from)]
-                        : tracer->backward_at[cell_of(shape, &from)];
-    return step;
+    free(tracer->sent_at);
+    free(tracer->received_at);
+    free(tracer->sends);
+    free(tracer->receives);
+    free(tracer->lane);
 }
 
-/* The SYNC of a twin stage that let this STEP go at this tick. */
-static struct pen_path_step twin_of(const struct tracer *tracer,
-                                    const struct pen_op *step, int64_t start)
+/* The number of the message at this position; positions ascend. */
+static uint64_t number_of(const uint32_t *positions, uint64_t count,
+                          uint32_t position)
+{
+    uint64_t low = 0;
+    while (count > 1) {
+        uint64_t half = count / 2;
+        if (positions[low + half] <= position)
+            low += half;
+        count -= half;
+    }
+    return low;
+}
+
+/* The send from which bytes moved without a pause until this one's came. */
+static struct pen_path_step sender_of(const struct tracer *tracer,
+                                      int32_t channel, uint64_t number)
+{
+    const struct pen__run *run = tracer->run;
+    const struct pen__ticks *ticks = run->ticks;
+    uint64_t first = run->channels[channel].first;
+    uint32_t source = run->program->channels[channel].source;
+    for (;;) {
+        uint32_t position = tracer->sent_at[first + number];
+        int64_t begin = run->arrival[first + number] - ticks->latency[channel] -
+                        ticks->transfer[channel];
+        if (number == 0 || run->ops[source][position].start == begin)
+            return (struct pen_path_step){source, position, true};
+        number--;
+    }
+}
+
+/* The message that feeds this compute op, if it arrived at the tick. */
+static struct pen_path_step feeder_of(const struct tracer *tracer,
+                                      uint32_t rank, uint32_t position,
+                                      int64_t tick)
+{
+    const struct pen_row *row = &tracer->schedule->rows[rank];
+    const struct pen_op *op = &row->ops[position];
+    const struct pen__run *run = tracer->run;
+    int32_t fed = pen__channel_feeding(&run->program->index, op);
+    for (uint32_t i = position;
+         i-- > 0 && (fed != PEN__NONE || tracer->lane[rank] != PEN__NONE);) {
+        const struct pen_op *other = &row->ops[i];
+        unsigned op_class = pen_op_info(other->kind)->op_class;
+        bool is_receive = op_class == PEN_OP_CLASS_RECV &&
+                          pen__channel_of(&run->program->index, other) == fed;
+        if ((!is_receive && other->kind != PEN_OP_LOAD) ||
+            other->stage != op->stage || other->slice != op->slice ||
+            other->microbatch != op->microbatch)
+            continue;
+        int32_t channel = is_receive ? fed : tracer->lane[rank];
+        uint64_t first = run->channels[channel].first;
+        uint64_t number = is_receive ? number_of(tracer->received_at + first,
+                                                 tracer->receives[channel], i)
+                                     : number_of(tracer->sent_at + first,
+                                                 tracer->sends[channel], i);
+        if (run->arrival[first + number] == tick)
+            return sender_of(tracer, channel, number);
+        if (tracer->lane[rank] == PEN__NONE)
+            break;
+    }
+    return nowhere;
+}
+
+/* The receive that made room in the window of this send. */
+static struct pen_path_step room_for(const struct tracer *tracer, uint32_t rank,
+                                     uint32_t position)
+{
+    const struct pen__run *run = tracer->run;
+    const struct pen_op *op = &tracer->schedule->rows[rank].ops[position];
+    int32_t channel = pen__channel_of(&run->program->index, op);
+    uint64_t first = run->channels[channel].first;
+    uint64_t number =
+        number_of(tracer->sent_at + first, tracer->sends[channel], position);
+    if (number < run->program->window)
+        return nowhere;
+    uint32_t to = run->program->channels[channel].destination;
+    uint64_t before = number - run->program->window;
+    return (struct pen_path_step){to, tracer->received_at[first + before],
+                                  true};
+}
+
+/* The SYNC, of this stage or a twin, that was through at this tick. */
+static struct pen_path_step reduction_of(const struct tracer *tracer,
+                                         const struct pen_op *step,
+                                         int64_t tick)
 {
     const struct pen_shape *shape = &tracer->schedule->shape;
     uint32_t parts = pen_shape_parts(shape);
@@ -83,65 +186,65 @@ static struct pen_path_step twin_of(const struct tracer *tracer,
          twin += parts) {
         uint32_t rank = pen_shape_rank_of(shape, twin);
         const struct pen_row *row = &tracer->schedule->rows[rank];
-        for (uint32_t i = 0; i < row->count && twin != step->stage; i++) {
+        int64_t took = tracer->run->ticks->sync[twin];
+        for (uint32_t i = row->count; i-- > 0;) {
             if (row->ops[i].kind == PEN_OP_SYNC_GRAD &&
-                row->ops[i].stage == twin && tracer->ops[rank][i].end == start)
+                row->ops[i].stage == twin &&
+                tracer->run->ops[rank][i].start + took == tick)
                 return (struct pen_path_step){rank, i, true};
         }
     }
-    return (struct pen_path_step){NOWHERE, NOWHERE, false};
+    return nowhere;
 }
 
-/* A group starts when its last member is ready: take the latest producer. */
-static struct pen_path_step feeder_of(const struct tracer *tracer,
-                                      struct pen_path_step at)
+/* What let an op go that has waited until `tick`. */
+static struct pen_path_step released_by(const struct tracer *tracer,
+                                        struct pen_path_step at, int64_t tick)
 {
     const struct pen_row *row = &tracer->schedule->rows[at.rank];
-    uint16_t group = row->ops[at.position].group;
-    struct pen_path_step latest = producer_of(tracer, &row->ops[at.position]);
-    for (uint32_t i = at.position + 1;
-         group != 0 && i < row->count && row->ops[i].group == group; i++) {
-        struct pen_path_step other = producer_of(tracer, &row->ops[i]);
-        if (other.rank == NOWHERE)
-            continue;
-        if (latest.rank == NOWHERE ||
-            tracer->ops[other.rank][other.position].end >
-                tracer->ops[latest.rank][latest.position].end)
-            latest = other;
+    const struct pen_op *op = &row->ops[at.position];
+    if (op->kind == PEN_OP_STEP)
+        return reduction_of(tracer, op, tick);
+    if (pen_op_info(op->kind)->op_class == PEN_OP_CLASS_SEND)
+        return room_for(tracer, at.rank, at.position);
+    /* A group starts when its last member is ready. */
+    for (uint32_t i = at.position; i < row->count; i++) {
+        if (i > at.position &&
+            (op->group == 0 || row->ops[i].group != op->group))
+            break;
+        struct pen_path_step from = feeder_of(tracer, at.rank, i, tick);
+        if (from.rank != NOWHERE)
+            return from;
     }
-    return latest;
+    return nowhere;
 }
 
 static struct pen_path_step before(const struct tracer *tracer,
                                    struct pen_path_step at)
 {
-    struct pen_path_step none = {NOWHERE, NOWHERE, false};
-    const struct pen_row *row = &tracer->schedule->rows[at.rank];
-    const struct pen__op_time *times = tracer->ops[at.rank];
-    const struct pen_op *op = &row->ops[at.position];
+    const struct pen__op_time *times = tracer->run->ops[at.rank];
     int64_t start = times[at.position].start;
-    bool has_waited = at.position == 0 || times[at.position - 1].end < start;
-    if (has_waited && start > 0) {
-        struct pen_path_step from = op->kind == PEN_OP_STEP
-                                        ? twin_of(tracer, op, start)
-                                        : feeder_of(tracer, at);
-        if (from.rank != NOWHERE && from.rank != at.rank)
+    int64_t ready = at.position == 0 ? 0 : times[at.position - 1].end;
+    if (ready < start) {
+        struct pen_path_step from = released_by(tracer, at, start);
+        if (from.rank != NOWHERE)
             return from;
     }
     if (at.position == 0)
-        return none;
+        return nowhere;
     return (struct pen_path_step){at.rank, at.position - 1, false};
 }
 
 static struct pen_path_step last_op(const struct tracer *tracer)
 {
-    struct pen_path_step last = {NOWHERE, NOWHERE, false};
+    struct pen_path_step last = nowhere;
     int64_t end = 0;
     for (uint32_t rank = 0; rank < tracer->schedule->shape.num_ranks; rank++) {
         const struct pen_row *row = &tracer->schedule->rows[rank];
         for (uint32_t i = row->count; i-- > 0;) {
-            const struct pen__op_time *time = &tracer->ops[rank][i];
-            if (time->end == time->start)
+            const struct pen__op_time *time = &tracer->run->ops[rank][i];
+            unsigned op_class = pen_op_info(row->ops[i].kind)->op_class;
+            if (time->end == time->start || op_class == PEN_OP_CLASS_SEND)
                 continue;
             if (time->end > end) {
                 end = time->end;
@@ -160,7 +263,8 @@ static pen_status walk_back(const struct tracer *tracer,
     bool came_by_message = false;
     struct pen_path_step at = last_op(tracer);
     while (at.rank != NOWHERE) {
-        const struct pen__op_time *time = &tracer->ops[at.rank][at.position];
+        const struct pen__op_time *time =
+            &tracer->run->ops[at.rank][at.position];
         if (time->end > time->start) {
             if (timing->path_count == capacity) {
                 capacity = capacity < 64 ? 64 : capacity * 2;
@@ -192,11 +296,10 @@ pen_status pen__critical_path(const struct pen_schedule *schedule,
                               const struct pen__run *run,
                               struct pen_timing *timing)
 {
-    struct tracer tracer = {.schedule = schedule, .ops = run->ops};
-    pen_status status = index_ops(&tracer);
+    struct tracer tracer = {.schedule = schedule, .run = run};
+    pen_status status = tracer_init(&tracer);
     if (status == PEN_OK)
         status = walk_back(&tracer, timing);
-    free(tracer.forward_at);
-    free(tracer.backward_at);
+    tracer_release(&tracer);
     return status;
 }
