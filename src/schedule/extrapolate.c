@@ -204,6 +204,22 @@ static bool is_periodic(const struct loops *loops, const struct pen__run *run,
     return true;
 }
 
+/* Busy ticks of the instructions [from, to), each run once. */
+static int64_t busy_of(const struct pen__run *run,
+                       const struct pen__loop_row *row, uint32_t from,
+                       uint32_t to)
+{
+    int64_t busy = 0;
+    for (uint32_t i = from; i < to; i++) {
+        const struct pen__instr *instr = &row->instrs[i];
+        if (instr->kind == PEN__STEP)
+            busy += run->ticks->step[instr->cost];
+        else if (instr->kind == PEN__RUN)
+            busy += run->ticks->of[instr->cost];
+    }
+    return busy;
+}
+
 /* Adds what the iterations left out would have taken. */
 static void stretch(const struct loops *loops, struct pen__run *run,
                     uint32_t cut, int64_t shift)
@@ -212,16 +228,16 @@ static void stretch(const struct loops *loops, struct pen__run *run,
     for (uint32_t rank = 0; rank < program->shape.num_ranks; rank++) {
         const struct pen__loop_row *row = &program->rows[rank];
         struct pen__rank_state *state = &run->ranks[rank];
-        int64_t busy = 0;
-        for (uint32_t i = row->prefix; i < row->prefix + row->body; i++) {
-            const struct pen__instr *instr = &row->instrs[i];
-            if (instr->kind == PEN__STEP)
-                busy += run->ticks->step[instr->cost];
-            else if (instr->kind == PEN__RUN)
-                busy += run->ticks->of[instr->cost];
-        }
-        state->busy += busy * (int64_t)loops->factor[rank] * (int64_t)cut;
-        state->last += shift;
+        uint32_t body_end = row->prefix + row->body;
+        int64_t head = busy_of(run, row, 0, row->prefix);
+        int64_t body = busy_of(run, row, row->prefix, body_end);
+        int64_t tail = busy_of(run, row, body_end, body_end + row->suffix);
+        /* A rank may take no time before, in, or behind its loop. */
+        if (head + body == 0 && tail > 0)
+            state->first += shift;
+        if (body + tail > 0)
+            state->last += shift;
+        state->busy += body * (int64_t)loops->factor[rank] * (int64_t)cut;
         state->clock += shift;
     }
 }
