@@ -10,6 +10,7 @@
  * yes-or-no choices have no winner for all times, so all eight are tried.
  * Stages are ranks here.
  */
+#include "base/bug.h"
 #include "schedule/generators/asap.h"
 #include "schedule/generators/require.h"
 #include "schedule/generators/zb_line.h"
@@ -86,11 +87,13 @@ static void count_extra(struct attempt *a)
         a->extra[r] = count_before(a, r, arrival, &clock);
         input_end = (clock > arrival ? clock : arrival) + line->costs[r].input;
     }
-    /* A rank cannot run ahead of the one before it. */
+    /* No rank runs ahead of the one before it; one less keeps both busy. */
     for (uint32_t r = 1; r < p; r++) {
-        while (a->extra[r] > 0 && a->extra[r] >= a->extra[r - 1] &&
-               1 + a->extra[r] < line->shape.num_microbatches)
-            a->extra[r]--;
+        uint32_t before = a->extra[r - 1];
+        if (a->extra[r] < before)
+            continue;
+        bool is_whole = before + 1 == line->shape.num_microbatches;
+        a->extra[r] = is_whole || before == 0 ? before : before - 1;
     }
 }
 
@@ -180,6 +183,7 @@ static int64_t run(struct attempt *a, struct options options)
     for (uint32_t i = 1; i < line->shape.num_microbatches; i++)
         put_microbatch(a);
     pen__zb_finish(line);
+    PEN_BUG_UNLESS(!line->has_failed);
     int64_t span = 0;
     for (uint32_t r = 0; r < line->shape.num_ranks; r++) {
         int64_t of_rank = line->ranks[r].clock - line->ranks[r].start;
