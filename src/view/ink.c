@@ -134,6 +134,16 @@ double pen__write(cairo_t *cairo, double x, double y, enum pen__align align,
     return width;
 }
 
+double pen__write_within(cairo_t *cairo, double x, double y, double room,
+                         double size, bool is_bold, const char *text)
+{
+    pen__use_font(cairo, size, is_bold);
+    double width = pen__text_width(cairo, text);
+    if (width > room)
+        cairo_set_font_size(cairo, size * room / width);
+    return pen__write(cairo, x, y, PEN__LEFT, text);
+}
+
 /* A triangle of this side whose tip is at (x, y), on top. */
 static void add_triangle(cairo_t *cairo, double x, double y, double side)
 {

@@ -60,6 +60,10 @@ enum pen__align { PEN__LEFT, PEN__CENTRE, PEN__RIGHT };
 double pen__write(cairo_t *cairo, double x, double y, enum pen__align align,
                   const char *text);
 
+/* As above from the left, in smaller type where the room is short. */
+double pen__write_within(cairo_t *cairo, double x, double y, double room,
+                         double size, bool is_bold, const char *text);
+
 /* Marks of ops without time: a step, a stash that leaves or comes back. */
 void pen__mark(cairo_t *cairo, unsigned kind, double x, double y,
                double height);

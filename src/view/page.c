@@ -204,7 +204,7 @@ static void write_small_print(cairo_t *cairo, const struct pen__page *page)
 {
     double pitch = SMALL_PITCH * page->zoom;
     double y = page->small_print_y + pitch;
-    pen__use_font(cairo, 7.5 * page->zoom, false);
+    double room = page->width - PEN__MARGIN - page->plot_x;
     pen__use_grey(cairo, 0.35);
     for (size_t i = 0; i < page->count; i++) {
         const struct pen_picture_item *item = page->sheets[i].item;
@@ -222,7 +222,8 @@ static void write_small_print(cairo_t *cairo, const struct pen__page *page)
             pen_text_add_string(&text, "; ");
             pen__add_clean(item->note, &text);
         }
-        pen__write(cairo, page->plot_x, y, PEN__LEFT, pen_text_string(&text));
+        pen__write_within(cairo, page->plot_x, y, room, 7.5 * page->zoom, false,
+                          pen_text_string(&text));
         pen_text_release(&text);
         y += pitch;
     }

@@ -359,18 +359,19 @@ static void write_title(cairo_t *cairo, const struct pen__page *page,
     double right = page->plot_x + page->plot_width;
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__add_item_label(sheet->item, &text);
-    pen__use_font(cairo, 11 * zoom, true);
     pen__use_grey(cairo, TEXT_GREY);
     double x = page->plot_x;
-    x += pen__write(cairo, x, y, PEN__LEFT, pen_text_string(&text)) + 10 * zoom;
+    x += pen__write_within(cairo, x, y, page->plot_width / 3, 11 * zoom, true,
+                           pen_text_string(&text));
+    x += 10 * zoom;
 
     pen_text_clear(&text);
     pen__add_shape(&sheet->item->schedule->shape, &text);
     pen_text_add(&text, "   makespan %.5g %s   bubble %.1f %%   peak %.4g A",
                  timing->makespan_sec * page->unit.per_sec, page->unit.name,
                  100 * timing->bubble, sheet->peak);
-    pen__use_font(cairo, 9.5 * zoom, false);
-    pen__write(cairo, x, y, PEN__LEFT, pen_text_string(&text));
+    pen__write_within(cairo, x, y, right - x, 9.5 * zoom, false,
+                      pen_text_string(&text));
     pen_text_release(&text);
 
     pen__use_font(cairo, 8, false);
@@ -388,23 +389,29 @@ static void add_widest_label(const struct pen_shape *shape, bool with_letter,
         pen_text_add(out, ".%u", shape->num_slices - 1);
 }
 
-/* Letters only where there is room in most cells. */
-static bool has_room_for_letters(cairo_t *cairo, const struct pen__page *page,
-                                 const struct pen__sheet *sheet)
+/* Letters only where there is room in most cells of every panel. */
+static bool has_room_for_letters(cairo_t *cairo, const struct pen__page *page)
 {
     struct pen_text widest = PEN_TEXT_EMPTY;
-    add_widest_label(&sheet->item->schedule->shape, true, &widest);
+    bool has_room = true;
     pen__use_font(cairo, page->label_size, false);
-    double need = pen__text_width(cairo, pen_text_string(&widest)) + 2;
+    for (size_t i = 0; i < page->count; i++) {
+        const struct pen__sheet *sheet = &page->sheets[i];
+        double cell_sec = fmax(sheet->short_sec, sheet->mean_sec / 2);
+        pen_text_clear(&widest);
+        add_widest_label(&sheet->item->schedule->shape, true, &widest);
+        double need = pen__text_width(cairo, pen_text_string(&widest)) + 2;
+        has_room = has_room && need < cell_sec * page->per_sec;
+    }
     pen_text_release(&widest);
-    return need < fmax(sheet->short_sec, sheet->mean_sec / 2) * page->per_sec;
+    return has_room;
 }
 
 void pen__panel_draw(cairo_t *cairo, const struct pen__page *page, size_t index)
 {
     const struct pen__sheet *sheet = &page->sheets[index];
     const struct pen_shape *shape = &sheet->item->schedule->shape;
-    bool has_letters = has_room_for_letters(cairo, page, sheet);
+    bool has_letters = has_room_for_letters(cairo, page);
     struct pen_text widest = PEN_TEXT_EMPTY;
     add_widest_label(shape, has_letters, &widest);
     struct row row = {

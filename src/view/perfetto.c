@@ -10,7 +10,8 @@
  *
  * A receive lasts from its post to the start of the op that it feeds, so its
  * length is the time waited; a send takes no time of its rank. An arrow leads
- * from the op that produced a message to the op that consumes it.
+ * from the op that produced a message to the op that consumes it. One process
+ * more, "critical path", repeats the ops that hold everybody up.
  */
 #include "view/cells.h"
 
@@ -72,22 +73,33 @@ static void name_track(struct writer *writer, const char *what,
     pen_text_add_string(writer->out, "}}");
 }
 
-static void name_process(struct writer *writer, bool with_label)
+/* The next process, "rank 3" or "critical path", behind its label. */
+static void begin_process(struct writer *writer, bool with_label,
+                          const char *name)
 {
-    struct pen_text name = PEN_TEXT_EMPTY;
+    struct pen_text whole = PEN_TEXT_EMPTY;
+    writer->process++;
     if (with_label) {
-        pen__add_item_label(writer->item, &name);
-        pen_text_add_string(&name, " ");
+        pen__add_item_label(writer->item, &whole);
+        pen_text_add_string(&whole, " ");
     }
-    pen_text_add(&name, "rank %u", writer->rank);
-    name_track(writer, "process_name", TRACK_COMPUTE, pen_text_string(&name));
-    pen_text_release(&name);
+    pen_text_add_string(&whole, name);
+    name_track(writer, "process_name", TRACK_COMPUTE, pen_text_string(&whole));
+    pen_text_release(&whole);
     begin_event(writer, "M", TRACK_COMPUTE);
     pen_text_add(writer->out,
                  ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":"
                  "%u}}",
                  writer->process);
     name_track(writer, "thread_name", TRACK_COMPUTE, "compute");
+}
+
+static void begin_rank(struct writer *writer, bool with_label)
+{
+    struct pen_text name = PEN_TEXT_EMPTY;
+    pen_text_add(&name, "rank %u", writer->rank);
+    begin_process(writer, with_label, pen_text_string(&name));
+    pen_text_release(&name);
     name_track(writer, "thread_name", TRACK_ACTIVATIONS, "activations");
     name_track(writer, "thread_name", TRACK_GRADIENTS, "gradients");
 }
@@ -120,7 +132,8 @@ static void add_op(struct writer *writer, const struct pen_op *op,
     if (writer->item->schedule->shape.num_slices > 1 &&
         pen_op_has_microbatch(op->kind))
         pen_text_add(out, ".%u", op->slice);
-    pen_text_add(out, "\",\"args\":{\"stage\":%u", op->stage);
+    pen_text_add(out, "\",\"args\":{\"rank\":%u,\"stage\":%u", writer->rank,
+                 op->stage);
     if (op->version != PEN_OP_CURRENT)
         pen_text_add(out, ",\"version\":%u", op->version);
     pen_text_add_string(out, "}}");
@@ -238,6 +251,18 @@ static void add_rank(struct writer *writer)
     add_memory(writer);
 }
 
+static void add_path(struct writer *writer)
+{
+    const struct pen_timing *timing = writer->item->timing;
+    for (uint32_t i = 0; i < timing->path_count; i++) {
+        const struct pen_path_step *step = &timing->path[i];
+        writer->rank = step->rank;
+        const struct pen_op_time *time = time_at(writer, step->position);
+        add_op(writer, &row_of(writer)->ops[step->position], time->start_sec,
+               time->end_sec);
+    }
+}
+
 pen_status pen_perfetto_print(const struct pen_picture_item *items,
                               size_t count, struct pen_text *out)
 {
@@ -247,10 +272,11 @@ pen_status pen_perfetto_print(const struct pen_picture_item *items,
         const struct pen_shape *shape = &items[i].schedule->shape;
         writer.item = &items[i];
         for (writer.rank = 0; writer.rank < shape->num_ranks; writer.rank++) {
-            writer.process++;
-            name_process(&writer, count > 1);
+            begin_rank(&writer, count > 1);
             add_rank(&writer);
         }
+        begin_process(&writer, count > 1, "critical path");
+        add_path(&writer);
         writer.first_flow += 2ull * shape->num_stages *
                              shape->num_microbatches * shape->num_slices;
     }

@@ -32,9 +32,9 @@ void pen_timeline_print(const struct pen_picture_item *items, size_t count,
                         struct pen_text *out);
 
 /*
- * Chrome's trace event format: one process per rank; tracks for compute, for
- * activations and for gradients; a counter for the memory; an arrow for every
- * message.
+ * Chrome's trace event format: one process per rank with tracks for compute,
+ * activations and gradients and a counter for the memory; an arrow for every
+ * message; one process for the critical path. PEN_NOMEM is the only failure.
  */
 pen_status pen_perfetto_print(const struct pen_picture_item *items,
                               size_t count, struct pen_text *out);

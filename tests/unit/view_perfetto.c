@@ -43,13 +43,19 @@ static void expect_trace(const char *name, uint32_t ranks,
     json_t *events = events_of(&item, 1, &root);
     double busy_usec[16] = {0};
     double peak[16] = {0};
+    double path_usec = 0;
     uint32_t slices = 0;
     size_t i = 0;
     json_t *event = NULL;
     json_array_foreach(events, i, event)
     {
         uint32_t rank = (uint32_t)number(event, "pid") - 1;
-        assert_in_range(rank, 0, ranks - 1);
+        assert_in_range(rank, 0, ranks);
+        if (rank == ranks) { /* the critical path */
+            if (has_phase(event, "X"))
+                path_usec += number(event, "dur");
+            continue;
+        }
         if (has_phase(event, "X") && number(event, "tid") == COMPUTE) {
             busy_usec[rank] += number(event, "dur");
             slices++;
@@ -60,6 +66,8 @@ static void expect_trace(const char *name, uint32_t ranks,
         }
     }
     assert_int_equal(count_compute(item.schedule), slices);
+    if (latency_sec == 0)
+        expect_close(item.timing->makespan_sec * 1e6, path_usec, "path");
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const struct pen_rank_time *time = &item.timing->ranks[rank];
         expect_close(time->busy_sec * 1e6, busy_usec[rank], "busy");
@@ -129,7 +137,7 @@ static void slices_of_a_track_do_not_cross(void **state)
     struct pen_picture_item item = make_item("zb-v", 4, 8, 0.3);
     json_t *root = NULL;
     json_t *events = events_of(&item, 1, &root);
-    double end_usec[4][4] = {{0}};
+    double end_usec[5][4] = {{0}}; /* per process and track */
     size_t i = 0;
     json_t *event = NULL;
     json_array_foreach(events, i, event)
@@ -153,9 +161,14 @@ static void processes_carry_the_label_of_their_schedule(void **state)
     struct pen_picture_item items[] = {make_item("gpipe", 2, 2, 0),
                                        make_item("1f1b", 2, 2, 0)};
     items[1].label = STRANGE_LABEL;
-    static const char *const expected[] = {"gpipe rank 0", "gpipe rank 1",
-                                           STRANGE_LABEL_CLEAN " rank 0",
-                                           STRANGE_LABEL_CLEAN " rank 1"};
+    static const char *const expected[] = {
+        "gpipe rank 0",
+        "gpipe rank 1",
+        "gpipe critical path",
+        STRANGE_LABEL_CLEAN " rank 0",
+        STRANGE_LABEL_CLEAN " rank 1",
+        STRANGE_LABEL_CLEAN " critical path",
+    };
     json_t *root = NULL;
     json_t *events = events_of(items, 2, &root);
     size_t i = 0;
@@ -167,11 +180,11 @@ static void processes_carry_the_label_of_their_schedule(void **state)
         if (strcmp(name, "process_name") != 0)
             continue;
         const json_t *args = json_object_get(event, "args");
-        assert_in_range(found, 0, 3);
+        assert_in_range(found, 0, 5);
         assert_string_equal(expected[found++],
                             json_string_value(json_object_get(args, "name")));
     }
-    assert_int_equal(4, found);
+    assert_int_equal(6, found);
     json_decref(root);
     free_item(&items[0]);
     free_item(&items[1]);
