@@ -45,8 +45,7 @@ static void add_rising(cairo_t *cairo, const struct pen__box *box)
     for (; c < right + bottom; c += HATCH_STEP) {
         double from = fmax(box->x, c - bottom);
         double to = fmin(right, c - box->y);
-        cairo_move_to(cairo, from, c - from);
-        cairo_line_to(cairo, to, c - to);
+        pen__add_line(cairo, from, c - from, to, c - to);
     }
 }
 
@@ -59,8 +58,7 @@ static void add_falling(cairo_t *cairo, const struct pen__box *box)
     for (; c < right - box->y; c += HATCH_STEP) {
         double from = fmax(box->x, c + box->y);
         double to = fmin(right, c + bottom);
-        cairo_move_to(cairo, from, from - c);
-        cairo_line_to(cairo, to, to - c);
+        pen__add_line(cairo, from, from - c, to, to - c);
     }
 }
 
@@ -71,8 +69,7 @@ static void add_level(cairo_t *cairo, const struct pen__box *box)
     for (; y < box->y + box->height; y += step) {
         if (y <= box->y)
             continue;
-        cairo_move_to(cairo, box->x, y);
-        cairo_line_to(cairo, box->x + box->width, y);
+        pen__add_line(cairo, box->x, y, box->x + box->width, y);
     }
 }
 
@@ -92,6 +89,12 @@ void pen__hatch_stroke(cairo_t *cairo)
     pen__use_grey(cairo, HATCH_GREY);
     cairo_set_line_width(cairo, HATCH_WIDTH);
     cairo_stroke(cairo);
+}
+
+void pen__add_line(cairo_t *cairo, double x0, double y0, double x1, double y1)
+{
+    cairo_move_to(cairo, x0, y0);
+    cairo_line_to(cairo, x1, y1);
 }
 
 void pen__use_grey(cairo_t *cairo, double grey)
@@ -165,7 +168,6 @@ void pen__mark(cairo_t *cairo, unsigned kind, double x, double y, double height)
         return;
     }
     cairo_set_line_width(cairo, kind == PEN_OP_STEP ? 1 : 0.5);
-    cairo_move_to(cairo, x, y - 1.5);
-    cairo_line_to(cairo, x, y + height + 1.5);
+    pen__add_line(cairo, x, y - 1.5, x, y + height + 1.5);
     cairo_stroke(cairo);
 }

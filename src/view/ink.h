@@ -46,6 +46,12 @@ void pen__hatch_box(cairo_t *cairo, enum pen__hatch hatch,
                     const struct pen__box *box);
 void pen__hatch_stroke(cairo_t *cairo);
 
+#define PEN__TEXT_GREY 0.1
+#define PEN__QUIET_GREY 0.4 /* of what stands beside */
+
+/* Adds a line of its own to the path. */
+void pen__add_line(cairo_t *cairo, double x0, double y0, double x1, double y1);
+
 /* One grey from 0, black, to 1. */
 void pen__use_grey(cairo_t *cairo, double grey);
 void pen__use_colour(cairo_t *cairo, struct pen__colour colour);

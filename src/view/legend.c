@@ -147,7 +147,7 @@ static void put(struct flow *flow, struct sample sample)
     box.y = flow->y;
     if (flow->is_drawn) {
         draw_sample(flow->cairo, &sample, &box);
-        pen__use_grey(flow->cairo, 0.1);
+        pen__use_grey(flow->cairo, PEN__TEXT_GREY);
         pen__write(flow->cairo, box.x + shift, box.y + box.height - 2.5 * zoom,
                    PEN__LEFT, sample.words);
     }

@@ -151,8 +151,8 @@ static void draw_guides(cairo_t *cairo, const struct pen__page *page)
         double top = pen__page_row_y(page, i, 0) - 3;
         double bottom = pen__page_panel_y(page, i + 1) - PANEL_GAP + 2;
         for (uint32_t tick = 0; tick < count_ticks(page, step); tick++) {
-            cairo_move_to(cairo, tick_x(page, tick, step), top);
-            cairo_line_to(cairo, tick_x(page, tick, step), bottom);
+            double x = tick_x(page, tick, step);
+            pen__add_line(cairo, x, top, x, bottom);
         }
     }
     pen__use_grey(cairo, 0.88);
@@ -166,11 +166,10 @@ static void draw_axis(cairo_t *cairo, const struct pen__page *page)
     double zoom = page->zoom;
     double step = tick_step(page);
     double right = page->plot_x + page->plot_width;
-    cairo_move_to(cairo, page->plot_x, y);
-    cairo_line_to(cairo, right, y);
+    pen__add_line(cairo, page->plot_x, y, right, y);
     for (uint32_t tick = 0; tick < count_ticks(page, step); tick++) {
-        cairo_move_to(cairo, tick_x(page, tick, step), y);
-        cairo_line_to(cairo, tick_x(page, tick, step), y + 3.5);
+        double x = tick_x(page, tick, step);
+        pen__add_line(cairo, x, y, x, y + 3.5);
     }
     pen__use_grey(cairo, 0.2);
     cairo_set_line_width(cairo, 0.6);

@@ -51,7 +51,17 @@ double pen__page_row_y(const struct pen__page *page, size_t index,
 struct pen__box pen__page_box(const struct pen__page *page,
                               const struct pen__cell *cell, double row_y);
 
-/* One schedule with its title and rows. */
+/* How cells are labelled, the same in all rows of a panel. */
+struct pen__labels {
+    bool has_letters;   /* F3, not 3 */
+    const char *widest; /* borrowed */
+};
+
+/* One rank of the schedule at index. */
+void pen__row_draw(cairo_t *cairo, const struct pen__page *page, size_t index,
+                   uint32_t rank, const struct pen__labels *labels);
+
+/* One schedule with its title, rows and critical path. */
 void pen__panel_draw(cairo_t *cairo, const struct pen__page *page,
                      size_t index);
 

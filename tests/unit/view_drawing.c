@@ -162,6 +162,16 @@ static void an_svg_has_one_box_per_compute_op(void **state)
     }
 }
 
+static void kinds_differ_without_colour(void **state)
+{
+    (void)state;
+    for (unsigned a = 0; a <= PEN_OP_RECOMPUTE; a++) {
+        for (unsigned b = 0; b < a; b++)
+            assert_int_not_equal(pen__ink_of(a, 0, 1).hatch,
+                                 pen__ink_of(b, 0, 1).hatch);
+    }
+}
+
 static void stacked_schedules_are_all_drawn(void **state)
 {
     (void)state;
@@ -284,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_begin_as_their_ending_says),
         cmocka_unit_test(an_svg_has_one_box_per_compute_op),
+        cmocka_unit_test(kinds_differ_without_colour),
         cmocka_unit_test(stacked_schedules_are_all_drawn),
         cmocka_unit_test(the_same_picture_has_the_same_bytes),
         cmocka_unit_test(a_schedule_without_time_can_be_drawn),
