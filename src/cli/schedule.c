@@ -5,6 +5,7 @@
 
 #include "base/bug.h"
 #include "base/log.h"
+#include "schedule/torch_csv.h"
 #include "schedule/verify.h"
 
 #include <limits.h>
@@ -278,4 +279,8 @@ void pen__report_written(const struct pen_schedule *schedule, const char *path)
                 schedule->name,
                 (unsigned long long)pen_schedule_count(schedule),
                 schedule->shape.num_ranks);
+    /* The file does not say it, and the stages would be built elsewhere. */
+    if (pen_torch_csv_is_path(path))
+        pen_log(PEN_LOG_INFO, "torchtitan needs the schedule name %s with it",
+                pen_torch_csv_class(schedule));
 }

@@ -477,12 +477,6 @@ pen_status pen_schedule_parse(const char *text, size_t length,
     return PEN_OK;
 }
 
-static bool ends_in_csv(const char *path)
-{
-    size_t length = strlen(path);
-    return length > 4 && strcmp(path + length - 4, ".csv") == 0;
-}
-
 pen_status pen_schedule_load(const char *path, struct pen_schedule **out,
                              struct pen_text *why)
 {
@@ -491,7 +485,7 @@ pen_status pen_schedule_load(const char *path, struct pen_schedule **out,
     if (status != PEN_OK)
         return status;
     struct pen_text reason = PEN_TEXT_EMPTY;
-    status = ends_in_csv(path)
+    status = pen_torch_csv_is_path(path)
                  ? pen_torch_csv_parse(bytes.bytes, bytes.length, out, &reason)
                  : pen_schedule_parse(bytes.bytes, bytes.length, out, &reason);
     if (status != PEN_OK)
@@ -506,7 +500,7 @@ pen_status pen_schedule_save(const struct pen_schedule *schedule,
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_status status = PEN_OK;
-    if (ends_in_csv(path))
+    if (pen_torch_csv_is_path(path))
         status = pen_torch_csv_print(schedule, &text, why);
     else
         pen_schedule_print(schedule, &text);

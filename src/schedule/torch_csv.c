@@ -14,6 +14,12 @@
 
 #include <string.h>
 
+bool pen_torch_csv_is_path(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 4 && strcmp(path + length - 4, ".csv") == 0;
+}
+
 /* Reads op by op; an overlapped pair is two ops. */
 struct reader {
     const char *text;

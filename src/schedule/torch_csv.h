@@ -14,14 +14,19 @@
  * that its rows show: linear, loop or v. Sends, receives, SYNC and STEP are not
  * written, PyTorch adds its own.
  */
+
+/* The ending .csv tells it from the text form. */
+bool pen_torch_csv_is_path(const char *path);
+
 pen_status pen_torch_csv_parse(const char *text, size_t length,
                                struct pen_schedule **out, struct pen_text *why);
 pen_status pen_torch_csv_print(const struct pen_schedule *schedule,
                                struct pen_text *out, struct pen_text *why);
 
 /*
- * Class name that makes PyTorch place the stages as this schedule does, or
- * NULL when there is none: its reader goes by the name, not by the rows.
+ * PyTorch's class that places the stages as this schedule does, or NULL when
+ * there is none. Whoever builds the stages (torchtitan) goes by this name, not
+ * by the rows.
  */
 const char *pen_torch_csv_class(const struct pen_schedule *schedule);
 
