@@ -8,9 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct pen__command *const commands[] = {&pen__schedule};
-
-#define NUM_COMMANDS (sizeof commands / sizeof *commands)
+static const struct pen__command *const commands[] = {&pen__schedule, NULL};
 
 static void print_usage(FILE *out)
 {
@@ -22,7 +20,7 @@ static void print_usage(FILE *out)
           "networks.\n"
           "\n",
           out);
-    for (size_t i = 0; i < NUM_COMMANDS; i++)
+    for (size_t i = 0; commands[i] != NULL; i++)
         fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nMore: penstock help COMMAND, or man penstock.\n", out);
 }
@@ -30,7 +28,7 @@ static void print_usage(FILE *out)
 static const struct pen__command *find_command(const char *name)
 {
     struct pen__nearest nearest = pen__nearest_to(name);
-    for (size_t i = 0; i < NUM_COMMANDS; i++) {
+    for (size_t i = 0; commands[i] != NULL; i++) {
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i];
         pen__nearest_offer(&nearest, commands[i]->name);

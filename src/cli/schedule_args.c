@@ -24,10 +24,10 @@ struct option_row {
     unsigned commands; /* enum pen__schedule_verb, those that take it */
     unsigned required; /* those that cannot do without */
     enum value_kind kind;
+    int letter;    /* short form, or 0 */
     size_t offset; /* in struct pen__schedule_args */
     double least;
     double most;
-    char letter; /* short form, or 0 */
 };
 
 #define AT(field) offsetof(struct pen__schedule_args, field)
@@ -37,51 +37,51 @@ struct option_row {
 
 static const struct option_row rows[] = {
     {"stages", "P", "ranks of the pipeline, each with one share of the model",
-     BUILDERS, BUILDERS, COUNT, AT(stages), 1, PEN_MAX_STAGES, 0},
+     BUILDERS, BUILDERS, COUNT, 0, AT(stages), 1, PEN_MAX_STAGES},
     {"microbatches", "M",
      "micro-batches of one step (asynchronous: of a batch)", BUILDERS, BUILDERS,
-     COUNT, AT(microbatches), 1, MOST_COUNT, 0},
-    {"chunks", "V", "parts of the model on each rank", BUILDERS, 0, COUNT,
-     AT(chunks), 1, PEN_MAX_STAGES, 0},
+     COUNT, 0, AT(microbatches), 1, MOST_COUNT},
+    {"chunks", "V", "parts of the model on each rank", BUILDERS, 0, COUNT, 0,
+     AT(chunks), 1, PEN_MAX_STAGES},
     {"slices", "N", "token slices of a micro-batch", PEN__MAKE | PEN__COMPARE,
-     0, COUNT, AT(slices), 1, 65536, 0},
+     0, COUNT, 0, AT(slices), 1, 65536},
     {"batches", "N",
      "batches of a run, of asynchronous schedules only; compare takes 8 when "
      "not given",
-     PEN__MAKE | PEN__COMPARE, 0, COUNT, AT(batches), 1, MOST_COUNT, 0},
+     PEN__MAKE | PEN__COMPARE, 0, COUNT, 0, AT(batches), 1, MOST_COUNT},
     {"group-size", "K", "micro-batches that run together; kfkb only", PEN__MAKE,
-     0, COUNT, AT(group_size), 1, MOST_COUNT, 0},
+     0, COUNT, 0, AT(group_size), 1, MOST_COUNT},
     {"vertical-sync", NULL,
      "one weight version per micro-batch in all stages; pipedream only",
-     PEN__MAKE, 0, FLAG, AT(has_vertical_sync), 0, 0, 0},
+     PEN__MAKE, 0, FLAG, 0, AT(has_vertical_sync), 0, 0},
     {"placement", "NAME", "where stages lie: linear, loop, v or any",
-     PEN__SEARCH, PEN__SEARCH, TEXT, AT(placement), 0, 0, 0},
+     PEN__SEARCH, PEN__SEARCH, TEXT, 0, AT(placement), 0, 0},
     {"costs", "COSTS",
      "seconds of one micro-batch on one rank, f=1,i=1,w=1,comm=0 when not "
      "given, or a JSON file",
-     BUILDERS | TIMERS, PEN__SEARCH, TEXT, AT(costs_text), 0, 0, 0},
+     BUILDERS | TIMERS, PEN__SEARCH, TEXT, 0, AT(costs_text), 0, 0},
     {"memory", "MEM",
      "activations that operations add and free, f=1,i=0,w=-1 when not given; "
      "A is what one micro-batch leaves on one rank",
-     BUILDERS | TIMERS | PEN__CHECK, 0, TEXT, AT(memory_text), 0, 0, 0},
+     BUILDERS | TIMERS | PEN__CHECK, 0, TEXT, 0, AT(memory_text), 0, 0},
     {"memory-limit", "A", "most activations that a rank may hold, in A",
-     BUILDERS | PEN__CHECK, PEN__SEARCH, NUMBER, AT(memory_limit), 1e-9, 1e12,
-     0},
+     BUILDERS | PEN__CHECK, PEN__SEARCH, NUMBER, 0, AT(memory_limit), 1e-9,
+     1e12},
     {"seconds", "S",
      "stop the search after so long; not given: when its work is done",
-     PEN__SEARCH, 0, NUMBER, AT(seconds), 0.01, 1e6, 0},
+     PEN__SEARCH, 0, NUMBER, 0, AT(seconds), 0.01, 1e6},
     {"seed", "N", "start of the random numbers, 1 when not given", PEN__SEARCH,
-     0, COUNT, AT(seed), 1, MOST_COUNT, 0},
+     0, COUNT, 0, AT(seed), 1, MOST_COUNT},
     {"send-window", "K",
      "sends of a channel that may be under way; the schedule's own (2 unless "
      "it says more) when not given",
-     TIMERS | PEN__CHECK, 0, COUNT, AT(send_window), 1, MOST_COUNT, 0},
+     TIMERS | PEN__CHECK, 0, COUNT, 0, AT(send_window), 1, MOST_COUNT},
     {"all-ranks", NULL, "a line for every rank, even of a long pipeline",
-     PEN__TIME, 0, FLAG, AT(has_all_ranks), 0, 0, 0},
+     PEN__TIME, 0, FLAG, 0, AT(has_all_ranks), 0, 0},
     {"json", NULL, "print JSON", PEN__LIST | PEN__TIME | PEN__COMPARE, 0, FLAG,
-     AT(is_json), 0, 0, 0},
+     0, AT(is_json), 0, 0},
     {"output", "FILE", "write here; not given: to the terminal",
-     PEN__MAKE | PEN__SEARCH | PEN__DRAW, 0, TEXT, AT(output), 0, 0, 'o'},
+     PEN__MAKE | PEN__SEARCH | PEN__DRAW, 0, TEXT, 'o', AT(output), 0, 0},
 };
 
 #define NUM_ROWS (sizeof rows / sizeof *rows)
@@ -92,9 +92,12 @@ static int key_of(size_t row)
     return rows[row].letter != 0 ? rows[row].letter : 256 + (int)row;
 }
 
-static void collect_options(const struct pen__schedule_command *command,
-                            struct argp_option *out)
+/* Fills `out` and returns it; NULL when the command has no options. */
+static const struct argp_option *
+collect_options(const struct pen__schedule_command *command,
+                struct argp_option *out)
 {
+    const struct argp_option *first = out;
     for (size_t i = 0; i < NUM_ROWS; i++) {
         if ((rows[i].commands & command->verb) == 0)
             continue;
@@ -105,6 +108,7 @@ static void collect_options(const struct pen__schedule_command *command,
                                       .group = (int)i + 1};
     }
     *out = (struct argp_option){.name = NULL};
+    return out == first ? NULL : first;
 }
 
 struct parse {
@@ -256,10 +260,9 @@ void pen__schedule_args_parse(const struct pen__schedule_command *command,
                               struct pen__schedule_args *args)
 {
     struct argp_option options[NUM_ROWS + 1];
-    collect_options(command, options);
     struct pen_text doc = PEN_TEXT_EMPTY;
     join_doc(command, &doc);
-    struct argp argp = {.options = options,
+    struct argp argp = {.options = collect_options(command, options),
                         .parser = parse_key,
                         .args_doc = command->words,
                         .doc = pen_text_string(&doc)};
@@ -281,10 +284,9 @@ void pen__schedule_args_help(const struct pen__schedule_command *command,
                              char *name)
 {
     struct argp_option options[NUM_ROWS + 1];
-    collect_options(command, options);
     struct pen_text doc = PEN_TEXT_EMPTY;
     join_doc(command, &doc);
-    struct argp argp = {.options = options,
+    struct argp argp = {.options = collect_options(command, options),
                         .args_doc = command->words,
                         .doc = pen_text_string(&doc)};
     argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,

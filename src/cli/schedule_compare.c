@@ -3,6 +3,7 @@
  */
 #include "cli/schedule.h"
 
+#include "base/bug.h"
 #include "base/table.h"
 #include "cli/progress.h"
 
@@ -285,6 +286,7 @@ int pen__schedule_compare(const struct pen__schedule_args *args)
     size_t most = 0;
     while (pen_generator_at(most) != NULL)
         most++;
+    PEN_BUG_UNLESS(most > 0);
     struct comparison comparison = {
         .entries = calloc(most, sizeof *comparison.entries)};
     if (comparison.entries == NULL) {
