@@ -14,7 +14,7 @@ void pen__progress_init(struct pen__progress *progress, const char *unit)
     clock_gettime(CLOCK_MONOTONIC, &progress->start);
 }
 
-static double elapsed_sec(const struct pen__progress *progress)
+double pen__progress_elapsed_sec(const struct pen__progress *progress)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -27,7 +27,7 @@ void pen__progress_update(struct pen__progress *progress, uint64_t done,
 {
     if (!progress->is_terminal)
         return;
-    double now = elapsed_sec(progress);
+    double now = pen__progress_elapsed_sec(progress);
     if (now - progress->shown_sec < INTERVAL_SEC)
         return;
     progress->shown_sec = now;

@@ -19,6 +19,8 @@ struct pen__progress {
 
 void pen__progress_init(struct pen__progress *progress, const char *unit);
 
+double pen__progress_elapsed_sec(const struct pen__progress *progress);
+
 /* total 0: not known. `note` may be NULL. */
 void pen__progress_update(struct pen__progress *progress, uint64_t done,
                           uint64_t total, const char *note);

@@ -274,13 +274,16 @@ pen_status pen__load_lowered(const char *path, struct pen_schedule **out,
 
 void pen__report_written(const struct pen_schedule *schedule, const char *path)
 {
-    if (strcmp(path, "-") != 0)
+    if (pen_torch_csv_is_path(path)) {
+        /* The file does not say it; the stages would be built elsewhere. */
+        pen_log(PEN_LOG_INFO,
+                "wrote %s: %s, compute only\n"
+                "  torchtitan needs the schedule name %s with it",
+                path, schedule->name, pen_torch_csv_class(schedule));
+    } else if (strcmp(path, "-") != 0) {
         pen_log(PEN_LOG_INFO, "wrote %s: %s, %llu operations on %u ranks", path,
                 schedule->name,
                 (unsigned long long)pen_schedule_count(schedule),
                 schedule->shape.num_ranks);
-    /* The file does not say it, and the stages would be built elsewhere. */
-    if (pen_torch_csv_is_path(path))
-        pen_log(PEN_LOG_INFO, "torchtitan needs the schedule name %s with it",
-                pen_torch_csv_class(schedule));
+    }
 }

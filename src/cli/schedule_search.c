@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "schedule/search.h"
 
+#include <math.h>
 #include <string.h>
 
 /* 0 when there is no such choice. */
@@ -26,12 +27,25 @@ static unsigned read_placements(const char *text)
     return 0;
 }
 
+struct watch {
+    struct pen__progress progress;
+    double seconds; /* given by the user, or 0 */
+};
+
+/* The search ends with its work or with its time, whichever is first. */
 static void show_progress(const struct pen_search_progress *progress,
                           void *context)
 {
+    struct watch *watch = context;
+    double done = progress->done;
+    if (watch->seconds > 0) {
+        double share =
+            pen__progress_elapsed_sec(&watch->progress) / watch->seconds;
+        done = fmin(1, fmax(done, share));
+    }
     struct pen_text best = PEN_TEXT_EMPTY;
     pen_text_add(&best, "best span %.6g s", progress->span_sec);
-    pen__progress_update(context, (uint64_t)(100 * progress->done), 100,
+    pen__progress_update(&watch->progress, (uint64_t)(100 * done), 100,
                          pen_text_string(&best));
     pen_text_release(&best);
 }
@@ -63,8 +77,8 @@ int pen__schedule_search(const struct pen__schedule_args *args)
                 args->placement);
         return PEN__EXIT_USAGE;
     }
-    struct pen__progress progress;
-    pen__progress_init(&progress, "% of the search");
+    struct watch watch = {.seconds = args->seconds};
+    pen__progress_init(&watch.progress, "% of the search");
     const struct pen_search_args wanted = {.ranks = args->stages,
                                            .microbatches = args->microbatches,
                                            .placements = placements,
@@ -76,13 +90,13 @@ int pen__schedule_search(const struct pen__schedule_args *args)
                                            .seed =
                                                args->seed != 0 ? args->seed : 1,
                                            .on_progress = show_progress,
-                                           .context = &progress};
+                                           .context = &watch};
     const char *path = args->output != NULL ? args->output : "-";
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_schedule *schedule = NULL;
     struct pen_search_report report;
     pen_status status = pen_schedule_search(&wanted, &schedule, &report, &why);
-    pen__progress_finish(&progress);
+    pen__progress_finish(&watch.progress);
     if (status == PEN_OK) {
         tell_report(&report);
         status = pen_schedule_save(schedule, path, &why);

@@ -5,7 +5,8 @@
 make_file f 1f1b --stages 2 --microbatches 2
 run 0 schedule convert "$work/f" "$work/f.csv"
 out_empty
-err_has "wrote $work/f.csv"
+err_has "wrote $work/f.csv: 1f1b, compute only"
+err_has "torchtitan needs the schedule name PipelineScheduleMulti with it"
 same csv "$(tr -d '\r' <"$work/f.csv")" "0F0,0F1,0B0,0B1
 1F0,1B0,1F1,1B1"
 run 0 schedule convert "$work/f.csv" -
