@@ -3,6 +3,10 @@
 # Needs PENSTOCK, the program under test.
 set -uo pipefail
 : "${PENSTOCK:?the program under test}"
+if ! command -v python3 >/dev/null; then
+    echo "python3 is missing to read JSON; skipped"
+    exit 77
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
