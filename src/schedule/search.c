@@ -28,6 +28,7 @@
 #include <time.h>
 
 #define POOL 3u
+#define LONG_ROUNDS 3u
 #define MAX_FIELDS 3u
 
 /* A candidate kept for the local search. */
@@ -329,6 +330,32 @@ static void try_generators(struct search *search)
     }
 }
 
+/* The field whose best candidate is the shortest of all; NULL: there is none.
+ */
+static struct field *best_field(struct search *search)
+{
+    struct field *best = NULL;
+    for (uint32_t i = 0; i < search->num_fields; i++) {
+        struct field *field = &search->fields[i];
+        if (field->pooled > 0 &&
+            (best == NULL ||
+             span_of(field, &field->pool[0]) < span_of(best, &best->pool[0])))
+            best = field;
+    }
+    return best;
+}
+
+/* True when no candidate of this field can beat the best of all. */
+static bool is_hopeless(struct search *search, const struct field *field)
+{
+    struct field *best = best_field(search);
+    if (best == NULL)
+        return false;
+    /* Ticks may differ between fields: half a tick more is still equal. */
+    double span = span_of(best, &best->pool[0]) * field->problem.per_sec;
+    return span < (double)field->bound + 0.5;
+}
+
 /* Lists under field->rule and keeps what is good. */
 static bool try_rule(struct search *search, struct field *field, int64_t cap)
 {
@@ -357,9 +384,7 @@ static void vary_rules(struct search *search, struct field *field,
     uint64_t begin = steps_of(search);
     uint64_t spent = 0;
     for (uint32_t i = 0; spent < steps && field->pooled > 0; i++) {
-        const struct entry *best = &field->pool[0];
-        if (best->score.span <= field->bound ||
-            (i % 64 == 0 && is_over(search)))
+        if (i % 64 == 0 && (is_over(search) || is_hopeless(search, field)))
             return;
         const struct entry *from =
             &field->pool[i % 4 < 3 ? 0
@@ -380,21 +405,6 @@ static void vary_rules(struct search *search, struct field *field,
         try_rule(search, field, field->pool[field->pooled - 1].score.span);
         spent = steps_of(search) - begin;
     }
-}
-
-/* The field whose best candidate is the shortest of all; NULL: there is none.
- */
-static struct field *best_field(struct search *search)
-{
-    struct field *best = NULL;
-    for (uint32_t i = 0; i < search->num_fields; i++) {
-        struct field *field = &search->fields[i];
-        if (field->pooled > 0 &&
-            (best == NULL ||
-             span_of(field, &field->pool[0]) < span_of(best, &best->pool[0])))
-            best = field;
-    }
-    return best;
 }
 
 /* Local search from one entry of the pool; the result is offered. */
@@ -423,15 +433,17 @@ static void run(struct search *search)
     tell(search);
     for (uint32_t i = 0; i < search->num_fields; i++) {
         struct field *field = &search->fields[i];
-        for (uint32_t k = 0; k < field->pooled && k < 2; k++)
-            move_from(search, field, k,
-                      search->budget * 3 / 20 / search->num_fields);
+        for (uint32_t k = 0; k < field->pooled && k < 2; k++) {
+            if (!is_hopeless(search, field))
+                move_from(search, field, k,
+                          search->budget * 3 / 20 / search->num_fields);
+        }
     }
-    struct field *best = best_field(search);
-    while (best != NULL && best->pool[0].score.span > best->bound &&
-           steps_of(search) < search->budget && !is_over(search)) {
-        move_from(search, best, 0, search->budget / 5);
-        best = best_field(search);
+    for (uint32_t round = 0; round < LONG_ROUNDS && !is_over(search); round++) {
+        struct field *best = best_field(search);
+        if (best == NULL || is_hopeless(search, best))
+            return;
+        move_from(search, best, 0, search->budget * 11 / 20 / LONG_ROUNDS);
     }
 }
 

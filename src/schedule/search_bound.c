@@ -13,11 +13,14 @@
  *
  * What cannot be filled is idle. Both gaps count, unless memory could hold all
  * micro-batches at once: then they may overlap and the larger one counts. Four
- * bounds follow:
+ * bounds follow, of which the largest over all ranks holds:
  *
  *   own work      work of the rank + its idle time
- *   other ranks   rank q must end its last I, then the gradient has to travel
+ *   last I        rank q must end its last I, then the gradient has to travel
  *                 to a rank r before it, whose last W follows
+ *   last F        before its last F, rank q must have done whatever memory does
+ *                 not hold; then that micro-batch goes on to its last I on rank
+ *                 r, whose last W follows
  *   memory x time every micro-batch holds its share at least from F to I, and
  *                 the rest through W; the rank offers limit * span
  */
@@ -44,6 +47,12 @@ static struct parts parts_of(const struct pen__problem *problem, uint32_t rank,
     const struct pen__task *first =
         pen__task_of(problem, rank, pen__type(chunk, PEN__F));
     return (struct parts){first + PEN__F, first + PEN__I, first + PEN__W};
+}
+
+/* The limit as given: the slack for rounding is not there to be used. */
+static double limit_of(const struct pen__problem *problem)
+{
+    return problem->limit / (1 + PEN__LIMIT_SLACK);
 }
 
 static uint32_t chunks_of(const struct pen__problem *problem)
@@ -127,10 +136,18 @@ static double forward_work(const struct pen__problem *problem, uint32_t rank)
         items[chunk] = (struct item){f->memory, (double)f->ticks,
                                      problem->num_microbatches};
     }
-    double room = problem->limit;
-    if (is_even)
-        room = floor(room / unit) * unit;
+    double room =
+        is_even ? floor(problem->limit / unit) * unit : limit_of(problem);
     return fill_room(items, chunks, room);
+}
+
+/* F of all chunks, for one micro-batch. */
+static int64_t all_forward(const struct pen__problem *problem, uint32_t rank)
+{
+    int64_t sum = 0;
+    for (uint32_t chunk = 0; chunk < chunks_of(problem); chunk++)
+        sum += parts_of(problem, rank, chunk).f->ticks;
+    return sum;
 }
 
 /* Memory of one micro-batch whose F have all run. */
@@ -143,29 +160,71 @@ static double whole_memory(const struct pen__problem *problem, uint32_t rank)
 }
 
 /*
- * Work that can run between the last F and the last I: I (and W) of what memory
- * holds beside the last micro-batch, and of that one's later chunks.
+ * Work left in what memory holds beside one whole micro-batch: I (and W) of
+ * those that wait for I, W of those that wait for W only.
  */
-static double drain_work(const struct pen__problem *problem, uint32_t rank,
-                         bool with_weights)
+static double held_work(const struct pen__problem *problem, uint32_t rank,
+                        bool with_weights)
 {
     struct item items[2 * UINT8_MAX];
     uint32_t count = 0;
-    double own = 0;
     double most = problem->num_microbatches - 1.0;
     for (uint32_t chunk = 0; chunk < chunks_of(problem); chunk++) {
         struct parts parts = parts_of(problem, rank, chunk);
         double weight = with_weights ? (double)parts.w->ticks : 0;
-        double input = (double)parts.i->ticks;
-        items[count++] = (struct item){parts.f->memory, input + weight, most};
+        items[count++] = (struct item){parts.f->memory,
+                                       (double)parts.i->ticks + weight, most};
         if (with_weights)
             items[count++] =
                 (struct item){parts.f->memory + parts.i->memory, weight, most};
-        if (chunk > 0)
-            own += input + weight;
     }
-    double room = problem->limit - whole_memory(problem, rank);
-    return own + fill_room(items, count, room);
+    return fill_room(items, count,
+                     limit_of(problem) - whole_memory(problem, rank));
+}
+
+/* I (and W) of the chunks from `first` on, for one micro-batch. */
+static int64_t backward_work(const struct pen__problem *problem, uint32_t rank,
+                             uint32_t first, bool with_weights)
+{
+    int64_t sum = 0;
+    for (uint32_t chunk = first; chunk < chunks_of(problem); chunk++) {
+        struct parts parts = parts_of(problem, rank, chunk);
+        sum += parts.i->ticks + (with_weights ? parts.w->ticks : 0);
+    }
+    return sum;
+}
+
+/* True when the rank could run every F before its first I. */
+static bool holds_all(const struct pen__problem *problem, uint32_t rank)
+{
+    return whole_memory(problem, rank) * problem->num_microbatches <=
+           problem->limit;
+}
+
+/* Idle ticks before the first I. */
+static int64_t fill_idle(const struct pen__problem *problem,
+                         const struct chains *chains, uint32_t rank)
+{
+    struct parts first = parts_of(problem, rank, 0);
+    struct parts last = parts_of(problem, rank, chunks_of(problem) - 1);
+    double idle = (double)(chains->backward[last.f->stage] -
+                           chains->forward[first.f->stage]) -
+                  forward_work(problem, rank);
+    return (int64_t)fmax(idle, 0);
+}
+
+/* Idle ticks between last F and last I. */
+static int64_t drain_idle(const struct pen__problem *problem,
+                          const struct chains *chains, uint32_t rank,
+                          bool with_weights)
+{
+    struct parts first = parts_of(problem, rank, 0);
+    struct parts last = parts_of(problem, rank, chunks_of(problem) - 1);
+    double idle = (double)(chains->backward[first.f->stage] -
+                           chains->forward[last.f->stage] - last.f->ticks -
+                           backward_work(problem, rank, 1, with_weights)) -
+                  held_work(problem, rank, with_weights);
+    return (int64_t)fmax(idle, 0);
 }
 
 /* Idle ticks that the rank cannot avoid; W counts as work or not. */
@@ -173,44 +232,60 @@ static int64_t idle_of(const struct pen__problem *problem,
                        const struct chains *chains, uint32_t rank,
                        bool with_weights)
 {
-    struct parts first = parts_of(problem, rank, 0);
-    struct parts last = parts_of(problem, rank, chunks_of(problem) - 1);
-    double fill = (double)(chains->backward[last.f->stage] -
-                           chains->forward[first.f->stage]) -
-                  forward_work(problem, rank);
-    double drain = (double)(chains->backward[first.f->stage] -
-                            chains->forward[last.f->stage] - last.f->ticks) -
-                   drain_work(problem, rank, with_weights);
-    fill = fmax(floor(fill), 0);
-    drain = fmax(floor(drain), 0);
-    bool may_overlap =
-        whole_memory(problem, rank) * problem->num_microbatches <=
-        problem->limit;
-    return (int64_t)(may_overlap ? fmax(fill, drain) : fill + drain);
+    int64_t fill = fill_idle(problem, chains, rank);
+    int64_t drain = drain_idle(problem, chains, rank, with_weights);
+    if (!holds_all(problem, rank))
+        return fill + drain;
+    return fill > drain ? fill : drain;
 }
 
-/* Span of the ranks up to q that follows from q's own F and I. */
-static int64_t bound_from(const struct pen__problem *problem,
-                          const struct chains *chains, uint32_t q)
+/* From the end of the last I of this rank to the end of its last W or STEP. */
+static int64_t tail_of(const struct pen__problem *problem, uint32_t rank)
 {
-    int64_t bound = problem->work[q] + idle_of(problem, chains, q, true);
-    int64_t busy = 0;
-    for (uint32_t chunk = 0; chunk < chunks_of(problem); chunk++) {
-        struct parts parts = parts_of(problem, q, chunk);
-        busy += (parts.f->ticks + parts.i->ticks) *
-                (int64_t)problem->num_microbatches;
-    }
-    int64_t end = problem->head[q] + busy + idle_of(problem, chains, q, false);
+    struct parts parts = parts_of(problem, rank, 0);
+    int64_t step = problem->step[parts.w->stage];
+    return parts.w->ticks +
+           (step > 0 ? step + problem->sync[parts.w->stage] : 0);
+}
+
+/* Span of the ranks before q that follows from q's own F and I. */
+static int64_t last_input_bound(const struct pen__problem *problem,
+                                const struct chains *chains, uint32_t q)
+{
+    int64_t work =
+        backward_work(problem, q, 0, false) + all_forward(problem, q);
+    int64_t end = problem->head[q] + work * problem->num_microbatches +
+                  idle_of(problem, chains, q, false);
     struct parts own = parts_of(problem, q, 0);
+    int64_t bound = 0;
     for (uint32_t rank = 0; rank <= q; rank++) {
         struct parts parts = parts_of(problem, rank, 0);
-        int64_t tail = chains->backward[parts.i->stage] + parts.i->ticks -
-                       chains->backward[own.i->stage] - own.i->ticks +
-                       parts.w->ticks + problem->sync[parts.w->stage] +
-                       problem->step[parts.w->stage];
-        if (problem->step[parts.w->stage] == 0)
-            tail -= problem->sync[parts.w->stage];
-        int64_t span = end + tail - problem->head[rank];
+        int64_t way = chains->backward[parts.i->stage] + parts.i->ticks -
+                      chains->backward[own.i->stage] - own.i->ticks;
+        int64_t span = end + way + tail_of(problem, rank) - problem->head[rank];
+        bound = span > bound ? span : bound;
+    }
+    return bound;
+}
+
+/* Span of any rank that follows from q's last F. */
+static int64_t last_forward_bound(const struct pen__problem *problem,
+                                  const struct chains *chains, uint32_t q)
+{
+    int64_t m = problem->num_microbatches;
+    int64_t backward = backward_work(problem, q, 0, true);
+    double before = (double)((m - 1) * backward) - held_work(problem, q, true);
+    int64_t end = problem->head[q] + all_forward(problem, q) * m +
+                  (int64_t)fmax(before, 0);
+    if (!holds_all(problem, q))
+        end += fill_idle(problem, chains, q);
+    struct parts last = parts_of(problem, q, chunks_of(problem) - 1);
+    int64_t bound = 0;
+    for (uint32_t rank = 0; rank < problem->num_ranks; rank++) {
+        struct parts parts = parts_of(problem, rank, 0);
+        int64_t way = chains->backward[parts.i->stage] + parts.i->ticks -
+                      chains->forward[last.f->stage] - last.f->ticks;
+        int64_t span = end + way + tail_of(problem, rank) - problem->head[rank];
         bound = span > bound ? span : bound;
     }
     return bound;
@@ -231,7 +306,7 @@ static int64_t memory_time_bound(const struct pen__problem *problem,
             parts.f->memory * (double)held +
             fmax(parts.f->memory + parts.i->memory, 0) * (double)parts.w->ticks;
     }
-    return (int64_t)(sum * problem->num_microbatches / problem->limit *
+    return (int64_t)(sum * problem->num_microbatches / limit_of(problem) *
                      (1 - 1e-12));
 }
 
@@ -244,10 +319,13 @@ int64_t pen__span_bound(const struct pen__problem *problem)
     if (chains.forward != NULL && chains.backward != NULL) {
         fill_chains(problem, &chains);
         for (uint32_t rank = 0; rank < problem->num_ranks; rank++) {
-            int64_t own = bound_from(problem, &chains, rank);
-            int64_t memory = memory_time_bound(problem, &chains, rank);
-            bound = own > bound ? own : bound;
-            bound = memory > bound ? memory : bound;
+            const int64_t bounds[] = {
+                problem->work[rank] + idle_of(problem, &chains, rank, true),
+                last_input_bound(problem, &chains, rank),
+                last_forward_bound(problem, &chains, rank),
+                memory_time_bound(problem, &chains, rank)};
+            for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+                bound = bounds[i] > bound ? bounds[i] : bound;
         }
     }
     free(chains.forward);

@@ -197,7 +197,7 @@ pen_status pen__problem_init(struct pen__problem *problem,
         .length = chunks * PEN__ROLES * shape->num_microbatches,
         .window = window != 0 ? window : PEN_DEFAULT_SEND_WINDOW,
         .is_blocking = table.is_blocking,
-        .limit = limit > 0 ? limit * (1 + 1e-9) : (double)INFINITY};
+        .limit = limit > 0 ? limit * (1 + PEN__LIMIT_SLACK) : (double)INFINITY};
     status = pen__channel_index_init(&problem->channels, shape);
     if (status == PEN_OK)
         status = allocate(problem);

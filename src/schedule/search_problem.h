@@ -29,6 +29,9 @@ struct pen__task {
     uint32_t stage;
 };
 
+/* What the verifier lets a limit be exceeded by, as a share. */
+#define PEN__LIMIT_SLACK 1e-9
+
 struct pen__problem {
     struct pen_shape shape;
     uint32_t num_ranks;
