@@ -70,6 +70,7 @@ static struct pen__instr *append(struct compiler *compiler, uint32_t op)
         compiler->instrs = instrs;
         compiler->capacity = capacity;
     }
+    PEN_BUG_UNLESS(compiler->instrs != NULL);
     struct pen__instr *instr = &compiler->instrs[compiler->count++];
     const struct pen_shape *shape = &compiler->schedule->shape;
     *instr = (struct pen__instr){.op = op,
@@ -376,6 +377,7 @@ static pen_status find_loop(struct compiler *compiler,
         compiler->fail_capacity = third;
     }
     uint32_t period = period_of(compiler, instrs + third, third);
+    PEN_BUG_UNLESS(period > 0);
     if (period > third / 2)
         return PEN_OK;
     uint32_t from = third;
@@ -400,6 +402,9 @@ static pen_status keep_row(struct compiler *compiler, struct pen__loop_row *row)
     row->instrs = malloc((all + 1) * sizeof *row->instrs);
     if (row->instrs == NULL)
         return PEN_NOMEM;
+    if (all == 0)
+        return PEN_OK;
+    PEN_BUG_UNLESS(compiler->instrs != NULL);
     memcpy(row->instrs, compiler->instrs, head * sizeof *row->instrs);
     memcpy(row->instrs + head,
            compiler->instrs + (compiler->count - row->suffix),

@@ -327,9 +327,9 @@ static void lay_out(struct grid *grid, pen__v_slots *slots)
         uint32_t first[PEN__V_PASSES];
         slots(grid->num_ranks, rank, first);
         for (uint32_t i = 0; i < grid->microbatches; i++) {
-            for (uint8_t pass = 0; pass < PEN__V_PASSES; pass++)
+            for (unsigned pass = 0; pass < PEN__V_PASSES; pass++)
                 place(grid, rank, first[pass] + i * PEN__V_PERIOD,
-                      (struct cell){i, pass});
+                      (struct cell){i, (uint8_t)pass});
         }
     }
 }
