@@ -110,6 +110,8 @@ static void mark_path(struct pen__sheet *sheet)
     for (uint32_t i = 0; i < timing->path_count; i++) {
         const struct pen_path_step *step = &timing->path[i];
         struct pen__cell_row *row = &sheet->rows[step->rank];
+        if (row->cells == NULL)
+            continue;
         struct pen__cell *cell =
             bsearch(&step->position, row->cells, row->count, sizeof *row->cells,
                     by_position);

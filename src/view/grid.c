@@ -203,7 +203,8 @@ static void print_path(struct grid *grid)
 static void print_axis(struct grid *grid)
 {
     double slot = grid->slot_sec * grid->unit.per_sec;
-    double step = pen__nice_step(slot * grid->num_slots, grid->num_slots / 8);
+    unsigned ticks = grid->num_slots / 8;
+    double step = pen__nice_step(slot * grid->num_slots, ticks);
     memset(grid->line, ' ', grid->num_slots);
     for (unsigned tick = 0;; tick++) {
         char number[32];
