@@ -4,11 +4,11 @@
  *
  *   build/release/bench/scale [generator p m [chunks]]
  *
- * One line per phase, tab separated: generator, p, m, phase, seconds, and the
- * largest resident size of the process so far in MiB. Without arguments:
- * 1F1B on 1,024 ranks with 4,096 micro-batches, 8.4 million compute ops, then
- * 256 ranks with 65,536. Each phase of the first one is measured cold, as a
- * command line would meet it.
+ * One line per phase, tab separated: generator, p, m, phase, seconds by the
+ * clock and by the processor, and the largest resident size so far in MiB.
+ * Without arguments: 1F1B on 1,024 ranks with 4,096 micro-batches, 8.4 million
+ * compute ops, then 256 ranks with 65,536. Each phase of the first one is
+ * measured cold, as a command line would meet it.
  */
 #include "schedule/generators.h"
 #include "schedule/time.h"
@@ -28,27 +28,47 @@ struct job {
     uint32_t chunks;
 };
 
-static double now_sec(void)
+/* What one phase takes: a busy machine shows in the first only. */
+struct spent {
+    double clock_sec;
+    double processor_sec;
+};
+
+static double read_clock(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void report(const struct job *job, const char *phase, double sec)
+static struct spent spent_now(void)
+{
+    return (struct spent){read_clock(CLOCK_MONOTONIC),
+                          read_clock(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+static struct spent spent_since(struct spent start)
+{
+    struct spent now = spent_now();
+    return (struct spent){now.clock_sec - start.clock_sec,
+                          now.processor_sec - start.processor_sec};
+}
+
+static void report(const struct job *job, const char *phase, struct spent spent)
 {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("%s\t%u\t%u\t%s\t%.6f\t%ld\n", job->generator, job->ranks,
-           job->microbatches, phase, sec, usage.ru_maxrss / 1024);
+    printf("%s\t%u\t%u\t%s\t%.6f\t%.6f\t%ld\n", job->generator, job->ranks,
+           job->microbatches, phase, spent.clock_sec, spent.processor_sec,
+           usage.ru_maxrss / 1024);
     fflush(stdout);
 }
 
-static int by_value(const void *a, const void *b)
+static int by_clock(const void *a, const void *b)
 {
-    const double *x = a;
-    const double *y = b;
-    return (*x > *y) - (*x < *y);
+    const struct spent *x = a;
+    const struct spent *y = b;
+    return (x->clock_sec > y->clock_sec) - (x->clock_sec < y->clock_sec);
 }
 
 static void stop_unless(pen_status status, const struct pen_text *why)
@@ -64,20 +84,20 @@ static double time_again(const struct job *job, const struct pen_timer *timer,
                          const struct pen_costs *costs)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    double seconds[REPEATS];
+    struct spent spent[REPEATS];
     double makespan = 0;
     for (int i = 0; i < REPEATS; i++) {
         struct pen_timing *timing = NULL;
-        double start = now_sec();
+        struct spent start = spent_now();
         stop_unless(pen_timer_run(timer, costs, false, &timing, &why), &why);
-        seconds[i] = now_sec() - start;
+        spent[i] = spent_since(start);
         makespan = timing->makespan_sec;
         if (!timing->is_extrapolated)
             fprintf(stderr, "scale: the timing was not extrapolated\n");
         pen_timing_free(timing);
     }
-    qsort(seconds, REPEATS, sizeof *seconds, by_value);
-    report(job, "extrapolated", seconds[REPEATS / 2]);
+    qsort(spent, REPEATS, sizeof *spent, by_clock);
+    report(job, "extrapolated", spent[REPEATS / 2]);
     return makespan;
 }
 
@@ -96,23 +116,23 @@ static void run(const struct job *job)
         exit(2);
     }
     struct pen_schedule *schedule = NULL;
-    double start = now_sec();
+    struct spent start = spent_now();
     stop_unless(pen_generator_make(generator, &args, &schedule, &why), &why);
-    report(job, "make", now_sec() - start);
+    report(job, "make", spent_since(start));
 
-    start = now_sec();
+    start = spent_now();
     stop_unless(pen_schedule_verify(schedule, NULL, NULL, &why), &why);
-    report(job, "verify", now_sec() - start);
+    report(job, "verify", spent_since(start));
 
     struct pen_timer *timer = NULL;
-    start = now_sec();
+    start = spent_now();
     stop_unless(pen_timer_create(schedule, 0, &timer, &why), &why);
-    report(job, "compile", now_sec() - start);
+    report(job, "compile", spent_since(start));
 
     struct pen_timing *timing = NULL;
-    start = now_sec();
+    start = spent_now();
     stop_unless(pen_timer_run(timer, &costs, true, &timing, &why), &why);
-    report(job, "time", now_sec() - start);
+    report(job, "time", spent_since(start));
 
     double makespan = time_again(job, timer, &costs);
     if (makespan != timing->makespan_sec) {
@@ -128,7 +148,7 @@ static void run(const struct job *job)
 
 int main(int argc, char **argv)
 {
-    printf("generator\tp\tm\tphase\tseconds\tmax_rss_mib\n");
+    printf("generator\tp\tm\tphase\tseconds\tcpu_seconds\tmax_rss_mib\n");
     if (argc >= 4) {
         struct job job = {argv[1], (uint32_t)strtoul(argv[2], NULL, 10),
                           (uint32_t)strtoul(argv[3], NULL, 10),

@@ -16,7 +16,7 @@ static struct wait wait_of(const struct pen__run *run, uint32_t rank)
 {
     const struct pen__program *program = run->program;
     const struct pen__rank_state *state = &run->ranks[rank];
-    const struct pen__instr *instr = &program->rows[rank].instrs[state->instr];
+    const struct pen__instr *instr = pen__run_instr(run, rank);
     struct wait wait = {rank, instr->op};
     if (instr->kind == PEN__STEP) {
         const struct pen_shape *shape = &program->shape;

@@ -9,8 +9,18 @@
 
 uint32_t pen__run_count(const struct pen__run *run, uint32_t rank)
 {
+    const struct pen__instr_row *row = &run->program->rows[rank];
     uint32_t factor = run->factor == NULL ? 1 : run->factor[rank];
-    return run->program->rows[rank].count - run->cut * factor;
+    if (row->loop == PEN__NO_LOOP)
+        return 0;
+    return row->stretches[row->loop].count - run->cut * factor;
+}
+
+const struct pen__instr *pen__run_instr(const struct pen__run *run,
+                                        uint32_t rank)
+{
+    const struct pen__rank_state *state = &run->ranks[rank];
+    return &state->instrs[state->instr];
 }
 
 static void wake(struct pen__run *run, uint32_t rank)
@@ -27,58 +37,48 @@ static void record(struct pen__run *run, uint32_t rank, uint32_t position,
     run->ops[rank][position] = (struct pen__op_time){start, end};
 }
 
-static void post_receive(struct pen__run *run, int32_t channel, int64_t clock)
+static void post_receive(struct pen__run *run,
+                         struct pen__channel_state *channel, int64_t clock)
 {
-    struct pen__channel_state *state = &run->channels[channel];
-    run->posted[state->first + state->received++] = clock;
-    if (state->is_sender_waiting) {
-        state->is_sender_waiting = false;
-        wake(run, run->program->channels[channel].source);
+    channel->messages[channel->received++].posted = clock;
+    if (channel->is_sender_waiting) {
+        channel->is_sender_waiting = false;
+        wake(run, channel->source);
     }
+}
+
+/* Puts the next message on the wire. */
+static void transfer(struct pen__channel_state *channel, int64_t clock)
+{
+    int64_t begin = clock > channel->wire_free ? clock : channel->wire_free;
+    channel->wire_free = begin + channel->transfer;
+    channel->messages[channel->sent++].arrival =
+        channel->wire_free + channel->latency;
 }
 
 /* False while the window is full. */
-static bool post_send(struct pen__run *run, int32_t channel, int64_t *clock)
+static bool post_send(struct pen__run *run, struct pen__channel_state *channel,
+                      int64_t *clock)
 {
-    struct pen__channel_state *state = &run->channels[channel];
     uint32_t window = run->program->window;
-    int64_t now = *clock;
-    if (state->sent >= window) {
-        uint64_t before = state->sent - window;
-        if (before >= state->received) {
-            state->is_sender_waiting = true;
+    if (channel->sent >= window) {
+        uint64_t before = channel->sent - window;
+        if (before >= channel->received) {
+            channel->is_sender_waiting = true;
             return false;
         }
-        int64_t free_at = run->posted[state->first + before];
-        if (free_at > now)
-            now = free_at;
+        int64_t free_at = channel->messages[before].posted;
+        if (free_at > *clock)
+            *clock = free_at;
     }
-    const struct pen__ticks *ticks = run->ticks;
-    int64_t begin = now > state->wire_free ? now : state->wire_free;
-    state->wire_free = begin + ticks->transfer[channel];
-    run->arrival[state->first + state->sent++] =
-        state->wire_free + ticks->latency[channel];
-    *clock = ticks->is_blocking ? state->wire_free : now;
-    if (state->is_receiver_waiting) {
-        state->is_receiver_waiting = false;
-        wake(run, run->program->channels[channel].destination);
+    transfer(channel, *clock);
+    if (run->ticks->is_blocking)
+        *clock = channel->wire_free;
+    if (channel->is_receiver_waiting) {
+        channel->is_receiver_waiting = false;
+        wake(run, channel->destination);
     }
     return true;
-}
-
-/* A move (EV, LD) is a message of a rank to itself on its own lane. */
-static void post_move(struct pen__run *run, int32_t channel, int64_t clock)
-{
-    struct pen__channel_state *state = &run->channels[channel];
-    int64_t begin = clock > state->wire_free ? clock : state->wire_free;
-    state->wire_free = begin + run->ticks->transfer[channel];
-    run->posted[state->first + state->received++] = clock;
-    run->arrival[state->first + state->sent++] = state->wire_free;
-}
-
-static bool is_lane(const struct pen__run *run, int32_t channel)
-{
-    return run->program->channels[channel].direction == PEN_DIRECTION_NONE;
 }
 
 static void post_sync(struct pen__run *run, uint32_t stage, int64_t clock)
@@ -124,32 +124,54 @@ static void spend(struct pen__rank_state *state, int64_t start, int64_t ticks)
     state->busy += ticks;
 }
 
+/* A SYNC or STEP; false while a STEP has to wait. */
+static bool step_stage(struct pen__run *run, uint32_t rank,
+                       const struct pen__instr *instr)
+{
+    struct pen__rank_state *state = &run->ranks[rank];
+    int64_t start = state->clock;
+    int64_t cost = 0;
+    if (instr->kind == PEN__SYNC) {
+        post_sync(run, instr->cost, start);
+    } else {
+        if (!wait_for_sync(run, instr->cost, &start))
+            return false;
+        cost = run->ticks->step[instr->cost];
+    }
+    spend(state, start, cost);
+    if (run->ops != NULL)
+        record(run, rank, instr->op, start, state->clock);
+    return true;
+}
+
+/* False until the message has been sent; raises *start to its arrival. */
+static bool wait_for_message(struct pen__channel_state *channel, uint32_t back,
+                             int64_t *start)
+{
+    uint64_t number = channel->received - 1 - back;
+    if (number >= channel->sent) {
+        channel->is_receiver_waiting = true;
+        return false;
+    }
+    int64_t arrival = channel->messages[number].arrival;
+    if (arrival > *start)
+        *start = arrival;
+    return true;
+}
+
 /* False when the rank has to wait; it is then asked again. */
 static bool step_instr(struct pen__run *run, uint32_t rank,
                        const struct pen__instr *instr)
 {
     struct pen__rank_state *state = &run->ranks[rank];
-    if (instr->kind != PEN__RUN) {
-        int64_t start = state->clock;
-        int64_t cost = 0;
-        if (instr->kind == PEN__SYNC) {
-            post_sync(run, instr->cost, start);
-        } else {
-            if (!wait_for_sync(run, instr->cost, &start))
-                return false;
-            cost = run->ticks->step[instr->cost];
-        }
-        spend(state, start, cost);
-        if (run->ops != NULL)
-            record(run, rank, instr->op, start, state->clock);
-        return true;
-    }
+    if (instr->kind != PEN__RUN)
+        return step_stage(run, rank, instr);
     if (state->done == 0) {
         if (instr->recv != PEN__NONE) {
-            if (is_lane(run, instr->recv))
-                post_move(run, instr->recv, state->clock);
-            else
-                post_receive(run, instr->recv, state->clock);
+            struct pen__channel_state *channel = &run->channels[instr->recv];
+            post_receive(run, channel, state->clock);
+            if (channel->is_lane) /* a move is a message to oneself */
+                transfer(channel, state->clock);
             if (run->ops != NULL)
                 record(run, rank, instr->op - (instr->is_end ? 0 : 1),
                        state->clock, state->clock);
@@ -158,60 +180,70 @@ static bool step_instr(struct pen__run *run, uint32_t rank,
     }
     if (state->done == 1) {
         int64_t start = state->clock;
-        if (instr->wait != PEN__NONE) {
-            struct pen__channel_state *channel = &run->channels[instr->wait];
-            uint64_t number = channel->received - 1 - instr->back;
-            if (number >= channel->sent) {
-                channel->is_receiver_waiting = true;
-                return false;
-            }
-            int64_t arrival = run->arrival[channel->first + number];
-            if (arrival > start)
-                start = arrival;
-        }
+        if (instr->wait != PEN__NONE &&
+            !wait_for_message(&run->channels[instr->wait], instr->back, &start))
+            return false;
         spend(state, start, run->ticks->of[instr->cost]);
         if (run->ops != NULL && !instr->is_end)
             record(run, rank, instr->op, start, state->clock);
         state->done = 2;
     }
     if (instr->send != PEN__NONE) {
-        if (!post_send(run, instr->send, &state->clock))
+        struct pen__channel_state *channel = &run->channels[instr->send];
+        if (!post_send(run, channel, &state->clock))
             return false;
-        if (run->ops != NULL) {
-            int64_t took =
-                run->ticks->is_blocking ? run->ticks->transfer[instr->send] : 0;
+        if (run->ops != NULL)
             record(run, rank, instr->op + (instr->is_end ? 0 : 1),
-                   state->clock - took, state->clock);
-        }
+                   state->clock -
+                       (run->ticks->is_blocking ? channel->transfer : 0),
+                   state->clock);
     }
     state->done = 0;
     return true;
 }
 
+/* Puts the rank before its stretch of this number, or at its end. */
+static void enter_stretch(struct pen__run *run, uint32_t rank, uint32_t number)
+{
+    const struct pen__instr_row *row = &run->program->rows[rank];
+    struct pen__rank_state *state = &run->ranks[rank];
+    state->stretch = number;
+    state->iteration = 0;
+    state->instr = 0;
+    state->is_finished = number == row->num_stretches;
+    if (state->is_finished)
+        return;
+    const struct pen__stretch *stretch = &row->stretches[number];
+    state->instrs = row->instrs + stretch->first;
+    state->length = stretch->length;
+    state->count =
+        number == row->loop ? pen__run_count(run, rank) : stretch->count;
+}
+
+static void end_iteration(struct pen__run *run, uint32_t rank)
+{
+    struct pen__rank_state *state = &run->ranks[rank];
+    bool is_loop = state->stretch == run->program->rows[rank].loop;
+    if (is_loop && run->iteration_clock != NULL)
+        run->iteration_clock[rank][state->iteration] = state->clock;
+    state->instr = 0;
+    state->iteration++;
+}
+
+/* Runs the rank on until it has to wait or has finished. */
 static void advance(struct pen__run *run, uint32_t rank)
 {
-    const struct pen__loop_row *row = &run->program->rows[rank];
     struct pen__rank_state *state = &run->ranks[rank];
-    uint32_t count = pen__run_count(run, rank);
-    uint32_t body_end = row->prefix + row->body;
-    uint32_t end = body_end + row->suffix;
-    if (count == 0 && state->instr == row->prefix)
-        state->instr = body_end;
-    while (state->instr < end) {
-        if (!step_instr(run, rank, &row->instrs[state->instr]))
-            return;
-        state->instr++;
-        if (state->instr == row->prefix && count == 0)
-            state->instr = body_end;
-        if (state->instr != body_end || state->iteration >= count)
-            continue;
-        if (run->iteration_clock != NULL)
-            run->iteration_clock[rank][state->iteration] = state->clock;
-        state->iteration++;
-        if (state->iteration < count)
-            state->instr = row->prefix;
+    while (!state->is_finished) {
+        while (state->iteration < state->count) {
+            for (; state->instr < state->length; state->instr++) {
+                if (!step_instr(run, rank, &state->instrs[state->instr]))
+                    return;
+            }
+            end_iteration(run, rank);
+        }
+        enter_stretch(run, rank, state->stretch + 1);
     }
-    state->is_finished = true;
 }
 
 bool pen__run_all(struct pen__run *run)
@@ -222,8 +254,7 @@ bool pen__run_all(struct pen__run *run)
     while (run->stacked > 0) {
         uint32_t rank = run->stack[--run->stacked];
         run->is_stacked[rank] = 0;
-        if (!run->ranks[rank].is_finished)
-            advance(run, rank);
+        advance(run, rank);
     }
     for (uint32_t rank = 0; rank < p; rank++) {
         if (!run->ranks[rank].is_finished)
@@ -232,45 +263,71 @@ bool pen__run_all(struct pen__run *run)
     return true;
 }
 
-/* Messages that a row sends (or receives) on each channel, cut applied. */
+/* Messages of one stretch that runs `times`, by channel. */
+static void count_stretch(const struct pen__run *run,
+                          const struct pen__instr *instrs, uint32_t length,
+                          uint64_t times, uint64_t *messages)
+{
+    for (uint32_t i = 0; i < length; i++) {
+        const struct pen__instr *instr = &instrs[i];
+        if (instr->send != PEN__NONE)
+            messages[instr->send] += times;
+        if (instr->recv != PEN__NONE && run->channels[instr->recv].is_lane)
+            messages[instr->recv] += times;
+    }
+}
+
+/* Messages on each channel, cut applied. */
 static void count_messages(const struct pen__run *run, uint64_t *messages)
 {
     const struct pen__program *program = run->program;
     for (uint32_t rank = 0; rank < program->shape.num_ranks; rank++) {
-        const struct pen__loop_row *row = &program->rows[rank];
-        uint64_t count = pen__run_count(run, rank);
-        uint32_t all = row->prefix + row->body + row->suffix;
-        for (uint32_t i = 0; i < all; i++) {
-            const struct pen__instr *instr = &row->instrs[i];
-            bool is_body = i >= row->prefix && i < row->prefix + row->body;
-            uint64_t times = is_body ? count : 1;
-            if (instr->send != PEN__NONE)
-                messages[instr->send] += times;
-            if (instr->recv != PEN__NONE && is_lane(run, instr->recv))
-                messages[instr->recv] += times;
+        const struct pen__instr_row *row = &program->rows[rank];
+        for (uint32_t i = 0; i < row->num_stretches; i++) {
+            const struct pen__stretch *stretch = &row->stretches[i];
+            count_stretch(run, row->instrs + stretch->first, stretch->length,
+                          i == row->loop ? pen__run_count(run, rank)
+                                         : stretch->count,
+                          messages);
         }
     }
+}
+
+/* Everything about a channel but its messages. */
+static void init_channel(struct pen__run *run, uint32_t number)
+{
+    const struct pen__channel *channel = &run->program->channels[number];
+    run->channels[number] = (struct pen__channel_state){
+        .latency = run->ticks->latency[number],
+        .transfer = run->ticks->transfer[number],
+        .source = channel->source,
+        .destination = channel->destination,
+        .is_lane = channel->direction == PEN_DIRECTION_NONE};
 }
 
 static pen_status init_channels(struct pen__run *run)
 {
     uint32_t num = run->program->num_channels;
     uint64_t *messages = calloc((size_t)num + 1, sizeof *messages);
-    run->channels = calloc((size_t)num + 1, sizeof *run->channels);
+    run->channels = malloc(((size_t)num + 1) * sizeof *run->channels);
     if (messages == NULL || run->channels == NULL) {
         free(messages);
         return PEN_NOMEM;
     }
+    for (uint32_t i = 0; i < num; i++)
+        init_channel(run, i);
     count_messages(run, messages);
     uint64_t total = 0;
-    for (uint32_t i = 0; i < num; i++) {
-        run->channels[i].first = total;
+    for (uint32_t i = 0; i < num; i++)
         total += messages[i];
+    run->messages = malloc((total + 1) * sizeof *run->messages);
+    struct pen__message *at = run->messages;
+    for (uint32_t i = 0; at != NULL && i < num; i++) {
+        run->channels[i].messages = at;
+        at += messages[i];
     }
     free(messages);
-    run->arrival = malloc((total + 1) * sizeof *run->arrival);
-    run->posted = malloc((total + 1) * sizeof *run->posted);
-    return run->arrival == NULL || run->posted == NULL ? PEN_NOMEM : PEN_OK;
+    return run->messages == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 static pen_status init_syncs(struct pen__run *run)
@@ -352,8 +409,10 @@ pen_status pen__run_init(struct pen__run *run,
         pen__run_release(run);
         return status;
     }
-    for (uint32_t rank = 0; rank < p; rank++)
+    for (uint32_t rank = 0; rank < p; rank++) {
         run->ranks[rank].first = -1;
+        enter_stretch(run, rank, 0);
+    }
     return PEN_OK;
 }
 
@@ -361,8 +420,7 @@ void pen__run_release(struct pen__run *run)
 {
     free(run->ranks);
     free(run->channels);
-    free(run->arrival);
-    free(run->posted);
+    free(run->messages);
     free(run->sync_time);
     free(run->sync_first);
     free(run->sync_done);

@@ -15,8 +15,9 @@
  *
  * A channel is (source rank, destination rank, activation or gradient), first
  * in first out, so a message is known by its number on the channel and the
- * instructions need no micro-batch. That makes a steady state visible as a
- * loop: a row is kept as prefix, body times count, suffix.
+ * instructions need no micro-batch. That makes repetition visible: a row is
+ * kept as stretches of instructions, each with the times that it runs. The
+ * longest is the loop, the steady state of the schedule.
  *
  * Time is counted in integer ticks, so that sums do not depend on their order
  * and "equal" means equal.
@@ -36,14 +37,22 @@ struct pen__instr {
     uint8_t is_end; /* a send or receive that stands alone: op is its place */
 };
 
-struct pen__loop_row {
-    struct pen__instr *instrs; /* prefix, one body, suffix */
-    uint32_t prefix;
-    uint32_t body;
-    uint32_t suffix;
-    uint32_t count;   /* times the body runs; 0 when there is no loop */
+/* Instructions [first, first + length) of the row, run count times. */
+struct pen__stretch {
+    uint32_t first;
+    uint32_t length;
+    uint32_t count;
+};
+
+struct pen__instr_row {
+    struct pen__instr *instrs; /* of each stretch, once */
+    struct pen__stretch *stretches;
+    uint32_t num_stretches;
+    uint32_t loop;    /* the stretch of the steady state, or PEN__NO_LOOP */
     uint32_t num_ops; /* of the row of the schedule */
 };
+
+#define PEN__NO_LOOP UINT32_MAX
 
 struct pen__program {
     struct pen_shape shape;
@@ -51,7 +60,7 @@ struct pen__program {
     struct pen__channel_index index;
     uint32_t num_channels; /* of the index, for brevity */
     const struct pen__channel *channels;
-    struct pen__loop_row *rows;
+    struct pen__instr_row *rows;
     uint32_t *syncs; /* per stage: number of SYNC */
     bool has_twins;  /* stages of several copies synchronise */
 };
@@ -92,13 +101,18 @@ pen_status pen__ticks_init(struct pen__ticks *ticks,
                            const struct pen_cost_table *costs);
 void pen__ticks_release(struct pen__ticks *ticks);
 
+/* A rank and a channel fill a line of the cache each: a run hops a lot. */
 struct pen__rank_state {
     int64_t clock;
     int64_t first; /* start of the first op that takes time, -1: none */
     int64_t last;  /* end of the last one */
     int64_t busy;
-    uint32_t instr;     /* next, in prefix + body + suffix */
-    uint32_t iteration; /* of the body */
+    const struct pen__instr *instrs; /* of the stretch */
+    uint32_t length;
+    uint32_t count;
+    uint32_t stretch;
+    uint32_t iteration; /* of the stretch */
+    uint32_t instr;     /* next, of the stretch */
     uint8_t done;       /* 1: receive posted, 2: computed, send is left */
     bool is_finished;
 };
@@ -108,15 +122,34 @@ struct pen__op_time {
     int64_t end;
 };
 
+/* Both ends look at both times, so they share a line of the cache. */
+struct pen__message {
+    int64_t arrival;
+    int64_t posted; /* of its receive */
+};
+
+struct pen__channel_state {
+    struct pen__message *messages;
+    uint64_t sent;
+    uint64_t received;
+    int64_t wire_free;
+    int64_t latency;
+    int64_t transfer;
+    uint32_t source;
+    uint32_t destination;
+    bool is_lane;
+    bool is_receiver_waiting;
+    bool is_sender_waiting;
+};
+
 struct pen__run {
     const struct pen__program *program;
     const struct pen__ticks *ticks;
     uint32_t cut;           /* iterations left out of every row's loop */
-    const uint32_t *factor; /* per rank: body runs per iteration, or NULL */
+    const uint32_t *factor; /* per rank: loop runs per iteration, or NULL */
     struct pen__rank_state *ranks;
     struct pen__channel_state *channels;
-    int64_t *arrival;
-    int64_t *posted;
+    struct pen__message *messages; /* channel after channel */
     int64_t *sync_time;
     uint64_t *sync_first; /* per stage: index of its first SYNC */
     uint32_t *sync_done;
@@ -126,15 +159,6 @@ struct pen__run {
     uint32_t *stack;
     uint32_t stacked;
     uint8_t *is_stacked;
-};
-
-struct pen__channel_state {
-    uint64_t first; /* of its messages in arrival[] and posted[] */
-    uint64_t sent;
-    uint64_t received;
-    int64_t wire_free;
-    bool is_receiver_waiting;
-    bool is_sender_waiting;
 };
 
 /*
@@ -149,7 +173,11 @@ pen_status pen__run_init(struct pen__run *run,
 bool pen__run_all(struct pen__run *run); /* true when all ranks finished */
 void pen__run_release(struct pen__run *run);
 
-/* Iterations of the body of this row that the run makes. */
+/* Times that the run goes through the loop of this row; 0 without one. */
 uint32_t pen__run_count(const struct pen__run *run, uint32_t rank);
+
+/* The instruction in which a rank stands that has not finished. */
+const struct pen__instr *pen__run_instr(const struct pen__run *run,
+                                        uint32_t rank);
 
 #endif

@@ -3,15 +3,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Walks instructions [from, to); returns the highest level seen. */
+/* Walks one stretch once; returns the highest level seen. */
 static double walk(const struct pen__program *program,
-                   const struct pen__loop_row *row, uint32_t from, uint32_t to,
+                   const struct pen__instr *instrs, uint32_t length,
                    const struct pen_cost_table *costs, double *level)
 {
     uint32_t none = program->shape.num_stages * PEN__COST_SLOTS;
     double peak = *level;
-    for (uint32_t i = from; i < to; i++) {
-        const struct pen__instr *instr = &row->instrs[i];
+    for (uint32_t i = 0; i < length; i++) {
+        const struct pen__instr *instr = &instrs[i];
         if (instr->kind != PEN__RUN || instr->cost == none)
             continue;
         uint32_t slot = instr->cost % PEN__COST_SLOTS;
@@ -26,20 +26,20 @@ static double walk(const struct pen__program *program,
 double pen__row_peak(const struct pen__program *program, uint32_t rank,
                      const struct pen_cost_table *costs)
 {
-    const struct pen__loop_row *row = &program->rows[rank];
-    uint32_t body_end = row->prefix + row->body;
+    const struct pen__instr_row *row = &program->rows[rank];
     double level = 0;
-    double peak = walk(program, row, 0, row->prefix, costs, &level);
-    if (row->count > 0) {
+    double peak = 0;
+    for (uint32_t i = 0; i < row->num_stretches; i++) {
+        const struct pen__stretch *stretch = &row->stretches[i];
         double before = level;
-        double top = walk(program, row, row->prefix, body_end, costs, &level);
-        double growth = (level - before) * (double)(row->count - 1);
+        double top = walk(program, row->instrs + stretch->first,
+                          stretch->length, costs, &level);
+        /* Every further time is higher by what one of them leaves. */
+        double growth = (level - before) * (double)(stretch->count - 1);
         peak = fmax(peak, fmax(top, top + growth));
         level += growth;
     }
-    double last =
-        walk(program, row, body_end, body_end + row->suffix, costs, &level);
-    return fmax(peak, last);
+    return peak;
 }
 
 static int by_time(const void *a, const void *b)

@@ -20,7 +20,7 @@
 struct tracer {
     const struct pen_schedule *schedule;
     const struct pen__run *run;
-    uint32_t *sent_at;     /* per message, as in run->arrival: its send */
+    uint32_t *sent_at;     /* per message, as in run->messages: its send */
     uint32_t *received_at; /* its receive, as position in the row */
     uint64_t *sends;       /* per channel */
     uint64_t *receives;
@@ -28,6 +28,12 @@ struct tracer {
 };
 
 static const struct pen_path_step nowhere = {NOWHERE, NOWHERE, false};
+
+/* Index of the first message of a channel in run->messages. */
+static size_t first_of(const struct pen__run *run, int32_t channel)
+{
+    return (size_t)(run->channels[channel].messages - run->messages);
+}
 
 static bool is_move(const struct pen_op *op)
 {
@@ -53,7 +59,7 @@ static void index_messages(struct tracer *tracer)
                                   : pen__channel_of(&program->index, op);
             if (channel == PEN__NONE)
                 continue;
-            uint64_t first = tracer->run->channels[channel].first;
+            uint64_t first = first_of(tracer->run, channel);
             if (pen_op_info(op->kind)->op_class == PEN_OP_CLASS_RECV)
                 tracer->received_at[first + tracer->receives[channel]++] = i;
             else
@@ -112,12 +118,12 @@ static struct pen_path_step sender_of(const struct tracer *tracer,
 {
     const struct pen__run *run = tracer->run;
     const struct pen__ticks *ticks = run->ticks;
-    uint64_t first = run->channels[channel].first;
+    uint64_t first = first_of(run, channel);
     uint32_t source = run->program->channels[channel].source;
     for (;;) {
         uint32_t position = tracer->sent_at[first + number];
-        int64_t begin = run->arrival[first + number] - ticks->latency[channel] -
-                        ticks->transfer[channel];
+        int64_t begin = run->channels[channel].messages[number].arrival -
+                        ticks->latency[channel] - ticks->transfer[channel];
         if (number == 0 || run->ops[source][position].start == begin)
             return (struct pen_path_step){source, position, true};
         number--;
@@ -144,12 +150,12 @@ static struct pen_path_step feeder_of(const struct tracer *tracer,
             other->microbatch != op->microbatch)
             continue;
         int32_t channel = is_receive ? fed : tracer->lane[rank];
-        uint64_t first = run->channels[channel].first;
+        uint64_t first = first_of(run, channel);
         uint64_t number = is_receive ? number_of(tracer->received_at + first,
                                                  tracer->receives[channel], i)
                                      : number_of(tracer->sent_at + first,
                                                  tracer->sends[channel], i);
-        if (run->arrival[first + number] == tick)
+        if (run->channels[channel].messages[number].arrival == tick)
             return sender_of(tracer, channel, number);
         if (tracer->lane[rank] == PEN__NONE)
             break;
@@ -164,7 +170,7 @@ static struct pen_path_step room_for(const struct tracer *tracer, uint32_t rank,
     const struct pen__run *run = tracer->run;
     const struct pen_op *op = &tracer->schedule->rows[rank].ops[position];
     int32_t channel = pen__channel_of(&run->program->index, op);
-    uint64_t first = run->channels[channel].first;
+    uint64_t first = first_of(run, channel);
     uint64_t number =
         number_of(tracer->sent_at + first, tracer->sends[channel], position);
     if (number < run->program->window)

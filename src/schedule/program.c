@@ -1,9 +1,12 @@
 /*
- * Compiles a row of ops into instructions of the machine, and finds the loop
- * in it. An instruction takes in the receive directly before a compute op and
- * the send directly after it:
+ * Compiles a row of ops into instructions of the machine, and finds what
+ * repeats in it. An instruction takes in the receive directly before a compute
+ * op and the send directly after it:
  *
  *   1RA3 1F3 1SA3    ->  {recv a, wait a, cost F(1), send b}
+ *
+ * so that, for example, rank 0 of 1F1B is three stretches: p-1 times F, the
+ * loop of F and B, p-1 times B.
  */
 #include "schedule/machine.h"
 
@@ -33,6 +36,9 @@ struct compiler {
     struct pen__instr *instrs; /* of the row being compiled */
     uint32_t count;
     uint32_t capacity;
+    struct pen__stretch *stretches; /* of the row being compiled */
+    uint32_t num_stretches;
+    uint32_t max_stretches;
     uint32_t *fail; /* scratch of the loop finder */
     uint32_t fail_capacity;
     bool wants_loops;
@@ -356,16 +362,61 @@ static uint32_t period_of(struct compiler *compiler,
     return length - fail[length - 1];
 }
 
+static pen_status add_stretch(struct compiler *compiler, uint32_t first,
+                              uint32_t length, uint32_t count)
+{
+    if (compiler->num_stretches == compiler->max_stretches) {
+        uint32_t most =
+            compiler->max_stretches < 16 ? 16 : compiler->max_stretches * 2;
+        struct pen__stretch *stretches =
+            realloc(compiler->stretches, most * sizeof *stretches);
+        if (stretches == NULL)
+            return PEN_NOMEM;
+        compiler->stretches = stretches;
+        compiler->max_stretches = most;
+    }
+    compiler->stretches[compiler->num_stretches++] =
+        (struct pen__stretch){first, length, count};
+    return PEN_OK;
+}
+
+/* Instructions [from, to): runs of equal ones become stretches of one. */
+static pen_status add_runs(struct compiler *compiler, uint32_t from,
+                           uint32_t to)
+{
+    const uint32_t worthwhile = 4;
+    const struct pen__instr *instrs = compiler->instrs;
+    uint32_t plain = from; /* start of what is not part of a run */
+    pen_status status = PEN_OK;
+    while (from < to && status == PEN_OK) {
+        uint32_t end = from + 1;
+        while (compiler->wants_loops && end < to &&
+               same_instr(&instrs[from], &instrs[end]))
+            end++;
+        if (end - from >= worthwhile) {
+            if (plain < from)
+                status = add_stretch(compiler, plain, from - plain, 1);
+            if (status == PEN_OK)
+                status = add_stretch(compiler, from, 1, end - from);
+            plain = end;
+        }
+        from = end;
+    }
+    if (plain < to && status == PEN_OK)
+        status = add_stretch(compiler, plain, to - plain, 1);
+    return status;
+}
+
 /*
  * The loop of the row: the period of its middle third, stretched as far as it
- * holds to both sides.
+ * holds to both sides. A count of 0 says that there is none.
  */
 static pen_status find_loop(struct compiler *compiler,
-                            struct pen__loop_row *row)
+                            struct pen__stretch *loop)
 {
     const struct pen__instr *instrs = compiler->instrs;
     uint32_t n = compiler->count;
-    row->prefix = n;
+    *loop = (struct pen__stretch){.first = n};
     if (n < 24 || !compiler->wants_loops)
         return PEN_OK;
     uint32_t third = n / 3;
@@ -387,40 +438,64 @@ static pen_status find_loop(struct compiler *compiler,
         from--;
     while (to < n && same_instr(&instrs[to], &instrs[to - period]))
         to++;
-    row->prefix = from;
-    row->body = period;
-    row->count = (to - from) / period;
-    row->suffix = n - from - row->count * period;
+    *loop = (struct pen__stretch){from, period, (to - from) / period};
     return PEN_OK;
 }
 
-/* Keeps prefix, one body and suffix of what was compiled. */
-static pen_status keep_row(struct compiler *compiler, struct pen__loop_row *row)
+static pen_status divide_row(struct compiler *compiler,
+                             struct pen__instr_row *row)
 {
-    size_t head = (size_t)row->prefix + row->body;
-    size_t all = head + row->suffix;
+    struct pen__stretch loop;
+    compiler->num_stretches = 0;
+    row->loop = PEN__NO_LOOP;
+    pen_status status = find_loop(compiler, &loop);
+    if (status == PEN_OK)
+        status = add_runs(compiler, 0, loop.first);
+    if (status == PEN_OK && loop.count > 0) {
+        row->loop = compiler->num_stretches;
+        status = add_stretch(compiler, loop.first, loop.length, loop.count);
+    }
+    if (status == PEN_OK)
+        status = add_runs(compiler, loop.first + loop.length * loop.count,
+                          compiler->count);
+    return status;
+}
+
+/* Keeps the instructions of each stretch once. */
+static pen_status keep_row(struct compiler *compiler,
+                           struct pen__instr_row *row)
+{
+    size_t all = 0;
+    for (uint32_t i = 0; i < compiler->num_stretches; i++)
+        all += compiler->stretches[i].length;
     row->instrs = malloc((all + 1) * sizeof *row->instrs);
-    if (row->instrs == NULL)
+    row->stretches =
+        malloc(((size_t)compiler->num_stretches + 1) * sizeof *row->stretches);
+    if (row->instrs == NULL || row->stretches == NULL)
         return PEN_NOMEM;
-    if (all == 0)
-        return PEN_OK;
-    PEN_BUG_UNLESS(compiler->instrs != NULL);
-    memcpy(row->instrs, compiler->instrs, head * sizeof *row->instrs);
-    memcpy(row->instrs + head,
-           compiler->instrs + (compiler->count - row->suffix),
-           row->suffix * sizeof *row->instrs);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < compiler->num_stretches; i++) {
+        struct pen__stretch stretch = compiler->stretches[i];
+        PEN_BUG_UNLESS(compiler->instrs != NULL);
+        memcpy(row->instrs + kept, compiler->instrs + stretch.first,
+               stretch.length * sizeof *row->instrs);
+        stretch.first = kept;
+        row->stretches[i] = stretch;
+        kept += stretch.length;
+    }
+    row->num_stretches = compiler->num_stretches;
     return PEN_OK;
 }
 
 static pen_status compile_row(struct compiler *compiler, uint32_t rank)
 {
-    struct pen__loop_row *row = &compiler->program->rows[rank];
+    struct pen__instr_row *row = &compiler->program->rows[rank];
     compiler->count = 0;
     compiler->num_open = 0;
     row->num_ops = compiler->schedule->rows[rank].count;
     pen_status status = compile_ops(compiler, rank);
     if (status == PEN_OK)
-        status = find_loop(compiler, row);
+        status = divide_row(compiler, row);
     if (status == PEN_OK)
         status = keep_row(compiler, row);
     return status;
@@ -463,6 +538,7 @@ done:
     free(compiler.receives);
     free(compiler.open);
     free(compiler.instrs);
+    free(compiler.stretches);
     free(compiler.fail);
     if (status != PEN_OK) {
         pen__program_free(program);
@@ -478,8 +554,10 @@ void pen__program_free(struct pen__program *program)
     if (program == NULL)
         return;
     for (uint32_t rank = 0;
-         program->rows != NULL && rank < program->shape.num_ranks; rank++)
+         program->rows != NULL && rank < program->shape.num_ranks; rank++) {
         free(program->rows[rank].instrs);
+        free(program->rows[rank].stretches);
+    }
     free(program->rows);
     pen__channel_index_release(&program->index);
     free(program->syncs);
