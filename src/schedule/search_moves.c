@@ -4,6 +4,7 @@
  * The span falls only if the critical path gets shorter, so a move starts from
  * an op that waits, on that path, for the op before it on its rank: either this
  * op goes ahead of some before it, or the one before it steps back behind some.
+ * If an F then no longer fits in memory, W or I are pulled in front of it.
  * The energy is the span plus a share of the mean span of all ranks: on the
  * many plateaus it leads to candidates with room elsewhere.
  */
@@ -60,8 +61,8 @@ static void shift(uint8_t *row, uint32_t from, uint32_t to)
     row[to] = type;
 }
 
-/* Changes the row around this place; false when nothing would change. */
-static bool change_row(const struct pen__problem *problem, uint8_t *row,
+/* Shifts the op at this place ahead, or the one before it back. */
+static void change_row(const struct pen__problem *problem, uint8_t *row,
                        uint32_t position, struct pen__random *random)
 {
     uint32_t reach = 1;
@@ -74,9 +75,47 @@ static bool change_row(const struct pen__problem *problem, uint8_t *row,
         to =
             from + reach < problem->length ? from + reach : problem->length - 1;
     }
-    if (row[from] == row[to] && (from + 1 == to || to + 1 == from))
-        return false;
     shift(row, from, to);
+}
+
+/* The next op behind `from` that frees memory and may run there, or length. */
+static uint32_t next_release(const struct pen__problem *problem, uint32_t rank,
+                             const uint8_t *row, uint32_t from,
+                             const uint32_t *count)
+{
+    for (uint32_t i = from + 1; i < problem->length; i++) {
+        const struct pen__task *task = pen__task_of(problem, rank, row[i]);
+        if (task->memory < 0 &&
+            (task->before == PEN__NONE || count[task->before] > count[row[i]]))
+            return i;
+    }
+    return problem->length;
+}
+
+/*
+ * Where an F no longer fits, what frees memory is pulled in front of it.
+ * Without this, candidates at the limit would have few legal neighbours. False
+ * when the row stays illegal.
+ */
+static bool repair_row(const struct pen__problem *problem, uint32_t rank,
+                       uint8_t *row)
+{
+    uint32_t count[UINT8_MAX + 1] = {0};
+    const struct pen__task *tasks = pen__task_of(problem, rank, 0);
+    double level = 0;
+    for (uint32_t i = 0; i < problem->length; i++) {
+        if (level + tasks[row[i]].memory > problem->limit) {
+            uint32_t release = next_release(problem, rank, row, i, count);
+            if (release == problem->length)
+                return false;
+            shift(row, release, i);
+        }
+        const struct pen__task *task = &tasks[row[i]];
+        if (task->before != PEN__NONE && count[task->before] <= count[row[i]])
+            return false;
+        count[row[i]]++;
+        level += task->memory;
+    }
     return true;
 }
 
@@ -101,6 +140,18 @@ static double mean_ticks(const struct pen__problem *problem)
     for (uint32_t rank = 0; rank < problem->num_ranks; rank++)
         sum += (double)problem->work[rank];
     return sum / (double)pen__order_size(problem);
+}
+
+/* Mostly on the critical path; now and then anywhere, to make room. */
+static struct pen__place choose_place(const struct pen__moves *moves,
+                                      struct pen__random *random)
+{
+    const struct pen__problem *problem = moves->problem;
+    if (pen__random_below(random, 5) > 0)
+        return moves->places[pen__random_below(random, moves->num_places)];
+    return (struct pen__place){
+        pen__random_below(random, problem->num_ranks),
+        1 + pen__random_below(random, problem->length - 1)};
 }
 
 uint64_t pen__moves_run(struct pen__moves *moves,
@@ -128,15 +179,15 @@ uint64_t pen__moves_run(struct pen__moves *moves,
         tried++;
         double progress = (double)spent / (double)steps;
         double heat = hot * pow(0.005, progress);
-        struct pen__place place =
-            moves->places[pen__random_below(random, moves->num_places)];
+        struct pen__place place = choose_place(moves, random);
         uint8_t *row = order + (size_t)place.rank * problem->length;
         double most = energy - heat * log(1 - pen__random_unit(random));
         memcpy(moves->row, row, problem->length);
-        if (!change_row(problem, row, place.position, random))
+        change_row(problem, row, place.position, random);
+        if (memcmp(moves->row, row, problem->length) == 0)
             continue;
         struct pen__score found;
-        bool is_kept = pen__row_is_legal(problem, place.rank, row) &&
+        bool is_kept = repair_row(problem, place.rank, row) &&
                        pen__evaluate(evaluator, order,
                                      (int64_t)(most - share) + 1, &found) &&
                        energy_of(problem, &found) <= most;
