@@ -32,7 +32,7 @@ struct pen__instr {
     int32_t recv;  /* channel, or PEN__NONE */
     int32_t wait;
     int32_t send;
-    uint16_t back;  /* receives posted on `wait` behind the one waited for */
+    uint32_t back;  /* receives posted on `wait` behind the one waited for */
     uint8_t kind;   /* enum pen__instr_kind */
     uint8_t is_end; /* a send or receive that stands alone: op is its place */
 };

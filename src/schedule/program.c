@@ -15,24 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A receive (or load) that no compute op has waited for yet. */
-struct open_receive {
-    int32_t channel;
-    uint32_t microbatch;
-    uint64_t number; /* on its channel */
-    uint16_t stage;
-    uint16_t slice;
-    bool is_load;
-};
+/* What a compute op may wait for. */
+enum feed { FEED_ACT, FEED_GRAD, FEED_LOAD, FEEDS };
+
+#define NOT_POSTED UINT32_MAX
 
 struct compiler {
     const struct pen_schedule *schedule;
     struct pen__program *program;
-    uint64_t *receives; /* per channel, of the row being compiled */
+    uint32_t *receives; /* per channel, of the row being compiled */
     int32_t *lane;      /* per rank: channel of its moves, or PEN__NONE */
-    struct open_receive *open;
-    uint32_t num_open;
-    uint32_t max_open;
+    uint32_t *chunk;    /* per stage: its number on its rank */
+    /* Per unit of the rank and feed: number on its channel of what was posted
+     * and not waited for yet. */
+    uint32_t *posted;
+    size_t num_posted;
     struct pen__instr *instrs; /* of the row being compiled */
     uint32_t count;
     uint32_t capacity;
@@ -88,52 +85,68 @@ static struct pen__instr *append(struct compiler *compiler, uint32_t op)
     return instr;
 }
 
-static pen_status open_receive(struct compiler *compiler,
-                               const struct pen_op *op, int32_t channel,
-                               bool is_load)
+static pen_status init_posted(struct compiler *compiler)
 {
-    if (compiler->num_open == compiler->max_open) {
-        uint32_t most = compiler->max_open < 16 ? 16 : compiler->max_open * 2;
-        struct open_receive *open =
-            realloc(compiler->open, most * sizeof *open);
-        if (open == NULL)
-            return PEN_NOMEM;
-        compiler->open = open;
-        compiler->max_open = most;
-    }
-    compiler->open[compiler->num_open++] =
-        (struct open_receive){.channel = channel,
-                              .microbatch = op->microbatch,
-                              .number = compiler->receives[channel],
-                              .stage = op->stage,
-                              .slice = op->slice,
-                              .is_load = is_load};
-    return PEN_OK;
+    const struct pen_shape *shape = &compiler->schedule->shape;
+    uint32_t *chunks = calloc(shape->num_ranks, sizeof *chunks);
+    compiler->chunk = malloc(shape->num_stages * sizeof *compiler->chunk);
+    compiler->num_posted = (size_t)(shape->num_stages / shape->num_ranks) *
+                           (shape->num_microbatches / shape->num_copies) *
+                           shape->num_slices * FEEDS;
+    compiler->posted = malloc(compiler->num_posted * sizeof *compiler->posted);
+    pen_status status = PEN_NOMEM;
+    if (chunks != NULL && compiler->chunk != NULL && compiler->posted != NULL)
+        status = PEN_OK;
+    for (uint32_t i = 0; i < shape->num_stages && status == PEN_OK; i++)
+        compiler->chunk[i] = chunks[pen_shape_rank_of(shape, i)]++;
+    free(chunks);
+    return status;
 }
 
-/* Takes the open receive that feeds this op; back counts those behind it. */
-static bool close_receive(struct compiler *compiler, const struct pen_op *op,
-                          int32_t channel, bool is_load, uint16_t *back)
+static uint32_t *posted_for(struct compiler *compiler, const struct pen_op *op,
+                            enum feed feed)
 {
-    for (uint32_t i = compiler->num_open; i-- > 0;) {
-        struct open_receive *open = &compiler->open[i];
-        if (open->channel != channel || open->is_load != is_load ||
-            open->microbatch != op->microbatch || open->stage != op->stage ||
-            open->slice != op->slice)
-            continue;
-        uint64_t receives = compiler->receives[channel];
-        uint64_t distance = receives - 1 - open->number;
-        PEN_BUG_UNLESS(distance <= UINT16_MAX);
-        *back = (uint16_t)distance;
-        *open = compiler->open[--compiler->num_open];
-        return true;
-    }
-    return false;
+    const struct pen_shape *shape = &compiler->schedule->shape;
+    uint32_t per_copy = shape->num_microbatches / shape->num_copies;
+    size_t unit = ((size_t)compiler->chunk[op->stage] * per_copy +
+                   op->microbatch % per_copy) *
+                      shape->num_slices +
+                  op->slice;
+    return &compiler->posted[unit * FEEDS + feed];
+}
+
+static enum feed feed_of(const struct pen_op *op)
+{
+    if (op->kind == PEN_OP_LOAD)
+        return FEED_LOAD;
+    return pen_op_info(op->kind)->direction == PEN_DIRECTION_ACT ? FEED_ACT
+                                                                 : FEED_GRAD;
+}
+
+/* Notes that a receive or move is the next one on its channel. */
+static void post(struct compiler *compiler, const struct pen_op *op,
+                 int32_t channel)
+{
+    uint32_t number = compiler->receives[channel]++;
+    if (op->kind != PEN_OP_EVICT)
+        *posted_for(compiler, op, feed_of(op)) = number;
+}
+
+/* Takes what was posted for this op; back counts what was posted behind. */
+static bool take_posted(struct compiler *compiler, const struct pen_op *op,
+                        int32_t channel, enum feed feed, uint32_t *back)
+{
+    uint32_t *number = posted_for(compiler, op, feed);
+    if (*number == NOT_POSTED)
+        return false;
+    *back = compiler->receives[channel] - 1 - *number;
+    *number = NOT_POSTED;
+    return true;
 }
 
 /* A waiting instruction of its own, used by groups and loads. */
 static pen_status append_wait(struct compiler *compiler, uint32_t position,
-                              int32_t channel, uint16_t back)
+                              int32_t channel, uint32_t back)
 {
     struct pen__instr *instr = append(compiler, position);
     if (instr == NULL)
@@ -149,11 +162,10 @@ static pen_status compile_receive(struct compiler *compiler, uint32_t position,
 {
     int32_t channel = pen__channel_of(&compiler->program->index, op);
     PEN_BUG_UNLESS(channel != PEN__NONE);
-    pen_status status = open_receive(compiler, op, channel, false);
     struct pen__instr *instr = append(compiler, position);
-    if (status != PEN_OK || instr == NULL)
+    if (instr == NULL)
         return PEN_NOMEM;
-    compiler->receives[channel]++;
+    post(compiler, op, channel);
     instr->recv = channel;
     instr->is_end = 1;
     return PEN_OK;
@@ -181,15 +193,10 @@ static pen_status compile_move(struct compiler *compiler, uint32_t rank,
                                uint32_t position, const struct pen_op *op)
 {
     int32_t lane = compiler->lane[rank];
-    if (op->kind == PEN_OP_LOAD) {
-        pen_status status = open_receive(compiler, op, lane, true);
-        if (status != PEN_OK)
-            return status;
-    }
     struct pen__instr *instr = append(compiler, position);
     if (instr == NULL)
         return PEN_NOMEM;
-    compiler->receives[lane]++;
+    post(compiler, op, lane);
     instr->recv = lane;
     instr->is_end = 1;
     return PEN_OK;
@@ -200,9 +207,10 @@ static pen_status compile_waits(struct compiler *compiler, uint32_t rank,
                                 uint32_t position, const struct pen_op *op,
                                 bool with_message)
 {
-    uint16_t back = 0;
+    uint32_t back = 0;
     int32_t lane = compiler->lane[rank];
-    if (lane != PEN__NONE && close_receive(compiler, op, lane, true, &back)) {
+    if (lane != PEN__NONE &&
+        take_posted(compiler, op, lane, FEED_LOAD, &back)) {
         pen_status status = append_wait(compiler, position, lane, back);
         if (status != PEN_OK)
             return status;
@@ -210,7 +218,7 @@ static pen_status compile_waits(struct compiler *compiler, uint32_t rank,
     int32_t channel = pen__channel_feeding(&compiler->program->index, op);
     if (!with_message || channel == PEN__NONE)
         return PEN_OK;
-    bool is_there = close_receive(compiler, op, channel, false, &back);
+    bool is_there = take_posted(compiler, op, channel, feed_of(op), &back);
     PEN_BUG_UNLESS(is_there);
     return append_wait(compiler, position, channel, back);
 }
@@ -222,9 +230,9 @@ static pen_status compile_single(struct compiler *compiler, uint32_t rank,
     if (status != PEN_OK)
         return status;
     int32_t channel = pen__channel_feeding(&compiler->program->index, op);
-    uint16_t back = 0;
+    uint32_t back = 0;
     if (channel != PEN__NONE) {
-        bool is_there = close_receive(compiler, op, channel, false, &back);
+        bool is_there = take_posted(compiler, op, channel, feed_of(op), &back);
         PEN_BUG_UNLESS(is_there);
     }
     struct pen__instr *last =
@@ -491,7 +499,8 @@ static pen_status compile_row(struct compiler *compiler, uint32_t rank)
 {
     struct pen__instr_row *row = &compiler->program->rows[rank];
     compiler->count = 0;
-    compiler->num_open = 0;
+    for (size_t i = 0; i < compiler->num_posted; i++)
+        compiler->posted[i] = NOT_POSTED;
     row->num_ops = compiler->schedule->rows[rank].count;
     pen_status status = compile_ops(compiler, rank);
     if (status == PEN_OK)
@@ -524,7 +533,9 @@ pen_status pen__program_create(const struct pen_schedule *schedule,
     if (program->rows == NULL || program->syncs == NULL ||
         compiler.lane == NULL || compiler.receives == NULL)
         goto done;
-    status = pen__channel_index_init(&program->index, shape);
+    status = init_posted(&compiler);
+    if (status == PEN_OK)
+        status = pen__channel_index_init(&program->index, shape);
     if (status != PEN_OK)
         goto done;
     add_lanes(&compiler);
@@ -536,7 +547,8 @@ pen_status pen__program_create(const struct pen_schedule *schedule,
 done:
     free(compiler.lane);
     free(compiler.receives);
-    free(compiler.open);
+    free(compiler.chunk);
+    free(compiler.posted);
     free(compiler.instrs);
     free(compiler.stretches);
     free(compiler.fail);

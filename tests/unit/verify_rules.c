@@ -147,6 +147,55 @@ static void what_one_window_refuses_a_wider_one_accepts(void **state)
     pen_text_release(&text);
 }
 
+/* Breadth-first holds back a whole chunk on the link that wraps around. */
+static void breadth_first_needs_a_window_of_m_over_p(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make("breadth-first", 4, 8, 2);
+    struct pen_finding finding = {.rule = 0};
+    const struct pen_verify_options narrow = {.send_window = 1};
+    const struct pen_verify_options wide = {.send_window = 2};
+    assert_int_equal(PEN_INVALID, verify(schedule, &narrow, &finding));
+    assert_int_equal(4, finding.rule);
+    assert_int_equal(PEN_OK, verify(schedule, &wide, NULL));
+    pen_schedule_free(schedule);
+}
+
+/* All receives first: legal, and every message waits a long time. */
+static void a_rank_may_post_all_its_receives_first(void **state)
+{
+    (void)state;
+    const uint32_t m = 70000;
+    struct pen_shape shape = {.placement = PEN_PLACEMENT_LINEAR,
+                              .num_ranks = 2,
+                              .num_stages = 2,
+                              .num_copies = 1,
+                              .num_microbatches = m,
+                              .num_slices = 1};
+    struct pen_schedule *schedule = NULL;
+    assert_int_equal(PEN_OK,
+                     pen_schedule_create("early", &shape, &schedule, NULL));
+    static const enum pen_op_kind phases[2][4] = {
+        {PEN_OP_FORWARD, PEN_OP_SEND_ACT, PEN_OP_RECV_GRAD, PEN_OP_BACKWARD},
+        {PEN_OP_RECV_ACT, PEN_OP_FORWARD, PEN_OP_BACKWARD, PEN_OP_SEND_GRAD}};
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        for (size_t phase = 0; phase < 4; phase++) {
+            for (uint32_t i = 0; i < m; i++)
+                pen_schedule_add(schedule, rank,
+                                 pen_op_make(phases[rank][phase], rank, i));
+        }
+        pen_schedule_add(schedule, rank,
+                         pen_op_make(PEN_OP_STEP, rank, PEN_OP_NO_MICROBATCH));
+    }
+    assert_int_equal(PEN_OK, verify(schedule, NULL, NULL));
+    struct pen_costs costs = unit_costs();
+    struct pen_timing *timing = time_of(schedule, &costs);
+    /* Sends follow the last op of their kind, so nothing overlaps. */
+    expect_close(m * 6.0, timing->makespan_sec, "makespan");
+    pen_timing_free(timing);
+    pen_schedule_free(schedule);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +203,8 @@ int main(void)
         cmocka_unit_test(every_rule_is_broken_by_some_file),
         cmocka_unit_test(the_good_schedule_keeps_all_rules),
         cmocka_unit_test(what_one_window_refuses_a_wider_one_accepts),
+        cmocka_unit_test(breadth_first_needs_a_window_of_m_over_p),
+        cmocka_unit_test(a_rank_may_post_all_its_receives_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
