@@ -484,9 +484,11 @@ static pen_status check_steps(struct verifier *verifier)
 {
     const struct pen_shape *shape = verifier->shape;
     uint32_t units = verifier->per_copy * shape->num_slices;
-    uint32_t period = verifier->schedule->rules.period != 0
-                          ? verifier->schedule->rules.period * shape->num_slices
-                          : units;
+    uint64_t asked =
+        (uint64_t)verifier->schedule->rules.period * shape->num_slices;
+    uint32_t period = asked == 0           ? units
+                      : asked < UINT32_MAX ? (uint32_t)asked
+                                           : UINT32_MAX;
     struct stage_progress *stages = calloc(shape->num_stages, sizeof *stages);
     if (stages == NULL)
         return PEN_NOMEM;

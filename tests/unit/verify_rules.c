@@ -196,6 +196,43 @@ static void a_rank_may_post_all_its_receives_first(void **state)
     pen_schedule_free(schedule);
 }
 
+static void huge_numbers_do_not_overflow(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned rule;
+    } cases[] = {
+        {"# penstock-schedule 1\nname huge\n"
+         "ranks 1 stages 1 microbatches 1 slices 2 copies 1 placement linear\n"
+         "rules period 2147483648\n"
+         "rank 0: 0F0 0F0.1 0B0.1 0B0 0STEP\n",
+         7},
+        {"# penstock-schedule 1\nname huge\n"
+         "ranks 1 stages 1 microbatches 1 slices 2 copies 1 placement linear\n"
+         "rules period 2147483648\n"
+         "rank 0: 0F0 0F0.1 0B0.1 0B0\n", /* no STEP is due in this run */
+         0},
+        {"# penstock-schedule 1\nname huge\n"
+         "ranks 1 stages 1 microbatches 4294967294 slices 65536 copies 1 "
+         "placement linear\n"
+         "rank 0: 0F0 0B0 0STEP\n",
+         1},
+        {"# penstock-schedule 1\nname huge\n"
+         "ranks 2 stages 4 microbatches 4294967294 slices 65536 copies 2 "
+         "placement bidirectional\n"
+         "rank 0:\nrank 1:\n",
+         1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pen_schedule *schedule = parse(cases[i].text);
+        struct pen_finding finding = {.rule = 0};
+        verify(schedule, NULL, &finding);
+        assert_int_equal(cases[i].rule, finding.rule);
+        pen_schedule_free(schedule);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +242,7 @@ int main(void)
         cmocka_unit_test(what_one_window_refuses_a_wider_one_accepts),
         cmocka_unit_test(breadth_first_needs_a_window_of_m_over_p),
         cmocka_unit_test(a_rank_may_post_all_its_receives_first),
+        cmocka_unit_test(huge_numbers_do_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
