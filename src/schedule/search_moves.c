@@ -14,12 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Part of the mean span in the energy. */
+#define MEAN_SHARE 0.25
+
+/* Heat at the start, in mean times of an op, and the share left at the end. */
+#define HEAT 0.3
+#define COOLING 0.005
+
 struct pen__moves {
     const struct pen__problem *problem; /* borrowed */
+    struct pen__evaluator *evaluator;   /* borrowed */
     uint8_t *best;
-    uint8_t *row; /* the changed row as it was */
-    struct pen__place *places;
+    uint8_t *row;              /* the changed row as it was */
+    struct pen__place *places; /* of the candidate at hand */
     uint32_t num_places;
+    double energy; /* of the candidate at hand */
 };
 
 void pen__moves_free(struct pen__moves *moves)
@@ -33,6 +42,7 @@ void pen__moves_free(struct pen__moves *moves)
 }
 
 pen_status pen__moves_create(const struct pen__problem *problem,
+                             struct pen__evaluator *evaluator,
                              struct pen__moves **out)
 {
     size_t size = pen__order_size(problem);
@@ -40,6 +50,7 @@ pen_status pen__moves_create(const struct pen__problem *problem,
     if (moves == NULL)
         return PEN_NOMEM;
     moves->problem = problem;
+    moves->evaluator = evaluator;
     moves->best = malloc(size);
     moves->row = malloc(problem->length);
     moves->places = malloc(size * sizeof *moves->places);
@@ -122,24 +133,17 @@ static bool repair_row(const struct pen__problem *problem, uint32_t rank,
 static double energy_of(const struct pen__problem *problem,
                         const struct pen__score *score)
 {
-    return (double)score->span + 0.25 * (double)score->sum / problem->num_ranks;
+    return (double)score->span +
+           MEAN_SHARE * (double)score->sum / problem->num_ranks;
 }
 
-/* The least that the second part of the energy can be. */
-static double least_share(const struct pen__problem *problem)
+/* Ticks of a rank, on average: the least that the mean span can be. */
+static double mean_work(const struct pen__problem *problem)
 {
     double sum = 0;
     for (uint32_t rank = 0; rank < problem->num_ranks; rank++)
         sum += (double)problem->work[rank];
-    return 0.25 * sum / problem->num_ranks;
-}
-
-static double mean_ticks(const struct pen__problem *problem)
-{
-    double sum = 0;
-    for (uint32_t rank = 0; rank < problem->num_ranks; rank++)
-        sum += (double)problem->work[rank];
-    return sum / (double)pen__order_size(problem);
+    return sum / problem->num_ranks;
 }
 
 /* Mostly on the critical path; now and then anywhere, to make room. */
@@ -154,56 +158,69 @@ static struct pen__place choose_place(const struct pen__moves *moves,
         1 + pen__random_below(random, problem->length - 1)};
 }
 
+/* Makes one move and keeps it if its energy is at most `most`. */
+static bool try_move(struct pen__moves *moves, double most,
+                     struct pen__random *random, uint8_t *order,
+                     struct pen__score *found)
+{
+    const struct pen__problem *problem = moves->problem;
+    struct pen__place place = choose_place(moves, random);
+    uint8_t *row = order + (size_t)place.rank * problem->length;
+    memcpy(moves->row, row, problem->length);
+    change_row(problem, row, place.position, random);
+    if (memcmp(moves->row, row, problem->length) == 0)
+        return false;
+    int64_t cap = (int64_t)(most - MEAN_SHARE * mean_work(problem)) + 1;
+    if (!repair_row(problem, place.rank, row) ||
+        !pen__evaluate(moves->evaluator, order, cap, found) ||
+        energy_of(problem, found) > most) {
+        memcpy(row, moves->row, problem->length);
+        return false;
+    }
+    return true;
+}
+
+static void settle(struct pen__moves *moves, const uint8_t *order,
+                   const struct pen__score *score)
+{
+    moves->energy = energy_of(moves->problem, score);
+    moves->num_places =
+        pen__critical_places(moves->evaluator, order, moves->places);
+}
+
 uint64_t pen__moves_run(struct pen__moves *moves,
-                        struct pen__evaluator *evaluator, uint64_t steps,
-                        int64_t goal, struct pen__random *random,
-                        bool (*is_over)(void *context), void *context,
-                        uint8_t *order, struct pen__score *score)
+                        const struct pen__moves_end *end,
+                        struct pen__random *random, uint8_t *order,
+                        struct pen__score *score)
 {
     const struct pen__problem *problem = moves->problem;
     size_t size = pen__order_size(problem);
-    struct pen__score best = *score;
-    double energy = energy_of(problem, score);
-    double share = least_share(problem);
-    double hot = 0.3 * mean_ticks(problem);
-    uint64_t begin = pen__evaluator_steps(evaluator);
+    double hot = HEAT * mean_work(problem) / problem->length;
+    uint64_t begin = pen__evaluator_steps(moves->evaluator);
     uint64_t tried = 0;
+    if (!pen__evaluate(moves->evaluator, order, INT64_MAX, score))
+        return 0;
+    settle(moves, order, score);
     memcpy(moves->best, order, size);
-    pen__evaluate(evaluator, order, INT64_MAX, score);
-    moves->num_places = pen__critical_places(evaluator, order, moves->places);
-    while (best.span > goal && moves->num_places > 0) {
-        uint64_t spent = pen__evaluator_steps(evaluator) - begin + tried;
-        if (spent >= steps ||
-            (tried % 256 == 0 && is_over != NULL && is_over(context)))
+    while (score->span > end->goal && moves->num_places > 0) {
+        /* A move that is refused before its evaluation takes time, too. */
+        uint64_t spent = pen__evaluator_steps(moves->evaluator) - begin +
+                         tried * (1 + problem->length / 8);
+        if (spent >= end->steps ||
+            (tried % 256 == 0 && end->is_over(end->context)))
             break;
         tried++;
-        double progress = (double)spent / (double)steps;
-        double heat = hot * pow(0.005, progress);
-        struct pen__place place = choose_place(moves, random);
-        uint8_t *row = order + (size_t)place.rank * problem->length;
-        double most = energy - heat * log(1 - pen__random_unit(random));
-        memcpy(moves->row, row, problem->length);
-        change_row(problem, row, place.position, random);
-        if (memcmp(moves->row, row, problem->length) == 0)
-            continue;
+        double heat = hot * pow(COOLING, (double)spent / (double)end->steps);
+        double most = moves->energy - heat * log(1 - pen__random_unit(random));
         struct pen__score found;
-        bool is_kept = repair_row(problem, place.rank, row) &&
-                       pen__evaluate(evaluator, order,
-                                     (int64_t)(most - share) + 1, &found) &&
-                       energy_of(problem, &found) <= most;
-        if (!is_kept) {
-            memcpy(row, moves->row, problem->length);
+        if (!try_move(moves, most, random, order, &found))
             continue;
-        }
-        energy = energy_of(problem, &found);
-        moves->num_places =
-            pen__critical_places(evaluator, order, moves->places);
-        if (pen__score_is_less(&found, &best)) {
-            best = found;
+        settle(moves, order, &found);
+        if (pen__score_is_less(&found, score)) {
+            *score = found;
             memcpy(moves->best, order, size);
         }
     }
     memcpy(order, moves->best, size);
-    *score = best;
     return tried;
 }

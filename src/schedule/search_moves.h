@@ -10,19 +10,27 @@
 
 struct pen__moves; /* its arrays */
 
+/* Borrowed until the free: problem and evaluator. */
 pen_status pen__moves_create(const struct pen__problem *problem,
+                             struct pen__evaluator *evaluator,
                              struct pen__moves **out);
 void pen__moves_free(struct pen__moves *moves);
 
+/* When to stop, whichever comes first. */
+struct pen__moves_end {
+    uint64_t steps; /* ops evaluated */
+    int64_t goal;   /* span reached */
+    bool (*is_over)(void *context);
+    void *context;
+};
+
 /*
- * Improves a legal candidate in place until `steps` ops were evaluated, or the
- * span reaches `goal`, or `is_over` (may be NULL) says so. Returns the number
- * of moves tried.
+ * Improves a legal candidate in place; *score is its score before and after.
+ * Returns the number of moves tried.
  */
 uint64_t pen__moves_run(struct pen__moves *moves,
-                        struct pen__evaluator *evaluator, uint64_t steps,
-                        int64_t goal, struct pen__random *random,
-                        bool (*is_over)(void *context), void *context,
-                        uint8_t *order, struct pen__score *score);
+                        const struct pen__moves_end *end,
+                        struct pen__random *random, uint8_t *order,
+                        struct pen__score *score);
 
 #endif

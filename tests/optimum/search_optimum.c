@@ -255,9 +255,13 @@ static const struct tiny cases[] = {
     {2, 2, 0, false, false},  {2, 2, 1, false, true},
     {2, 3, 1, false, true},   {2, 3, 1.5, false, true},
     {2, 3, 2, false, true},   {2, 4, 1.5, false, true},
-    {2, 4, 2, false, false},  {2, 2, 1, true, true},
-    {2, 2, 1.5, true, true},  {3, 2, 1, false, true},
-    {3, 2, 1.5, false, true}, {3, 3, 2, false, false},
+    {2, 4, 2, false, false},  {2, 4, 2, false, true},
+    {2, 4, 3, false, true},   {2, 2, 1, true, true},
+    {2, 2, 1.5, true, true},  {2, 3, 1.5, true, true},
+    {3, 2, 1, false, true},   {3, 2, 1.5, false, true},
+    {3, 3, 1.5, false, true}, {3, 3, 2, false, false},
+    {3, 3, 2, false, true},   {3, 4, 2, false, true},
+    {3, 4, 3, false, true},   {3, 4, 3, false, false},
 };
 
 /* True when the search reached the optimum, and not less. */
