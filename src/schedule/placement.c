@@ -153,8 +153,7 @@ uint32_t pen_shape_rank_of(const struct pen_shape *shape, uint32_t stage)
     case PEN_PLACEMENT_KINDS:
         break;
     }
-    PEN_BUG_UNLESS(!"a placement that exists");
-    return 0;
+    pen_bug(__FILE__, __LINE__, "a placement that exists");
 }
 
 uint32_t pen_shape_stage_at(const struct pen_shape *shape, uint32_t rank,
@@ -179,8 +178,7 @@ uint32_t pen_shape_stage_at(const struct pen_shape *shape, uint32_t rank,
     case PEN_PLACEMENT_KINDS:
         break;
     }
-    PEN_BUG_UNLESS(!"a placement that exists");
-    return 0;
+    pen_bug(__FILE__, __LINE__, "a placement that exists");
 }
 
 uint32_t pen_shape_copy_of_stage(const struct pen_shape *shape, uint32_t stage)
