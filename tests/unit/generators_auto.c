@@ -293,7 +293,7 @@ static void hanayo_idles_less_with_more_waves(void **state)
     (void)state;
     const double bubbles[2][3] = {{6, 3.25, 1.625}, {14, 7.5, 3.75}};
     for (uint32_t i = 0; i < 2; i++) {
-        uint32_t p = 4 << i;
+        uint32_t p = 4u << i;
         for (uint32_t j = 0; j < 3; j++) {
             struct result result = run_at_unit_times("hanayo", p, p, 2u << j);
             expect_close(bubbles[i][j], result.makespan - 3.0 * p, "bubble");
@@ -324,7 +324,7 @@ static void bitpipe_idles_less_than_chimera(void **state)
     (void)state;
     const double bubbles[] = {2, 7};
     for (uint32_t i = 0; i < 2; i++) {
-        uint32_t p = 4 << i;
+        uint32_t p = 4u << i;
         struct result result = run_at_unit_times("bitpipe", p, p, 0);
         expect_close(bubbles[i], result.makespan - 3.0 * p, "bubble");
         assert_true(result.peak <= p);
