@@ -105,7 +105,7 @@ pen_status pen__explain_deadlock(const struct pen_schedule *schedule,
     if (status == PEN_OK)
         status = pen__ticks_init(&ticks, program, NULL);
     if (status == PEN_OK)
-        status = pen__run_init(&run, program, &ticks, 0, NULL, false, false);
+        status = pen__run_init(&run, program, &ticks, NULL);
     if (status == PEN_OK) {
         bool has_finished = pen__run_all(&run);
         PEN_BUG_UNLESS(!has_finished);

@@ -38,8 +38,9 @@ struct loops {
     uint32_t *factor; /* per rank: runs of its loop per common iteration */
     struct flow *sent;
     struct flow *received;
-    uint32_t reach; /* J */
-    uint32_t least; /* common iterations that every row has */
+    struct pen__zone *zones; /* per channel */
+    uint32_t reach;          /* J */
+    uint32_t least;          /* common iterations that every row has */
 };
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -181,22 +182,31 @@ static bool measure_reach(struct loops *loops)
     return true;
 }
 
-/* Times that stand `stride` apart, `per` of them in an iteration. */
-struct series {
-    const int64_t *end; /* behind the last one of the loop */
-    size_t stride;
-    uint64_t per;
-};
-
-/* Do iterations `from` to `to` before the end repeat those `cycle` before? */
-static bool repeats(struct series series, uint32_t from, uint32_t to,
-                    uint32_t cycle, int64_t shift)
+/* Iterations from the end of the loops that are compared, both included. */
+static uint32_t zone_from(const struct loops *loops)
 {
-    size_t iteration = series.per * series.stride;
-    const int64_t *last = series.end - (from - 1) * iteration;
-    for (const int64_t *at = series.end - to * iteration; at < last;
-         at += series.stride) {
-        if (at[0] - *(at - cycle * iteration) != shift)
+    return loops->reach + 1;
+}
+
+static uint32_t zone_to(const struct loops *loops)
+{
+    return 3 * loops->reach + 1;
+}
+
+/* Iterations from the end that the comparison looks at. */
+static uint32_t watched(const struct loops *loops)
+{
+    return zone_to(loops) + MAX_CYCLE;
+}
+
+/* Does the zone of these times, `per` an iteration, repeat those before? */
+static bool repeats(const struct loops *loops, const int64_t *times,
+                    uint64_t per, uint32_t cycle, int64_t shift)
+{
+    uint64_t from = (watched(loops) - zone_to(loops)) * per;
+    uint64_t to = (watched(loops) - zone_from(loops) + 1) * per;
+    for (uint64_t i = from; i < to; i++) {
+        if (times[i] - times[i - cycle * per] != shift)
             return false;
     }
     return true;
@@ -206,32 +216,19 @@ static bool is_periodic(const struct loops *loops, const struct pen__run *run,
                         uint32_t cycle, int64_t *shift)
 {
     const struct pen__program *program = loops->program;
-    uint32_t from = loops->reach + 1;
-    uint32_t to = 3 * loops->reach + 1;
+    const int64_t *ends = run->loop_clock[0];
+    uint32_t last = (watched(loops) - zone_from(loops) + 1) * loops->factor[0];
+    *shift = ends[last - 1] - ends[last - 1 - cycle * loops->factor[0]];
     for (uint32_t rank = 0; rank < program->shape.num_ranks; rank++) {
-        uint32_t factor = loops->factor[rank];
-        const int64_t *end =
-            run->iteration_clock[rank] + pen__run_count(run, rank);
-        if (rank == 0) {
-            const int64_t *at = end - (uint64_t)(from - 1) * factor - 1;
-            *shift = at[0] - at[-(int64_t)((uint64_t)cycle * factor)];
-        }
-        if (!repeats((struct series){end, 1, factor}, from, to, cycle, *shift))
+        if (!repeats(loops, run->loop_clock[rank], loops->factor[rank], cycle,
+                     *shift))
             return false;
     }
-    const size_t stride = sizeof *run->messages / sizeof(int64_t);
     for (uint32_t i = 0; i < program->num_channels; i++) {
+        const struct pen__watch *watch = &run->watches[i];
         uint64_t per = loops->sent[i].per;
-        const struct pen__message *end =
-            run->channels[i].messages + run->channels[i].sent;
-        if (per == 0)
-            continue;
-        struct series arrivals = {&(end - loops->sent[i].tail)->arrival, stride,
-                                  per};
-        struct series posts = {&(end - loops->received[i].tail)->posted, stride,
-                               per};
-        if (!repeats(arrivals, from, to, cycle, *shift) ||
-            !repeats(posts, from, to, cycle, *shift))
+        if (!repeats(loops, watch->arrivals, per, cycle, *shift) ||
+            !repeats(loops, watch->posts, per, cycle, *shift))
             return false;
     }
     return true;
@@ -286,10 +283,12 @@ static pen_status attempt(const struct loops *loops,
                           const struct pen__ticks *ticks, uint32_t keep,
                           struct pen__run *run, bool *is_done)
 {
-    const struct pen__program *program = loops->program;
     uint32_t cut = (loops->least - keep) / CUT_STEP * CUT_STEP;
-    pen_status status =
-        pen__run_init(run, program, ticks, cut, loops->factor, true, false);
+    const struct pen__run_options options = {.cut = cut,
+                                             .factor = loops->factor,
+                                             .zones = loops->zones,
+                                             .watched = watched(loops)};
+    pen_status status = pen__run_init(run, loops->program, ticks, &options);
     if (status != PEN_OK)
         return status;
     bool has_finished = pen__run_all(run);
@@ -307,11 +306,21 @@ static pen_status attempt(const struct loops *loops,
     return PEN_OK;
 }
 
+/* The last messages of the loops, as far as the comparison looks. */
+static void mark_zones(struct loops *loops)
+{
+    for (uint32_t i = 0; i < loops->program->num_channels; i++)
+        loops->zones[i] =
+            (struct pen__zone){.sent_behind = loops->sent[i].tail,
+                               .received_behind = loops->received[i].tail,
+                               .count = watched(loops) * loops->sent[i].per};
+}
+
 static pen_status search(const struct loops *loops,
                          const struct pen__ticks *ticks, struct pen__run *run,
                          bool *is_done)
 {
-    uint32_t need = 3 * loops->reach + 1 + MAX_CYCLE + CUT_STEP;
+    uint32_t need = watched(loops) + CUT_STEP;
     for (uint32_t extra = 4; need + extra < loops->least / 2; extra *= 4) {
         pen_status status = attempt(loops, ticks, need + extra, run, is_done);
         if (status != PEN_OK || *is_done)
@@ -329,16 +338,21 @@ pen_status pen__extrapolate(const struct pen__program *program,
     loops.factor = calloc(program->shape.num_ranks, sizeof *loops.factor);
     loops.sent = calloc(channels, sizeof *loops.sent);
     loops.received = calloc(channels, sizeof *loops.received);
+    loops.zones = calloc(channels, sizeof *loops.zones);
     pen_status status = PEN_NOMEM;
     *is_done = false;
-    if (loops.factor != NULL && loops.sent != NULL && loops.received != NULL) {
+    if (loops.factor != NULL && loops.sent != NULL && loops.received != NULL &&
+        loops.zones != NULL) {
         status = PEN_OK;
-        if (align(&loops) && measure_reach(&loops))
+        if (align(&loops) && measure_reach(&loops)) {
+            mark_zones(&loops);
             status = search(&loops, ticks, run, is_done);
+        }
     }
     free(loops.factor);
     free(loops.sent);
     free(loops.received);
-    run->factor = NULL;
+    free(loops.zones);
+    run->options = (struct pen__run_options){.cut = 0};
     return status;
 }

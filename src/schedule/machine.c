@@ -1,19 +1,16 @@
 /* The machine that executes the waiting rules; machine.h has the idea. */
 #include "schedule/machine.h"
 
-#include "base/bug.h"
-
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 uint32_t pen__run_count(const struct pen__run *run, uint32_t rank)
 {
     const struct pen__instr_row *row = &run->program->rows[rank];
-    uint32_t factor = run->factor == NULL ? 1 : run->factor[rank];
+    uint32_t factor =
+        run->options.factor == NULL ? 1 : run->options.factor[rank];
     if (row->loop == PEN__NO_LOOP)
         return 0;
-    return row->stretches[row->loop].count - run->cut * factor;
+    return row->stretches[row->loop].count - run->options.cut * factor;
 }
 
 const struct pen__instr *pen__run_instr(const struct pen__run *run,
@@ -40,7 +37,13 @@ static void record(struct pen__run *run, uint32_t rank, uint32_t position,
 static void post_receive(struct pen__run *run,
                          struct pen__channel_state *channel, int64_t clock)
 {
-    channel->messages[channel->received++].posted = clock;
+    uint32_t number = channel->received++;
+    channel->messages[number & channel->mask].posted = clock;
+    if (run->watches != NULL) {
+        struct pen__watch *watch = &run->watches[channel - run->channels];
+        if (number - watch->received_from < watch->count)
+            watch->posts[number - watch->received_from] = clock;
+    }
     if (channel->is_sender_waiting) {
         channel->is_sender_waiting = false;
         wake(run, channel->source);
@@ -48,12 +51,19 @@ static void post_receive(struct pen__run *run,
 }
 
 /* Puts the next message on the wire. */
-static void transfer(struct pen__channel_state *channel, int64_t clock)
+static void transfer(struct pen__run *run, struct pen__channel_state *channel,
+                     int64_t clock)
 {
     int64_t begin = clock > channel->wire_free ? clock : channel->wire_free;
     channel->wire_free = begin + channel->transfer;
-    channel->messages[channel->sent++].arrival =
-        channel->wire_free + channel->latency;
+    int64_t arrival = channel->wire_free + channel->latency;
+    uint32_t number = channel->sent++;
+    channel->messages[number & channel->mask].arrival = arrival;
+    if (run->watches != NULL) {
+        struct pen__watch *watch = &run->watches[channel - run->channels];
+        if (number - watch->sent_from < watch->count)
+            watch->arrivals[number - watch->sent_from] = arrival;
+    }
 }
 
 /* False while the window is full. */
@@ -62,16 +72,16 @@ static bool post_send(struct pen__run *run, struct pen__channel_state *channel,
 {
     uint32_t window = run->program->window;
     if (channel->sent >= window) {
-        uint64_t before = channel->sent - window;
+        uint32_t before = channel->sent - window;
         if (before >= channel->received) {
             channel->is_sender_waiting = true;
             return false;
         }
-        int64_t free_at = channel->messages[before].posted;
+        int64_t free_at = channel->messages[before & channel->mask].posted;
         if (free_at > *clock)
             *clock = free_at;
     }
-    transfer(channel, *clock);
+    transfer(run, channel, *clock);
     if (run->ticks->is_blocking)
         *clock = channel->wire_free;
     if (channel->is_receiver_waiting) {
@@ -148,12 +158,12 @@ static bool step_stage(struct pen__run *run, uint32_t rank,
 static bool wait_for_message(struct pen__channel_state *channel, uint32_t back,
                              int64_t *start)
 {
-    uint64_t number = channel->received - 1 - back;
+    uint32_t number = channel->received - 1 - back;
     if (number >= channel->sent) {
         channel->is_receiver_waiting = true;
         return false;
     }
-    int64_t arrival = channel->messages[number].arrival;
+    int64_t arrival = channel->messages[number & channel->mask].arrival;
     if (arrival > *start)
         *start = arrival;
     return true;
@@ -171,7 +181,7 @@ static bool step_instr(struct pen__run *run, uint32_t rank,
             struct pen__channel_state *channel = &run->channels[instr->recv];
             post_receive(run, channel, state->clock);
             if (channel->is_lane) /* a move is a message to oneself */
-                transfer(channel, state->clock);
+                transfer(run, channel, state->clock);
             if (run->ops != NULL)
                 record(run, rank, instr->op - (instr->is_end ? 0 : 1),
                        state->clock, state->clock);
@@ -220,12 +230,23 @@ static void enter_stretch(struct pen__run *run, uint32_t rank, uint32_t number)
         number == row->loop ? pen__run_count(run, rank) : stretch->count;
 }
 
+/* Last iterations of the loop of this rank whose clocks are kept. */
+static uint32_t watched_of(const struct pen__run *run, uint32_t rank)
+{
+    return run->options.watched *
+           (run->options.factor == NULL ? 1 : run->options.factor[rank]);
+}
+
 static void end_iteration(struct pen__run *run, uint32_t rank)
 {
     struct pen__rank_state *state = &run->ranks[rank];
     bool is_loop = state->stretch == run->program->rows[rank].loop;
-    if (is_loop && run->iteration_clock != NULL)
-        run->iteration_clock[rank][state->iteration] = state->clock;
+    if (is_loop && run->loop_clock != NULL) {
+        uint32_t left = state->count - state->iteration;
+        uint32_t watched = watched_of(run, rank);
+        if (left <= watched)
+            run->loop_clock[rank][watched - left] = state->clock;
+    }
     state->instr = 0;
     state->iteration++;
 }
@@ -263,34 +284,50 @@ bool pen__run_all(struct pen__run *run)
     return true;
 }
 
-/* Messages of one stretch that runs `times`, by channel. */
-static void count_stretch(const struct pen__run *run,
-                          const struct pen__instr *instrs, uint32_t length,
-                          uint64_t times, uint64_t *messages)
+/* What a channel has to carry. */
+struct load {
+    uint64_t messages;
+    uint32_t back; /* most receives posted behind one that is waited for */
+};
+
+static void load_instr(const struct pen__run *run,
+                       const struct pen__instr *instr, uint64_t times,
+                       struct load *loads)
 {
-    for (uint32_t i = 0; i < length; i++) {
-        const struct pen__instr *instr = &instrs[i];
-        if (instr->send != PEN__NONE)
-            messages[instr->send] += times;
-        if (instr->recv != PEN__NONE && run->channels[instr->recv].is_lane)
-            messages[instr->recv] += times;
-    }
+    if (instr->send != PEN__NONE)
+        loads[instr->send].messages += times;
+    if (instr->recv != PEN__NONE && run->channels[instr->recv].is_lane)
+        loads[instr->recv].messages += times;
+    if (instr->wait != PEN__NONE && instr->back > loads[instr->wait].back)
+        loads[instr->wait].back = instr->back;
 }
 
-/* Messages on each channel, cut applied. */
-static void count_messages(const struct pen__run *run, uint64_t *messages)
+static void load_channels(const struct pen__run *run, struct load *loads)
 {
     const struct pen__program *program = run->program;
     for (uint32_t rank = 0; rank < program->shape.num_ranks; rank++) {
         const struct pen__instr_row *row = &program->rows[rank];
         for (uint32_t i = 0; i < row->num_stretches; i++) {
             const struct pen__stretch *stretch = &row->stretches[i];
-            count_stretch(run, row->instrs + stretch->first, stretch->length,
-                          i == row->loop ? pen__run_count(run, rank)
-                                         : stretch->count,
-                          messages);
+            uint64_t times =
+                i == row->loop ? pen__run_count(run, rank) : stretch->count;
+            for (uint32_t k = 0; k < stretch->length; k++)
+                load_instr(run, &row->instrs[stretch->first + k], times, loads);
         }
     }
+}
+
+/* Messages of the ring: a power of two. */
+static uint64_t ring_of(const struct pen__run *run, const struct load *load)
+{
+    uint64_t most = load->messages;
+    uint64_t live = (uint64_t)run->program->window + load->back + 2;
+    if (live < most && !run->options.with_ops)
+        most = live;
+    uint64_t size = 1;
+    while (size < most)
+        size *= 2;
+    return size;
 }
 
 /* Everything about a channel but its messages. */
@@ -305,29 +342,69 @@ static void init_channel(struct pen__run *run, uint32_t number)
         .is_lane = channel->direction == PEN_DIRECTION_NONE};
 }
 
+static pen_status init_messages(struct pen__run *run, const struct load *loads)
+{
+    uint32_t num = run->program->num_channels;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < num; i++)
+        total += ring_of(run, &loads[i]);
+    run->messages = malloc((total + 1) * sizeof *run->messages);
+    if (run->messages == NULL)
+        return PEN_NOMEM;
+    struct pen__message *at = run->messages;
+    for (uint32_t i = 0; i < num; i++) {
+        uint64_t ring = ring_of(run, &loads[i]);
+        run->channels[i].messages = at;
+        run->channels[i].mask = (uint32_t)(ring - 1);
+        at += ring;
+    }
+    return PEN_OK;
+}
+
+static pen_status init_watches(struct pen__run *run, const struct load *loads)
+{
+    const struct pen__zone *zones = run->options.zones;
+    uint32_t num = run->program->num_channels;
+    uint64_t total = 0;
+    if (zones == NULL)
+        return PEN_OK;
+    for (uint32_t i = 0; i < num; i++)
+        total += 2 * zones[i].count;
+    run->watches = malloc(((size_t)num + 1) * sizeof *run->watches);
+    run->watched = malloc((total + 1) * sizeof *run->watched);
+    if (run->watches == NULL || run->watched == NULL)
+        return PEN_NOMEM;
+    int64_t *at = run->watched;
+    for (uint32_t i = 0; i < num; i++) {
+        const struct pen__zone *zone = &zones[i];
+        uint64_t first = loads[i].messages - zone->count;
+        run->watches[i] = (struct pen__watch){
+            .sent_from = (uint32_t)(first - zone->sent_behind),
+            .received_from = (uint32_t)(first - zone->received_behind),
+            .count = (uint32_t)zone->count,
+            .arrivals = at,
+            .posts = at + zone->count};
+        at += 2 * zone->count;
+    }
+    return PEN_OK;
+}
+
 static pen_status init_channels(struct pen__run *run)
 {
     uint32_t num = run->program->num_channels;
-    uint64_t *messages = calloc((size_t)num + 1, sizeof *messages);
+    struct load *loads = calloc((size_t)num + 1, sizeof *loads);
     run->channels = malloc(((size_t)num + 1) * sizeof *run->channels);
-    if (messages == NULL || run->channels == NULL) {
-        free(messages);
-        return PEN_NOMEM;
+    pen_status status = PEN_NOMEM;
+    if (loads != NULL && run->channels != NULL) {
+        for (uint32_t i = 0; i < num; i++)
+            init_channel(run, i);
+        load_channels(run, loads);
+        status = init_messages(run, loads);
     }
-    for (uint32_t i = 0; i < num; i++)
-        init_channel(run, i);
-    count_messages(run, messages);
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < num; i++)
-        total += messages[i];
-    run->messages = malloc((total + 1) * sizeof *run->messages);
-    struct pen__message *at = run->messages;
-    for (uint32_t i = 0; at != NULL && i < num; i++) {
-        run->channels[i].messages = at;
-        at += messages[i];
-    }
-    free(messages);
-    return run->messages == NULL ? PEN_NOMEM : PEN_OK;
+    if (status == PEN_OK)
+        status = init_watches(run, loads);
+    free(loads);
+    return status;
 }
 
 static pen_status init_syncs(struct pen__run *run)
@@ -369,7 +446,7 @@ static void *init_records(struct pen__run *run, size_t element,
 
 static uint64_t iterations_of(const struct pen__run *run, uint32_t rank)
 {
-    return pen__run_count(run, rank);
+    return watched_of(run, rank);
 }
 
 static uint64_t ops_of(const struct pen__run *run, uint32_t rank)
@@ -379,13 +456,13 @@ static uint64_t ops_of(const struct pen__run *run, uint32_t rank)
 
 pen_status pen__run_init(struct pen__run *run,
                          const struct pen__program *program,
-                         const struct pen__ticks *ticks, uint32_t cut,
-                         const uint32_t *factor, bool with_iterations,
-                         bool with_ops)
+                         const struct pen__ticks *ticks,
+                         const struct pen__run_options *options)
 {
     uint32_t p = program->shape.num_ranks;
-    *run = (struct pen__run){
-        .program = program, .ticks = ticks, .cut = cut, .factor = factor};
+    *run = (struct pen__run){.program = program, .ticks = ticks};
+    if (options != NULL)
+        run->options = *options;
     run->ranks = calloc(p, sizeof *run->ranks);
     run->stack = calloc(p, sizeof *run->stack);
     run->is_stacked = calloc(p, sizeof *run->is_stacked);
@@ -394,13 +471,12 @@ pen_status pen__run_init(struct pen__run *run,
         status = init_channels(run);
     if (status == PEN_OK)
         status = init_syncs(run);
-    if (status == PEN_OK && with_iterations) {
-        run->iteration_clock =
-            init_records(run, sizeof(int64_t), iterations_of);
-        if (run->iteration_clock == NULL)
+    if (status == PEN_OK && run->options.watched > 0) {
+        run->loop_clock = init_records(run, sizeof(int64_t), iterations_of);
+        if (run->loop_clock == NULL)
             status = PEN_NOMEM;
     }
-    if (status == PEN_OK && with_ops) {
+    if (status == PEN_OK && run->options.with_ops) {
         run->ops = init_records(run, sizeof(struct pen__op_time), ops_of);
         if (run->ops == NULL)
             status = PEN_NOMEM;
@@ -421,114 +497,15 @@ void pen__run_release(struct pen__run *run)
     free(run->ranks);
     free(run->channels);
     free(run->messages);
+    free(run->watches);
+    free(run->watched);
     free(run->sync_time);
     free(run->sync_first);
     free(run->sync_done);
     free(run->step_done);
-    free(run->iteration_clock);
+    free(run->loop_clock);
     free(run->ops);
     free(run->stack);
     free(run->is_stacked);
     *run = (struct pen__run){.program = NULL};
-}
-
-/* Seconds that nothing in this program can exceed, by far. */
-static double bound_sec(const struct pen__program *program,
-                        const struct pen_cost_table *costs)
-{
-    double stages = 0;
-    for (uint32_t stage = 0; stage < costs->num_stages; stage++) {
-        const struct pen_cost *cost = &costs->stages[stage];
-        stages += fmax(cost->recompute_sec, 0) + fmax(cost->pair_sec, 0) +
-                  3 * (cost->forward_sec + cost->input_sec + cost->weight_sec) +
-                  cost->sync_sec + cost->step_sec + 2 * cost->move_sec +
-                  costs->latency_sec[stage] + costs->transfer_sec[stage] +
-                  costs->latency_back_sec[stage] +
-                  costs->transfer_back_sec[stage];
-    }
-    return stages * (double)program->shape.num_microbatches *
-           (double)program->shape.num_slices;
-}
-
-static int64_t to_ticks(const struct pen__ticks *ticks, double sec)
-{
-    return llround(sec * ticks->per_sec);
-}
-
-static void fill_ticks(struct pen__ticks *ticks,
-                       const struct pen__program *program,
-                       const struct pen_cost_table *costs)
-{
-    for (uint32_t stage = 0; stage < costs->num_stages; stage++) {
-        const struct pen_cost *cost = &costs->stages[stage];
-        int64_t *of = ticks->of + (size_t)stage * PEN__COST_SLOTS;
-        of[PEN__COST_FORWARD] = to_ticks(ticks, cost->forward_sec);
-        of[PEN__COST_INPUT] = to_ticks(ticks, cost->input_sec);
-        of[PEN__COST_WEIGHT] = to_ticks(ticks, cost->weight_sec);
-        of[PEN__COST_BACKWARD] = of[PEN__COST_INPUT] + of[PEN__COST_WEIGHT];
-        of[PEN__COST_RECOMPUTE] = cost->recompute_sec < 0
-                                      ? of[PEN__COST_FORWARD]
-                                      : to_ticks(ticks, cost->recompute_sec);
-        of[PEN__COST_PAIR_REST] = of[PEN__COST_BACKWARD];
-        if (cost->pair_sec >= 0) {
-            int64_t rest =
-                to_ticks(ticks, cost->pair_sec) - of[PEN__COST_FORWARD];
-            of[PEN__COST_PAIR_REST] = rest > 0 ? rest : 0;
-        }
-        ticks->sync[stage] = to_ticks(ticks, cost->sync_sec);
-        ticks->step[stage] = to_ticks(ticks, cost->step_sec);
-    }
-    for (uint32_t i = 0; i < program->num_channels; i++) {
-        const struct pen__channel *channel = &program->channels[i];
-        uint32_t stage = channel->stage;
-        if (channel->direction == PEN_DIRECTION_ACT) {
-            ticks->latency[i] = to_ticks(ticks, costs->latency_sec[stage]);
-            ticks->transfer[i] = to_ticks(ticks, costs->transfer_sec[stage]);
-        } else if (channel->direction == PEN_DIRECTION_GRAD) {
-            ticks->latency[i] = to_ticks(ticks, costs->latency_back_sec[stage]);
-            ticks->transfer[i] =
-                to_ticks(ticks, costs->transfer_back_sec[stage]);
-        } else {
-            ticks->transfer[i] = to_ticks(ticks, costs->stages[stage].move_sec);
-        }
-    }
-    ticks->is_blocking = costs->is_blocking;
-}
-
-pen_status pen__ticks_init(struct pen__ticks *ticks,
-                           const struct pen__program *program,
-                           const struct pen_cost_table *costs)
-{
-    size_t stages = program->shape.num_stages;
-    *ticks = (struct pen__ticks){.per_sec = 1};
-    ticks->of = calloc(stages * PEN__COST_SLOTS + 1, sizeof *ticks->of);
-    ticks->sync = calloc(stages, sizeof *ticks->sync);
-    ticks->step = calloc(stages, sizeof *ticks->step);
-    ticks->latency =
-        calloc((size_t)program->num_channels + 1, sizeof *ticks->latency);
-    ticks->transfer =
-        calloc((size_t)program->num_channels + 1, sizeof *ticks->transfer);
-    if (ticks->of == NULL || ticks->sync == NULL || ticks->step == NULL ||
-        ticks->latency == NULL || ticks->transfer == NULL) {
-        pen__ticks_release(ticks);
-        return PEN_NOMEM;
-    }
-    if (costs == NULL)
-        return PEN_OK;
-    /* Decimal, so that 18.522 s is a whole number of ticks. */
-    double bound = bound_sec(program, costs);
-    double digits = bound > 0 ? floor(log10(4e18 / bound)) : 12;
-    ticks->per_sec = pow(10, fmin(digits, 12));
-    fill_ticks(ticks, program, costs);
-    return PEN_OK;
-}
-
-void pen__ticks_release(struct pen__ticks *ticks)
-{
-    free(ticks->of);
-    free(ticks->sync);
-    free(ticks->step);
-    free(ticks->latency);
-    free(ticks->transfer);
-    *ticks = (struct pen__ticks){.of = NULL};
 }

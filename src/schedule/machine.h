@@ -128,13 +128,18 @@ struct pen__message {
     int64_t posted; /* of its receive */
 };
 
+/*
+ * Nobody looks far back: messages are kept in a ring that holds those which a
+ * window or a receive posted ahead may ask for.
+ */
 struct pen__channel_state {
-    struct pen__message *messages;
-    uint64_t sent;
-    uint64_t received;
+    struct pen__message *messages; /* message n at n & mask */
     int64_t wire_free;
     int64_t latency;
     int64_t transfer;
+    uint32_t mask;
+    uint32_t sent;
+    uint32_t received;
     uint32_t source;
     uint32_t destination;
     bool is_lane;
@@ -142,34 +147,55 @@ struct pen__channel_state {
     bool is_sender_waiting;
 };
 
+/* Times of messages that a run is asked to remember. */
+struct pen__watch {
+    uint32_t sent_from;     /* number of the first whose arrival is kept */
+    uint32_t received_from; /* and of the first whose receive is */
+    uint32_t count;
+    int64_t *arrivals;
+    int64_t *posts;
+};
+
+/* Messages to watch on a channel: `count`, so many before the last one. */
+struct pen__zone {
+    uint64_t sent_behind;
+    uint64_t received_behind;
+    uint64_t count;
+};
+
+struct pen__run_options {
+    uint32_t cut;           /* iterations left out of every row's loop */
+    const uint32_t *factor; /* per rank: loop runs per iteration; NULL: 1 */
+    const struct pen__zone *zones; /* per channel, or NULL */
+    uint32_t watched; /* last iterations whose clocks are kept in loop_clock */
+    bool with_ops;    /* times of all ops and all messages, without loops */
+};
+
 struct pen__run {
     const struct pen__program *program;
     const struct pen__ticks *ticks;
-    uint32_t cut;           /* iterations left out of every row's loop */
-    const uint32_t *factor; /* per rank: loop runs per iteration, or NULL */
+    struct pen__run_options options;
     struct pen__rank_state *ranks;
     struct pen__channel_state *channels;
-    struct pen__message *messages; /* channel after channel */
+    struct pen__message *messages; /* of all channels */
+    struct pen__watch *watches;    /* per channel, or NULL */
+    int64_t *watched;
     int64_t *sync_time;
     uint64_t *sync_first; /* per stage: index of its first SYNC */
     uint32_t *sync_done;
     uint32_t *step_done;
-    int64_t **iteration_clock; /* per rank, or NULL */
+    int64_t **loop_clock; /* per rank: ends of its last iterations, or NULL */
     struct pen__op_time **ops; /* per rank, or NULL: not recorded */
     uint32_t *stack;
     uint32_t stacked;
     uint8_t *is_stacked;
 };
 
-/*
- * Runs to the end or until nobody can move. `with_ops` records start and end
- * of every op and needs a program without loops.
- */
+/* Runs to the end or until nobody can move. options NULL: nothing special. */
 pen_status pen__run_init(struct pen__run *run,
                          const struct pen__program *program,
-                         const struct pen__ticks *ticks, uint32_t cut,
-                         const uint32_t *factor, bool with_iterations,
-                         bool with_ops);
+                         const struct pen__ticks *ticks,
+                         const struct pen__run_options *options);
 bool pen__run_all(struct pen__run *run); /* true when all ranks finished */
 void pen__run_release(struct pen__run *run);
 

@@ -20,20 +20,15 @@
 struct tracer {
     const struct pen_schedule *schedule;
     const struct pen__run *run;
-    uint32_t *sent_at;     /* per message, as in run->messages: its send */
-    uint32_t *received_at; /* its receive, as position in the row */
+    uint64_t *first;       /* per channel: index of its first message */
+    uint32_t *sent_at;     /* per message: position of its send */
+    uint32_t *received_at; /* and of its receive */
     uint64_t *sends;       /* per channel */
     uint64_t *receives;
     int32_t *lane; /* per rank: channel of its moves, or PEN__NONE */
 };
 
 static const struct pen_path_step nowhere = {NOWHERE, NOWHERE, false};
-
-/* Index of the first message of a channel in run->messages. */
-static size_t first_of(const struct pen__run *run, int32_t channel)
-{
-    return (size_t)(run->channels[channel].messages - run->messages);
-}
 
 static bool is_move(const struct pen_op *op)
 {
@@ -59,7 +54,7 @@ static void index_messages(struct tracer *tracer)
                                   : pen__channel_of(&program->index, op);
             if (channel == PEN__NONE)
                 continue;
-            uint64_t first = first_of(tracer->run, channel);
+            uint64_t first = tracer->first[channel];
             if (pen_op_info(op->kind)->op_class == PEN_OP_CLASS_RECV)
                 tracer->received_at[first + tracer->receives[channel]++] = i;
             else
@@ -73,11 +68,16 @@ static pen_status tracer_init(struct tracer *tracer)
     const struct pen__run *run = tracer->run;
     const struct pen__program *program = run->program;
     size_t channels = (size_t)program->num_channels + 1;
-    size_t messages = 1;
-    for (uint32_t i = 0; i < program->num_channels; i++)
+    size_t messages = 0;
+    tracer->first = malloc(channels * sizeof *tracer->first);
+    if (tracer->first == NULL)
+        return PEN_NOMEM;
+    for (uint32_t i = 0; i < program->num_channels; i++) {
+        tracer->first[i] = messages;
         messages += run->channels[i].sent;
-    tracer->sent_at = malloc(messages * sizeof *tracer->sent_at);
-    tracer->received_at = malloc(messages * sizeof *tracer->received_at);
+    }
+    tracer->sent_at = malloc((messages + 1) * sizeof *tracer->sent_at);
+    tracer->received_at = malloc((messages + 1) * sizeof *tracer->received_at);
     tracer->sends = calloc(channels, sizeof *tracer->sends);
     tracer->receives = calloc(channels, sizeof *tracer->receives);
     tracer->lane = malloc(program->shape.num_ranks * sizeof *tracer->lane);
@@ -91,6 +91,7 @@ static pen_status tracer_init(struct tracer *tracer)
 
 static void tracer_release(struct tracer *tracer)
 {
+    free(tracer->first);
     free(tracer->sent_at);
     free(tracer->received_at);
     free(tracer->sends);
@@ -118,7 +119,7 @@ static struct pen_path_step sender_of(const struct tracer *tracer,
 {
     const struct pen__run *run = tracer->run;
     const struct pen__ticks *ticks = run->ticks;
-    uint64_t first = first_of(run, channel);
+    uint64_t first = tracer->first[channel];
     uint32_t source = run->program->channels[channel].source;
     for (;;) {
         uint32_t position = tracer->sent_at[first + number];
@@ -150,7 +151,7 @@ static struct pen_path_step feeder_of(const struct tracer *tracer,
             other->microbatch != op->microbatch)
             continue;
         int32_t channel = is_receive ? fed : tracer->lane[rank];
-        uint64_t first = first_of(run, channel);
+        uint64_t first = tracer->first[channel];
         uint64_t number = is_receive ? number_of(tracer->received_at + first,
                                                  tracer->receives[channel], i)
                                      : number_of(tracer->sent_at + first,
@@ -170,7 +171,7 @@ static struct pen_path_step room_for(const struct tracer *tracer, uint32_t rank,
     const struct pen__run *run = tracer->run;
     const struct pen_op *op = &tracer->schedule->rows[rank].ops[position];
     int32_t channel = pen__channel_of(&run->program->index, op);
-    uint64_t first = first_of(run, channel);
+    uint64_t first = tracer->first[channel];
     uint64_t number =
         number_of(tracer->sent_at + first, tracer->sends[channel], position);
     if (number < run->program->window)

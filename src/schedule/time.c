@@ -203,13 +203,14 @@ static pen_status time_with_ops(const struct pen_schedule *schedule,
     struct pen__program *program = NULL;
     struct pen__ticks ticks = {.of = NULL};
     struct pen__run run = {.program = NULL};
+    const struct pen__run_options options = {.with_ops = true};
     pen_status status =
         pen__program_create(schedule, send_window, false, &program, why);
     if (status != PEN_OK)
         return status;
     status = pen__ticks_init(&ticks, program, table);
     if (status == PEN_OK)
-        status = pen__run_init(&run, program, &ticks, 0, NULL, false, true);
+        status = pen__run_init(&run, program, &ticks, &options);
     if (status == PEN_OK && !pen__run_all(&run)) {
         pen_why(why, "the schedule deadlocks; see 'penstock schedule check'");
         status = PEN_INVALID;
@@ -241,8 +242,7 @@ static pen_status time_quickly(const struct pen_timer *timer,
         status = pen__extrapolate(timer->program, &ticks, &run, &is_done);
     timing->is_extrapolated = is_done;
     if (status == PEN_OK && !is_done) {
-        status =
-            pen__run_init(&run, timer->program, &ticks, 0, NULL, false, false);
+        status = pen__run_init(&run, timer->program, &ticks, NULL);
         if (status == PEN_OK && !pen__run_all(&run)) {
             pen_why(why,
                     "the schedule deadlocks; see 'penstock schedule check'");

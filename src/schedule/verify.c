@@ -598,7 +598,7 @@ static pen_status check_progress(struct verifier *verifier)
     if (status == PEN_OK)
         status = pen__ticks_init(&ticks, program, NULL);
     if (status == PEN_OK)
-        status = pen__run_init(&run, program, &ticks, 0, NULL, false, false);
+        status = pen__run_init(&run, program, &ticks, NULL);
     bool has_finished = status == PEN_OK && pen__run_all(&run);
     pen__run_release(&run);
     pen__ticks_release(&ticks);
