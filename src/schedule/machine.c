@@ -393,7 +393,7 @@ static pen_status init_channels(struct pen__run *run)
 {
     uint32_t num = run->program->num_channels;
     struct load *loads = calloc((size_t)num + 1, sizeof *loads);
-    run->channels = malloc(((size_t)num + 1) * sizeof *run->channels);
+    run->channels = calloc((size_t)num + 1, sizeof *run->channels);
     pen_status status = PEN_NOMEM;
     if (loads != NULL && run->channels != NULL) {
         for (uint32_t i = 0; i < num; i++)

@@ -69,18 +69,18 @@ static pen_status tracer_init(struct tracer *tracer)
     const struct pen__program *program = run->program;
     size_t channels = (size_t)program->num_channels + 1;
     size_t messages = 0;
-    tracer->first = malloc(channels * sizeof *tracer->first);
+    tracer->first = calloc(channels, sizeof *tracer->first);
     if (tracer->first == NULL)
         return PEN_NOMEM;
     for (uint32_t i = 0; i < program->num_channels; i++) {
         tracer->first[i] = messages;
         messages += run->channels[i].sent;
     }
-    tracer->sent_at = malloc((messages + 1) * sizeof *tracer->sent_at);
-    tracer->received_at = malloc((messages + 1) * sizeof *tracer->received_at);
+    tracer->sent_at = calloc(messages + 1, sizeof *tracer->sent_at);
+    tracer->received_at = calloc(messages + 1, sizeof *tracer->received_at);
     tracer->sends = calloc(channels, sizeof *tracer->sends);
     tracer->receives = calloc(channels, sizeof *tracer->receives);
-    tracer->lane = malloc(program->shape.num_ranks * sizeof *tracer->lane);
+    tracer->lane = calloc(program->shape.num_ranks, sizeof *tracer->lane);
     if (tracer->sent_at == NULL || tracer->received_at == NULL ||
         tracer->sends == NULL || tracer->receives == NULL ||
         tracer->lane == NULL)
