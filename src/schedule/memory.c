@@ -1,5 +1,7 @@
 #include "schedule/memory.h"
 
+#include "base/bug.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -56,8 +58,57 @@ static bool is_move(const struct pen_op *op)
     return op->kind == PEN_OP_EVICT || op->kind == PEN_OP_LOAD;
 }
 
+/* Begin and end of every move of this rank, in order, or NULL. */
+static const struct pen__channel_state *lane_of(const struct pen__run *run,
+                                                uint32_t rank)
+{
+    for (uint32_t i = run->program->num_channels; i-- > 0;) {
+        const struct pen__channel_state *channel = &run->channels[i];
+        if (!channel->is_lane)
+            break; /* lanes stand behind all other channels */
+        if (channel->source == rank)
+            return channel;
+    }
+    return NULL;
+}
+
+struct event_list {
+    struct pen__event *events;
+    uint32_t count;
+    bool has_moves;
+};
+
+/* What `row`, the row of rank `from`, brings to this rank or takes away. */
+static void add_events(struct event_list *list, const struct pen__run *run,
+                       const struct pen_row *row, uint32_t from, bool is_guest,
+                       const struct pen_cost_table *costs)
+{
+    const struct pen__channel_state *lane = lane_of(run, from);
+    uint32_t move = 0;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        double delta = pen_memory_of(costs, op->kind, op->stage);
+        struct pen__op_time time = run->ops[from][i];
+        if (is_move(op)) {
+            PEN_BUG_UNLESS(lane != NULL);
+            list->has_moves = true;
+            time.end = lane->messages[move++ & lane->mask].arrival;
+            time.start = time.end - lane->transfer;
+        }
+        if (is_guest)
+            delta = is_move(op) ? -delta : 0;
+        if (delta == 0)
+            continue;
+        enum pen__event_order leaves =
+            is_guest ? PEN__EVENT_GUEST_LEAVES : PEN__EVENT_LEAVES;
+        list->events[list->count++] =
+            (struct pen__event){delta > 0 ? time.start : time.end, delta,
+                                delta > 0 ? PEN__EVENT_COMES : leaves};
+    }
+}
+
 pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
-                            struct pen__op_time *const *ops,
+                            const struct pen__run *run,
                             const struct pen_cost_table *costs,
                             struct pen__event **out, uint32_t *count)
 {
@@ -65,37 +116,16 @@ pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
     uint32_t partner = pen_shape_partner(&schedule->shape, rank);
     const struct pen_row *other = &schedule->rows[partner];
     size_t most = (size_t)row->count + other->count + 1;
-    struct pen__event *events = malloc(most * sizeof *events);
-    if (events == NULL)
+    struct event_list list = {.events = malloc(most * sizeof *list.events)};
+    if (list.events == NULL)
         return PEN_NOMEM;
-    uint32_t n = 0;
-    bool has_moves = false;
-    for (uint32_t i = 0; i < row->count; i++) {
-        const struct pen_op *op = &row->ops[i];
-        double delta = pen_memory_of(costs, op->kind, op->stage);
-        has_moves = has_moves || is_move(op);
-        if (delta == 0)
-            continue;
-        const struct pen__op_time *time = &ops[rank][i];
-        events[n++] = (struct pen__event){
-            delta > 0 ? time->start : time->end, delta,
-            delta > 0 ? PEN__EVENT_COMES : PEN__EVENT_LEAVES};
-    }
-    for (uint32_t i = 0; i < other->count && partner != rank; i++) {
-        const struct pen_op *op = &other->ops[i];
-        if (!is_move(op))
-            continue;
-        has_moves = true;
-        double delta = -pen_memory_of(costs, op->kind, op->stage);
-        const struct pen__op_time *time = &ops[partner][i];
-        events[n++] = (struct pen__event){
-            delta > 0 ? time->start : time->end, delta,
-            delta > 0 ? PEN__EVENT_COMES : PEN__EVENT_GUEST_LEAVES};
-    }
-    if (has_moves)
-        qsort(events, n, sizeof *events, by_time);
-    *out = events;
-    *count = n;
+    add_events(&list, run, row, rank, false, costs);
+    if (partner != rank && lane_of(run, partner) != NULL)
+        add_events(&list, run, other, partner, true, costs);
+    if (list.has_moves)
+        qsort(list.events, list.count, sizeof *list.events, by_time);
+    *out = list.events;
+    *count = list.count;
     return PEN_OK;
 }
 

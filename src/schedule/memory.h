@@ -32,11 +32,12 @@ struct pen__event {
 };
 
 /*
- * Events of this rank in time order, guests included; ops[r][i] are the times
- * of all ranks. *out is owned by the caller.
+ * Events of this rank in time order, guests included. The run has recorded its
+ * ops. A stash that moves is in both places while it is under way. *out is
+ * owned by the caller.
  */
 pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
-                            struct pen__op_time *const *ops,
+                            const struct pen__run *run,
                             const struct pen_cost_table *costs,
                             struct pen__event **out, uint32_t *count);
 

@@ -156,7 +156,7 @@ static pen_status fill_curve(struct pen_timing *timing,
     struct pen__event *events = NULL;
     uint32_t count = 0;
     pen_status status =
-        pen__rank_events(schedule, rank, run->ops, costs, &events, &count);
+        pen__rank_events(schedule, rank, run, costs, &events, &count);
     if (status != PEN_OK)
         return status;
     struct pen_level *points = malloc(((size_t)count + 1) * sizeof *points);

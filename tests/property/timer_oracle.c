@@ -372,7 +372,10 @@ static double naive_level(const struct simulation *sim, uint32_t rank,
                 continue;
             double delta = pen_memory_of(sim->costs, op->kind, op->stage) *
                            (is_guest ? -1 : 1);
-            double when = delta > 0 ? sim->ops[r][i].start : sim->ops[r][i].end;
+            const struct simulated *op_time = &sim->ops[r][i];
+            double start = is_move ? op_time->begin : op_time->start;
+            double end = is_move ? op_time->arrival : op_time->end;
+            double when = delta > 0 ? start : end;
             if (when < at + 1e-9)
                 level += delta;
         }
