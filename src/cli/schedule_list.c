@@ -10,7 +10,7 @@ static json_t *describe(const struct pen_generator *generator)
 {
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, "
-        "s:b, s:s?}",
+        "s:b, s:s?, s:s?}",
         "name", generator->name, "title", generator->title, "paper",
         generator->paper, "placement", pen_placement_text(generator->placement),
         "constraints", generator->constraints, "versions", generator->versions,
@@ -18,7 +18,8 @@ static json_t *describe(const struct pen_generator *generator)
         generator->is_synchronous, "has_chunks", generator->has_chunks,
         "has_slices", generator->has_slices, "has_limit", generator->has_limit,
         "uses_costs", generator->uses_costs, "included",
-        generator->missing == NULL, "missing", generator->missing);
+        generator->missing == NULL, "missing", generator->missing, "note",
+        generator->note);
 }
 
 static int print_as_json(void)
@@ -29,18 +30,14 @@ static int print_as_json(void)
     return pen__print_json(all);
 }
 
-int pen__schedule_list(const struct pen__schedule_args *args)
+static void print_uses(struct pen_text *out)
 {
-    if (args->is_json)
-        return print_as_json();
     static const struct pen_column columns[] = {
         {.title = "schedule"},
         {.title = "placement"},
         {.title = "updates"},
-        {.title = "versions", .may_wrap = true},
+        {.title = "weight versions", .may_wrap = true},
         {.title = "needs", .may_wrap = true},
-        {.title = "included", .may_wrap = true},
-        {.title = "paper", .may_wrap = true},
     };
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
@@ -52,16 +49,44 @@ int pen__schedule_list(const struct pen__schedule_args *args)
                       generator->is_synchronous ? "sync" : "async");
         pen_table_add(&table, "%s", generator->versions);
         pen_table_add(&table, "%s", generator->constraints);
-        if (generator->missing == NULL)
-            pen_table_add(&table, "yes");
-        else
-            pen_table_add(&table, "no: %s", generator->missing);
-        pen_table_add(&table, "%s", generator->paper);
     }
+    pen_table_print(&table, pen__page_width(), out);
+    pen_table_release(&table);
+}
+
+/* Where each comes from, and what is ours in it. */
+static void print_origins(struct pen_text *out)
+{
+    static const struct pen_column columns[] = {
+        {.title = "schedule"},
+        {.title = "paper", .may_wrap = true},
+        {.title = "note", .may_wrap = true},
+    };
+    struct pen_table table;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
+        const struct pen_generator *generator = pen_generator_at(i);
+        pen_table_add(&table, "%s", generator->name);
+        pen_table_add(&table, "%s", generator->paper);
+        if (generator->missing != NULL)
+            pen_table_add(&table, "not included: %s", generator->missing);
+        else
+            pen_table_add(&table, "%s",
+                          generator->note == NULL ? "" : generator->note);
+    }
+    pen_table_print(&table, pen__page_width(), out);
+    pen_table_release(&table);
+}
+
+int pen__schedule_list(const struct pen__schedule_args *args)
+{
+    if (args->is_json)
+        return print_as_json();
     struct pen_text text = PEN_TEXT_EMPTY;
-    pen_table_print(&table, pen__page_width(), &text);
+    print_uses(&text);
+    pen_text_add_string(&text, "\n");
+    print_origins(&text);
     int code = pen__print(&text);
     pen_text_release(&text);
-    pen_table_release(&table);
     return code;
 }

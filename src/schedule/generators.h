@@ -37,6 +37,7 @@ struct pen_generator {
     bool has_slices;
     bool has_limit;      /* --memory-limit */
     bool uses_costs;     /* the order depends on the costs */
+    const char *note;    /* where it is ours rather than the paper's; or NULL */
     const char *missing; /* why it cannot be generated; NULL when it can */
     pen_status (*generate)(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why);

@@ -6,14 +6,19 @@ run 0 schedule list
 err_empty
 out_has "1f1b"
 out_has "Narayanan et al., ICML 2021, arXiv 2006.09503"
-names=$(awk 'NR > 2 { print $1 }' "$work/out" | sort)
+names=$(awk 'NF == 0 { exit } NR > 2 { print $1 }' "$work/out" | sort)
 run 0 schedule list --json
 same "names in JSON" "$(json '"\n".join(sorted(x["name"] for x in d))')" "$names"
 same "no name twice" "$(uniq -d <<<"$names")" ""
 same "fields" "$(json 'sorted(d[0])')" "$(json 'sorted(["name", "title",
     "paper", "placement", "constraints", "versions", "bubble", "peak",
     "synchronous", "has_chunks", "has_slices", "has_limit", "uses_costs",
-    "included", "missing"])')"
+    "included", "missing", "note"])')"
+same "what is ours rather than the paper's is said" \
+    "$(json 'sorted(x["name"] for x in d if x["note"])')" \
+    "['bitpipe', 'cyclic', 'hanayo', 'kfkb', 'pb', 'pipemare', 'spectrain', \
+'wpipe', 'xpipe']"
+same "all 27 names" "$(json 'len(d)')" 27
 same "1f1b" "$(json '[(x["placement"], x["synchronous"], x["included"],
     x["missing"]) for x in d if x["name"] == "1f1b"]')" \
     "[('linear', True, True, None)]"

@@ -119,5 +119,7 @@ const struct pen_generator pen__wpipe = {
     .versions = "2 in the first half of the model, 1 in the second",
     .bubble = "0 in steady state, (p-1)T/2 once per run",
     .peak = "(m+p-s)/2",
+    .note = "order derived from the published description of the two "
+            "groups; the paper's slot table is not known here",
     .generate = generate,
 };
