@@ -12,6 +12,7 @@
  *
  * One line per setting; then how much shorter the span of the search is.
  */
+#include "base/random.h"
 #include "schedule/search.h"
 
 #include <math.h>
@@ -22,22 +23,14 @@
 
 #define NUM_SETTINGS 200
 
-static uint64_t next_random(uint64_t *state)
+static double uniform(struct pen_random *state, double from, double to)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    return from + (to - from) * pen_random_unit(state);
 }
 
-static double uniform(uint64_t *state, double from, double to)
+static uint32_t whole(struct pen_random *state, uint32_t from, uint32_t to)
 {
-    return from + (to - from) * (double)(next_random(state) >> 11) * 0x1p-53;
-}
-
-static uint32_t whole(uint64_t *state, uint32_t from, uint32_t to)
-{
-    return from + (uint32_t)(next_random(state) % (to - from + 1));
+    return from + (uint32_t)(pen_random_next(state) % (to - from + 1));
 }
 
 static void *allocate(size_t count, size_t size)
@@ -51,7 +44,8 @@ static void *allocate(size_t count, size_t size)
 }
 
 /* Links both ways between all ranks: a loop also uses the one that wraps. */
-static void draw_links(struct pen_costs *costs, uint32_t p, uint64_t *state)
+static void draw_links(struct pen_costs *costs, uint32_t p,
+                       struct pen_random *state)
 {
     costs->links = allocate((size_t)p * p, sizeof *costs->links);
     for (uint32_t a = 0; a < p; a++) {
@@ -67,7 +61,7 @@ static void draw_links(struct pen_costs *costs, uint32_t p, uint64_t *state)
 }
 
 static void draw(struct pen_search_args *args, struct pen_costs *costs,
-                 uint64_t *state)
+                 struct pen_random *state)
 {
     uint32_t p = whole(state, 2, 8);
     pen_costs_init(costs);
@@ -134,7 +128,7 @@ static void add(struct tally *tally, const struct pen_search_report *report)
 int main(int argc, char **argv)
 {
     struct tally tally = {.compared = 0};
-    uint64_t state = 20240607;
+    struct pen_random state = {20240607};
     double effort = argc > 1 ? atof(argv[1]) : 1;
     struct timespec begin;
     clock_gettime(CLOCK_MONOTONIC, &begin);

@@ -41,7 +41,7 @@ struct search {
     uint32_t num_fields;
     struct pen_schedule *start; /* best generator; NULL when none fits */
     struct pen_search_report report;
-    struct pen__random random;
+    struct pen_random random;
     struct timespec begin;
     uint64_t budget;
 };

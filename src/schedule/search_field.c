@@ -147,21 +147,21 @@ void pen__field_list(struct pen__field *field, const struct pen__moves_end *end)
 }
 
 /* Takes the rule of a good candidate, mostly the best, into field->rule. */
-static void choose_rule(struct pen__field *field, struct pen__random *random)
+static void choose_rule(struct pen__field *field, struct pen_random *random)
 {
-    bool is_any = pen__random_below(random, 4) == 0;
+    bool is_any = pen_random_below(random, 4) == 0;
     const struct pen__entry *from =
-        &field->pool[is_any ? pen__random_below(random, field->pooled) : 0];
+        &field->pool[is_any ? pen_random_below(random, field->pooled) : 0];
     uint32_t count = pen__rule_count(&field->problem);
     if (from->has_rule)
         pen__rule_copy(&field->problem, field->rule, from->rule);
     else
-        pen__rule_set(&field->problem, pen__random_below(random, count),
+        pen__rule_set(&field->problem, pen_random_below(random, count),
                       field->rule);
 }
 
 void pen__field_vary(struct pen__field *field, const struct pen__moves_end *end,
-                     struct pen__random *random)
+                     struct pen_random *random)
 {
     uint64_t begin = pen__field_steps(field);
     uint64_t spent = 0;
@@ -180,7 +180,7 @@ void pen__field_vary(struct pen__field *field, const struct pen__moves_end *end,
 
 void pen__field_move(struct pen__field *field, uint32_t index,
                      const struct pen__moves_end *end,
-                     struct pen__random *random)
+                     struct pen_random *random)
 {
     struct pen__score score = field->pool[index].score;
     memcpy(field->order, field->pool[index].order,

@@ -55,11 +55,11 @@ void pen__field_list(struct pen__field *field,
 
 /* Lists under rules varied from those of the best candidates. */
 void pen__field_vary(struct pen__field *field, const struct pen__moves_end *end,
-                     struct pen__random *random);
+                     struct pen_random *random);
 
 /* Local search from one candidate of the pool. */
 void pen__field_move(struct pen__field *field, uint32_t index,
                      const struct pen__moves_end *end,
-                     struct pen__random *random);
+                     struct pen_random *random);
 
 #endif

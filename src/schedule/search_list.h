@@ -31,7 +31,7 @@ void pen__rule_set(const struct pen__problem *problem, uint32_t index,
 
 /* Changes a few numbers at random; `strength` is about 1 at first. */
 void pen__rule_vary(const struct pen__problem *problem, struct pen__rule *rule,
-                    double strength, struct pen__random *random);
+                    double strength, struct pen_random *random);
 
 /* The simulation, with its arrays. */
 struct pen__lister;

@@ -74,14 +74,14 @@ static void shift(uint8_t *row, uint32_t from, uint32_t to)
 
 /* Shifts the op at this place ahead, or the one before it back. */
 static void change_row(const struct pen__problem *problem, uint8_t *row,
-                       uint32_t position, struct pen__random *random)
+                       uint32_t position, struct pen_random *random)
 {
     uint32_t reach = 1;
-    while (reach < 4 * problem->num_types && pen__random_below(random, 4) != 0)
+    while (reach < 4 * problem->num_types && pen_random_below(random, 4) != 0)
         reach++;
     uint32_t from = position;
     uint32_t to = position > reach ? position - reach : 0;
-    if (pen__random_below(random, 2) == 0) {
+    if (pen_random_below(random, 2) == 0) {
         from = position - 1;
         to =
             from + reach < problem->length ? from + reach : problem->length - 1;
@@ -148,19 +148,19 @@ static double mean_work(const struct pen__problem *problem)
 
 /* Mostly on the critical path; now and then anywhere, to make room. */
 static struct pen__place choose_place(const struct pen__moves *moves,
-                                      struct pen__random *random)
+                                      struct pen_random *random)
 {
     const struct pen__problem *problem = moves->problem;
-    if (pen__random_below(random, 5) > 0)
-        return moves->places[pen__random_below(random, moves->num_places)];
+    if (pen_random_below(random, 5) > 0)
+        return moves->places[pen_random_below(random, moves->num_places)];
     return (struct pen__place){
-        pen__random_below(random, problem->num_ranks),
-        1 + pen__random_below(random, problem->length - 1)};
+        pen_random_below(random, problem->num_ranks),
+        1 + pen_random_below(random, problem->length - 1)};
 }
 
 /* Makes one move and keeps it if its energy is at most `most`. */
 static bool try_move(struct pen__moves *moves, double most,
-                     struct pen__random *random, uint8_t *order,
+                     struct pen_random *random, uint8_t *order,
                      struct pen__score *found)
 {
     const struct pen__problem *problem = moves->problem;
@@ -190,7 +190,7 @@ static void settle(struct pen__moves *moves, const uint8_t *order,
 
 uint64_t pen__moves_run(struct pen__moves *moves,
                         const struct pen__moves_end *end,
-                        struct pen__random *random, uint8_t *order,
+                        struct pen_random *random, uint8_t *order,
                         struct pen__score *score)
 {
     const struct pen__problem *problem = moves->problem;
@@ -211,7 +211,7 @@ uint64_t pen__moves_run(struct pen__moves *moves,
             break;
         tried++;
         double heat = hot * pow(COOLING, (double)spent / (double)end->steps);
-        double most = moves->energy - heat * log(1 - pen__random_unit(random));
+        double most = moves->energy - heat * log(1 - pen_random_unit(random));
         struct pen__score found;
         if (!try_move(moves, most, random, order, &found))
             continue;

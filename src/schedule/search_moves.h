@@ -30,7 +30,7 @@ struct pen__moves_end {
  */
 uint64_t pen__moves_run(struct pen__moves *moves,
                         const struct pen__moves_end *end,
-                        struct pen__random *random, uint8_t *order,
+                        struct pen_random *random, uint8_t *order,
                         struct pen__score *score);
 
 #endif

@@ -1,6 +1,7 @@
 #ifndef PEN_SCHEDULE_SEARCH_PROBLEM_H
 #define PEN_SCHEDULE_SEARCH_PROBLEM_H
 
+#include "base/random.h"
 #include "schedule/channels.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
@@ -143,31 +144,5 @@ uint32_t pen__critical_places(const struct pen__evaluator *evaluator,
 
 /* Ops evaluated since the creation: the search's measure of work. */
 uint64_t pen__evaluator_steps(const struct pen__evaluator *evaluator);
-
-/* A small generator of random numbers (splitmix64): same seed, same search. */
-struct pen__random {
-    uint64_t state;
-};
-
-static inline uint64_t pen__random_next(struct pen__random *random)
-{
-    uint64_t z = random->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-/* In [0, 1). */
-static inline double pen__random_unit(struct pen__random *random)
-{
-    return (double)(pen__random_next(random) >> 11) * 0x1p-53;
-}
-
-/* In 0..count-1. */
-static inline uint32_t pen__random_below(struct pen__random *random,
-                                         uint32_t count)
-{
-    return (uint32_t)(((pen__random_next(random) >> 32) * count) >> 32);
-}
 
 #endif

@@ -140,21 +140,21 @@ void pen__rule_set(const struct pen__problem *problem, uint32_t index,
 }
 
 /* Zero on average, now and then large. */
-static double jolt(struct pen__random *random)
+static double jolt(struct pen_random *random)
 {
-    double unit = 2 * pen__random_unit(random) - 1;
+    double unit = 2 * pen_random_unit(random) - 1;
     return unit * unit * unit * 3;
 }
 
 static void vary_offsets(const struct pen__problem *problem,
                          struct pen__rule *rule, double strength,
-                         struct pen__random *random)
+                         struct pen_random *random)
 {
-    uint32_t rank = pen__random_below(random, problem->num_ranks);
-    uint32_t type = pen__random_below(random, problem->num_types);
+    uint32_t rank = pen_random_below(random, problem->num_ranks);
+    uint32_t type = pen_random_below(random, problem->num_types);
     double change = jolt(random) * strength * rule->period;
-    bool is_everywhere = pen__random_below(random, 4) == 0;
-    double slope = pen__random_below(random, 2) * 1.0;
+    bool is_everywhere = pen_random_below(random, 4) == 0;
+    double slope = pen_random_below(random, 2) * 1.0;
     uint32_t first = is_everywhere ? 0 : rank;
     uint32_t behind = is_everywhere ? problem->num_ranks : rank + 1;
     for (uint32_t i = first; i < behind; i++)
@@ -163,19 +163,19 @@ static void vary_offsets(const struct pen__problem *problem,
 }
 
 void pen__rule_vary(const struct pen__problem *problem, struct pen__rule *rule,
-                    double strength, struct pen__random *random)
+                    double strength, struct pen_random *random)
 {
-    uint32_t changes = 1 + pen__random_below(random, 3);
+    uint32_t changes = 1 + pen_random_below(random, 3);
     for (uint32_t i = 0; i < changes; i++) {
-        uint32_t what = pen__random_below(random, 16);
-        uint32_t rank = pen__random_below(random, problem->num_ranks);
+        uint32_t what = pen_random_below(random, 16);
+        uint32_t rank = pen_random_below(random, problem->num_ranks);
         if (what == 0) {
-            rule->patience = pen__random_unit(random) * 1.2;
+            rule->patience = pen_random_unit(random) * 1.2;
         } else if (what == 1) {
             rule->in_advance = 1 - rule->in_advance;
         } else if (what < 5 && isfinite(problem->limit)) {
             double unit = pen__task_of(problem, rank, PEN__F)->memory;
-            double change = (pen__random_below(random, 2) * 2.0 - 1) * unit;
+            double change = (pen_random_below(random, 2) * 2.0 - 1) * unit;
             rule->reserve[rank] = fmax(0, rule->reserve[rank] + change);
         } else {
             vary_offsets(problem, rule, strength, random);

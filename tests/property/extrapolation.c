@@ -4,28 +4,11 @@
  * uneven ranks, times that almost tie, ops and ranks that take no time, slow
  * and blocking links, windows of all widths.
  */
+#include "base/random.h"
 #include "support/support.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static uint32_t below(uint64_t *random, uint32_t bound)
-{
-    return (uint32_t)(next_random(random) % bound);
-}
-
-static double in_unit(uint64_t *random)
-{
-    return (double)(next_random(random) >> 11) * 0x1p-53;
-}
 
 enum flavour {
     EVEN,
@@ -36,32 +19,33 @@ enum flavour {
     FLAVOURS
 };
 
-static double some_sec(enum flavour flavour, uint64_t *random)
+static double some_sec(enum flavour flavour, struct pen_random *random)
 {
     static const double nearly[] = {1, 1 + 1e-9, 1 + 1e-6, 1 + 1e-3, 1 - 1e-6};
     switch (flavour) {
     case NEARLY_TIED:
-        return nearly[below(random, 5)];
+        return nearly[pen_random_below(random, 5)];
     case WHOLE_NUMBERS:
-        return 1 + below(random, 3);
+        return 1 + pen_random_below(random, 3);
     case FULL_OF_ZEROS:
-        return below(random, 2) == 0 ? 0 : in_unit(random);
+        return pen_random_below(random, 2) == 0 ? 0 : pen_random_unit(random);
     default:
-        return in_unit(random);
+        return pen_random_unit(random);
     }
 }
 
-static struct pen_cost some_cost(enum flavour flavour, uint64_t *random)
+static struct pen_cost some_cost(enum flavour flavour,
+                                 struct pen_random *random)
 {
     struct pen_cost cost = {.forward_sec = some_sec(flavour, random),
                             .input_sec = some_sec(flavour, random),
                             .weight_sec = some_sec(flavour, random),
                             .recompute_sec = -1,
                             .pair_sec = -1,
-                            .memory = 1 + below(random, 3)};
-    if (below(random, 4) == 0)
+                            .memory = 1 + pen_random_below(random, 3)};
+    if (pen_random_below(random, 4) == 0)
         cost.pair_sec = some_sec(flavour, random);
-    if (below(random, 2) == 0) {
+    if (pen_random_below(random, 2) == 0) {
         cost.sync_sec = some_sec(flavour, random);
         cost.step_sec = some_sec(flavour, random);
     }
@@ -69,14 +53,14 @@ static struct pen_cost some_cost(enum flavour flavour, uint64_t *random)
 }
 
 /* Release with pen_costs_release(). */
-static void random_costs(uint64_t *random, const struct pen_shape *shape,
-                         struct pen_costs *costs)
+static void random_costs(struct pen_random *random,
+                         const struct pen_shape *shape, struct pen_costs *costs)
 {
-    enum flavour flavour = (enum flavour)below(random, FLAVOURS);
+    enum flavour flavour = (enum flavour)pen_random_below(random, FLAVOURS);
     pen_costs_init(costs);
     costs->uniform = some_cost(flavour, random);
     if (flavour != EVEN) {
-        bool is_per_rank = below(random, 2) == 0;
+        bool is_per_rank = pen_random_below(random, 2) == 0;
         costs->scope = is_per_rank ? PEN_COST_PER_RANK : PEN_COST_PER_STAGE;
         costs->num_items =
             is_per_rank ? shape->num_ranks : pen_shape_parts(shape);
@@ -85,13 +69,13 @@ static void random_costs(uint64_t *random, const struct pen_shape *shape,
         for (uint32_t i = 0; i < costs->num_items; i++)
             costs->items[i] = some_cost(flavour, random);
     }
-    if (below(random, 2) == 0)
+    if (pen_random_below(random, 2) == 0)
         costs->latency_sec = some_sec(flavour, random);
-    if (below(random, 3) == 0) {
+    if (pen_random_below(random, 3) == 0) {
         costs->bytes = 1;
-        costs->bytes_per_sec = 0.5 + 4 * in_unit(random);
+        costs->bytes_per_sec = 0.5 + 4 * pen_random_unit(random);
     }
-    costs->is_blocking = below(random, 4) == 0;
+    costs->is_blocking = pen_random_below(random, 4) == 0;
 }
 
 static void expect_same(double full, double quick, const char *what,
@@ -140,13 +124,14 @@ struct tally {
     unsigned extrapolated;
 };
 
-static void try_schedule(struct pen_schedule *schedule, uint64_t *random,
-                         unsigned times, struct tally *tally)
+static void try_schedule(struct pen_schedule *schedule,
+                         struct pen_random *random, unsigned times,
+                         struct tally *tally)
 {
     /* Half of them with the narrowest window that works, or a wide one. */
-    if (below(random, 2) == 0) {
+    if (pen_random_below(random, 2) == 0) {
         uint32_t given = schedule->rules.send_window;
-        schedule->rules.send_window = below(random, 2) == 0 ? 1 : 7;
+        schedule->rules.send_window = pen_random_below(random, 2) == 0 ? 1 : 7;
         if (pen_schedule_verify(schedule, NULL, NULL, NULL) != PEN_OK)
             schedule->rules.send_window = given;
     }
@@ -166,18 +151,20 @@ static void try_schedule(struct pen_schedule *schedule, uint64_t *random,
 }
 
 static void try_generator(const struct pen_generator *generator,
-                          uint64_t *random, struct tally *tally)
+                          struct pen_random *random, struct tally *tally)
 {
     static const uint32_t ranks[] = {1, 2, 3, 4, 6, 8};
     struct pen_costs costs = unit_costs();
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
         for (unsigned n = 0; n < 3; n++) {
-            uint32_t m = ranks[i] * (8 + below(random, 1 + 400 / ranks[i]));
-            struct pen_generator_args args = {.ranks = ranks[i],
-                                              .microbatches = m,
-                                              .chunks = below(random, 3),
-                                              .slices = below(random, 3),
-                                              .costs = &costs};
+            uint32_t m =
+                ranks[i] * (8 + pen_random_below(random, 1 + 400 / ranks[i]));
+            struct pen_generator_args args = {
+                .ranks = ranks[i],
+                .microbatches = m,
+                .chunks = pen_random_below(random, 3),
+                .slices = pen_random_below(random, 3),
+                .costs = &costs};
             struct pen_schedule *schedule = NULL;
             if (pen_generator_make(generator, &args, &schedule, NULL) != PEN_OK)
                 continue;
@@ -190,7 +177,7 @@ static void try_generator(const struct pen_generator *generator,
 static void skipping_the_period_changes_no_bit(void **state)
 {
     (void)state;
-    uint64_t random = 1;
+    struct pen_random random = {1};
     struct tally all = {0, 0};
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
         const struct pen_generator *generator = pen_generator_at(i);

@@ -4,29 +4,17 @@
  * nothing moves. Start and end of every op, the memory curve and the critical
  * path of random schedules under random costs must agree.
  */
+#include "base/random.h"
 #include "support/support.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static uint32_t below(uint64_t *random, uint32_t bound)
-{
-    return (uint32_t)(next_random(random) % bound);
-}
-
 /* Milliseconds, so that a sum is the same in ticks and in seconds. */
-static double some_sec(uint64_t *random, uint32_t most)
+static double some_sec(struct pen_random *random, uint32_t most)
 {
-    return (double)below(random, most + 1) / 1000;
+    return (double)pen_random_below(random, most + 1) / 1000;
 }
 
 /* ---- the slow simulation ---- */
@@ -581,7 +569,7 @@ static void check_path(const struct simulation *sim,
 
 /* ---- random cases ---- */
 
-static struct pen_cost random_cost(uint64_t *random)
+static struct pen_cost random_cost(struct pen_random *random)
 {
     struct pen_cost cost = {.forward_sec = some_sec(random, 9) + 0.001,
                             .input_sec = some_sec(random, 9),
@@ -589,13 +577,14 @@ static struct pen_cost random_cost(uint64_t *random)
                             .recompute_sec = -1,
                             .pair_sec = -1,
                             .memory = 1};
-    if (below(random, 2) == 0)
+    if (pen_random_below(random, 2) == 0)
         cost.pair_sec = some_sec(random, 25);
     return cost;
 }
 
-static void random_costs(uint64_t *random, const struct pen_shape *shape,
-                         bool is_free, struct pen_costs *costs)
+static void random_costs(struct pen_random *random,
+                         const struct pen_shape *shape, bool is_free,
+                         struct pen_costs *costs)
 {
     pen_costs_init(costs);
     costs->scope = PEN_COST_PER_STAGE;
@@ -611,25 +600,28 @@ static void random_costs(uint64_t *random, const struct pen_shape *shape,
     }
     if (is_free)
         return;
-    costs->latency_sec = below(random, 2) * some_sec(random, 5);
-    costs->bytes = below(random, 2) * (1 + below(random, 8));
+    costs->latency_sec = pen_random_below(random, 2) * some_sec(random, 5);
+    costs->bytes =
+        pen_random_below(random, 2) * (1 + pen_random_below(random, 8));
     costs->bytes_per_sec = 1000;
-    costs->is_blocking = below(random, 3) == 0;
-    costs->num_links = below(random, 3);
+    costs->is_blocking = pen_random_below(random, 3) == 0;
+    costs->num_links = pen_random_below(random, 3);
     costs->links = calloc(costs->num_links + 1, sizeof *costs->links);
     for (uint32_t i = 0; i < costs->num_links; i++)
         costs->links[i] = (struct pen_link){
-            below(random, shape->num_ranks), below(random, shape->num_ranks),
-            some_sec(random, 20), 1000.0 / (1 + below(random, 9))};
+            pen_random_below(random, shape->num_ranks),
+            pen_random_below(random, shape->num_ranks), some_sec(random, 20),
+            1000.0 / (1 + pen_random_below(random, 9))};
 }
 
 /* Exchanges neighbours in the rows as long as the verifier agrees. */
-static void perturb(struct pen_schedule *schedule, uint64_t *random)
+static void perturb(struct pen_schedule *schedule, struct pen_random *random)
 {
-    for (uint32_t n = below(random, 40); n > 0; n--) {
+    for (uint32_t n = pen_random_below(random, 40); n > 0; n--) {
         struct pen_row *row =
-            &schedule->rows[below(random, schedule->shape.num_ranks)];
-        uint32_t i = below(random, row->count - 1);
+            &schedule
+                 ->rows[pen_random_below(random, schedule->shape.num_ranks)];
+        uint32_t i = pen_random_below(random, row->count - 1);
         struct pen_op op = row->ops[i];
         if (op.group != 0 || row->ops[i + 1].group != 0)
             continue;
@@ -642,31 +634,32 @@ static void perturb(struct pen_schedule *schedule, uint64_t *random)
     }
 }
 
-static const struct pen_generator *random_generator(uint64_t *random)
+static const struct pen_generator *random_generator(struct pen_random *random)
 {
     size_t count = 0;
     while (pen_generator_at(count) != NULL)
         count++;
-    return pen_generator_at(below(random, (uint32_t)count));
+    return pen_generator_at(pen_random_below(random, (uint32_t)count));
 }
 
 /* NULL when the generator refuses these numbers. */
-static struct pen_schedule *random_schedule(uint64_t *random)
+static struct pen_schedule *random_schedule(struct pen_random *random)
 {
     struct pen_costs costs = unit_costs();
     struct pen_schedule *schedule = NULL;
     const struct pen_generator *generator = random_generator(random);
-    struct pen_generator_args args = {.ranks = 1 + below(random, 6),
-                                      .microbatches = 1 + below(random, 16),
-                                      .chunks = below(random, 3),
-                                      .slices = below(random, 3),
+    struct pen_generator_args args = {.ranks = 1 + pen_random_below(random, 6),
+                                      .microbatches =
+                                          1 + pen_random_below(random, 16),
+                                      .chunks = pen_random_below(random, 3),
+                                      .slices = pen_random_below(random, 3),
                                       .costs = &costs};
     if (pen_generator_make(generator, &args, &schedule, NULL) != PEN_OK)
         return NULL;
     schedule->rules.send_window =
-        pen_schedule_window(schedule) + below(random, 2);
+        pen_schedule_window(schedule) + pen_random_below(random, 2);
     perturb(schedule, random);
-    if (below(random, 2) == 0) {
+    if (pen_random_below(random, 2) == 0) {
         uint32_t given = schedule->rules.send_window;
         schedule->rules.send_window = 1;
         if (pen_schedule_verify(schedule, NULL, NULL, NULL) != PEN_OK)
@@ -675,8 +668,8 @@ static struct pen_schedule *random_schedule(uint64_t *random)
     return schedule;
 }
 
-static void compare(const struct pen_schedule *schedule, uint64_t *random,
-                    bool is_free)
+static void compare(const struct pen_schedule *schedule,
+                    struct pen_random *random, bool is_free)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_costs costs;
@@ -704,7 +697,7 @@ static void compare(const struct pen_schedule *schedule, uint64_t *random,
 
 static void compare_many(uint64_t seed, unsigned times, bool is_free)
 {
-    uint64_t random = seed;
+    struct pen_random random = {seed};
     unsigned compared = 0;
     for (unsigned i = 0; i < times; i++) {
         struct pen_schedule *schedule = random_schedule(&random);

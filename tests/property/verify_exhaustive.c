@@ -6,6 +6,7 @@
  * Nothing here uses the machine, the channels or the placements of the
  * program, only the ops themselves.
  */
+#include "base/random.h"
 #include "support/support.h"
 
 #include "base/file.h"
@@ -19,19 +20,6 @@
 #define MAX_ROW 128
 
 /* A fixed sequence of numbers: splitmix64. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static uint32_t below(uint64_t *random, uint32_t bound)
-{
-    return (uint32_t)(next_random(random) % bound);
-}
-
 /* Placements as drawn in the papers, for the four that are tried here. */
 static uint32_t home_of(const struct pen_shape *shape, uint32_t stage)
 {
@@ -560,25 +548,25 @@ static void add(struct pen_schedule *schedule, uint32_t rank, struct pen_op op)
     assert_int_equal(PEN_OK, pen_schedule_add(schedule, rank, op));
 }
 
-static struct pen_shape random_shape(uint64_t *random)
+static struct pen_shape random_shape(struct pen_random *random)
 {
     struct pen_shape shape = {.placement = PEN_PLACEMENT_LINEAR,
-                              .num_ranks = 2 + below(random, 2),
+                              .num_ranks = 2 + pen_random_below(random, 2),
                               .num_copies = 1,
                               .num_slices = 1};
-    shape.num_microbatches = 1 + below(random, 3);
+    shape.num_microbatches = 1 + pen_random_below(random, 3);
     shape.num_stages = shape.num_ranks;
     if (shape.num_ranks > 2)
         return shape;
     static const enum pen_placement_kind kinds[] = {
         PEN_PLACEMENT_LINEAR, PEN_PLACEMENT_LOOP, PEN_PLACEMENT_V,
         PEN_PLACEMENT_BIDIRECTIONAL};
-    shape.placement = kinds[below(random, 4)];
+    shape.placement = kinds[pen_random_below(random, 4)];
     if (shape.placement != PEN_PLACEMENT_LINEAR)
         shape.num_stages = 4;
     if (shape.placement == PEN_PLACEMENT_BIDIRECTIONAL) {
         shape.num_copies = 2;
-        shape.num_microbatches = 2 * (1 + below(random, 2));
+        shape.num_microbatches = 2 * (1 + pen_random_below(random, 2));
     }
     return shape;
 }
@@ -640,7 +628,7 @@ static uint32_t usual_slot(const struct pen_shape *shape,
 
 /* A random order of the row in which must_precede() holds. */
 static void shuffle_row(const struct pen_shape *shape, struct pen_row *row,
-                        uint32_t wildness, uint64_t *random)
+                        uint32_t wildness, struct pen_random *random)
 {
     struct pen_op left[MAX_ROW];
     uint32_t count = row->count;
@@ -649,14 +637,14 @@ static void shuffle_row(const struct pen_shape *shape, struct pen_row *row,
     for (uint32_t done = 0; done < row->count; done++) {
         uint32_t chosen = UINT32_MAX;
         uint32_t seen = 0;
-        bool is_wild = below(random, 100) < wildness;
+        bool is_wild = pen_random_below(random, 100) < wildness;
         for (uint32_t i = 0; i < count; i++) {
             bool is_free = true;
             for (uint32_t j = 0; j < count; j++)
                 is_free = is_free && !must_precede(shape, &left[j], &left[i]);
             if (!is_free)
                 continue;
-            if (is_wild ? below(random, ++seen) == 0
+            if (is_wild ? pen_random_below(random, ++seen) == 0
                         : chosen == UINT32_MAX ||
                               usual_slot(shape, &left[i]) <
                                   usual_slot(shape, &left[chosen]))
@@ -670,12 +658,13 @@ static void shuffle_row(const struct pen_shape *shape, struct pen_row *row,
 }
 
 /* Joins some neighbouring compute ops into overlap groups. */
-static void group_some(struct pen_row *row, uint64_t *random)
+static void group_some(struct pen_row *row, struct pen_random *random)
 {
     uint16_t group = 0;
     for (uint32_t i = 0; i + 1 < row->count; i++) {
         if (pen_op_is_compute(row->ops[i].kind) &&
-            pen_op_is_compute(row->ops[i + 1].kind) && below(random, 3) == 0) {
+            pen_op_is_compute(row->ops[i + 1].kind) &&
+            pen_random_below(random, 3) == 0) {
             group++;
             row->ops[i].group = group;
             row->ops[++i].group = group;
@@ -683,17 +672,17 @@ static void group_some(struct pen_row *row, uint64_t *random)
     }
 }
 
-static struct pen_schedule *random_schedule(uint64_t *random)
+static struct pen_schedule *random_schedule(struct pen_random *random)
 {
     struct pen_shape shape = random_shape(random);
     struct pen_schedule *schedule = NULL;
     assert_int_equal(PEN_OK,
                      pen_schedule_create("random", &shape, &schedule, NULL));
-    schedule->rules.send_window = 1 + below(random, 3);
+    schedule->rules.send_window = 1 + pen_random_below(random, 3);
     for (uint32_t stage = 0; stage < shape.num_stages; stage++)
-        add_stage(schedule, stage, below(random, 4) == 0);
-    uint32_t wildness = below(random, 60);
-    bool has_groups = below(random, 4) == 0;
+        add_stage(schedule, stage, pen_random_below(random, 4) == 0);
+    uint32_t wildness = pen_random_below(random, 60);
+    bool has_groups = pen_random_below(random, 4) == 0;
     for (uint32_t rank = 0; rank < shape.num_ranks; rank++) {
         shuffle_row(&shape, &schedule->rows[rank], wildness, random);
         if (has_groups)
@@ -725,7 +714,7 @@ static unsigned found_rule(const struct pen_schedule *schedule, bool needs_sync)
 static void v4_is_said_when_an_interleaving_gets_stuck(void **state)
 {
     (void)state;
-    uint64_t random = 1;
+    struct pen_random random = {1};
     unsigned stuck = 0;
     unsigned free_of_it = 0;
     for (unsigned i = 0; i < 3000; i++) {
@@ -749,22 +738,23 @@ static void v4_is_said_when_an_interleaving_gets_stuck(void **state)
 }
 
 /* Takes away, doubles, exchanges, moves or alters one op. */
-static void corrupt(struct pen_schedule *schedule, uint64_t *random)
+static void corrupt(struct pen_schedule *schedule, struct pen_random *random)
 {
     const struct pen_shape *shape = &schedule->shape;
-    struct pen_row *row = &schedule->rows[below(random, shape->num_ranks)];
+    struct pen_row *row =
+        &schedule->rows[pen_random_below(random, shape->num_ranks)];
     if (row->count < 2)
         return;
-    uint32_t i = below(random, row->count);
-    uint32_t j = below(random, row->count);
+    uint32_t i = pen_random_below(random, row->count);
+    uint32_t j = pen_random_below(random, row->count);
     struct pen_op op = row->ops[i];
-    switch (below(random, 8)) {
+    switch (pen_random_below(random, 8)) {
     case 0:
         memmove(&row->ops[i], &row->ops[i + 1],
                 (--row->count - i) * sizeof *row->ops);
         return;
     case 1:
-        add(schedule, below(random, shape->num_ranks), op);
+        add(schedule, pen_random_below(random, shape->num_ranks), op);
         return;
     case 2:
     case 3:
@@ -772,22 +762,25 @@ static void corrupt(struct pen_schedule *schedule, uint64_t *random)
         row->ops[j] = op;
         return;
     case 4:
-        row->ops[i].stage = (uint16_t)below(random, shape->num_stages);
+        row->ops[i].stage =
+            (uint16_t)pen_random_below(random, shape->num_stages);
         return;
     case 5:
         if (pen_op_has_microbatch(op.kind))
-            row->ops[i].microbatch = below(random, shape->num_microbatches);
+            row->ops[i].microbatch =
+                pen_random_below(random, shape->num_microbatches);
         return;
     case 6:
         if (pen_op_has_microbatch(op.kind))
             do
-                row->ops[i].kind = (uint8_t)below(random, PEN_OP_KINDS);
+                row->ops[i].kind =
+                    (uint8_t)pen_random_below(random, PEN_OP_KINDS);
             while (!pen_op_has_microbatch(row->ops[i].kind));
         return;
     default:
         memmove(&row->ops[i], &row->ops[i + 1],
                 (row->count - 1 - i) * sizeof *row->ops);
-        j = below(random, row->count);
+        j = pen_random_below(random, row->count);
         memmove(&row->ops[j + 1], &row->ops[j],
                 (row->count - 1 - j) * sizeof *row->ops);
         row->ops[j] = op;
@@ -797,12 +790,12 @@ static void corrupt(struct pen_schedule *schedule, uint64_t *random)
 static void the_verifier_agrees_with_plain_searches(void **state)
 {
     (void)state;
-    uint64_t random = 2;
+    struct pen_random random = {2};
     unsigned counts[PEN_VERIFY_RULES + 1] = {0};
     for (unsigned i = 0; i < 20000; i++) {
         struct pen_schedule *schedule = random_schedule(&random);
-        bool needs_sync = below(&random, 2) == 0;
-        for (uint32_t n = 1 + below(&random, 2); n > 0; n--)
+        bool needs_sync = pen_random_below(&random, 2) == 0;
+        for (uint32_t n = 1 + pen_random_below(&random, 2); n > 0; n--)
             corrupt(schedule, &random);
         unsigned naive = naive_rules(schedule, needs_sync);
         unsigned rule = found_rule(schedule, needs_sync);

@@ -44,3 +44,17 @@ struct pen_shape pen__shape(enum pen_placement_kind placement, uint32_t ranks,
                               .num_microbatches = microbatches,
                               .num_slices = 1};
 }
+
+pen_status pen__generate_linear(const char *name,
+                                const struct pen_generator_args *args,
+                                pen__row_writer *put_row,
+                                struct pen_schedule **out, struct pen_text *why)
+{
+    struct pen_shape shape = pen__shape(PEN_PLACEMENT_LINEAR, args->ranks,
+                                        args->ranks, args->microbatches);
+    struct pen__builder builder;
+    pen__builder_init(&builder, name, &shape, why);
+    for (uint32_t rank = 0; rank < args->ranks; rank++)
+        put_row(&builder, rank, args->ranks, args->microbatches);
+    return pen__builder_finish(&builder, out, why);
+}

@@ -28,13 +28,23 @@ pen_status pen__builder_finish(struct pen__builder *builder,
 struct pen_shape pen__shape(enum pen_placement_kind placement, uint32_t ranks,
                             uint32_t stages, uint32_t microbatches);
 
+/* Writes the row of one rank of a linear pipeline of p ranks. */
+typedef void pen__row_writer(struct pen__builder *builder, uint32_t rank,
+                             uint32_t p, uint32_t m);
+
+/* A linear pipeline, row by row: all there is to many generators. */
+pen_status pen__generate_linear(const char *name,
+                                const struct pen_generator_args *args,
+                                pen__row_writer *put_row,
+                                struct pen_schedule **out,
+                                struct pen_text *why);
+
 static inline uint32_t pen__min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 /* 1F1B warm-up, steady state and cool-down on one rank of a linear pipeline. */
-void pen__put_1f1b(struct pen__builder *builder, uint32_t rank, uint32_t ranks,
-                   uint32_t microbatches);
+pen__row_writer pen__put_1f1b;
 
 #endif

@@ -8,20 +8,20 @@
  */
 #include "schedule/generators/generator.h"
 
+static void put_row(struct pen__builder *builder, uint32_t rank, uint32_t p,
+                    uint32_t m)
+{
+    (void)p;
+    for (uint32_t i = 0; i < m; i++)
+        pen__put(builder, rank, PEN_OP_FORWARD, rank, i);
+    for (uint32_t i = 0; i < m; i++)
+        pen__put(builder, rank, PEN_OP_BACKWARD, rank, i);
+}
+
 static pen_status generate(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why)
 {
-    struct pen_shape shape = pen__shape(PEN_PLACEMENT_LINEAR, args->ranks,
-                                        args->ranks, args->microbatches);
-    struct pen__builder builder;
-    pen__builder_init(&builder, "gpipe", &shape, why);
-    for (uint32_t rank = 0; rank < args->ranks; rank++) {
-        for (uint32_t i = 0; i < args->microbatches; i++)
-            pen__put(&builder, rank, PEN_OP_FORWARD, rank, i);
-        for (uint32_t i = 0; i < args->microbatches; i++)
-            pen__put(&builder, rank, PEN_OP_BACKWARD, rank, i);
-    }
-    return pen__builder_finish(&builder, out, why);
+    return pen__generate_linear("gpipe", args, put_row, out, why);
 }
 
 const struct pen_generator pen__gpipe = {

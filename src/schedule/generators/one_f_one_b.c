@@ -27,13 +27,7 @@ void pen__put_1f1b(struct pen__builder *builder, uint32_t rank, uint32_t ranks,
 static pen_status generate(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why)
 {
-    struct pen_shape shape = pen__shape(PEN_PLACEMENT_LINEAR, args->ranks,
-                                        args->ranks, args->microbatches);
-    struct pen__builder builder;
-    pen__builder_init(&builder, "1f1b", &shape, why);
-    for (uint32_t rank = 0; rank < args->ranks; rank++)
-        pen__put_1f1b(&builder, rank, args->ranks, args->microbatches);
-    return pen__builder_finish(&builder, out, why);
+    return pen__generate_linear("1f1b", args, pen__put_1f1b, out, why);
 }
 
 const struct pen_generator pen__1f1b = {

@@ -9,9 +9,11 @@
  */
 #include "schedule/generators/generator.h"
 
-/* Turns the backwards of a row of 1F1B into I, and appends the W. */
-static void split_row(struct pen__builder *builder, uint32_t rank, uint32_t m)
+/* A row of 1F1B with its backwards turned into I, and the W behind. */
+static void put_row(struct pen__builder *builder, uint32_t rank, uint32_t p,
+                    uint32_t m)
 {
+    pen__put_1f1b(builder, rank, p, m);
     if (builder->status != PEN_OK)
         return;
     struct pen_row *row = &builder->schedule->rows[rank];
@@ -26,15 +28,7 @@ static void split_row(struct pen__builder *builder, uint32_t rank, uint32_t m)
 static pen_status generate(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why)
 {
-    struct pen_shape shape = pen__shape(PEN_PLACEMENT_LINEAR, args->ranks,
-                                        args->ranks, args->microbatches);
-    struct pen__builder builder;
-    pen__builder_init(&builder, "2bp", &shape, why);
-    for (uint32_t rank = 0; rank < args->ranks; rank++) {
-        pen__put_1f1b(&builder, rank, args->ranks, args->microbatches);
-        split_row(&builder, rank, args->microbatches);
-    }
-    return pen__builder_finish(&builder, out, why);
+    return pen__generate_linear("2bp", args, put_row, out, why);
 }
 
 const struct pen_generator pen__2bp = {

@@ -32,13 +32,7 @@ static void put_row(struct pen__builder *builder, uint32_t rank, uint32_t p,
 static pen_status generate(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why)
 {
-    struct pen_shape shape = pen__shape(PEN_PLACEMENT_LINEAR, args->ranks,
-                                        args->ranks, args->microbatches);
-    struct pen__builder builder;
-    pen__builder_init(&builder, "zb-h2", &shape, why);
-    for (uint32_t rank = 0; rank < args->ranks; rank++)
-        put_row(&builder, rank, args->ranks, args->microbatches);
-    return pen__builder_finish(&builder, out, why);
+    return pen__generate_linear("zb-h2", args, put_row, out, why);
 }
 
 const struct pen_generator pen__zb_h2 = {
