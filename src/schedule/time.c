@@ -42,9 +42,11 @@ void pen_timer_free(struct pen_timer *timer)
     free(timer);
 }
 
-static bool is_versioned(const struct pen_schedule *schedule)
+static uint32_t versions_of(const struct pen_schedule *schedule, uint32_t rank)
 {
-    return schedule->rules.versions != 0 || schedule->rules.period != 0;
+    bool is_versioned =
+        schedule->rules.versions != 0 || schedule->rules.period != 0;
+    return is_versioned ? pen__row_versions(schedule, rank) : 1;
 }
 
 pen_status pen_timer_create(const struct pen_schedule *schedule,
@@ -60,8 +62,7 @@ pen_status pen_timer_create(const struct pen_schedule *schedule,
     if (timer->versions == NULL)
         goto fail_timer;
     for (uint32_t rank = 0; rank < p; rank++)
-        timer->versions[rank] =
-            is_versioned(schedule) ? pen__row_versions(schedule, rank) : 1;
+        timer->versions[rank] = versions_of(schedule, rank);
     timer->has_moves = pen_schedule_has_class(schedule, PEN_OP_CLASS_MOVE);
     pen_status status =
         pen__program_create(schedule, send_window, true, &timer->program, why);
@@ -260,11 +261,13 @@ static pen_status time_quickly(const struct pen_timer *timer,
     return status;
 }
 
-pen_status pen_timer_run(const struct pen_timer *timer,
-                         const struct pen_costs *costs, bool is_exhaustive,
-                         struct pen_timing **out, struct pen_text *why)
+/* With ops: `timer` may be NULL. Without: it is the schedule's. */
+static pen_status time_schedule(const struct pen_schedule *schedule,
+                                const struct pen_timer *timer,
+                                const struct pen_costs *costs,
+                                const struct pen_time_options *options,
+                                struct pen_timing **out, struct pen_text *why)
 {
-    const struct pen_schedule *schedule = timer->schedule;
     struct pen_cost_table table;
     pen_status status =
         pen_cost_table_init(&table, costs, &schedule->shape, why);
@@ -272,11 +275,12 @@ pen_status pen_timer_run(const struct pen_timer *timer,
         return status;
     struct pen_timing *timing = NULL;
     status = create_timing(schedule->shape.num_ranks, &timing);
-    if (status == PEN_OK && timer->has_moves)
-        status = time_with_ops(schedule, &table, timer->program->window, timing,
-                               why);
+    if (status == PEN_OK && options->with_ops)
+        status =
+            time_with_ops(schedule, &table, options->send_window, timing, why);
     else if (status == PEN_OK)
-        status = time_quickly(timer, &table, is_exhaustive, timing, why);
+        status =
+            time_quickly(timer, &table, options->is_exhaustive, timing, why);
     pen_cost_table_release(&table);
     if (status != PEN_OK) {
         pen_timing_free(timing);
@@ -285,9 +289,21 @@ pen_status pen_timer_run(const struct pen_timer *timer,
         return status;
     }
     for (uint32_t rank = 0; rank < timing->num_ranks; rank++)
-        timing->ranks[rank].versions = timer->versions[rank];
+        timing->ranks[rank].versions =
+            timer != NULL ? timer->versions[rank] : versions_of(schedule, rank);
     *out = timing;
     return PEN_OK;
+}
+
+pen_status pen_timer_run(const struct pen_timer *timer,
+                         const struct pen_costs *costs, bool is_exhaustive,
+                         struct pen_timing **out, struct pen_text *why)
+{
+    /* Where stashes move, the peak depends on the times of the ops. */
+    struct pen_time_options options = {.with_ops = timer->has_moves,
+                                       .is_exhaustive = is_exhaustive,
+                                       .send_window = timer->program->window};
+    return time_schedule(timer->schedule, timer, costs, &options, out, why);
 }
 
 pen_status pen_schedule_time(const struct pen_schedule *schedule,
@@ -298,34 +314,13 @@ pen_status pen_schedule_time(const struct pen_schedule *schedule,
     static const struct pen_time_options defaults = {.with_ops = false};
     if (options == NULL)
         options = &defaults;
-    if (!options->with_ops) {
-        struct pen_timer *timer = NULL;
-        pen_status status =
-            pen_timer_create(schedule, options->send_window, &timer, why);
-        if (status == PEN_OK)
-            status =
-                pen_timer_run(timer, costs, options->is_exhaustive, out, why);
-        pen_timer_free(timer);
-        return status;
-    }
-    struct pen_cost_table table;
+    if (options->with_ops)
+        return time_schedule(schedule, NULL, costs, options, out, why);
+    struct pen_timer *timer = NULL;
     pen_status status =
-        pen_cost_table_init(&table, costs, &schedule->shape, why);
-    if (status != PEN_OK)
-        return status;
-    struct pen_timing *timing = NULL;
-    status = create_timing(schedule->shape.num_ranks, &timing);
+        pen_timer_create(schedule, options->send_window, &timer, why);
     if (status == PEN_OK)
-        status =
-            time_with_ops(schedule, &table, options->send_window, timing, why);
-    pen_cost_table_release(&table);
-    if (status != PEN_OK) {
-        pen_timing_free(timing);
-        return status;
-    }
-    for (uint32_t rank = 0; rank < timing->num_ranks; rank++)
-        timing->ranks[rank].versions =
-            is_versioned(schedule) ? pen__row_versions(schedule, rank) : 1;
-    *out = timing;
-    return PEN_OK;
+        status = pen_timer_run(timer, costs, options->is_exhaustive, out, why);
+    pen_timer_free(timer);
+    return status;
 }
