@@ -25,7 +25,7 @@ _penstock_schedule_options() {
 }
 
 _penstock_schedule_names() {
-    penstock schedule list 2>/dev/null | awk 'NR > 2 { print $1 }'
+    penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
 }
 
 _penstock() {
