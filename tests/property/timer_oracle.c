@@ -109,7 +109,7 @@ static bool run_send(struct simulation *sim, struct place at)
     if (earlier_send(sim->schedule, at, sim->window, &before)) {
         const struct pen_op *old =
             &sim->schedule->rows[before.rank].ops[before.position];
-        struct place receive;
+        struct place receive = {0, 0};
         assert_true(find(sim->schedule,
                          is_act ? PEN_OP_RECV_ACT : PEN_OP_RECV_GRAD,
                          consumer_of(shape, old), old, &receive));
@@ -149,7 +149,7 @@ static bool input_time(const struct simulation *sim, uint32_t rank,
                            : pen_shape_next_stage(shape, op->stage);
     if (from == PEN_NO_STAGE || pen_shape_rank_of(shape, from) == rank)
         return true;
-    struct place send;
+    struct place send = {0, 0};
     assert_true(find(sim->schedule, is_act ? PEN_OP_SEND_ACT : PEN_OP_SEND_GRAD,
                      from, op, &send));
     *time = result_at(sim, send)->arrival;
@@ -511,7 +511,7 @@ static bool leads_back(const struct simulation *sim, struct place from,
     struct place old;
     if (is_send(op->kind) && earlier_send(schedule, to, sim->window, &old)) {
         const struct pen_op *sent = &row->ops[old.position];
-        struct place receive;
+        struct place receive = {0, 0};
         assert_true(find(schedule,
                          op->kind == PEN_OP_SEND_ACT ? PEN_OP_RECV_ACT
                                                      : PEN_OP_RECV_GRAD,
