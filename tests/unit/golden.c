@@ -22,9 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file whose generator does not exist: skipped with its name, or a failure */
-#define IS_MISSING_A_FAILURE 0
-
 #define FOLDER PEN_SOURCE_DIR "/tests/golden/"
 #define MAX_FILES 128
 #define MAX_RANKS 16
@@ -218,21 +215,13 @@ static void golden_file_is_made_again(void **state)
     struct golden golden;
     read_golden(&golden, *state);
     golden.args.costs = &golden.costs;
-    bool is_missing = pen_generator_find(golden.generator) == NULL;
-    if (is_missing && !IS_MISSING_A_FAILURE)
-        print_message("no generator %s yet\n", golden.generator);
-    if (!is_missing || IS_MISSING_A_FAILURE) {
-        struct pen_schedule *schedule =
-            make_with(golden.generator, &golden.args);
-        expect_rows(&golden, schedule);
-        expect_verified(schedule);
-        expect_figures(&golden, schedule);
-        pen_schedule_free(schedule);
-    }
+    struct pen_schedule *schedule = make_with(golden.generator, &golden.args);
+    expect_rows(&golden, schedule);
+    expect_verified(schedule);
+    expect_figures(&golden, schedule);
+    pen_schedule_free(schedule);
     pen_costs_release(&golden.costs);
     free(golden.text);
-    if (is_missing)
-        skip();
 }
 
 static int is_golden(const struct dirent *entry)
