@@ -1,0 +1,80 @@
+#include "core/config_keys.h"
+
+#include <string.h>
+
+bool pen__config_has(const struct pen_json *json, const char *key)
+{
+    const json_t *value = json_object_get(json->object, key);
+    return value != NULL && !json_is_null(value);
+}
+
+pen_status pen__config_flag(const struct pen_json *json, const char *key,
+                            bool *out, struct pen_text *why)
+{
+    return pen__config_has(json, key)
+               ? pen_json_read_boolean(json, key, out, why)
+               : PEN_OK;
+}
+
+pen_status pen__config_number(const struct pen_json *json, const char *key,
+                              double least, double most, double *out,
+                              struct pen_text *why)
+{
+    const struct pen_json_number number = {key, out, least, most};
+    return pen__config_has(json, key)
+               ? pen_json_read_numbers(json, &number, 1, why)
+               : PEN_OK;
+}
+
+pen_status pen__config_count(const struct pen_json *json,
+                             const struct pen__config_count *optional,
+                             uint32_t *out, struct pen_text *why)
+{
+    if (pen__config_has(json, optional->key))
+        return pen_json_read_integer(json, optional->key, 1, optional->most,
+                                     out, why);
+    *out =
+        pen_json_has(json, optional->key) ? optional->null : optional->absent;
+    return PEN_OK;
+}
+
+pen_status pen__config_demand(const struct pen_json *json, const char *key,
+                              bool demanded, struct pen_text *why)
+{
+    bool found = demanded;
+    pen_status status = pen__config_flag(json, key, &found, why);
+    if (status != PEN_OK || found == demanded)
+        return status;
+    pen_why(why, "%s%s is %s, only %s is supported", json->path, key,
+            found ? "true" : "false", demanded ? "true" : "false");
+    return PEN_INVALID;
+}
+
+pen_status pen__config_word(const struct pen_json *json, const char *key,
+                            const struct pen__config_word *words, size_t count,
+                            int *out, struct pen_text *why)
+{
+    if (!pen__config_has(json, key))
+        return PEN_OK;
+    const char *found = json_string_value(json_object_get(json->object, key));
+    for (size_t i = 0; found != NULL && i < count; i++) {
+        if (strcmp(found, words[i].text) == 0) {
+            *out = words[i].value;
+            return PEN_OK;
+        }
+    }
+    pen_why(why, "%s%s ", json->path, key);
+    if (found != NULL && why != NULL) {
+        pen_why(why, "\"");
+        pen_text_add_printable(why, found, strnlen(found, 40));
+        pen_why(why, "\" is not supported; it ");
+    }
+    pen_why(why, "must be ");
+    for (size_t i = 0; i < count; i++)
+        pen_why(why, "%s\"%s\"",
+                i == 0          ? ""
+                : i + 1 < count ? ", "
+                                : " or ",
+                words[i].text);
+    return PEN_INVALID;
+}

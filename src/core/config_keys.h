@@ -1,0 +1,47 @@
+#ifndef PEN_CORE_CONFIG_KEYS_H
+#define PEN_CORE_CONFIG_KEYS_H
+
+#include "base/json.h"
+
+/*
+ * Reading keys as Hugging Face writes them: most may be absent or null, and
+ * then mean a default. Outputs are left alone when nothing was given.
+ */
+
+/* There, and not null. */
+bool pen__config_has(const struct pen_json *json, const char *key);
+
+pen_status pen__config_flag(const struct pen_json *json, const char *key,
+                            bool *out, struct pen_text *why);
+
+/* Refuses a flag that has another value than the one we compute with. */
+pen_status pen__config_demand(const struct pen_json *json, const char *key,
+                              bool demanded, struct pen_text *why);
+
+pen_status pen__config_number(const struct pen_json *json, const char *key,
+                              double least, double most, double *out,
+                              struct pen_text *why);
+
+/* A count from 1 to most, with a value for absent and one for null. */
+struct pen__config_count {
+    const char *key;
+    uint32_t absent;
+    uint32_t null;
+    uint32_t most;
+};
+
+pen_status pen__config_count(const struct pen_json *json,
+                             const struct pen__config_count *count,
+                             uint32_t *out, struct pen_text *why);
+
+/* A string out of a list, and what it stands for. */
+struct pen__config_word {
+    const char *text;
+    int value;
+};
+
+pen_status pen__config_word(const struct pen_json *json, const char *key,
+                            const struct pen__config_word *words, size_t count,
+                            int *out, struct pen_text *why);
+
+#endif

@@ -1,0 +1,203 @@
+#ifndef PEN_CORE_MODEL_H
+#define PEN_CORE_MODEL_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "core/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A model: what a Hugging Face config.json says of a network, and the tensors
+ * that follow from it, with the names and shapes they have in a checkpoint.
+ *
+ * Layers are counted from the input: 0 is the embedding, 1 to num_blocks are
+ * the blocks, num_blocks + 1 is the head (last norm and output matrix). That
+ * is the chain which a pipeline cuts. Tensors are numbered in that order.
+ *
+ * Layers of one kind have the same tensors, so a model keeps one list per kind
+ * and makes names when they are asked for: a thousand layers cost nothing.
+ */
+
+enum pen_family {
+    PEN_FAMILY_GPT2,
+    PEN_FAMILY_LLAMA,
+    PEN_FAMILY_MISTRAL,
+    PEN_FAMILY_QWEN2,
+    PEN_FAMILY_QWEN3
+};
+
+enum pen_norm {
+    PEN_NORM_LAYER, /* mean and variance, weight and bias */
+    PEN_NORM_RMS    /* mean square, weight */
+};
+
+enum pen_activation {
+    PEN_ACTIVATION_GELU_TANH, /* up, gelu by tanh ("gelu_new"), down */
+    PEN_ACTIVATION_SILU       /* gated: down(silu(gate) * up) */
+};
+
+enum pen_rope_kind {
+    PEN_ROPE_NONE, /* positions are learnt */
+    PEN_ROPE_DEFAULT,
+    PEN_ROPE_LINEAR, /* positions divided by factor */
+    PEN_ROPE_LLAMA3  /* slow frequencies divided by factor, smoothly */
+};
+
+/* Rotary positions; numbers that the kind does not use are 0. */
+struct pen_rope {
+    enum pen_rope_kind kind;
+    double theta;
+    double factor;
+    double low_freq_factor;
+    double high_freq_factor;
+    uint32_t original_positions;
+};
+
+enum pen_layer_kind {
+    PEN_LAYER_EMBEDDING,
+    PEN_LAYER_BLOCK,
+    PEN_LAYER_HEAD,
+    PEN_LAYER_KINDS
+};
+
+/* What an optimizer asks before it decays a weight. */
+enum pen_role {
+    PEN_ROLE_MATRIX,
+    PEN_ROLE_BIAS,
+    PEN_ROLE_NORM /* weights and biases of norms */
+};
+
+/* The place of a tensor in its layer, whatever the family calls it. */
+enum pen_part {
+    PEN_PART_TOKEN_EMBEDDING,
+    PEN_PART_POSITION_EMBEDDING,
+    PEN_PART_ATTENTION_NORM,
+    PEN_PART_ATTENTION_NORM_BIAS,
+    PEN_PART_QKV, /* queries, keys and values side by side */
+    PEN_PART_QKV_BIAS,
+    PEN_PART_Q,
+    PEN_PART_Q_BIAS,
+    PEN_PART_K,
+    PEN_PART_K_BIAS,
+    PEN_PART_V,
+    PEN_PART_V_BIAS,
+    PEN_PART_Q_NORM, /* per head, before the rotation */
+    PEN_PART_K_NORM,
+    PEN_PART_ATTENTION_OUT,
+    PEN_PART_ATTENTION_OUT_BIAS,
+    PEN_PART_MLP_NORM,
+    PEN_PART_MLP_NORM_BIAS,
+    PEN_PART_GATE,
+    PEN_PART_GATE_BIAS,
+    PEN_PART_UP,
+    PEN_PART_UP_BIAS,
+    PEN_PART_DOWN,
+    PEN_PART_DOWN_BIAS,
+    PEN_PART_FINAL_NORM,
+    PEN_PART_FINAL_NORM_BIAS,
+    PEN_PART_HEAD,
+    PEN_PARTS
+};
+
+/* What the tensors of all layers of one kind have in common. */
+struct pen_tensor_form {
+    enum pen_part part;
+    enum pen_role role;
+    bool is_input_first; /* a matrix stored [in, out], as GPT-2 does */
+    const char *name;    /* behind the prefix of the layer; a constant */
+    uint32_t num_dims;
+    uint64_t shape[2];
+    uint64_t num_elements;
+};
+
+struct pen_model {
+    enum pen_family family;
+    uint32_t hidden;
+    uint32_t num_blocks;
+    uint32_t num_heads;
+    uint32_t num_kv_heads;
+    uint32_t head_dim; /* num_heads * head_dim need not be hidden */
+    uint32_t intermediate;
+    uint32_t vocab;
+    uint32_t max_positions;
+    enum pen_norm norm;
+    double norm_eps;
+    enum pen_activation activation;
+    struct pen_rope rope;
+    uint32_t window; /* positions a windowed block sees; 0: all */
+    uint32_t first_window_block;
+    bool has_tied_embeddings; /* the head uses the token embedding */
+    bool has_qkv_bias;
+    bool has_attention_out_bias;
+    bool has_mlp_bias;
+    bool has_qk_norm;
+    enum pen_dtype dtype; /* of the weights on disk, as far as the file says */
+
+    struct pen_tensor_form forms[PEN_PARTS]; /* those of one kind together */
+    uint32_t first_form[PEN_LAYER_KINDS + 1];
+    uint32_t num_layers; /* num_blocks + 2 */
+    uint32_t num_tensors;
+    uint64_t num_parameters;
+};
+
+#define PEN_TENSOR_NAME_SIZE 96
+
+struct pen_tensor_info {
+    char name[PEN_TENSOR_NAME_SIZE]; /* as transformers saves it */
+    uint32_t layer;
+    const struct pen_tensor_form *form; /* borrowed until the model is freed */
+};
+
+/*
+ * Loads "preset:gpt2" (also gpt2-medium, gpt2-large, gpt2-xl), a config.json
+ * or a directory that has one. Keys that Penstock does not know are ignored;
+ * settings that would change the network and are not supported are refused.
+ *
+ * On success *out is owned by the caller; free it with pen_model_free(). On
+ * failure why has the path and the key, or line and column.
+ */
+pen_status pen_model_load(const char *source, struct pen_model **out,
+                          struct pen_text *why);
+
+/* The same from the text of a config.json. */
+pen_status pen_model_parse(const char *text, size_t length,
+                           struct pen_model **out, struct pen_text *why);
+
+void pen_model_free(struct pen_model *model);
+
+/* "llama", as model_type has it; a constant. */
+const char *pen_family_name(enum pen_family family);
+
+enum pen_layer_kind pen_model_layer_kind(const struct pen_model *model,
+                                         uint32_t layer);
+
+/* The tensors of a layer are *first to *first + count - 1; returns count. */
+uint32_t pen_model_layer_tensors(const struct pen_model *model, uint32_t layer,
+                                 uint32_t *first);
+
+/* A tied output matrix counts where it is stored, in the embedding. */
+uint64_t pen_model_layer_parameters(const struct pen_model *model,
+                                    uint32_t layer);
+
+/* tensor < num_tensors. */
+void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
+                      struct pen_tensor_info *out);
+
+/* The tensor of this part in this layer, or num_tensors if it has none. */
+uint32_t pen_model_find_part(const struct pen_model *model, uint32_t layer,
+                             enum pen_part part);
+
+/* How many positions the attention of block 0, 1, ... sees; 0 means all. */
+uint32_t pen_model_window(const struct pen_model *model, uint32_t block);
+
+/*
+ * The same name without what the outer module puts before it: checkpoints of
+ * the bare network, as gpt2's own, have "h.0.ln_1.weight". Points into name.
+ */
+const char *pen_model_bare_name(const struct pen_model *model,
+                                const char *name);
+
+#endif

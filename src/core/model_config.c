@@ -1,0 +1,438 @@
+/*
+ * config.json of Hugging Face, as transformers 4 and 5 write it.
+ *
+ * Foreign files carry many keys that mean nothing here: unknown ones are
+ * ignored. A key that is absent has the default of the family's class in
+ * transformers; null often means something else than absent. What would
+ * change the network and cannot be carried is refused.
+ */
+#include "core/model.h"
+
+#include "core/config_keys.h"
+#include "core/model_internal.h"
+
+#include "base/json.h"
+
+#include <string.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+/* Chosen so that no count of bytes of a model leaves 64 bits. */
+#define MAX_HIDDEN (1u << 18)
+#define MAX_BLOCKS (1u << 16)
+#define MAX_HEADS (1u << 16)
+#define MAX_WIDTH (1u << 22)
+#define MAX_VOCAB (1u << 24)
+#define MAX_POSITIONS (1u << 30)
+
+#define DEFAULT_WINDOW 4096
+#define DEFAULT_MAX_WINDOW_LAYERS 28
+
+/* What transformers takes when the key is absent. */
+struct defaults {
+    const char *name;
+    uint32_t kv_heads; /* 0: as many as heads */
+    uint32_t head_dim; /* 0: hidden / heads */
+    double norm_eps;
+    bool is_tied;
+};
+
+static const struct defaults families[] = {
+    [PEN_FAMILY_GPT2] = {"gpt2", 0, 0, 1e-5, true},
+    [PEN_FAMILY_LLAMA] = {"llama", 0, 0, 1e-6, false},
+    [PEN_FAMILY_MISTRAL] = {"mistral", 8, 0, 1e-6, false},
+    [PEN_FAMILY_QWEN2] = {"qwen2", 32, 0, 1e-6, false},
+    [PEN_FAMILY_QWEN3] = {"qwen3", 32, 128, 1e-6, false}};
+
+const char *pen_family_name(enum pen_family family)
+{
+    return families[family].name;
+}
+
+static pen_status read_family(const struct pen_json *json, enum pen_family *out,
+                              struct pen_text *why)
+{
+    struct pen__config_word words[COUNT_OF(families)];
+    for (size_t i = 0; i < COUNT_OF(families); i++)
+        words[i] = (struct pen__config_word){families[i].name, (int)i};
+    int found = -1;
+    pen_status status = pen__config_word(json, "model_type", words,
+                                         COUNT_OF(families), &found, why);
+    if (status == PEN_OK && found < 0) {
+        pen_why(why, "model_type is missing; is this a model's config.json?");
+        return PEN_INVALID;
+    }
+    if (status == PEN_OK)
+        *out = (enum pen_family)found;
+    return status;
+}
+
+static pen_status read_dtype(const struct pen_json *json, enum pen_dtype *out,
+                             struct pen_text *why)
+{
+    static const struct pen__config_word words[] = {
+        {"float32", PEN_DTYPE_F32},
+        {"float16", PEN_DTYPE_F16},
+        {"bfloat16", PEN_DTYPE_BF16},
+        {"float64", PEN_DTYPE_F64}};
+    int found = PEN_DTYPE_F32;
+    /* transformers 5 calls it dtype. */
+    const char *key = pen__config_has(json, "dtype") ? "dtype" : "torch_dtype";
+    pen_status status =
+        pen__config_word(json, key, words, COUNT_OF(words), &found, why);
+    if (status == PEN_OK)
+        *out = (enum pen_dtype)found;
+    return status;
+}
+
+static pen_status read_llama3(const struct pen_json *json,
+                              struct pen_rope *rope, struct pen_text *why)
+{
+    pen_status status =
+        pen_json_read_integer(json, "original_max_position_embeddings", 1,
+                              MAX_POSITIONS, &rope->original_positions, why);
+    if (status == PEN_OK)
+        status = pen__config_number(json, "low_freq_factor", 1e-3, 1e6,
+                                    &rope->low_freq_factor, why);
+    if (status == PEN_OK)
+        status = pen__config_number(json, "high_freq_factor", 1e-3, 1e6,
+                                    &rope->high_freq_factor, why);
+    if (status != PEN_OK)
+        return status;
+    if (rope->low_freq_factor > 0 &&
+        rope->low_freq_factor < rope->high_freq_factor)
+        return PEN_OK;
+    pen_why(why,
+            "%slow_freq_factor must be given and less than "
+            "high_freq_factor",
+            json->path);
+    return PEN_INVALID;
+}
+
+static pen_status read_scaling(const struct pen_json *json,
+                               struct pen_rope *rope, struct pen_text *why)
+{
+    static const struct pen__config_word words[] = {
+        {"default", PEN_ROPE_DEFAULT},
+        {"linear", PEN_ROPE_LINEAR},
+        {"llama3", PEN_ROPE_LLAMA3}};
+    int kind = PEN_ROPE_DEFAULT;
+    double share = 1;
+    const char *key = pen__config_has(json, "rope_type") ? "rope_type" : "type";
+    pen_status status =
+        pen__config_word(json, key, words, COUNT_OF(words), &kind, why);
+    if (status == PEN_OK)
+        status =
+            pen__config_number(json, "rope_theta", 1, 1e12, &rope->theta, why);
+    if (status == PEN_OK)
+        status = pen__config_number(json, "partial_rotary_factor", 1, 1, &share,
+                                    why);
+    rope->kind = (enum pen_rope_kind)kind;
+    if (status != PEN_OK || rope->kind == PEN_ROPE_DEFAULT)
+        return status;
+    status = pen__config_number(json, "factor", 1, 1e6, &rope->factor, why);
+    if (status == PEN_OK && rope->factor < 1) {
+        pen_why(why, "%sfactor is missing", json->path);
+        return PEN_INVALID;
+    }
+    if (status == PEN_OK && rope->kind == PEN_ROPE_LLAMA3)
+        status = read_llama3(json, rope, why);
+    return status;
+}
+
+/* "rope_theta" and "rope_scaling", or both in "rope_parameters". */
+static pen_status read_rope(const struct pen_json *json, struct pen_rope *rope,
+                            struct pen_text *why)
+{
+    *rope = (struct pen_rope){.kind = PEN_ROPE_DEFAULT, .theta = 10000};
+    double share = 1;
+    pen_status status =
+        pen__config_number(json, "rope_theta", 1, 1e12, &rope->theta, why);
+    if (status == PEN_OK)
+        status = pen__config_number(json, "partial_rotary_factor", 1, 1, &share,
+                                    why);
+    const char *key = pen__config_has(json, "rope_parameters")
+                          ? "rope_parameters"
+                          : "rope_scaling";
+    if (status != PEN_OK || !pen__config_has(json, key))
+        return status;
+    struct pen_json scaling;
+    status = pen_json_open(json, key, &scaling, why);
+    return status == PEN_OK ? read_scaling(&scaling, rope, why) : status;
+}
+
+/* "layer_types": full attention up to some block, windows from there on. */
+static pen_status read_layer_types(const struct pen_json *json,
+                                   struct pen_model *model,
+                                   struct pen_text *why)
+{
+    const json_t *list = json_object_get(json->object, "layer_types");
+    if (!json_is_array(list) || json_array_size(list) != model->num_blocks) {
+        pen_why(why, "layer_types must be a list of %u words",
+                model->num_blocks);
+        return PEN_INVALID;
+    }
+    uint32_t num_full = 0;
+    for (uint32_t i = 0; i < model->num_blocks; i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+        bool is_full = word != NULL && strcmp(word, "full_attention") == 0;
+        bool is_sliding =
+            word != NULL && strcmp(word, "sliding_attention") == 0;
+        if (is_full && num_full == i) {
+            num_full++;
+        } else if (!is_sliding) {
+            pen_why(why, "layer_types[%u] must be \"sliding_attention\"%s", i,
+                    num_full == i ? " or \"full_attention\""
+                                  : " as the layer before it");
+            return PEN_INVALID;
+        }
+    }
+    model->first_window_block = num_full;
+    return PEN_OK;
+}
+
+/* Qwen: windows only if switched on, and only in the upper blocks. */
+static pen_status read_upper_windows(const struct pen_json *json,
+                                     struct pen_model *model,
+                                     struct pen_text *why)
+{
+    bool is_on = false;
+    pen_status status =
+        pen__config_flag(json, "use_sliding_window", &is_on, why);
+    if (status != PEN_OK || !is_on)
+        return status;
+    static const struct pen__config_count window = {
+        "sliding_window", DEFAULT_WINDOW, 0, MAX_POSITIONS};
+    status = pen__config_count(json, &window, &model->window, why);
+    if (status != PEN_OK || model->window == 0)
+        return status;
+    if (pen__config_has(json, "layer_types"))
+        return read_layer_types(json, model, why);
+    model->first_window_block = DEFAULT_MAX_WINDOW_LAYERS;
+    if (pen__config_has(json, "max_window_layers"))
+        status = pen_json_read_integer(json, "max_window_layers", 0, MAX_BLOCKS,
+                                       &model->first_window_block, why);
+    return status;
+}
+
+static pen_status read_window(const struct pen_json *json,
+                              struct pen_model *model, struct pen_text *why)
+{
+    static const struct pen__config_count window = {
+        "sliding_window", DEFAULT_WINDOW, 0, MAX_POSITIONS};
+    switch (model->family) {
+    case PEN_FAMILY_MISTRAL:
+        return pen__config_count(json, &window, &model->window, why);
+    case PEN_FAMILY_QWEN2:
+    case PEN_FAMILY_QWEN3:
+        return read_upper_windows(json, model, why);
+    case PEN_FAMILY_GPT2:
+    case PEN_FAMILY_LLAMA:
+        break;
+    }
+    return PEN_OK;
+}
+
+/* A count that every file must have. */
+struct required {
+    const char *key;
+    uint32_t most;
+    uint32_t *out;
+};
+
+static pen_status read_required(const struct pen_json *json,
+                                const struct required *required, size_t count,
+                                struct pen_text *why)
+{
+    pen_status status = PEN_OK;
+    for (size_t i = 0; status == PEN_OK && i < count; i++)
+        status = pen_json_read_integer(json, required[i].key, 1,
+                                       required[i].most, required[i].out, why);
+    return status;
+}
+
+static pen_status check_heads(const struct pen_model *model,
+                              struct pen_text *why)
+{
+    if (model->head_dim == 0 ||
+        (uint64_t)model->num_heads * model->head_dim > MAX_WIDTH) {
+        pen_why(why,
+                "%u heads do not divide a hidden size of %u, or are wider than "
+                "%u together",
+                model->num_heads, model->hidden, MAX_WIDTH);
+        return PEN_INVALID;
+    }
+    if (model->num_heads % model->num_kv_heads != 0) {
+        pen_why(why, "num_key_value_heads is %u, must divide the %u heads",
+                model->num_kv_heads, model->num_heads);
+        return PEN_INVALID;
+    }
+    if (model->rope.kind != PEN_ROPE_NONE && model->head_dim % 2 != 0) {
+        pen_why(why, "head_dim is %u, must be even to be rotated",
+                model->head_dim);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+/* 0 when the heads do not divide the hidden size. */
+static uint32_t equal_head_dim(const struct pen_model *model)
+{
+    bool divides = model->hidden % model->num_heads == 0;
+    return divides ? model->hidden / model->num_heads : 0;
+}
+
+void pen__model_complete_gpt2(struct pen_model *model)
+{
+    model->num_kv_heads = model->num_heads;
+    model->head_dim = equal_head_dim(model);
+    model->norm = PEN_NORM_LAYER;
+    model->activation = PEN_ACTIVATION_GELU_TANH;
+    model->has_qkv_bias = true;
+    model->has_attention_out_bias = true;
+    model->has_mlp_bias = true;
+}
+
+static pen_status read_gpt2(const struct pen_json *json,
+                            struct pen_model *model, struct pen_text *why)
+{
+    static const struct pen__config_word activations[] = {
+        {"gelu_new", PEN_ACTIVATION_GELU_TANH},
+        {"gelu_pytorch_tanh", PEN_ACTIVATION_GELU_TANH}};
+    const struct required counts[] = {
+        {"n_embd", MAX_HIDDEN, &model->hidden},
+        {"n_layer", MAX_BLOCKS, &model->num_blocks},
+        {"n_head", MAX_HEADS, &model->num_heads},
+        {"n_positions", MAX_POSITIONS, &model->max_positions}};
+    int activation = PEN_ACTIVATION_GELU_TANH;
+    pen_status status = read_required(json, counts, COUNT_OF(counts), why);
+    if (status == PEN_OK)
+        status = pen__config_word(json, "activation_function", activations,
+                                  COUNT_OF(activations), &activation, why);
+    if (status == PEN_OK)
+        status = pen__config_number(json, "layer_norm_epsilon", 0, 1,
+                                    &model->norm_eps, why);
+    if (status == PEN_OK)
+        status = pen__config_demand(json, "scale_attn_weights", true, why);
+    if (status == PEN_OK)
+        status = pen__config_demand(json, "scale_attn_by_inverse_layer_idx",
+                                    false, why);
+    if (status == PEN_OK)
+        status = pen__config_demand(json, "add_cross_attention", false, why);
+    if (status != PEN_OK)
+        return status;
+    pen__model_complete_gpt2(model);
+    const struct pen__config_count inner = {"n_inner", 4 * model->hidden,
+                                            4 * model->hidden, MAX_WIDTH};
+    return pen__config_count(json, &inner, &model->intermediate, why);
+}
+
+static pen_status read_llama_heads(const struct pen_json *json,
+                                   struct pen_model *model,
+                                   struct pen_text *why)
+{
+    const struct defaults *family = &families[model->family];
+    uint32_t equal = equal_head_dim(model);
+    const struct pen__config_count kv_heads = {
+        "num_key_value_heads",
+        family->kv_heads == 0 ? model->num_heads : family->kv_heads,
+        model->num_heads, MAX_HEADS};
+    const struct pen__config_count head_dim = {
+        "head_dim", family->head_dim == 0 ? equal : family->head_dim, equal,
+        MAX_WIDTH};
+    pen_status status =
+        pen__config_count(json, &kv_heads, &model->num_kv_heads, why);
+    if (status == PEN_OK)
+        status = pen__config_count(json, &head_dim, &model->head_dim, why);
+    return status;
+}
+
+static pen_status read_llama_biases(const struct pen_json *json,
+                                    struct pen_model *model,
+                                    struct pen_text *why)
+{
+    bool has_bias = false;
+    pen_status status = PEN_OK;
+    model->has_qk_norm = model->family == PEN_FAMILY_QWEN3;
+    model->has_qkv_bias = model->family == PEN_FAMILY_QWEN2;
+    if (model->family == PEN_FAMILY_LLAMA)
+        status = pen__config_flag(json, "mlp_bias", &model->has_mlp_bias, why);
+    bool has_choice =
+        model->family == PEN_FAMILY_LLAMA || model->family == PEN_FAMILY_QWEN3;
+    if (status != PEN_OK || !has_choice)
+        return status;
+    status = pen__config_flag(json, "attention_bias", &has_bias, why);
+    model->has_qkv_bias = has_bias;
+    model->has_attention_out_bias = has_bias;
+    return status;
+}
+
+/* Llama and those who took its keys: Mistral, Qwen. */
+static pen_status read_llama(const struct pen_json *json,
+                             struct pen_model *model, struct pen_text *why)
+{
+    static const struct pen__config_word activations[] = {
+        {"silu", PEN_ACTIVATION_SILU}, {"swish", PEN_ACTIVATION_SILU}};
+    const struct required counts[] = {
+        {"hidden_size", MAX_HIDDEN, &model->hidden},
+        {"num_hidden_layers", MAX_BLOCKS, &model->num_blocks},
+        {"num_attention_heads", MAX_HEADS, &model->num_heads},
+        {"intermediate_size", MAX_WIDTH, &model->intermediate},
+        {"max_position_embeddings", MAX_POSITIONS, &model->max_positions}};
+    int activation = PEN_ACTIVATION_SILU;
+    model->norm = PEN_NORM_RMS;
+    model->activation = PEN_ACTIVATION_SILU;
+    pen_status status = read_required(json, counts, COUNT_OF(counts), why);
+    if (status == PEN_OK)
+        status = pen__config_word(json, "hidden_act", activations,
+                                  COUNT_OF(activations), &activation, why);
+    if (status == PEN_OK)
+        status = pen__config_number(json, "rms_norm_eps", 0, 1,
+                                    &model->norm_eps, why);
+    if (status == PEN_OK)
+        status = read_llama_heads(json, model, why);
+    if (status == PEN_OK)
+        status = read_llama_biases(json, model, why);
+    if (status == PEN_OK)
+        status = read_rope(json, &model->rope, why);
+    if (status == PEN_OK)
+        status = read_window(json, model, why);
+    if (status == PEN_OK)
+        status = pen__config_demand(json, "use_mrope", false, why);
+    return status;
+}
+
+static pen_status read_model(const struct pen_json *json,
+                             struct pen_model *model, struct pen_text *why)
+{
+    pen_status status = read_family(json, &model->family, why);
+    if (status != PEN_OK)
+        return status;
+    model->norm_eps = families[model->family].norm_eps;
+    model->has_tied_embeddings = families[model->family].is_tied;
+    const struct required vocab = {"vocab_size", MAX_VOCAB, &model->vocab};
+    status = read_required(json, &vocab, 1, why);
+    if (status == PEN_OK)
+        status = pen__config_flag(json, "tie_word_embeddings",
+                                  &model->has_tied_embeddings, why);
+    if (status == PEN_OK)
+        status = read_dtype(json, &model->dtype, why);
+    if (status == PEN_OK)
+        status = model->family == PEN_FAMILY_GPT2
+                     ? read_gpt2(json, model, why)
+                     : read_llama(json, model, why);
+    return status == PEN_OK ? check_heads(model, why) : status;
+}
+
+pen_status pen_model_parse(const char *text, size_t length,
+                           struct pen_model **out, struct pen_text *why)
+{
+    struct pen_json json;
+    struct pen_model model = {.family = PEN_FAMILY_GPT2};
+    pen_status status = pen_json_load(text, length, &json, why);
+    if (status != PEN_OK)
+        return status;
+    status = read_model(&json, &model, why);
+    json_decref(json.object);
+    return status == PEN_OK ? pen__model_create(&model, out, why) : status;
+}
