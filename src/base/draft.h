@@ -1,0 +1,35 @@
+#ifndef PEN_BASE_DRAFT_H
+#define PEN_BASE_DRAFT_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A file in the making. It has the name "PATH.part" until it is committed:
+ * synced to disk, then renamed. Whoever finds PATH finds all of it, even after
+ * a power failure. (pen_file_write() does not sync: it is for results that can
+ * be made again.)
+ */
+struct pen_draft {
+    int handle;
+    struct pen_text path;
+    struct pen_text temporary;
+};
+
+/* On success end with pen_draft_commit() or pen_draft_abandon(). */
+pen_status pen_draft_open(struct pen_draft *draft, const char *path,
+                          struct pen_text *why);
+
+pen_status pen_draft_write(struct pen_draft *draft, uint64_t offset,
+                           const void *bytes, size_t length,
+                           struct pen_text *why);
+
+/* Releases the draft in either case; on failure no file is left. */
+pen_status pen_draft_commit(struct pen_draft *draft, struct pen_text *why);
+
+void pen_draft_abandon(struct pen_draft *draft);
+
+#endif

@@ -1,0 +1,118 @@
+#ifndef PEN_CORE_SAFETENSORS_H
+#define PEN_CORE_SAFETENSORS_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "core/dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * safetensors: named tensors in a file.
+ *
+ *   0        8                8+N
+ *   | N, u64 | N bytes of JSON | bytes of the tensors, without holes |
+ *
+ *   {"__metadata__": {"format": "pt"},
+ *    "a.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
+ *
+ * Offsets count from 8+N. Everything is little-endian and row-major.
+ */
+
+#define PEN_SAFETENSORS_MAX_HEADER 100000000u
+
+/* One tensor of a file. All pointers are borrowed until the file is closed. */
+struct pen_safetensor {
+    const char *name;
+    enum pen_dtype dtype;
+    uint32_t num_dims;
+    const uint64_t *shape;
+    uint64_t offset; /* from the end of the header */
+    uint64_t num_bytes;
+    const unsigned char *bytes; /* not aligned in general */
+};
+
+/* An open file; tensors are sorted by name. */
+struct pen_safetensors {
+    struct pen_safetensor *tensors;
+    size_t num_tensors;
+    uint64_t *dims; /* behind every shape */
+    void *header;   /* parsed; has the names */
+    void *mapping;  /* NULL when the bytes are the caller's */
+    size_t mapping_bytes;
+};
+
+/*
+ * Maps a file and checks all of its header: bounds, shapes, offsets, that the
+ * tensors cover the file without overlap or hole. Bytes are read when they
+ * are touched. The file must not be made shorter while it is open.
+ *
+ * On success close with pen_safetensors_close(). On failure why has the path,
+ * the tensor or offset, and in brackets the name that the reference
+ * implementation gives the error: "... (InvalidOffset)".
+ */
+pen_status pen_safetensors_open(const char *path, struct pen_safetensors **out,
+                                struct pen_text *why);
+
+/* The same for bytes in memory, which must outlive the result. */
+pen_status pen_safetensors_parse(const void *bytes, size_t length,
+                                 struct pen_safetensors **out,
+                                 struct pen_text *why);
+
+void pen_safetensors_close(struct pen_safetensors *file);
+
+/* NULL when there is none. Borrowed until the file is closed. */
+const struct pen_safetensor *
+pen_safetensors_find(const struct pen_safetensors *file, const char *name);
+
+/* The value of a key of "__metadata__", or NULL; borrowed likewise. */
+const char *pen_safetensors_metadata(const struct pen_safetensors *file,
+                                     const char *key);
+
+/* A tensor that is going to be written. */
+struct pen_tensor_spec {
+    const char *name;
+    enum pen_dtype dtype;
+    uint32_t num_dims;
+    const uint64_t *shape;
+};
+
+/* Bytes that a tensor takes; refuses shapes that no file can hold. */
+pen_status pen_tensor_spec_bytes(const struct pen_tensor_spec *spec,
+                                 uint64_t *out, struct pen_text *why);
+
+/*
+ * Writes a file tensor by tensor, so that nothing needs the whole model in
+ * memory. Tensors lie in the order of the reference writer: wide types first,
+ * then by name. They may be put in any order, each in as many pieces as
+ * wanted, its pieces in sequence.
+ */
+struct pen_safetensors_writer;
+
+/*
+ * Writes the header to a temporary name beside path. Specs are only read
+ * during the call. Names must differ. On success end with _finish() or
+ * _abandon().
+ */
+pen_status pen_safetensors_create(const char *path,
+                                  const struct pen_tensor_spec *specs,
+                                  size_t count,
+                                  struct pen_safetensors_writer **out,
+                                  struct pen_text *why);
+
+/* Appends bytes to the tensor that was specs[tensor]. */
+pen_status pen_safetensors_put(struct pen_safetensors_writer *writer,
+                               size_t tensor, const void *bytes, size_t length,
+                               struct pen_text *why);
+
+/*
+ * Syncs and renames; every tensor must be complete. Frees the writer in either
+ * case; on failure no file is left.
+ */
+pen_status pen_safetensors_finish(struct pen_safetensors_writer *writer,
+                                  struct pen_text *why);
+
+void pen_safetensors_abandon(struct pen_safetensors_writer *writer);
+
+#endif
