@@ -1,0 +1,104 @@
+#ifndef PEN_CORE_WEIGHTS_H
+#define PEN_CORE_WEIGHTS_H
+
+#include "core/model.h"
+#include "core/safetensors.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The weights of a model on disk, as Hugging Face lays them out: one file
+ * model.safetensors, or shards with an index that says which tensor is where.
+ *
+ *   model-00001-of-00002.safetensors
+ *   model-00002-of-00002.safetensors
+ *   model.safetensors.index.json
+ */
+
+/* "weight_map" of an index, sorted by file, then tensor. */
+struct pen_weight_index {
+    struct pen_weight_place {
+        const char *file; /* a name beside the index, never a path */
+        const char *tensor;
+    } * places;
+    size_t num_places;
+    void *json; /* has the strings */
+};
+
+/* On success release with pen_weight_index_release(). */
+pen_status pen_weight_index_parse(const char *text, size_t length,
+                                  struct pen_weight_index *out,
+                                  struct pen_text *why);
+
+void pen_weight_index_release(struct pen_weight_index *index);
+
+struct pen_weights;
+
+/*
+ * Opens a .safetensors file, an index.json, or a directory that has
+ * model.safetensors or model.safetensors.index.json. Every file is checked as
+ * pen_safetensors_open() does, and every tensor of the index must be in the
+ * file that it names.
+ */
+pen_status pen_weights_open(const char *path, struct pen_weights **out,
+                            struct pen_text *why);
+
+void pen_weights_close(struct pen_weights *weights);
+
+size_t pen_weights_count(const struct pen_weights *weights);
+
+/* In order of names; borrowed until the weights are closed, as below. */
+const struct pen_safetensor *pen_weights_at(const struct pen_weights *weights,
+                                            size_t index);
+
+/* NULL when there is none. */
+const struct pen_safetensor *pen_weights_find(const struct pen_weights *weights,
+                                              const char *name);
+
+/*
+ * The bytes of a model's tensor: under its name or the bare one, with the
+ * model's shape and a type that pen_dtype_to_float() reads, or refused.
+ */
+pen_status pen_weights_find_tensor(const struct pen_weights *weights,
+                                   const struct pen_model *model,
+                                   uint32_t tensor,
+                                   const struct pen_safetensor **out,
+                                   struct pen_text *why);
+
+/*
+ * Writes PREFIX.safetensors, or shards of at most max_shard_bytes (0: no limit)
+ * and PREFIX.safetensors.index.json, into a directory that exists. Tensors go
+ * to shards in the order of specs; a larger one gets a shard of its own. A
+ * shard is on disk, under its final name, as soon as it is complete, so that
+ * putting in the order of specs keeps one file open.
+ */
+struct pen_weights_writer;
+
+/*
+ * Specs and names must live until the writer ends; names must differ. On
+ * success end with _finish() or _abandon().
+ */
+pen_status pen_weights_create(const char *directory, const char *prefix,
+                              const struct pen_tensor_spec *specs, size_t count,
+                              uint64_t max_shard_bytes,
+                              struct pen_weights_writer **out,
+                              struct pen_text *why);
+
+/* As pen_safetensors_put(). */
+pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
+                           const void *bytes, size_t length,
+                           struct pen_text *why);
+
+/*
+ * Every tensor must be complete. The index is written last; a single file or
+ * index of an earlier write that would now contradict is removed. Frees the
+ * writer in either case.
+ */
+pen_status pen_weights_finish(struct pen_weights_writer *writer,
+                              struct pen_text *why);
+
+/* Removes what was written. */
+void pen_weights_abandon(struct pen_weights_writer *writer);
+
+#endif

@@ -1,0 +1,292 @@
+/*
+ * Writing the weights of a model: which tensor goes to which shard is known
+ * from the sizes alone, so shards can be written one after the other.
+ */
+#include "core/weights.h"
+
+#include "base/bug.h"
+#include "base/draft.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A run of specs that makes one file. */
+struct shard {
+    size_t first;
+    size_t count;
+    uint64_t bytes_left;
+    struct pen_safetensors_writer *writer; /* while begun and not complete */
+    bool is_complete;
+};
+
+struct pen_weights_writer {
+    struct pen_text base; /* DIRECTORY/PREFIX */
+    const struct pen_tensor_spec *specs;
+    size_t num_specs;
+    struct shard *shards;
+    size_t num_shards;
+    size_t *shard_of; /* by tensor */
+    uint64_t total_bytes;
+};
+
+static void deallocate(struct pen_weights_writer *writer)
+{
+    pen_text_release(&writer->base);
+    free(writer->shards);
+    free(writer->shard_of);
+    free(writer);
+}
+
+static struct pen_weights_writer *allocate(const char *directory,
+                                           const char *prefix, size_t count)
+{
+    struct pen_weights_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL)
+        return NULL;
+    writer->shards = calloc(count + 1, sizeof *writer->shards);
+    writer->shard_of = calloc(count + 1, sizeof *writer->shard_of);
+    pen_text_add(&writer->base, "%s/%s", directory, prefix);
+    if (writer->shards == NULL || writer->shard_of == NULL ||
+        writer->base.has_failed) {
+        deallocate(writer);
+        return NULL;
+    }
+    return writer;
+}
+
+/* Deals the tensors to shards in order. */
+static pen_status deal(struct pen_weights_writer *writer, uint64_t most,
+                       struct pen_text *why)
+{
+    writer->num_shards = 1;
+    for (size_t i = 0; i < writer->num_specs; i++) {
+        struct shard *shard = &writer->shards[writer->num_shards - 1];
+        uint64_t bytes;
+        pen_status status =
+            pen_tensor_spec_bytes(&writer->specs[i], &bytes, why);
+        if (status != PEN_OK)
+            return status;
+        if (bytes > INT64_MAX - writer->total_bytes) {
+            pen_why(why, "the tensors have more bytes than a disk can hold");
+            return PEN_INVALID;
+        }
+        bool is_full = shard->count > 0 && most > 0 &&
+                       (bytes > most || shard->bytes_left > most - bytes);
+        if (is_full) {
+            shard = &writer->shards[writer->num_shards++];
+            shard->first = i;
+        }
+        shard->count++;
+        shard->bytes_left += bytes;
+        writer->total_bytes += bytes;
+        writer->shard_of[i] = writer->num_shards - 1;
+    }
+    return PEN_OK;
+}
+
+pen_status pen_weights_create(const char *directory, const char *prefix,
+                              const struct pen_tensor_spec *specs, size_t count,
+                              uint64_t max_shard_bytes,
+                              struct pen_weights_writer **out,
+                              struct pen_text *why)
+{
+    struct pen_weights_writer *writer = allocate(directory, prefix, count);
+    if (writer == NULL) {
+        pen_why(why, "no memory to write %zu tensors", count);
+        return PEN_NOMEM;
+    }
+    writer->specs = specs;
+    writer->num_specs = count;
+    pen_status status = deal(writer, max_shard_bytes, why);
+    if (status == PEN_OK)
+        *out = writer;
+    else
+        deallocate(writer);
+    return status;
+}
+
+/* What stands behind the prefix: "-00001-of-00002.safetensors". */
+static void add_ending(const struct pen_weights_writer *writer, size_t shard,
+                       struct pen_text *out)
+{
+    if (writer->num_shards > 1)
+        pen_text_add(out, "-%05zu-of-%05zu", shard + 1, writer->num_shards);
+    pen_text_add_string(out, ".safetensors");
+}
+
+static void add_path(const struct pen_weights_writer *writer, size_t shard,
+                     struct pen_text *out)
+{
+    pen_text_add_string(out, pen_text_string(&writer->base));
+    add_ending(writer, shard, out);
+}
+
+static pen_status begin_shard(struct pen_weights_writer *writer, size_t shard,
+                              struct pen_text *why)
+{
+    struct shard *begun = &writer->shards[shard];
+    struct pen_text path = PEN_TEXT_EMPTY;
+    add_path(writer, shard, &path);
+    pen_status status = pen_safetensors_create(
+        pen_text_string(&path), writer->specs + begun->first, begun->count,
+        &begun->writer, why);
+    pen_text_release(&path);
+    return status;
+}
+
+static pen_status complete_shard(struct shard *shard, struct pen_text *why)
+{
+    struct pen_safetensors_writer *file = shard->writer;
+    shard->writer = NULL;
+    pen_status status = pen_safetensors_finish(file, why);
+    shard->is_complete = status == PEN_OK;
+    return status;
+}
+
+pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
+                           const void *bytes, size_t length,
+                           struct pen_text *why)
+{
+    PEN_BUG_UNLESS(tensor < writer->num_specs);
+    size_t number = writer->shard_of[tensor];
+    struct shard *shard = &writer->shards[number];
+    if (length == 0)
+        return PEN_OK;
+    pen_status status =
+        shard->writer == NULL ? begin_shard(writer, number, why) : PEN_OK;
+    if (status == PEN_OK)
+        status = pen_safetensors_put(shard->writer, tensor - shard->first,
+                                     bytes, length, why);
+    if (status != PEN_OK)
+        return status;
+    shard->bytes_left -= length;
+    return shard->bytes_left == 0 ? complete_shard(shard, why) : PEN_OK;
+}
+
+/* NULL when there is no memory. */
+static json_t *make_index(const struct pen_weights_writer *writer)
+{
+    json_t *map = json_object();
+    const char *prefix = strrchr(pen_text_string(&writer->base), '/') + 1;
+    struct pen_text file = PEN_TEXT_EMPTY;
+    int failed = 0;
+    for (size_t i = 0; i < writer->num_specs; i++) {
+        pen_text_clear(&file);
+        pen_text_add_string(&file, prefix);
+        add_ending(writer, writer->shard_of[i], &file);
+        failed |= json_object_set_new(map, writer->specs[i].name,
+                                      json_string(pen_text_string(&file)));
+    }
+    PEN_BUG_UNLESS(failed != 0 || json_object_size(map) == writer->num_specs);
+    json_t *index =
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
+                  (json_int_t)writer->total_bytes, "weight_map", map);
+    if (failed != 0 || file.has_failed) {
+        json_decref(index);
+        index = NULL;
+    }
+    pen_text_release(&file);
+    return index;
+}
+
+static pen_status write_whole(const char *path, const char *text,
+                              struct pen_text *why)
+{
+    struct pen_draft draft;
+    pen_status status = pen_draft_open(&draft, path, why);
+    if (status != PEN_OK)
+        return status;
+    status = pen_draft_write(&draft, 0, text, strlen(text), why);
+    if (status == PEN_OK)
+        return pen_draft_commit(&draft, why);
+    pen_draft_abandon(&draft);
+    return status;
+}
+
+static pen_status write_index(const struct pen_weights_writer *writer,
+                              const char *path, struct pen_text *why)
+{
+    json_t *index = make_index(writer);
+    char *text = json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(index);
+    if (text == NULL) {
+        pen_why(why, "no memory for the index of %zu tensors",
+                writer->num_specs);
+        return PEN_NOMEM;
+    }
+    pen_status status = write_whole(path, text, why);
+    free(text);
+    return status;
+}
+
+/* Whatever a reader would take first must be what was written now. */
+static pen_status remove_stale(const char *path, struct pen_text *why)
+{
+    if (unlink(path) == 0 || errno == ENOENT)
+        return PEN_OK;
+    pen_why(why, "cannot remove %s: %s", path, strerror(errno));
+    return PEN_IO;
+}
+
+static pen_status write_end(struct pen_weights_writer *writer,
+                            struct pen_text *why)
+{
+    struct pen_text index = PEN_TEXT_EMPTY;
+    struct pen_text single = PEN_TEXT_EMPTY;
+    const char *base = pen_text_string(&writer->base);
+    pen_text_add(&index, "%s.safetensors.index.json", base);
+    pen_text_add(&single, "%s.safetensors", base);
+    pen_status status = PEN_OK;
+    if (writer->num_shards == 1) {
+        status = remove_stale(pen_text_string(&index), why);
+    } else {
+        status = write_index(writer, pen_text_string(&index), why);
+        if (status == PEN_OK)
+            status = remove_stale(pen_text_string(&single), why);
+    }
+    pen_text_release(&index);
+    pen_text_release(&single);
+    return status;
+}
+
+pen_status pen_weights_finish(struct pen_weights_writer *writer,
+                              struct pen_text *why)
+{
+    pen_status status = PEN_OK;
+    for (size_t i = 0; status == PEN_OK && i < writer->num_shards; i++) {
+        struct shard *shard = &writer->shards[i];
+        PEN_BUG_UNLESS(shard->bytes_left == 0);
+        if (shard->is_complete)
+            continue;
+        /* Nobody puts to a shard that has no bytes. */
+        status = begin_shard(writer, i, why);
+        if (status == PEN_OK)
+            status = complete_shard(shard, why);
+    }
+    if (status == PEN_OK)
+        status = write_end(writer, why);
+    if (status == PEN_OK)
+        deallocate(writer);
+    else
+        pen_weights_abandon(writer);
+    return status;
+}
+
+void pen_weights_abandon(struct pen_weights_writer *writer)
+{
+    for (size_t i = 0; i < writer->num_shards; i++) {
+        struct shard *shard = &writer->shards[i];
+        struct pen_text path = PEN_TEXT_EMPTY;
+        add_path(writer, i, &path);
+        if (shard->writer != NULL)
+            pen_safetensors_abandon(shard->writer);
+        if (shard->is_complete)
+            unlink(pen_text_string(&path));
+        pen_text_release(&path);
+    }
+    deallocate(writer);
+}
