@@ -168,6 +168,9 @@ pen_status pen_model_parse(const char *text, size_t length,
 
 void pen_model_free(struct pen_model *model);
 
+/* Writes a config.json that Penstock and transformers read as this model. */
+void pen_model_print(const struct pen_model *model, struct pen_text *out);
+
 /* "llama", as model_type has it; a constant. */
 const char *pen_family_name(enum pen_family family);
 

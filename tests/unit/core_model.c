@@ -45,6 +45,24 @@ static void expect_refusal(const char *text, const char *reason)
     pen_text_release(&why);
 }
 
+/* Printing what was parsed from a print gives the same text. */
+static void expect_round_trip(const struct pen_model *model)
+{
+    struct pen_text once = PEN_TEXT_EMPTY;
+    struct pen_text twice = PEN_TEXT_EMPTY;
+    pen_model_print(model, &once);
+    struct pen_model *again = parse_model(pen_text_string(&once));
+    pen_model_print(again, &twice);
+    assert_string_equal(pen_text_string(&once), pen_text_string(&twice));
+    assert_int_equal(model->num_parameters, again->num_parameters);
+    assert_int_equal(model->num_tensors, again->num_tensors);
+    assert_int_equal(model->window, again->window);
+    assert_int_equal(model->dtype, again->dtype);
+    pen_model_free(again);
+    pen_text_release(&once);
+    pen_text_release(&twice);
+}
+
 /* Sums by tensor and by layer agree with the total, or the test fails. */
 static void expect_consistent(const struct pen_model *model)
 {
@@ -68,6 +86,7 @@ static void expect_consistent(const struct pen_model *model)
     assert_int_equal(model->num_tensors, next);
     assert_int_equal(model->num_parameters, by_tensor);
     assert_int_equal(model->num_parameters, by_layer);
+    expect_round_trip(model);
 }
 
 static void presets_have_the_published_parameters(void **state)
@@ -260,6 +279,7 @@ static void rotary_scaling_is_read_in_both_spellings(void **state)
         assert_true(rope->theta == 500000 && rope->factor == 8);
         assert_true(rope->low_freq_factor == 1 && rope->high_freq_factor == 4);
         assert_int_equal(8192, rope->original_positions);
+        expect_consistent(model);
         pen_model_free(model);
     }
     struct pen_model *model = parse_model(
@@ -274,6 +294,7 @@ static void expect_windows(const char *text, const uint32_t expected[3])
     struct pen_model *model = parse_model(text);
     for (uint32_t block = 0; block < 3; block++)
         assert_int_equal(expected[block], pen_model_window(model, block));
+    expect_consistent(model);
     pen_model_free(model);
 }
 
