@@ -20,10 +20,14 @@ pen_status pen__config_number(const struct pen_json *json, const char *key,
                               double least, double most, double *out,
                               struct pen_text *why)
 {
-    const struct pen_json_number number = {key, out, least, most};
-    return pen__config_has(json, key)
-               ? pen_json_read_numbers(json, &number, 1, why)
-               : PEN_OK;
+    double value = 0;
+    const struct pen_json_number number = {key, &value, least, most};
+    if (!pen__config_has(json, key))
+        return PEN_OK;
+    pen_status status = pen_json_read_numbers(json, &number, 1, why);
+    if (status == PEN_OK)
+        *out = value;
+    return status;
 }
 
 pen_status pen__config_count(const struct pen_json *json,

@@ -41,7 +41,7 @@ static pen_status refuse_entry(const char *name, const char *reason,
 static pen_status read_length(const unsigned char *bytes, size_t length,
                               size_t *out, struct pen_text *why)
 {
-    if (length < LENGTH_BYTES) {
+    if (bytes == NULL || length < LENGTH_BYTES) {
         pen_why(why, "%zu bytes, a file has at least 8 (HeaderTooSmall)",
                 length);
         return PEN_INVALID;

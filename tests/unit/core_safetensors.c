@@ -8,9 +8,11 @@
 #include "base/file.h"
 #include "core/safetensors.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -380,6 +382,32 @@ static void a_writer_refuses_what_no_reader_takes(void **state)
                      "can count (ValidationOverflow)");
 }
 
+/* A limit on the size of files stands for a disk that is full. */
+static void a_full_disk_is_told_and_leaves_nothing(void **state)
+{
+    (void)state;
+    static const uint64_t large[] = {1 << 20};
+    const struct pen_tensor_spec spec = {"a", PEN_DTYPE_U8, 1, large};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct rlimit before;
+    unlink(path);
+    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &before));
+    struct rlimit small = {4096, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    struct pen_safetensors_writer *writer = create(&spec, 1);
+    unsigned char *bytes = calloc(1, 1 << 20);
+    assert_non_null(bytes);
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &small));
+    pen_status status = pen_safetensors_put(writer, 0, bytes, 1 << 20, &why);
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &before));
+    free(bytes);
+    assert_int_equal(PEN_IO, status);
+    assert_non_null(strstr(pen_text_string(&why), ": File too large"));
+    pen_safetensors_abandon(writer);
+    assert_int_equal(-1, access(path, F_OK));
+    pen_text_release(&why);
+}
+
 static void a_file_that_cannot_be_made_is_named(void **state)
 {
     (void)state;
@@ -404,6 +432,7 @@ int main(void)
         cmocka_unit_test(what_is_written_comes_back_bit_for_bit),
         cmocka_unit_test(nothing_is_left_of_an_abandoned_file),
         cmocka_unit_test(a_writer_refuses_what_no_reader_takes),
+        cmocka_unit_test(a_full_disk_is_told_and_leaves_nothing),
         cmocka_unit_test(a_file_that_cannot_be_made_is_named)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
