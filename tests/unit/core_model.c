@@ -211,6 +211,9 @@ static void llama_has_an_output_matrix_of_its_own(void **state)
                   "3 matrix model.layers.2.mlp.down_proj.weight "
                   "64x96");
     expect_tensor(model, 29, "4 matrix lm_head.weight 100x64");
+    struct pen_tensor_info info;
+    pen_model_tensor(model, 3, &info);
+    assert_false(info.form->is_input_first);
     expect_consistent(model);
     pen_model_free(model);
 }
@@ -372,6 +375,8 @@ static void refusals_name_the_key(void **state)
          "\"full_attention\"]}",
          "layer_types[1] must be \"sliding_attention\" as the layer before "
          "it"},
+        {"{" QWEN2 ",\"use_mrope\":true}",
+         "use_mrope is true, only false is supported"},
         {"{" QWEN2 "," SLIDING ",\"layer_types\":[]}",
          "layer_types must be a list of 3 words"},
     };
