@@ -29,9 +29,9 @@ enum pen_family {
     PEN_FAMILY_QWEN3
 };
 
-enum pen_norm {
-    PEN_NORM_LAYER, /* mean and variance, weight and bias */
-    PEN_NORM_RMS    /* mean square, weight */
+enum pen_model_norm {
+    PEN_MODEL_NORM_LAYER, /* mean and variance, weight and bias */
+    PEN_MODEL_NORM_RMS    /* mean square, weight */
 };
 
 enum pen_activation {
@@ -123,7 +123,7 @@ struct pen_model {
     uint32_t intermediate;
     uint32_t vocab;
     uint32_t max_positions;
-    enum pen_norm norm;
+    enum pen_model_norm norm;
     double norm_eps;
     enum pen_activation activation;
     struct pen_rope rope;

@@ -286,7 +286,7 @@ void pen__model_complete_gpt2(struct pen_model *model)
 {
     model->num_kv_heads = model->num_heads;
     model->head_dim = equal_head_dim(model);
-    model->norm = PEN_NORM_LAYER;
+    model->norm = PEN_MODEL_NORM_LAYER;
     model->activation = PEN_ACTIVATION_GELU_TANH;
     model->has_qkv_bias = true;
     model->has_attention_out_bias = true;
@@ -380,7 +380,7 @@ static pen_status read_llama(const struct pen_json *json,
         {"intermediate_size", MAX_WIDTH, &model->intermediate},
         {"max_position_embeddings", MAX_POSITIONS, &model->max_positions}};
     int activation = PEN_ACTIVATION_SILU;
-    model->norm = PEN_NORM_RMS;
+    model->norm = PEN_MODEL_NORM_RMS;
     model->activation = PEN_ACTIVATION_SILU;
     pen_status status = read_required(json, counts, COUNT_OF(counts), why);
     if (status == PEN_OK)
