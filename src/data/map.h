@@ -1,0 +1,29 @@
+#ifndef PEN_DATA_MAP_H
+#define PEN_DATA_MAP_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A regular file mapped for reading; an empty one has bytes == NULL. */
+struct pen__map {
+    const uint8_t *bytes; /* valid until pen__map_release() */
+    size_t length;
+};
+
+/* On failure *out is untouched and why names the path. */
+pen_status pen__map_init(struct pen__map *out, const char *path,
+                         struct pen_text *why);
+void pen__map_release(struct pen__map *map);
+
+/*
+ * Little-endian numbers of a file, at any alignment. The caller has checked
+ * the bounds.
+ */
+uint32_t pen__load_u16(const uint8_t *bytes);
+uint32_t pen__load_u32(const uint8_t *bytes);
+uint64_t pen__load_u64(const uint8_t *bytes);
+
+#endif
