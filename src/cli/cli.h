@@ -26,6 +26,7 @@ struct pen__command {
 };
 
 extern const struct pen__command pen__schedule;
+extern const struct pen__command pen__tokenize;
 
 /* Prints the reason as an error. */
 int pen__refuse(const struct pen_text *why);

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct pen__command *const commands[] = {&pen__schedule, NULL};
+static const struct pen__command *const commands[] = {&pen__schedule,
+                                                      &pen__tokenize, NULL};
 
 static void print_usage(FILE *out)
 {

@@ -1,0 +1,215 @@
+/*
+ * penstock tokenize: text to a file of tokens that trainers read.
+ */
+#include "cli/cli.h"
+
+#include "base/log.h"
+#include "cli/progress.h"
+#include "data/tokenize.h"
+
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREADS_MAX 1024
+
+enum option_key {
+    KEY_TOKENIZER = 256,
+    KEY_FORMAT,
+    KEY_APPEND_EOD,
+    KEY_LINES,
+    KEY_JSON_KEY,
+    KEY_THREADS
+};
+
+static const struct argp_option options[] = {
+    {"tokenizer", KEY_TOKENIZER, "PATH", 0,
+     "tokenizer.json, a SentencePiece model, or a directory with one", 1},
+    {"output", 'o', "PREFIX", 0,
+     "write PREFIX_text_document.bin and .idx (megatron) or PREFIX.bin", 2},
+    {"format", KEY_FORMAT, "NAME", 0,
+     "megatron, llmc or nanogpt; megatron when not given", 3},
+    {"append-eod", KEY_APPEND_EOD, NULL, 0,
+     "the end-of-document token behind each document", 4},
+    {"lines", KEY_LINES, NULL, 0, "each line is a document, not each file", 5},
+    {"json-key", KEY_JSON_KEY, "KEY", 0,
+     "each line is a JSON object with the text of a document under KEY", 6},
+    {"threads", KEY_THREADS, "N", 0,
+     "threads that encode; all processors when not given", 7},
+    {NULL, 0, NULL, 0, NULL, 0}};
+
+struct args {
+    const char *tokenizer;
+    const char *output;
+    enum pen_token_format format;
+    bool appends_end;
+    bool has_lines;
+    const char *json_key;
+    uint32_t num_threads;
+    char **paths;
+    size_t num_paths;
+};
+
+static uint32_t processors(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : count > THREADS_MAX ? THREADS_MAX : (uint32_t)count;
+}
+
+static uint32_t read_threads(const char *text, const struct argp_state *state)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (*end != '\0' || end == text || number < 1 || number > THREADS_MAX)
+        argp_error(state, "--threads must be a whole number from 1 to %d",
+                   THREADS_MAX);
+    return (uint32_t)number;
+}
+
+static void check_args(const struct args *args, const struct argp_state *state)
+{
+    if (args->num_paths == 0)
+        argp_error(state, "expected TEXT...");
+    if (args->tokenizer == NULL)
+        argp_error(state, "--tokenizer is required");
+    if (args->output == NULL)
+        argp_error(state, "-o PREFIX is required");
+    if (args->has_lines && args->json_key != NULL)
+        argp_error(state, "--lines and --json-key exclude each other");
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct args *args = state->input;
+    switch (key) {
+    case KEY_TOKENIZER:
+        args->tokenizer = text;
+        return 0;
+    case 'o':
+        args->output = text;
+        return 0;
+    case KEY_FORMAT:
+        args->format = pen_token_format_find(text);
+        if (args->format == PEN_TOKEN_FORMATS)
+            argp_error(state, "--format must be megatron, llmc or nanogpt");
+        return 0;
+    case KEY_APPEND_EOD:
+        args->appends_end = true;
+        return 0;
+    case KEY_LINES:
+        args->has_lines = true;
+        return 0;
+    case KEY_JSON_KEY:
+        args->json_key = text;
+        return 0;
+    case KEY_THREADS:
+        args->num_threads = read_threads(text, state);
+        return 0;
+    case ARGP_KEY_ARGS:
+        args->paths = state->argv + state->next;
+        args->num_paths = (size_t)(state->argc - state->next);
+        return 0;
+    case ARGP_KEY_END:
+        check_args(args, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = options,
+    .parser = parse_option,
+    .args_doc = "TEXT...",
+    .doc = "Turns text into a file of tokens that trainers read.\v"
+           "Each TEXT is one document in UTF-8, unless --lines or --json-key "
+           "is given. The ids are those of the tokenizers and sentencepiece "
+           "packages, whatever the number of threads."};
+
+static void report(void *context, uint64_t done, uint64_t total)
+{
+    pen__progress_update(context, done, total, NULL);
+}
+
+static void tell_result(const struct pen_token_writer *writer,
+                        const struct pen_tokenize_counts *counts,
+                        double elapsed_sec)
+{
+    pen_log(PEN_LOG_INFO,
+            "wrote %s: %llu tokens of %llu bytes in %llu documents, %.1f MB/s",
+            pen_token_writer_path(writer),
+            (unsigned long long)pen_token_writer_tokens(writer),
+            (unsigned long long)counts->num_bytes,
+            (unsigned long long)counts->num_documents,
+            1e-6 * (double)counts->num_bytes / elapsed_sec);
+}
+
+static pen_status tokenize(const struct args *args,
+                           const struct pen_tokenizer *tokenizer,
+                           struct pen_token_writer *writer,
+                           struct pen_text *why)
+{
+    struct pen__progress progress;
+    struct pen_tokenize_counts counts;
+    struct pen_tokenize_job job = {
+        .tokenizer = tokenizer,
+        .writer = writer,
+        .paths = args->paths,
+        .num_paths = args->num_paths,
+        .kind = args->json_key != NULL ? PEN_DOCUMENT_JSON_LINE
+                : args->has_lines      ? PEN_DOCUMENT_LINE
+                                       : PEN_DOCUMENT_FILE,
+        .json_key = args->json_key,
+        .appends_end = args->appends_end,
+        .num_threads = args->num_threads,
+        .report = report,
+        .context = &progress};
+    pen__progress_init(&progress, "bytes");
+    pen_status status = pen_tokenize(&job, &counts, why);
+    if (status == PEN_OK)
+        status = pen_token_writer_finish(writer, why);
+    double elapsed_sec = pen__progress_elapsed_sec(&progress);
+    pen__progress_finish(&progress);
+    if (status == PEN_OK)
+        tell_result(writer, &counts, elapsed_sec);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct args args = {.format = PEN_TOKENS_MEGATRON,
+                        .num_threads = processors()};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_tokenizer *tokenizer = NULL;
+    struct pen_token_writer *writer = NULL;
+    char name[] = "penstock tokenize";
+    argv[0] = name;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+        return PEN__EXIT_USAGE;
+    pen_status status = pen_tokenizer_load(args.tokenizer, &tokenizer, &why);
+    if (status == PEN_OK)
+        status = pen_token_writer_create(args.output, args.format,
+                                         pen_tokenizer_vocab_size(tokenizer),
+                                         &writer, &why);
+    if (status == PEN_OK)
+        status = tokenize(&args, tokenizer, writer, &why);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    pen_token_writer_free(writer);
+    pen_tokenizer_free(tokenizer);
+    pen_text_release(&why);
+    return code;
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    char name[] = "penstock tokenize";
+    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__tokenize = {
+    "tokenize", "Turns text into files of tokens", run, help};

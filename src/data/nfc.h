@@ -1,0 +1,17 @@
+#ifndef PEN_DATA_NFC_H
+#define PEN_DATA_NFC_H
+
+#include "base/text.h"
+
+#include <stddef.h>
+
+/*
+ * Length of the beginning that form C surely leaves as it is. Most text is in
+ * form C and need not be copied.
+ */
+size_t pen__nfc_calm(const char *text, size_t length);
+
+/* Appends the normalization form C of checked UTF-8. */
+void pen__nfc_add(struct pen_text *out, const char *text, size_t length);
+
+#endif

@@ -1,0 +1,40 @@
+#ifndef PEN_DATA_UNIGRAM_H
+#define PEN_DATA_UNIGRAM_H
+
+#include "data/token_list.h"
+#include "data/trie.h"
+#include "data/vocab.h"
+
+/*
+ * The unigram language model, Kudo, ACL 2018: of all ways to cut a text into
+ * pieces the one with the largest sum of scores, found by Viterbi's algorithm.
+ *
+ * Sums decide, so they are rounded as the reference rounds them: SentencePiece
+ * keeps float, the tokenizers package double. Of equal sums the cut whose last
+ * piece begins first stays.
+ */
+struct pen__unigram {
+    struct pen__trie trie; /* value: id */
+    double *scores;        /* (num_ids) */
+    bool has_float_sums;   /* SentencePiece */
+    double unknown_score;
+    uint32_t unknown;
+    bool has_fallback;
+    uint32_t byte_ids[256]; /* of the fallback tokens */
+};
+
+/* What one thread needs: the best way to each place of the text. */
+struct pen__unigram_work {
+    struct pen__unigram_node *nodes;
+    size_t capacity;
+};
+
+void pen__unigram_release(struct pen__unigram *unigram);
+void pen__unigram_work_release(struct pen__unigram_work *work);
+
+/* UTF-8 was checked. */
+void pen__unigram_encode(const struct pen__unigram *unigram,
+                         struct pen__unigram_work *work, const char *text,
+                         size_t length, struct pen_token_list *out);
+
+#endif
