@@ -50,6 +50,13 @@ static bool add_meaning(const int16_t alphabet[ALPHABET], const char *token,
     return true;
 }
 
+/*
+ * jansson has no keys with a NUL inside, but vocabularies have: "\u0000" is
+ * read as a character that no text may hold, and turned back in tokens.
+ */
+#define NUL_ESCAPE "\\u0000"
+#define NUL_STAND_IN "\xef\xb7\x90" /* U+FDD0 */
+
 struct reader {
     struct pen_tokenizer *tokenizer;
     int16_t alphabet[ALPHABET];
@@ -70,6 +77,14 @@ static pen_status read_id(const json_t *value, const char *what, uint32_t *out,
     return PEN_OK;
 }
 
+static pen_status set_literal(struct pen__vocab *vocab, uint32_t id,
+                              const char *key)
+{
+    if (strcmp(key, NUL_STAND_IN) == 0)
+        return pen__vocab_set(vocab, id, "", 1);
+    return pen__vocab_set(vocab, id, key, strlen(key));
+}
+
 static pen_status add_vocab_entry(struct reader *reader, const char *key,
                                   const json_t *value)
 {
@@ -84,14 +99,14 @@ static pen_status add_vocab_entry(struct reader *reader, const char *key,
         return PEN_INVALID;
     }
     pen_text_clear(&reader->token);
+    /* A token outside the alphabet is never made of bytes: print it only. */
     if (reader->tokenizer->bpe.is_byte_level &&
-        add_meaning(reader->alphabet, key, &reader->token))
-        status = pen__vocab_set(vocab, id, pen_text_string(&reader->token),
-                                reader->token.length);
-    else if (reader->tokenizer->bpe.is_byte_level)
-        return pen__vocab_set(vocab, id, key, strlen(key));
-    else
-        status = pen__vocab_set(vocab, id, key, strlen(key));
+        !add_meaning(reader->alphabet, key, &reader->token))
+        return set_literal(vocab, id, key);
+    if (!reader->tokenizer->bpe.is_byte_level)
+        pen_text_add_string(&reader->token, key);
+    status = pen__vocab_set(vocab, id, pen_text_string(&reader->token),
+                            reader->token.length);
     if (status == PEN_OK)
         status = pen__vocab_publish(vocab, id);
     return status;
@@ -526,6 +541,39 @@ static void judge_cuts(struct pen_tokenizer *tokenizer)
     tokenizer->has_safe_cuts &= is_local;
 }
 
+static void hide_nul(const char *text, size_t length, struct pen_text *out)
+{
+    for (size_t at = 0; at < length;) {
+        const char *slash = memchr(text + at, '\\', length - at);
+        size_t end = slash == NULL ? length : (size_t)(slash - text);
+        pen_text_add_bytes(out, text + at, end - at);
+        if (slash == NULL)
+            return;
+        bool is_nul = length - end >= 6 && memcmp(slash, NUL_ESCAPE, 6) == 0;
+        size_t size = is_nul ? 6 : length - end < 2 ? 1 : 2;
+        if (is_nul)
+            pen_text_add_string(out, NUL_STAND_IN);
+        else
+            pen_text_add_bytes(out, slash, size);
+        at = end + size;
+    }
+}
+
+static pen_status load_json(const char *text, size_t length,
+                            struct pen_json *out, struct pen_text *why)
+{
+    if (pen__search(text, length, NUL_ESCAPE, 6) == NULL)
+        return pen_json_load(text, length, out, why);
+    struct pen_text hidden = PEN_TEXT_EMPTY;
+    hide_nul(text, length, &hidden);
+    pen_status status =
+        hidden.has_failed
+            ? PEN_NOMEM
+            : pen_json_load(hidden.bytes, hidden.length, out, why);
+    pen_text_release(&hidden);
+    return status;
+}
+
 pen_status pen_tokenizer_parse_json(const char *text, size_t length,
                                     struct pen_tokenizer **out,
                                     struct pen_text *why)
@@ -534,7 +582,7 @@ pen_status pen_tokenizer_parse_json(const char *text, size_t length,
     struct pen_json json;
     pen_status status = init_reader(&reader, why);
     if (status == PEN_OK)
-        status = pen_json_load(text, length, &json, why);
+        status = load_json(text, length, &json, why);
     if (status != PEN_OK)
         return close_reader(&reader, status, out);
     status = read_all(&reader, &json);
@@ -579,8 +627,8 @@ static pen_status read_gpt2(struct reader *reader, const struct pen_json *json,
     find_bytes(tokenizer, tokenizer->bpe.byte_ids, true);
     pen__bpe_finish(&tokenizer->bpe);
     json_t *added = json_array();
-    uint32_t end;
-    if (pen_tokenizer_find(tokenizer, "<|endoftext|>", &end))
+    uint32_t end = pen__vocab_find(&tokenizer->vocab, "<|endoftext|>", 13);
+    if (end != PEN__NO_ID)
         json_array_append_new(added, json_pack("{s:i,s:s}", "id", (int)end,
                                                "content", "<|endoftext|>"));
     status = add_to_set(reader, &tokenizer->raw, added, false);

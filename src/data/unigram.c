@@ -46,9 +46,11 @@ static void offer(const struct pen__unigram *unigram,
                   struct pen__unigram_node *node, double sum, uint32_t begin,
                   uint32_t id)
 {
+    if (unigram->has_float_sums)
+        sum = (double)(float)sum;
     if (node->begin != NOWHERE && !(sum > node->sum))
         return;
-    node->sum = unigram->has_float_sums ? (double)(float)sum : sum;
+    node->sum = sum;
     node->begin = begin;
     node->id = id;
 }
