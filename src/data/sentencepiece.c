@@ -325,9 +325,12 @@ static pen_status make_unigram(struct reader *reader)
     }
     unigram->unknown_score = (double)(float)(least - 10.0);
     /* A user-defined piece always wins: it gets more than its parts could. */
+    unigram->longest_piece = 4;
     for (uint32_t id = 0; id < reader->num_pieces; id++) {
         size_t length;
         pen__vocab_string(&reader->tokenizer->vocab, id, &length);
+        if (length > unigram->longest_piece)
+            unigram->longest_piece = length;
         if (reader->types[id] == USER_DEFINED)
             unigram->scores[id] = (double)length * most - 0.1;
     }

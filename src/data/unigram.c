@@ -128,6 +128,27 @@ static void put_pieces(const struct pen__unigram *unigram,
     }
 }
 
+/*
+ * Floats are fine only near zero. When a sum passes this, SentencePiece (from
+ * 0.2.1 on) takes it away from all that is still open; so do we, for the
+ * rounding of long texts to be the same.
+ */
+#define SUM_LEAST (-100000.0)
+
+/* Nodes behind the longest piece have not been reached. */
+static void rebase(const struct pen__unigram *unigram,
+                   struct pen__unigram_node *nodes, size_t length, size_t begin)
+{
+    double base = nodes[begin].sum;
+    if (!unigram->has_float_sums || base >= SUM_LEAST)
+        return;
+    for (size_t i = begin; i <= length && i - begin <= unigram->longest_piece;
+         i++) {
+        if (nodes[i].begin != NOWHERE)
+            nodes[i].sum = (double)(float)(nodes[i].sum - base);
+    }
+}
+
 void pen__unigram_encode(const struct pen__unigram *unigram,
                          struct pen__unigram_work *work, const char *text,
                          size_t length, struct pen_token_list *out)
@@ -139,6 +160,7 @@ void pen__unigram_encode(const struct pen__unigram *unigram,
     }
     for (size_t at = 0; at < length;) {
         size_t size = pen__utf8_size(text[at]);
+        rebase(unigram, work->nodes, length, at);
         extend(unigram, work->nodes, text, length, at, size);
         at += size;
     }

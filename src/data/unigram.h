@@ -17,6 +17,7 @@ struct pen__unigram {
     struct pen__trie trie; /* value: id */
     double *scores;        /* (num_ids) */
     bool has_float_sums;   /* SentencePiece */
+    size_t longest_piece;  /* bytes, of those in the trie or a character */
     double unknown_score;
     uint32_t unknown;
     bool has_fallback;
