@@ -496,7 +496,8 @@ static void encode_cached(const struct pen__bpe *bpe,
     word->length = (uint8_t)length;
     word->count = (uint8_t)count;
     memcpy(word->text, text, length);
-    memcpy(word->ids, out->ids + before, count * sizeof *word->ids);
+    if (count > 0)
+        memcpy(word->ids, out->ids + before, count * sizeof *word->ids);
 }
 
 void pen__bpe_encode(const struct pen__bpe *bpe, struct pen__bpe_work *work,

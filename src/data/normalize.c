@@ -21,7 +21,7 @@ static void replace_string(const struct pen__normal_step *step,
         pen_text_add_bytes(out, text + done, at - done);
         if (found == NULL)
             break;
-        pen_text_add_bytes(out, step->to.bytes, step->to.length);
+        pen_text_add_bytes(out, pen_text_string(&step->to), step->to.length);
         done = at + from->length;
     }
 }

@@ -176,8 +176,8 @@ static pen_status check_documents(const struct pen_token_file *file,
     return PEN_OK;
 }
 
-static pen_status check_megatron(struct pen_token_file *file, const char *path,
-                                 struct pen_text *why)
+pen_status pen__token_index_check(struct pen_token_file *file, const char *path,
+                                  struct pen_text *why)
 {
     pen_status status = read_index_header(file, path, why);
     if (status == PEN_OK)
@@ -204,7 +204,7 @@ static pen_status open_megatron(struct pen_token_file *file, const char *stem,
     if (status == PEN_OK)
         status = pen__map_init(&file->bin, pen_text_string(&bin), why);
     if (status == PEN_OK)
-        status = check_megatron(file, pen_text_string(&idx), why);
+        status = pen__token_index_check(file, pen_text_string(&idx), why);
     pen_text_release(&idx);
     pen_text_release(&bin);
     return status;
@@ -334,6 +334,8 @@ void pen_token_file_read(const struct pen_token_file *file, uint64_t begin,
 {
     PEN_BUG_UNLESS(begin <= file->num_tokens &&
                    count <= file->num_tokens - begin);
+    if (count == 0)
+        return;
     size_t size = pen_token_type_bytes(file->type);
     const uint8_t *at = file->tokens + begin * size;
     for (size_t i = 0; i < count; i++, at += size) {

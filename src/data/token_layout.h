@@ -1,7 +1,9 @@
 #ifndef PEN_DATA_TOKEN_LAYOUT_H
 #define PEN_DATA_TOKEN_LAYOUT_H
 
-/* Constants of the files of tokens that reader and writer share. */
+#include "data/token_file.h"
+
+/* What reader and writer of the files of tokens share. */
 
 #define PEN__IDX_MAGIC "MMIDIDX\0" /* and the NUL of the string: 9 bytes */
 #define PEN__IDX_MAGIC_BYTES 9u
@@ -12,5 +14,9 @@
 #define PEN__LLMC_GPT2_VERSION 1u
 #define PEN__LLMC_LLAMA3_MAGIC 20240801u
 #define PEN__LLMC_LLAMA3_VERSION 7u
+
+/* Reads and checks file->idx against file->bin, both of which are mapped. */
+pen_status pen__token_index_check(struct pen_token_file *file, const char *path,
+                                  struct pen_text *why);
 
 #endif

@@ -30,16 +30,17 @@ static pen_status load_file(const char *path, struct pen_tokenizer **out,
     pen_status status = pen_file_read(path, FILE_MOST, &bytes, why);
     if (status != PEN_OK)
         return status;
-    /* A protobuf message begins with the key of its first field, 0x0a. */
-    size_t first = strspn(bytes.bytes, " \t\r\n");
-    bool is_json = bytes.length > 0 && bytes.bytes[first] == '{' &&
-                   (first == 0 || bytes.bytes[0] != '\n' || first > 1);
-    if (is_json)
+    /* A SentencePiece model begins with 0x0a, the key of its first piece. */
+    bool is_json = bytes.length > 0 && bytes.bytes[0] == '{';
+    if (is_json) {
         status =
             pen_tokenizer_parse_json(bytes.bytes, bytes.length, out, &reason);
-    else
+    } else {
+        pen_text_add(&reason, "neither tokenizer.json nor a SentencePiece "
+                              "model: ");
         status = pen_tokenizer_parse_sentencepiece((const uint8_t *)bytes.bytes,
                                                    bytes.length, out, &reason);
+    }
     name_reason(status, path, &reason, why);
     pen_text_release(&reason);
     pen_text_release(&bytes);

@@ -1,0 +1,51 @@
+#ifndef PEN_TESTS_FUZZ_TOKENIZER_CHECKS_H
+#define PEN_TESTS_FUZZ_TOKENIZER_CHECKS_H
+
+/*
+ * Whatever was accepted encodes text to ids of its vocabulary, the same ids
+ * every time, and decodes what it has encoded. Shared by the targets of the
+ * two file formats.
+ */
+#include "base/bug.h"
+#include "data/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const texts[] = {
+    "the cat's 123 <s>\r\n  x\xe2\x96\x81y", "aaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "\xc3\xa9 e\xcc\x81 \xea\xb0\x81\xe3\x81\x8b\xe3\x82\x99 \xf0\x9f\x98\x80"};
+
+static void check_text(const struct pen_tokenizer *tokenizer,
+                       struct pen_encoder *encoder, const char *text)
+{
+    struct pen_token_list ids = PEN_TOKEN_LIST_EMPTY;
+    struct pen_token_list again = PEN_TOKEN_LIST_EMPTY;
+    struct pen_text out = PEN_TEXT_EMPTY;
+    size_t length = strlen(text);
+    pen_status status = pen_encoder_encode(encoder, text, length, &ids, NULL);
+    if (status == PEN_OK) {
+        status = pen_encoder_encode(encoder, text, length, &again, NULL);
+        PEN_BUG_UNLESS(status == PEN_OK && ids.count == again.count);
+        for (size_t i = 0; i < ids.count; i++)
+            PEN_BUG_UNLESS(ids.ids[i] == again.ids[i] &&
+                           ids.ids[i] < pen_tokenizer_vocab_size(tokenizer));
+        PEN_BUG_UNLESS(pen_tokenizer_decode(tokenizer, ids.ids, ids.count, &out,
+                                            NULL) == PEN_OK);
+    }
+    pen_token_list_release(&ids);
+    pen_token_list_release(&again);
+    pen_text_release(&out);
+}
+
+/* Accepted tokenizers encode what they are given, always in the same way. */
+static void check_tokenizer(const struct pen_tokenizer *tokenizer)
+{
+    struct pen_encoder *encoder = NULL;
+    PEN_BUG_UNLESS(pen_encoder_create(tokenizer, &encoder) == PEN_OK);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        check_text(tokenizer, encoder, texts[i]);
+    pen_encoder_free(encoder);
+}
+
+#endif
