@@ -389,64 +389,96 @@ static pen_status check_added(const json_t *item, size_t index,
     return PEN_OK;
 }
 
-/* Keys hold the text to look for: the content, normalized if need be. */
-static pen_status add_to_set(struct reader *reader, struct pen__added_set *set,
+/* What is needed to fill a set of added tokens. */
+struct added_reader {
+    struct reader *reader;
+    struct pen__added_set *set;
+    bool is_normalized; /* the set is that of normalized tokens */
+    struct pen__matcher *matcher;
+    struct pen_text texts; /* what to look for, one behind the other */
+    size_t *ends;          /* (set->count) in texts */
+    struct pen_text scratch;
+    struct pen_text content;
+};
+
+static pen_status add_added(struct added_reader *added, const json_t *item,
+                            size_t index)
+{
+    struct reader *reader = added->reader;
+    struct pen__added_set *set = added->set;
+    const json_t *text = json_object_get(item, "content");
+    uint32_t id;
+    pen_status status = check_added(item, index, reader->why);
+    if (status == PEN_OK)
+        status = read_id(json_object_get(item, "id"), "added_tokens.id", &id,
+                         reader->why);
+    if (status == PEN_OK)
+        status = set_added(reader, id, text);
+    if (status != PEN_OK)
+        return status;
+    pen_text_clear(&added->content);
+    if (added->is_normalized)
+        status = pen__normalize(
+            reader->tokenizer, added->matcher, json_string_value(text),
+            json_string_length(text), &added->scratch, &added->content);
+    else
+        pen_text_add_bytes(&added->content, json_string_value(text),
+                           json_string_length(text));
+    if (status == PEN_INVALID)
+        pen_why(reader->why, "added_tokens[%zu] cannot be normalized", index);
+    if (status != PEN_OK || added->content.length == 0)
+        return status;
+    pen_text_add_bytes(&added->texts, added->content.bytes,
+                       added->content.length);
+    added->ends[set->count] = added->texts.length;
+    set->items[set->count++] = (struct pen__added){
+        .id = id,
+        .strips_left = json_is_true(json_object_get(item, "lstrip")),
+        .strips_right = json_is_true(json_object_get(item, "rstrip"))};
+    return added->texts.has_failed ? PEN_NOMEM : PEN_OK;
+}
+
+static pen_status make_added_trie(const struct added_reader *added)
+{
+    struct pen__added_set *set = added->set;
+    struct pen__trie_key *keys = calloc(set->count + 1, sizeof *keys);
+    if (keys == NULL)
+        return PEN_NOMEM;
+    size_t begin = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        keys[i] = (struct pen__trie_key){added->texts.bytes + begin,
+                                         added->ends[i] - begin, (uint32_t)i};
+        begin = added->ends[i];
+    }
+    pen_status status = pen__trie_init(&set->trie, keys, set->count);
+    free(keys);
+    return status;
+}
+
+/* Takes those of the list that are, or are not, to be normalized. */
+static pen_status read_added(struct reader *reader, struct pen__added_set *set,
                              const json_t *list, bool is_normalized)
 {
     size_t count = json_array_size(list);
-    struct pen_text texts = PEN_TEXT_EMPTY;
-    struct pen_text scratch = PEN_TEXT_EMPTY;
-    struct pen_text content = PEN_TEXT_EMPTY;
-    struct pen__matcher *matcher = NULL;
-    size_t *offsets = calloc(count + 1, sizeof *offsets);
-    struct pen__trie_key *keys = calloc(count + 1, sizeof *keys);
+    struct added_reader added = {
+        .reader = reader, .set = set, .is_normalized = is_normalized};
+    added.ends = calloc(count + 1, sizeof *added.ends);
     set->items = calloc(count + 1, sizeof *set->items);
-    pen_status status = pen__matcher_create(&matcher);
-    if (offsets == NULL || keys == NULL || set->items == NULL)
+    pen_status status = pen__matcher_create(&added.matcher);
+    if (added.ends == NULL || set->items == NULL)
         status = PEN_NOMEM;
     for (size_t i = 0; i < count && status == PEN_OK; i++) {
         const json_t *item = json_array_get(list, i);
-        const json_t *text = json_object_get(item, "content");
-        uint32_t id;
-        if (json_is_true(json_object_get(item, "normalized")) != is_normalized)
-            continue;
-        status = check_added(item, i, reader->why);
-        if (status == PEN_OK)
-            status = read_id(json_object_get(item, "id"), "added_tokens.id",
-                             &id, reader->why);
-        if (status == PEN_OK)
-            status = set_added(reader, id, text);
-        pen_text_clear(&content);
-        if (status == PEN_OK && is_normalized)
-            status = pen__normalize(
-                reader->tokenizer, matcher, json_string_value(text),
-                json_string_length(text), &scratch, &content);
-        else
-            pen_text_add_bytes(&content, json_string_value(text),
-                               json_string_length(text));
-        if (status != PEN_OK || content.length == 0)
-            continue;
-        set->items[set->count] = (struct pen__added){
-            .id = id,
-            .strips_left = json_is_true(json_object_get(item, "lstrip")),
-            .strips_right = json_is_true(json_object_get(item, "rstrip"))};
-        offsets[set->count++] = texts.length;
-        pen_text_add_bytes(&texts, content.bytes, content.length);
+        if (json_is_true(json_object_get(item, "normalized")) == is_normalized)
+            status = add_added(&added, item, i);
     }
-    offsets[set->count] = texts.length;
-    for (size_t i = 0; i < set->count; i++)
-        keys[i] = (struct pen__trie_key){
-            texts.bytes + offsets[i], offsets[i + 1] - offsets[i], (uint32_t)i};
-    if (status == PEN_OK && texts.has_failed)
-        status = PEN_NOMEM;
     if (status == PEN_OK)
-        status = pen__trie_init(&set->trie, keys, set->count);
-    pen__matcher_free(matcher);
-    pen_text_release(&texts);
-    pen_text_release(&scratch);
-    pen_text_release(&content);
-    free(offsets);
-    free(keys);
+        status = make_added_trie(&added);
+    pen__matcher_free(added.matcher);
+    pen_text_release(&added.texts);
+    pen_text_release(&added.scratch);
+    pen_text_release(&added.content);
+    free(added.ends);
     return status;
 }
 
@@ -498,9 +530,9 @@ static pen_status read_all(struct reader *reader, const struct pen_json *json)
     if (status == PEN_OK)
         status = read_model(reader, json);
     if (status == PEN_OK)
-        status = add_to_set(reader, &tokenizer->raw, added, false);
+        status = read_added(reader, &tokenizer->raw, added, false);
     if (status == PEN_OK)
-        status = add_to_set(reader, &tokenizer->normalized, added, true);
+        status = read_added(reader, &tokenizer->normalized, added, true);
     if (status == PEN_OK)
         status = mark_added(tokenizer);
     return status;
@@ -631,7 +663,7 @@ static pen_status read_gpt2(struct reader *reader, const struct pen_json *json,
     if (end != PEN__NO_ID)
         json_array_append_new(added, json_pack("{s:i,s:s}", "id", (int)end,
                                                "content", "<|endoftext|>"));
-    status = add_to_set(reader, &tokenizer->raw, added, false);
+    status = read_added(reader, &tokenizer->raw, added, false);
     json_decref(added);
     if (status == PEN_OK)
         status = mark_added(tokenizer);

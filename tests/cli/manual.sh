@@ -38,6 +38,17 @@ same "options described in the man page" \
         grep -v '^--help$' | sort)" \
     "$(sort -u "$work/all" | sed '/^$/d')"
 
+# The same of tokenize, which has no commands behind it.
+page=$root/docs/man/penstock-tokenize.1
+run 0 tokenize --help
+options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
+    grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
+same "options in the man page" \
+    "$(sed -n '/^\.Sh OPTIONS/,/^\.Sh EXIT/s/^\.It Fl \(o , \)\{0,1\}-\([a-z-]*\).*/--\2/p' "$page" |
+        grep -v '^--help$' | sort)" "$options"
+same "completion of tokenize" \
+    "$(_penstock_tokenize_options | tr ' ' '\n' | sort)" "$options"
+
 # The completion itself.
 PATH=$(dirname "$PENSTOCK"):$PATH
 complete_line() {
@@ -53,5 +64,7 @@ same "name" "$(complete_line penstock schedule make interl)" "interleaved"
 same "option" "$(complete_line penstock schedule make 1f1b --st)" "--stages"
 same "placement" "$(complete_line penstock schedule search --placement l)" \
     "linear loop"
+same "tokenize" "$(complete_line penstock tokenize t.txt --form)" "--format"
+same "format" "$(complete_line penstock tokenize --format n)" "nanogpt"
 same "help" "$(complete_line penstock help schedule ti)" "time"
 finish

@@ -24,8 +24,23 @@ _penstock_schedule_options() {
     esac
 }
 
+_penstock_tokenize_options() {
+    echo --tokenizer --output --format --append-eod --lines --json-key --threads
+}
+
 _penstock_schedule_names() {
     penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
+}
+
+_penstock_tokenize() { # WORD BEFORE
+    if [ "$2" = --format ]; then
+        COMPREPLY=($(compgen -W "megatron llmc nanogpt" -- "$1"))
+    elif [[ $1 == -* ]]; then
+        COMPREPLY=($(compgen -W \
+            "$(_penstock_tokenize_options) --help --usage" -- "$1"))
+    else
+        COMPREPLY=($(compgen -f -- "$1"))
+    fi
 }
 
 _penstock() {
@@ -35,21 +50,25 @@ _penstock() {
     COMPREPLY=()
     if [ "${COMP_WORDS[1]}" = help ]; then
         case $COMP_CWORD in
-        2) COMPREPLY=($(compgen -W "schedule" -- "$word")) ;;
+        2) COMPREPLY=($(compgen -W "schedule tokenize" -- "$word")) ;;
         3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
         esac
         return
     fi
     case $COMP_CWORD in
     1)
-        COMPREPLY=($(compgen -W "schedule help --help --version" -- "$word"))
-        return
-        ;;
-    2)
-        COMPREPLY=($(compgen -W "$commands --help" -- "$word"))
+        COMPREPLY=($(compgen -W "schedule tokenize help --help --version" -- "$word"))
         return
         ;;
     esac
+    if [ "${COMP_WORDS[1]}" = tokenize ]; then
+        _penstock_tokenize "$word" "$before"
+        return
+    fi
+    if [ "$COMP_CWORD" = 2 ]; then
+        COMPREPLY=($(compgen -W "$commands --help" -- "$word"))
+        return
+    fi
     case $before in
     --placement)
         COMPREPLY=($(compgen -W "linear loop v any" -- "$word"))
