@@ -7,8 +7,8 @@
 
 #define LENGTH_MAX 8192u
 #define MATCH_LIMIT 10000000u /* steps; a good pattern takes a few per byte */
-#define STACK_START (32u * 1024)
-#define STACK_MAX (1024u * 1024)
+#define STACK_START ((size_t)32u * 1024)
+#define STACK_MAX ((size_t)1024u * 1024)
 
 struct pen__pattern {
     pcre2_code *code;

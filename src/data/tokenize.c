@@ -351,8 +351,8 @@ pen_status pen_tokenize(const struct pen_tokenize_job *job,
                         struct pen_tokenize_counts *out, struct pen_text *why)
 {
     PEN_BUG_UNLESS(job->num_threads > 0 && job->num_threads <= THREADS_MAX);
-    struct ring ring = {.job = job,
-                        .num_parts = PARTS_PER_THREAD * job->num_threads};
+    struct ring ring = {
+        .job = job, .num_parts = (size_t)PARTS_PER_THREAD * job->num_threads};
     struct pen_tokenize_counts counts = {.num_bytes = 0};
     if (job->appends_end &&
         !pen_tokenizer_end_of_document(job->tokenizer, &ring.end_id)) {
