@@ -185,7 +185,7 @@ void pen__bpe_finish(struct pen__bpe *bpe)
         bpe->splits_at_meta = word_length(text, length) == length;
     }
     /* A user-defined piece may hold anything. */
-    if (bpe->frozen.num_nodes > 1)
+    if (bpe->frozen.num_nodes > 0)
         bpe->splits_at_meta = false;
 }
 
@@ -239,7 +239,7 @@ static size_t add_character(const struct pen__bpe *bpe,
 {
     uint32_t id;
     size_t size = 0;
-    if (bpe->frozen.num_nodes > 1)
+    if (bpe->frozen.num_nodes > 0)
         size = pen__trie_longest(&bpe->frozen, text, length, &id);
     if (size > 0) {
         add_symbol(work, id, true);

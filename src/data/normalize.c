@@ -116,7 +116,7 @@ static struct prefix normalize_prefix(const struct pen_tokenizer *tokenizer,
     const struct pen__trie *frozen = &tokenizer->bpe.frozen;
     uint32_t ignored;
     size_t size = 0;
-    if (frozen->num_nodes > 1)
+    if (frozen->num_nodes > 0)
         size = pen__trie_longest(frozen, text, length, &ignored);
     if (size > 0)
         return (struct prefix){size, text, size};
