@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FIRST_UNEASY 0x300u
 
@@ -107,20 +108,52 @@ static void decompose(struct stretch *stretch, uint32_t character)
 }
 
 /* Insertion keeps equal classes in their order, as the standard wants. */
+static void insert_marks(uint32_t *marks, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        uint32_t mark = marks[i];
+        uint8_t value = class_of(mark);
+        size_t at = i;
+        while (at > 0 && class_of(marks[at - 1]) > value) {
+            marks[at] = marks[at - 1];
+            at--;
+        }
+        marks[at] = mark;
+    }
+}
+
+/* So does counting, which takes no longer for a million of them. */
+static bool count_marks(uint32_t *marks, size_t count)
+{
+    size_t places[257] = {0};
+    uint32_t *ordered = malloc(count * sizeof *ordered);
+    if (ordered == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        places[class_of(marks[i]) + 1]++;
+    for (size_t i = 1; i < 257; i++)
+        places[i] += places[i - 1];
+    for (size_t i = 0; i < count; i++)
+        ordered[places[class_of(marks[i])]++] = marks[i];
+    memcpy(marks, ordered, count * sizeof *marks);
+    free(ordered);
+    return true;
+}
+
+#define INSERT_MOST 32u
+
 static void order_marks(struct stretch *stretch)
 {
     uint32_t *characters = stretch->characters;
-    for (size_t i = 1; i < stretch->count; i++) {
-        uint32_t character = characters[i];
-        uint8_t value = class_of(character);
-        size_t at = i;
-        if (value == 0)
-            continue;
-        while (at > 0 && class_of(characters[at - 1]) > value) {
-            characters[at] = characters[at - 1];
-            at--;
-        }
-        characters[at] = character;
+    for (size_t begin = 0; begin < stretch->count;) {
+        size_t end = begin;
+        while (end < stretch->count && class_of(characters[end]) != 0)
+            end++;
+        if (end - begin <= INSERT_MOST)
+            insert_marks(characters + begin, end - begin);
+        else if (!count_marks(characters + begin, end - begin))
+            stretch->has_failed = true;
+        begin = end + 1;
     }
 }
 

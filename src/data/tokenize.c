@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define PART_BYTES ((size_t)1 << 20)
-#define PARTS_PER_THREAD ((size_t)4)
+#define PARTS_PER_THREAD 4u
 #define THREADS_MAX 1024u
 
 struct part {

@@ -207,6 +207,27 @@ static void nfc_composes(void **state)
     pen_tokenizer_free(tokenizer);
 }
 
+/* A hundred thousand marks in a wrong order take no longer than others. */
+static void nfc_orders_any_number_of_marks(void **state)
+{
+    (void)state;
+    struct pen_tokenizer *tokenizer = parse_text(
+        "{\"normalizer\":{\"type\":\"NFC\"},\"model\":{\"type\":\"BPE\","
+        "\"merges\":[],\"vocab\":{\"x\":0,\"\xcc\x8d\":1,\"\xcc\xa5\":2}}}");
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_text expected = PEN_TEXT_EMPTY;
+    pen_text_add(&text, "x");
+    pen_text_add(&expected, "0");
+    for (int i = 0; i < 50000; i++)
+        pen_text_add(&text, "\xcc\x8d\xcc\xa5");
+    for (int i = 0; i < 100000; i++)
+        pen_text_add(&expected, i < 50000 ? " 2" : " 1");
+    expect_ids(tokenizer, text.bytes, expected.bytes);
+    pen_text_release(&text);
+    pen_text_release(&expected);
+    pen_tokenizer_free(tokenizer);
+}
+
 static void text_that_is_not_utf8_is_refused(void **state)
 {
     (void)state;
@@ -322,6 +343,7 @@ int main(void)
         cmocka_unit_test(unigram_takes_the_largest_sum),
         cmocka_unit_test(metaspace_marks_the_beginning_of_words),
         cmocka_unit_test(nfc_composes),
+        cmocka_unit_test(nfc_orders_any_number_of_marks),
         cmocka_unit_test(text_that_is_not_utf8_is_refused),
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
         cmocka_unit_test(wrong_files_are_refused_with_the_reason),
