@@ -129,9 +129,9 @@ static void put_pieces(const struct pen__unigram *unigram,
 }
 
 /*
- * Floats are fine only near zero. When a sum passes this, SentencePiece (from
- * 0.2.1 on) takes it away from all that is still open; so do we, for the
- * rounding of long texts to be the same.
+ * Floats are fine only near zero. When a sum passes this, it is taken away from
+ * all that is still open. Found by measuring sentencepiece 0.2.2 on long texts,
+ * not read anywhere: other versions may round otherwise.
  */
 #define SUM_LEAST (-100000.0)
 
