@@ -1,0 +1,367 @@
+#ifndef PEN_ENGINE_ENGINE_H
+#define PEN_ENGINE_ENGINE_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The engine: parameters, and the operations that layers are made of.
+ *
+ * An engine is a table of functions and a context. reference/ is plain loops
+ * (the truth, also in double), onednn/ is the speed. Layers are written against
+ * this file alone, so that a simulator can put a third one in their place.
+ *
+ * Two kinds of data:
+ *
+ *   activations  plain arrays of the engine's dtype, row-major, owned by the
+ *                caller; `rows` counts tokens (batch x sequence).
+ *   parameters   objects of the engine. It keeps them in the layout its
+ *                products like best, with the gradient and the optimizer's
+ *                moments in the same layout, so that no step reorders anything.
+ *                They enter and leave as plain arrays of the master type.
+ *
+ * Statistics (mean, 1/deviation, log-sum-exp) and parameters are of the master
+ * type whatever the dtype: float, or double for an engine of PEN_DTYPE_F64.
+ * "stat" below is that type.
+ *
+ * Set-up may fail and allocate: create, prepare. Everything else does neither,
+ * so a step allocates nothing; calling an operation that was not prepared is a
+ * bug of ours and aborts. Pointers do not overlap unless a comment allows it.
+ * One engine runs one operation at a time, called from one thread.
+ *
+ * Gradients of parameters are *added*, in the order of the calls: the sum over
+ * micro-batches has one order. Gradients of activations are overwritten.
+ */
+
+#define PEN_DTYPE_TABLE(X)                                                     \
+    X(F32, "f32", 4)                                                           \
+    X(BF16, "bf16", 2)                                                         \
+    X(F64, "f64", 8)
+
+enum pen_dtype {
+#define PEN_DTYPE_ENUM(name, text, bytes) PEN_DTYPE_##name,
+    PEN_DTYPE_TABLE(PEN_DTYPE_ENUM)
+#undef PEN_DTYPE_ENUM
+};
+
+size_t pen_dtype_bytes(enum pen_dtype dtype);
+const char *pen_dtype_text(enum pen_dtype dtype);
+
+/* F64 for F64, F32 for all others. */
+enum pen_dtype pen_dtype_master(enum pen_dtype dtype);
+
+struct pen_engine;
+struct pen_parameter; /* opaque; each engine has its own */
+
+/* What the parameter is used for, and so how it is kept. */
+enum pen_parameter_use {
+    PEN_PARAMETER_VECTORS, /* gains, biases, tables that only embed */
+    PEN_PARAMETER_DENSE    /* the weight of a dense layer (may embed, too) */
+};
+
+/*
+ * A matrix of rows x columns. A dense weight maps `columns` inputs to `rows`
+ * outputs: y = x W^T. A vector has one row.
+ */
+struct pen_parameter_shape {
+    enum pen_parameter_use use;
+    size_t rows;
+    size_t columns;
+    int moments; /* kept for the optimizer: 0, 1 (SGD), 2 (AdamW) */
+};
+
+enum pen_parameter_part {
+    PEN_PART_VALUE,
+    PEN_PART_GRADIENT,
+    PEN_PART_MOMENT1,
+    PEN_PART_MOMENT2
+};
+
+/* How a parameter lies in the plain array of an import or export. */
+enum pen_parameter_order {
+    PEN_ORDER_ROWS,      /* [rows][columns] */
+    PEN_ORDER_TRANSPOSED /* [columns][rows], as GPT-2's files have it */
+};
+
+/*
+ * The dense layer y = x W^T + bias + add; rows x inputs to rows x outputs.
+ * bias and add may be NULL; add has the shape of y and is not y.
+ */
+struct pen_linear {
+    size_t rows;
+    struct pen_parameter *weight; /* outputs x inputs */
+    struct pen_parameter *bias;   /* 1 x outputs */
+};
+
+enum pen_norm_kind {
+    PEN_NORM_LAYER, /* (x - mean) / sqrt(variance + epsilon) * gain + bias */
+    PEN_NORM_RMS    /* x / sqrt(mean square + epsilon) * gain */
+};
+
+struct pen_norm {
+    enum pen_norm_kind kind;
+    size_t rows;
+    size_t width;
+    double epsilon;
+    struct pen_parameter *gain; /* 1 x width */
+    struct pen_parameter *bias; /* 1 x width; NULL for none */
+};
+
+/* Token table, and a position table that is NULL where rotary does its work. */
+struct pen_embedding {
+    size_t rows;
+    size_t sequence; /* row r is at position r % sequence */
+    struct pen_parameter *tokens;
+    struct pen_parameter *positions;
+};
+
+/*
+ * Rotary position embedding of `heads` heads that begin each row, in place:
+ * of each head the pair (i, i + head_size / 2) turns by the angle of position
+ * r % sequence. The tables are [sequence][head_size / 2], of the stat type.
+ */
+struct pen_rotary {
+    size_t rows;
+    size_t sequence;
+    size_t heads;
+    size_t head_size;
+    size_t stride; /* elements from one row to the next */
+    const void *cosines;
+    const void *sines;
+};
+
+/*
+ * Causal attention: query head h reads key/value head h / (heads / kv_heads)
+ * at positions p with query - window < p <= query (all up to the query when
+ * window is 0). Strides let q, k and v be parts of one wide row; the output is
+ * dense, heads * head_size wide.
+ */
+struct pen_attention {
+    size_t batch;
+    size_t sequence;
+    size_t heads;
+    size_t kv_heads; /* divides heads */
+    size_t head_size;
+    size_t window;
+    double scale;     /* usually 1 / sqrt(head_size) */
+    size_t q_stride;  /* elements from one row to the next; dq has it too */
+    size_t kv_stride; /* of k and v, dk and dv */
+};
+
+/* out = silu(gate) * up; gate, up and their gradients have one stride. */
+struct pen_swiglu {
+    size_t rows;
+    size_t width;
+    size_t stride;
+};
+
+/*
+ * Rows whose target is `ignore` cost nothing and get a zero gradient. Losses
+ * are divided by `count`, which a caller with several micro-batches knows best.
+ */
+struct pen_cross_entropy {
+    size_t rows;
+    size_t classes;
+    int32_t ignore;
+    double count;
+};
+
+/* As torch.optim.AdamW: the decay does not go through the moments. */
+struct pen_adamw {
+    double learning_rate;
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
+    uint64_t step;         /* 1 for the first */
+    double gradient_scale; /* multiplies the gradient first: clipping */
+};
+
+/* As torch.optim.SGD without dampening. momentum > 0 needs one moment. */
+struct pen_sgd {
+    double learning_rate;
+    double momentum;
+    bool is_nesterov;
+    double weight_decay;
+    double gradient_scale;
+};
+
+struct pen_engine_ops {
+    const char *name;
+
+    void (*free)(struct pen_engine *engine);
+
+    /* Bytes the engine holds: parameters, scratch. */
+    size_t (*memory_bytes)(const struct pen_engine *engine);
+
+    /*
+     * All parts are zero at first. On failure *out is untouched. Parameters
+     * are freed before their engine.
+     */
+    pen_status (*parameter_create)(struct pen_engine *engine,
+                                   const struct pen_parameter_shape *shape,
+                                   struct pen_text *why,
+                                   struct pen_parameter **out);
+    void (*parameter_free)(struct pen_engine *engine,
+                           struct pen_parameter *parameter);
+    void (*parameter_shape)(const struct pen_parameter *parameter,
+                            struct pen_parameter_shape *out);
+
+    /* From and to a plain array of rows * columns stats. Not for the step. */
+    void (*parameter_import)(struct pen_engine *engine,
+                             struct pen_parameter *parameter,
+                             enum pen_parameter_part part,
+                             enum pen_parameter_order order, const void *plain);
+    void (*parameter_export)(struct pen_engine *engine,
+                             struct pen_parameter *parameter,
+                             enum pen_parameter_part part,
+                             enum pen_parameter_order order, void *plain);
+
+    /*
+     * The stats of one part where they lie, for what is done element by
+     * element (sums over replicas). The order is the engine's own, the same
+     * for equal shapes; padding is zero and has to stay zero. Borrowed until
+     * the parameter is freed. After a change of the value call
+     * parameter_value_changed().
+     */
+    void *(*parameter_span)(struct pen_engine *engine,
+                            struct pen_parameter *parameter,
+                            enum pen_parameter_part part, size_t *count);
+    void (*parameter_value_changed)(struct pen_engine *engine,
+                                    struct pen_parameter *parameter);
+
+    void (*gradient_clear)(struct pen_engine *engine,
+                           struct pen_parameter *parameter);
+
+    /* Sum of squares; its order depends on the shape only, not on threads. */
+    double (*gradient_sum_squares)(struct pen_engine *engine,
+                                   struct pen_parameter *parameter);
+
+    /* Leaves the gradient as it is. */
+    void (*adamw_step)(struct pen_engine *engine,
+                       struct pen_parameter *parameter,
+                       const struct pen_adamw *adamw);
+    void (*sgd_step)(struct pen_engine *engine, struct pen_parameter *parameter,
+                     const struct pen_sgd *sgd);
+
+    /* For every (weight, rows) before the first step; again is fine. */
+    pen_status (*linear_prepare)(struct pen_engine *engine,
+                                 const struct pen_linear *linear,
+                                 struct pen_text *why);
+    void (*linear_forward)(struct pen_engine *engine,
+                           const struct pen_linear *linear, const void *x,
+                           const void *add, void *y);
+    void (*linear_backward_input)(struct pen_engine *engine,
+                                  const struct pen_linear *linear,
+                                  const void *dy, void *dx);
+    void (*linear_backward_weight)(struct pen_engine *engine,
+                                   const struct pen_linear *linear,
+                                   const void *x, const void *dy);
+
+    /* Ids lie in 0..rows of the token table - 1. */
+    void (*embedding_forward)(struct pen_engine *engine,
+                              const struct pen_embedding *embedding,
+                              const int32_t *ids, void *y);
+    void (*embedding_backward)(struct pen_engine *engine,
+                               const struct pen_embedding *embedding,
+                               const int32_t *ids, const void *dy);
+
+    /*
+     * mean and rstd hold one stat per row, for the backward; RMS norm has no
+     * mean. add (may be NULL) is the gradient that comes past the norm:
+     * dx = norm'(dy) + add; dx may be add or dy.
+     */
+    void (*norm_forward)(struct pen_engine *engine, const struct pen_norm *norm,
+                         const void *x, void *y, void *mean, void *rstd);
+    void (*norm_backward_input)(struct pen_engine *engine,
+                                const struct pen_norm *norm, const void *x,
+                                const void *mean, const void *rstd,
+                                const void *dy, const void *add, void *dx);
+    void (*norm_backward_weight)(struct pen_engine *engine,
+                                 const struct pen_norm *norm, const void *x,
+                                 const void *mean, const void *rstd,
+                                 const void *dy);
+
+    /* The tanh form. y may be x; dx may be dy. */
+    void (*gelu_forward)(struct pen_engine *engine, size_t count, const void *x,
+                         void *y);
+    void (*gelu_backward)(struct pen_engine *engine, size_t count,
+                          const void *x, const void *dy, void *dx);
+
+    void (*swiglu_forward)(struct pen_engine *engine,
+                           const struct pen_swiglu *swiglu, const void *gate,
+                           const void *up, void *y);
+    void (*swiglu_backward)(struct pen_engine *engine,
+                            const struct pen_swiglu *swiglu, const void *gate,
+                            const void *up, const void *dy, void *dgate,
+                            void *dup);
+
+    /* In place; the backward of a turn is the turn back. */
+    void (*rotary_forward)(struct pen_engine *engine,
+                           const struct pen_rotary *rotary, void *x);
+    void (*rotary_backward)(struct pen_engine *engine,
+                            const struct pen_rotary *rotary, void *dx);
+
+    /*
+     * lse: one stat per (batch, head, position), log of the sum of the
+     * exponentials. No T x T matrix outlives a block of queries.
+     */
+    pen_status (*attention_prepare)(struct pen_engine *engine,
+                                    const struct pen_attention *attention,
+                                    struct pen_text *why);
+    void (*attention_forward)(struct pen_engine *engine,
+                              const struct pen_attention *attention,
+                              const void *q, const void *k, const void *v,
+                              void *out, void *lse);
+    void (*attention_backward)(struct pen_engine *engine,
+                               const struct pen_attention *attention,
+                               const void *q, const void *k, const void *v,
+                               const void *out, const void *lse,
+                               const void *dout, void *dq, void *dk, void *dv);
+
+    /*
+     * Returns sum of losses / count. With a gradient the logits are replaced
+     * by it, divided by count likewise.
+     */
+    double (*cross_entropy)(struct pen_engine *engine,
+                            const struct pen_cross_entropy *entropy,
+                            const int32_t *targets, void *logits,
+                            bool with_gradient);
+
+    /* sum = a + b; sum may be either. */
+    void (*add)(struct pen_engine *engine, size_t count, const void *a,
+                const void *b, void *sum);
+};
+
+/* The head of every engine's own struct. */
+struct pen_engine {
+    const struct pen_engine_ops *ops;
+    enum pen_dtype dtype;
+    int threads;
+};
+
+/* NULL is fine. */
+void pen_engine_free(struct pen_engine *engine);
+
+/* F32 or F64; one thread. */
+pen_status pen_engine_reference_create(enum pen_dtype dtype,
+                                       struct pen_text *why,
+                                       struct pen_engine **out);
+
+/*
+ * F32 or BF16. threads 0: as many as OpenMP would take (OMP_NUM_THREADS).
+ *
+ * What does not depend on the number of threads, bit for bit: every row
+ * operation, the optimizer, gradient_sum_squares and the bias gradient. The
+ * products are the library's: their bits are fixed for a number of threads.
+ * INVALID when this library was built without oneDNN.
+ */
+pen_status pen_engine_onednn_create(enum pen_dtype dtype, int threads,
+                                    struct pen_text *why,
+                                    struct pen_engine **out);
+
+#endif

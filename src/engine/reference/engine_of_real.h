@@ -1,0 +1,68 @@
+/*
+ * The table of the reference engine for one type. Included by f32.c and f64.c,
+ * which define REAL, REAL_DTYPE, REAL_OPS and FN(); no guard, on purpose.
+ */
+#include "base/bug.h"
+#include "engine/reference/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pen_parameter {
+    struct pen_parameter_shape shape;
+    size_t count;
+    REAL *parts[PEN_PART_MOMENT2 + 1]; /* one block, which parts[0] begins */
+};
+
+#include "engine/reference/attention_of_real.h"
+#include "engine/reference/dense_of_real.h"
+#include "engine/reference/parameter_of_real.h"
+#include "engine/reference/rows_of_real.h"
+
+static void reference_free(struct pen_engine *engine)
+{
+    free(engine);
+}
+
+static size_t memory_bytes(const struct pen_engine *engine)
+{
+    return ((const struct pen__reference *)engine)->parameter_bytes;
+}
+
+const struct pen_engine_ops REAL_OPS = {
+    .name = "reference",
+    .free = reference_free,
+    .memory_bytes = memory_bytes,
+    .parameter_create = parameter_create,
+    .parameter_free = parameter_free,
+    .parameter_shape = parameter_shape,
+    .parameter_import = parameter_import,
+    .parameter_export = parameter_export,
+    .parameter_span = parameter_span,
+    .parameter_value_changed = parameter_value_changed,
+    .gradient_clear = gradient_clear,
+    .gradient_sum_squares = gradient_sum_squares,
+    .adamw_step = adamw_step,
+    .sgd_step = sgd_step,
+    .linear_prepare = linear_prepare,
+    .linear_forward = linear_forward,
+    .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight,
+    .embedding_forward = embedding_forward,
+    .embedding_backward = embedding_backward,
+    .norm_forward = norm_forward,
+    .norm_backward_input = norm_backward_input,
+    .norm_backward_weight = norm_backward_weight,
+    .gelu_forward = gelu_forward,
+    .gelu_backward = gelu_backward,
+    .swiglu_forward = swiglu_forward,
+    .swiglu_backward = swiglu_backward,
+    .rotary_forward = rotary_forward,
+    .rotary_backward = rotary_backward,
+    .attention_prepare = attention_prepare,
+    .attention_forward = attention_forward,
+    .attention_backward = attention_backward,
+    .cross_entropy = cross_entropy,
+    .add = add,
+};

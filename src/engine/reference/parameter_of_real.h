@@ -1,0 +1,162 @@
+/* Parameters as plain row-major arrays, and the optimizers. */
+
+static pen_status parameter_create(struct pen_engine *engine,
+                                   const struct pen_parameter_shape *shape,
+                                   struct pen_text *why,
+                                   struct pen_parameter **out)
+{
+    (void)why;
+    size_t num_parts = 2 + (size_t)shape->moments;
+    struct pen_parameter *parameter = calloc(1, sizeof *parameter);
+    if (parameter == NULL)
+        return PEN_NOMEM;
+    parameter->shape = *shape;
+    parameter->count = shape->rows * shape->columns;
+    REAL *block = calloc(num_parts * parameter->count, sizeof *block);
+    if (block == NULL) {
+        free(parameter);
+        return PEN_NOMEM;
+    }
+    for (size_t part = 0; part < num_parts; part++)
+        parameter->parts[part] = block + part * parameter->count;
+    ((struct pen__reference *)engine)->parameter_bytes +=
+        num_parts * parameter->count * sizeof *block;
+    *out = parameter;
+    return PEN_OK;
+}
+
+static void parameter_free(struct pen_engine *engine,
+                           struct pen_parameter *parameter)
+{
+    if (parameter == NULL)
+        return;
+    ((struct pen__reference *)engine)->parameter_bytes -=
+        (2 + (size_t)parameter->shape.moments) * parameter->count *
+        sizeof(REAL);
+    free(parameter->parts[0]);
+    free(parameter);
+}
+
+static void parameter_shape(const struct pen_parameter *parameter,
+                            struct pen_parameter_shape *out)
+{
+    *out = parameter->shape;
+}
+
+/* Where element (row, column) lies in a plain array. */
+static size_t plain_at(const struct pen_parameter *parameter,
+                       enum pen_parameter_order order, size_t row,
+                       size_t column)
+{
+    return order == PEN_ORDER_ROWS ? row * parameter->shape.columns + column
+                                   : column * parameter->shape.rows + row;
+}
+
+static void parameter_import(struct pen_engine *engine,
+                             struct pen_parameter *parameter,
+                             enum pen_parameter_part part,
+                             enum pen_parameter_order order, const void *plain)
+{
+    (void)engine;
+    const REAL *from = plain;
+    REAL *to = parameter->parts[part];
+    for (size_t row = 0; row < parameter->shape.rows; row++)
+        for (size_t column = 0; column < parameter->shape.columns; column++)
+            *to++ = from[plain_at(parameter, order, row, column)];
+}
+
+static void parameter_export(struct pen_engine *engine,
+                             struct pen_parameter *parameter,
+                             enum pen_parameter_part part,
+                             enum pen_parameter_order order, void *plain)
+{
+    (void)engine;
+    const REAL *from = parameter->parts[part];
+    REAL *to = plain;
+    for (size_t row = 0; row < parameter->shape.rows; row++)
+        for (size_t column = 0; column < parameter->shape.columns; column++)
+            to[plain_at(parameter, order, row, column)] = *from++;
+}
+
+static void *parameter_span(struct pen_engine *engine,
+                            struct pen_parameter *parameter,
+                            enum pen_parameter_part part, size_t *count)
+{
+    (void)engine;
+    *count = parameter->count;
+    return parameter->parts[part];
+}
+
+static void parameter_value_changed(struct pen_engine *engine,
+                                    struct pen_parameter *parameter)
+{
+    (void)engine;
+    (void)parameter;
+}
+
+static void gradient_clear(struct pen_engine *engine,
+                           struct pen_parameter *parameter)
+{
+    (void)engine;
+    memset(parameter->parts[PEN_PART_GRADIENT], 0,
+           parameter->count * sizeof(REAL));
+}
+
+static double gradient_sum_squares(struct pen_engine *engine,
+                                   struct pen_parameter *parameter)
+{
+    (void)engine;
+    const REAL *gradient = parameter->parts[PEN_PART_GRADIENT];
+    double sum = 0;
+    for (size_t i = 0; i < parameter->count; i++)
+        sum += (double)gradient[i] * (double)gradient[i];
+    return sum;
+}
+
+/* Loshchilov and Hutter, ICLR 2019, algorithm 2. */
+static void adamw_step(struct pen_engine *engine,
+                       struct pen_parameter *parameter,
+                       const struct pen_adamw *adamw)
+{
+    (void)engine;
+    PEN_BUG_UNLESS(parameter->shape.moments == 2);
+    double steps = (double)adamw->step;
+    REAL rate = (REAL)(adamw->learning_rate / (1 - pow(adamw->beta1, steps)));
+    REAL correction = (REAL)(1 / sqrt(1 - pow(adamw->beta2, steps)));
+    REAL keep = (REAL)(1 - adamw->learning_rate * adamw->weight_decay);
+    REAL beta1 = (REAL)adamw->beta1;
+    REAL beta2 = (REAL)adamw->beta2;
+    REAL *value = parameter->parts[PEN_PART_VALUE];
+    REAL *first = parameter->parts[PEN_PART_MOMENT1];
+    REAL *second = parameter->parts[PEN_PART_MOMENT2];
+    for (size_t i = 0; i < parameter->count; i++) {
+        REAL gradient = parameter->parts[PEN_PART_GRADIENT][i] *
+                        (REAL)adamw->gradient_scale;
+        first[i] = beta1 * first[i] + (1 - beta1) * gradient;
+        second[i] = beta2 * second[i] + (1 - beta2) * gradient * gradient;
+        value[i] = keep * value[i] - rate * first[i] /
+                                         (FN(sqrt)(second[i]) * correction +
+                                          (REAL)adamw->epsilon);
+    }
+}
+
+static void sgd_step(struct pen_engine *engine, struct pen_parameter *parameter,
+                     const struct pen_sgd *sgd)
+{
+    (void)engine;
+    PEN_BUG_UNLESS(sgd->momentum == 0 || parameter->shape.moments >= 1);
+    REAL momentum = (REAL)sgd->momentum;
+    REAL *value = parameter->parts[PEN_PART_VALUE];
+    REAL *first = parameter->parts[PEN_PART_MOMENT1];
+    for (size_t i = 0; i < parameter->count; i++) {
+        REAL gradient =
+            parameter->parts[PEN_PART_GRADIENT][i] * (REAL)sgd->gradient_scale +
+            (REAL)sgd->weight_decay * value[i];
+        REAL move = gradient;
+        if (sgd->momentum != 0) {
+            first[i] = momentum * first[i] + gradient;
+            move = sgd->is_nesterov ? gradient + momentum * first[i] : first[i];
+        }
+        value[i] -= (REAL)sgd->learning_rate * move;
+    }
+}
