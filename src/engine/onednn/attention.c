@@ -1,0 +1,431 @@
+/*
+ * Causal attention by blocks of queries.
+ *
+ *            keys 0 ......... first query ... last query
+ *   queries  [ seen by all of the block     | a triangle ]
+ *
+ * A thread takes one key/value head of one sequence at a time, packs its k and
+ * v, and goes through the query heads of its group and their blocks in order:
+ * scores of a block against all keys up to its last query (no further), softmax
+ * in place, product with v. So the scores of one block per thread are all that
+ * ever exists, memory grows with T only, and nothing depends on the number of
+ * threads. The backward computes the scores again and finds probabilities from
+ * the log-sum-exp that the forward left (Dao et al., 2022, algorithm 4).
+ *
+ * Three products serve both directions: S = Q K^T and dP = dO V^T have one
+ * shape, O = P V and dQ = dS K another, dV += P^T dO and dK += dS^T Q a third.
+ */
+#include "base/bug.h"
+#include "engine/onednn/onednn.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 64, ALIGNMENT = 64 };
+
+enum kind { SCORES, ALONG, ACROSS, KINDS };
+
+struct pen__attention {
+    struct pen_attention shape;
+    size_t num_blocks;
+    size_t library_bytes;          /* scratch of the largest primitive */
+    size_t num_products;           /* made so far */
+    struct pen__product *products; /* [thread][block][kind] */
+    struct pen__attention *next;
+};
+
+void pen__attention_free(struct pen__attention *attention)
+{
+    while (attention != NULL) {
+        struct pen__attention *next = attention->next;
+        for (size_t i = 0; i < attention->num_products; i++)
+            pen__product_release(&attention->products[i]);
+        free(attention->products);
+        free(attention);
+        attention = next;
+    }
+}
+
+static bool is_same(const struct pen_attention *a,
+                    const struct pen_attention *b)
+{
+    return a->batch == b->batch && a->sequence == b->sequence &&
+           a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->head_size == b->head_size && a->window == b->window &&
+           a->q_stride == b->q_stride && a->kv_stride == b->kv_stride &&
+           a->scale == b->scale;
+}
+
+static struct pen__attention *prepared(struct pen__onednn *self,
+                                       const struct pen_attention *shape)
+{
+    struct pen__attention *attention = self->attentions;
+    while (attention != NULL && !is_same(&attention->shape, shape))
+        attention = attention->next;
+    return attention;
+}
+
+/* The queries of a block and the keys that any of them sees. */
+static struct pen__scores block_at(const struct pen_attention *shape,
+                                   size_t number)
+{
+    struct pen__scores block = {.first_query = number * BLOCK,
+                                .window = shape->window,
+                                .scale = (float)shape->scale};
+    size_t left = shape->sequence - block.first_query;
+    block.queries = left < BLOCK ? left : BLOCK;
+    if (shape->window > 0 && block.first_query + 1 > shape->window)
+        block.begin = block.first_query + 1 - shape->window;
+    block.keys = block.first_query + block.queries - block.begin;
+    return block;
+}
+
+/* One thread's part of the scratch. */
+struct room {
+    char *q;      /* (BLOCK, D) of the dtype, as are the next four */
+    char *out;    /* (BLOCK, D) */
+    char *dout;   /* (BLOCK, D) */
+    char *k;      /* (T, D) */
+    char *v;      /* (T, D) */
+    char *p;      /* (BLOCK, T): probabilities; in f32 the scores' place */
+    char *ds;     /* (BLOCK, T): slopes of the scores, likewise */
+    float *s;     /* (BLOCK, T): scores */
+    float *dp;    /* (BLOCK, T): slopes of the probabilities */
+    float *rows;  /* (BLOCK, D): a product on its way out */
+    float *dk;    /* (T, D) */
+    float *dv;    /* (T, D) */
+    float *means; /* (BLOCK): dout . out */
+    char *library;
+};
+
+static void *carve(char *base, size_t *used, size_t bytes)
+{
+    void *at = base == NULL ? NULL : base + *used;
+    *used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return at;
+}
+
+/* Returns the bytes; base may be NULL to learn them. */
+static size_t room_init(struct room *room, const struct pen_engine *engine,
+                        const struct pen__attention *attention, char *base)
+{
+    size_t used = 0;
+    size_t unit = pen_dtype_bytes(engine->dtype);
+    size_t rows = BLOCK * attention->shape.head_size;
+    size_t head = attention->shape.sequence * attention->shape.head_size;
+    size_t scores = BLOCK * attention->shape.sequence;
+    bool is_float = engine->dtype == PEN_DTYPE_F32;
+    room->q = carve(base, &used, rows * unit);
+    room->out = carve(base, &used, rows * unit);
+    room->dout = carve(base, &used, rows * unit);
+    room->k = carve(base, &used, head * unit);
+    room->v = carve(base, &used, head * unit);
+    room->s = carve(base, &used, scores * sizeof(float));
+    room->dp = carve(base, &used, scores * sizeof(float));
+    room->p = is_float ? (char *)room->s : carve(base, &used, scores * unit);
+    room->ds = is_float ? (char *)room->dp : carve(base, &used, scores * unit);
+    room->rows = carve(base, &used, rows * sizeof(float));
+    room->dk = carve(base, &used, head * sizeof(float));
+    room->dv = carve(base, &used, head * sizeof(float));
+    room->means = carve(base, &used, BLOCK * sizeof(float));
+    room->library = carve(base, &used, attention->library_bytes);
+    return used;
+}
+
+/* Dense matrices; is_turned: stored as its transpose. */
+static dnnl_status_t matrix(struct pen__md *md, size_t rows, size_t columns,
+                            bool is_turned, dnnl_data_type_t type)
+{
+    size_t sizes[] = {rows, columns};
+    size_t strides[] = {is_turned ? 1 : columns, is_turned ? rows : 1};
+    return pen__md_init(md, 2, sizes, type, strides);
+}
+
+static pen_status make_product(struct pen__onednn *self, enum kind kind,
+                               const struct pen__scores *block, size_t size,
+                               struct pen_text *why, struct pen__product *out)
+{
+    dnnl_data_type_t type =
+        self->engine.dtype == PEN_DTYPE_F32 ? dnnl_f32 : dnnl_bf16;
+    size_t rows = kind == ACROSS ? block->keys : block->queries;
+    size_t inner = kind == SCORES  ? size
+                   : kind == ALONG ? block->keys
+                                   : block->queries;
+    size_t columns = kind == SCORES ? block->keys : size;
+    struct pen__product_shape shape = {0};
+    dnnl_primitive_desc_t description;
+    dnnl_status_t made =
+        matrix(&shape.source, rows, inner, kind == ACROSS, type);
+    if (made == dnnl_success)
+        made = matrix(&shape.weight, inner, columns, kind == SCORES, type);
+    if (made == dnnl_success)
+        made = matrix(&shape.target, rows, columns, false, dnnl_f32);
+    if (made == dnnl_success)
+        made = pen__matmul(self->library, &shape, kind == ACROSS, &description);
+    pen_status status = PEN_OK;
+    if (made == dnnl_success) {
+        const int ids[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+        const PEN__MD mds[] = {pen__md_of(&shape.source),
+                               pen__md_of(&shape.weight),
+                               pen__md_of(&shape.target)};
+        status = pen__product_init(self, description, 3, ids, mds, why, out);
+        dnnl_primitive_desc_destroy(description);
+    } else {
+        status = pen__refused(made, "a product of attention", why);
+    }
+    pen__md_release(&shape.source);
+    pen__md_release(&shape.weight);
+    pen__md_release(&shape.target);
+    return status;
+}
+
+static pen_status make_products(struct pen__onednn *self,
+                                struct pen__attention *attention,
+                                struct pen_text *why)
+{
+    size_t size = attention->shape.head_size;
+    for (int thread = 0; thread < self->engine.threads; thread++)
+        for (size_t number = 0; number < attention->num_blocks; number++)
+            for (enum kind kind = 0; kind < KINDS; kind++) {
+                struct pen__scores block = block_at(&attention->shape, number);
+                struct pen__product *product =
+                    &attention->products[attention->num_products];
+                pen_status status =
+                    make_product(self, kind, &block, size, why, product);
+                if (status != PEN_OK)
+                    return status;
+                attention->num_products++;
+                if (product->scratch_bytes > attention->library_bytes)
+                    attention->library_bytes = product->scratch_bytes;
+            }
+    return PEN_OK;
+}
+
+static pen_status attention_prepare(struct pen_engine *engine,
+                                    const struct pen_attention *shape,
+                                    struct pen_text *why)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    if (prepared(self, shape) != NULL)
+        return PEN_OK;
+    struct pen__attention *attention = calloc(1, sizeof *attention);
+    if (attention == NULL)
+        return PEN_NOMEM;
+    attention->shape = *shape;
+    attention->num_blocks = (shape->sequence + BLOCK - 1) / BLOCK;
+    attention->products =
+        calloc((size_t)engine->threads * attention->num_blocks * KINDS,
+               sizeof *attention->products);
+    pen_status status = PEN_NOMEM;
+    if (attention->products != NULL) {
+        /* Each product is one thread's; there are many heads to share out. */
+        omp_set_num_threads(1);
+        status = make_products(self, attention, why);
+        omp_set_num_threads(engine->threads);
+    }
+    struct room room;
+    if (status == PEN_OK)
+        status = pen__scratch_grow(
+            self,
+            (size_t)engine->threads * room_init(&room, engine, attention, NULL),
+            why);
+    if (status != PEN_OK) {
+        pen__attention_free(attention);
+        return status;
+    }
+    attention->next = self->attentions;
+    self->attentions = attention;
+    return PEN_OK;
+}
+
+/* What one thread works with. */
+struct worker {
+    struct pen__onednn *self;
+    const struct pen__rows *rows;
+    const struct pen_attention *shape;
+    struct pen__product *products; /* [block][kind] */
+    struct room room;
+    size_t unit; /* bytes of an element */
+};
+
+static struct worker worker_of(struct pen__onednn *self,
+                               struct pen__attention *attention)
+{
+    size_t thread = (size_t)omp_get_thread_num();
+    struct worker worker = {.self = self,
+                            .rows = self->rows,
+                            .shape = &attention->shape,
+                            .unit = pen_dtype_bytes(self->engine.dtype)};
+    struct room room;
+    size_t bytes = room_init(&room, &self->engine, attention, NULL);
+    worker.products =
+        attention->products + thread * attention->num_blocks * KINDS;
+    room_init(&worker.room, &self->engine, attention,
+              self->scratch + thread * bytes);
+    return worker;
+}
+
+static void multiply(struct worker *worker, size_t number, enum kind kind,
+                     const void *a, const void *b, void *c)
+{
+    const void *pointers[] = {a, b, c};
+    pen__product_execute(worker->self, &worker->products[number * KINDS + kind],
+                         pointers, worker->room.library);
+}
+
+/* Bytes into q (or out) at a position of a head; into k and v likewise. */
+static size_t head_at(const struct worker *worker, size_t batch, size_t head,
+                      size_t position, size_t stride)
+{
+    size_t row = batch * worker->shape->sequence + position;
+    return (row * stride + head * worker->shape->head_size) * worker->unit;
+}
+
+static void gather_kv(struct worker *worker, size_t batch, size_t kv_head,
+                      const char *k, const char *v)
+{
+    const struct pen_attention *shape = worker->shape;
+    size_t at = head_at(worker, batch, kv_head, 0, shape->kv_stride);
+    worker->rows->gather(shape->sequence, shape->head_size, shape->kv_stride,
+                         k + at, worker->room.k);
+    worker->rows->gather(shape->sequence, shape->head_size, shape->kv_stride,
+                         v + at, worker->room.v);
+}
+
+static void head_forward(struct worker *worker, size_t batch, size_t head,
+                         const char *q, char *out, float *lse)
+{
+    const struct pen_attention *shape = worker->shape;
+    struct room *room = &worker->room;
+    size_t size = shape->head_size;
+    size_t out_stride = shape->heads * size;
+    lse += (batch * shape->heads + head) * shape->sequence;
+    for (size_t number = 0; number * BLOCK < shape->sequence; number++) {
+        struct pen__scores block = block_at(shape, number);
+        size_t first = block.first_query;
+        size_t begin = block.begin * size * worker->unit;
+        worker->rows->gather(
+            block.queries, size, shape->q_stride,
+            q + head_at(worker, batch, head, first, shape->q_stride), room->q);
+        multiply(worker, number, SCORES, room->q, room->k + begin, room->s);
+        worker->rows->softmax(&block, room->s, room->p, lse + first);
+        multiply(worker, number, ALONG, room->p, room->v + begin, room->rows);
+        worker->rows->scatter(
+            block.queries, size, out_stride, room->rows,
+            out + head_at(worker, batch, head, first, out_stride));
+    }
+}
+
+static void attention_forward(struct pen_engine *engine,
+                              const struct pen_attention *shape, const void *q,
+                              const void *k, const void *v, void *out,
+                              void *lse)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    struct pen__attention *attention = prepared(self, shape);
+    PEN_BUG_UNLESS(attention != NULL);
+    size_t group = shape->heads / shape->kv_heads;
+    size_t tasks = shape->batch * shape->kv_heads;
+#pragma omp parallel num_threads(engine->threads)
+    {
+        struct worker worker = worker_of(self, attention);
+#pragma omp for schedule(dynamic)
+        for (size_t task = 0; task < tasks; task++) {
+            size_t batch = task / shape->kv_heads;
+            size_t kv_head = task % shape->kv_heads;
+            gather_kv(&worker, batch, kv_head, k, v);
+            for (size_t i = 0; i < group; i++)
+                head_forward(&worker, batch, kv_head * group + i, q, out, lse);
+        }
+    }
+}
+
+/* Of the query side; those of k and v are summed in the room. */
+struct backward {
+    const char *q;
+    const char *out;
+    const float *lse;
+    const char *dout;
+    char *dq;
+};
+
+static void head_backward(struct worker *worker, size_t batch, size_t head,
+                          const struct backward *of)
+{
+    const struct pen_attention *shape = worker->shape;
+    const struct pen__rows *rows = worker->rows;
+    struct room *room = &worker->room;
+    size_t size = shape->head_size;
+    size_t out_stride = shape->heads * size;
+    const float *lse =
+        of->lse + (batch * shape->heads + head) * shape->sequence;
+    for (size_t number = 0; number * BLOCK < shape->sequence; number++) {
+        struct pen__scores block = block_at(shape, number);
+        size_t first = block.first_query;
+        size_t begin = block.begin * size;
+        size_t q_at = head_at(worker, batch, head, first, shape->q_stride);
+        size_t out_at = head_at(worker, batch, head, first, out_stride);
+        rows->gather(block.queries, size, shape->q_stride, of->q + q_at,
+                     room->q);
+        rows->gather(block.queries, size, out_stride, of->out + out_at,
+                     room->out);
+        rows->gather(block.queries, size, out_stride, of->dout + out_at,
+                     room->dout);
+        rows->dots(block.queries, size, room->dout, room->out, room->means);
+        multiply(worker, number, SCORES, room->q,
+                 room->k + begin * worker->unit, room->s);
+        multiply(worker, number, SCORES, room->dout,
+                 room->v + begin * worker->unit, room->dp);
+        rows->softmax_slope(&block, lse + first, room->means, room->s, room->dp,
+                            room->p, room->ds);
+        multiply(worker, number, ACROSS, room->p, room->dout, room->dv + begin);
+        multiply(worker, number, ACROSS, room->ds, room->q, room->dk + begin);
+        multiply(worker, number, ALONG, room->ds,
+                 room->k + begin * worker->unit, room->rows);
+        rows->scatter(block.queries, size, shape->q_stride, room->rows,
+                      of->dq + q_at);
+    }
+}
+
+static void attention_backward(struct pen_engine *engine,
+                               const struct pen_attention *shape, const void *q,
+                               const void *k, const void *v, const void *out,
+                               const void *lse, const void *dout, void *dq,
+                               void *dk, void *dv)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    struct pen__attention *attention = prepared(self, shape);
+    PEN_BUG_UNLESS(attention != NULL);
+    struct backward of = {q, out, lse, dout, dq};
+    size_t group = shape->heads / shape->kv_heads;
+    size_t tasks = shape->batch * shape->kv_heads;
+    size_t head = shape->sequence * shape->head_size;
+#pragma omp parallel num_threads(engine->threads)
+    {
+        struct worker worker = worker_of(self, attention);
+        struct room *room = &worker.room;
+#pragma omp for schedule(dynamic)
+        for (size_t task = 0; task < tasks; task++) {
+            size_t batch = task / shape->kv_heads;
+            size_t kv_head = task % shape->kv_heads;
+            size_t at = head_at(&worker, batch, kv_head, 0, shape->kv_stride);
+            gather_kv(&worker, batch, kv_head, k, v);
+            memset(room->dk, 0, head * sizeof *room->dk);
+            memset(room->dv, 0, head * sizeof *room->dv);
+            for (size_t i = 0; i < group; i++)
+                head_backward(&worker, batch, kv_head * group + i, &of);
+            self->rows->scatter(shape->sequence, shape->head_size,
+                                shape->kv_stride, room->dk, (char *)dk + at);
+            self->rows->scatter(shape->sequence, shape->head_size,
+                                shape->kv_stride, room->dv, (char *)dv + at);
+        }
+    }
+}
+
+void pen__attention_ops(struct pen_engine_ops *ops)
+{
+    ops->attention_prepare = attention_prepare;
+    ops->attention_forward = attention_forward;
+    ops->attention_backward = attention_backward;
+}

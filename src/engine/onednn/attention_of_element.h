@@ -1,0 +1,103 @@
+/* What attention.c does between its products. Each call is one thread's. */
+
+static void gather(size_t rows, size_t width, size_t stride, const void *from,
+                   void *to)
+{
+    for (size_t row = 0; row < rows; row++)
+        memcpy((ELEMENT *)to + row * width,
+               (const ELEMENT *)from + row * stride, width * sizeof(ELEMENT));
+}
+
+static void scatter(size_t rows, size_t width, size_t stride, const float *from,
+                    void *to)
+{
+    for (size_t row = 0; row < rows; row++) {
+        const float *in = from + row * width;
+        ELEMENT *out = (ELEMENT *)to + row * stride;
+#pragma omp simd
+        for (size_t i = 0; i < width; i++)
+            STORE(out, i, in[i]);
+    }
+}
+
+static void dots(size_t rows, size_t width, const void *a, const void *b,
+                 float *average)
+{
+    for (size_t row = 0; row < rows; row++) {
+        const ELEMENT *left = (const ELEMENT *)a + row * width;
+        const ELEMENT *right = (const ELEMENT *)b + row * width;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = 0; i < width; i++)
+            sum += LOAD(left, i) * LOAD(right, i);
+        average[row] = sum;
+    }
+}
+
+/* The columns that a query of the block sees: *low..*high - 1. */
+static void visible(const struct pen__scores *block, size_t query, size_t *low,
+                    size_t *high)
+{
+    size_t position = block->first_query + query;
+    size_t begin = 0;
+    if (block->window > 0 && position + 1 > block->window)
+        begin = position + 1 - block->window;
+    *low = begin > block->begin ? begin - block->begin : 0;
+    *high = position + 1 - block->begin;
+}
+
+static void hide(size_t low, size_t high, size_t keys, ELEMENT *row)
+{
+    memset(row, 0, low * sizeof *row);
+    memset(row + high, 0, (keys - high) * sizeof *row);
+}
+
+static void softmax(const struct pen__scores *block, const float *scores,
+                    void *probabilities, float *lse)
+{
+    for (size_t query = 0; query < block->queries; query++) {
+        const float *score = scores + query * block->keys;
+        ELEMENT *out = (ELEMENT *)probabilities + query * block->keys;
+        size_t low, high;
+        visible(block, query, &low, &high);
+        float largest = score[low];
+        float sum = 0;
+#pragma omp simd reduction(max : largest)
+        for (size_t i = low; i < high; i++)
+            largest = score[i] > largest ? score[i] : largest;
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = low; i < high; i++)
+            sum += pen__exp(block->scale * (score[i] - largest));
+        float level = block->scale * largest + logf(sum);
+        float share = 1 / sum;
+#pragma omp simd
+        for (size_t i = low; i < high; i++)
+            STORE(out, i,
+                  pen__exp(block->scale * (score[i] - largest)) * share);
+        hide(low, high, block->keys, out);
+        lse[query] = level;
+    }
+}
+
+static void softmax_slope(const struct pen__scores *block, const float *lse,
+                          const float *average, const float *scores,
+                          const float *dprobabilities, void *probabilities,
+                          void *dscores)
+{
+    for (size_t query = 0; query < block->queries; query++) {
+        const float *score = scores + query * block->keys;
+        const float *slope = dprobabilities + query * block->keys;
+        ELEMENT *p = (ELEMENT *)probabilities + query * block->keys;
+        ELEMENT *ds = (ELEMENT *)dscores + query * block->keys;
+        size_t low, high;
+        visible(block, query, &low, &high);
+#pragma omp simd
+        for (size_t i = low; i < high; i++) {
+            float weight = pen__exp(block->scale * score[i] - lse[query]);
+            STORE(p, i, weight);
+            STORE(ds, i, block->scale * weight * (slope[i] - average[query]));
+        }
+        hide(low, high, block->keys, p);
+        hide(low, high, block->keys, ds);
+    }
+}

@@ -1,0 +1,160 @@
+/* Creation of the oneDNN engine, its scratch, and how a primitive is run. */
+#include "base/bug.h"
+#include "engine/onednn/onednn.h"
+
+#include <omp.h>
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64 };
+
+static void onednn_free(struct pen_engine *engine)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    pen__attention_free(self->attentions);
+    dnnl_stream_destroy(self->stream);
+    dnnl_engine_destroy(self->library);
+    free(self->scratch);
+    free(self);
+}
+
+static size_t memory_bytes(const struct pen_engine *engine)
+{
+    const struct pen__onednn *self = (const struct pen__onednn *)engine;
+    return self->parameter_bytes + self->scratch_bytes;
+}
+
+pen_status pen__refused(dnnl_status_t status, const char *what,
+                        struct pen_text *why)
+{
+    pen_why(why, "oneDNN %d.%d refuses %s (status %d)", DNNL_VERSION_MAJOR,
+            DNNL_VERSION_MINOR, what, (int)status);
+    return status == dnnl_out_of_memory ? PEN_NOMEM : PEN_INVALID;
+}
+
+pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
+                             struct pen_text *why)
+{
+    if (bytes <= self->scratch_bytes)
+        return PEN_OK;
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    char *scratch = aligned_alloc(ALIGNMENT, bytes);
+    if (scratch == NULL) {
+        pen_why(why, "no memory for %zu bytes of scratch", bytes);
+        return PEN_NOMEM;
+    }
+    free(self->scratch);
+    self->scratch = scratch;
+    self->scratch_bytes = bytes;
+    return PEN_OK;
+}
+
+pen_status pen__product_init(struct pen__onednn *self,
+                             dnnl_primitive_desc_t description, int num_args,
+                             const int *ids, const PEN__MD *mds,
+                             struct pen_text *why, struct pen__product *out)
+{
+    PEN_BUG_UNLESS(num_args < PEN__PRODUCT_ARGS);
+    struct pen__product product = {0};
+    dnnl_status_t status =
+        dnnl_primitive_create(&product.primitive, description);
+    PEN__MD scratch =
+        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    for (int i = 0; status == dnnl_success && i <= num_args; i++) {
+        product.args[i].arg = i < num_args ? ids[i] : DNNL_ARG_SCRATCHPAD;
+        status = dnnl_memory_create(&product.args[i].memory,
+                                    i < num_args ? mds[i] : scratch,
+                                    self->library, DNNL_MEMORY_NONE);
+        product.num_args += status == dnnl_success;
+    }
+    if (status != dnnl_success) {
+        pen__product_release(&product);
+        return pen__refused(status, "a prepared product", why);
+    }
+    product.scratch_bytes = dnnl_memory_desc_get_size(scratch);
+    *out = product;
+    return PEN_OK;
+}
+
+void pen__product_release(struct pen__product *product)
+{
+    for (int i = 0; i < product->num_args; i++)
+        dnnl_memory_destroy(product->args[i].memory);
+    if (product->primitive != NULL)
+        dnnl_primitive_destroy(product->primitive);
+    *product = (struct pen__product){0};
+}
+
+/*
+ * Setting a handle may make the library zero the padding of a blocked matrix,
+ * so it is set only where it changed.
+ */
+static void bind(dnnl_memory_t memory, const void *pointer)
+{
+    void *bound = NULL;
+    PEN_BUG_UNLESS(dnnl_memory_get_data_handle(memory, &bound) == dnnl_success);
+    if (bound != pointer)
+        PEN_BUG_UNLESS(dnnl_memory_set_data_handle(memory, (void *)pointer) ==
+                       dnnl_success);
+}
+
+void pen__product_execute(struct pen__onednn *self,
+                          struct pen__product *product,
+                          const void *const *pointers, char *scratch)
+{
+    PEN_BUG_UNLESS(product->primitive != NULL);
+    for (int i = 0; i + 1 < product->num_args; i++)
+        bind(product->args[i].memory, pointers[i]);
+    bind(product->args[product->num_args - 1].memory, scratch);
+    PEN_BUG_UNLESS(dnnl_primitive_execute(product->primitive, self->stream,
+                                          product->num_args,
+                                          product->args) == dnnl_success);
+    PEN_BUG_UNLESS(dnnl_stream_wait(self->stream) == dnnl_success);
+}
+
+void pen__product_run(struct pen__onednn *self, struct pen__product *product,
+                      const void *const *pointers, char *scratch)
+{
+    if (omp_get_max_threads() != self->engine.threads)
+        omp_set_num_threads(self->engine.threads);
+    pen__product_execute(self, product, pointers, scratch);
+}
+
+pen_status pen_engine_onednn_create(enum pen_dtype dtype, int threads,
+                                    struct pen_text *why,
+                                    struct pen_engine **out)
+{
+    if (dtype == PEN_DTYPE_F64) {
+        pen_why(why, "oneDNN has no products in f64; use the reference");
+        return PEN_INVALID;
+    }
+    struct pen__onednn *self = calloc(1, sizeof *self);
+    if (self == NULL)
+        return PEN_NOMEM;
+    self->engine = (struct pen_engine){
+        &self->ops, dtype, threads > 0 ? threads : omp_get_max_threads()};
+    omp_set_num_threads(self->engine.threads);
+    dnnl_status_t status = dnnl_engine_create(&self->library, dnnl_cpu, 0);
+    if (status != dnnl_success)
+        goto fail_self;
+    status = dnnl_stream_create(&self->stream, self->library,
+                                dnnl_stream_default_flags);
+    if (status != dnnl_success)
+        goto fail_library;
+    self->ops.name = "onednn";
+    self->ops.free = onednn_free;
+    self->ops.memory_bytes = memory_bytes;
+    pen__parameter_ops(&self->ops);
+    pen__dense_ops(&self->ops);
+    pen__attention_ops(&self->ops);
+    pen__update_choose(&self->ops);
+    self->rows = pen__rows_choose(dtype);
+    self->rows->fill(&self->ops);
+    *out = &self->engine;
+    return PEN_OK;
+
+fail_library:
+    dnnl_engine_destroy(self->library);
+fail_self:
+    free(self);
+    return pen__refused(status, "to start", why);
+}

@@ -1,0 +1,187 @@
+/* Element by element, sums of columns, and the loss. */
+
+static size_t piece_end(size_t first, size_t count)
+{
+    return first + PIECE > count ? count : first + PIECE;
+}
+
+static void add(struct pen_engine *engine, size_t count, const void *a,
+                const void *b, void *sum)
+{
+    const ELEMENT *left = a;
+    const ELEMENT *right = b;
+    ELEMENT *out = sum;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t first = 0; first < count; first += PIECE) {
+        size_t end = piece_end(first, count);
+#pragma omp simd
+        for (size_t i = first; i < end; i++)
+            STORE(out, i, LOAD(left, i) + LOAD(right, i));
+    }
+}
+
+static void accumulate(const struct pen_engine *engine, size_t count,
+                       const float *from, float *to)
+{
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t first = 0; first < count; first += PIECE) {
+        size_t end = piece_end(first, count);
+#pragma omp simd
+        for (size_t i = first; i < end; i++)
+            to[i] += from[i];
+    }
+}
+
+static void add_columns(const struct pen_engine *engine, size_t rows,
+                        size_t width, const void *x, float *to)
+{
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t first = 0; first < width; first += COLUMNS) {
+        size_t count = width - first > COLUMNS ? COLUMNS : width - first;
+        float sums[COLUMNS] = {0};
+        for (size_t row = 0; row < rows; row++) {
+            const ELEMENT *in = (const ELEMENT *)x + row * width + first;
+#pragma omp simd
+            for (size_t i = 0; i < count; i++)
+                sums[i] += LOAD(in, i);
+        }
+        for (size_t i = 0; i < count; i++)
+            to[first + i] += sums[i];
+    }
+}
+
+/* 1 + tanh(u) = 2 sigmoid(2u), so gelu(x) = x sigmoid(2u). */
+#define GELU_OUTER 1.5957691216057308f /* 2 sqrt(2 / pi) */
+#define GELU_CUBE 0.044715f
+
+static void gelu_forward(struct pen_engine *engine, size_t count, const void *x,
+                         void *y)
+{
+    const ELEMENT *in = x;
+    ELEMENT *out = y;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t first = 0; first < count; first += PIECE) {
+        size_t end = piece_end(first, count);
+#pragma omp simd
+        for (size_t i = first; i < end; i++) {
+            float a = LOAD(in, i);
+            float u = GELU_OUTER * (a + GELU_CUBE * a * a * a);
+            STORE(out, i, a * pen__sigmoid(u));
+        }
+    }
+}
+
+static void gelu_backward(struct pen_engine *engine, size_t count,
+                          const void *x, const void *dy, void *dx)
+{
+    const ELEMENT *in = x;
+    const ELEMENT *slope = dy;
+    ELEMENT *out = dx;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t first = 0; first < count; first += PIECE) {
+        size_t end = piece_end(first, count);
+#pragma omp simd
+        for (size_t i = first; i < end; i++) {
+            float a = LOAD(in, i);
+            float s = pen__sigmoid(GELU_OUTER * (a + GELU_CUBE * a * a * a));
+            float inner = GELU_OUTER * (1 + 3 * GELU_CUBE * a * a);
+            STORE(out, i, LOAD(slope, i) * (s + a * s * (1 - s) * inner));
+        }
+    }
+}
+
+#undef GELU_OUTER
+#undef GELU_CUBE
+
+static void swiglu_forward(struct pen_engine *engine,
+                           const struct pen_swiglu *swiglu, const void *gate,
+                           const void *up, void *y)
+{
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < swiglu->rows; row++) {
+        const ELEMENT *g = (const ELEMENT *)gate + row * swiglu->stride;
+        const ELEMENT *u = (const ELEMENT *)up + row * swiglu->stride;
+        ELEMENT *out = (ELEMENT *)y + row * swiglu->width;
+#pragma omp simd
+        for (size_t i = 0; i < swiglu->width; i++) {
+            float a = LOAD(g, i);
+            STORE(out, i, a * pen__sigmoid(a) * LOAD(u, i));
+        }
+    }
+}
+
+static void swiglu_backward(struct pen_engine *engine,
+                            const struct pen_swiglu *swiglu, const void *gate,
+                            const void *up, const void *dy, void *dgate,
+                            void *dup)
+{
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < swiglu->rows; row++) {
+        const ELEMENT *g = (const ELEMENT *)gate + row * swiglu->stride;
+        const ELEMENT *u = (const ELEMENT *)up + row * swiglu->stride;
+        const ELEMENT *slope = (const ELEMENT *)dy + row * swiglu->width;
+        ELEMENT *dg = (ELEMENT *)dgate + row * swiglu->stride;
+        ELEMENT *du = (ELEMENT *)dup + row * swiglu->stride;
+#pragma omp simd
+        for (size_t i = 0; i < swiglu->width; i++) {
+            float a = LOAD(g, i);
+            float s = pen__sigmoid(a);
+            float d = LOAD(slope, i);
+            STORE(dg, i, d * LOAD(u, i) * s * (1 + a * (1 - s)));
+            STORE(du, i, d * a * s);
+        }
+    }
+}
+
+/* The loss of one row; its logits become their slopes where asked. */
+static double row_loss(const struct pen_cross_entropy *entropy, int32_t target,
+                       ELEMENT *logit, bool with_gradient)
+{
+    size_t classes = entropy->classes;
+    bool is_counted = target != entropy->ignore;
+    float largest = LOAD(logit, 0);
+    float sum = 0;
+#pragma omp simd reduction(max : largest)
+    for (size_t i = 1; i < classes; i++)
+        largest = LOAD(logit, i) > largest ? LOAD(logit, i) : largest;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < classes; i++)
+        sum += pen__exp(LOAD(logit, i) - largest);
+    float hit = is_counted ? LOAD(logit, (size_t)target) : 0;
+    if (with_gradient) {
+        float share = is_counted ? 1 / (float)entropy->count : 0;
+        float factor = share / sum;
+#pragma omp simd
+        for (size_t i = 0; i < classes; i++)
+            STORE(logit, i, pen__exp(LOAD(logit, i) - largest) * factor);
+        if (is_counted)
+            STORE(logit, (size_t)target,
+                  (pen__exp(hit - largest) / sum - 1) * share);
+    }
+    return is_counted ? (double)logf(sum) + (double)(largest - hit) : 0;
+}
+
+/*
+ * Threads take fixed groups of rows; the losses of a group are added in order,
+ * and so are the groups.
+ */
+static double cross_entropy(struct pen_engine *engine,
+                            const struct pen_cross_entropy *entropy,
+                            const int32_t *targets, void *logits,
+                            bool with_gradient)
+{
+    enum { GROUPS = 64 };
+    double losses[GROUPS] = {0};
+    size_t rows = (entropy->rows + GROUPS - 1) / GROUPS;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t group = 0; group < GROUPS; group++)
+        for (size_t row = group * rows;
+             row < (group + 1) * rows && row < entropy->rows; row++)
+            losses[group] += row_loss(
+                entropy, targets[row],
+                (ELEMENT *)logits + row * entropy->classes, with_gradient);
+    double loss = 0;
+    for (size_t group = 0; group < GROUPS; group++)
+        loss += losses[group];
+    return loss / entropy->count;
+}

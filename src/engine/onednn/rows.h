@@ -1,0 +1,64 @@
+#ifndef PEN_ENGINE_ONEDNN_ROWS_H
+#define PEN_ENGINE_ONEDNN_ROWS_H
+
+#include "engine/engine.h"
+
+/*
+ * What is done row by row. One source per concern, compiled for each element
+ * type and each level of the instruction set; the best one that the machine
+ * has is chosen when the engine is made.
+ *
+ * Work is shared out so that no number depends on how many threads there are:
+ * a row, a column or a fixed piece of an array belongs to one thread.
+ */
+
+/* A block of attention scores: queries x keys, key `begin` first. */
+struct pen__scores {
+    size_t first_query;
+    size_t queries;
+    size_t begin;
+    size_t keys;
+    size_t window; /* as in struct pen_attention */
+    float scale;
+};
+
+struct pen__rows {
+    void (*fill)(struct pen_engine_ops *ops);
+
+    /* to += from */
+    void (*accumulate)(const struct pen_engine *engine, size_t count,
+                       const float *from, float *to);
+    /* to[i] += sum over the rows of x[row][i], x of the dtype */
+    void (*add_columns)(const struct pen_engine *engine, size_t rows,
+                        size_t width, const void *x, float *to);
+
+    /* These run inside one thread. Copies to or from rows `stride` apart. */
+    void (*gather)(size_t rows, size_t width, size_t stride, const void *from,
+                   void *to);
+    void (*scatter)(size_t rows, size_t width, size_t stride, const float *from,
+                    void *to);
+
+    /* probabilities (of the dtype; may be the scores) and lse[query] */
+    void (*softmax)(const struct pen__scores *block, const float *scores,
+                    void *probabilities, float *lse);
+    /*
+     * Probabilities again from lse, and the slopes of the scores from those of
+     * the probabilities; both of the dtype, both may take the place of their
+     * source. average[query] = dout . out.
+     */
+    void (*softmax_slope)(const struct pen__scores *block, const float *lse,
+                          const float *average, const float *scores,
+                          const float *dprobabilities, void *probabilities,
+                          void *dscores);
+    /* average[row] = sum of a * b; both dense */
+    void (*dots)(size_t rows, size_t width, const void *a, const void *b,
+                 float *average);
+};
+
+/* For this machine. */
+const struct pen__rows *pen__rows_choose(enum pen_dtype dtype);
+
+/* Optimizer and gradient norm, the same for all dtypes. */
+void pen__update_choose(struct pen_engine_ops *ops);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * Row operations for one element type: rows_f32.c and rows_bf16.c define
+ * ELEMENT, LOAD, STORE and ROWS_NAME and include this; no guard, on purpose.
+ */
+#include "engine/onednn/exponential.h"
+#include "engine/onednn/isa.h"
+#include "engine/onednn/onednn.h"
+
+#include <math.h>
+#include <omp.h>
+
+/* Elements that one thread takes at a time from a flat array. */
+enum { PIECE = 4096, COLUMNS = 64 };
+
+#include "engine/onednn/attention_of_element.h"
+#include "engine/onednn/embedding_of_element.h"
+#include "engine/onednn/flat_of_element.h"
+#include "engine/onednn/norm_of_element.h"
+
+static void fill(struct pen_engine_ops *ops)
+{
+    ops->embedding_forward = embedding_forward;
+    ops->embedding_backward = embedding_backward;
+    ops->norm_forward = norm_forward;
+    ops->norm_backward_input = norm_backward_input;
+    ops->norm_backward_weight = norm_backward_weight;
+    ops->gelu_forward = gelu_forward;
+    ops->gelu_backward = gelu_backward;
+    ops->swiglu_forward = swiglu_forward;
+    ops->swiglu_backward = swiglu_backward;
+    ops->rotary_forward = rotary_forward;
+    ops->rotary_backward = rotary_backward;
+    ops->cross_entropy = cross_entropy;
+    ops->add = add;
+}
+
+const struct pen__rows PEN__FOR_ISA(ROWS_NAME) = {
+    .fill = fill,
+    .accumulate = accumulate,
+    .add_columns = add_columns,
+    .gather = gather,
+    .scatter = scatter,
+    .softmax = softmax,
+    .softmax_slope = softmax_slope,
+    .dots = dots,
+};

@@ -1,0 +1,13 @@
+/* Stands in for onednn/ where this library was built without it. */
+#include "engine/engine.h"
+
+pen_status pen_engine_onednn_create(enum pen_dtype dtype, int threads,
+                                    struct pen_text *why,
+                                    struct pen_engine **out)
+{
+    (void)dtype;
+    (void)threads;
+    (void)out;
+    pen_why(why, "built without oneDNN; install libdnnl-dev and build again");
+    return PEN_INVALID;
+}
