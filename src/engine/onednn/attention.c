@@ -166,7 +166,7 @@ static pen_status make_product(struct pen__onednn *self, enum kind kind,
     pen_status status = PEN_OK;
     if (made == dnnl_success) {
         const int ids[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-        const PEN__MD mds[] = {pen__md_of(&shape.source),
+        PEN__MD const mds[] = {pen__md_of(&shape.source),
                                pen__md_of(&shape.weight),
                                pen__md_of(&shape.target)};
         status = pen__product_init(self, description, 3, ids, mds, why, out);
@@ -252,6 +252,7 @@ struct worker {
 static struct worker worker_of(struct pen__onednn *self,
                                struct pen__attention *attention)
 {
+    PEN_BUG_UNLESS(self->scratch != NULL);
     size_t thread = (size_t)omp_get_thread_num();
     struct worker worker = {.self = self,
                             .rows = self->rows,

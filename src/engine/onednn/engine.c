@@ -50,7 +50,7 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
 
 pen_status pen__product_init(struct pen__onednn *self,
                              dnnl_primitive_desc_t description, int num_args,
-                             const int *ids, const PEN__MD *mds,
+                             const int *ids, PEN__MD const *mds,
                              struct pen_text *why, struct pen__product *out)
 {
     PEN_BUG_UNLESS(num_args < PEN__PRODUCT_ARGS);

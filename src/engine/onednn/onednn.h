@@ -95,7 +95,7 @@ pen_status pen__refused(dnnl_status_t status, const char *what,
 /* Takes ids of arguments in the order in which run() gets pointers. */
 pen_status pen__product_init(struct pen__onednn *self,
                              dnnl_primitive_desc_t description, int num_args,
-                             const int *ids, const PEN__MD *mds,
+                             const int *ids, PEN__MD const *mds,
                              struct pen_text *why, struct pen__product *out);
 void pen__product_release(struct pen__product *product);
 void pen__product_run(struct pen__onednn *self, struct pen__product *product,
