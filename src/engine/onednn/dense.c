@@ -1,7 +1,8 @@
 /*
- * Dense layers by oneDNN's inner product, which serves all three passes from
- * one layout of the weight; matmul would want a second one for the gradient of
- * the input.
+ * Dense layers. oneDNN's inner product serves all three passes from one layout
+ * of the weight. Its matmul is often the faster one and reads the same layout
+ * forward, but wants a second one for the gradient of the input and a plain one
+ * for that of the weight: it is taken forward, where the layouts agree.
  */
 #include "base/bug.h"
 #include "engine/onednn/onednn.h"
@@ -34,6 +35,8 @@ struct operands {
     struct pen__md add;
     struct pen__md bias;
     struct pen__md gradient;
+    struct pen__md row_bias; /* bias and weight as matmul wants them */
+    struct pen__md any_weight;
 };
 
 static void operands_release(struct operands *operands)
@@ -44,6 +47,8 @@ static void operands_release(struct operands *operands)
     pen__md_release(&operands->add);
     pen__md_release(&operands->bias);
     pen__md_release(&operands->gradient);
+    pen__md_release(&operands->row_bias);
+    pen__md_release(&operands->any_weight);
 }
 
 static dnnl_status_t operands_init(const struct pen__onednn *self,
@@ -57,6 +62,8 @@ static dnnl_status_t operands_init(const struct pen__onednn *self,
     size_t target[] = {linear->rows, weight->shape.rows};
     size_t source_strides[] = {weight->shape.columns, 1};
     size_t target_strides[] = {weight->shape.rows, 1};
+    size_t turned[] = {weight->shape.columns, weight->shape.rows};
+    size_t row[] = {1, weight->shape.rows};
     size_t one = 1;
     *out = (struct operands){0};
     dnnl_status_t status =
@@ -69,6 +76,10 @@ static dnnl_status_t operands_init(const struct pen__onednn *self,
     if (status == dnnl_success && linear->bias != NULL)
         status =
             pen__md_init(&out->bias, 1, &weight->shape.rows, dnnl_f32, &one);
+    if (status == dnnl_success && linear->bias != NULL)
+        status = pen__md_init(&out->row_bias, 2, row, dnnl_f32, target_strides);
+    if (status == dnnl_success)
+        status = pen__md_init(&out->any_weight, 2, turned, type, NULL);
     if (status == dnnl_success)
         status = pen__md_copy(
             &out->shape.weight,
@@ -80,39 +91,88 @@ static dnnl_status_t operands_init(const struct pen__onednn *self,
     return status;
 }
 
-static pen_status make_forward(struct pen__onednn *self,
-                               const struct operands *operands, bool has_add,
-                               struct pen_text *why, struct pen__product *out,
-                               dnnl_primitive_desc_t *description)
+/* The arguments of a forward product, made by either primitive. */
+static pen_status bind_forward(struct pen__onednn *self,
+                               const struct pen__product_shape *shape,
+                               dnnl_primitive_desc_t description,
+                               struct pen_text *why, struct pen__product *out)
+{
+    int ids[5] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    PEN__MD mds[5] = {
+        pen__md_of(&shape->source),
+        dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0),
+        pen__md_of(&shape->target)};
+    int count = 3;
+    if (shape->bias.is_set) {
+        ids[count] = DNNL_ARG_BIAS;
+        mds[count++] = pen__md_of(&shape->bias);
+    }
+    if (shape->add.is_set) {
+        ids[count] = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+        mds[count++] = pen__md_of(&shape->add);
+    }
+    return pen__product_init(self, description, count, ids, mds, why, out);
+}
+
+/*
+ * As matmul, whose weight is inputs x outputs: *is_made only if it likes the
+ * bytes of our weight as they lie.
+ */
+static pen_status try_matmul(struct pen__onednn *self,
+                             const struct operands *operands, bool has_add,
+                             struct pen_text *why, struct pen__product *out,
+                             bool *is_made)
 {
     struct pen__product_shape shape = operands->shape;
+    struct pen__md turned = {0};
+    dnnl_primitive_desc_t description = NULL;
+    pen_status status = PEN_OK;
+    *is_made = false;
+    shape.bias = operands->row_bias;
+    shape.weight = operands->any_weight;
+    if (has_add)
+        shape.add = operands->add;
+    if (pen__md_turn(&turned, &operands->shape.weight) == dnnl_success &&
+        pen__matmul(self->library, &shape, false, &description) ==
+            dnnl_success &&
+        pen__md_is_equal(
+            dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0),
+            pen__md_of(&turned))) {
+        status = bind_forward(self, &shape, description, why, out);
+        *is_made = true;
+    }
+    if (description != NULL)
+        dnnl_primitive_desc_destroy(description);
+    pen__md_release(&turned);
+    return status;
+}
+
+static pen_status make_forward(struct pen__onednn *self,
+                               const struct operands *operands, bool has_add,
+                               struct pen_text *why, struct pen__product *out)
+{
+    bool is_made;
+    pen_status status = try_matmul(self, operands, has_add, why, out, &is_made);
+    if (is_made)
+        return status;
+    struct pen__product_shape shape = operands->shape;
+    dnnl_primitive_desc_t description;
     shape.bias = operands->bias;
     if (has_add)
         shape.add = operands->add;
     dnnl_status_t made = pen__inner_product(self->library, PEN__FORWARD, &shape,
-                                            NULL, description);
+                                            NULL, &description);
     if (made != dnnl_success)
         return pen__refused(made, "a forward product", why);
-    int ids[5] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-    PEN__MD mds[5] = {pen__md_of(&shape.source), pen__md_of(&shape.weight),
-                      pen__md_of(&shape.target)};
-    int count = 3;
-    if (shape.bias.is_set) {
-        ids[count] = DNNL_ARG_BIAS;
-        mds[count++] = pen__md_of(&shape.bias);
-    }
-    if (has_add) {
-        ids[count] = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
-        mds[count++] = pen__md_of(&shape.add);
-    }
-    return pen__product_init(self, *description, count, ids, mds, why, out);
+    status = bind_forward(self, &shape, description, why, out);
+    dnnl_primitive_desc_destroy(description);
+    return status;
 }
 
 /* One of the two backward passes. */
 static pen_status make_backward(struct pen__onednn *self,
                                 const struct operands *operands,
-                                enum pen__pass pass,
-                                dnnl_primitive_desc_t forward,
+                                enum pen__pass pass, dnnl_primitive_desc_t hint,
                                 struct pen_text *why, struct pen__product *out)
 {
     bool is_weight = pass == PEN__BACKWARD_WEIGHT;
@@ -121,7 +181,7 @@ static pen_status make_backward(struct pen__onednn *self,
         shape.weight = operands->gradient;
     dnnl_primitive_desc_t description;
     dnnl_status_t made =
-        pen__inner_product(self->library, pass, &shape, forward, &description);
+        pen__inner_product(self->library, pass, &shape, hint, &description);
     if (made != dnnl_success)
         return pen__refused(made, "a backward product", why);
     int ids[] = {is_weight ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC,
@@ -140,23 +200,23 @@ static pen_status make_products(struct pen__onednn *self,
                                 struct pen_text *why, struct pen__dense *dense)
 {
     struct pen__product *products = dense->products;
-    dnnl_primitive_desc_t forward = NULL;
-    dnnl_primitive_desc_t with_add = NULL;
-    pen_status status = make_forward(self, operands, false, why,
-                                     &products[PEN__DENSE_FORWARD], &forward);
+    dnnl_primitive_desc_t hint;
+    dnnl_status_t made = pen__inner_product(self->library, PEN__FORWARD,
+                                            &operands->shape, NULL, &hint);
+    if (made != dnnl_success)
+        return pen__refused(made, "a forward product", why);
+    pen_status status =
+        make_forward(self, operands, false, why, &products[PEN__DENSE_FORWARD]);
     if (status == PEN_OK)
         status = make_forward(self, operands, true, why,
-                              &products[PEN__DENSE_FORWARD_ADD], &with_add);
+                              &products[PEN__DENSE_FORWARD_ADD]);
     if (status == PEN_OK)
-        status = make_backward(self, operands, PEN__BACKWARD_INPUT, forward,
-                               why, &products[PEN__DENSE_BACKWARD_INPUT]);
+        status = make_backward(self, operands, PEN__BACKWARD_INPUT, hint, why,
+                               &products[PEN__DENSE_BACKWARD_INPUT]);
     if (status == PEN_OK)
-        status = make_backward(self, operands, PEN__BACKWARD_WEIGHT, forward,
-                               why, &products[PEN__DENSE_BACKWARD_WEIGHT]);
-    if (forward != NULL)
-        dnnl_primitive_desc_destroy(forward);
-    if (with_add != NULL)
-        dnnl_primitive_desc_destroy(with_add);
+        status = make_backward(self, operands, PEN__BACKWARD_WEIGHT, hint, why,
+                               &products[PEN__DENSE_BACKWARD_WEIGHT]);
+    dnnl_primitive_desc_destroy(hint);
     return status;
 }
 

@@ -53,6 +53,20 @@ dnnl_status_t pen__md_copy(struct pen__md *md, PEN__MD from)
 #endif
 }
 
+dnnl_status_t pen__md_turn(struct pen__md *md, const struct pen__md *from)
+{
+    const int axes[] = {1, 0};
+    dnnl_status_t status =
+        dnnl_memory_desc_permute_axes(&md->md, pen__md_of(from), axes);
+    md->is_set = status == dnnl_success;
+    return status;
+}
+
+bool pen__md_is_equal(PEN__MD a, PEN__MD b)
+{
+    return dnnl_memory_desc_equal(a, b) != 0;
+}
+
 void pen__md_release(struct pen__md *md)
 {
 #if IS_3
@@ -222,16 +236,17 @@ dnnl_status_t pen__matmul(dnnl_engine_t engine,
     dnnl_primitive_attr_t attributes;
     PEN__MD source = pen__md_of(&shape->source);
     PEN__MD weight = pen__md_of(&shape->weight);
+    PEN__MD bias = pen__md_of(&shape->bias);
     PEN__MD target = pen__md_of(&shape->target);
     dnnl_status_t status = attributes_for(&shape->add, is_added, &attributes);
     if (status != dnnl_success)
         return status;
 #if IS_3
     status = dnnl_matmul_primitive_desc_create(out, engine, source, weight,
-                                               NULL, target, attributes);
+                                               bias, target, attributes);
 #else
     dnnl_matmul_desc_t wanted;
-    status = dnnl_matmul_desc_init(&wanted, source, weight, NULL, target);
+    status = dnnl_matmul_desc_init(&wanted, source, weight, bias, target);
     if (status == dnnl_success)
         status =
             dnnl_primitive_desc_create(out, &wanted, attributes, engine, NULL);

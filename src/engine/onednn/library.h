@@ -29,6 +29,10 @@ dnnl_status_t pen__md_init(struct pen__md *md, int dimensions,
 dnnl_status_t pen__md_copy(struct pen__md *md, PEN__MD from);
 void pen__md_release(struct pen__md *md);
 
+/* The descriptor of the same bytes seen as the transpose. */
+dnnl_status_t pen__md_turn(struct pen__md *md, const struct pen__md *from);
+bool pen__md_is_equal(PEN__MD a, PEN__MD b);
+
 /* NULL for none. Borrowed. */
 PEN__MD pen__md_of(const struct pen__md *md);
 
