@@ -1,0 +1,135 @@
+/*
+ * Parameters leave an engine as they entered it, in either order, and their
+ * gradients are sums over the calls in the order of the calls, bit for bit.
+ */
+#include "support/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ENGINES = 3, ROWS = 9, INPUTS = 37, OUTPUTS = 70 };
+
+/* In float on the outside. NULL where there is no oneDNN. */
+static struct pen_engine *engine_number(int number)
+{
+    struct pen_engine *engine = NULL;
+    if (number == 0)
+        return reference_engine(PEN_DTYPE_F32);
+    pen_engine_onednn_create(number == 1 ? PEN_DTYPE_F32 : PEN_DTYPE_BF16, 2,
+                             NULL, &engine);
+    return engine;
+}
+
+static void values_leave_as_they_entered(void **state)
+{
+    (void)state;
+    static float plain[OUTPUTS][INPUTS];
+    static float turned[INPUTS][OUTPUTS];
+    static float found[OUTPUTS * INPUTS];
+    for (int number = 0; number < ENGINES; number++) {
+        struct pen_engine *engine = engine_number(number);
+        if (engine == NULL)
+            continue;
+        struct trial trial;
+        int input;
+        trial_init(&trial, engine, 1, 1);
+        struct pen_parameter *weight = trial_parameter(
+            &trial, PEN_PARAMETER_DENSE, OUTPUTS, INPUTS, &input);
+        for (size_t i = 0; i < OUTPUTS; i++)
+            for (size_t j = 0; j < INPUTS; j++)
+                turned[j][i] = plain[i][j] = (float)(i * INPUTS + j) / 7;
+        for (int part = PEN_PART_VALUE; part <= PEN_PART_MOMENT2; part++) {
+            engine->ops->parameter_import(engine, weight,
+                                          (enum pen_parameter_part)part,
+                                          PEN_ORDER_TRANSPOSED, turned);
+            engine->ops->parameter_export(engine, weight,
+                                          (enum pen_parameter_part)part,
+                                          PEN_ORDER_ROWS, found);
+            assert_memory_equal(plain, found, sizeof plain);
+            engine->ops->parameter_export(engine, weight,
+                                          (enum pen_parameter_part)part,
+                                          PEN_ORDER_TRANSPOSED, found);
+            assert_memory_equal(turned, found, sizeof turned);
+        }
+        trial_release(&trial);
+        pen_engine_free(engine);
+    }
+}
+
+static void memory_is_returned(void **state)
+{
+    (void)state;
+    for (int number = 0; number < ENGINES; number++) {
+        struct pen_engine *engine = engine_number(number);
+        if (engine == NULL)
+            continue;
+        struct trial trial;
+        int input;
+        trial_init(&trial, engine, 1, 1);
+        trial_parameter(&trial, PEN_PARAMETER_DENSE, OUTPUTS, INPUTS, &input);
+        assert_true(engine->ops->memory_bytes(engine) >=
+                    4 * OUTPUTS * INPUTS * sizeof(float));
+        trial_release(&trial);
+        assert_int_equal(0, engine->ops->memory_bytes(engine));
+        pen_engine_free(engine);
+    }
+}
+
+/* The gradient of one micro-batch is added to what is there. */
+static void backward_weight(struct pen_engine *engine,
+                            const struct pen_linear *linear, const void *x,
+                            const void *dy, float *found)
+{
+    engine->ops->linear_backward_weight(engine, linear, x, dy);
+    engine->ops->parameter_export(engine, linear->weight, PEN_PART_GRADIENT,
+                                  PEN_ORDER_ROWS, found);
+}
+
+static void gradients_are_summed_in_the_order_of_calls(void **state)
+{
+    (void)state;
+    static float alone[OUTPUTS * INPUTS];
+    static float sum[OUTPUTS * INPUTS];
+    static float found[OUTPUTS * INPUTS];
+    for (int number = 1; number < ENGINES; number++) {
+        struct pen_engine *engine = engine_number(number);
+        if (engine == NULL)
+            continue;
+        struct trial trial;
+        int input;
+        void *x[3];
+        void *dy[3];
+        trial_init(&trial, engine, 5, 1);
+        struct pen_linear linear = {.rows = ROWS};
+        linear.weight = trial_parameter(&trial, PEN_PARAMETER_DENSE, OUTPUTS,
+                                        INPUTS, &input);
+        assert_int_equal(PEN_OK,
+                         engine->ops->linear_prepare(engine, &linear, NULL));
+        memset(sum, 0, sizeof sum);
+        for (int call = 0; call < 3; call++) {
+            x[call] = trial_slopes(&trial, ROWS * INPUTS);
+            dy[call] = trial_slopes(&trial, ROWS * OUTPUTS);
+            engine->ops->gradient_clear(engine, linear.weight);
+            backward_weight(engine, &linear, x[call], dy[call], alone);
+            for (size_t i = 0; i < OUTPUTS * INPUTS; i++)
+                sum[i] += alone[i];
+        }
+        engine->ops->gradient_clear(engine, linear.weight);
+        for (int call = 0; call < 3; call++)
+            backward_weight(engine, &linear, x[call], dy[call], found);
+        assert_memory_equal(sum, found, sizeof sum);
+        trial_release(&trial);
+        pen_engine_free(engine);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_leave_as_they_entered),
+        cmocka_unit_test(memory_is_returned),
+        cmocka_unit_test(gradients_are_summed_in_the_order_of_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
