@@ -55,6 +55,8 @@ static void hide(size_t low, size_t high, size_t keys, ELEMENT *row)
 static void softmax(const struct pen__scores *block, const float *scores,
                     void *probabilities, float *lse)
 {
+    /* A copy: a store of a float could change the one in the block. */
+    float scale = block->scale;
     for (size_t query = 0; query < block->queries; query++) {
         const float *score = scores + query * block->keys;
         ELEMENT *out = (ELEMENT *)probabilities + query * block->keys;
@@ -67,13 +69,12 @@ static void softmax(const struct pen__scores *block, const float *scores,
             largest = score[i] > largest ? score[i] : largest;
 #pragma omp simd reduction(+ : sum)
         for (size_t i = low; i < high; i++)
-            sum += pen__exp(block->scale * (score[i] - largest));
-        float level = block->scale * largest + logf(sum);
+            sum += pen__exp(scale * (score[i] - largest));
+        float level = scale * largest + logf(sum);
         float share = 1 / sum;
 #pragma omp simd
         for (size_t i = low; i < high; i++)
-            STORE(out, i,
-                  pen__exp(block->scale * (score[i] - largest)) * share);
+            STORE(out, i, pen__exp(scale * (score[i] - largest)) * share);
         hide(low, high, block->keys, out);
         lse[query] = level;
     }
@@ -84,18 +85,22 @@ static void softmax_slope(const struct pen__scores *block, const float *lse,
                           const float *dprobabilities, void *probabilities,
                           void *dscores)
 {
+    /* A copy: a store of a float could change the one in the block. */
+    float scale = block->scale;
     for (size_t query = 0; query < block->queries; query++) {
         const float *score = scores + query * block->keys;
         const float *slope = dprobabilities + query * block->keys;
         ELEMENT *p = (ELEMENT *)probabilities + query * block->keys;
         ELEMENT *ds = (ELEMENT *)dscores + query * block->keys;
+        float level = lse[query];
+        float middle = average[query];
         size_t low, high;
         visible(block, query, &low, &high);
 #pragma omp simd
         for (size_t i = low; i < high; i++) {
-            float weight = pen__exp(block->scale * score[i] - lse[query]);
+            float weight = pen__exp(scale * score[i] - level);
             STORE(p, i, weight);
-            STORE(ds, i, block->scale * weight * (slope[i] - average[query]));
+            STORE(ds, i, scale * weight * (slope[i] - middle));
         }
         hide(low, high, block->keys, p);
         hide(low, high, block->keys, ds);
