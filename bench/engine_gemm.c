@@ -229,7 +229,7 @@ static void ours_init(struct ours *ours, struct pen_engine *engine, size_t rows,
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_parameter_shape shape = {PEN_PARAMETER_DENSE, outputs, inputs,
                                         0};
-    size_t unit = pen_dtype_bytes(engine->dtype);
+    size_t unit = pen_precision_bytes(engine->dtype);
     ours->engine = engine;
     ours->linear = (struct pen_linear){.rows = rows};
     stop_unless(engine->ops->parameter_create(engine, &shape, &why,
@@ -279,12 +279,12 @@ static double better(const double medians[CONTENDERS])
                                                     : medians[INNER_PRODUCT];
 }
 
-static void report(enum pen_dtype dtype, size_t rows, size_t inputs,
+static void report(enum pen_precision dtype, size_t rows, size_t inputs,
                    size_t outputs, int threads, const char *pass,
                    const double medians[CONTENDERS], double bound)
 {
     printf("%s\t%zu\t%zu\t%zu\t%d\t%s\t%.3f\t%.3f\t%.3f\t%.3f\n",
-           pen_dtype_text(dtype), rows, inputs, outputs, threads, pass,
+           pen_precision_text(dtype), rows, inputs, outputs, threads, pass,
            medians[MATMUL], medians[INNER_PRODUCT], medians[ENGINE],
            bound / medians[ENGINE]);
     fflush(stdout);
@@ -301,7 +301,7 @@ static double run_shape(const struct library *library,
                         double sums[CONTENDERS])
 {
     dnnl_data_type_t type =
-        engine->dtype == PEN_DTYPE_F32 ? dnnl_f32 : dnnl_bf16;
+        engine->dtype == PEN_PRECISION_F32 ? dnnl_f32 : dnnl_bf16;
     size_t inputs = shapes[at].inputs;
     size_t outputs = shapes[at].outputs;
     struct ours ours;
@@ -335,7 +335,7 @@ static double run_shape(const struct library *library,
     return bound;
 }
 
-static void run_dtype(enum pen_dtype dtype, size_t rows, int threads)
+static void run_dtype(enum pen_precision dtype, size_t rows, int threads)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_engine *engine = NULL;
@@ -363,8 +363,8 @@ int main(int argc, char **argv)
     size_t rows = argc > 2 ? strtoul(argv[2], NULL, 10) : 1024;
     int threads = argc > 3 ? atoi(argv[3]) : 0;
     if (argc < 2 || strcmp(argv[1], "f32") == 0)
-        run_dtype(PEN_DTYPE_F32, rows, threads);
+        run_dtype(PEN_PRECISION_F32, rows, threads);
     if (argc < 2 || strcmp(argv[1], "bf16") == 0)
-        run_dtype(PEN_DTYPE_BF16, rows, threads);
+        run_dtype(PEN_PRECISION_BF16, rows, threads);
     return 0;
 }

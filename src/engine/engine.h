@@ -25,7 +25,7 @@
  *                They enter and leave as plain arrays of the master type.
  *
  * Statistics (mean, 1/deviation, log-sum-exp) and parameters are of the master
- * type whatever the dtype: float, or double for an engine of PEN_DTYPE_F64.
+ * type whatever the dtype: float, or double for an engine of PEN_PRECISION_F64.
  * "stat" below is that type.
  *
  * Set-up may fail and allocate: create, prepare. Everything else does neither,
@@ -37,22 +37,22 @@
  * micro-batches has one order. Gradients of activations are overwritten.
  */
 
-#define PEN_DTYPE_TABLE(X)                                                     \
+#define PEN_PRECISION_TABLE(X)                                                 \
     X(F32, "f32", 4)                                                           \
     X(BF16, "bf16", 2)                                                         \
     X(F64, "f64", 8)
 
-enum pen_dtype {
-#define PEN_DTYPE_ENUM(name, text, bytes) PEN_DTYPE_##name,
-    PEN_DTYPE_TABLE(PEN_DTYPE_ENUM)
-#undef PEN_DTYPE_ENUM
+enum pen_precision {
+#define PEN_PRECISION_ENUM(name, text, bytes) PEN_PRECISION_##name,
+    PEN_PRECISION_TABLE(PEN_PRECISION_ENUM)
+#undef PEN_PRECISION_ENUM
 };
 
-size_t pen_dtype_bytes(enum pen_dtype dtype);
-const char *pen_dtype_text(enum pen_dtype dtype);
+size_t pen_precision_bytes(enum pen_precision dtype);
+const char *pen_precision_text(enum pen_precision dtype);
 
 /* F64 for F64, F32 for all others. */
-enum pen_dtype pen_dtype_master(enum pen_dtype dtype);
+enum pen_precision pen_precision_master(enum pen_precision dtype);
 
 struct pen_engine;
 struct pen_parameter; /* opaque; each engine has its own */
@@ -340,7 +340,7 @@ struct pen_engine_ops {
 /* The head of every engine's own struct. */
 struct pen_engine {
     const struct pen_engine_ops *ops;
-    enum pen_dtype dtype;
+    enum pen_precision dtype;
     int threads;
 };
 
@@ -348,7 +348,7 @@ struct pen_engine {
 void pen_engine_free(struct pen_engine *engine);
 
 /* F32 or F64; one thread. */
-pen_status pen_engine_reference_create(enum pen_dtype dtype,
+pen_status pen_engine_reference_create(enum pen_precision dtype,
                                        struct pen_text *why,
                                        struct pen_engine **out);
 
@@ -360,7 +360,7 @@ pen_status pen_engine_reference_create(enum pen_dtype dtype,
  * products are the library's: their bits are fixed for a number of threads.
  * INVALID when this library was built without oneDNN.
  */
-pen_status pen_engine_onednn_create(enum pen_dtype dtype, int threads,
+pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_text *why,
                                     struct pen_engine **out);
 

@@ -11,7 +11,7 @@
 enum { SHAPES = 45, LARGEST = 70 };
 
 /* NULL where the library was built without oneDNN. */
-static struct pen_engine *fast_engine(enum pen_dtype dtype, int threads)
+static struct pen_engine *fast_engine(enum pen_precision dtype, int threads)
 {
     struct pen_engine *engine = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
@@ -29,7 +29,8 @@ static void expect_near(const struct trial_op *op, uint64_t seed,
     size_t largest = seed % 8 == 7 ? 200 : LARGEST;
     trial_init(&truth, truth_engine, seed, largest);
     trial_init(&trial, engine, seed, largest);
-    truth.is_bf16_exact = trial.is_bf16_exact = engine->dtype == PEN_DTYPE_BF16;
+    truth.is_bf16_exact = trial.is_bf16_exact =
+        engine->dtype == PEN_PRECISION_BF16;
     op->run(&truth);
     op->run(&trial);
     assert_int_equal(truth.num_results, trial.num_results);
@@ -40,7 +41,7 @@ static void expect_near(const struct trial_op *op, uint64_t seed,
         if (!(apart <= tolerance))
             fail_msg("%s in %s, seed %d: %s is %g from the reference "
                      "(first: expected %.9g, found %.9g)",
-                     op->name, pen_dtype_text(engine->dtype), (int)seed,
+                     op->name, pen_precision_text(engine->dtype), (int)seed,
                      truth.results[i].name, apart, truth.results[i].numbers[0],
                      trial.results[i].numbers[0]);
     }
@@ -48,8 +49,8 @@ static void expect_near(const struct trial_op *op, uint64_t seed,
     trial_release(&trial);
 }
 
-static void expect_all_near(enum pen_dtype truth_dtype, enum pen_dtype dtype,
-                            double tolerance)
+static void expect_all_near(enum pen_precision truth_dtype,
+                            enum pen_precision dtype, double tolerance)
 {
     struct pen_engine *engine = fast_engine(dtype, 2);
     if (engine == NULL)
@@ -70,7 +71,7 @@ static void expect_all_near(enum pen_dtype truth_dtype, enum pen_dtype dtype,
 static void float_agrees_with_the_reference(void **state)
 {
     (void)state;
-    expect_all_near(PEN_DTYPE_F32, PEN_DTYPE_F32, 100 * 0x1p-24);
+    expect_all_near(PEN_PRECISION_F32, PEN_PRECISION_F32, 100 * 0x1p-24);
 }
 
 /*
@@ -82,17 +83,17 @@ static void float_agrees_with_the_reference(void **state)
 static void bf16_is_within_its_rounding(void **state)
 {
     (void)state;
-    expect_all_near(PEN_DTYPE_F64, PEN_DTYPE_BF16, 6 * 0x1p-9);
+    expect_all_near(PEN_PRECISION_F64, PEN_PRECISION_BF16, 6 * 0x1p-9);
 }
 
 /* All but the products, which are the library's. */
 static void row_operations_do_not_depend_on_threads(void **state)
 {
     (void)state;
-    struct pen_engine *one = fast_engine(PEN_DTYPE_F32, 1);
+    struct pen_engine *one = fast_engine(PEN_PRECISION_F32, 1);
     if (one == NULL)
         skip();
-    struct pen_engine *two = fast_engine(PEN_DTYPE_F32, 2);
+    struct pen_engine *two = fast_engine(PEN_PRECISION_F32, 2);
     for (size_t op = 0; op < num_trial_ops; op++) {
         if (strcmp(trial_ops[op].name, "linear") == 0 ||
             strcmp(trial_ops[op].name, "adamw") == 0 ||

@@ -38,21 +38,21 @@ static void *block(struct trial *trial, size_t bytes)
     return trial->blocks[trial->num_blocks++] = bytes_of;
 }
 
-static void put(enum pen_dtype dtype, void *array, size_t at, double number)
+static void put(enum pen_precision dtype, void *array, size_t at, double number)
 {
-    if (dtype == PEN_DTYPE_F64)
+    if (dtype == PEN_PRECISION_F64)
         ((double *)array)[at] = number;
-    else if (dtype == PEN_DTYPE_F32)
+    else if (dtype == PEN_PRECISION_F32)
         ((float *)array)[at] = (float)number;
     else
         ((uint16_t *)array)[at] = pen_bf16_from_float((float)number);
 }
 
-static double get(enum pen_dtype dtype, const void *array, size_t at)
+static double get(enum pen_precision dtype, const void *array, size_t at)
 {
-    if (dtype == PEN_DTYPE_F64)
+    if (dtype == PEN_PRECISION_F64)
         return ((const double *)array)[at];
-    if (dtype == PEN_DTYPE_F32)
+    if (dtype == PEN_PRECISION_F32)
         return (double)((const float *)array)[at];
     return (double)pen_bf16_to_float(((const uint16_t *)array)[at]);
 }
@@ -66,8 +66,8 @@ static double random_number(struct trial *trial)
     return (double)number;
 }
 
-static void fill_input(struct trial *trial, enum pen_dtype dtype, size_t count,
-                       void *array, int *input)
+static void fill_input(struct trial *trial, enum pen_precision dtype,
+                       size_t count, void *array, int *input)
 {
     assert_true(trial->num_inputs < TRIAL_MAX);
     *input = trial->num_inputs++;
@@ -82,8 +82,8 @@ static void fill_input(struct trial *trial, enum pen_dtype dtype, size_t count,
 
 void *trial_input(struct trial *trial, size_t count, int *input)
 {
-    enum pen_dtype dtype = trial->engine->dtype;
-    void *array = block(trial, count * pen_dtype_bytes(dtype));
+    enum pen_precision dtype = trial->engine->dtype;
+    void *array = block(trial, count * pen_precision_bytes(dtype));
     fill_input(trial, dtype, count, array, input);
     return array;
 }
@@ -92,7 +92,7 @@ struct pen_parameter *trial_parameter(struct trial *trial,
                                       enum pen_parameter_use use, size_t rows,
                                       size_t columns, int *input)
 {
-    enum pen_dtype dtype = pen_dtype_master(trial->engine->dtype);
+    enum pen_precision dtype = pen_precision_master(trial->engine->dtype);
     struct pen_parameter_shape shape = {use, rows, columns, 2};
     struct pen_parameter *parameter = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
@@ -100,7 +100,7 @@ struct pen_parameter *trial_parameter(struct trial *trial,
                                              &parameter) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
     pen_text_release(&why);
-    void *plain = block(trial, rows * columns * pen_dtype_bytes(dtype));
+    void *plain = block(trial, rows * columns * pen_precision_bytes(dtype));
     fill_input(trial, dtype, rows * columns, plain, input);
     trial->engine->ops->parameter_import(trial->engine, parameter,
                                          PEN_PART_VALUE, PEN_ORDER_ROWS, plain);
@@ -110,16 +110,16 @@ struct pen_parameter *trial_parameter(struct trial *trial,
 
 void *trial_slopes(struct trial *trial, size_t count)
 {
-    enum pen_dtype dtype = trial->engine->dtype;
-    void *array = block(trial, count * pen_dtype_bytes(dtype));
+    enum pen_precision dtype = trial->engine->dtype;
+    void *array = block(trial, count * pen_precision_bytes(dtype));
     for (size_t i = 0; i < count; i++)
         put(dtype, array, i, random_number(trial));
     return array;
 }
 
-static void *room(struct trial *trial, enum pen_dtype dtype, size_t count)
+static void *room(struct trial *trial, enum pen_precision dtype, size_t count)
 {
-    void *array = block(trial, count * pen_dtype_bytes(dtype));
+    void *array = block(trial, count * pen_precision_bytes(dtype));
     for (size_t i = 0; i < count; i++)
         put(dtype, array, i, 77);
     return array;
@@ -132,11 +132,11 @@ void *trial_room(struct trial *trial, size_t count)
 
 void *trial_stat_room(struct trial *trial, size_t count)
 {
-    return room(trial, pen_dtype_master(trial->engine->dtype), count);
+    return room(trial, pen_precision_master(trial->engine->dtype), count);
 }
 
 static void keep(struct trial *trial, const char *name, int input,
-                 enum pen_dtype dtype, size_t count, const void *array)
+                 enum pen_precision dtype, size_t count, const void *array)
 {
     double *numbers = malloc(count * sizeof *numbers);
     assert_non_null(numbers);
@@ -150,7 +150,7 @@ static void keep(struct trial *trial, const char *name, int input,
 void trial_output(struct trial *trial, const char *name, size_t count,
                   const void *y, const void *slopes)
 {
-    enum pen_dtype dtype = trial->engine->dtype;
+    enum pen_precision dtype = trial->engine->dtype;
     keep(trial, name, -1, dtype, count, y);
     for (size_t i = 0; i < count; i++)
         trial->loss += get(dtype, y, i) * get(dtype, slopes, i);
@@ -167,11 +167,11 @@ void trial_parameter_part(struct trial *trial, const char *name, int input,
                           enum pen_parameter_part part)
 {
     const struct pen_engine_ops *ops = trial->engine->ops;
-    enum pen_dtype dtype = pen_dtype_master(trial->engine->dtype);
+    enum pen_precision dtype = pen_precision_master(trial->engine->dtype);
     struct pen_parameter_shape shape;
     ops->parameter_shape(parameter, &shape);
     size_t count = shape.rows * shape.columns;
-    void *plain = block(trial, count * pen_dtype_bytes(dtype));
+    void *plain = block(trial, count * pen_precision_bytes(dtype));
     ops->parameter_export(trial->engine, parameter, part, PEN_ORDER_ROWS,
                           plain);
     keep(trial, name, input, dtype, count, plain);
@@ -179,7 +179,7 @@ void trial_parameter_part(struct trial *trial, const char *name, int input,
 
 void trial_number(struct trial *trial, const char *name, double number)
 {
-    keep(trial, name, -1, PEN_DTYPE_F64, 1, &number);
+    keep(trial, name, -1, PEN_PRECISION_F64, 1, &number);
 }
 
 double relative_distance(size_t count, const double *truth, const double *found)
@@ -193,7 +193,7 @@ double relative_distance(size_t count, const double *truth, const double *found)
     return size == 0 ? sqrt(apart) : sqrt(apart / size);
 }
 
-struct pen_engine *reference_engine(enum pen_dtype dtype)
+struct pen_engine *reference_engine(enum pen_precision dtype)
 {
     struct pen_engine *engine = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;

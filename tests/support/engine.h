@@ -87,6 +87,6 @@ double relative_distance(size_t count, const double *truth,
                          const double *found);
 
 /* Fails the test with the reason when there is none. */
-struct pen_engine *reference_engine(enum pen_dtype dtype);
+struct pen_engine *reference_engine(enum pen_precision dtype);
 
 #endif

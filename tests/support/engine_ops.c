@@ -148,7 +148,7 @@ static void run_swiglu(struct trial *trial)
 {
     size_t rows = trial_size(trial);
     size_t width = trial_size(trial);
-    size_t bytes = pen_dtype_bytes(ENGINE->dtype);
+    size_t bytes = pen_precision_bytes(ENGINE->dtype);
     struct pen_swiglu swiglu = {rows, width, 2 * width};
     int x_id;
     char *x = trial_input(trial, rows * 2 * width, &x_id);
@@ -168,7 +168,7 @@ static void *rotary_tables(struct trial *trial, size_t count)
     void *tables = trial_stat_room(trial, 2 * count);
     for (size_t i = 0; i < count; i++) {
         double angle = 7 * pen_random_unit(&trial->random);
-        if (ENGINE->dtype == PEN_DTYPE_F64) {
+        if (ENGINE->dtype == PEN_PRECISION_F64) {
             ((double *)tables)[i] = (double)(float)cos(angle);
             ((double *)tables)[count + i] = (double)(float)sin(angle);
         } else {
@@ -184,7 +184,7 @@ static void run_rotary(struct trial *trial)
     size_t sequence = trial_size(trial);
     size_t heads = 1 + pen_random_below(&trial->random, 3);
     size_t half = 1 + pen_random_below(&trial->random, 20);
-    size_t stat = pen_dtype_bytes(pen_dtype_master(ENGINE->dtype));
+    size_t stat = pen_precision_bytes(pen_precision_master(ENGINE->dtype));
     size_t extra = pen_random_below(&trial->random, 4);
     struct pen_rotary rotary = {.rows = 2 * sequence,
                                 .sequence = sequence,
@@ -221,7 +221,7 @@ static void run_attention(struct trial *trial)
     size_t q_width = attention.heads * attention.head_size;
     size_t kv_width = attention.kv_heads * attention.head_size;
     size_t stride = q_width + 2 * kv_width;
-    size_t bytes = pen_dtype_bytes(ENGINE->dtype);
+    size_t bytes = pen_precision_bytes(ENGINE->dtype);
     attention.q_stride = attention.kv_stride = stride;
     int x_id;
     char *x = trial_input(trial, rows * stride, &x_id);

@@ -49,7 +49,7 @@ static void expect_gradient(const struct trial_op *op,
 static void backward_is_the_derivative_of_forward(void **state)
 {
     (void)state;
-    struct pen_engine *engine = reference_engine(PEN_DTYPE_F64);
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F64);
     size_t gradients = 0;
     for (size_t op = 0; op < num_trial_ops; op++)
         for (uint64_t seed = 0; seed < SHAPES; seed++) {
@@ -75,8 +75,8 @@ static void backward_is_the_derivative_of_forward(void **state)
 static void float_agrees_with_double(void **state)
 {
     (void)state;
-    struct pen_engine *wide = reference_engine(PEN_DTYPE_F64);
-    struct pen_engine *narrow = reference_engine(PEN_DTYPE_F32);
+    struct pen_engine *wide = reference_engine(PEN_PRECISION_F64);
+    struct pen_engine *narrow = reference_engine(PEN_PRECISION_F32);
     for (size_t op = 0; op < num_trial_ops; op++)
         for (uint64_t seed = 100; seed < 130; seed++) {
             struct trial truth, trial;

@@ -15,9 +15,9 @@ static struct pen_engine *engine_number(int number)
 {
     struct pen_engine *engine = NULL;
     if (number == 0)
-        return reference_engine(PEN_DTYPE_F32);
-    pen_engine_onednn_create(number == 1 ? PEN_DTYPE_F32 : PEN_DTYPE_BF16, 2,
-                             NULL, &engine);
+        return reference_engine(PEN_PRECISION_F32);
+    pen_engine_onednn_create(
+        number == 1 ? PEN_PRECISION_F32 : PEN_PRECISION_BF16, 2, NULL, &engine);
     return engine;
 }
 

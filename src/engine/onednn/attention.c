@@ -111,11 +111,11 @@ static size_t room_init(struct room *room, const struct pen_engine *engine,
                         const struct pen__attention *attention, char *base)
 {
     size_t used = 0;
-    size_t unit = pen_dtype_bytes(engine->dtype);
+    size_t unit = pen_precision_bytes(engine->dtype);
     size_t rows = BLOCK * attention->shape.head_size;
     size_t head = attention->shape.sequence * attention->shape.head_size;
     size_t scores = BLOCK * attention->shape.sequence;
-    bool is_float = engine->dtype == PEN_DTYPE_F32;
+    bool is_float = engine->dtype == PEN_PRECISION_F32;
     room->q = carve(base, &used, rows * unit);
     room->out = carve(base, &used, rows * unit);
     room->dout = carve(base, &used, rows * unit);
@@ -147,7 +147,7 @@ static pen_status make_product(struct pen__onednn *self, enum kind kind,
                                struct pen_text *why, struct pen__product *out)
 {
     dnnl_data_type_t type =
-        self->engine.dtype == PEN_DTYPE_F32 ? dnnl_f32 : dnnl_bf16;
+        self->engine.dtype == PEN_PRECISION_F32 ? dnnl_f32 : dnnl_bf16;
     size_t rows = kind == ACROSS ? block->keys : block->queries;
     size_t inner = kind == SCORES  ? size
                    : kind == ALONG ? block->keys
@@ -257,7 +257,7 @@ static struct worker worker_of(struct pen__onednn *self,
     struct worker worker = {.self = self,
                             .rows = self->rows,
                             .shape = &attention->shape,
-                            .unit = pen_dtype_bytes(self->engine.dtype)};
+                            .unit = pen_precision_bytes(self->engine.dtype)};
     struct room room;
     size_t bytes = room_init(&room, &self->engine, attention, NULL);
     worker.products =

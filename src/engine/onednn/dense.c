@@ -56,7 +56,7 @@ static dnnl_status_t operands_init(const struct pen__onednn *self,
                                    struct operands *out)
 {
     const struct pen_parameter *weight = linear->weight;
-    bool is_float = self->engine.dtype == PEN_DTYPE_F32;
+    bool is_float = self->engine.dtype == PEN_PRECISION_F32;
     dnnl_data_type_t type = is_float ? dnnl_f32 : dnnl_bf16;
     size_t source[] = {linear->rows, weight->shape.columns};
     size_t target[] = {linear->rows, weight->shape.rows};

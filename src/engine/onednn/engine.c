@@ -119,11 +119,11 @@ void pen__product_run(struct pen__onednn *self, struct pen__product *product,
     pen__product_execute(self, product, pointers, scratch);
 }
 
-pen_status pen_engine_onednn_create(enum pen_dtype dtype, int threads,
+pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_text *why,
                                     struct pen_engine **out)
 {
-    if (dtype == PEN_DTYPE_F64) {
+    if (dtype == PEN_PRECISION_F64) {
         pen_why(why, "oneDNN has no products in f64; use the reference");
         return PEN_INVALID;
     }

@@ -18,9 +18,9 @@ static int has_v3(void)
 }
 #endif
 
-const struct pen__rows *pen__rows_choose(enum pen_dtype dtype)
+const struct pen__rows *pen__rows_choose(enum pen_precision dtype)
 {
-    int is_half = dtype == PEN_DTYPE_BF16;
+    int is_half = dtype == PEN_PRECISION_BF16;
 #ifdef PEN_ENGINE_X86
     if (has_v4())
         return is_half ? &pen__rows_bf16_v4 : &pen__rows_f32_v4;

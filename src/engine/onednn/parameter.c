@@ -26,7 +26,7 @@ static bool preferred(struct pen__onednn *self,
                       enum pen__pass pass, dnnl_primitive_desc_t hint,
                       struct pen__md *md, dnnl_primitive_desc_t *out)
 {
-    bool is_float = self->engine.dtype == PEN_DTYPE_F32;
+    bool is_float = self->engine.dtype == PEN_PRECISION_F32;
     dnnl_data_type_t type = is_float ? dnnl_f32 : dnnl_bf16;
     bool is_gradient = pass == PEN__BACKWARD_WEIGHT;
     struct pen__product_shape any = {0};
@@ -87,7 +87,7 @@ static bool choose_layout(struct pen__onednn *self,
                           struct pen_parameter *parameter)
 {
     const struct pen_parameter_shape *shape = &parameter->shape;
-    bool is_float = self->engine.dtype == PEN_DTYPE_F32;
+    bool is_float = self->engine.dtype == PEN_PRECISION_F32;
     dnnl_primitive_desc_t forward;
     dnnl_primitive_desc_t gradient;
     if (!preferred(self, shape, PEN__FORWARD, NULL,
@@ -118,7 +118,7 @@ static dnnl_status_t plain_layout(struct pen__onednn *self,
     parameter->count = parameter->half_count = sizes[0] * sizes[1];
     dnnl_status_t status =
         pen__md_init(&parameter->float_md, 2, sizes, dnnl_f32, strides);
-    if (status == dnnl_success && self->engine.dtype == PEN_DTYPE_BF16)
+    if (status == dnnl_success && self->engine.dtype == PEN_PRECISION_BF16)
         status =
             pen__md_init(&parameter->half_md, 2, sizes, dnnl_bf16, strides);
     return status;
@@ -158,7 +158,7 @@ static pen_status parameter_create(struct pen_engine *engine,
         return PEN_NOMEM;
     parameter->shape = *shape;
     bool is_dense = shape->use == PEN_PARAMETER_DENSE;
-    bool has_half = is_dense && engine->dtype == PEN_DTYPE_BF16;
+    bool has_half = is_dense && engine->dtype == PEN_PRECISION_BF16;
     pen_status status = PEN_OK;
     if (!is_dense || !choose_layout(self, parameter)) {
         dnnl_status_t plain = plain_layout(self, parameter);

@@ -56,7 +56,7 @@ struct pen__rows {
 };
 
 /* For this machine. */
-const struct pen__rows *pen__rows_choose(enum pen_dtype dtype);
+const struct pen__rows *pen__rows_choose(enum pen_precision dtype);
 
 /* Optimizer and gradient norm, the same for all dtypes. */
 void pen__update_choose(struct pen_engine_ops *ops);

@@ -1,7 +1,7 @@
 /* Stands in for onednn/ where this library was built without it. */
 #include "engine/engine.h"
 
-pen_status pen_engine_onednn_create(enum pen_dtype dtype, int threads,
+pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_text *why,
                                     struct pen_engine **out)
 {
