@@ -1,6 +1,7 @@
 /*
  * Parameters leave an engine as they entered it, in either order, and their
  * gradients are sums over the calls in the order of the calls, bit for bit.
+ * Steps, gradient norms and bias gradients do not depend on the threads.
  */
 #include "support/engine.h"
 
@@ -124,12 +125,81 @@ static void gradients_are_summed_in_the_order_of_calls(void **state)
     }
 }
 
+/* What one engine makes of the same gradients. */
+struct outcome {
+    float weight[OUTPUTS * INPUTS];
+    float momentum[OUTPUTS * INPUTS];
+    float bias_gradient[OUTPUTS];
+    double sum_squares;
+};
+
+static void fill_outcome(struct pen_engine *engine, struct outcome *out)
+{
+    static float gradient[OUTPUTS * INPUTS];
+    const struct pen_engine_ops *ops = engine->ops;
+    const struct pen_adamw adamw = {.learning_rate = 0.1,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    .epsilon = 1e-8,
+                                    .weight_decay = 0.1,
+                                    .step = 1,
+                                    .gradient_scale = 0.7};
+    struct trial trial;
+    int input;
+    trial_init(&trial, engine, 9, 1);
+    struct pen_linear linear = {.rows = ROWS};
+    linear.weight =
+        trial_parameter(&trial, PEN_PARAMETER_DENSE, OUTPUTS, INPUTS, &input);
+    linear.bias =
+        trial_parameter(&trial, PEN_PARAMETER_VECTORS, 1, OUTPUTS, &input);
+    assert_int_equal(PEN_OK, ops->linear_prepare(engine, &linear, NULL));
+    ops->linear_backward_weight(engine, &linear,
+                                trial_slopes(&trial, ROWS * INPUTS),
+                                trial_slopes(&trial, ROWS * OUTPUTS));
+    ops->parameter_export(engine, linear.bias, PEN_PART_GRADIENT,
+                          PEN_ORDER_ROWS, out->bias_gradient);
+    for (size_t i = 0; i < OUTPUTS * INPUTS; i++)
+        gradient[i] = sinf((float)i);
+    ops->parameter_import(engine, linear.weight, PEN_PART_GRADIENT,
+                          PEN_ORDER_ROWS, gradient);
+    out->sum_squares = ops->gradient_sum_squares(engine, linear.weight);
+    ops->adamw_step(engine, linear.weight, &adamw);
+    ops->parameter_export(engine, linear.weight, PEN_PART_VALUE, PEN_ORDER_ROWS,
+                          out->weight);
+    ops->parameter_export(engine, linear.weight, PEN_PART_MOMENT1,
+                          PEN_ORDER_ROWS, out->momentum);
+    trial_release(&trial);
+}
+
+static void steps_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    static struct outcome outcomes[2];
+    for (int threads = 1; threads <= 2; threads++) {
+        struct pen_engine *engine = NULL;
+        if (pen_engine_onednn_create(PEN_PRECISION_F32, threads, NULL,
+                                     &engine) != PEN_OK)
+            skip();
+        fill_outcome(engine, &outcomes[threads - 1]);
+        pen_engine_free(engine);
+    }
+    assert_memory_equal(outcomes[0].weight, outcomes[1].weight,
+                        sizeof outcomes[0].weight);
+    assert_memory_equal(outcomes[0].momentum, outcomes[1].momentum,
+                        sizeof outcomes[0].momentum);
+    assert_memory_equal(outcomes[0].bias_gradient, outcomes[1].bias_gradient,
+                        sizeof outcomes[0].bias_gradient);
+    assert_true(outcomes[0].sum_squares > 0);
+    assert_true(outcomes[0].sum_squares == outcomes[1].sum_squares);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_leave_as_they_entered),
         cmocka_unit_test(memory_is_returned),
         cmocka_unit_test(gradients_are_summed_in_the_order_of_calls),
+        cmocka_unit_test(steps_do_not_depend_on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
