@@ -145,29 +145,3 @@ fail:
         pen_why(why, "out of memory while adding communication");
     return low.status;
 }
-
-pen_status pen_schedule_compute_only(const struct pen_schedule *schedule,
-                                     struct pen_schedule **out)
-{
-    struct pen_schedule *copy = NULL;
-    pen_status status =
-        pen_schedule_create(schedule->name, &schedule->shape, &copy, NULL);
-    if (status != PEN_OK)
-        return status;
-    copy->rules = schedule->rules;
-    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
-        const struct pen_row *row = &schedule->rows[rank];
-        for (uint32_t i = 0; i < row->count && status == PEN_OK; i++) {
-            uint8_t op_class = pen_op_info(row->ops[i].kind)->op_class;
-            if (op_class == PEN_OP_CLASS_COMPUTE ||
-                op_class == PEN_OP_CLASS_MOVE)
-                status = pen_schedule_add(copy, rank, row->ops[i]);
-        }
-    }
-    if (status != PEN_OK) {
-        pen_schedule_free(copy);
-        return status;
-    }
-    *out = copy;
-    return PEN_OK;
-}

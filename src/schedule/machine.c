@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-uint32_t pen__run_count(const struct pen__run *run, uint32_t rank)
+/* Times that the run goes through the loop of this row; 0 without one. */
+static uint32_t loop_count(const struct pen__run *run, uint32_t rank)
 {
     const struct pen__instr_row *row = &run->program->rows[rank];
     uint32_t factor =
@@ -226,8 +227,7 @@ static void enter_stretch(struct pen__run *run, uint32_t rank, uint32_t number)
     const struct pen__stretch *stretch = &row->stretches[number];
     state->instrs = row->instrs + stretch->first;
     state->length = stretch->length;
-    state->count =
-        number == row->loop ? pen__run_count(run, rank) : stretch->count;
+    state->count = number == row->loop ? loop_count(run, rank) : stretch->count;
 }
 
 /* Last iterations of the loop of this rank whose clocks are kept. */
@@ -310,7 +310,7 @@ static void load_channels(const struct pen__run *run, struct load *loads)
         for (uint32_t i = 0; i < row->num_stretches; i++) {
             const struct pen__stretch *stretch = &row->stretches[i];
             uint64_t times =
-                i == row->loop ? pen__run_count(run, rank) : stretch->count;
+                i == row->loop ? loop_count(run, rank) : stretch->count;
             for (uint32_t k = 0; k < stretch->length; k++)
                 load_instr(run, &row->instrs[stretch->first + k], times, loads);
         }

@@ -199,9 +199,6 @@ pen_status pen__run_init(struct pen__run *run,
 bool pen__run_all(struct pen__run *run); /* true when all ranks finished */
 void pen__run_release(struct pen__run *run);
 
-/* Times that the run goes through the loop of this row; 0 without one. */
-uint32_t pen__run_count(const struct pen__run *run, uint32_t rank);
-
 /* The instruction in which a rank stands that has not finished. */
 const struct pen__instr *pen__run_instr(const struct pen__run *run,
                                         uint32_t rank);

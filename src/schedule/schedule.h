@@ -108,8 +108,4 @@ void pen_schedule_print_around(const struct pen_schedule *schedule,
 pen_status pen_schedule_lower(const struct pen_schedule *compute,
                               struct pen_schedule **out, struct pen_text *why);
 
-/* Drops everything but compute and moves: the inverse of lowering. */
-pen_status pen_schedule_compute_only(const struct pen_schedule *schedule,
-                                     struct pen_schedule **out);
-
 #endif
