@@ -1,0 +1,60 @@
+#ifndef PEN_NETWORK_LAYER_H
+#define PEN_NETWORK_LAYER_H
+
+#include "network/network.h"
+
+/*
+ * What a layer is to its network: sizes and three passes. The network keeps
+ * the input of every layer in the stash and the gradient of its output in the
+ * hold, and hands both in; a layer lays out only what is between.
+ */
+
+/* One pass of one layer over one micro-batch. */
+struct pen__pass {
+    struct pen_engine *engine;
+    struct pen_microbatch *microbatch;
+    void *stash;   /* of this layer: from its forward to its backward weight */
+    void *hold;    /* of this layer: from backward input to backward weight */
+    void *scratch; /* of the network: until the pass ends */
+    bool is_forward_only;
+};
+
+struct pen__layer;
+
+/*
+ * x is the input of the layer, dy the gradient of its output. dx is NULL when
+ * nobody wants it, x on the layer that reads the data, y and dy on the layer
+ * that makes the loss. dx never overlaps dy.
+ */
+struct pen__layer_ops {
+    void (*free)(struct pen__layer *layer);
+    void (*forward)(struct pen__layer *layer, const struct pen__pass *pass,
+                    const void *x, void *y);
+    void (*backward_input)(struct pen__layer *layer,
+                           const struct pen__pass *pass, const void *x,
+                           const void *dy, void *dx);
+    void (*backward_weight)(struct pen__layer *layer,
+                            const struct pen__pass *pass, const void *x,
+                            const void *dy);
+    /* May be NULL. After the last backward of a step, and before the first. */
+    void (*finish_gradients)(struct pen__layer *layer,
+                             struct pen_engine *engine);
+};
+
+/* The head of every layer's own struct. Bytes are multiples of 64. */
+struct pen__layer {
+    const struct pen__layer_ops *ops;
+    size_t input_bytes;
+    size_t output_bytes;
+    size_t stash_bytes;
+    size_t hold_bytes;
+    size_t scratch_bytes;
+};
+
+/* Rounds up to a multiple of 64, so that every array begins on a line. */
+static inline size_t pen__align(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+#endif

@@ -1,0 +1,179 @@
+#ifndef PEN_NETWORK_NETWORK_H
+#define PEN_NETWORK_NETWORK_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "core/model.h"
+#include "engine/engine.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A network: a chain of layers on an engine, all of a model or the part that
+ * one stage of a pipeline has.
+ *
+ *              stash                     stash
+ *          .- - - - - .              .- - - - - .
+ *   x ---> | layer k  | -- x' -----> | layer k+1| ---> y      forward
+ *   dx <-- |          | <-- dy' ---- |          | <--- dy     backward input
+ *              hold                      hold
+ *
+ * Each layer has three passes. The forward leaves in the stash what the other
+ * two read. The backward input leaves in the hold what the backward weight
+ * reads, so that a schedule may run that as late as it likes. Where it does not
+ * care, pen_network_backward() runs the two layer by layer and one layer's hold
+ * serves all.
+ *
+ * The caller owns stash and hold, one of each per micro-batch in flight; their
+ * sizes are known when the network is made, and no pass allocates.
+ */
+struct pen_network;
+
+enum pen_recompute {
+    PEN_RECOMPUTE_NONE,
+    PEN_RECOMPUTE_SELECTIVE, /* norms and activation functions, which is cheap
+                              */
+    PEN_RECOMPUTE_FULL       /* whole layers; their inputs are kept */
+};
+
+struct pen_network_options {
+    struct pen_engine *engine;     /* borrowed until the network is freed */
+    const struct pen_model *model; /* borrowed likewise */
+    uint32_t first_layer;          /* as the model counts them */
+    uint32_t num_layers;
+    size_t batch; /* sequences of a micro-batch */
+    size_t sequence;
+    size_t step_rows; /* most tokens between two optimizer steps */
+    int moments;      /* that the optimizer keeps per parameter */
+    enum pen_recompute recompute;
+    bool is_forward_only; /* no gradients: evaluation, generation */
+};
+
+/*
+ * One micro-batch: what comes from the data, and the loss.
+ *
+ * ids and targets have batch * sequence entries; the stage with the embedding
+ * reads the one, the stage with the head the other, and both must stay until
+ * the last pass of the micro-batch. Targets of `PEN_NO_TARGET` do not count.
+ * Losses are divided by loss_count, the number of targets of the whole step,
+ * so that the losses of its micro-batches add up to the mean.
+ */
+#define PEN_NO_TARGET (-1)
+
+struct pen_microbatch {
+    const int32_t *ids;
+    const int32_t *targets;
+    double loss_count;
+    double loss; /* set by the forward of the head */
+};
+
+/*
+ * On failure *out is untouched. Parameters are zero; see
+ * pen_network_initialize() and network/weights.h.
+ */
+pen_status pen_network_create(const struct pen_network_options *options,
+                              struct pen_network **out, struct pen_text *why);
+void pen_network_free(struct pen_network *network);
+
+/*
+ * Random weights as the family's training code draws them: normal with
+ * deviation 0.02, matrices that write to the residual stream divided by
+ * sqrt(2 * blocks); norms one, biases zero. Each tensor has a stream of its
+ * own, so the bits depend on the seed and the tensor, not on the stage.
+ */
+void pen_network_initialize(struct pen_network *network, uint64_t seed);
+
+/* What one micro-batch takes, in bytes; multiples of 64. */
+struct pen_network_sizes {
+    size_t stash;
+    size_t hold;   /* for the split backward */
+    size_t input;  /* of the first layer: 0 with the embedding */
+    size_t output; /* of the last layer: 0 with the head */
+    size_t logits; /* inside the stash of the head, else 0 */
+};
+
+void pen_network_sizes(const struct pen_network *network,
+                       struct pen_network_sizes *out);
+
+/* Bytes that the network holds itself, without parameters: its scratch. */
+size_t pen_network_scratch_bytes(const struct pen_network *network);
+
+/* Called between layers, for whoever has to look at messages. May be NULL. */
+void pen_network_set_progress(struct pen_network *network,
+                              void (*progress)(void *context), void *context);
+
+/*
+ * x is NULL on the stage with the embedding, y on the one with the head. x is
+ * copied into the stash where it does not lie there already: see
+ * pen_network_input().
+ */
+void pen_network_forward(struct pen_network *network,
+                         struct pen_microbatch *microbatch, void *stash,
+                         const void *x, void *y);
+
+/* dy is NULL on the stage with the head, dx on the one with the embedding. */
+void pen_network_backward_input(struct pen_network *network,
+                                const struct pen_microbatch *microbatch,
+                                void *stash, void *hold, const void *dy,
+                                void *dx);
+void pen_network_backward_weight(struct pen_network *network,
+                                 const struct pen_microbatch *microbatch,
+                                 void *stash, void *hold);
+
+/* Both, layer by layer. Same bits as the two in a row. */
+void pen_network_backward(struct pen_network *network,
+                          const struct pen_microbatch *microbatch, void *stash,
+                          const void *dy, void *dx);
+
+/* Where x lies in a stash, so that a message can be received in place. */
+void *pen_network_input(struct pen_network *network, void *stash);
+
+/*
+ * After forward-only passes: the logits of the micro-batch, of the engine's
+ * dtype, [batch * sequence][vocab]. NULL without the head.
+ */
+const void *pen_network_logits(const struct pen_network *network,
+                               const void *stash);
+
+/*
+ * After the last backward of a step: adds what the embedding gathered to the
+ * gradient of a tied matrix. The order is thus the head's sum over the
+ * micro-batches plus the embedding's, wherever the two layers live.
+ */
+void pen_network_finish_gradients(struct pen_network *network);
+
+void pen_network_clear_gradients(struct pen_network *network);
+
+/*
+ * Parameters of the engine, in the order of the model's tensors. A parameter
+ * may hold several tensors, one below the other: queries, keys and values are
+ * one product.
+ */
+#define PEN_MAX_PARAMETER_TENSORS 3
+
+struct pen_network_parameter {
+    struct pen_parameter *parameter; /* owned by the network */
+    enum pen_role role;
+    size_t rows;
+    size_t columns;
+    uint32_t num_tensors;
+    struct {
+        uint32_t tensor; /* of the model */
+        size_t first_row;
+        size_t num_rows;
+    } tensors[PEN_MAX_PARAMETER_TENSORS];
+    enum pen_parameter_order order; /* of the tensor in files */
+};
+
+size_t pen_network_num_parameters(const struct pen_network *network);
+
+/* Borrowed until the network is freed. */
+const struct pen_network_parameter *
+pen_network_parameter(const struct pen_network *network, size_t index);
+
+struct pen_engine *pen_network_engine(const struct pen_network *network);
+const struct pen_model *pen_network_model(const struct pen_network *network);
+
+#endif
