@@ -237,6 +237,16 @@ struct pen_engine_ops {
     void (*gradient_clear)(struct pen_engine *engine,
                            struct pen_parameter *parameter);
 
+    /*
+     * Adds rows 0..count-1 of the gradient of `from`, a VECTORS parameter, to
+     * the given rows of the gradient of `parameter`, in their order: what an
+     * embedding gathered for the words it saw joins the gradient of the head
+     * that it is tied to.
+     */
+    void (*gradient_add_rows)(struct pen_engine *engine,
+                              struct pen_parameter *parameter, size_t count,
+                              const int32_t *rows, struct pen_parameter *from);
+
     /* Sum of squares; its order depends on the shape only, not on threads. */
     double (*gradient_sum_squares)(struct pen_engine *engine,
                                    struct pen_parameter *parameter);

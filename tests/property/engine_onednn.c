@@ -1,5 +1,5 @@
 /*
- * The oneDNN engine agrees with the reference in every operation, over 540
+ * The oneDNN engine agrees with the reference in every operation, over 585
  * random shapes in float and as many in bf16, odd ones included, and its row
  * operations give the same bits on one thread and on two.
  */

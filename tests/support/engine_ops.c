@@ -87,6 +87,29 @@ static void run_embedding(struct trial *trial)
                              embedding.positions, PEN_PART_GRADIENT);
 }
 
+/* Rows gathered beside a table join its gradient; some of them twice. */
+static void run_add_rows(struct trial *trial)
+{
+    size_t rows = trial_size(trial);
+    size_t width = trial_size(trial);
+    size_t words = trial_size(trial);
+    int unused;
+    struct pen_embedding tied = {.rows = rows, .sequence = rows};
+    struct pen_embedding gathered = tied;
+    tied.tokens =
+        trial_parameter(trial, PEN_PARAMETER_DENSE, words, width, &unused);
+    gathered.tokens =
+        trial_parameter(trial, PEN_PARAMETER_VECTORS, rows + 1, width, &unused);
+    int32_t *ids = random_ids(trial, rows, rows);
+    int32_t *to = random_ids(trial, rows, words);
+    OPS->embedding_backward(ENGINE, &tied, to,
+                            trial_slopes(trial, rows * width));
+    OPS->embedding_backward(ENGINE, &gathered, ids,
+                            trial_slopes(trial, rows * width));
+    OPS->gradient_add_rows(ENGINE, tied.tokens, rows, to, gathered.tokens);
+    trial_parameter_part(trial, "dtokens", -1, tied.tokens, PEN_PART_GRADIENT);
+}
+
 static void run_norm(struct trial *trial, enum pen_norm_kind kind)
 {
     size_t rows = trial_size(trial);
@@ -320,6 +343,7 @@ static void run_sgd(struct trial *trial)
 const struct trial_op trial_ops[] = {
     {"linear", run_linear},
     {"embedding", run_embedding},
+    {"add rows", run_add_rows},
     {"layer norm", run_layer_norm},
     {"rms norm", run_rms_norm},
     {"gelu", run_gelu},

@@ -166,6 +166,29 @@ static void sgd_step(struct pen_engine *engine, struct pen_parameter *parameter,
     }
 }
 
+/* A row may be named twice, so threads share out the columns. */
+static void gradient_add_rows(struct pen_engine *engine,
+                              struct pen_parameter *parameter, size_t count,
+                              const int32_t *rows, struct pen_parameter *from)
+{
+    enum { COLUMNS = 64 };
+    size_t width = parameter->shape.columns;
+    size_t step = parameter->lanes;
+    float *gradient = pen__gradient(parameter);
+    const float *gathered = pen__gradient(from);
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t first = 0; first < width; first += COLUMNS) {
+        size_t end = first + COLUMNS > width ? width : first + COLUMNS;
+        for (size_t row = 0; row < count; row++) {
+            const float *in = gathered + row * width;
+            float *to =
+                gradient + pen__parameter_at(parameter, (size_t)rows[row], 0);
+            for (size_t i = first; i < end; i++)
+                to[i * step] += in[i];
+        }
+    }
+}
+
 /* Sums of 64 shares of the array, whose bounds depend on its length alone. */
 static double gradient_sum_squares(struct pen_engine *engine,
                                    struct pen_parameter *parameter)
@@ -195,5 +218,6 @@ void PEN__FOR_ISA(pen__update_fill)(struct pen_engine_ops *ops)
     ops->parameter_value_changed = parameter_value_changed;
     ops->adamw_step = adamw_step;
     ops->sgd_step = sgd_step;
+    ops->gradient_add_rows = gradient_add_rows;
     ops->gradient_sum_squares = gradient_sum_squares;
 }

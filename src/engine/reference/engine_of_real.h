@@ -42,6 +42,7 @@ const struct pen_engine_ops REAL_OPS = {
     .parameter_span = parameter_span,
     .parameter_value_changed = parameter_value_changed,
     .gradient_clear = gradient_clear,
+    .gradient_add_rows = gradient_add_rows,
     .gradient_sum_squares = gradient_sum_squares,
     .adamw_step = adamw_step,
     .sgd_step = sgd_step,

@@ -102,6 +102,21 @@ static void gradient_clear(struct pen_engine *engine,
            parameter->count * sizeof(REAL));
 }
 
+static void gradient_add_rows(struct pen_engine *engine,
+                              struct pen_parameter *parameter, size_t count,
+                              const int32_t *rows, struct pen_parameter *from)
+{
+    (void)engine;
+    size_t width = parameter->shape.columns;
+    for (size_t row = 0; row < count; row++) {
+        const REAL *in = from->parts[PEN_PART_GRADIENT] + row * width;
+        REAL *to =
+            parameter->parts[PEN_PART_GRADIENT] + (size_t)rows[row] * width;
+        for (size_t i = 0; i < width; i++)
+            to[i] += in[i];
+    }
+}
+
 static double gradient_sum_squares(struct pen_engine *engine,
                                    struct pen_parameter *parameter)
 {
