@@ -36,7 +36,7 @@ struct pen__layer_ops {
     void (*backward_weight)(struct pen__layer *layer,
                             const struct pen__pass *pass, const void *x,
                             const void *dy);
-    /* May be NULL. After the last backward of a step, and before the first. */
+    /* May be NULL. After the last backward of a step. */
     void (*finish_gradients)(struct pen__layer *layer,
                              struct pen_engine *engine);
 };

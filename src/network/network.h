@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "core/model.h"
+#include "core/model_cost.h"
 #include "engine/engine.h"
 
 #include <stdbool.h>
@@ -30,13 +30,6 @@
  * sizes are known when the network is made, and no pass allocates.
  */
 struct pen_network;
-
-enum pen_recompute {
-    PEN_RECOMPUTE_NONE,
-    PEN_RECOMPUTE_SELECTIVE, /* norms and activation functions, which is cheap
-                              */
-    PEN_RECOMPUTE_FULL       /* whole layers; their inputs are kept */
-};
 
 struct pen_network_options {
     struct pen_engine *engine;     /* borrowed until the network is freed */
@@ -71,7 +64,7 @@ struct pen_microbatch {
 
 /*
  * On failure *out is untouched. Parameters are zero; see
- * pen_network_initialize() and network/weights.h.
+ * pen_network_initialize() and pen_network_load() in network/weights.h.
  */
 pen_status pen_network_create(const struct pen_network_options *options,
                               struct pen_network **out, struct pen_text *why);
@@ -83,7 +76,7 @@ void pen_network_free(struct pen_network *network);
  * sqrt(2 * blocks); norms one, biases zero. Each tensor has a stream of its
  * own, so the bits depend on the seed and the tensor, not on the stage.
  */
-void pen_network_initialize(struct pen_network *network, uint64_t seed);
+pen_status pen_network_initialize(struct pen_network *network, uint64_t seed);
 
 /* What one micro-batch takes, in bytes; multiples of 64. */
 struct pen_network_sizes {
@@ -115,16 +108,15 @@ void pen_network_forward(struct pen_network *network,
 
 /* dy is NULL on the stage with the head, dx on the one with the embedding. */
 void pen_network_backward_input(struct pen_network *network,
-                                const struct pen_microbatch *microbatch,
-                                void *stash, void *hold, const void *dy,
-                                void *dx);
+                                struct pen_microbatch *microbatch, void *stash,
+                                void *hold, const void *dy, void *dx);
 void pen_network_backward_weight(struct pen_network *network,
-                                 const struct pen_microbatch *microbatch,
-                                 void *stash, void *hold);
+                                 struct pen_microbatch *microbatch, void *stash,
+                                 void *hold);
 
 /* Both, layer by layer. Same bits as the two in a row. */
 void pen_network_backward(struct pen_network *network,
-                          const struct pen_microbatch *microbatch, void *stash,
+                          struct pen_microbatch *microbatch, void *stash,
                           const void *dy, void *dx);
 
 /* Where x lies in a stash, so that a message can be received in place. */
@@ -147,24 +139,27 @@ void pen_network_finish_gradients(struct pen_network *network);
 void pen_network_clear_gradients(struct pen_network *network);
 
 /*
- * Parameters of the engine, in the order of the model's tensors. A parameter
- * may hold several tensors, one below the other: queries, keys and values are
- * one product.
+ * Parameters of the engine, layer by layer, the same for any range. A parameter
+ * may hold several tensors one behind the other, as queries, keys and values
+ * are one product: in the plain array of a parameter_export() with this order
+ * a tensor is a slice, as it is in files.
  */
 #define PEN_MAX_PARAMETER_TENSORS 3
+
+struct pen_tensor_slice {
+    uint32_t tensor; /* of the model */
+    size_t first;    /* element of the plain array */
+    size_t count;
+};
 
 struct pen_network_parameter {
     struct pen_parameter *parameter; /* owned by the network */
     enum pen_role role;
+    enum pen_parameter_order order;
     size_t rows;
     size_t columns;
-    uint32_t num_tensors;
-    struct {
-        uint32_t tensor; /* of the model */
-        size_t first_row;
-        size_t num_rows;
-    } tensors[PEN_MAX_PARAMETER_TENSORS];
-    enum pen_parameter_order order; /* of the tensor in files */
+    size_t num_slices;
+    struct pen_tensor_slice slices[PEN_MAX_PARAMETER_TENSORS];
 };
 
 size_t pen_network_num_parameters(const struct pen_network *network);

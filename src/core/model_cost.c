@@ -1,0 +1,125 @@
+/* Flops and bytes of layers, from their shapes. */
+#include "core/model_cost.h"
+
+/* Widths of a block, in elements per token. */
+struct widths {
+    uint64_t hidden;
+    uint64_t queries; /* all heads side by side */
+    uint64_t keys;
+    uint64_t qkv;
+    uint64_t inner; /* of the MLP, behind the activation function */
+    uint64_t wide;  /* before it: gate and up side by side */
+};
+
+static struct widths widths_of(const struct pen_model *model)
+{
+    struct widths w = {.hidden = model->hidden, .inner = model->intermediate};
+    w.queries = (uint64_t)model->num_heads * model->head_dim;
+    w.keys = (uint64_t)model->num_kv_heads * model->head_dim;
+    w.qkv = w.queries + 2 * w.keys;
+    w.wide = model->activation == PEN_ACTIVATION_SILU ? 2 * w.inner : w.inner;
+    return w;
+}
+
+/* Pairs (query, key) that attention looks at in one sequence. */
+static double attended_pairs(uint64_t sequence, uint64_t window)
+{
+    double length = (double)sequence;
+    if (window == 0 || window >= sequence)
+        return length * (length + 1) / 2;
+    double span = (double)window;
+    return span * (span + 1) / 2 + (length - span) * span;
+}
+
+static void block_cost(const struct pen_model *model, uint32_t block,
+                       const struct pen_workload *work,
+                       struct pen_layer_cost *out)
+{
+    struct widths w = widths_of(model);
+    uint64_t rows = work->batch * work->sequence;
+    double products = 2.0 * (double)rows *
+                      (double)(w.hidden * w.qkv + w.queries * w.hidden +
+                               w.hidden * w.wide + w.inner * w.hidden);
+    /* Scores, and the weighted sum of the values. */
+    double attention =
+        4.0 * (double)(work->batch * w.queries) *
+        attended_pairs(work->sequence, pen_model_window(model, block));
+    out->forward_flops = products + attention;
+    /* The scores are computed again: five products instead of two. */
+    out->input_flops = products + 2.5 * attention;
+    out->weight_flops = products;
+
+    bool is_layer_norm = model->norm == PEN_MODEL_NORM_LAYER;
+    uint64_t stats = (is_layer_norm ? 4 : 2) + model->num_heads;
+    uint64_t kept = w.qkv + w.queries + w.hidden + w.wide;
+    if (work->recompute == PEN_RECOMPUTE_NONE)
+        kept += 2 * w.hidden + w.inner;
+    uint64_t held = 3 * w.hidden + w.qkv + w.wide;
+    if (model->has_qk_norm) {
+        kept += w.queries + w.keys;
+        held += w.queries + w.keys;
+        stats += model->num_heads + model->num_kv_heads;
+    }
+    uint64_t stash =
+        rows * (kept * work->element_bytes + stats * work->stat_bytes);
+    uint64_t boundary = rows * w.hidden * work->element_bytes;
+    out->output_bytes = boundary;
+    out->stash_bytes = boundary;
+    out->hold_bytes = boundary + rows * held * work->element_bytes;
+    if (work->recompute == PEN_RECOMPUTE_FULL)
+        out->hold_bytes += stash;
+    else
+        out->stash_bytes += stash;
+}
+
+static void head_cost(const struct pen_model *model,
+                      const struct pen_workload *work,
+                      struct pen_layer_cost *out)
+{
+    uint64_t rows = work->batch * work->sequence;
+    double product =
+        2.0 * (double)rows * (double)model->hidden * (double)model->vocab;
+    out->forward_flops = product;
+    out->input_flops = product;
+    out->weight_flops = product;
+    uint64_t stats = model->norm == PEN_MODEL_NORM_LAYER ? 2 : 1;
+    out->output_bytes = 0;
+    out->stash_bytes = rows * ((2 * (uint64_t)model->hidden + model->vocab) *
+                                   work->element_bytes +
+                               stats * work->stat_bytes);
+    out->hold_bytes = rows * model->hidden * work->element_bytes;
+}
+
+void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
+                          const struct pen_workload *workload,
+                          struct pen_layer_cost *out)
+{
+    *out = (struct pen_layer_cost){0};
+    switch (pen_model_layer_kind(model, layer)) {
+    case PEN_LAYER_EMBEDDING:
+        out->output_bytes = workload->batch * workload->sequence *
+                            model->hidden * workload->element_bytes;
+        out->hold_bytes = out->output_bytes;
+        break;
+    case PEN_LAYER_BLOCK:
+        block_cost(model, layer - 1, workload, out);
+        break;
+    case PEN_LAYER_HEAD:
+    case PEN_LAYER_KINDS:
+        head_cost(model, workload, out);
+        break;
+    }
+}
+
+double pen_model_step_flops(const struct pen_model *model, uint64_t batch,
+                            uint64_t sequence)
+{
+    struct pen_workload work = {.batch = batch, .sequence = sequence};
+    double sum = 0;
+    for (uint32_t layer = 0; layer < model->num_layers; layer++) {
+        struct pen_layer_cost cost;
+        pen_model_layer_cost(model, layer, &work, &cost);
+        sum += cost.forward_flops + cost.input_flops + cost.weight_flops;
+    }
+    return sum;
+}

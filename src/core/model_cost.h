@@ -1,0 +1,46 @@
+#ifndef PEN_CORE_MODEL_COST_H
+#define PEN_CORE_MODEL_COST_H
+
+#include "core/model.h"
+
+/*
+ * What a layer of a model costs: flops of its three passes, and the bytes it
+ * keeps between them. Counted from the shapes alone, before anything runs, for
+ * the layers as src/network computes them.
+ */
+
+enum pen_recompute {
+    PEN_RECOMPUTE_NONE,
+    PEN_RECOMPUTE_SELECTIVE, /* norms and activation functions: cheap */
+    PEN_RECOMPUTE_FULL       /* whole blocks; their inputs are kept */
+};
+
+struct pen_workload {
+    uint64_t batch; /* sequences of a micro-batch */
+    uint64_t sequence;
+    uint32_t element_bytes; /* of an activation */
+    uint32_t stat_bytes;    /* of a row's statistics */
+    enum pen_recompute recompute;
+};
+
+struct pen_layer_cost {
+    /* Multiply-adds count two. Products and attention; attention is causal. */
+    double forward_flops;
+    double input_flops;
+    double weight_flops;
+
+    /* Bytes of one micro-batch. */
+    uint64_t output_bytes; /* what goes to the next layer; 0 for the head */
+    uint64_t stash_bytes;  /* from forward to backward, the input included */
+    uint64_t hold_bytes;   /* from backward input to backward weight */
+};
+
+void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
+                          const struct pen_workload *workload,
+                          struct pen_layer_cost *out);
+
+/* All three passes of all layers, without what is computed again. */
+double pen_model_step_flops(const struct pen_model *model, uint64_t batch,
+                            uint64_t sequence);
+
+#endif

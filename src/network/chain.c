@@ -1,0 +1,302 @@
+/*
+ * The walk along the layers, the same for every kind of network.
+ *
+ *   stash of a micro-batch   | x0 | stash0 | x1 | stash1 | ...
+ *   hold                     | dy0 | hold0 | dy1 | hold1 | ...
+ *
+ * dy of layer k is dx of layer k + 1. A block that is computed again has no
+ * stash of its own in the micro-batch: a whole backward uses one that all
+ * layers share, the split backward keeps it in the hold.
+ */
+#include "network/chain.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct pen__places {
+    size_t input; /* in the stash */
+    size_t stash; /* in the stash */
+    size_t dy;    /* in the hold */
+    size_t hold;  /* in the hold */
+    size_t again; /* in the hold: the stash of a layer computed again */
+    bool is_recomputed;
+};
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The ends of a model are cheap to keep and not worth computing again. */
+static bool is_recomputed(const struct pen_network *network, uint32_t layer)
+{
+    const struct pen__layer *it = network->layers[layer];
+    return network->options.recompute == PEN_RECOMPUTE_FULL &&
+           it->input_bytes > 0 && it->output_bytes > 0;
+}
+
+static void lay_out(struct pen_network *network)
+{
+    struct pen_network_sizes *sizes = &network->sizes;
+    uint32_t count = network->options.num_layers;
+    for (uint32_t k = 0; k < count; k++) {
+        const struct pen__layer *layer = network->layers[k];
+        struct pen__places *places = &network->places[k];
+        places->is_recomputed = is_recomputed(network, k);
+        places->input = pen__take(&sizes->stash, layer->input_bytes);
+        places->dy = pen__take(&sizes->hold, layer->output_bytes);
+        places->hold = pen__take(&sizes->hold, layer->hold_bytes);
+        if (places->is_recomputed)
+            places->again = pen__take(&sizes->hold, layer->stash_bytes);
+        else
+            places->stash = pen__take(&sizes->stash, layer->stash_bytes);
+    }
+    sizes->input = network->layers[0]->input_bytes;
+    sizes->output = network->layers[count - 1]->output_bytes;
+}
+
+pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
+{
+    uint32_t count = network->options.num_layers;
+    network->places = calloc(count, sizeof *network->places);
+    if (network->places == NULL)
+        return PEN_NOMEM;
+    lay_out(network);
+    size_t scratch = 0, stash = 0, hold = 0, gradient = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        const struct pen__layer *layer = network->layers[k];
+        scratch = larger(scratch, layer->scratch_bytes);
+        hold = larger(hold, layer->hold_bytes);
+        gradient = larger(gradient, layer->input_bytes);
+        if (network->places[k].is_recomputed)
+            stash = larger(stash, layer->stash_bytes);
+    }
+    if (network->options.is_forward_only) {
+        network->sizes.hold = 0;
+        hold = gradient = 0;
+    }
+    size_t end = 0;
+    size_t scratch_at = pen__take(&end, scratch);
+    size_t stash_at = pen__take(&end, stash);
+    size_t hold_at = pen__take(&end, hold);
+    size_t gradient_at = pen__take(&end, 2 * pen__align(gradient));
+    network->block_bytes = larger(end, 64);
+    network->block = aligned_alloc(64, network->block_bytes);
+    if (network->block == NULL) {
+        pen_why(why, "no memory for %zu bytes of scratch",
+                network->block_bytes);
+        return PEN_NOMEM;
+    }
+    memset(network->block, 0, network->block_bytes);
+    network->scratch = pen__at(network->block, scratch_at);
+    network->shared_stash = pen__at(network->block, stash_at);
+    network->shared_hold = pen__at(network->block, hold_at);
+    for (int i = 0; i < 2; i++)
+        network->shared_gradients[i] = pen__at(
+            network->block, gradient_at + (size_t)i * pen__align(gradient));
+    return PEN_OK;
+}
+
+void pen_network_free(struct pen_network *network)
+{
+    if (network == NULL)
+        return;
+    struct pen_engine *engine = network->options.engine;
+    if (network->layers != NULL)
+        for (uint32_t k = 0; k < network->options.num_layers; k++)
+            if (network->layers[k] != NULL)
+                network->layers[k]->ops->free(network->layers[k]);
+    for (size_t i = 0; i < network->num_parameters; i++)
+        engine->ops->parameter_free(engine, network->parameters[i].parameter);
+    free(network->layers);
+    free(network->parameters);
+    free(network->tables);
+    free(network->places);
+    free(network->block);
+    free(network);
+}
+
+void pen_network_sizes(const struct pen_network *network,
+                       struct pen_network_sizes *out)
+{
+    *out = network->sizes;
+}
+
+size_t pen_network_scratch_bytes(const struct pen_network *network)
+{
+    return network->block_bytes;
+}
+
+void pen_network_set_progress(struct pen_network *network,
+                              void (*progress)(void *context), void *context)
+{
+    network->progress = progress;
+    network->progress_context = context;
+}
+
+size_t pen_network_num_parameters(const struct pen_network *network)
+{
+    return network->num_parameters;
+}
+
+const struct pen_network_parameter *
+pen_network_parameter(const struct pen_network *network, size_t index)
+{
+    PEN_BUG_UNLESS(index < network->num_parameters);
+    return &network->parameters[index];
+}
+
+struct pen_engine *pen_network_engine(const struct pen_network *network)
+{
+    return network->options.engine;
+}
+
+const struct pen_model *pen_network_model(const struct pen_network *network)
+{
+    return network->options.model;
+}
+
+const void *pen_network_logits(const struct pen_network *network,
+                               const void *stash)
+{
+    if (network->sizes.logits == 0)
+        return NULL;
+    const struct pen__places *head =
+        &network->places[network->options.num_layers - 1];
+    return (const char *)stash + head->stash + network->logits_at;
+}
+
+void *pen_network_input(struct pen_network *network, void *stash)
+{
+    return pen__at(stash, network->places[0].input);
+}
+
+static void report_progress(const struct pen_network *network)
+{
+    if (network->progress != NULL)
+        network->progress(network->progress_context);
+}
+
+static struct pen__pass pass_of(const struct pen_network *network,
+                                struct pen_microbatch *microbatch)
+{
+    return (struct pen__pass){.engine = network->options.engine,
+                              .microbatch = microbatch,
+                              .scratch = network->scratch,
+                              .is_forward_only =
+                                  network->options.is_forward_only};
+}
+
+static const void *input_of(const struct pen_network *network, uint32_t k,
+                            void *stash)
+{
+    return network->layers[k]->input_bytes == 0
+               ? NULL
+               : pen__at(stash, network->places[k].input);
+}
+
+void pen_network_forward(struct pen_network *network,
+                         struct pen_microbatch *microbatch, void *stash,
+                         const void *x, void *y)
+{
+    struct pen__pass pass = pass_of(network, microbatch);
+    uint32_t count = network->options.num_layers;
+    void *first = pen_network_input(network, stash);
+    if (x != NULL && x != first)
+        memcpy(first, x, network->sizes.input);
+    for (uint32_t k = 0; k < count; k++) {
+        const struct pen__places *places = &network->places[k];
+        pass.stash = places->is_recomputed ? network->shared_stash
+                                           : pen__at(stash, places->stash);
+        void *out = k + 1 < count ? pen__at(stash, places[1].input) : y;
+        network->layers[k]->ops->forward(network->layers[k], &pass,
+                                         input_of(network, k, stash), out);
+        report_progress(network);
+    }
+}
+
+/* Without its output: only what the backward of this layer reads. */
+static void compute_again(struct pen_network *network, uint32_t k,
+                          const struct pen__pass *pass, const void *x)
+{
+    if (network->places[k].is_recomputed)
+        network->layers[k]->ops->forward(network->layers[k], pass, x, NULL);
+}
+
+void pen_network_backward_input(struct pen_network *network,
+                                struct pen_microbatch *microbatch, void *stash,
+                                void *hold, const void *dy, void *dx)
+{
+    struct pen__pass pass = pass_of(network, microbatch);
+    uint32_t count = network->options.num_layers;
+    if (dy != NULL)
+        memcpy(pen__at(hold, network->places[count - 1].dy), dy,
+               network->sizes.output);
+    for (uint32_t k = count; k-- > 0;) {
+        const struct pen__places *places = &network->places[k];
+        pass.hold = pen__at(hold, places->hold);
+        pass.stash = places->is_recomputed ? pen__at(hold, places->again)
+                                           : pen__at(stash, places->stash);
+        const void *x = input_of(network, k, stash);
+        compute_again(network, k, &pass, x);
+        void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy) : dx;
+        network->layers[k]->ops->backward_input(network->layers[k], &pass, x,
+                                                pen__at(hold, places->dy), in);
+        report_progress(network);
+    }
+}
+
+void pen_network_backward_weight(struct pen_network *network,
+                                 struct pen_microbatch *microbatch, void *stash,
+                                 void *hold)
+{
+    struct pen__pass pass = pass_of(network, microbatch);
+    for (uint32_t k = network->options.num_layers; k-- > 0;) {
+        const struct pen__places *places = &network->places[k];
+        pass.hold = pen__at(hold, places->hold);
+        pass.stash = places->is_recomputed ? pen__at(hold, places->again)
+                                           : pen__at(stash, places->stash);
+        network->layers[k]->ops->backward_weight(network->layers[k], &pass,
+                                                 input_of(network, k, stash),
+                                                 pen__at(hold, places->dy));
+        report_progress(network);
+    }
+}
+
+void pen_network_backward(struct pen_network *network,
+                          struct pen_microbatch *microbatch, void *stash,
+                          const void *dy, void *dx)
+{
+    struct pen__pass pass = pass_of(network, microbatch);
+    pass.hold = network->shared_hold;
+    for (uint32_t k = network->options.num_layers; k-- > 0;) {
+        const struct pen__places *places = &network->places[k];
+        pass.stash = places->is_recomputed ? network->shared_stash
+                                           : pen__at(stash, places->stash);
+        const void *x = input_of(network, k, stash);
+        compute_again(network, k, &pass, x);
+        void *in = k > 0 ? network->shared_gradients[k % 2] : dx;
+        struct pen__layer *layer = network->layers[k];
+        layer->ops->backward_input(layer, &pass, x, dy, in);
+        layer->ops->backward_weight(layer, &pass, x, dy);
+        dy = in;
+        report_progress(network);
+    }
+}
+
+void pen_network_finish_gradients(struct pen_network *network)
+{
+    for (uint32_t k = 0; k < network->options.num_layers; k++)
+        if (network->layers[k]->ops->finish_gradients != NULL)
+            network->layers[k]->ops->finish_gradients(network->layers[k],
+                                                      network->options.engine);
+}
+
+void pen_network_clear_gradients(struct pen_network *network)
+{
+    struct pen_engine *engine = network->options.engine;
+    for (size_t i = 0; i < network->num_parameters; i++)
+        engine->ops->gradient_clear(engine, network->parameters[i].parameter);
+}

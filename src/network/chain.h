@@ -1,0 +1,51 @@
+#ifndef PEN_NETWORK_CHAIN_H
+#define PEN_NETWORK_CHAIN_H
+
+#include "network/layer.h"
+
+/*
+ * The network as its makers see it: layers in order, and the parameters they
+ * use. A maker (decoder.c) fills a zeroed one and calls pen__network_seal().
+ */
+struct pen_network {
+    struct pen_network_options options;
+    struct pen__layer **layers; /* owned; num_layers of the options */
+    struct pen_network_parameter *parameters;
+    size_t num_parameters;
+    size_t capacity;  /* of parameters */
+    void *tables;     /* rotary; owned */
+    size_t logits_at; /* in the stash of the last layer, if that is a head */
+
+    /* Offsets of each layer's arrays; see chain.c. */
+    struct pen__places *places;
+    struct pen_network_sizes sizes;
+
+    /* One block: what passes need and micro-batches share. */
+    void *block;
+    size_t block_bytes;
+    void *scratch;
+    void *shared_stash;        /* of the layer that is computed again */
+    void *shared_hold;         /* of the layer in a whole backward */
+    void *shared_gradients[2]; /* dy of this layer and of the next */
+
+    void (*progress)(void *context);
+    void *progress_context;
+};
+
+/* Lays out stash and hold and allocates what is shared. */
+pen_status pen__network_seal(struct pen_network *network, struct pen_text *why);
+
+/* A place for an array of `bytes` at *end, which moves behind it. */
+static inline size_t pen__take(size_t *end, size_t bytes)
+{
+    size_t at = *end;
+    *end += pen__align(bytes);
+    return at;
+}
+
+static inline void *pen__at(void *block, size_t offset)
+{
+    return (char *)block + offset;
+}
+
+#endif

@@ -1,0 +1,179 @@
+/*
+ * The first layer: rows of the token table, plus those of the positions.
+ *
+ * Where the head uses the same table, its gradient is the sum over all
+ * micro-batches of the head's part plus that of the embedding's. The latter is
+ * zero but for the tokens of the step, so it is gathered in a small table with
+ * one row for each of them and added when the step ends.
+ */
+#include "network/decoder.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+
+struct embedding {
+    struct pen__layer base;
+    struct pen_embedding table;
+
+    /* Only where the head uses the table too. */
+    struct pen_engine *engine; /* of `gathered` */
+    struct pen_parameter *gathered;
+    size_t num_gathered;
+    size_t capacity;
+    int32_t *row_of_token; /* in `gathered`; -1: none yet */
+    int32_t *token_of_row;
+    int32_t *rows; /* of the tokens of a micro-batch */
+};
+
+static struct embedding *embedding_of(struct pen__layer *layer)
+{
+    return (struct embedding *)layer;
+}
+
+static void free_embedding(struct pen__layer *layer)
+{
+    struct embedding *embedding = embedding_of(layer);
+    if (embedding->gathered != NULL)
+        embedding->engine->ops->parameter_free(embedding->engine,
+                                               embedding->gathered);
+    free(embedding->row_of_token);
+    free(embedding->token_of_row);
+    free(embedding->rows);
+    free(embedding);
+}
+
+static void forward(struct pen__layer *layer, const struct pen__pass *pass,
+                    const void *x, void *y)
+{
+    (void)x;
+    pass->engine->ops->embedding_forward(
+        pass->engine, &embedding_of(layer)->table, pass->microbatch->ids, y);
+}
+
+/* Nothing comes before this layer. */
+static void backward_input(struct pen__layer *layer,
+                           const struct pen__pass *pass, const void *x,
+                           const void *dy, void *dx)
+{
+    (void)layer;
+    (void)pass;
+    (void)x;
+    (void)dy;
+    (void)dx;
+}
+
+static void find_rows(struct embedding *embedding, const int32_t *ids)
+{
+    for (size_t i = 0; i < embedding->table.rows; i++) {
+        int32_t *row = &embedding->row_of_token[ids[i]];
+        if (*row < 0) {
+            PEN_BUG_UNLESS(embedding->num_gathered < embedding->capacity);
+            embedding->token_of_row[embedding->num_gathered] = ids[i];
+            *row = (int32_t)embedding->num_gathered++;
+        }
+        embedding->rows[i] = *row;
+    }
+}
+
+static void backward_weight(struct pen__layer *layer,
+                            const struct pen__pass *pass, const void *x,
+                            const void *dy)
+{
+    struct embedding *embedding = embedding_of(layer);
+    struct pen_embedding table = embedding->table;
+    const int32_t *ids = pass->microbatch->ids;
+    (void)x;
+    if (embedding->gathered != NULL) {
+        find_rows(embedding, ids);
+        table.tokens = embedding->gathered;
+        ids = embedding->rows;
+    }
+    pass->engine->ops->embedding_backward(pass->engine, &table, ids, dy);
+}
+
+static void finish_gradients(struct pen__layer *layer,
+                             struct pen_engine *engine)
+{
+    struct embedding *embedding = embedding_of(layer);
+    if (embedding->gathered == NULL)
+        return;
+    engine->ops->gradient_add_rows(
+        engine, embedding->table.tokens, embedding->num_gathered,
+        embedding->token_of_row, embedding->gathered);
+    engine->ops->gradient_clear(engine, embedding->gathered);
+    for (size_t row = 0; row < embedding->num_gathered; row++)
+        embedding->row_of_token[embedding->token_of_row[row]] = -1;
+    embedding->num_gathered = 0;
+}
+
+static const struct pen__layer_ops embedding_ops = {
+    .free = free_embedding,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .finish_gradients = finish_gradients,
+};
+
+static pen_status create_gathered(struct embedding *embedding,
+                                  const struct pen_network_options *options,
+                                  struct pen_text *why)
+{
+    size_t vocab = options->model->vocab;
+    size_t rows = options->step_rows;
+    if (rows < embedding->table.rows)
+        rows = embedding->table.rows;
+    embedding->capacity = rows < vocab ? rows : vocab;
+    embedding->engine = options->engine;
+    embedding->row_of_token = malloc(vocab * sizeof(int32_t));
+    embedding->token_of_row = calloc(embedding->capacity, sizeof(int32_t));
+    embedding->rows = calloc(embedding->table.rows, sizeof(int32_t));
+    if (embedding->row_of_token == NULL || embedding->token_of_row == NULL ||
+        embedding->rows == NULL)
+        return PEN_NOMEM;
+    for (size_t token = 0; token < vocab; token++)
+        embedding->row_of_token[token] = -1;
+    struct pen_parameter_shape shape = {.use = PEN_PARAMETER_VECTORS,
+                                        .rows = embedding->capacity,
+                                        .columns = options->model->hidden};
+    return options->engine->ops->parameter_create(options->engine, &shape, why,
+                                                  &embedding->gathered);
+}
+
+static bool has_tied_head(const struct pen_network_options *options)
+{
+    return options->model->has_tied_embeddings &&
+           options->first_layer + options->num_layers ==
+               options->model->num_layers;
+}
+
+pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
+                                 struct pen__layer **out, struct pen_text *why)
+{
+    const struct pen_network_options *options = &network->options;
+    struct pen__shape shape = pen__shape_of(options);
+    struct embedding *embedding = calloc(1, sizeof *embedding);
+    if (embedding == NULL)
+        return PEN_NOMEM;
+    bool is_tied = has_tied_head(options);
+    embedding->base.ops = &embedding_ops;
+    embedding->base.output_bytes =
+        pen__align(shape.rows * shape.hidden * shape.element);
+    embedding->table.rows = shape.rows;
+    embedding->table.sequence = options->sequence;
+    pen_status status = pen__add_part(
+        network, layer, is_tied ? PEN_PARAMETER_DENSE : PEN_PARAMETER_VECTORS,
+        PEN_PART_TOKEN_EMBEDDING, &embedding->table.tokens, why);
+    if (status == PEN_OK)
+        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
+                               PEN_PART_POSITION_EMBEDDING,
+                               &embedding->table.positions, why);
+    if (status == PEN_OK && is_tied && !options->is_forward_only)
+        status = create_gathered(embedding, options, why);
+    if (status != PEN_OK) {
+        free_embedding(&embedding->base);
+        return status;
+    }
+    *out = &embedding->base;
+    return PEN_OK;
+}

@@ -1,0 +1,61 @@
+#ifndef PEN_NETWORK_PROJECTION_H
+#define PEN_NETWORK_PROJECTION_H
+
+#include "network/decoder.h"
+
+/*
+ * From the normed input of a block to what attention reads: queries, keys and
+ * values with their positions.
+ *
+ *   one product   a -> | q k v |, rotary in place, read with a stride
+ *   with norms    a -> q', k', v;  norm per head -> q, k;  rotary
+ *
+ * The second is for models that norm the queries and keys of each head.
+ */
+struct pen__projection {
+    struct pen__shape shape;
+    bool has_norms;
+    bool has_rotary;
+    size_t query_width;
+    size_t key_width;
+
+    struct pen_linear all; /* q, k and v, or only q */
+    struct pen_linear keys;
+    struct pen_linear values;
+    struct pen_norm query_norm;
+    struct pen_norm key_norm;
+    struct pen_rotary query_rotary; /* of keys too, in one product */
+    struct pen_rotary key_rotary;
+
+    size_t stash_bytes;
+    size_t hold_bytes;
+    size_t scratch_bytes;
+    /* In the stash. */
+    size_t q, k, v;
+    size_t raw_q, raw_k, q_rstd, k_rstd;
+    /* In the hold. */
+    size_t dq, dk, dv;
+    size_t raw_dq, raw_dk;
+};
+
+pen_status pen__projection_init(struct pen__projection *projection,
+                                struct pen_network *network, uint32_t layer,
+                                struct pen_text *why);
+
+/* q, k and v are at these places of the stash, with strides as attention's. */
+void pen__projection_strides(const struct pen__projection *projection,
+                             struct pen_attention *attention);
+
+void pen__projection_forward(const struct pen__projection *projection,
+                             struct pen_engine *engine, const void *a,
+                             void *stash);
+
+/* dq, dk and dv are in the hold; rotates them back where they lie. */
+void pen__projection_backward_input(const struct pen__projection *projection,
+                                    struct pen_engine *engine, void *stash,
+                                    void *hold, void *scratch, void *da);
+void pen__projection_backward_weight(const struct pen__projection *projection,
+                                     struct pen_engine *engine, const void *a,
+                                     void *stash, void *hold);
+
+#endif

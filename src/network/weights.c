@@ -1,0 +1,58 @@
+/* Weights from files into a network. */
+#include "network/weights.h"
+
+#include <stdlib.h>
+
+/* In place, from the end: a float is shorter than what it becomes. */
+static void widen(void *plain, size_t count)
+{
+    float *floats = plain;
+    double *doubles = plain;
+    for (size_t i = count; i-- > 0;) {
+        double wide = (double)floats[i];
+        doubles[i] = wide;
+    }
+}
+
+static pen_status load_parameter(struct pen_network *network,
+                                 const struct pen_network_parameter *it,
+                                 const struct pen_weights *weights, void *plain,
+                                 struct pen_text *why)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    for (size_t k = 0; k < it->num_slices; k++) {
+        const struct pen_tensor_slice *slice = &it->slices[k];
+        const struct pen_safetensor *tensor = NULL;
+        pen_status status = pen_weights_find_tensor(
+            weights, pen_network_model(network), slice->tensor, &tensor, why);
+        if (status != PEN_OK)
+            return status;
+        pen_dtype_to_float(tensor->dtype, tensor->bytes, slice->count,
+                           (float *)plain + slice->first);
+    }
+    if (engine->dtype == PEN_PRECISION_F64)
+        widen(plain, it->rows * it->columns);
+    engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
+                                  it->order, plain);
+    return PEN_OK;
+}
+
+pen_status pen_network_load(struct pen_network *network,
+                            const struct pen_weights *weights,
+                            struct pen_text *why)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    size_t bytes = pen_precision_bytes(pen_precision_master(engine->dtype));
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        void *plain = malloc(it->rows * it->columns * bytes);
+        if (plain == NULL)
+            return PEN_NOMEM;
+        pen_status status = load_parameter(network, it, weights, plain, why);
+        free(plain);
+        if (status != PEN_OK)
+            return status;
+    }
+    return PEN_OK;
+}
