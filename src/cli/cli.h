@@ -25,8 +25,12 @@ struct pen__command {
     int (*help)(int argc, char **argv); /* prints to stdout */
 };
 
+/* Of penstock; listed in main.c. */
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
+
+/* Of penstock-train; listed in train_main.c, and by name in main.c. */
+extern const struct pen__command pen__doctor;
 
 /* Prints the reason as an error. */
 int pen__refuse(const struct pen_text *why);

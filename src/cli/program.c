@@ -1,0 +1,73 @@
+/*
+ * Finds the command of a program and hands the line over to it.
+ */
+#include "cli/program.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_usage(const struct pen__program *program, FILE *out)
+{
+    fprintf(out,
+            "usage: %s COMMAND ...\n"
+            "       %s help [COMMAND ...]\n"
+            "       %s --version\n"
+            "\n"
+            "Plans, simulates and runs the parallel training of neural "
+            "networks.\n"
+            "\n",
+            program->name, program->name, program->name);
+    for (size_t i = 0; program->commands[i] != NULL; i++)
+        fprintf(out, "  %-10s  %s\n", program->commands[i]->name,
+                program->commands[i]->summary);
+    fputs("\nMore: penstock help COMMAND, or man penstock.\n", out);
+}
+
+static const struct pen__command *
+find_command(const struct pen__program *program, const char *name)
+{
+    struct pen__nearest nearest = pen__nearest_to(name);
+    for (size_t i = 0; program->commands[i] != NULL; i++) {
+        if (strcmp(program->commands[i]->name, name) == 0)
+            return program->commands[i];
+        pen__nearest_offer(&nearest, program->commands[i]->name);
+    }
+    pen_log(PEN_LOG_ERROR, "there is no command '%s'%s%s", name,
+            nearest.best != NULL ? "; did you mean " : "",
+            nearest.best != NULL ? nearest.best : "");
+    print_usage(program, stderr);
+    return NULL;
+}
+
+static int help(const struct pen__program *program, int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(program, stdout);
+        return PEN__EXIT_OK;
+    }
+    const struct pen__command *command = find_command(program, argv[1]);
+    if (command == NULL)
+        return PEN__EXIT_USAGE;
+    return command->help(argc - 1, argv + 1);
+}
+
+int pen__program_main(const struct pen__program *program, int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(program, stderr);
+        return PEN__EXIT_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--version") == 0) {
+        printf("%s %s\n", program->name, PEN_VERSION);
+        return PEN__EXIT_OK;
+    }
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0)
+        return help(program, argc - 1, argv + 1);
+    const struct pen__command *command = find_command(program, word);
+    if (command == NULL)
+        return PEN__EXIT_USAGE;
+    return command->run(argc - 1, argv + 1);
+}

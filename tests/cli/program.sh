@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# penstock hands the commands that compute to penstock-train: the words, the
+# exit code and the help arrive; without it, the message says what to install.
+. "$(dirname "$0")/support.bash"
+beside=$(dirname "$PENSTOCK")
+commands="train eval generate doctor"
+
+# A sibling that tells its words and exits with 7.
+sibling() { # FOLDER
+    mkdir -p "$1"
+    printf '#!/bin/sh\nprintf "<%%s>" "$@"\nexit 7\n' >"$1/penstock-train"
+    chmod +x "$1/penstock-train"
+}
+mkdir "$work/bin"
+cp "$PENSTOCK" "$work/bin/penstock"
+PENSTOCK=$work/bin/penstock
+
+for command in $commands; do
+    run 1 "$command" --some thing
+    out_empty
+    err_has "penstock-train is not installed"
+    err_has "libdnnl-dev"
+    run 1 help "$command"
+    err_has "penstock-train is not installed"
+done
+run 2 trian
+err_has "did you mean train"
+
+sibling "$work/libexec/penstock"
+run 7 train --lr 6e-4 "two words" ""
+same "words" "$(cat "$work/out")" "<train><--lr><6e-4><two words><>"
+err_empty
+run 7 help train
+same "words of help" "$(cat "$work/out")" "<help><train>"
+ln -s "$PENSTOCK" "$work/link"
+"$work/link" doctor >"$work/out"
+same "through a link" "$(cat "$work/out")" "<doctor>"
+
+sibling "$work/bin"
+printf '#!/bin/sh\necho wrong\n' >"$work/libexec/penstock/penstock-train"
+run 7 eval
+same "beside comes first" "$(cat "$work/out")" "<eval>"
+chmod -x "$work/bin/penstock-train"
+run 1 eval
+err_has "cannot run $work/bin/penstock-train: Permission denied"
+
+# The program itself, where it was built.
+PENSTOCK=$beside/penstock
+if [ -x "$beside/penstock-train" ]; then
+    run 0 --help
+    mv "$work/out" "$work/all"
+    "$beside/penstock-train" --help >"$work/out"
+    about "penstock-train --help"
+    out_has "usage: penstock-train"
+    while IFS= read -r text; do
+        grep -qxF -- "$text" "$work/all" || fail "penstock --help lacks '$text'"
+    done < <(grep '^  [a-z]' "$work/out")
+    run 0 help doctor
+    out_has "Usage: penstock doctor"
+    run 2 doctor --jsn
+    err_has "--jsn"
+fi
+finish
