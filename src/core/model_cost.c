@@ -52,7 +52,7 @@ static void block_cost(const struct pen_model *model, uint32_t block,
     bool is_layer_norm = model->norm == PEN_MODEL_NORM_LAYER;
     uint64_t stats = (is_layer_norm ? 4 : 2) + model->num_heads;
     uint64_t kept = w.qkv + w.queries + w.hidden + w.wide;
-    if (work->recompute == PEN_RECOMPUTE_NONE)
+    if (work->recompute != PEN_RECOMPUTE_SELECTIVE)
         kept += 2 * w.hidden + w.inner;
     uint64_t held = 3 * w.hidden + w.qkv + w.wide;
     if (model->has_qk_norm) {
