@@ -1,0 +1,40 @@
+#ifndef PEN_BASE_HASH_H
+#define PEN_BASE_HASH_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * SHA-256, written as 64 lower-case hexadecimal digits and a NUL. The library
+ * behind it can fail (no memory, an algorithm that a policy forbids), which is
+ * reported once, at the end.
+ */
+#define PEN_HASH_SIZE 65u
+
+struct pen_hash {
+    struct evp_md_ctx_st *context;
+    bool has_failed;
+};
+
+/* End with pen_hash_finish() or pen_hash_release(). */
+void pen_hash_init(struct pen_hash *hash);
+void pen_hash_release(struct pen_hash *hash);
+
+void pen_hash_add(struct pen_hash *hash, const void *bytes, size_t length);
+
+/* Releases the hash in either case. */
+pen_status pen_hash_finish(struct pen_hash *hash, char out[PEN_HASH_SIZE],
+                           struct pen_text *why);
+
+/* The hash of these bytes. */
+pen_status pen_hash_bytes(const void *bytes, size_t length,
+                          char out[PEN_HASH_SIZE], struct pen_text *why);
+
+/* Whether these are 64 digits as we write them, with a NUL behind them. */
+bool pen_hash_is_valid(const char *text);
+
+#endif
