@@ -1,0 +1,198 @@
+#ifndef PEN_CORE_CHECKPOINT_H
+#define PEN_CORE_CHECKPOINT_H
+
+#include "core/checkpoint_manifest.h"
+#include "core/model.h"
+#include "core/weights.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Checkpoints of a run:
+ *
+ *   RUN/step-00001000/model.safetensors       weights, float32; or shards
+ *                     optimizer.safetensors   NAME.moment1, NAME.moment2
+ *                     config.json             and tokenizer files
+ *                     MANIFEST.json           sizes, hashes, what else a run
+ *                                             needs to go on exactly
+ *
+ * A step appears under its name when all of it is on disk, and is loaded only
+ * if every byte is what the manifest says. There is no pointer to the newest:
+ * a reader looks, verifies, and takes the largest step that is whole.
+ */
+
+/* What is kept of a tensor. */
+enum pen_checkpoint_part {
+    PEN_CHECKPOINT_WEIGHT,
+    PEN_CHECKPOINT_MOMENT1,
+    PEN_CHECKPOINT_MOMENT2,
+    PEN_CHECKPOINT_PARTS
+};
+
+/* Who wants to know how far a long reading is; may be NULL everywhere. */
+struct pen_checkpoint_watch {
+    void (*report)(void *context, uint64_t done, uint64_t total); /* bytes */
+    void *context;
+};
+
+/* ------------------------------------------------------------- Writing */
+
+struct pen_checkpoint_writer;
+
+/*
+ * Begins step `step` of a run, whose directory is made when it is missing.
+ * What an interrupted writer left there is removed; a second writer at the
+ * same time is refused. Each tensor has one weight and num_moments moments of
+ * the same shape in float32. Specs are only read during the call. Shards as
+ * pen_weights_create() makes them.
+ *
+ * On success end with pen_checkpoint_finish() or pen_checkpoint_abandon().
+ */
+pen_status pen_checkpoint_create(const char *run, uint64_t step,
+                                 const struct pen_tensor_spec *specs,
+                                 size_t count, uint32_t num_moments,
+                                 uint64_t max_shard_bytes,
+                                 struct pen_checkpoint_writer **out,
+                                 struct pen_text *why);
+
+/*
+ * The same for all tensors of a model, numbered as the model numbers them, in
+ * float32; writes config.json, too.
+ */
+pen_status pen_checkpoint_create_for(const struct pen_model *model,
+                                     const char *run, uint64_t step,
+                                     uint32_t num_moments,
+                                     uint64_t max_shard_bytes,
+                                     struct pen_checkpoint_writer **out,
+                                     struct pen_text *why);
+
+/*
+ * Appends bytes to a part of specs[tensor]. Any order is right; going through
+ * the tensors once, with all parts of each, keeps two files open.
+ */
+pen_status pen_checkpoint_put(struct pen_checkpoint_writer *writer,
+                              enum pen_checkpoint_part part, size_t tensor,
+                              const void *bytes, size_t length,
+                              struct pen_text *why);
+
+/* A further file by its name: config.json. */
+pen_status pen_checkpoint_add_file(struct pen_checkpoint_writer *writer,
+                                   const char *name, const void *bytes,
+                                   size_t length, struct pen_text *why);
+
+/* Copies a file, which keeps its name. */
+pen_status pen_checkpoint_copy_file(struct pen_checkpoint_writer *writer,
+                                    const char *path, struct pen_text *why);
+
+/*
+ * Copies those files of a directory that belong to a tokenizer or to
+ * generation (tokenizer.json, merges.txt, generation_config.json, ...).
+ */
+pen_status pen_checkpoint_copy_tokenizer(struct pen_checkpoint_writer *writer,
+                                         const char *directory,
+                                         struct pen_text *why);
+
+/*
+ * To be filled in before the end: sample, dtype, optimizer, random states,
+ * settings. Everything else is set by the writer. Borrowed.
+ */
+struct pen_manifest *
+pen_checkpoint_manifest(struct pen_checkpoint_writer *writer);
+
+/*
+ * Every tensor must be complete. Hashes and syncs all files, then gives the
+ * step its name; a step of this number that is there already is replaced.
+ * Then, if keep is not 0, removes the oldest intact steps before this one such
+ * that `keep` remain; that a removal fails is no failure of the checkpoint.
+ *
+ * Frees the writer in either case. On failure nothing of the step is left and
+ * the steps that were there are untouched; only if the very last sync fails,
+ * the step is there, whole, and a power failure may take it.
+ */
+pen_status pen_checkpoint_finish(struct pen_checkpoint_writer *writer,
+                                 uint32_t keep, struct pen_text *why);
+
+void pen_checkpoint_abandon(struct pen_checkpoint_writer *writer);
+
+/* ------------------------------------------------------------- Reading */
+
+enum pen_checkpoint_kind {
+    PEN_CHECKPOINT_NONE, /* anything else, such as weights without a manifest */
+    PEN_CHECKPOINT_STEP, /* a directory with a manifest */
+    PEN_CHECKPOINT_RUN   /* a directory with step-NNNNNNNN directories */
+};
+
+enum pen_checkpoint_kind pen_checkpoint_kind_of(const char *path);
+
+/* All pointers are borrowed until the checkpoint is closed. */
+struct pen_checkpoint {
+    struct pen_text path; /* of the step; pen_model_load() takes it */
+    struct pen_manifest manifest;
+    struct pen_weights *model;
+    struct pen_weights *optimizer; /* NULL when there are no moments */
+    struct pen_text skipped; /* a line for each newer step that is not whole */
+};
+
+/*
+ * Opens a step, or of a run the newest that is whole. Every byte is verified
+ * before any is used. On success close with pen_checkpoint_close(). On failure
+ * why has the file and what is wrong with it.
+ */
+pen_status pen_checkpoint_open(const char *path,
+                               const struct pen_checkpoint_watch *watch,
+                               struct pen_checkpoint **out,
+                               struct pen_text *why);
+
+void pen_checkpoint_close(struct pen_checkpoint *checkpoint);
+
+/*
+ * One part of a tensor of the model, with the model's shape; moments are F32.
+ * Refused when it is not there.
+ */
+pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
+                               const struct pen_model *model, uint32_t tensor,
+                               enum pen_checkpoint_part part,
+                               const struct pen_safetensor **out,
+                               struct pen_text *why);
+
+/* Verifies a step without opening it: all files, all bytes. */
+pen_status pen_checkpoint_verify(const char *path,
+                                 const struct pen_checkpoint_watch *watch,
+                                 struct pen_text *why);
+
+/* A step of a run as its manifest and the sizes of its files have it. */
+struct pen_checkpoint_entry {
+    uint64_t step;
+    uint64_t num_bytes;
+    int64_t written_sec; /* since 1970 */
+    char manifest_hash[PEN_HASH_SIZE];
+    bool is_whole;          /* bytes are not read */
+    struct pen_text reason; /* why it is not */
+};
+
+struct pen_checkpoint_list {
+    struct pen_checkpoint_entry *entries; /* by step */
+    size_t count;
+};
+
+/* On success release with pen_checkpoint_list_release(). */
+pen_status pen_checkpoint_list_load(const char *run,
+                                    struct pen_checkpoint_list *out,
+                                    struct pen_text *why);
+void pen_checkpoint_list_release(struct pen_checkpoint_list *list);
+
+/*
+ * One hash of all weights and moments in the order of the model's tensors,
+ * whatever files they lie in and, as everything is widened to float32,
+ * whatever type. See docs/formats.md.
+ */
+pen_status pen_checkpoint_hash(const struct pen_model *model,
+                               const struct pen_weights *weights,
+                               const struct pen_weights *optimizer,
+                               uint32_t num_moments,
+                               const struct pen_checkpoint_watch *watch,
+                               char out[PEN_HASH_SIZE], struct pen_text *why);
+
+#endif

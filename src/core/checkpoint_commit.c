@@ -1,0 +1,242 @@
+/*
+ * The end of writing a checkpoint: further files, manifest, name.
+ */
+#include "core/checkpoint_internal.h"
+
+#include "base/bug.h"
+#include "base/draft.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_COPY_BYTES (256u << 20)
+
+static pen_status write_file(const struct pen_checkpoint_writer *writer,
+                             const char *name, const void *bytes, size_t length,
+                             struct pen_text *why)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct pen_draft draft;
+    pen_text_add(&path, "%s/%s", pen_text_string(&writer->temporary), name);
+    pen_status status = pen_draft_open(&draft, pen_text_string(&path), why);
+    pen_text_release(&path);
+    if (status != PEN_OK)
+        return status;
+    status = pen_draft_write(&draft, 0, bytes, length, why);
+    if (status == PEN_OK)
+        return pen_draft_commit(&draft, why);
+    pen_draft_abandon(&draft);
+    return status;
+}
+
+pen_status pen_checkpoint_add_file(struct pen_checkpoint_writer *writer,
+                                   const char *name, const void *bytes,
+                                   size_t length, struct pen_text *why)
+{
+    PEN_BUG_UNLESS(pen__is_file_name(name));
+    return write_file(writer, name, bytes, length, why);
+}
+
+pen_status pen_checkpoint_copy_file(struct pen_checkpoint_writer *writer,
+                                    const char *path, struct pen_text *why)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    if (!pen__is_file_name(name)) {
+        pen_why(why, "%s cannot be copied into a checkpoint under this name",
+                path);
+        return PEN_INVALID;
+    }
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    pen_status status = pen_file_read(path, MAX_COPY_BYTES, &bytes, why);
+    if (status == PEN_OK)
+        status = write_file(writer, name, bytes.bytes, bytes.length, why);
+    pen_text_release(&bytes);
+    return status;
+}
+
+pen_status pen_checkpoint_copy_tokenizer(struct pen_checkpoint_writer *writer,
+                                         const char *directory,
+                                         struct pen_text *why)
+{
+    static const char *const names[] = {"tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "tokenizer.model",
+                                        "spiece.model",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "encoder.json",
+                                        "vocab.bpe",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "chat_template.jinja",
+                                        "generation_config.json"};
+    pen_status status = PEN_OK;
+    for (size_t i = 0; status == PEN_OK && i < sizeof names / sizeof *names;
+         i++) {
+        struct pen_text path = PEN_TEXT_EMPTY;
+        pen_text_add(&path, "%s/%s", directory, names[i]);
+        if (access(pen_text_string(&path), F_OK) == 0)
+            status =
+                pen_checkpoint_copy_file(writer, pen_text_string(&path), why);
+        pen_text_release(&path);
+    }
+    return status;
+}
+
+static pen_status finish_tensors(struct pen_checkpoint_writer *writer,
+                                 struct pen_text *why)
+{
+    struct pen_weights_writer *model = writer->model;
+    struct pen_weights_writer *optimizer = writer->optimizer;
+    writer->model = NULL;
+    pen_status status = pen_weights_finish(model, why);
+    if (status == PEN_OK && optimizer != NULL) {
+        writer->optimizer = NULL;
+        status = pen_weights_finish(optimizer, why);
+    }
+    return status;
+}
+
+static pen_status list_file(struct pen_checkpoint_writer *writer,
+                            const char *name, struct pen_text *why)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct pen__file_facts facts;
+    uint64_t done = 0;
+    pen_text_add(&path, "%s/%s", pen_text_string(&writer->temporary), name);
+    pen_status status =
+        pen__file_hash(pen_text_string(&path), NULL, &done, 0, &facts, why);
+    pen_text_release(&path);
+    if (status == PEN_OK)
+        status = pen_manifest_add_file(&writer->manifest, name, facts.num_bytes,
+                                       facts.hash, why);
+    return status;
+}
+
+static pen_status list_files(struct pen_checkpoint_writer *writer,
+                             struct pen_text *why)
+{
+    struct pen__names names;
+    pen_status status =
+        pen__names_list(pen_text_string(&writer->temporary), &names, why);
+    if (status != PEN_OK)
+        return status;
+    if (names.count > PEN_MANIFEST_MAX_FILES) {
+        pen_why(why, "a checkpoint of %zu files; at most %u are possible",
+                names.count, PEN_MANIFEST_MAX_FILES);
+        status = PEN_INVALID;
+    }
+    for (size_t i = 0; status == PEN_OK && i < names.count; i++)
+        status = list_file(writer, names.names[i], why);
+    pen__names_release(&names);
+    return status;
+}
+
+static pen_status write_manifest(struct pen_checkpoint_writer *writer,
+                                 struct pen_text *why)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_status status = pen_manifest_print(&writer->manifest, &text, why);
+    if (status == PEN_OK)
+        status =
+            write_file(writer, PEN_MANIFEST_NAME, text.bytes, text.length, why);
+    pen_text_release(&text);
+    return status;
+}
+
+/*
+ * Both names stay occupied all the time, so there is no moment at which a
+ * crash would leave neither the old step nor the new one. Where the file
+ * system cannot do that there is such a moment, a short one.
+ */
+static int exchange(const char *temporary, const char *path)
+{
+    if (syscall(SYS_renameat2, AT_FDCWD, temporary, AT_FDCWD, path,
+                RENAME_EXCHANGE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    struct pen_text aside = PEN_TEXT_EMPTY;
+    pen_text_add(&aside, "%s-replaced", temporary);
+    int failed = rename(path, pen_text_string(&aside)) != 0 ||
+                 rename(temporary, path) != 0 ||
+                 rename(pen_text_string(&aside), temporary) != 0;
+    pen_text_release(&aside);
+    return failed ? -1 : 0;
+}
+
+/* From here on it is a checkpoint. */
+static pen_status give_name(const struct pen_checkpoint_writer *writer,
+                            struct pen_text *why)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    const char *temporary = pen_text_string(&writer->temporary);
+    pen__step_path(pen_text_string(&writer->run), writer->manifest.step, &path);
+    int failed = rename(temporary, pen_text_string(&path));
+    bool is_there = failed != 0 && (errno == EEXIST || errno == ENOTEMPTY);
+    if (is_there)
+        failed = exchange(temporary, pen_text_string(&path));
+    pen_status status = PEN_OK;
+    if (failed != 0 || fsync(writer->run_handle) != 0) {
+        pen_why(why, "cannot write %s: %s", pen_text_string(&path),
+                strerror(errno));
+        status = PEN_IO;
+    }
+    pen_text_release(&path);
+    return status;
+}
+
+/* Steps whose manifest or sizes are wrong do not count and are left alone. */
+static void remove_old(const struct pen_checkpoint_writer *writer,
+                       uint32_t keep)
+{
+    const char *run = pen_text_string(&writer->run);
+    struct pen_checkpoint_list list;
+    if (pen_checkpoint_list_load(run, &list, NULL) != PEN_OK)
+        return;
+    uint32_t kept = 0;
+    for (size_t i = list.count; i-- > 0;) {
+        const struct pen_checkpoint_entry *entry = &list.entries[i];
+        if (!entry->is_whole || entry->step > writer->manifest.step)
+            continue;
+        if (kept < keep)
+            kept++;
+        else
+            pen__step_remove(run, entry->step, NULL);
+    }
+    pen_checkpoint_list_release(&list);
+}
+
+pen_status pen_checkpoint_finish(struct pen_checkpoint_writer *writer,
+                                 uint32_t keep, struct pen_text *why)
+{
+    pen_status status = finish_tensors(writer, why);
+    if (status == PEN_OK)
+        status = list_files(writer, why);
+    if (status == PEN_OK)
+        status = write_manifest(writer, why);
+    if (status == PEN_OK)
+        status = give_name(writer, why);
+    if (status == PEN_OK && keep > 0)
+        remove_old(writer, keep);
+    pen_checkpoint_abandon(writer);
+    return status;
+}
+
+void pen_checkpoint_abandon(struct pen_checkpoint_writer *writer)
+{
+    if (writer->model != NULL)
+        pen_weights_abandon(writer->model);
+    if (writer->optimizer != NULL)
+        pen_weights_abandon(writer->optimizer);
+    /* After a success that is the step which was replaced, or nothing. */
+    pen__folder_remove(pen_text_string(&writer->temporary), NULL);
+    pen__checkpoint_deallocate(writer);
+}

@@ -1,0 +1,72 @@
+/*
+ * The steps of a run, told without reading their tensors.
+ */
+#include "core/checkpoint_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static pen_status inspect(const char *path, struct pen_checkpoint_entry *entry)
+{
+    struct pen_manifest manifest;
+    pen_status status =
+        pen__checkpoint_read_manifest(path, &manifest, &entry->reason);
+    if (status != PEN_OK)
+        return status;
+    entry->num_bytes = pen_manifest_total_bytes(&manifest);
+    memcpy(entry->manifest_hash, manifest.hash, PEN_HASH_SIZE);
+    status = pen__checkpoint_check_files(path, &manifest, &entry->reason);
+    if (status == PEN_OK && manifest.step != entry->step) {
+        pen_why(&entry->reason, "%s is step %" PRIu64 " by its manifest", path,
+                manifest.step);
+        status = PEN_INVALID;
+    }
+    pen_manifest_release(&manifest);
+    return status;
+}
+
+static void fill_entry(const char *run, struct pen_checkpoint_entry *entry)
+{
+    struct stat about;
+    struct pen_text path = PEN_TEXT_EMPTY;
+    pen__step_path(run, entry->step, &path);
+    entry->is_whole = inspect(pen_text_string(&path), entry) == PEN_OK;
+    if (stat(pen_text_string(&path), &about) == 0)
+        entry->written_sec = (int64_t)about.st_mtime;
+    pen_text_release(&path);
+}
+
+pen_status pen_checkpoint_list_load(const char *run,
+                                    struct pen_checkpoint_list *out,
+                                    struct pen_text *why)
+{
+    struct pen__steps steps;
+    pen_status status = pen__steps_list(run, &steps, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_checkpoint_list list = {
+        .entries = calloc(steps.count + 1, sizeof *list.entries),
+        .count = steps.count};
+    if (list.entries == NULL) {
+        free(steps.steps);
+        pen_why(why, "no memory for the steps of %s", run);
+        return PEN_NOMEM;
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        list.entries[i].step = steps.steps[i];
+        fill_entry(run, &list.entries[i]);
+    }
+    free(steps.steps);
+    *out = list;
+    return PEN_OK;
+}
+
+void pen_checkpoint_list_release(struct pen_checkpoint_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        pen_text_release(&list->entries[i].reason);
+    free(list->entries);
+    *list = (struct pen_checkpoint_list){.entries = NULL};
+}

@@ -1,0 +1,116 @@
+#ifndef PEN_CORE_CHECKPOINT_MANIFEST_H
+#define PEN_CORE_CHECKPOINT_MANIFEST_H
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "core/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * MANIFEST.json of a checkpoint: what a run needs beside its tensors in order
+ * to go on exactly, and size and hash of every file. Its last key is its own
+ * hash, so that a single wrong bit anywhere is found.
+ */
+#define PEN_MANIFEST_NAME "MANIFEST.json"
+#define PEN_MANIFEST_MAX_BYTES (16u << 20)
+#define PEN_MANIFEST_MAX_FILES 65536u
+#define PEN_MANIFEST_MAX_MOMENTS 2u
+#define PEN_MANIFEST_WORD_SIZE 32u
+
+struct pen_manifest_file {
+    char *name; /* in the directory of the manifest; never a path */
+    uint64_t num_bytes;
+    char hash[PEN_HASH_SIZE];
+};
+
+struct pen_manifest {
+    uint64_t step;        /* how many were taken */
+    uint64_t sample;      /* the first that no step has used; a global index */
+    enum pen_dtype dtype; /* the run computes in: F32 or BF16 */
+    char optimizer[PEN_MANIFEST_WORD_SIZE]; /* "adamw" */
+    uint32_t num_moments;                   /* that it keeps per weight */
+    struct json_t *random;                  /* states by logical name */
+    struct json_t *configuration;           /* settings by name */
+    char configuration_hash[PEN_HASH_SIZE];
+    char previous[PEN_HASH_SIZE];    /* hash of the manifest before, or "" */
+    struct pen_manifest_file *files; /* sorted by name */
+    size_t num_files;
+    char hash[PEN_HASH_SIZE]; /* of the file that was parsed or printed */
+};
+
+/* Empty: step 0, F32, optimizer "none". Release in either case. */
+pen_status pen_manifest_init(struct pen_manifest *manifest,
+                             struct pen_text *why);
+void pen_manifest_release(struct pen_manifest *manifest);
+
+/*
+ * The state of a random generator by its logical name, such as "dropout":
+ * never by rank, since another layout continues with it. False when there is
+ * none of that name. Names have up to 63 lower-case letters, digits and "._-".
+ */
+pen_status pen_manifest_set_random(struct pen_manifest *manifest,
+                                   const char *name, uint64_t state,
+                                   struct pen_text *why);
+bool pen_manifest_get_random(const struct pen_manifest *manifest,
+                             const char *name, uint64_t *out);
+
+/*
+ * Settings that change the numbers of a run, by name as above. Text is UTF-8,
+ * numbers are finite.
+ */
+pen_status pen_manifest_set_text(struct pen_manifest *manifest,
+                                 const char *name, const char *value,
+                                 struct pen_text *why);
+pen_status pen_manifest_set_number(struct pen_manifest *manifest,
+                                   const char *name, double value,
+                                   struct pen_text *why);
+pen_status pen_manifest_set_integer(struct pen_manifest *manifest,
+                                    const char *name, int64_t value,
+                                    struct pen_text *why);
+pen_status pen_manifest_set_flag(struct pen_manifest *manifest,
+                                 const char *name, bool value,
+                                 struct pen_text *why);
+
+/*
+ * Refuses when the settings differ; why names each that does, with both
+ * values.
+ */
+pen_status pen_manifest_compare_settings(const struct pen_manifest *saved,
+                                         const struct pen_manifest *wanted,
+                                         struct pen_text *why);
+
+/* Adds a file; names must come in order. */
+pen_status pen_manifest_add_file(struct pen_manifest *manifest,
+                                 const char *name, uint64_t num_bytes,
+                                 const char hash[PEN_HASH_SIZE],
+                                 struct pen_text *why);
+
+/* NULL when there is none. Borrowed until the manifest changes. */
+const struct pen_manifest_file *
+pen_manifest_find_file(const struct pen_manifest *manifest, const char *name);
+
+uint64_t pen_manifest_total_bytes(const struct pen_manifest *manifest);
+
+/*
+ * Writes the file and sets the hashes of the configuration and of the file.
+ * What was printed parses as the same manifest.
+ */
+pen_status pen_manifest_print(struct pen_manifest *manifest,
+                              struct pen_text *out, struct pen_text *why);
+
+/* On success release *out; on failure it is untouched. */
+pen_status pen_manifest_parse(const char *text, size_t length,
+                              struct pen_manifest *out, struct pen_text *why);
+
+/*
+ * Appends the key with the manifest's own hash and the closing brace to a text
+ * that lacks both. Inside pen_manifest_print(); apart for those who test the
+ * reader with manifests that no writer would write.
+ */
+pen_status pen_manifest_seal(struct pen_text *text, struct pen_text *why);
+
+#endif
