@@ -157,7 +157,10 @@ pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
                                const struct pen_safetensor **out,
                                struct pen_text *why);
 
-/* Verifies a step without opening it: all files, all bytes. */
+/*
+ * Verifies a step without opening it: all files, all bytes. why has a line for
+ * each file that is wrong.
+ */
 pen_status pen_checkpoint_verify(const char *path,
                                  const struct pen_checkpoint_watch *watch,
                                  struct pen_text *why);
@@ -166,7 +169,7 @@ pen_status pen_checkpoint_verify(const char *path,
 struct pen_checkpoint_entry {
     uint64_t step;
     uint64_t num_bytes;
-    int64_t written_sec; /* since 1970 */
+    int64_t written_sec; /* since 1970; 0 without a manifest */
     char manifest_hash[PEN_HASH_SIZE];
     bool is_whole;          /* bytes are not read */
     struct pen_text reason; /* why it is not */

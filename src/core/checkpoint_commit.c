@@ -109,10 +109,10 @@ static pen_status list_file(struct pen_checkpoint_writer *writer,
 {
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen__file_facts facts;
-    uint64_t done = 0;
+    struct pen__reading reading = {.watch = NULL};
     pen_text_add(&path, "%s/%s", pen_text_string(&writer->temporary), name);
     pen_status status =
-        pen__file_hash(pen_text_string(&path), NULL, &done, 0, &facts, why);
+        pen__file_hash(pen_text_string(&path), &reading, &facts, why);
     pen_text_release(&path);
     if (status == PEN_OK)
         status = pen_manifest_add_file(&writer->manifest, name, facts.num_bytes,
@@ -165,11 +165,13 @@ static int exchange(const char *temporary, const char *path)
         return -1;
     struct pen_text aside = PEN_TEXT_EMPTY;
     pen_text_add(&aside, "%s-replaced", temporary);
-    int failed = rename(path, pen_text_string(&aside)) != 0 ||
-                 rename(temporary, path) != 0 ||
-                 rename(pen_text_string(&aside), temporary) != 0;
+    int failed = rename(path, pen_text_string(&aside));
+    if (failed == 0) {
+        failed = rename(temporary, path);
+        rename(pen_text_string(&aside), failed == 0 ? temporary : path);
+    }
     pen_text_release(&aside);
-    return failed ? -1 : 0;
+    return failed;
 }
 
 /* From here on it is a checkpoint. */
@@ -209,7 +211,7 @@ static void remove_old(const struct pen_checkpoint_writer *writer,
         if (kept < keep)
             kept++;
         else
-            pen__step_remove(run, entry->step, NULL);
+            pen__step_remove(run, entry->step);
     }
     pen_checkpoint_list_release(&list);
 }
@@ -237,6 +239,6 @@ void pen_checkpoint_abandon(struct pen_checkpoint_writer *writer)
     if (writer->optimizer != NULL)
         pen_weights_abandon(writer->optimizer);
     /* After a success that is the step which was replaced, or nothing. */
-    pen__folder_remove(pen_text_string(&writer->temporary), NULL);
+    pen__tree_remove(pen_text_string(&writer->temporary));
     pen__checkpoint_deallocate(writer);
 }

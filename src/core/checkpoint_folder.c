@@ -81,20 +81,14 @@ static pen_status list_handle(int handle, const char *path,
     return PEN_OK;
 }
 
-static int open_folder(const char *path, int flags, struct pen_text *why)
-{
-    int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
-    if (handle < 0)
-        pen_why(why, "cannot open %s: %s", path, strerror(errno));
-    return handle;
-}
-
 pen_status pen__names_list(const char *path, struct pen__names *out,
                            struct pen_text *why)
 {
-    int handle = open_folder(path, 0, why);
-    if (handle < 0)
+    int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (handle < 0) {
+        pen_why(why, "cannot open %s: %s", path, strerror(errno));
         return PEN_IO;
+    }
     pen_status status = list_handle(handle, path, out, why);
     if (status == PEN_OK && out->count > 0)
         qsort(out->names, out->count, sizeof *out->names, compare_names);
@@ -146,19 +140,19 @@ pen_status pen__steps_list(const char *run, struct pen__steps *out,
 }
 
 /* A regular file that is not a link; -1 and the reason otherwise. */
-static int open_regular(const char *path, struct stat *about,
-                        struct pen_text *why)
+static int open_regular(const char *path, struct pen_text *why)
 {
+    struct stat about;
     /* Without O_NONBLOCK a pipe would keep us waiting. */
     int handle = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (handle < 0 || fstat(handle, about) != 0) {
+    if (handle < 0 || fstat(handle, &about) != 0) {
         pen_why(why, "cannot open %s: %s", path,
                 errno == ELOOP ? "a link, not a file" : strerror(errno));
         if (handle >= 0)
             close(handle);
         return -1;
     }
-    if (!S_ISREG(about->st_mode)) {
+    if (!S_ISREG(about.st_mode)) {
         pen_why(why, "%s is not a regular file", path);
         close(handle);
         return -1;
@@ -166,88 +160,87 @@ static int open_regular(const char *path, struct stat *about,
     return handle;
 }
 
-static pen_status hash_handle(int handle, const char *path,
-                              const struct pen_checkpoint_watch *watch,
-                              uint64_t *done, uint64_t total,
-                              struct pen__file_facts *out, struct pen_text *why)
+void pen__reading_add(struct pen__reading *reading, uint64_t num_bytes)
+{
+    reading->done += num_bytes;
+    if (reading->watch != NULL)
+        reading->watch->report(reading->watch->context, reading->done,
+                               reading->total);
+}
+
+/* Feeds the hash with the rest of the file. */
+static pen_status read_all(int handle, const char *path, struct pen_hash *hash,
+                           struct pen__reading *reading, uint64_t *num_bytes,
+                           struct pen_text *why)
 {
     unsigned char *block = malloc(BLOCK_BYTES);
     if (block == NULL) {
         pen_why(why, "no memory to read %s", path);
         return PEN_NOMEM;
     }
-    struct pen_hash hash;
-    ssize_t got = 0;
-    pen_hash_init(&hash);
-    while ((got = read(handle, block, BLOCK_BYTES)) != 0) {
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            break;
-        pen_hash_add(&hash, block, (size_t)got);
-        out->num_bytes += (uint64_t)got;
-        *done += (uint64_t)got;
-        if (watch != NULL)
-            watch->report(watch->context, *done, total);
+    pen_status status = PEN_OK;
+    ssize_t got = 1;
+    while (status == PEN_OK && got != 0) {
+        got = read(handle, block, BLOCK_BYTES);
+        if (got > 0) {
+            pen_hash_add(hash, block, (size_t)got);
+            *num_bytes += (uint64_t)got;
+            pen__reading_add(reading, (uint64_t)got);
+        } else if (got < 0 && errno != EINTR) {
+            pen_why(why, "cannot read %s: %s", path, strerror(errno));
+            status = PEN_IO;
+        }
     }
-    int error = errno;
     free(block);
-    pen_status status = pen_hash_finish(&hash, out->hash, why);
-    if (got < 0) {
-        pen_why(why, "cannot read %s: %s", path, strerror(error));
-        status = PEN_IO;
-    }
     return status;
 }
 
-pen_status pen__file_hash(const char *path,
-                          const struct pen_checkpoint_watch *watch,
-                          uint64_t *done, uint64_t total,
+pen_status pen__file_hash(const char *path, struct pen__reading *reading,
                           struct pen__file_facts *out, struct pen_text *why)
 {
-    struct stat about;
     struct pen__file_facts facts = {.num_bytes = 0};
-    int handle = open_regular(path, &about, why);
+    struct pen_hash hash;
+    int handle = open_regular(path, why);
     if (handle < 0)
         return PEN_IO;
+    pen_hash_init(&hash);
     pen_status status =
-        hash_handle(handle, path, watch, done, total, &facts, why);
+        read_all(handle, path, &hash, reading, &facts.num_bytes, why);
     close(handle);
+    if (status == PEN_OK)
+        status = pen_hash_finish(&hash, facts.hash, why);
+    else
+        pen_hash_release(&hash);
     if (status == PEN_OK)
         *out = facts;
     return status;
 }
 
-static pen_status refuse_removal(const char *path, struct pen_text *why)
+/* A link is removed, never followed. */
+static int remove_entry(int parent, const char *name)
 {
-    pen_why(why, "cannot remove %s: %s", path, strerror(errno));
-    return PEN_IO;
-}
-
-/* Files only: a directory inside stays, and so does the one around it. */
-pen_status pen__folder_remove(const char *path, struct pen_text *why)
-{
-    struct pen__names names;
-    int handle = open_folder(path, O_NOFOLLOW, why);
+    if (unlinkat(parent, name, 0) == 0)
+        return 0;
+    int handle =
+        openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (handle < 0)
-        return PEN_IO;
-    pen_status status = list_handle(dup(handle), path, &names, why);
-    if (status != PEN_OK) {
-        close(handle);
-        return status;
-    }
-    int failed = 0;
+        return -1;
+    struct pen__names names = {.names = NULL};
+    int failed =
+        list_handle(dup(handle), name, &names, NULL) == PEN_OK ? 0 : -1;
     for (size_t i = 0; failed == 0 && i < names.count; i++)
-        failed = unlinkat(handle, names.names[i], 0);
-    close(handle);
+        failed = remove_entry(handle, names.names[i]);
     pen__names_release(&names);
-    if (failed != 0 || rmdir(path) != 0)
-        return refuse_removal(path, why);
-    return PEN_OK;
+    close(handle);
+    return failed != 0 ? failed : unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-pen_status pen__step_remove(const char *run, uint64_t step,
-                            struct pen_text *why)
+void pen__tree_remove(const char *path)
+{
+    remove_entry(AT_FDCWD, path);
+}
+
+void pen__step_remove(const char *run, uint64_t step)
 {
     char name[PEN__STEP_NAME_SIZE];
     struct pen_text path = PEN_TEXT_EMPTY;
@@ -255,30 +248,24 @@ pen_status pen__step_remove(const char *run, uint64_t step,
     pen__step_name(step, name);
     pen__step_path(run, step, &path);
     pen_text_add(&aside, "%s/" PEN__TEMPORARY "removed-%s", run, name);
-    pen_status status = PEN_OK;
-    if (rename(pen_text_string(&path), pen_text_string(&aside)) != 0)
-        status = refuse_removal(pen_text_string(&path), why);
-    else
-        status = pen__folder_remove(pen_text_string(&aside), why);
+    if (rename(pen_text_string(&path), pen_text_string(&aside)) == 0)
+        pen__tree_remove(pen_text_string(&aside));
     pen_text_release(&path);
     pen_text_release(&aside);
-    return status;
 }
 
-pen_status pen__leftovers_remove(const char *run, struct pen_text *why)
+void pen__leftovers_remove(const char *run)
 {
     struct pen__names names;
-    pen_status status = pen__names_list(run, &names, why);
-    if (status != PEN_OK)
-        return status;
-    for (size_t i = 0; status == PEN_OK && i < names.count; i++) {
+    if (pen__names_list(run, &names, NULL) != PEN_OK)
+        return;
+    for (size_t i = 0; i < names.count; i++) {
         struct pen_text path = PEN_TEXT_EMPTY;
         const char *name = names.names[i];
         pen_text_add(&path, "%s/%s", run, name);
         if (strncmp(name, PEN__TEMPORARY, strlen(PEN__TEMPORARY)) == 0)
-            status = pen__folder_remove(pen_text_string(&path), why);
+            pen__tree_remove(pen_text_string(&path));
         pen_text_release(&path);
     }
     pen__names_release(&names);
-    return status;
 }

@@ -12,15 +12,7 @@
 
 #define BLOCK_FLOATS 16384u
 
-struct reading {
-    struct pen_hash hash;
-    const struct pen_checkpoint_watch *watch;
-    uint64_t done; /* bytes of float32 */
-    uint64_t total;
-};
-
-static void add_title(struct reading *reading,
-                      const struct pen_tensor_info *info,
+static void add_title(struct pen_hash *hash, const struct pen_tensor_info *info,
                       enum pen_checkpoint_part part)
 {
     static const char *const names[] = {"weight", "moment1", "moment2"};
@@ -30,28 +22,24 @@ static void add_title(struct reading *reading,
         pen_text_add(&title, "%s%" PRIu64, i == 0 ? "" : ",",
                      info->form->shape[i]);
     pen_text_add_string(&title, "]\n");
-    reading->hash.has_failed |= title.has_failed;
-    pen_hash_add(&reading->hash, pen_text_string(&title), title.length);
+    hash->has_failed |= title.has_failed;
+    pen_hash_add(hash, pen_text_string(&title), title.length);
     pen_text_release(&title);
 }
 
-static void add_numbers(struct reading *reading,
+static void add_numbers(struct pen_hash *hash,
                         const struct pen_safetensor *tensor,
-                        uint64_t num_elements)
+                        uint64_t num_elements, struct pen__reading *reading)
 {
-    static const size_t block = BLOCK_FLOATS;
-    float floats[BLOCK_FLOATS];
+    float block[BLOCK_FLOATS];
     size_t width = pen_dtype_bits(tensor->dtype) / 8;
-    for (uint64_t i = 0; i < num_elements; i += block) {
-        size_t count =
-            num_elements - i < block ? (size_t)(num_elements - i) : block;
+    for (uint64_t i = 0; i < num_elements; i += BLOCK_FLOATS) {
+        uint64_t left = num_elements - i;
+        size_t count = left < BLOCK_FLOATS ? (size_t)left : BLOCK_FLOATS;
         pen_dtype_to_float(tensor->dtype, tensor->bytes + i * width, count,
-                           floats);
-        pen_hash_add(&reading->hash, floats, count * sizeof *floats);
-        reading->done += count * sizeof *floats;
-        if (reading->watch != NULL)
-            reading->watch->report(reading->watch->context, reading->done,
-                                   reading->total);
+                           block);
+        pen_hash_add(hash, block, count * sizeof *block);
+        pen__reading_add(reading, count * sizeof *block);
     }
 }
 
@@ -62,25 +50,29 @@ pen_status pen_checkpoint_hash(const struct pen_model *model,
                                const struct pen_checkpoint_watch *watch,
                                char out[PEN_HASH_SIZE], struct pen_text *why)
 {
-    struct reading reading = {.watch = watch,
-                              .total = model->num_parameters *
-                                       (1 + num_moments) * sizeof(float)};
+    struct pen_hash hash;
+    struct pen__reading reading = {.watch = watch,
+                                   .total = model->num_parameters *
+                                            (1 + num_moments) * sizeof(float)};
+    uint32_t num_parts = 1 + num_moments;
     pen_status status = PEN_OK;
-    pen_hash_init(&reading.hash);
-    for (uint32_t i = 0; i < model->num_tensors; i++) {
+    pen_hash_init(&hash);
+    for (uint32_t i = 0; status == PEN_OK && i < model->num_tensors * num_parts;
+         i++) {
+        const struct pen_safetensor *found = NULL;
+        uint32_t tensor = i / num_parts;
+        enum pen_checkpoint_part part = i % num_parts;
         struct pen_tensor_info info;
-        pen_model_tensor(model, i, &info);
-        for (uint32_t part = 0; part <= num_moments; part++) {
-            const struct pen_safetensor *found = NULL;
-            status =
-                pen__find_part(model, i, part, weights, optimizer, &found, why);
-            if (status != PEN_OK) {
-                pen_hash_release(&reading.hash);
-                return status;
-            }
-            add_title(&reading, &info, part);
-            add_numbers(&reading, found, info.form->num_elements);
-        }
+        pen_model_tensor(model, tensor, &info);
+        status = pen__find_part(model, tensor, part, weights, optimizer, &found,
+                                why);
+        if (status != PEN_OK)
+            break;
+        add_title(&hash, &info, part);
+        add_numbers(&hash, found, info.form->num_elements, &reading);
     }
-    return pen_hash_finish(&reading.hash, out, why);
+    if (status == PEN_OK)
+        return pen_hash_finish(&hash, out, why);
+    pen_hash_release(&hash);
+    return status;
 }

@@ -26,6 +26,12 @@ pen_status pen__checkpoint_check_files(const char *path,
                                        const struct pen_manifest *manifest,
                                        struct pen_text *why);
 
+/* As pen_checkpoint_verify(); gives the manifest. */
+pen_status pen__checkpoint_verify(const char *path,
+                                  const struct pen_checkpoint_watch *watch,
+                                  struct pen_manifest *out,
+                                  struct pen_text *why);
+
 /* All names in a directory, sorted. */
 struct pen__names {
     char **names;
@@ -53,23 +59,23 @@ struct pen__steps {
 pen_status pen__steps_list(const char *run, struct pen__steps *out,
                            struct pen_text *why);
 
+/* How far a long reading is, and who wants to know. */
+struct pen__reading {
+    const struct pen_checkpoint_watch *watch;
+    uint64_t done;
+    uint64_t total;
+};
+
+void pen__reading_add(struct pen__reading *reading, uint64_t num_bytes);
+
 /* Size and hash of a regular file, which must not be a link. */
 struct pen__file_facts {
     uint64_t num_bytes;
     char hash[PEN_HASH_SIZE];
 };
 
-pen_status pen__file_hash(const char *path,
-                          const struct pen_checkpoint_watch *watch,
-                          uint64_t *done, uint64_t total,
+pen_status pen__file_hash(const char *path, struct pen__reading *reading,
                           struct pen__file_facts *out, struct pen_text *why);
-
-/*
- * Renames a step to a name that no reader looks at, then deletes it. Never
- * enters a directory inside it.
- */
-pen_status pen__step_remove(const char *run, uint64_t step,
-                            struct pen_text *why);
 
 /* As pen_checkpoint_find(). */
 pen_status pen__find_part(const struct pen_model *model, uint32_t tensor,
@@ -79,11 +85,13 @@ pen_status pen__find_part(const struct pen_model *model, uint32_t tensor,
                           const struct pen_safetensor **out,
                           struct pen_text *why);
 
-/* Deletes a directory of files. */
-pen_status pen__folder_remove(const char *path, struct pen_text *why);
-
-/* Deletes what interrupted writers left. */
-pen_status pen__leftovers_remove(const char *run, struct pen_text *why);
+/*
+ * What cannot be removed stays: it takes room, but no reader looks at it. A
+ * step gets such a name before it is removed.
+ */
+void pen__tree_remove(const char *path);
+void pen__step_remove(const char *run, uint64_t step);
+void pen__leftovers_remove(const char *run); /* of interrupted writers */
 
 struct pen_checkpoint_writer {
     struct pen_text run;

@@ -33,6 +33,7 @@ static void fill_entry(const char *run, struct pen_checkpoint_entry *entry)
     struct pen_text path = PEN_TEXT_EMPTY;
     pen__step_path(run, entry->step, &path);
     entry->is_whole = inspect(pen_text_string(&path), entry) == PEN_OK;
+    pen_text_add_string(&path, "/" PEN_MANIFEST_NAME);
     if (stat(pen_text_string(&path), &about) == 0)
         entry->written_sec = (int64_t)about.st_mtime;
     pen_text_release(&path);

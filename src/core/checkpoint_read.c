@@ -1,15 +1,11 @@
 /*
- * Reading checkpoints: nothing is used before all of it is verified.
+ * Opening checkpoints. Nothing is used before all of it is verified.
  */
 #include "core/checkpoint_internal.h"
 
-#include "base/file.h"
-
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define OPTIMIZER "optimizer.safetensors"
 
@@ -29,138 +25,6 @@ enum pen_checkpoint_kind pen_checkpoint_kind_of(const char *path)
     }
     pen__names_release(&names);
     return kind;
-}
-
-pen_status pen__checkpoint_read_manifest(const char *path,
-                                         struct pen_manifest *out,
-                                         struct pen_text *why)
-{
-    struct pen_text name = PEN_TEXT_EMPTY;
-    struct pen_text text = PEN_TEXT_EMPTY;
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_text_add(&name, "%s/" PEN_MANIFEST_NAME, path);
-    pen_status status = pen_file_read(pen_text_string(&name),
-                                      PEN_MANIFEST_MAX_BYTES, &text, why);
-    if (status == PEN_OK) {
-        status = pen_manifest_parse(text.bytes, text.length, out, &reason);
-        if (status != PEN_OK)
-            pen_why(why, "%s: %s", pen_text_string(&name),
-                    pen_text_string(&reason));
-    }
-    pen_text_release(&name);
-    pen_text_release(&text);
-    pen_text_release(&reason);
-    return status;
-}
-
-/* A file that is not in the manifest could be read in place of one that is. */
-static pen_status check_names(const char *path,
-                              const struct pen_manifest *manifest,
-                              struct pen_text *why)
-{
-    struct pen__names names;
-    pen_status status = pen__names_list(path, &names, why);
-    if (status != PEN_OK)
-        return status;
-    for (size_t i = 0; status == PEN_OK && i < names.count; i++) {
-        const char *name = names.names[i];
-        if (name[0] == '.' || strcmp(name, PEN_MANIFEST_NAME) == 0 ||
-            pen_manifest_find_file(manifest, name) != NULL)
-            continue;
-        pen_why(why, "%s/%s is not in " PEN_MANIFEST_NAME "; move it elsewhere",
-                path, name);
-        status = PEN_INVALID;
-    }
-    pen__names_release(&names);
-    return status;
-}
-
-static pen_status check_size(const char *path,
-                             const struct pen_manifest_file *file,
-                             struct pen_text *why)
-{
-    struct stat about;
-    struct pen_text name = PEN_TEXT_EMPTY;
-    pen_text_add(&name, "%s/%s", path, file->name);
-    pen_status status = PEN_INVALID;
-    if (lstat(pen_text_string(&name), &about) != 0)
-        pen_why(why, "cannot open %s: %s", pen_text_string(&name),
-                strerror(errno));
-    else if (!S_ISREG(about.st_mode))
-        pen_why(why, "%s is not a regular file", pen_text_string(&name));
-    else if ((uint64_t)about.st_size != file->num_bytes)
-        pen_why(why, "%s has %" PRIu64 " bytes, must have %" PRIu64,
-                pen_text_string(&name), (uint64_t)about.st_size,
-                file->num_bytes);
-    else
-        status = PEN_OK;
-    pen_text_release(&name);
-    return status;
-}
-
-pen_status pen__checkpoint_check_files(const char *path,
-                                       const struct pen_manifest *manifest,
-                                       struct pen_text *why)
-{
-    pen_status status = check_names(path, manifest, why);
-    for (size_t i = 0; status == PEN_OK && i < manifest->num_files; i++)
-        status = check_size(path, &manifest->files[i], why);
-    return status;
-}
-
-static pen_status check_bytes(const char *path,
-                              const struct pen_manifest *manifest,
-                              const struct pen_checkpoint_watch *watch,
-                              struct pen_text *why)
-{
-    uint64_t total = pen_manifest_total_bytes(manifest);
-    uint64_t done = 0;
-    pen_status status = PEN_OK;
-    for (size_t i = 0; status == PEN_OK && i < manifest->num_files; i++) {
-        const struct pen_manifest_file *file = &manifest->files[i];
-        struct pen__file_facts facts;
-        struct pen_text name = PEN_TEXT_EMPTY;
-        pen_text_add(&name, "%s/%s", path, file->name);
-        status = pen__file_hash(pen_text_string(&name), watch, &done, total,
-                                &facts, why);
-        if (status == PEN_OK && (facts.num_bytes != file->num_bytes ||
-                                 strcmp(facts.hash, file->hash) != 0)) {
-            pen_why(why, "%s is damaged: its SHA-256 is %s, must be %s",
-                    pen_text_string(&name), facts.hash, file->hash);
-            status = PEN_INVALID;
-        }
-        pen_text_release(&name);
-    }
-    return status;
-}
-
-static pen_status verify(const char *path,
-                         const struct pen_checkpoint_watch *watch,
-                         struct pen_manifest *out, struct pen_text *why)
-{
-    struct pen_manifest manifest;
-    pen_status status = pen__checkpoint_read_manifest(path, &manifest, why);
-    if (status != PEN_OK)
-        return status;
-    status = pen__checkpoint_check_files(path, &manifest, why);
-    if (status == PEN_OK)
-        status = check_bytes(path, &manifest, watch, why);
-    if (status == PEN_OK)
-        *out = manifest;
-    else
-        pen_manifest_release(&manifest);
-    return status;
-}
-
-pen_status pen_checkpoint_verify(const char *path,
-                                 const struct pen_checkpoint_watch *watch,
-                                 struct pen_text *why)
-{
-    struct pen_manifest manifest;
-    pen_status status = verify(path, watch, &manifest, why);
-    if (status == PEN_OK)
-        pen_manifest_release(&manifest);
-    return status;
 }
 
 static pen_status open_optimizer(struct pen_checkpoint *checkpoint,
@@ -188,7 +52,8 @@ static pen_status open_step(const char *path,
         return PEN_NOMEM;
     }
     pen_text_add_string(&checkpoint->path, path);
-    pen_status status = verify(path, watch, &checkpoint->manifest, why);
+    pen_status status =
+        pen__checkpoint_verify(path, watch, &checkpoint->manifest, why);
     if (status == PEN_OK)
         status = pen_weights_open(path, &checkpoint->model, why);
     if (status == PEN_OK && checkpoint->manifest.num_moments > 0)
@@ -250,9 +115,8 @@ static pen_status open_newest(const char *run, const struct pen__steps *steps,
         (*out)->skipped = skipped;
         return PEN_OK;
     }
-    pen_why(why, "%s has no checkpoint that is whole", run);
-    if (skipped.length > 0)
-        pen_why(why, "\n%s", pen_text_string(&skipped));
+    pen_why(why, "%s has no checkpoint that is whole\n%s", run,
+            pen_text_string(&skipped));
     pen_text_release(&skipped);
     return status;
 }
@@ -268,6 +132,14 @@ pen_status pen_checkpoint_open(const char *path,
     pen_status status = pen__steps_list(path, &steps, why);
     if (status != PEN_OK)
         return status;
+    if (steps.count == 0) {
+        free(steps.steps);
+        pen_why(why,
+                "%s is no checkpoint: it has neither " PEN_MANIFEST_NAME
+                " nor a directory step-NNNNNNNN",
+                path);
+        return PEN_INVALID;
+    }
     status = open_newest(path, &steps, watch, out, why);
     free(steps.steps);
     return status;

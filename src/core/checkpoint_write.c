@@ -48,16 +48,30 @@ void pen__checkpoint_deallocate(struct pen_checkpoint_writer *writer)
     free(writer);
 }
 
+/* The name of a directory is on disk when the one around it is. */
+static int sync_parent(int handle)
+{
+    int parent = openat(handle, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent < 0)
+        return -1;
+    int failed = fsync(parent);
+    close(parent);
+    return failed;
+}
+
 /* Makes and locks the directory of the run. */
 static pen_status open_run(struct pen_checkpoint_writer *writer,
                            struct pen_text *why)
 {
     const char *run = pen_text_string(&writer->run);
-    if (mkdir(run, 0777) != 0 && errno != EEXIST)
+    bool is_new = mkdir(run, 0777) == 0;
+    if (!is_new && errno != EEXIST)
         return refuse("make", run, why);
     writer->run_handle = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (writer->run_handle < 0)
         return refuse("open", run, why);
+    if (is_new && sync_parent(writer->run_handle) != 0)
+        return refuse("write", run, why);
     /* Some network file systems cannot lock a directory; then nobody does. */
     if (flock(writer->run_handle, LOCK_EX | LOCK_NB) != 0 &&
         errno == EWOULDBLOCK) {
@@ -191,11 +205,10 @@ static pen_status begin(struct pen_checkpoint_writer *writer, const char *run,
         copy_specs(writer, specs, writer->manifest.num_moments, why);
     if (status == PEN_OK)
         status = open_run(writer, why);
-    if (status == PEN_OK)
-        status = pen__leftovers_remove(run, why);
-    if (status == PEN_OK)
-        status = find_previous(writer, why);
-    return status;
+    if (status != PEN_OK)
+        return status;
+    pen__leftovers_remove(run);
+    return find_previous(writer, why);
 }
 
 pen_status pen_checkpoint_create(const char *run, uint64_t step,

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "core/checkpoint.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,11 +215,493 @@ static void the_manifest_has_what_a_run_needs(void **state)
     pen_checkpoint_close(checkpoint);
 }
 
+static void the_newest_step_is_the_largest_number(void **state)
+{
+    (void)state;
+    save(99999999, 0, 0, 0);
+    save(100000000, 0, 0, 0);
+    save(5, 0, 0, 0);
+    expect_step(run, 100000000, 0);
+    struct pen_checkpoint_list list;
+    assert_int_equal(PEN_OK, pen_checkpoint_list_load(run, &list, NULL));
+    assert_int_equal(3, list.count);
+    assert_int_equal(5, list.entries[0].step);
+    assert_int_equal(100000000, list.entries[2].step);
+    for (size_t i = 0; i < list.count; i++) {
+        assert_true(list.entries[i].is_whole);
+        assert_true(list.entries[i].num_bytes > 4 * model->num_parameters);
+        assert_true(list.entries[i].written_sec > 1700000000);
+    }
+    pen_checkpoint_list_release(&list);
+}
+
+static void a_manifest_names_the_one_before_it(void **state)
+{
+    (void)state;
+    char first[PEN_HASH_SIZE];
+    struct pen_text text = PEN_TEXT_EMPTY;
+    save(1, 2, 0, 0);
+    save(2, 2, 0, 0);
+    assert_int_equal(PEN_OK,
+                     pen_file_read(in_run("step-00000001/MANIFEST.json"),
+                                   100000, &text, NULL));
+    assert_int_equal(PEN_OK,
+                     pen_hash_bytes(text.bytes, text.length, first, NULL));
+    struct pen_checkpoint *checkpoint = open_path(run);
+    assert_string_equal(first, checkpoint->manifest.previous);
+    pen_checkpoint_close(checkpoint);
+    pen_text_release(&text);
+}
+
+static void kinds_of_directories_are_told_apart(void **state)
+{
+    (void)state;
+    struct pen_checkpoint *checkpoint = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_int_equal(PEN_CHECKPOINT_NONE, pen_checkpoint_kind_of(folder));
+    assert_int_equal(PEN_CHECKPOINT_NONE, pen_checkpoint_kind_of("/none"));
+    assert_int_equal(PEN_INVALID,
+                     pen_checkpoint_open(folder, NULL, &checkpoint, &why));
+    assert_non_null(strstr(pen_text_string(&why),
+                           "is no checkpoint: it has neither MANIFEST.json nor "
+                           "a directory step-NNNNNNNN"));
+    save(1, 0, 0, 0);
+    assert_int_equal(PEN_CHECKPOINT_RUN, pen_checkpoint_kind_of(run));
+    assert_int_equal(PEN_CHECKPOINT_STEP,
+                     pen_checkpoint_kind_of(in_run("step-00000001")));
+    pen_text_release(&why);
+}
+
+static void hash_of(const char *path, char out[PEN_HASH_SIZE])
+{
+    struct pen_checkpoint *checkpoint = open_path(path);
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_checkpoint_hash(model, checkpoint->model, checkpoint->optimizer,
+                            checkpoint->manifest.num_moments, NULL, out,
+                            &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    pen_checkpoint_close(checkpoint);
+}
+
+static void a_state_has_one_hash_whatever_its_files(void **state)
+{
+    (void)state;
+    char single[PEN_HASH_SIZE];
+    char shards[PEN_HASH_SIZE];
+    char other[PEN_HASH_SIZE];
+    save(3, 2, 0, 0);
+    hash_of(run, single);
+    save(3, 2, 100, 0);
+    assert_true(exists("step-00000003/model.safetensors.index.json"));
+    hash_of(run, shards);
+    assert_string_equal(single, shards);
+    save(3, 1, 0, 0);
+    hash_of(run, other);
+    assert_string_not_equal(single, other);
+    save(4, 2, 0, 0);
+    hash_of(run, other);
+    assert_string_not_equal(single, other);
+}
+
+static void moments_that_are_not_there_are_refused(void **state)
+{
+    (void)state;
+    const struct pen_safetensor *found = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    save(1, 1, 0, 0);
+    struct pen_checkpoint *checkpoint = open_path(run);
+    assert_int_equal(PEN_INVALID,
+                     pen_checkpoint_find(checkpoint, model, 0,
+                                         PEN_CHECKPOINT_MOMENT2, &found, &why));
+    assert_string_equal("the optimizer has no tensor "
+                        "transformer.wte.weight.moment2 of type F32 and the "
+                        "model's shape",
+                        pen_text_string(&why));
+    assert_null(found);
+    pen_checkpoint_close(checkpoint);
+    pen_text_release(&why);
+}
+
+static void further_files_are_part_of_it(void **state)
+{
+    (void)state;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    char source[300];
+    snprintf(source, sizeof source, "%s/source", folder);
+    shell("mkdir %s", source);
+    shell("echo '{}' >%s/tokenizer.json", source);
+    shell("echo '{}' >%s/other.json", source);
+    shell("echo x >%s/'a b'", source);
+    struct pen_checkpoint_writer *writer = begin(1, 0, 0);
+    assert_int_equal(PEN_OK,
+                     pen_checkpoint_copy_tokenizer(writer, source, &why));
+    strcat(source, "/a b");
+    assert_int_equal(PEN_INVALID,
+                     pen_checkpoint_copy_file(writer, source, &why));
+    assert_int_equal(PEN_OK, pen_checkpoint_finish(writer, 0, &why));
+    assert_true(exists("step-00000001/tokenizer.json"));
+    assert_false(exists("step-00000001/other.json"));
+    shell("echo '[]' >%s", in_run("step-00000001/tokenizer.json"));
+    assert_int_equal(PEN_INVALID, pen_checkpoint_verify(in_run("step-00000001"),
+                                                        NULL, NULL));
+    pen_text_release(&why);
+}
+
+static void a_step_of_the_same_number_is_replaced(void **state)
+{
+    (void)state;
+    save(1, 2, 300, 0);
+    save(1, 0, 0, 0);
+    expect_step(run, 1, 0);
+    assert_false(exists(".tmp-step-00000001"));
+    assert_false(exists("step-00000001/model.safetensors.index.json"));
+}
+
+static void old_steps_go_when_only_some_are_kept(void **state)
+{
+    (void)state;
+    save(1, 0, 0, 2);
+    save(2, 0, 0, 2);
+    assert_true(exists("step-00000001"));
+    shell("rm %s", in_run("step-00000002/config.json"));
+    save(3, 0, 0, 2);
+    save(9, 0, 0, 0);
+    assert_true(exists("step-00000001"));
+    save(4, 0, 0, 2);
+    assert_false(exists("step-00000001"));
+    assert_true(exists("step-00000002")); /* not whole: somebody may look */
+    assert_true(exists("step-00000003"));
+    assert_true(exists("step-00000009")); /* not older */
+    expect_step(in_run("step-00000004"), 4, 0);
+    save(5, 0, 0, 1);
+    assert_false(exists("step-00000003"));
+    assert_false(exists("step-00000004"));
+    assert_false(exists(".tmp-removed-step-00000003"));
+}
+
+static void nothing_is_left_of_an_abandoned_one(void **state)
+{
+    (void)state;
+    pen_checkpoint_abandon(begin(1, 2, 300));
+    shell("test -z \"$(ls -A %s)\"", run);
+}
+
+static void what_a_dead_writer_left_is_removed(void **state)
+{
+    (void)state;
+    shell("mkdir -p %s", in_run(".tmp-step-00000009"));
+    shell("touch %s", in_run(".tmp-step-00000009/model.safetensors.part"));
+    shell("ln -s / %s", in_run(".tmp-step-00000009/link"));
+    save(1, 0, 0, 0);
+    assert_false(exists(".tmp-step-00000009"));
+    expect_step(run, 1, 0);
+
+    /* A tree of them, but never what is behind a link. */
+    shell("mkdir -p %s", in_run(".tmp-a/b/c"));
+    shell("ln -s step-00000001 %s", in_run(".tmp-b"));
+    save(2, 0, 0, 0);
+    assert_false(exists(".tmp-a"));
+    assert_int_equal(0, access(in_run("step-00000001/config.json"), F_OK));
+}
+
+static void two_writers_at_once_are_refused(void **state)
+{
+    (void)state;
+    struct pen_checkpoint_writer *first = begin(1, 0, 0);
+    struct pen_checkpoint_writer *second = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_int_equal(
+        PEN_IO, pen_checkpoint_create_for(model, run, 2, 0, 0, &second, &why));
+    assert_non_null(strstr(pen_text_string(&why),
+                           "another process is writing a checkpoint to"));
+    assert_int_equal(PEN_OK, pen_checkpoint_finish(first, 0, NULL));
+    expect_step(run, 1, 0);
+    save(2, 0, 0, 0);
+    pen_text_release(&why);
+}
+
+/* Step 2 is wrong in one way: it is refused by name, and step 1 is taken. */
+static void expect_refused(const char *reason)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_int_not_equal(
+        PEN_OK, pen_checkpoint_verify(in_run("step-00000002"), NULL, &why));
+    if (strstr(pen_text_string(&why), reason) == NULL)
+        fail_msg("expected %s, found %s", reason, pen_text_string(&why));
+    struct pen_checkpoint *checkpoint = open_path(run);
+    assert_int_equal(1, checkpoint->manifest.step);
+    assert_string_equal(pen_text_string(&why),
+                        pen_text_string(&checkpoint->skipped));
+    expect_tensors(checkpoint, 1, 2);
+    pen_checkpoint_close(checkpoint);
+    pen_text_release(&why);
+}
+
+static void a_step_that_is_not_whole_is_passed_over(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *damage; /* done in the directory of the step */
+        const char *reason;
+    } cases[] = {
+        {"truncate -s -1 optimizer.safetensors",
+         "/optimizer.safetensors has 9599 bytes, must have 9600"},
+        {"truncate -s 0 config.json", "/config.json has 0 bytes, must have "},
+        {"echo >>model.safetensors", "/model.safetensors has "},
+        {"rm config.json", "/config.json: No such file or directory"},
+        {"rm MANIFEST.json", "/MANIFEST.json: No such file or directory"},
+        {"touch extra", "/extra is not in MANIFEST.json; move it elsewhere"},
+        {"mkdir extra", "/extra is not in MANIFEST.json; move it elsewhere"},
+        {"mv config.json .x; ln -s .x config.json",
+         "/config.json is not a regular file"},
+        {"rm config.json; mkfifo config.json",
+         "/config.json is not a regular file"},
+        {"mv MANIFEST.json .x; ln -s .x MANIFEST.json",
+         "/MANIFEST.json is not a regular file"},
+        {"rm MANIFEST.json; mkfifo MANIFEST.json",
+         "/MANIFEST.json is not a regular file"},
+        {"truncate -s -1 MANIFEST.json", "the hash at its end (offset "},
+        {"truncate -s 10 MANIFEST.json",
+         "/MANIFEST.json: 10 bytes are too few for a manifest"},
+        {"sed -i s/wte/wtf/ model.safetensors",
+         "/model.safetensors is damaged: its SHA-256 is "}};
+    save(1, 2, 0, 0);
+    save(2, 2, 0, 0);
+    shell("cd %s && cp -a step-00000002 .good", run);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[400];
+        snprintf(command, sizeof command, "cd %s && { %s; }",
+                 in_run("step-00000002"), cases[i].damage);
+        shell("%s", command);
+        expect_refused(cases[i].reason);
+        shell("cd %s && rm -r step-00000002 && cp -a .good step-00000002", run);
+    }
+    expect_step(run, 2, 2);
+    shell("touch %s/.DS_Store", in_run("step-00000002"));
+    expect_step(run, 2, 2);
+}
+
+static void all_that_is_wrong_is_told(void **state)
+{
+    (void)state;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    save(1, 2, 0, 0);
+    shell("cd %s; rm config.json; echo >>model.safetensors; touch a",
+          in_run("step-00000001"));
+    assert_int_equal(PEN_INVALID, pen_checkpoint_verify(in_run("step-00000001"),
+                                                        NULL, &why));
+    assert_non_null(strstr(pen_text_string(&why), "/a is not in"));
+    assert_non_null(strstr(pen_text_string(&why), "config.json: No such file"));
+    assert_non_null(strstr(pen_text_string(&why), "/model.safetensors has"));
+    pen_text_release(&why);
+}
+
+static void a_renamed_step_is_not_a_newer_one(void **state)
+{
+    (void)state;
+    save(1, 0, 0, 0);
+    save(2, 0, 0, 0);
+    shell("cd %s; mv step-00000001 step-00000009", run);
+    struct pen_checkpoint *checkpoint = open_path(run);
+    assert_int_equal(2, checkpoint->manifest.step);
+    assert_non_null(strstr(pen_text_string(&checkpoint->skipped),
+                           "step-00000009 is step 1 by its manifest"));
+    pen_checkpoint_close(checkpoint);
+    expect_step(in_run("step-00000009"), 1, 0);
+}
+
+/* Flips one bit and expects to be told, then flips it back. */
+static void expect_flip_found(int handle, off_t offset, int bit)
+{
+    unsigned char byte = 0;
+    assert_int_equal(1, pread(handle, &byte, 1, offset));
+    unsigned char wrong = (unsigned char)(byte ^ (1 << bit));
+    assert_int_equal(1, pwrite(handle, &wrong, 1, offset));
+    if (pen_checkpoint_verify(in_run("step-00000001"), NULL, NULL) == PEN_OK)
+        fail_msg("bit %d of byte %ld is not watched", bit, (long)offset);
+    assert_int_equal(1, pwrite(handle, &byte, 1, offset));
+}
+
+/* All bits of the manifest, one bit of every other byte. */
+static void no_flipped_bit_goes_unseen(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "step-00000001/MANIFEST.json",
+        "step-00000001/config.json",
+        "step-00000001/model-00001-of-00002.safetensors",
+        "step-00000001/model-00002-of-00002.safetensors",
+        "step-00000001/model.safetensors.index.json",
+        "step-00000001/optimizer-00002-of-00004.safetensors"};
+    save(1, 2, 1200, 0);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct stat about;
+        int handle = open(in_run(files[i]), O_RDWR);
+        assert_true(handle >= 0);
+        assert_int_equal(0, fstat(handle, &about));
+        for (off_t offset = 0; offset < about.st_size; offset++) {
+            for (int bit = 0; i == 0 && bit < 8; bit++)
+                expect_flip_found(handle, offset, bit);
+            if (i > 0)
+                expect_flip_found(handle, offset, (int)(offset % 8));
+        }
+        close(handle);
+    }
+    expect_step(run, 1, 2);
+}
+
+#define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+
+/* A manifest that is sealed well, with one part replaced. */
+static void expect_manifest(const char *from, const char *to,
+                            const char *reason)
+{
+    static const char good[] =
+        "{\"format\": \"penstock-checkpoint\", \"version\": 1, \"step\": 3, "
+        "\"sample\": 96, \"dtype\": \"F32\", "
+        "\"optimizer\": {\"name\": \"adamw\", \"moments\": 2}, "
+        "\"random\": {\"dropout\": \"00000000000004d2\"}, "
+        "\"configuration\": {}, \"configuration_sha256\": "
+        "\"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\", "
+        "\"files\": [{\"name\": \"a\", \"bytes\": 1, \"sha256\": \"" ZEROS
+        "\"}, {\"name\": \"b\", \"bytes\": 2, \"sha256\": \"" ZEROS "\"}], "
+        "\"previous\": null";
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_manifest manifest;
+    const char *at = strstr(good, from);
+    assert_non_null(at);
+    pen_text_add_bytes(&text, good, (size_t)(at - good));
+    pen_text_add_string(&text, to);
+    pen_text_add_string(&text, at + strlen(from));
+    assert_int_equal(PEN_OK, pen_manifest_seal(&text, NULL));
+    pen_status status =
+        pen_manifest_parse(text.bytes, text.length, &manifest, &why);
+    if (strstr(pen_text_string(&why), reason) == NULL)
+        fail_msg("expected %s, found %s", reason, pen_text_string(&why));
+    assert_int_equal(reason[0] == '\0' ? PEN_OK : PEN_INVALID, status);
+    if (status == PEN_OK)
+        pen_manifest_release(&manifest);
+    pen_text_release(&text);
+    pen_text_release(&why);
+}
+
+#define BAD_NAME                                                               \
+    "files[0].name must be the name of a file beside the manifest, of "        \
+    "letters, digits, '.', '_' and '-'"
+
+static void a_manifest_names_files_beside_it_only(void **state)
+{
+    (void)state;
+    expect_manifest("\"a\"", "\"a\"", "");
+    static const char *const names[] = {"\"../a\"",    "\"/etc/passwd\"",
+                                        "\"\"",        "\".\"",
+                                        "\"..\"",      "\".a\"",
+                                        "\"a/b\"",     "\"a\\\\b\"",
+                                        "\"a\\nb\"",   "\"MANIFEST.json\"",
+                                        "\"\\u00e4\"", "7",
+                                        "null",        "[\"a\"]"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        expect_manifest("\"a\"", names[i], BAD_NAME);
+    expect_manifest("\"a\"", "\"b\"",
+                    "files[1].name must come after the one before it");
+    expect_manifest("\"a\"", "\"c\"",
+                    "files[1].name must come after the one before it");
+}
+
+static void every_number_of_a_manifest_has_bounds(void **state)
+{
+    (void)state;
+    expect_manifest("\"step\": 3", "\"step\": -1",
+                    "step must be an integer from 0 to 999999999999");
+    expect_manifest("\"step\": 3", "\"step\": 1e3",
+                    "step must be an integer from 0 to 999999999999");
+    expect_manifest("\"sample\": 96", "\"x\": 96",
+                    "x is not a key of this format; expected one of format "
+                    "version step sample dtype optimizer random configuration "
+                    "configuration_sha256 files previous sha256");
+    expect_manifest("\"sample\": 96", "\"step\": 96",
+                    "line 1, column 65: duplicate object key");
+    expect_manifest("\"bytes\": 1", "\"bytes\": 9223372036854775807",
+                    "files[0].bytes must be an integer from 0 to "
+                    "140737488355328");
+    expect_manifest("\"bytes\": 1", "\"bytes\": 99999999999999999999",
+                    "too big integer");
+    expect_manifest("\"version\": 1", "\"version\": 2", "version must be 1");
+    expect_manifest("\"F32\"", "\"F64\"", "dtype must be \"F32\" or \"BF16\"");
+    expect_manifest("\"moments\": 2", "\"moments\": 3",
+                    "optimizer.moments must be an integer from 0 to 2");
+    expect_manifest("\"adamw\"", "\"\"",
+                    "optimizer.name must be a word of at most 31 letters");
+    expect_manifest("4d2", "4D2",
+                    "random must have at most 1024 names, each with 16 "
+                    "hexadecimal digits");
+    expect_manifest("n\": {}", "n\": {\"a\": {}}",
+                    "configuration must have at most 1024 names, each with a "
+                    "number, a text, true or false");
+    expect_manifest("n\": {}", "n\": {\"a\": 1}",
+                    "configuration_sha256 is not the hash of the "
+                    "configuration");
+    expect_manifest(ZEROS, "0",
+                    "files[0].sha256 must be 64 hexadecimal digits");
+    expect_manifest("null", "1", "previous must be 64 hexadecimal digits");
+}
+
+static void a_manifest_with_too_many_files_is_refused(void **state)
+{
+    (void)state;
+    struct pen_text many = PEN_TEXT_EMPTY;
+    pen_text_add_string(&many, "\"files\": [");
+    for (uint32_t i = 0; i < PEN_MANIFEST_MAX_FILES; i++)
+        pen_text_add(&many, "0,");
+    expect_manifest("\"files\": [", pen_text_string(&many),
+                    "files must be a list of at most 65536");
+    pen_text_release(&many);
+}
+
+static void sha_256_is_that_of_the_standard(void **state)
+{
+    (void)state;
+    char hash[PEN_HASH_SIZE];
+    assert_int_equal(PEN_OK, pen_hash_bytes("abc", 3, hash, NULL));
+    assert_string_equal("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff"
+                        "61f20015ad",
+                        hash);
+    assert_true(pen_hash_is_valid(hash));
+    assert_int_equal(PEN_OK, pen_hash_bytes("", 0, hash, NULL));
+    assert_string_equal("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca49599"
+                        "1b7852b855",
+                        hash);
+    hash[63] = 'A';
+    assert_false(pen_hash_is_valid(hash));
+    assert_false(pen_hash_is_valid(""));
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, empty_folder)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(what_was_saved_comes_back, empty_folder),
-        cmocka_unit_test_teardown(the_manifest_has_what_a_run_needs,
-                                  empty_folder)};
+        TEST(what_was_saved_comes_back),
+        TEST(the_manifest_has_what_a_run_needs),
+        TEST(the_newest_step_is_the_largest_number),
+        TEST(a_manifest_names_the_one_before_it),
+        TEST(kinds_of_directories_are_told_apart),
+        TEST(a_state_has_one_hash_whatever_its_files),
+        TEST(moments_that_are_not_there_are_refused),
+        TEST(further_files_are_part_of_it),
+        TEST(a_step_of_the_same_number_is_replaced),
+        TEST(old_steps_go_when_only_some_are_kept),
+        TEST(nothing_is_left_of_an_abandoned_one),
+        TEST(what_a_dead_writer_left_is_removed),
+        TEST(two_writers_at_once_are_refused),
+        TEST(a_step_that_is_not_whole_is_passed_over),
+        TEST(all_that_is_wrong_is_told),
+        TEST(a_renamed_step_is_not_a_newer_one),
+        TEST(no_flipped_bit_goes_unseen),
+        TEST(a_manifest_names_files_beside_it_only),
+        TEST(every_number_of_a_manifest_has_bounds),
+        TEST(a_manifest_with_too_many_files_is_refused),
+        TEST(sha_256_is_that_of_the_standard)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
