@@ -26,6 +26,7 @@ struct pen__command {
 };
 
 /* Of penstock; listed in main.c. */
+extern const struct pen__command pen__checkpoint;
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
 

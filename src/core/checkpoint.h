@@ -168,6 +168,7 @@ pen_status pen_checkpoint_verify(const char *path,
 /* A step of a run as its manifest and the sizes of its files have it. */
 struct pen_checkpoint_entry {
     uint64_t step;
+    struct pen_text path;
     uint64_t num_bytes;
     int64_t written_sec; /* since 1970; 0 without a manifest */
     char manifest_hash[PEN_HASH_SIZE];

@@ -30,13 +30,14 @@ static pen_status inspect(const char *path, struct pen_checkpoint_entry *entry)
 static void fill_entry(const char *run, struct pen_checkpoint_entry *entry)
 {
     struct stat about;
-    struct pen_text path = PEN_TEXT_EMPTY;
-    pen__step_path(run, entry->step, &path);
-    entry->is_whole = inspect(pen_text_string(&path), entry) == PEN_OK;
-    pen_text_add_string(&path, "/" PEN_MANIFEST_NAME);
-    if (stat(pen_text_string(&path), &about) == 0)
+    struct pen_text manifest = PEN_TEXT_EMPTY;
+    pen__step_path(run, entry->step, &entry->path);
+    entry->is_whole = inspect(pen_text_string(&entry->path), entry) == PEN_OK;
+    pen_text_add(&manifest, "%s/" PEN_MANIFEST_NAME,
+                 pen_text_string(&entry->path));
+    if (stat(pen_text_string(&manifest), &about) == 0)
         entry->written_sec = (int64_t)about.st_mtime;
-    pen_text_release(&path);
+    pen_text_release(&manifest);
 }
 
 pen_status pen_checkpoint_list_load(const char *run,
@@ -66,8 +67,10 @@ pen_status pen_checkpoint_list_load(const char *run,
 
 void pen_checkpoint_list_release(struct pen_checkpoint_list *list)
 {
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; i < list->count; i++) {
+        pen_text_release(&list->entries[i].path);
         pen_text_release(&list->entries[i].reason);
+    }
     free(list->entries);
     *list = (struct pen_checkpoint_list){.entries = NULL};
 }

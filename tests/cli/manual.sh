@@ -49,6 +49,24 @@ same "options in the man page" \
 same "completion of tokenize" \
     "$(_penstock_tokenize_options | tr ' ' '\n' | sort)" "$options"
 
+# The commands and options of checkpoint.
+page=$root/docs/man/penstock-checkpoint.1
+run 0 checkpoint --help
+commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
+same "commands of the man page" \
+    "$(awk '/^\.Nm penstock checkpoint/ { getline; print $2 }' "$page" | sort)" \
+    "$(sort <<<"$commands")"
+for command in $commands; do
+    run 0 checkpoint "$command" --help
+    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
+        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
+    same "completion of checkpoint" \
+        "$(_penstock_checkpoint_options "$command" | tr ' ' '\n')" "$options"
+    for option in $options; do
+        grep -qF ".Fl -${option#--}" "$page" || fail "man page lacks $option"
+    done
+done
+
 # The completion itself.
 PATH=$(dirname "$PENSTOCK"):$PATH
 complete_line() {
@@ -66,5 +84,8 @@ same "placement" "$(complete_line penstock schedule search --placement l)" \
     "linear loop"
 same "tokenize" "$(complete_line penstock tokenize t.txt --form)" "--format"
 same "format" "$(complete_line penstock tokenize --format n)" "nanogpt"
+same "checkpoint" "$(complete_line penstock checkpoint ver)" "verify"
+same "its option" "$(complete_line penstock checkpoint hash --w)" "--weights"
+same "its help" "$(complete_line penstock help checkpoint l)" "ls"
 same "help" "$(complete_line penstock help schedule ti)" "time"
 finish

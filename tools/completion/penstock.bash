@@ -28,6 +28,13 @@ _penstock_tokenize_options() {
     echo --tokenizer --output --format --append-eod --lines --json-key --threads
 }
 
+_penstock_checkpoint_options() {
+    case $1 in
+    ls) echo --json ;;
+    hash) echo --weights ;;
+    esac
+}
+
 _penstock_schedule_names() {
     penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
 }
@@ -43,6 +50,17 @@ _penstock_tokenize() { # WORD BEFORE
     fi
 }
 
+_penstock_checkpoint() { # WORD COMMAND
+    if [ "$COMP_CWORD" = 2 ]; then
+        COMPREPLY=($(compgen -W "ls verify hash --help" -- "$1"))
+    elif [[ $1 == -* ]]; then
+        COMPREPLY=($(compgen -W \
+            "$(_penstock_checkpoint_options "$2") --help --usage" -- "$1"))
+    else
+        COMPREPLY=($(compgen -d -- "$1"))
+    fi
+}
+
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="list make search check time draw compare convert"
@@ -50,19 +68,26 @@ _penstock() {
     COMPREPLY=()
     if [ "${COMP_WORDS[1]}" = help ]; then
         case $COMP_CWORD in
-        2) COMPREPLY=($(compgen -W "schedule tokenize" -- "$word")) ;;
-        3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
+        2) COMPREPLY=($(compgen -W "schedule tokenize checkpoint" -- "$word")) ;;
+        3)
+            [ "$command" = checkpoint ] && commands="ls verify hash"
+            COMPREPLY=($(compgen -W "$commands" -- "$word"))
+            ;;
         esac
         return
     fi
     case $COMP_CWORD in
     1)
-        COMPREPLY=($(compgen -W "schedule tokenize help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "schedule tokenize checkpoint help --help --version" -- "$word"))
         return
         ;;
     esac
     if [ "${COMP_WORDS[1]}" = tokenize ]; then
         _penstock_tokenize "$word" "$before"
+        return
+    fi
+    if [ "${COMP_WORDS[1]}" = checkpoint ]; then
+        _penstock_checkpoint "$word" "$command"
         return
     fi
     if [ "$COMP_CWORD" = 2 ]; then

@@ -1,0 +1,416 @@
+/*
+ * penstock checkpoint: lists, verifies and hashes what a run has saved.
+ */
+#include "cli/cli.h"
+
+#include "base/log.h"
+#include "base/table.h"
+#include "cli/progress.h"
+#include "core/checkpoint.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum option_key { KEY_JSON = 256, KEY_WEIGHTS };
+
+struct args {
+    int most_paths;
+    char **paths;
+    int num_paths;
+    bool is_json;
+    bool has_weights_only;
+};
+
+static const struct argp_option no_options[] = {{NULL, 0, NULL, 0, NULL, 0}};
+
+static const struct argp_option ls_options[] = {
+    {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
+
+static const struct argp_option hash_options[] = {
+    {"weights", KEY_WEIGHTS, NULL, 0, "weights only, not the optimizer's state",
+     1},
+    {NULL, 0, NULL, 0, NULL, 0}};
+
+struct verb {
+    const char *name;
+    const char *summary;
+    const char *words;
+    int most_paths;
+    const struct argp_option *options;
+    const char *doc;
+    int (*run)(const struct args *args);
+};
+
+static void report(void *context, uint64_t done, uint64_t total)
+{
+    pen__progress_update(context, done, total, NULL);
+}
+
+/* ------------------------------------------------------------------ ls */
+
+static void add_size(struct pen_table *table, uint64_t num_bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double size = (double)num_bytes;
+    size_t unit = 0;
+    for (; size >= 1000 && unit < 4; unit++)
+        size /= 1000;
+    pen_table_add(table, unit == 0 ? "%.0f %s" : "%.2f %s", size, units[unit]);
+}
+
+static void add_age(struct pen_table *table, int64_t written_sec)
+{
+    double age = difftime(time(NULL), (time_t)written_sec);
+    if (written_sec == 0)
+        pen_table_add(table, "-");
+    else if (age < 120)
+        pen_table_add(table, "%.0f s", age < 0 ? 0 : age);
+    else if (age < 120 * 60)
+        pen_table_add(table, "%.0f min", age / 60);
+    else if (age < 48 * 3600)
+        pen_table_add(table, "%.0f h", age / 3600);
+    else
+        pen_table_add(table, "%.0f d", age / 86400);
+}
+
+static int print_table(const struct pen_checkpoint_list *list)
+{
+    static const struct pen_column columns[] = {
+        {.title = "step", .is_number = true},
+        {.title = "size", .is_number = true},
+        {.title = "age", .is_number = true},
+        {.title = "state", .may_wrap = true}};
+    struct pen_table table;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct pen_checkpoint_entry *entry = &list->entries[i];
+        const char *reason = pen_text_string(&entry->reason);
+        pen_table_add(&table, "%" PRIu64, entry->step);
+        add_size(&table, entry->num_bytes);
+        add_age(&table, entry->written_sec);
+        /* The first of several reasons. */
+        pen_table_add(&table, "%.*s",
+                      entry->is_whole ? 5 : (int)strcspn(reason, "\n"),
+                      entry->is_whole ? "whole" : reason);
+    }
+    pen_table_print(&table, pen__page_width(), &text);
+    pen_table_release(&table);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static int print_json(const struct pen_checkpoint_list *list)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < list->count; i++) {
+        const struct pen_checkpoint_entry *entry = &list->entries[i];
+        pen__json_append(
+            &all, json_pack("{s:I, s:s, s:I, s:I, s:b, s:s?}", "step",
+                            (json_int_t)entry->step, "path",
+                            pen_text_string(&entry->path), "bytes",
+                            (json_int_t)entry->num_bytes, "written",
+                            (json_int_t)entry->written_sec, "whole",
+                            entry->is_whole, "reason",
+                            entry->is_whole ? NULL
+                                            : pen_text_string(&entry->reason)));
+    }
+    return pen__print_json(all);
+}
+
+static int run_ls(const struct args *args)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_checkpoint_list list = {.count = 0};
+    int code = PEN__EXIT_NO;
+    pen_status status = pen_checkpoint_list_load(args->paths[0], &list, &why);
+    if (status == PEN_OK && list.count == 0)
+        pen_why(&why, "%s is no run: it has no directory step-NNNNNNNN",
+                args->paths[0]);
+    if (why.length > 0)
+        pen__refuse(&why);
+    else
+        code = args->is_json ? print_json(&list) : print_table(&list);
+    pen_checkpoint_list_release(&list);
+    pen_text_release(&why);
+    return code;
+}
+
+/* -------------------------------------------------------------- verify */
+
+static int verify_step(const char *path)
+{
+    struct pen__progress progress;
+    struct pen_checkpoint_watch watch = {report, &progress};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen__progress_init(&progress, "bytes");
+    pen_status status = pen_checkpoint_verify(path, &watch, &why);
+    pen__progress_finish(&progress);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    if (status == PEN_OK)
+        printf("%s: whole\n", path);
+    pen_text_release(&why);
+    return code;
+}
+
+/* Reads the bytes of those that look whole from outside. */
+static int verify_entry(const struct pen_checkpoint_entry *entry)
+{
+    return entry->is_whole ? verify_step(pen_text_string(&entry->path))
+                           : pen__refuse(&entry->reason);
+}
+
+static int verify_run(const char *run)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_checkpoint_list list = {.count = 0};
+    int code = PEN__EXIT_OK;
+    if (pen_checkpoint_list_load(run, &list, &why) != PEN_OK)
+        code = pen__refuse(&why);
+    for (size_t i = 0; i < list.count; i++) {
+        if (verify_entry(&list.entries[i]) != PEN__EXIT_OK)
+            code = PEN__EXIT_NO;
+    }
+    pen_checkpoint_list_release(&list);
+    pen_text_release(&why);
+    return code;
+}
+
+static int run_verify(const struct args *args)
+{
+    int code = PEN__EXIT_OK;
+    for (int i = 0; i < args->num_paths; i++) {
+        const char *path = args->paths[i];
+        bool is_run = pen_checkpoint_kind_of(path) == PEN_CHECKPOINT_RUN;
+        if ((is_run ? verify_run(path) : verify_step(path)) != PEN__EXIT_OK)
+            code = PEN__EXIT_NO;
+    }
+    return code;
+}
+
+/* ---------------------------------------------------------------- hash */
+
+static pen_status hash_weights(const char *path,
+                               const struct pen_checkpoint_watch *watch,
+                               char out[PEN_HASH_SIZE], struct pen_text *why)
+{
+    struct pen_model *model = NULL;
+    struct pen_weights *weights = NULL;
+    pen_status status = pen_model_load(path, &model, why);
+    if (status == PEN_OK)
+        status = pen_weights_open(path, &weights, why);
+    if (status == PEN_OK)
+        status = pen_checkpoint_hash(model, weights, NULL, 0, watch, out, why);
+    pen_weights_close(weights);
+    pen_model_free(model);
+    return status;
+}
+
+/* *path becomes that of the step. */
+static pen_status hash_step(const struct args *args, struct pen_text *path,
+                            const struct pen_checkpoint_watch *watch,
+                            char out[PEN_HASH_SIZE], struct pen_text *why)
+{
+    struct pen_checkpoint *checkpoint = NULL;
+    struct pen_model *model = NULL;
+    pen_status status =
+        pen_checkpoint_open(pen_text_string(path), watch, &checkpoint, why);
+    if (status != PEN_OK)
+        return status;
+    if (checkpoint->skipped.length > 0)
+        pen_log(PEN_LOG_WARN, "passed over, as it is not whole:\n%s",
+                pen_text_string(&checkpoint->skipped));
+    pen_text_clear(path);
+    pen_text_add_string(path, pen_text_string(&checkpoint->path));
+    uint32_t num_moments =
+        args->has_weights_only ? 0 : checkpoint->manifest.num_moments;
+    status = pen_model_load(pen_text_string(path), &model, why);
+    if (status == PEN_OK)
+        status =
+            pen_checkpoint_hash(model, checkpoint->model, checkpoint->optimizer,
+                                num_moments, watch, out, why);
+    pen_model_free(model);
+    pen_checkpoint_close(checkpoint);
+    return status;
+}
+
+static int print_hash(const struct args *args, const char *given)
+{
+    struct pen__progress progress;
+    struct pen_checkpoint_watch watch = {report, &progress};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_text path = PEN_TEXT_EMPTY;
+    char hash[PEN_HASH_SIZE];
+    bool is_plain = pen_checkpoint_kind_of(given) == PEN_CHECKPOINT_NONE;
+    pen_text_add_string(&path, given);
+    pen__progress_init(&progress, "bytes");
+    pen_status status = is_plain ? hash_weights(given, &watch, hash, &why)
+                                 : hash_step(args, &path, &watch, hash, &why);
+    pen__progress_finish(&progress);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    if (status == PEN_OK)
+        printf("%s  %s\n", hash, pen_text_string(&path));
+    if (status == PEN_OK && is_plain && !args->has_weights_only)
+        pen_log(PEN_LOG_INFO, "%s has no manifest: weights only", given);
+    pen_text_release(&path);
+    pen_text_release(&why);
+    return code;
+}
+
+static int run_hash(const struct args *args)
+{
+    int code = PEN__EXIT_OK;
+    for (int i = 0; i < args->num_paths; i++) {
+        if (print_hash(args, args->paths[i]) != PEN__EXIT_OK)
+            code = PEN__EXIT_NO;
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------ commands */
+
+static const struct verb verbs[] = {
+    {"ls", "Lists the steps that a run has saved", "DIR", 1, ls_options,
+     "A step is whole when its manifest and the sizes of all its files are "
+     "right; `penstock checkpoint verify` reads every byte.",
+     run_ls},
+    {"verify", "Reads every byte and tells which file is wrong", "DIR...",
+     INT_MAX, no_options,
+     "DIR is a step, or a run with steps. Exits with 1 when anything is wrong.",
+     run_verify},
+    {"hash", "Prints one SHA-256 of weights and optimizer state", "DIR...",
+     INT_MAX, hash_options,
+     "DIR is a run, of which the newest step that is whole is taken, a step, "
+     "or a directory of Hugging Face, which has weights only. Two states have "
+     "the same hash when every number is the same in float32, whatever the "
+     "files, shards and types they are stored in: bfloat16 and float16 are "
+     "widened, which loses nothing; float64 is rounded.",
+     run_hash}};
+
+enum { NUM_VERBS = sizeof verbs / sizeof *verbs };
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct args *args = state->input;
+    (void)text;
+    switch (key) {
+    case KEY_JSON:
+        args->is_json = true;
+        return 0;
+    case KEY_WEIGHTS:
+        args->has_weights_only = true;
+        return 0;
+    case ARGP_KEY_ARGS:
+        args->paths = state->argv + state->next;
+        args->num_paths = state->argc - state->next;
+        if (args->num_paths > args->most_paths)
+            argp_error(state, "'%s' is one word too many",
+                       args->paths[args->most_paths]);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "expected DIR");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void describe(const struct verb *verb, struct argp *parser,
+                     struct pen_text *name, struct pen_text *doc)
+{
+    pen_text_add(name, "penstock checkpoint %s", verb->name);
+    pen_text_add(doc, "%s.\v%s", verb->summary, verb->doc);
+    *parser = (struct argp){.options = verb->options,
+                            .parser = parse_option,
+                            .args_doc = verb->words,
+                            .doc = pen_text_string(doc)};
+}
+
+static void print_usage(FILE *out)
+{
+    fputs("usage: penstock checkpoint COMMAND ...\n\n", out);
+    for (size_t i = 0; i < NUM_VERBS; i++)
+        fprintf(out, "  %-7s %-7s %s\n", verbs[i].name, verbs[i].words,
+                verbs[i].summary);
+    fputs("\nMore: penstock help checkpoint COMMAND.\n", out);
+}
+
+static const struct verb *find_verb(const char *name)
+{
+    struct pen__nearest nearest = pen__nearest_to(name);
+    for (size_t i = 0; i < NUM_VERBS; i++) {
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+        pen__nearest_offer(&nearest, verbs[i].name);
+    }
+    pen_log(PEN_LOG_ERROR, "there is no command 'checkpoint %s'%s%s", name,
+            nearest.best != NULL ? "; did you mean checkpoint " : "",
+            nearest.best != NULL ? nearest.best : "");
+    print_usage(stderr);
+    return NULL;
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return PEN__EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        print_usage(stdout);
+        return PEN__EXIT_OK;
+    }
+    const struct verb *verb = find_verb(argv[1]);
+    if (verb == NULL)
+        return PEN__EXIT_USAGE;
+    struct args args = {.most_paths = verb->most_paths};
+    struct argp parser;
+    struct pen_text name = PEN_TEXT_EMPTY;
+    struct pen_text doc = PEN_TEXT_EMPTY;
+    describe(verb, &parser, &name, &doc);
+    argv[1] = name.bytes;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    int code = PEN__EXIT_USAGE;
+    if (argp_parse(&parser, argc - 1, argv + 1, 0, NULL, &args) == 0)
+        code = verb->run(&args);
+    pen_text_release(&name);
+    pen_text_release(&doc);
+    return code;
+}
+
+static void help_on(const struct verb *verb)
+{
+    struct argp parser;
+    struct pen_text name = PEN_TEXT_EMPTY;
+    struct pen_text doc = PEN_TEXT_EMPTY;
+    describe(verb, &parser, &name, &doc);
+    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK,
+              name.bytes);
+    pen_text_release(&name);
+    pen_text_release(&doc);
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc >= 2) {
+        const struct verb *verb = find_verb(argv[1]);
+        if (verb == NULL)
+            return PEN__EXIT_USAGE;
+        help_on(verb);
+        return PEN__EXIT_OK;
+    }
+    print_usage(stdout);
+    for (size_t i = 0; i < NUM_VERBS; i++) {
+        putchar('\n');
+        help_on(&verbs[i]);
+    }
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__checkpoint = {
+    "checkpoint", "Lists, verifies and hashes what a run has saved", run, help};
