@@ -1,6 +1,7 @@
 #ifndef PEN_CORE_RUN_LOG_H
 #define PEN_CORE_RUN_LOG_H
 
+#include "base/journal.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -46,9 +47,7 @@ size_t pen_run_step_print(const struct pen_run_step *step,
 
 /* A log that is being written. */
 struct pen_run_log {
-    int handle;
-    int64_t size_bytes; /* of the whole lines */
-    struct pen_text path;
+    struct pen_journal journal;
     char line[PEN_RUN_LINE_SIZE];
 };
 
@@ -71,9 +70,9 @@ pen_status pen_run_log_open(struct pen_run_log *log, const char *path,
                             struct pen_text *why);
 
 /*
- * Adds a line with one write, so that a reader sees it at once. Does not
- * allocate. When it fails (the disk is full) the file keeps its whole lines and
- * a later step may be appended.
+ * Adds a line, which a reader sees at once. Does not allocate. When it fails
+ * (the disk is full) the file keeps its whole lines and a later step may be
+ * appended.
  */
 pen_status pen_run_log_append(struct pen_run_log *log,
                               const struct pen_run_step *step,

@@ -1,49 +1,14 @@
 /*
- * Writing a run log. The file is opened for append, and each line is one write:
- * whoever reads meanwhile sees whole lines, and a killed run loses none.
+ * Writing a run log: which lines of an older one are kept, the head, and then
+ * a line per step.
  */
 #include "core/run_log_internal.h"
 
 #include "base/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-static pen_status refuse(const struct pen_run_log *log, struct pen_text *why)
-{
-    pen_why(why, "cannot write %s: %s", pen_text_string(&log->path),
-            strerror(errno));
-    return PEN_IO;
-}
-
-/* Only regular files can be cut, and only they need it. */
-static bool cut(int handle, int64_t size_bytes)
-{
-    return ftruncate(handle, size_bytes) == 0 || errno == EINVAL;
-}
-
-static pen_status write_line(struct pen_run_log *log, const char *line,
-                             size_t length, struct pen_text *why)
-{
-    size_t done = 0;
-    while (done < length) {
-        ssize_t written = write(log->handle, line + done, length - done);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0) {
-            pen_status status = refuse(log, why);
-            cut(log->handle, log->size_bytes);
-            return status;
-        }
-        done += (size_t)written;
-    }
-    log->size_bytes += (int64_t)length;
-    return PEN_OK;
-}
 
 /* The name may be a path, and a path any bytes; JSON wants UTF-8. */
 static json_t *name_of(const char *model)
@@ -75,10 +40,10 @@ static pen_status write_head(struct pen_run_log *log,
     free(json);
     pen_status status = PEN_NOMEM;
     if (line.length > 0)
-        status = write_line(log, line.bytes, line.length, why);
+        status =
+            pen_journal_append(&log->journal, line.bytes, line.length, why);
     else
-        pen_why(why, "no memory for the first line of %s",
-                pen_text_string(&log->path));
+        pen_why(why, "no memory for the first line of a log");
     pen_text_release(&line);
     return status;
 }
@@ -113,13 +78,10 @@ pen_status pen_run_log_open(struct pen_run_log *log, const char *path,
     pen_status status = measure_kept(path, last_step, &kept_bytes, why);
     if (status != PEN_OK)
         return status;
-    *log = (struct pen_run_log){.size_bytes = kept_bytes};
-    pen_text_add_string(&log->path, path);
-    log->handle = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (log->handle < 0 || !cut(log->handle, kept_bytes))
-        status = refuse(log, why);
-    else if (kept_bytes == 0)
-        status = write_head(log, head, why);
+    status = pen_journal_open(&log->journal, path, kept_bytes, why);
+    if (status != PEN_OK || kept_bytes > 0)
+        return status;
+    status = write_head(log, head, why);
     if (status != PEN_OK)
         pen_run_log_close(log);
     return status;
@@ -130,13 +92,10 @@ pen_status pen_run_log_append(struct pen_run_log *log,
                               struct pen_text *why)
 {
     size_t length = pen_run_step_print(step, log->line);
-    return write_line(log, log->line, length, why);
+    return pen_journal_append(&log->journal, log->line, length, why);
 }
 
 void pen_run_log_close(struct pen_run_log *log)
 {
-    if (log->handle >= 0)
-        close(log->handle);
-    pen_text_release(&log->path);
-    log->handle = -1;
+    pen_journal_close(&log->journal);
 }

@@ -323,7 +323,8 @@ static void a_full_disk_leaves_whole_lines(void **state)
     struct pen_run_log log = open_log(0);
     append(&log, step_number(1));
     assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &before));
-    struct rlimit small = {(rlim_t)log.size_bytes + 10, before.rlim_max};
+    struct rlimit small = {(rlim_t)log.journal.size_bytes + 10,
+                           before.rlim_max};
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &small));
     assert_int_equal(PEN_IO, pen_run_log_append(&log, &step, &why));
