@@ -2,8 +2,8 @@
  * Whatever is accepted as a run log has steps that increase and print as lines
  * which mean the same.
  */
-#include "base/bug.h"
 #include "core/run_log.h"
+#include "base/bug.h"
 
 #include <math.h>
 #include <string.h>
