@@ -1,0 +1,52 @@
+#ifndef PEN_RUNTIME_THREADS_H
+#define PEN_RUNTIME_THREADS_H
+
+#include "runtime/topology.h"
+
+#include <stdbool.h>
+
+/* Who says where the threads run. */
+#define PEN_BINDING_TABLE(X)                                                   \
+    X(CORES, "bound, one core each")                                           \
+    X(USER, "placed as the environment says (OMP_PROC_BIND, OMP_PLACES)")      \
+    X(MASK, "left to the mask this process was given")                         \
+    X(SHARED, "not bound: fewer threads than cores")                           \
+    X(OFF, "not bound, as asked")                                              \
+    X(REFUSED, "not bound: the program could not start itself again")
+
+enum pen_binding {
+#define PEN_BINDING_ENUM(name, text) PEN_BINDING_##name,
+    PEN_BINDING_TABLE(PEN_BINDING_ENUM)
+#undef PEN_BINDING_ENUM
+};
+
+struct pen_threads_options {
+    int count;       /* 0: OMP_NUM_THREADS, else the default */
+    bool is_unbound; /* threads may wander */
+};
+
+struct pen_threads {
+    int count;
+    enum pen_binding binding;
+};
+
+/*
+ * Decides how many threads compute and has OpenMP bind them, each to one core.
+ * Nothing is bound where somebody chose already: in the environment, by a
+ * mask that is narrower than the machine, or by taking fewer threads than
+ * there are cores, which leaves the others to somebody else.
+ *
+ * OpenMP reads its places when a program starts, so this one may *start
+ * itself again* in the same process, with the same words: call this first,
+ * before anything is read, written or created. Threads that are made by other
+ * means inherit the core of the thread that makes them.
+ */
+pen_status pen_threads_start(const struct pen_threads_options *options,
+                             struct pen_threads *out, struct pen_text *why);
+
+/* One per core, and not more than the cgroup grants time for. */
+int pen_threads_default(const struct pen_topology *topology);
+
+const char *pen_binding_text(enum pen_binding binding);
+
+#endif
