@@ -374,4 +374,10 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_text *why,
                                     struct pen_engine **out);
 
+/*
+ * Adds the version of the oneDNN that is linked and what runs its threads:
+ * "2.6.3, OpenMP". Adds nothing when this library was built without.
+ */
+void pen_engine_onednn_describe(struct pen_text *out);
+
 #endif
