@@ -1,12 +1,19 @@
 /*
- * penstock doctor: what this machine offers, what is installed, and what to
- * change.
+ * penstock doctor: what this machine offers, what is installed, what is
+ * measured, and what to change.
  */
+#include "cli/doctor.h"
+
 #include "cli/cli.h"
+#include "engine/engine.h"
+#include "runtime/peak.h"
 
 #include <argp.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum option_key { KEY_JSON = 256 };
 
@@ -33,18 +40,124 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp parser = {
     .options = options,
     .parser = parse_option,
-    .doc = "Tells what this machine offers, what is installed, what is "
-           "measured, and what to change."};
+    .doc = "Tells what this machine offers, what is installed, which peak is "
+           "measured, and what to change.\v"
+           "Exits with 1 when training cannot work here. The measurements take "
+           "about a second and are right only while nothing else runs."};
+
+const struct pen__software pen__software[PEN__NUM_SOFTWARE] = {
+    {"MPI", {"mpirun", "mpiexec"}},
+    {"Slurm", {"srun", "sbatch"}},
+    {"SimGrid", {"smpirun", "smpicc"}}};
+
+/* The file that a shell would run, links resolved. Leaves out empty if none. */
+static void find_program(const char *name, struct pen_text *out)
+{
+    const char *folder = getenv("PATH");
+    struct pen_text path = PEN_TEXT_EMPTY;
+    while (folder != NULL && out->length == 0) {
+        size_t length = strcspn(folder, ":");
+        pen_text_clear(&path);
+        pen_text_add(&path, "%.*s/%s", (int)length, folder, name);
+        char *real = NULL;
+        if (access(pen_text_string(&path), X_OK) == 0)
+            real = realpath(pen_text_string(&path), NULL);
+        if (real != NULL)
+            pen_text_add_string(out, real);
+        free(real);
+        folder = folder[length] == ':' ? folder + length + 1 : NULL;
+    }
+    pen_text_release(&path);
+}
+
+static void find_software(struct pen__findings *findings)
+{
+    pen_engine_onednn_describe(&findings->onednn);
+    for (size_t i = 0; i < PEN__NUM_SOFTWARE; i++)
+        for (size_t j = 0; pen__software[i].programs[j] != NULL; j++)
+            if (findings->software[i].length == 0)
+                find_program(pen__software[i].programs[j],
+                             &findings->software[i]);
+}
+
+static pen_status measure(struct pen__findings *findings, int threads,
+                          struct pen__speed *out, struct pen_text *why)
+{
+    pen_status status =
+        pen_peak_flops(PEN_PRECISION_F32, threads, why, &out->f32_flops);
+    if (status != PEN_OK)
+        return status;
+    /* Many machines have no bf16, and train all the same. */
+    pen_text_clear(&findings->no_bf16);
+    (void)pen_peak_flops(PEN_PRECISION_BF16, threads, &findings->no_bf16,
+                         &out->bf16_flops);
+    return pen_peak_bandwidth(&findings->topology, threads, why,
+                              &out->memory_bytes);
+}
+
+static void examine(struct pen__findings *findings)
+{
+    struct pen_text *why = &findings->missing;
+    struct pen_threads_options threads = {.count = 0};
+    if (getloadavg(&findings->load, 1) != 1)
+        findings->load = 0;
+    pen_status status = pen_threads_start(&threads, &findings->threads, why);
+    if (status == PEN_OK)
+        status = pen_topology_read(&findings->topology, why);
+    find_software(findings);
+    if (status == PEN_OK)
+        status = measure(findings, 1, &findings->one, why);
+    findings->all = findings->one;
+    if (status == PEN_OK && findings->threads.count > 1)
+        status =
+            measure(findings, findings->threads.count, &findings->all, why);
+    if (status != PEN_OK && why->length == 0)
+        pen_why(why, "%s", pen_status_text(status));
+}
+
+static void release(struct pen__findings *findings,
+                    struct pen__advices *advices)
+{
+    pen_text_release(&findings->onednn);
+    pen_text_release(&findings->missing);
+    pen_text_release(&findings->no_bf16);
+    for (size_t i = 0; i < PEN__NUM_SOFTWARE; i++)
+        pen_text_release(&findings->software[i]);
+    for (size_t i = 0; i < advices->count; i++) {
+        pen_text_release(&advices->list[i].text);
+        pen_text_release(&advices->list[i].command);
+    }
+}
+
+static int print(const struct pen__findings *findings,
+                 const struct pen__advices *advices, bool has_json)
+{
+    if (has_json)
+        return pen__print_json(pen__doctor_json(findings, advices));
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen__doctor_print(findings, advices, &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
 
 static int run(int argc, char **argv)
 {
-    struct args args = {0};
+    struct args args = {.has_json = false};
+    struct pen__findings findings = {.load = 0};
+    struct pen__advices advices = {.count = 0};
     char name[] = "penstock doctor";
     argv[0] = name;
     argp_err_exit_status = PEN__EXIT_USAGE;
     if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
         return PEN__EXIT_USAGE;
-    return PEN__EXIT_OK;
+    examine(&findings);
+    pen__doctor_advise(&findings, &advices);
+    int code = print(&findings, &advices, args.has_json);
+    if (findings.missing.length > 0)
+        code = pen__refuse(&findings.missing);
+    release(&findings, &advices);
+    return code;
 }
 
 static int help(int argc, char **argv)

@@ -5,8 +5,9 @@
 #include "runtime/topology.h"
 
 /*
- * What this machine reaches, measured: the best of several short runs, about a
- * quarter of a second each call. A share of peak is a share of this.
+ * What this machine reaches, measured: the best of several short runs. A call
+ * takes a tenth of a second, half of one where other work disturbs it. A share
+ * of peak is a share of this.
  */
 
 /*

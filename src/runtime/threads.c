@@ -22,14 +22,24 @@
 
 #define WORDS_LIMIT ((size_t)4 << 20)
 
-const char *pen_binding_text(enum pen_binding binding)
+const char *pen_binding_word(enum pen_binding binding)
 {
-    static const char *const texts[] = {
-#define PEN_BINDING_WORDS(name, text) text,
-        PEN_BINDING_TABLE(PEN_BINDING_WORDS)
-#undef PEN_BINDING_WORDS
+    static const char *const words[] = {
+#define PEN_BINDING_WORD(name, word, sentence) word,
+        PEN_BINDING_TABLE(PEN_BINDING_WORD)
+#undef PEN_BINDING_WORD
     };
-    return texts[binding];
+    return words[binding];
+}
+
+const char *pen_binding_sentence(enum pen_binding binding)
+{
+    static const char *const sentences[] = {
+#define PEN_BINDING_SENTENCE(name, word, sentence) sentence,
+        PEN_BINDING_TABLE(PEN_BINDING_SENTENCE)
+#undef PEN_BINDING_SENTENCE
+    };
+    return sentences[binding];
 }
 
 static bool is_set(const char *name)

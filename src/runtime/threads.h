@@ -5,20 +5,23 @@
 
 #include <stdbool.h>
 
-/* Who says where the threads run. */
+/* Who says where the threads run: name, word and sentence. */
 #define PEN_BINDING_TABLE(X)                                                   \
-    X(CORES, "bound, one core each")                                           \
-    X(USER, "placed as the environment says (OMP_PROC_BIND, OMP_PLACES)")      \
-    X(MASK, "left to the mask this process was given")                         \
-    X(SHARED, "not bound: fewer threads than cores")                           \
-    X(OFF, "not bound, as asked")                                              \
-    X(REFUSED, "not bound: the program could not start itself again")
+    X(CORES, "cores", "bound, one core each")                                  \
+    X(USER, "user", "placed as OMP_PROC_BIND or OMP_PLACES says")              \
+    X(MASK, "mask", "left to the mask this process was given")                 \
+    X(SHARED, "shared", "not bound, for there are more cores")                 \
+    X(OFF, "off", "not bound, as asked")                                       \
+    X(REFUSED, "refused", "not bound: the program cannot start itself again")
 
 enum pen_binding {
-#define PEN_BINDING_ENUM(name, text) PEN_BINDING_##name,
+#define PEN_BINDING_ENUM(name, word, sentence) PEN_BINDING_##name,
     PEN_BINDING_TABLE(PEN_BINDING_ENUM)
 #undef PEN_BINDING_ENUM
 };
+
+const char *pen_binding_word(enum pen_binding binding);
+const char *pen_binding_sentence(enum pen_binding binding);
 
 struct pen_threads_options {
     int count;       /* 0: OMP_NUM_THREADS, else the default */
@@ -46,7 +49,5 @@ pen_status pen_threads_start(const struct pen_threads_options *options,
 
 /* One per core, and not more than the cgroup grants time for. */
 int pen_threads_default(const struct pen_topology *topology);
-
-const char *pen_binding_text(enum pen_binding binding);
 
 #endif

@@ -38,16 +38,21 @@ same "options described in the man page" \
         grep -v '^--help$' | sort)" \
     "$(sort -u "$work/all" | sed '/^$/d')"
 
-# The same of tokenize, which has no commands behind it.
-page=$root/docs/man/penstock-tokenize.1
-run 0 tokenize --help
-options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
-    grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
-same "options in the man page" \
-    "$(sed -n '/^\.Sh OPTIONS/,/^\.Sh EXIT/s/^\.It Fl \(o , \)\{0,1\}-\([a-z-]*\).*/--\2/p' "$page" |
-        grep -v '^--help$' | sort)" "$options"
-same "completion of tokenize" \
-    "$(_penstock_tokenize_options | tr ' ' '\n' | sort)" "$options"
+# The same of commands that have no commands behind them.
+compare_options() { # COMMAND
+    page=$root/docs/man/penstock-$1.1
+    run 0 "$1" --help
+    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
+        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
+    same "options in the man page" \
+        "$(sed -n '/^\.Sh OPTIONS/,/^\.Sh [^O]/s/^\.It Fl \(o , \)\{0,1\}-\([a-z-]*\).*/--\2/p' "$page" |
+            grep -v '^--help$' | sort)" "$options"
+    same "completion" "$("_penstock_$1_options" | tr ' ' '\n' | sort)" "$options"
+}
+compare_options tokenize
+if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
+    compare_options doctor
+fi
 
 # The commands and options of checkpoint.
 page=$root/docs/man/penstock-checkpoint.1
@@ -87,5 +92,6 @@ same "format" "$(complete_line penstock tokenize --format n)" "nanogpt"
 same "checkpoint" "$(complete_line penstock checkpoint ver)" "verify"
 same "its option" "$(complete_line penstock checkpoint hash --w)" "--weights"
 same "its help" "$(complete_line penstock help checkpoint l)" "ls"
+same "doctor" "$(complete_line penstock doctor --j)" "--json"
 same "help" "$(complete_line penstock help schedule ti)" "time"
 finish

@@ -28,6 +28,10 @@ _penstock_tokenize_options() {
     echo --tokenizer --output --format --append-eod --lines --json-key --threads
 }
 
+_penstock_doctor_options() {
+    echo --json
+}
+
 _penstock_checkpoint_options() {
     case $1 in
     ls) echo --json ;;
@@ -39,14 +43,15 @@ _penstock_schedule_names() {
     penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
 }
 
-_penstock_tokenize() { # WORD BEFORE
-    if [ "$2" = --format ]; then
-        COMPREPLY=($(compgen -W "megatron llmc nanogpt" -- "$1"))
-    elif [[ $1 == -* ]]; then
+# Commands without commands behind them.
+_penstock_simple() { # NAME WORD BEFORE
+    if [ "$3" = --format ]; then
+        COMPREPLY=($(compgen -W "megatron llmc nanogpt" -- "$2"))
+    elif [[ $2 == -* ]]; then
         COMPREPLY=($(compgen -W \
-            "$(_penstock_tokenize_options) --help --usage" -- "$1"))
+            "$("_penstock_$1_options") --help --usage" -- "$2"))
     else
-        COMPREPLY=($(compgen -f -- "$1"))
+        COMPREPLY=($(compgen -f -- "$2"))
     fi
 }
 
@@ -63,30 +68,28 @@ _penstock_checkpoint() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local simple="tokenize doctor"
+    local all="schedule checkpoint $simple"
     local commands="list make search check time draw compare convert"
-    local command=${COMP_WORDS[2]-}
+    local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
     COMPREPLY=()
-    if [ "${COMP_WORDS[1]}" = help ]; then
+    if [ "$first" = help ]; then
+        [ "$command" = checkpoint ] && commands="ls verify hash"
         case $COMP_CWORD in
-        2) COMPREPLY=($(compgen -W "schedule tokenize checkpoint" -- "$word")) ;;
-        3)
-            [ "$command" = checkpoint ] && commands="ls verify hash"
-            COMPREPLY=($(compgen -W "$commands" -- "$word"))
-            ;;
+        2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
+        3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
         esac
         return
     fi
-    case $COMP_CWORD in
-    1)
-        COMPREPLY=($(compgen -W "schedule tokenize checkpoint help --help --version" -- "$word"))
-        return
-        ;;
-    esac
-    if [ "${COMP_WORDS[1]}" = tokenize ]; then
-        _penstock_tokenize "$word" "$before"
+    if [ "$COMP_CWORD" = 1 ]; then
+        COMPREPLY=($(compgen -W "$all help --help --version" -- "$word"))
         return
     fi
-    if [ "${COMP_WORDS[1]}" = checkpoint ]; then
+    if [[ " $simple " == *" $first "* ]]; then
+        _penstock_simple "$first" "$word" "$before"
+        return
+    fi
+    if [ "$first" = checkpoint ]; then
         _penstock_checkpoint "$word" "$command"
         return
     fi
