@@ -1,15 +1,20 @@
 /*
- * penstock tokenize: text to a file of tokens that trainers read.
+ * penstock tokenize: text to a file of tokens that trainers read; or to a
+ * tokenizer of its characters.
  */
 #include "cli/cli.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/progress.h"
 #include "data/tokenize.h"
+#include "data/train_chars.h"
 
 #include <argp.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define THREADS_MAX 1024
@@ -20,7 +25,8 @@ enum option_key {
     KEY_APPEND_EOD,
     KEY_LINES,
     KEY_JSON_KEY,
-    KEY_THREADS
+    KEY_THREADS,
+    KEY_TRAIN_CHARS
 };
 
 static const struct argp_option options[] = {
@@ -37,6 +43,11 @@ static const struct argp_option options[] = {
      "each line is a JSON object with the text of a document under KEY", 6},
     {"threads", KEY_THREADS, "N", 0,
      "threads that encode; all processors when not given", 7},
+    {"train-chars", KEY_TRAIN_CHARS, NULL, 0,
+     "no tokens: makes the directory -o with a tokenizer.json of the "
+     "characters "
+     "of all TEXTs",
+     8},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
@@ -47,6 +58,7 @@ struct args {
     bool has_lines;
     const char *json_key;
     uint32_t num_threads;
+    bool trains_chars;
     char **paths;
     size_t num_paths;
 };
@@ -71,10 +83,13 @@ static void check_args(const struct args *args, const struct argp_state *state)
 {
     if (args->num_paths == 0)
         argp_error(state, "expected TEXT...");
-    if (args->tokenizer == NULL)
+    if (args->trains_chars && args->tokenizer != NULL)
+        argp_error(state, "--train-chars and --tokenizer exclude each other");
+    if (!args->trains_chars && args->tokenizer == NULL)
         argp_error(state, "--tokenizer is required");
     if (args->output == NULL)
-        argp_error(state, "-o PREFIX is required");
+        argp_error(state, "-o %s is required",
+                   args->trains_chars ? "DIRECTORY" : "PREFIX");
     if (args->has_lines && args->json_key != NULL)
         argp_error(state, "--lines and --json-key exclude each other");
 }
@@ -105,6 +120,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_THREADS:
         args->num_threads = read_threads(text, state);
+        return 0;
+    case KEY_TRAIN_CHARS:
+        args->trains_chars = true;
         return 0;
     case ARGP_KEY_ARGS:
         args->paths = state->argv + state->next;
@@ -176,28 +194,67 @@ static pen_status tokenize(const struct args *args,
     return status;
 }
 
+static pen_status write_tokens(const struct args *args, struct pen_text *why)
+{
+    struct pen_tokenizer *tokenizer = NULL;
+    struct pen_token_writer *writer = NULL;
+    pen_status status = pen_tokenizer_load(args->tokenizer, &tokenizer, why);
+    if (status == PEN_OK)
+        status = pen_token_writer_create(args->output, args->format,
+                                         pen_tokenizer_vocab_size(tokenizer),
+                                         &writer, why);
+    if (status == PEN_OK)
+        status = tokenize(args, tokenizer, writer, why);
+    pen_token_writer_free(writer);
+    pen_tokenizer_free(tokenizer);
+    return status;
+}
+
+static pen_status write_in_directory(const char *directory,
+                                     const struct pen_text *text,
+                                     struct pen_text *why)
+{
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
+        pen_why(why, "cannot make the directory %s: %s", directory,
+                strerror(errno));
+        return PEN_IO;
+    }
+    struct pen_text path = PEN_TEXT_EMPTY;
+    pen_text_add(&path, "%s/tokenizer.json", directory);
+    pen_status status =
+        pen_file_write(pen_text_string(&path), text->bytes, text->length, why);
+    pen_text_release(&path);
+    return status;
+}
+
+static pen_status train_chars(const struct args *args, struct pen_text *why)
+{
+    struct pen_text tokenizer = PEN_TEXT_EMPTY;
+    uint32_t num_chars;
+    pen_status status = pen_train_chars(args->paths, args->num_paths,
+                                        &tokenizer, &num_chars, why);
+    if (status == PEN_OK)
+        status = write_in_directory(args->output, &tokenizer, why);
+    if (status == PEN_OK)
+        pen_log(PEN_LOG_INFO, "wrote %s/tokenizer.json: %u characters",
+                args->output, num_chars);
+    pen_text_release(&tokenizer);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
     struct args args = {.format = PEN_TOKENS_MEGATRON,
                         .num_threads = processors()};
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct pen_tokenizer *tokenizer = NULL;
-    struct pen_token_writer *writer = NULL;
     char name[] = "penstock tokenize";
     argv[0] = name;
     argp_err_exit_status = PEN__EXIT_USAGE;
     if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
         return PEN__EXIT_USAGE;
-    pen_status status = pen_tokenizer_load(args.tokenizer, &tokenizer, &why);
-    if (status == PEN_OK)
-        status = pen_token_writer_create(args.output, args.format,
-                                         pen_tokenizer_vocab_size(tokenizer),
-                                         &writer, &why);
-    if (status == PEN_OK)
-        status = tokenize(&args, tokenizer, writer, &why);
+    pen_status status = args.trains_chars ? train_chars(&args, &why)
+                                          : write_tokens(&args, &why);
     int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
-    pen_token_writer_free(writer);
-    pen_tokenizer_free(tokenizer);
     pen_text_release(&why);
     return code;
 }

@@ -54,6 +54,18 @@ cmp -s "$work/t1_text_document.bin" "$work/t3_text_document.bin" ||
 cmp -s "$work/t1_text_document.idx" "$work/t3_text_document.idx" ||
     fail "the index depends on the threads"
 
+# A tokenizer of the characters of some texts, sorted by Unicode.
+printf 'ba\n\xc3\xa9\xf0\x9f\x98\x80 "a\\' >"$work/chars.txt"
+run 0 tokenize "$work/chars.txt" "$work/one" --train-chars -o "$work/chars"
+out_empty
+err_has "wrote $work/chars/tokenizer.json: 9 characters"
+run 0 tokenize "$work/chars.txt" --tokenizer "$work/chars" -o "$work/x"
+same "ids of characters" "$(ids "$work/x_text_document.bin")" \
+    "5 4 0 7 8 1 2 4 3"
+run 0 tokenize "$work/two" --tokenizer "$work/chars" -o "$work/x"
+same "d and e are not there" "$(ids "$work/x_text_document.bin")" \
+    "0 0 1 4 5 0"
+
 # What is refused leaves nothing behind.
 printf 'ab\xff' >"$work/bad"
 run 1 tokenize "$work/one" "$work/bad" "${tokenizer[@]}" -o "$work/r"
@@ -74,6 +86,13 @@ run 1 tokenize "$work/one" --tokenizer "$work/empty" -o "$work/r"
 err_has "holds no tokenizer: expected tokenizer.json"
 run 1 tokenize "$work/one" --tokenizer "$work/one" -o "$work/r"
 err_has "neither tokenizer.json nor a SentencePiece model: offset 1"
+run 1 tokenize "$work/bad" --train-chars -o "$work/r_dir"
+err_has "$work/bad, offset 2: not UTF-8"
+printf 'a\0b' >"$work/nul"
+run 1 tokenize "$work/nul" --train-chars -o "$work/r_dir"
+err_has "$work/nul, offset 1: a NUL is not text"
+run 1 tokenize "$work/one" --train-chars -o "$work/no/folder"
+err_has "cannot make the directory $work/no/folder"
 about "refused runs"
 same "files left" "$(find "$work" -name 'r*.part' -o -name 'r_*')" ""
 
@@ -88,6 +107,10 @@ err_has "--format must be megatron, llmc or nanogpt"
 run 2 tokenize "$work/one" "${tokenizer[@]}" -o "$work/r" --threads 0
 err_has "--threads must be a whole number"
 run 2 tokenize "$work/one" "${tokenizer[@]}" -o "$work/r" --lines --json-key t
+err_has "exclude each other"
+run 2 tokenize "$work/one" --train-chars
+err_has "-o DIRECTORY is required"
+run 2 tokenize "$work/one" --train-chars "${tokenizer[@]}" -o "$work/r"
 err_has "exclude each other"
 run 0 help tokenize
 out_has "Usage: penstock tokenize"

@@ -269,6 +269,18 @@ def main():
         tokenizer.save(path)
         return path, judge_tokenizers(tokenizer)
 
+    def characters(names):
+        """A tokenizer of the characters of some texts, which ours makes."""
+        path = os.path.join(folder.name, "chars")
+        subprocess.run([args.penstock, "tokenize", "--train-chars", "-o", path,
+                        *(os.path.join(data, name) for name in names)],
+                       check=True, stderr=subprocess.PIPE)
+        return path, judge_tokenizers(
+            tokenizers.Tokenizer.from_file(os.path.join(path, "tokenizer.json")))
+
+    files = ["tinyshakespeare/input.txt", "names/names.txt", "wikitext-2/valid.txt",
+             "wikitext-2/test.txt", "tokenizers/spm-small/botchan.txt",
+             "tokenizers/spm-small/wagahaiwa_nekodearu.txt"]
     mistral = shared("mistral-v1/tokenizer.model")
     t5 = shared("t5-base/spiece.model")
     small = shared("spm-small/test_model.model")
@@ -287,10 +299,8 @@ def main():
         "t5 model": (t5, judge_sentencepiece(t5)),
         "t5 json": saved("t5", t5_style(t5)),
         "spm-small": (small, judge_sentencepiece(small)),
+        "characters": characters(files),
     }
-    files = ["tinyshakespeare/input.txt", "names/names.txt", "wikitext-2/valid.txt",
-             "wikitext-2/test.txt", "tokenizers/spm-small/botchan.txt",
-             "tokenizers/spm-small/wagahaiwa_nekodearu.txt"]
     texts = [(name, cut(read(os.path.join(data, name)), quick)) for name in files]
     novels = cut(read(os.path.join(data, "novels.txt.gz")), quick)
     strings = list(random_texts(2000 if args.quick else 100000, seed=1))

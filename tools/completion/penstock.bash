@@ -25,7 +25,7 @@ _penstock_schedule_options() {
 }
 
 _penstock_tokenize_options() {
-    echo --tokenizer --output --format --append-eod --lines --json-key --threads
+    echo --tokenizer --output --format --append-eod --lines --json-key --threads --train-chars
 }
 
 _penstock_doctor_options() {
