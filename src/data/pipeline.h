@@ -52,6 +52,15 @@ struct pen__split_step {
     bool is_split; /* META: before every U+2581 */
 };
 
+/* What decoding does to the space that encoding puts in front. */
+enum pen__prefix_rule {
+    PEN__PREFIX_KEPT,
+    PEN__PREFIX_SPACE, /* one space at the beginning of the text goes */
+    PEN__PREFIX_FIRST, /* every U+2581 in the first token goes */
+    PEN__PREFIX_ONCE,  /* U+2581 in front of the first text goes */
+    PEN__PREFIX_ALL    /* so does each one until there is text */
+};
+
 /* SentencePiece's normalizer_spec. */
 struct pen__spaces {
     bool adds_prefix;
@@ -96,8 +105,10 @@ struct pen_tokenizer {
     struct pen__bpe bpe;
     struct pen__unigram unigram;
 
-    bool decodes_meta;  /* U+2581 is a space again */
-    bool strips_prefix; /* one space at the beginning goes */
+    bool decodes_meta; /* U+2581 is a space again */
+    enum pen__prefix_rule prefix_rule;
+    uint32_t renamed; /* the token that decodes to `surface`, if any */
+    struct pen_text surface;
     uint16_t *byte_of;  /* (num_ids) byte of a fallback token, else 256 */
     bool has_safe_cuts; /* see pen_tokenizer_cut() */
     uint32_t end_of_document;

@@ -7,7 +7,7 @@
  *
  *   ModelProto   1 pieces { 1 piece, 2 score (float), 3 type }
  *                2 trainer_spec { 3 model_type, 24 treat_whitespace_as_suffix,
- *                                 35 byte_fallback }
+ *                                 35 byte_fallback, 44 unk_surface }
  *                3 normalizer_spec { 2 precompiled_charsmap,
  *                                    3 add_dummy_prefix,
  *                                    4 remove_extra_whitespaces,
@@ -20,6 +20,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* U+2047 between spaces, unless the file says otherwise. */
+#define UNKNOWN_SURFACE " \xe2\x81\x87 "
 
 enum piece_type {
     NORMAL = 1,
@@ -55,6 +58,7 @@ struct reader {
     bool has_fallback;
     const uint8_t *charsmap;
     size_t charsmap_length;
+    struct field surface; /* text of the unknown piece */
 };
 
 static pen_status refuse(struct pen_text *why, const struct message *message,
@@ -196,6 +200,8 @@ static pen_status read_trainer(struct reader *reader, struct message message)
             reader->tokenizer->spaces.adds_suffix = field.value != 0;
         else if (field.number == 35 && field.type == 0)
             reader->has_fallback = field.value != 0;
+        else if (field.number == 44 && field.type == 2)
+            reader->surface = field;
     }
     return PEN_OK;
 }
@@ -462,13 +468,28 @@ static pen_status make_normal_step(struct reader *reader)
     struct pen__normal_step *step = &tokenizer->normal[0];
     step->kind = PEN__NORMAL_SENTENCEPIECE;
     tokenizer->num_normal = 1;
-    tokenizer->decodes_meta = tokenizer->spaces.escapes;
-    tokenizer->strips_prefix =
-        tokenizer->spaces.adds_prefix && !tokenizer->spaces.adds_suffix;
     if (reader->charsmap_length == 0)
         return PEN_OK;
     return pen__charsmap_init(&step->charsmap, reader->charsmap,
                               reader->charsmap_length, reader->why);
+}
+
+/* Decoding does not ask whether spaces were escaped, or put at the end. */
+static void make_decoder(struct reader *reader, uint32_t unknown)
+{
+    struct pen_tokenizer *tokenizer = reader->tokenizer;
+    tokenizer->decodes_meta = true;
+    if (tokenizer->spaces.removes_extra)
+        tokenizer->prefix_rule = PEN__PREFIX_ALL;
+    else if (tokenizer->spaces.adds_prefix)
+        tokenizer->prefix_rule = PEN__PREFIX_ONCE;
+    tokenizer->renamed = unknown;
+    if (reader->surface.bytes == NULL)
+        pen_text_add_string(&tokenizer->surface, UNKNOWN_SURFACE);
+    else
+        pen_text_add_bytes(&tokenizer->surface,
+                           (const char *)reader->surface.bytes,
+                           reader->surface.length);
 }
 
 static pen_status make_tokenizer(struct reader *reader)
@@ -498,6 +519,8 @@ static pen_status make_tokenizer(struct reader *reader)
             status = PEN_INVALID;
         }
     }
+    if (status == PEN_OK)
+        make_decoder(reader, *unknown);
     if (status == PEN_OK)
         status = make_normal_step(reader);
     if (status == PEN_OK)

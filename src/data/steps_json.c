@@ -331,9 +331,9 @@ pen_status pen__read_decoder(const json_t *value,
     if (strcmp(type, "Metaspace") == 0) {
         const char *scheme = string_in(value, "prepend_scheme");
         tokenizer->decodes_meta = true;
-        tokenizer->strips_prefix =
-            flag_in(value, "add_prefix_space", true) &&
-            (scheme == NULL || strcmp(scheme, "never") != 0);
+        if (flag_in(value, "add_prefix_space", true) &&
+            (scheme == NULL || strcmp(scheme, "never") != 0))
+            tokenizer->prefix_rule = PEN__PREFIX_FIRST;
         return PEN_OK;
     }
     if (strcmp(type, "Replace") == 0) {
@@ -353,7 +353,8 @@ pen_status pen__read_decoder(const json_t *value,
         if (content == NULL || strcmp(content, " ") != 0 || start < 0 ||
             start > 1 || stop != 0)
             return refuse(why, "Strip in the decoder of", content);
-        tokenizer->strips_prefix = start == 1;
+        if (start == 1)
+            tokenizer->prefix_rule = PEN__PREFIX_SPACE;
         return PEN_OK;
     }
     if (strcmp(type, "ByteLevel") == 0 || strcmp(type, "ByteFallback") == 0 ||

@@ -22,6 +22,7 @@ struct pen_tokenizer *pen__tokenizer_create(void)
     pen__bpe_init(&tokenizer->bpe, &tokenizer->vocab);
     tokenizer->unigram.unknown = PEN__NO_ID;
     tokenizer->end_of_document = PEN__NO_ID;
+    tokenizer->renamed = PEN__NO_ID;
     return tokenizer;
 }
 
@@ -51,6 +52,7 @@ void pen_tokenizer_free(struct pen_tokenizer *tokenizer)
     free(tokenizer->is_added);
     free(tokenizer->is_silent);
     free(tokenizer->byte_of);
+    pen_text_release(&tokenizer->surface);
     free(tokenizer);
 }
 
@@ -188,25 +190,60 @@ size_t pen_tokenizer_cut(const struct pen_tokenizer *tokenizer,
     return length;
 }
 
-static void add_token(const struct pen_tokenizer *tokenizer, uint32_t id,
-                      struct pen_text *out)
+/* Appends text with spaces, or nothing, for U+2581. */
+static void add_without_meta(const char *text, size_t length, const char *space,
+                             struct pen_text *out)
 {
-    size_t length;
-    const char *text = pen__vocab_string(&tokenizer->vocab, id, &length);
-    bool is_added = tokenizer->is_added != NULL && tokenizer->is_added[id];
-    if (is_added || !tokenizer->decodes_meta) {
-        pen_text_add_bytes(out, text, length);
-        return;
-    }
     while (length > 0) {
         const char *meta = pen__search(text, length, PEN__META, 3);
         size_t before = meta == NULL ? length : (size_t)(meta - text);
         pen_text_add_bytes(out, text, before);
         if (meta == NULL)
             return;
-        pen_text_add_string(out, " ");
+        pen_text_add_string(out, space);
         text += before + 3;
         length -= before + 3;
+    }
+}
+
+/* The text of some ids in the making. */
+struct decoding {
+    const struct pen_tokenizer *tokenizer;
+    struct pen_text *out;
+    size_t begin; /* of the text in out */
+    bool is_past_prefix;
+};
+
+/* U+2581 in front of the first text, as SentencePiece drops it. */
+static bool drops_prefix(struct decoding *decoding, const char *text,
+                         size_t length)
+{
+    enum pen__prefix_rule rule = decoding->tokenizer->prefix_rule;
+    if ((rule != PEN__PREFIX_ONCE && rule != PEN__PREFIX_ALL) ||
+        decoding->is_past_prefix || decoding->out->length > decoding->begin ||
+        length < 3 || memcmp(text, PEN__META, 3) != 0)
+        return false;
+    decoding->is_past_prefix = rule == PEN__PREFIX_ONCE;
+    return true;
+}
+
+static void add_token(struct decoding *decoding, uint32_t id, bool is_first)
+{
+    const struct pen_tokenizer *tokenizer = decoding->tokenizer;
+    struct pen_text *out = decoding->out;
+    size_t length;
+    const char *text = pen__vocab_string(&tokenizer->vocab, id, &length);
+    bool is_added = tokenizer->is_added != NULL && tokenizer->is_added[id];
+    if (id == tokenizer->renamed) {
+        pen_text_add_bytes(out, tokenizer->surface.bytes,
+                           tokenizer->surface.length);
+    } else if (is_added || !tokenizer->decodes_meta) {
+        pen_text_add_bytes(out, text, length);
+    } else {
+        bool is_bare = is_first && tokenizer->prefix_rule == PEN__PREFIX_FIRST;
+        size_t skipped = drops_prefix(decoding, text, length) ? 3 : 0;
+        add_without_meta(text + skipped, length - skipped, is_bare ? "" : " ",
+                         out);
     }
 }
 
@@ -218,29 +255,36 @@ static void strip_space(struct pen_text *out, size_t begin)
     out->length--;
 }
 
+static pen_status check_id(const struct pen_tokenizer *tokenizer, uint32_t id,
+                           size_t place, struct pen_text *why)
+{
+    if (id < tokenizer->num_ids && pen__vocab_has(&tokenizer->vocab, id))
+        return PEN_OK;
+    pen_why(why, "token %zu is %" PRIu32 ", which is not in the vocabulary",
+            place, id);
+    return PEN_INVALID;
+}
+
 pen_status pen_tokenizer_decode(const struct pen_tokenizer *tokenizer,
                                 const uint32_t *ids, size_t count,
                                 struct pen_text *out, struct pen_text *why)
 {
-    size_t begin = out->length;
+    struct decoding decoding = {
+        .tokenizer = tokenizer, .out = out, .begin = out->length};
     for (size_t i = 0; i < count; i++) {
         uint32_t id = ids[i];
-        if (id >= tokenizer->num_ids ||
-            !pen__vocab_has(&tokenizer->vocab, id)) {
-            pen_why(why,
-                    "token %zu is %" PRIu32 ", which is not in the vocabulary",
-                    i, id);
-            return PEN_INVALID;
-        }
+        pen_status status = check_id(tokenizer, id, i, why);
+        if (status != PEN_OK)
+            return status;
         if (tokenizer->is_silent != NULL && tokenizer->is_silent[id])
             continue;
         char byte = (char)tokenizer->byte_of[id];
         if (tokenizer->byte_of[id] != NO_BYTE)
             pen_text_add_bytes(out, &byte, 1);
         else
-            add_token(tokenizer, id, out);
+            add_token(&decoding, id, i == 0);
     }
-    if (tokenizer->strips_prefix)
-        strip_space(out, begin);
+    if (tokenizer->prefix_rule == PEN__PREFIX_SPACE)
+        strip_space(out, decoding.begin);
     return out->has_failed ? PEN_NOMEM : PEN_OK;
 }

@@ -56,7 +56,11 @@ size_t pen_tokenizer_cut(const struct pen_tokenizer *tokenizer,
                          const char *text, size_t length, size_t at,
                          size_t *next);
 
-/* Appends the text of the ids; PEN_INVALID when an id has no token. */
+/*
+ * Appends the text of the ids, special tokens included; PEN_INVALID when an id
+ * has no token. Ids that end inside a character give its bytes so far, where
+ * the packages would show U+FFFD: the next ids may complete it.
+ */
 pen_status pen_tokenizer_decode(const struct pen_tokenizer *tokenizer,
                                 const uint32_t *ids, size_t count,
                                 struct pen_text *out, struct pen_text *why);
