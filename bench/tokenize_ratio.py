@@ -49,8 +49,8 @@ def main():
         "qwen2 split": saved("qwen2", made.qwen2_style(data)),
         "mistral json": saved("mistral", made.llama2_style(mistral, False)),
         "t5 json": saved("t5", made.t5_style(t5)),
-        "mistral model": (mistral, made.judge_sentencepiece(mistral)),
-        "t5 model": (t5, made.judge_sentencepiece(t5)),
+        "mistral model": (mistral, made.SentencePieceJudge(mistral)),
+        "t5 model": (t5, made.SentencePieceJudge(t5)),
     }
     texts = {
         "novels": made.read(os.path.join(data, "novels.txt.gz"))[:2000000],

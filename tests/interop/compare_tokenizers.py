@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,17 +22,69 @@ LLAMA3 = (CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
           r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
-# ---- judges: each turns a list of documents into lists of ids
+# ---- judges: each turns documents into lists of ids, and such lists into texts
 
 
-def judge_tokenizers(tokenizer):
-    def encode(texts):
-        return [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
-    return encode
+# Random ids may cut characters. Ours gives their bytes, judges show U+FFFD.
 
 
-def judge_sentencepiece(path):
-    return sentencepiece.SentencePieceProcessor(model_file=path).encode
+def draw_ids(source, ids, fits):
+    """50 ids, more of the first ones than chance would give: they are special."""
+    drawn = []
+    while len(drawn) < 50:
+        token = source.choice(ids[:300] if source.random() < 0.2 else ids)
+        if not drawn or fits(drawn[-1], token):
+            drawn.append(token)
+    return drawn
+
+
+class TokenizersJudge:
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.ids = sorted(tokenizer.get_vocab().values())
+
+    def __call__(self, texts):
+        batch = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in batch]
+
+    def decode(self, sequences):
+        return self.tokenizer.decode_batch(sequences, skip_special_tokens=False)
+
+    @staticmethod
+    def show(text):
+        return text.decode("utf-8", "replace")
+
+    def random_ids(self, source):
+        """No bytes side by side: when one of them is no character, the package
+        shows none of them."""
+        def is_byte(token):
+            return re.fullmatch("<0x..>", self.tokenizer.id_to_token(token))
+
+        return draw_ids(source, self.ids,
+                        lambda before, token: not (is_byte(before) and is_byte(token)))
+
+
+class SentencePieceJudge:
+    def __init__(self, path):
+        self.model = sentencepiece.SentencePieceProcessor(model_file=path)
+
+    def __call__(self, texts):
+        return self.model.encode(texts)
+
+    def decode(self, sequences):
+        return self.model.decode(sequences)
+
+    @staticmethod
+    def show(text):
+        """One U+FFFD for each byte, not for each cut character."""
+        return re.sub("[\udc80-\udcff]", "\ufffd",
+                      text.decode("utf-8", "surrogateescape"))
+
+    def random_ids(self, source):
+        """Nothing invisible between bytes that would make a character."""
+        model = self.model
+        return draw_ids(source, range(len(model)), lambda before, token: not (
+            model.is_byte(before) and model.is_control(token)))
 
 
 # ---- tokenizers that the data folder has no file of, made from those it has
@@ -189,8 +242,9 @@ def random_texts(count, seed):
 
 
 class Comparison:
-    def __init__(self, penstock, folder):
+    def __init__(self, penstock, decode_ids, folder):
         self.penstock = penstock
+        self.decode_ids = decode_ids
         self.folder = folder
         self.passed = self.failed = 0
 
@@ -228,8 +282,30 @@ class Comparison:
         if found == expected:
             self.passed += 1
             print("passed  %-44s %9d ids, %s" % (what, sum(map(len, found)), note))
+            self.compare_decoded(what, tokenizer, judge, found)
             return
         self.fail(what, self.difference(found, expected, texts))
+
+    def compare_decoded(self, what, tokenizer, judge, sequences):
+        """The texts of these ids, byte for byte."""
+        what += ", back"
+        lines = "".join(" ".join(map(str, ids)) + "\n" for ids in sequences)
+        answer = subprocess.run([self.decode_ids, tokenizer], input=lines,
+                                capture_output=True, text=True)
+        if answer.returncode != 0:
+            self.fail(what, answer.stderr.strip())
+            return
+        found = [judge.show(bytes.fromhex(line)) for line in answer.stdout.split("\n")[:-1]]
+        expected = judge.decode(sequences)
+        if found == expected:
+            self.passed += 1
+            print("passed  %-44s %9d characters" % (what, sum(map(len, found))))
+            return
+        pairs = [pair for pair in zip(found, expected) if pair[0] != pair[1]]
+        at = len(os.path.commonprefix(pairs[0]))
+        self.fail(what, "%d of %d texts, first at %d: %s, expected %s" % (
+            len(pairs), len(expected), at, ascii(pairs[0][0][at : at + 20]),
+            ascii(pairs[0][1][at : at + 20])))
 
     def fail(self, what, why):
         self.failed += 1
@@ -254,10 +330,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("penstock")
+    parser.add_argument("decode_ids")
     parser.add_argument("data")
     args = parser.parse_args()
     folder = tempfile.TemporaryDirectory()
-    comparison = Comparison(args.penstock, folder.name)
+    comparison = Comparison(args.penstock, args.decode_ids, folder.name)
     data = args.data
     quick = 60000 if args.quick else None
 
@@ -267,7 +344,7 @@ def main():
     def saved(name, tokenizer):
         path = os.path.join(folder.name, name + ".json")
         tokenizer.save(path)
-        return path, judge_tokenizers(tokenizer)
+        return path, TokenizersJudge(tokenizer)
 
     def characters(names):
         """A tokenizer of the characters of some texts, which ours makes."""
@@ -275,7 +352,7 @@ def main():
         subprocess.run([args.penstock, "tokenize", "--train-chars", "-o", path,
                         *(os.path.join(data, name) for name in names)],
                        check=True, stderr=subprocess.PIPE)
-        return path, judge_tokenizers(
+        return path, TokenizersJudge(
             tokenizers.Tokenizer.from_file(os.path.join(path, "tokenizer.json")))
 
     files = ["tinyshakespeare/input.txt", "names/names.txt", "wikitext-2/valid.txt",
@@ -285,20 +362,20 @@ def main():
     t5 = shared("t5-base/spiece.model")
     small = shared("spm-small/test_model.model")
     contenders = {
-        "gpt2": (shared("gpt2"), judge_tokenizers(gpt2(data))),
+        "gpt2": (shared("gpt2"), TokenizersJudge(gpt2(data))),
         "gpt2 json": saved("gpt2", gpt2(data)),
-        "gpt-neox-20b": (shared("gpt-neox-20b"), judge_tokenizers(
+        "gpt-neox-20b": (shared("gpt-neox-20b"), TokenizersJudge(
             tokenizers.Tokenizer.from_file(shared("gpt-neox-20b/tokenizer.json")))),
-        "tiny-llama3-style": (shared("tiny-llama3-style"), judge_tokenizers(
+        "tiny-llama3-style": (shared("tiny-llama3-style"), TokenizersJudge(
             tokenizers.Tokenizer.from_file(shared("tiny-llama3-style/tokenizer.json")))),
         "llama3 split": saved("llama3", llama3_style(data)),
         "qwen2 split": saved("qwen2", qwen2_style(data)),
-        "mistral model": (mistral, judge_sentencepiece(mistral)),
+        "mistral model": (mistral, SentencePieceJudge(mistral)),
         "mistral json": saved("mistral", llama2_style(mistral, False)),
         "mistral json, prepend": saved("llama2", llama2_style(mistral, True)),
-        "t5 model": (t5, judge_sentencepiece(t5)),
+        "t5 model": (t5, SentencePieceJudge(t5)),
         "t5 json": saved("t5", t5_style(t5)),
-        "spm-small": (small, judge_sentencepiece(small)),
+        "spm-small": (small, SentencePieceJudge(small)),
         "characters": characters(files),
     }
     texts = [(name, cut(read(os.path.join(data, name)), quick)) for name in files]
@@ -314,6 +391,9 @@ def main():
         comparison.compare(name + ": novels, lines", path, judge, lines_of(novels),
                            "lines")
         comparison.compare(name + ": random", path, judge, strings, "json")
+        source = random.Random(2)
+        comparison.compare_decoded(name + ": random ids", path, judge,
+                                   [judge.random_ids(source) for _ in range(1000)])
         sys.stdout.flush()
     print("%d passed, %d failed" % (comparison.passed, comparison.failed))
     return comparison.failed > 0
