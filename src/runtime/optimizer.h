@@ -1,0 +1,50 @@
+#ifndef PEN_RUNTIME_OPTIMIZER_H
+#define PEN_RUNTIME_OPTIMIZER_H
+
+#include "network/network.h"
+
+/*
+ * One step of an optimizer over all parameters of a network, in their order.
+ * The moments live in the parameters; what is here are the numbers.
+ */
+
+enum pen_optimizer_kind {
+    PEN_OPTIMIZER_ADAM, /* with decoupled decay: AdamW */
+    PEN_OPTIMIZER_SGD
+};
+
+enum pen_decay_group {
+    PEN_DECAY_MATRICES, /* not biases, nor anything of norms */
+    PEN_DECAY_ALL
+};
+
+struct pen_optimizer {
+    enum pen_optimizer_kind kind;
+    double beta1; /* of Adam, as the two below */
+    double beta2;
+    double epsilon;
+    double momentum; /* of SGD, as below */
+    bool is_nesterov;
+    double weight_decay;
+    enum pen_decay_group decay_group;
+    double clip_norm; /* the largest norm of all gradients; 0: no limit */
+};
+
+/* Moments that a parameter has to keep. */
+int pen_optimizer_moments(const struct pen_optimizer *optimizer);
+
+/*
+ * The norm of all gradients: sums of squares of the parameters, summed in
+ * their order. That order is part of the result's bits.
+ */
+double pen_gradient_norm(struct pen_network *network);
+
+/*
+ * Changes the parameters by their gradients, which stay. `step` is 1 for the
+ * first; `norm` is what pen_gradient_norm() gave.
+ */
+void pen_optimizer_step(const struct pen_optimizer *optimizer,
+                        struct pen_network *network, double learning_rate,
+                        uint64_t step, double norm);
+
+#endif
