@@ -77,9 +77,12 @@ static pen_status make_sampler(struct pen_batches *batches,
         calloc(batches->num_files, sizeof *sources);
     if (sources == NULL)
         return PEN_NOMEM;
-    for (size_t i = 0; i < batches->num_files; i++)
-        sources[i] =
-            (struct pen_sample_source){&batches->files[i], paths[i].weight};
+    for (size_t i = 0; i < batches->num_files; i++) {
+        const struct pen_token_file *file = &batches->files[i];
+        double weight =
+            paths[i].weight > 0 ? paths[i].weight : (double)file->num_tokens;
+        sources[i] = (struct pen_sample_source){file, weight};
+    }
     struct pen_sampler_options wanted = {.seq_length = options->sequence,
                                          .seed = options->seed,
                                          .is_ordered = options->is_ordered,

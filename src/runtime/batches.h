@@ -25,7 +25,7 @@ struct pen_batches_options {
 /* A file of tokens, as pen_token_file_init() opens it, and its weight. */
 struct pen_data_path {
     const char *path;
-    double weight;
+    double weight; /* 0: the number of its tokens */
 };
 
 /*

@@ -4,33 +4,8 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #define PI 3.14159265358979323846
-
-/* The place of a name in a list, or the length of the list. */
-static unsigned find_name(const char *const *names, unsigned count,
-                          const char *name)
-{
-    unsigned found = 0;
-    while (found < count && strcmp(names[found], name) != 0)
-        found++;
-    return found;
-}
-
-#define STYLE_NAME(name, text) text,
-
-enum pen_lr_style pen_lr_style_find(const char *name)
-{
-    static const char *const names[] = {PEN_LR_STYLE_TABLE(STYLE_NAME)};
-    return (enum pen_lr_style)find_name(names, PEN_LR_STYLES, name);
-}
-
-enum pen_wsd_style pen_wsd_style_find(const char *name)
-{
-    static const char *const names[] = {PEN_WSD_STYLE_TABLE(STYLE_NAME)};
-    return (enum pen_wsd_style)find_name(names, PEN_WSD_STYLES, name);
-}
 
 pen_status pen_lr_schedule_check(const struct pen_lr_schedule *schedule,
                                  struct pen_text *why)

@@ -56,10 +56,6 @@ struct pen_lr_schedule {
     uint64_t wsd_decay_iters; /* of those, the last that fall; WSD only */
 };
 
-/* The style of this name, or PEN_LR_STYLES, PEN_WSD_STYLES. */
-enum pen_lr_style pen_lr_style_find(const char *name);
-enum pen_wsd_style pen_wsd_style_find(const char *name);
-
 /* Refuses numbers that contradict each other, in the words of the options. */
 pen_status pen_lr_schedule_check(const struct pen_lr_schedule *schedule,
                                  struct pen_text *why);

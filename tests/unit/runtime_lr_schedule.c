@@ -125,16 +125,6 @@ static void contradictions_are_refused(void **state)
                              "the iterations after the warm-up");
 }
 
-static void styles_have_the_names_of_the_options(void **state)
-{
-    (void)state;
-    assert_int_equal(PEN_LR_WSD, pen_lr_style_find("WSD"));
-    assert_int_equal(PEN_LR_COSINE, pen_lr_style_find("cosine"));
-    assert_int_equal(PEN_LR_STYLES, pen_lr_style_find("wsd"));
-    assert_int_equal(PEN_WSD_MINUS_SQRT, pen_wsd_style_find("minus_sqrt"));
-    assert_int_equal(PEN_WSD_STYLES, pen_wsd_style_find(""));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,7 +135,6 @@ int main(void)
         cmocka_unit_test(without_warm_up_the_first_step_has_the_full_rate),
         cmocka_unit_test(wsd_is_stable_and_then_falls_as_asked),
         cmocka_unit_test(contradictions_are_refused),
-        cmocka_unit_test(styles_have_the_names_of_the_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

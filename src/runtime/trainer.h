@@ -1,0 +1,103 @@
+#ifndef PEN_RUNTIME_TRAINER_H
+#define PEN_RUNTIME_TRAINER_H
+
+#include "network/network.h"
+#include "runtime/batches.h"
+#include "runtime/lr_schedule.h"
+#include "runtime/optimizer.h"
+
+/*
+ * Training in one process. A step takes the samples of the global batch in
+ * micro-batches, in their order:
+ *
+ *   clear   forward backward   forward backward   ...   norm   optimizer
+ *           micro-batch 0      micro-batch 1
+ *
+ * All memory is there before the first step: a step allocates nothing.
+ */
+struct pen_trainer;
+
+enum pen_trainer_engine { PEN_TRAINER_ONEDNN, PEN_TRAINER_REFERENCE };
+
+struct pen_trainer_options {
+    const struct pen_model *model; /* borrowed until the trainer is freed */
+    enum pen_trainer_engine engine;
+    bool is_bf16; /* products and activations; the master weights are float */
+    int threads;  /* 0: as many as OpenMP would take */
+    size_t sequence;
+    size_t micro_batch;  /* samples */
+    size_t global_batch; /* samples of a step; a multiple of micro_batch */
+    enum pen_recompute recompute;
+    struct pen_optimizer optimizer;
+    struct pen_lr_schedule schedule;
+    bool is_forward_only; /* for pen_trainer_evaluate() alone */
+};
+
+/*
+ * The parameters are zero: initialize or load them through
+ * pen_trainer_network(). On failure *out is untouched and why speaks in the
+ * names of the options.
+ */
+pen_status pen_trainer_create(const struct pen_trainer_options *options,
+                              struct pen_trainer **out, struct pen_text *why);
+void pen_trainer_free(struct pen_trainer *trainer);
+
+/* Borrowed until the trainer is freed. */
+struct pen_network *pen_trainer_network(struct pen_trainer *trainer);
+
+/* How far a run is: what a checkpoint has to say about it. */
+struct pen_trainer_progress {
+    uint64_t steps;
+    uint64_t samples; /* the number of the next one */
+};
+
+struct pen_trainer_progress
+pen_trainer_progress(const struct pen_trainer *trainer);
+
+/* Goes on from there; parameters and moments are imported by the caller. */
+void pen_trainer_resume(struct pen_trainer *trainer,
+                        const struct pen_trainer_progress *progress);
+
+struct pen_step {
+    uint64_t step; /* 1 for the first */
+    double loss;   /* mean over all targets */
+    double gradient_norm;
+    double learning_rate;
+};
+
+/*
+ * One step on the next samples. INVALID when a sample has an id that the model
+ * does not have or the loss is no number; the parameters are then unchanged.
+ */
+pen_status pen_trainer_step(struct pen_trainer *trainer,
+                            struct pen_batches *batches, struct pen_step *out,
+                            struct pen_text *why);
+
+/* The mean loss over samples 0 to count - 1; parameters do not change. */
+pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
+                                struct pen_batches *batches, uint64_t count,
+                                double *loss, struct pen_text *why);
+
+/* Floating point operations of a step, recomputation not counted. */
+double pen_trainer_step_flops(const struct pen_trainer *trainer);
+
+/* Where the bytes go when the first step has been made. */
+struct pen_trainer_memory {
+    size_t program;     /* code, libraries, and what was there before us */
+    size_t parameters;  /* with gradients, moments and the engine's scratch */
+    size_t activations; /* stash and scratch of the network */
+    size_t logits;      /* of those */
+    size_t data;        /* files of tokens as they are read */
+    size_t total;
+};
+
+/* What num_samples samples of these batches will need. */
+void pen_trainer_predict_memory(const struct pen_trainer *trainer,
+                                const struct pen_batches *batches,
+                                uint64_t num_samples,
+                                struct pen_trainer_memory *out);
+
+/* Resident bytes of this process at its peak; 0 where nobody tells. */
+size_t pen_memory_peak(void);
+
+#endif

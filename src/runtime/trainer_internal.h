@@ -1,0 +1,24 @@
+#ifndef PEN_RUNTIME_TRAINER_INTERNAL_H
+#define PEN_RUNTIME_TRAINER_INTERNAL_H
+
+#include "runtime/trainer.h"
+
+/* What the files of the trainer share. */
+struct pen_trainer {
+    struct pen_trainer_options options;
+    struct pen_engine *engine;
+    struct pen_network *network;
+    struct pen_trainer_progress progress;
+    size_t base_bytes; /* resident before any of the memory below was there */
+
+    char *arena; /* holds all below */
+    size_t arena_bytes;
+    void *stash;
+    int32_t *ids;     /* (micro_batch, sequence) */
+    int32_t *targets; /* the same */
+};
+
+/* Resident bytes of this process now; 0 where nobody tells. */
+size_t pen__resident_bytes(void);
+
+#endif
