@@ -4,8 +4,10 @@
 #include "core/model_cost.h"
 #include "runtime/trainer_internal.h"
 
-#include <stdio.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 double pen_trainer_step_flops(const struct pen_trainer *trainer)
 {
@@ -14,29 +16,36 @@ double pen_trainer_step_flops(const struct pen_trainer *trainer)
                                 options->sequence);
 }
 
-/* A line of /proc/self/status, such as "VmHWM:    1234 kB"; 0 without it. */
+/*
+ * A line of /proc/self/status, such as "VmHWM:    1234 kB"; 0 without it. Read
+ * without stdio, for it is asked between steps. (getrusage() would tell the
+ * peak too, but of the program that started us if that was larger.)
+ */
 static size_t status_bytes(const char *name)
 {
-    char line[256];
-    size_t kilobytes = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    if (file == NULL)
+    char text[4096];
+    int handle = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (handle < 0)
         return 0;
-    while (kilobytes == 0 && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, name, strlen(name)) == 0)
-            sscanf(line + strlen(name), ": %zu kB", &kilobytes);
-    fclose(file);
-    return kilobytes * 1024;
+    ssize_t length = read(handle, text, sizeof text - 1);
+    close(handle);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    const char *line = strstr(text, name);
+    if (line == NULL)
+        return 0;
+    return (size_t)strtoull(line + strlen(name), NULL, 10) * 1024;
 }
 
 size_t pen__resident_bytes(void)
 {
-    return status_bytes("VmRSS");
+    return status_bytes("\nVmRSS:");
 }
 
 size_t pen_memory_peak(void)
 {
-    return status_bytes("VmHWM");
+    return status_bytes("\nVmHWM:");
 }
 
 void pen_trainer_predict_memory(const struct pen_trainer *trainer,
@@ -49,11 +58,11 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer,
     struct pen_trainer_memory memory = {
         .program = trainer->base_bytes,
         .parameters = trainer->engine->ops->memory_bytes(trainer->engine),
-        .activations = trainer->arena_bytes +
-                       pen_network_scratch_bytes(trainer->network),
+        .activations =
+            trainer->arena_bytes + pen_network_scratch_bytes(trainer->network),
         .logits = sizes.logits,
         .data = pen_batches_bytes(batches, num_samples)};
-    memory.total = memory.program + memory.parameters + memory.activations +
-                   memory.data;
+    memory.total =
+        memory.program + memory.parameters + memory.activations + memory.data;
     *out = memory;
 }

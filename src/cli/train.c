@@ -1,0 +1,277 @@
+/*
+ * penstock train: one process that trains a network on tokens.
+ */
+#include "cli/cli.h"
+
+#include "base/log.h"
+#include "cli/train_options.h"
+#include "cli/train_report.h"
+#include "network/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a training holds; all may be NULL. */
+struct training {
+    struct pen__train_args args;
+    struct pen_model *model;
+    struct pen_batches *batches;
+    struct pen_batches *validation;
+    struct pen_trainer *trainer;
+    struct pen__train_report report;
+};
+
+/* ---- signals ---- */
+
+/*
+ * A signal reaches the process, not an object, so this is at file scope. The
+ * second signal of a kind ends the program as it always did.
+ */
+static volatile sig_atomic_t signal_seen;
+
+static void note_signal(int number)
+{
+    static const char words[] =
+        "\npenstock: finishing the step; once more to stop at once\n";
+    signal_seen = number;
+    ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
+    (void)written;
+}
+
+static void watch_signals(void)
+{
+    struct sigaction action = {.sa_handler = note_signal,
+                               .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- making ready ---- */
+
+static pen_status open_part(const struct training *training,
+                            enum pen_split_part part, uint32_t sequence,
+                            struct pen_batches **out, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    struct pen_batches_options options = {.sequence = sequence,
+                                          .vocab = training->model->vocab,
+                                          .seed = args->seed,
+                                          .is_ordered = part != PEN_SPLIT_TRAIN,
+                                          .part = part};
+    struct pen_data_path *paths = NULL;
+    size_t num_paths = 0;
+    pen_status status = pen_split_parse(args->split, options.split, why);
+    if (status == PEN_OK)
+        status =
+            pen__data_paths_parse(&args->data_path, &paths, &num_paths, why);
+    if (status == PEN_OK)
+        status = pen_batches_open(paths, num_paths, &options, out, why);
+    free(paths);
+    return status;
+}
+
+static pen_status open_data(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    uint32_t sequence = (uint32_t)args->seq_length;
+    if (args->token_ids != NULL)
+        return pen_batches_load(args->token_ids, sequence,
+                                training->model->vocab, &training->batches,
+                                why);
+    if (sequence == 0)
+        sequence = training->model->max_positions;
+    pen_status status =
+        open_part(training, PEN_SPLIT_TRAIN, sequence, &training->batches, why);
+    if (status == PEN_OK && args->eval_interval > 0)
+        status = open_part(training, PEN_SPLIT_VALIDATION, sequence,
+                           &training->validation, why);
+    return status;
+}
+
+static pen_status make_trainer(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    struct pen_trainer_options options = {
+        .model = training->model,
+        .engine = (enum pen_trainer_engine)args->engine,
+        .is_bf16 = args->is_bf16,
+        .threads = (int)args->threads,
+        .sequence = pen_batches_sequence(training->batches),
+        .micro_batch = args->micro_batch_size,
+        .global_batch = args->global_batch_size,
+        .recompute = (enum pen_recompute)args->recompute,
+        .optimizer = args->numbers,
+        .schedule = args->schedule};
+    return pen_trainer_create(&options, &training->trainer, why);
+}
+
+static bool has_file(const char *directory, const char *name)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    pen_text_add(&path, "%s/%s", directory, name);
+    bool is_there = access(pen_text_string(&path), F_OK) == 0;
+    pen_text_release(&path);
+    return is_there;
+}
+
+static pen_status set_weights(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    struct pen_network *network = pen_trainer_network(training->trainer);
+    bool has_weights = has_file(args->model, "model.safetensors") ||
+                       has_file(args->model, "model.safetensors.index.json");
+    if (!has_weights || args->has_random_weights)
+        return pen_network_initialize(network, args->seed);
+    struct pen_weights *weights = NULL;
+    pen_status status = pen_weights_open(args->model, &weights, why);
+    if (status == PEN_OK)
+        status = pen_network_load(network, weights, why);
+    pen_weights_close(weights);
+    return status;
+}
+
+static pen_status make_ready(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    pen_status status = pen_model_load(args->model, &training->model, why);
+    if (status == PEN_OK)
+        status = open_data(training, why);
+    if (status == PEN_OK)
+        status = make_trainer(training, why);
+    if (status == PEN_OK)
+        status = set_weights(training, why);
+    return status;
+}
+
+static void release(struct training *training)
+{
+    pen_trainer_free(training->trainer);
+    pen_batches_free(training->batches);
+    pen_batches_free(training->validation);
+    pen_model_free(training->model);
+    pen__train_args_release(&training->args);
+}
+
+/* ---- training ---- */
+
+#define MB(bytes) (1e-6 * (double)(bytes))
+
+static size_t tell_memory(const struct training *training)
+{
+    const struct pen__train_args *args = &training->args;
+    struct pen_trainer_memory memory;
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    pen_trainer_predict_memory(
+        training->trainer, training->batches,
+        (args->train_iters - done) * args->global_batch_size, &memory);
+    pen_log(PEN_LOG_INFO,
+            "%.1f M parameters; memory will be %.1f MB: parameters, gradients "
+            "and moments %.1f, activations %.1f (logits %.1f), data %.1f, "
+            "program %.1f",
+            1e-6 * (double)training->model->num_parameters, MB(memory.total),
+            MB(memory.parameters), MB(memory.activations), MB(memory.logits),
+            MB(memory.data), MB(memory.program));
+    return memory.total;
+}
+
+static void tell_peak(size_t predicted)
+{
+    size_t peak = pen_memory_peak();
+    if (peak > 0)
+        pen_log(PEN_LOG_INFO, "memory was %.1f MB at its peak, %+.1f %%",
+                MB(peak), 100 * ((double)peak / (double)predicted - 1));
+}
+
+/* Each sequence of the validation part once at most. */
+static pen_status evaluate(struct training *training, double *loss,
+                           struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    uint64_t count = pen_batches_epoch(training->validation);
+    uint64_t wanted = args->eval_iters * args->global_batch_size;
+    return pen_trainer_evaluate(training->trainer, training->validation,
+                                wanted < count ? wanted : count, loss, why);
+}
+
+static bool is_due(uint64_t step, uint64_t interval)
+{
+    return interval > 0 && step % interval == 0;
+}
+
+static pen_status train_step(struct training *training, struct pen_text *why)
+{
+    struct pen__train_report *report = &training->report;
+    const struct pen__train_args *args = &training->args;
+    struct pen_step step;
+    double val_loss = (double)NAN;
+    double begin = pen__train_report_clock(report);
+    pen_status status =
+        pen_trainer_step(training->trainer, training->batches, &step, why);
+    double sec = pen__train_report_clock(report) - begin;
+    if (status != PEN_OK)
+        return status;
+    if (training->validation != NULL &&
+        (is_due(step.step, args->eval_interval) ||
+         step.step == args->train_iters))
+        status = evaluate(training, &val_loss, why);
+    if (status == PEN_OK)
+        status = pen__train_report_step(report, &step, sec, val_loss, why);
+    return status;
+}
+
+static pen_status train(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    struct pen__train_report *report = &training->report;
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    pen_status status = pen__train_report_open(report, args, done, why);
+    if (status != PEN_OK)
+        return status;
+    report->step_tokens =
+        args->global_batch_size * pen_batches_sequence(training->batches);
+    report->step_flops = pen_trainer_step_flops(training->trainer);
+    size_t predicted = tell_memory(training);
+    watch_signals();
+    for (; done < args->train_iters && status == PEN_OK && signal_seen == 0;
+         done++)
+        status = train_step(training, why);
+    pen__train_report_close(report);
+    if (status == PEN_OK)
+        tell_peak(predicted);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct training training = {0};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    int code = pen__train_args_parse(&training.args, argc, argv);
+    if (code != PEN__EXIT_OK)
+        return code;
+    pen_status status = make_ready(&training, &why);
+    if (status == PEN_OK)
+        status = train(&training, &why);
+    if (status != PEN_OK)
+        code = pen__refuse(&why);
+    else if (signal_seen != 0)
+        code = 128 + (int)signal_seen;
+    release(&training);
+    pen_text_release(&why);
+    return code;
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    pen__train_help();
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__train = {"train", "trains a network on text",
+                                        run, help};

@@ -1,0 +1,65 @@
+#ifndef PEN_CLI_TRAIN_FIELDS_H
+#define PEN_CLI_TRAIN_FIELDS_H
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Options as a table: for each its name, its help, and where its value goes in
+ * the struct of the command. train has forty of them.
+ */
+enum pen__field_kind {
+    PEN__FIELD_FLAG,  /* bool */
+    PEN__FIELD_TEXT,  /* const char * */
+    PEN__FIELD_COUNT, /* uint64_t */
+    PEN__FIELD_REAL,  /* double */
+    PEN__FIELD_WORD,  /* unsigned: its place in `words` */
+    PEN__FIELD_LIST   /* struct pen__list */
+};
+
+struct pen__field {
+    const char *name;
+    const char *value; /* what the help calls it; NULL for a flag */
+    const char *help;
+    enum pen__field_kind kind;
+    size_t offset;
+    double least; /* of a number, as below */
+    double most;
+    const char *const *words; /* the last is NULL */
+};
+
+/* An option that takes all words behind it, up to the next option. */
+struct pen__list {
+    const char **words; /* of the command line */
+    size_t count;
+    bool is_open;
+};
+
+void pen__list_release(struct pen__list *list);
+
+enum { PEN__FIELDS_MAX = 64 };
+
+/* What argp wants to know; room for all fields and the end. */
+void pen__fields_list(const struct pen__field *fields, size_t count,
+                      struct argp_option out[PEN__FIELDS_MAX + 1]);
+
+/*
+ * Takes an option or a word of the command line into the struct that is
+ * state->input; the line must be parsed with ARGP_IN_ORDER. What is wrong ends
+ * the program with the usage.
+ */
+error_t pen__fields_parse(const struct pen__field *fields, size_t count,
+                          int key, char *text, struct argp_state *state);
+
+/*
+ * The values of a filled struct by the names of the options, for a log: texts
+ * that are NULL and reals that are NaN are left out. NULL when
+ * memory runs out; drop it with json_decref().
+ */
+json_t *pen__fields_print(const struct pen__field *fields, size_t count,
+                          const void *args);
+
+#endif

@@ -1,0 +1,251 @@
+/*
+ * The options of penstock train. Names and defaults are Megatron-LM's wherever
+ * it has such an option, for that is what people have in their scripts.
+ */
+#include "cli/train_options.h"
+
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define TEXT_OF(name, text) text,
+
+static const char *const optimizers[] = {"adam", "sgd", NULL};
+static const char *const decay_groups[] = {"matrices", "all", NULL};
+static const char *const lr_styles[] = {PEN_LR_STYLE_TABLE(TEXT_OF) NULL};
+static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
+static const char *const engines[] = {"onednn", "reference", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+
+#define AT(member) offsetof(struct pen__train_args, member)
+#define FLAG(name, member, help)                                               \
+    {                                                                          \
+        name, NULL, help, PEN__FIELD_FLAG, AT(member), 0, 0, NULL              \
+    }
+#define TEXT(name, value, member, help)                                        \
+    {                                                                          \
+        name, value, help, PEN__FIELD_TEXT, AT(member), 0, 0, NULL             \
+    }
+#define COUNT(name, member, least, most, help)                                 \
+    {                                                                          \
+        name, "N", help, PEN__FIELD_COUNT, AT(member), least, most, NULL       \
+    }
+#define REAL(name, member, least, most, help)                                  \
+    {                                                                          \
+        name, "X", help, PEN__FIELD_REAL, AT(member), least, most, NULL        \
+    }
+#define WORD(name, member, words, help)                                        \
+    {                                                                          \
+        name, "NAME", help, PEN__FIELD_WORD, AT(member), 0, 0, words           \
+    }
+
+#define MANY 1e15
+#define BELOW_ONE 0.9999999999
+
+static const struct pen__field fields[] = {
+    TEXT("model", "DIR", model,
+         "directory with config.json and weights, config.json, or preset:gpt2"),
+    FLAG("random-weights", has_random_weights,
+         "start from random weights even where --model has some"),
+    TEXT("load", "DIR", load, "go on from the newest checkpoint in DIR"),
+    {"data-path", "PREFIX...",
+     "files of tokens, several with or without weights: 0.3 A 0.7 B",
+     PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
+    TEXT("token-ids", "FILE", token_ids,
+         "instead: a text with ids, one sequence per line, taken in order"),
+    TEXT("split", "SHARES", split,
+         "train, validation, test: 969,30,1 when not given"),
+    COUNT("seq-length", seq_length, 1, 1u << 24,
+          "tokens of a sequence; the positions of the model when not given"),
+    COUNT("micro-batch-size", micro_batch_size, 1, 1u << 24,
+          "sequences computed at once; 1"),
+    COUNT("global-batch-size", global_batch_size, 1, 1u << 30,
+          "sequences of a step; one micro-batch when not given"),
+    COUNT("train-iters", train_iters, 1, MANY, "steps of the whole training"),
+    COUNT("seed", seed, 0, MANY, "of the weights and the order of data; 1234"),
+    WORD("optimizer", optimizer, optimizers, "adam (that is AdamW) or sgd"),
+    REAL("lr", schedule.rate, 0, 1e6, "learning rate, the highest"),
+    REAL("min-lr", schedule.min_rate, 0, 1e6, "learning rate at the end; 0"),
+    WORD("lr-decay-style", lr_style, lr_styles,
+         "constant, linear, cosine or WSD; linear when not given"),
+    COUNT("lr-warmup-iters", schedule.warmup_iters, 0, MANY,
+          "steps over which the rate rises; 0"),
+    COUNT("lr-decay-iters", schedule.decay_iters, 1, MANY,
+          "step at which --min-lr is reached; --train-iters when not given"),
+    COUNT("lr-wsd-decay-iters", schedule.wsd_decay_iters, 1, MANY,
+          "how many of those fall, in WSD"),
+    WORD("lr-wsd-decay-style", wsd_style, wsd_styles,
+         "exponential, linear, cosine or minus_sqrt"),
+    REAL("weight-decay", numbers.weight_decay, 0, 1e6, "0.01"),
+    WORD("weight-decay-groups", decay_groups, decay_groups,
+         "matrices (not biases and norms) or all; matrices when not given"),
+    REAL("clip-grad", numbers.clip_norm, 0, 1e30,
+         "largest norm of the gradient, 0 for none; 1"),
+    REAL("adam-beta1", numbers.beta1, 0, BELOW_ONE, "0.9"),
+    REAL("adam-beta2", numbers.beta2, 0, BELOW_ONE, "0.999"),
+    REAL("adam-eps", numbers.epsilon, 1e-30, 1, "1e-8"),
+    REAL("sgd-momentum", numbers.momentum, 0, BELOW_ONE, "0.9"),
+    FLAG("sgd-nesterov", numbers.is_nesterov, "Nesterov's momentum"),
+    FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
+    WORD("engine", engine, engines, "onednn or reference (plain loops)"),
+    COUNT("threads", threads, 1, 4096,
+          "of the engine; OMP_NUM_THREADS, or all processors"),
+    WORD("recompute-granularity", recompute, recomputes,
+         "compute activations again rather than keep them: selective or full"),
+    TEXT("save", "DIR", save, "write checkpoints there, also on Ctrl-C"),
+    COUNT("save-interval", save_interval, 1, MANY,
+          "steps between checkpoints; only at the end when not given"),
+    TEXT("log", "FILE", log, "a line of JSON per step"),
+    COUNT("log-interval", log_interval, 1, MANY, "steps between lines; 10"),
+    TEXT("tensorboard-dir", "DIR", tensorboard_dir, "event files go there"),
+    COUNT("eval-interval", eval_interval, 1, MANY,
+          "steps between evaluations on the validation part; never when not "
+          "given"),
+    COUNT("eval-iters", eval_iters, 1, MANY,
+          "global batches of an evaluation; 10"),
+};
+
+enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+
+static void check_args(const struct pen__train_args *args,
+                       const struct argp_state *state)
+{
+    if (args->model == NULL && args->load == NULL)
+        argp_error(state, "--model or --load is required");
+    if (args->data_path.count == 0 && args->token_ids == NULL)
+        argp_error(state, "--data-path or --token-ids is required");
+    if (args->data_path.count > 0 && args->token_ids != NULL)
+        argp_error(state, "--data-path and --token-ids exclude each other");
+    if (args->train_iters == 0)
+        argp_error(state, "--train-iters is required");
+    if (isnan(args->schedule.rate))
+        argp_error(state, "--lr is required");
+    if (args->save_interval > 0 && args->save == NULL)
+        argp_error(state, "--save-interval needs --save DIR");
+    if (args->eval_interval > 0 && args->token_ids != NULL)
+        argp_error(state, "--eval-interval needs --data-path: lines of ids "
+                          "have no validation part");
+}
+
+/* What follows from other options. */
+static void complete(struct pen__train_args *args)
+{
+    args->numbers.kind = (enum pen_optimizer_kind)args->optimizer;
+    args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
+    args->schedule.style = (enum pen_lr_style)args->lr_style;
+    args->schedule.wsd_style = (enum pen_wsd_style)args->wsd_style;
+    if (args->schedule.decay_iters == 0)
+        args->schedule.decay_iters = args->train_iters;
+    if (args->global_batch_size == 0)
+        args->global_batch_size = args->micro_batch_size;
+    if (args->split == NULL)
+        args->split = "969,30,1";
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    if (key == ARGP_KEY_END) {
+        check_args(state->input, state);
+        complete(state->input);
+        return 0;
+    }
+    return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+}
+
+static struct argp parser_of(const struct argp_option *options)
+{
+    return (struct argp){
+        .options = options,
+        .parser = parse_option,
+        .doc =
+            "Trains a network on tokens.\v"
+            "A line every --log-interval steps goes to stdout. Ctrl-C ends the "
+            "training after the step, with a checkpoint if --save is given; "
+            "the exit code is then 130 (SIGINT) or 143 (SIGTERM)."};
+}
+
+int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    char name[] = "penstock train";
+    *args = (struct pen__train_args){.micro_batch_size = 1,
+                                     .seed = 1234,
+                                     .numbers = {.beta1 = 0.9,
+                                                 .beta2 = 0.999,
+                                                 .epsilon = 1e-8,
+                                                 .momentum = 0.9,
+                                                 .weight_decay = 0.01,
+                                                 .clip_norm = 1},
+                                     .lr_style = PEN_LR_LINEAR,
+                                     .schedule = {.rate = (double)NAN},
+                                     .log_interval = 10,
+                                     .eval_iters = 10};
+    argv[0] = name;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    pen__fields_list(fields, NUM_FIELDS, options);
+    struct argp parser = parser_of(options);
+    error_t code = argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, args);
+    return code == 0 ? PEN__EXIT_OK : PEN__EXIT_USAGE;
+}
+
+void pen__train_args_release(struct pen__train_args *args)
+{
+    pen__list_release(&args->data_path);
+}
+
+void pen__train_help(void)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    char name[] = "penstock train";
+    pen__fields_list(fields, NUM_FIELDS, options);
+    struct argp parser = parser_of(options);
+    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+}
+
+json_t *pen__train_args_print(const struct pen__train_args *args)
+{
+    return pen__fields_print(fields, NUM_FIELDS, args);
+}
+
+static bool is_weight(const char *word, double *out)
+{
+    char *end;
+    *out = strtod(word, &end);
+    return end != word && *end == '\0' && *out > 0 && isfinite(*out);
+}
+
+pen_status pen__data_paths_parse(const struct pen__list *words,
+                                 struct pen_data_path **out, size_t *count,
+                                 struct pen_text *why)
+{
+    double weight;
+    bool has_weights = words->count > 1 && is_weight(words->words[0], &weight);
+    size_t step = has_weights ? 2 : 1;
+    struct pen_data_path *paths = calloc(words->count, sizeof *paths);
+    if (paths == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i + step <= words->count; i += step) {
+        struct pen_data_path *path = &paths[i / step];
+        path->path = words->words[i + step - 1];
+        if (has_weights && !is_weight(words->words[i], &path->weight)) {
+            pen_why(why,
+                    "--data-path begins with a weight, so '%s' should be one "
+                    "too: weights and prefixes in turn",
+                    words->words[i]);
+            free(paths);
+            return PEN_INVALID;
+        }
+    }
+    if (words->count % step != 0) {
+        pen_why(why,
+                "--data-path ends with the weight %s; expected a prefix "
+                "behind it",
+                words->words[words->count - 1]);
+        free(paths);
+        return PEN_INVALID;
+    }
+    *count = words->count / step;
+    *out = paths;
+    return PEN_OK;
+}

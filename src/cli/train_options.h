@@ -1,0 +1,63 @@
+#ifndef PEN_CLI_TRAIN_OPTIONS_H
+#define PEN_CLI_TRAIN_OPTIONS_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "cli/train_fields.h"
+#include "runtime/batches.h"
+#include "runtime/trainer.h"
+
+/* The command line of penstock train; texts are NULL where not given. */
+struct pen__train_args {
+    const char *model;
+    const char *load;
+    bool has_random_weights;
+
+    struct pen__list data_path;
+    const char *token_ids;
+    const char *split;
+    uint64_t seq_length; /* 0: the positions of the model, or the file's */
+    uint64_t micro_batch_size;
+    uint64_t global_batch_size; /* 0: one micro-batch */
+    uint64_t train_iters;
+    uint64_t seed;
+
+    unsigned optimizer; /* enum pen_optimizer_kind */
+    unsigned decay_groups;
+    struct pen_optimizer numbers; /* of the optimizer */
+    unsigned lr_style;
+    unsigned wsd_style;
+    struct pen_lr_schedule schedule;
+
+    bool is_bf16;
+    unsigned engine; /* enum pen_trainer_engine */
+    uint64_t threads;
+    unsigned recompute; /* enum pen_recompute */
+
+    const char *save;
+    uint64_t save_interval; /* 0: at the end only */
+    const char *log;
+    uint64_t log_interval;
+    const char *tensorboard_dir;
+    uint64_t eval_interval; /* 0: never */
+    uint64_t eval_iters;
+};
+
+/* Ends the program when the line is wrong. Release in any case. */
+int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv);
+void pen__train_args_release(struct pen__train_args *args);
+
+void pen__train_help(void);
+
+/* All settings by the names of their options; drop it with json_decref(). */
+json_t *pen__train_args_print(const struct pen__train_args *args);
+
+/*
+ * Reads the words of --data-path: one prefix, several, or weights and prefixes
+ * in turn. On success free *out.
+ */
+pen_status pen__data_paths_parse(const struct pen__list *words,
+                                 struct pen_data_path **out, size_t *count,
+                                 struct pen_text *why);
+
+#endif

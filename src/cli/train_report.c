@@ -1,0 +1,152 @@
+#include "cli/train_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define TERMINAL_SEC 0.2 /* between two of the terminal's lines */
+
+double pen__train_report_clock(const struct pen__train_report *report)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - report->start.tv_sec) +
+           1e-9 * (double)(now.tv_nsec - report->start.tv_nsec);
+}
+
+static pen_status open_log(struct pen__train_report *report,
+                           const struct pen__train_args *args,
+                           uint64_t last_step, struct pen_text *why)
+{
+    json_t *settings = pen__train_args_print(args);
+    if (settings == NULL)
+        return PEN_NOMEM;
+    struct pen_run_head head = {args->model != NULL ? args->model : args->load,
+                                settings};
+    pen_status status =
+        pen_run_log_open(&report->log, args->log, &head, last_step, why);
+    report->has_log = status == PEN_OK;
+    json_decref(settings);
+    return status;
+}
+
+pen_status pen__train_report_open(struct pen__train_report *report,
+                                  const struct pen__train_args *args,
+                                  uint64_t last_step, struct pen_text *why)
+{
+    *report =
+        (struct pen__train_report){.first_step = last_step,
+                                   .train_iters = args->train_iters,
+                                   .log_interval = args->log_interval,
+                                   .step_flops = (double)NAN,
+                                   .peak_flops = (double)NAN,
+                                   .is_terminal = isatty(STDERR_FILENO) != 0};
+    clock_gettime(CLOCK_MONOTONIC, &report->start);
+    return args->log == NULL ? PEN_OK : open_log(report, args, last_step, why);
+}
+
+void pen__train_report_close(struct pen__train_report *report)
+{
+    pen__train_report_clear(report);
+    if (report->has_log)
+        pen_run_log_close(&report->log);
+    report->has_log = false;
+}
+
+void pen__train_report_clear(struct pen__train_report *report)
+{
+    if (report->is_shown)
+        fputs("\r\033[K", stderr);
+    report->is_shown = false;
+}
+
+static void add_duration(struct pen_text *line, double sec)
+{
+    uint64_t whole = (uint64_t)(sec + 0.5);
+    if (whole >= 86400)
+        pen_text_add(line, "%" PRIu64 "d", whole / 86400);
+    pen_text_add(line, whole >= 3600 ? "%02d:%02d:%02d" : "%.0d%02d:%02d",
+                 (int)(whole % 86400 / 3600), (int)(whole % 3600 / 60),
+                 (int)(whole % 60));
+}
+
+/* step 20/100 | loss 3.2114 | grad norm 0.812 | lr 6.00e-04 | ... */
+static void add_line(const struct pen__train_report *report,
+                     const struct pen_run_step *step, struct pen_text *line)
+{
+    pen_text_add(line,
+                 "step %" PRIu64 "/%" PRIu64
+                 " | loss %.4f | grad norm %.3f | lr %.3e | %.0f tokens/s",
+                 step->step, report->train_iters, step->loss, step->grad_norm,
+                 step->lr, step->tokens_per_sec);
+    if (!isnan(step->share_of_peak))
+        pen_text_add(line, " | %.0f %% of peak", 100 * step->share_of_peak);
+    pen_text_add(line, " | %.2f GB | ", 1e-9 * (double)step->memory_bytes);
+    if (!isnan(step->val_loss))
+        pen_text_add(line, "validation loss %.4f | ", step->val_loss);
+    uint64_t done = step->step - report->first_step;
+    add_duration(line, report->spent_sec / (double)done *
+                           (double)(report->train_iters - step->step));
+    pen_text_add(line, " left");
+}
+
+/* On stdout to stay, or on the terminal until the next one. */
+static void print_line(struct pen__train_report *report,
+                       const struct pen_run_step *step, bool stays)
+{
+    struct pen_text line = PEN_TEXT_EMPTY;
+    pen__train_report_clear(report);
+    add_line(report, step, &line);
+    if (stays) {
+        puts(pen_text_string(&line));
+        fflush(stdout);
+    } else {
+        fprintf(stderr, "\r\033[K%s", pen_text_string(&line));
+        fflush(stderr);
+        report->is_shown = true;
+    }
+    report->shown_sec = pen__train_report_clock(report);
+    pen_text_release(&line);
+}
+
+/* The same numbers, but speed over all steps since the last line. */
+static void tell(struct pen__train_report *report, struct pen_run_step step)
+{
+    bool stays = step.step % report->log_interval == 0 ||
+                 step.step == report->train_iters || !isnan(step.val_loss);
+    double per_sec = (double)report->line_steps / report->line_sec;
+    step.tokens_per_sec = per_sec * (double)report->step_tokens;
+    step.share_of_peak = per_sec * report->step_flops / report->peak_flops;
+    double since = pen__train_report_clock(report) - report->shown_sec;
+    if (stays || (report->is_terminal && since >= TERMINAL_SEC))
+        print_line(report, &step, stays);
+    if (stays) {
+        report->line_sec = 0;
+        report->line_steps = 0;
+    }
+}
+
+pen_status pen__train_report_step(struct pen__train_report *report,
+                                  const struct pen_step *step, double sec,
+                                  double val_loss, struct pen_text *why)
+{
+    struct pen_run_step line = {
+        .step = step->step,
+        .loss = step->loss,
+        .grad_norm = step->gradient_norm,
+        .lr = step->learning_rate,
+        .tokens = step->step * report->step_tokens,
+        .tokens_per_sec = (double)report->step_tokens / sec,
+        .share_of_peak = report->step_flops / sec / report->peak_flops,
+        .step_ms = 1e3 * sec,
+        .memory_bytes = pen_memory_peak(),
+        .elapsed_sec = pen__train_report_clock(report),
+        .val_loss = val_loss};
+    report->spent_sec += sec;
+    report->line_sec += sec;
+    report->line_steps++;
+    tell(report, line);
+    return report->has_log ? pen_run_log_append(&report->log, &line, why)
+                           : PEN_OK;
+}

@@ -1,0 +1,54 @@
+#ifndef PEN_CLI_TRAIN_REPORT_H
+#define PEN_CLI_TRAIN_REPORT_H
+
+#include "cli/train_options.h"
+#include "core/run_log.h"
+
+#include <time.h>
+
+/*
+ * What a training tells: a line on stdout every --log-interval steps, one on
+ * the terminal that follows every step, a log of all steps, TensorBoard.
+ * Called between steps, never in one.
+ */
+struct pen__train_report {
+    uint64_t first_step; /* done before this run */
+    uint64_t train_iters;
+    uint64_t log_interval;
+    uint64_t step_tokens;
+    double step_flops;
+    double peak_flops; /* of the machine per second; NaN: not known */
+
+    struct timespec start;
+    double spent_sec; /* in steps of this run */
+    double line_sec;  /* in those since the last line */
+    uint64_t line_steps;
+    double shown_sec; /* when the terminal's line was written */
+    bool is_terminal;
+    bool is_shown;
+
+    bool has_log;
+    struct pen_run_log log;
+};
+
+/*
+ * Opens the files of a run that did `last_step` steps before. On success end
+ * with pen__train_report_close().
+ */
+pen_status pen__train_report_open(struct pen__train_report *report,
+                                  const struct pen__train_args *args,
+                                  uint64_t last_step, struct pen_text *why);
+void pen__train_report_close(struct pen__train_report *report);
+
+/* Seconds since the report was opened. */
+double pen__train_report_clock(const struct pen__train_report *report);
+
+/* A step that took `sec`; val_loss is NaN where it was not evaluated. */
+pen_status pen__train_report_step(struct pen__train_report *report,
+                                  const struct pen_step *step, double sec,
+                                  double val_loss, struct pen_text *why);
+
+/* Removes the terminal's line; call it before printing anything else. */
+void pen__train_report_clear(struct pen__train_report *report);
+
+#endif
