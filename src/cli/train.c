@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "cli/train_checkpoint.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
 #include "network/weights.h"
@@ -18,7 +19,8 @@
 /* What a training holds; all may be NULL. */
 struct training {
     struct pen__train_args args;
-    struct pen_model *model;
+    struct pen_pretrained pretrained;
+    struct pen_checkpoint *resumed; /* of --load beside --model */
     struct pen_batches *batches;
     struct pen_batches *validation;
     struct pen_trainer *trainer;
@@ -59,7 +61,8 @@ static pen_status open_part(const struct training *training,
 {
     const struct pen__train_args *args = &training->args;
     struct pen_batches_options options = {.sequence = sequence,
-                                          .vocab = training->model->vocab,
+                                          .vocab =
+                                              training->pretrained.model->vocab,
                                           .seed = args->seed,
                                           .is_ordered = part != PEN_SPLIT_TRAIN,
                                           .part = part};
@@ -81,10 +84,10 @@ static pen_status open_data(struct training *training, struct pen_text *why)
     uint32_t sequence = (uint32_t)args->seq_length;
     if (args->token_ids != NULL)
         return pen_batches_load(args->token_ids, sequence,
-                                training->model->vocab, &training->batches,
-                                why);
+                                training->pretrained.model->vocab,
+                                &training->batches, why);
     if (sequence == 0)
-        sequence = training->model->max_positions;
+        sequence = training->pretrained.model->max_positions;
     pen_status status =
         open_part(training, PEN_SPLIT_TRAIN, sequence, &training->batches, why);
     if (status == PEN_OK && args->eval_interval > 0)
@@ -97,7 +100,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     struct pen_trainer_options options = {
-        .model = training->model,
+        .model = training->pretrained.model,
         .engine = (enum pen_trainer_engine)args->engine,
         .is_bf16 = args->is_bf16,
         .threads = (int)args->threads,
@@ -110,35 +113,44 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
     return pen_trainer_create(&options, &training->trainer, why);
 }
 
-static bool has_file(const char *directory, const char *name)
-{
-    struct pen_text path = PEN_TEXT_EMPTY;
-    pen_text_add(&path, "%s/%s", directory, name);
-    bool is_there = access(pen_text_string(&path), F_OK) == 0;
-    pen_text_release(&path);
-    return is_there;
-}
-
 static pen_status set_weights(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
+    const struct pen_weights *weights = training->pretrained.weights;
     struct pen_network *network = pen_trainer_network(training->trainer);
-    bool has_weights = has_file(args->model, "model.safetensors") ||
-                       has_file(args->model, "model.safetensors.index.json");
-    if (!has_weights || args->has_random_weights)
+    if (args->load != NULL)
+        return pen__train_resume(args,
+                                 training->resumed != NULL
+                                     ? training->resumed
+                                     : training->pretrained.checkpoint,
+                                 training->trainer, why);
+    if (weights == NULL || args->has_random_weights)
         return pen_network_initialize(network, args->seed);
-    struct pen_weights *weights = NULL;
-    pen_status status = pen_weights_open(args->model, &weights, why);
-    if (status == PEN_OK)
-        status = pen_network_load(network, weights, why);
-    pen_weights_close(weights);
+    return pen_network_load(network, weights, why);
+}
+
+/* The model of --model, or else the one that the checkpoint has. */
+static pen_status open_model(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    if (args->load != NULL &&
+        pen_checkpoint_kind_of(args->load) == PEN_CHECKPOINT_NONE) {
+        pen_why(why,
+                "--load: there is no checkpoint in %s; leave it out to start "
+                "a run",
+                args->load);
+        return PEN_INVALID;
+    }
+    const char *source = args->model != NULL ? args->model : args->load;
+    pen_status status = pen_pretrained_open(&training->pretrained, source, why);
+    if (status == PEN_OK && args->load != NULL && args->model != NULL)
+        status = pen_checkpoint_open(args->load, NULL, &training->resumed, why);
     return status;
 }
 
 static pen_status make_ready(struct training *training, struct pen_text *why)
 {
-    const struct pen__train_args *args = &training->args;
-    pen_status status = pen_model_load(args->model, &training->model, why);
+    pen_status status = open_model(training, why);
     if (status == PEN_OK)
         status = open_data(training, why);
     if (status == PEN_OK)
@@ -153,7 +165,8 @@ static void release(struct training *training)
     pen_trainer_free(training->trainer);
     pen_batches_free(training->batches);
     pen_batches_free(training->validation);
-    pen_model_free(training->model);
+    pen_checkpoint_close(training->resumed);
+    pen_pretrained_release(&training->pretrained);
     pen__train_args_release(&training->args);
 }
 
@@ -173,9 +186,9 @@ static size_t tell_memory(const struct training *training)
             "%.1f M parameters; memory will be %.1f MB: parameters, gradients "
             "and moments %.1f, activations %.1f (logits %.1f), data %.1f, "
             "program %.1f",
-            1e-6 * (double)training->model->num_parameters, MB(memory.total),
-            MB(memory.parameters), MB(memory.activations), MB(memory.logits),
-            MB(memory.data), MB(memory.program));
+            1e-6 * (double)training->pretrained.model->num_parameters,
+            MB(memory.total), MB(memory.parameters), MB(memory.activations),
+            MB(memory.logits), MB(memory.data), MB(memory.program));
     return memory.total;
 }
 
@@ -224,11 +237,68 @@ static pen_status train_step(struct training *training, struct pen_text *why)
     return status;
 }
 
+static pen_status save(struct training *training, struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = pen__train_save(&training->args, &training->pretrained,
+                                        training->trainer, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "no checkpoint was written: %s", pen_text_string(&reason));
+    pen_text_release(&reason);
+    return status;
+}
+
+/* Steps until the end or a signal, with checkpoints between and behind. */
+static pen_status run_steps(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    uint64_t saved = done;
+    pen_status status = PEN_OK;
+    while (done < args->train_iters && status == PEN_OK && signal_seen == 0) {
+        status = train_step(training, why);
+        done += status == PEN_OK;
+        if (status == PEN_OK && is_due(done, args->save_interval)) {
+            status = save(training, why);
+            saved = done;
+        }
+    }
+    if (status == PEN_OK && args->save != NULL && saved < done)
+        status = save(training, why);
+    return status;
+}
+
+static void tell_end(struct training *training, size_t predicted)
+{
+    const struct pen__train_args *args = &training->args;
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    tell_peak(predicted);
+    if (signal_seen == 0)
+        return;
+    if (args->save != NULL)
+        pen_log(PEN_LOG_INFO,
+                "stopped after step %" PRIu64
+                "; to go on, give the same options and --load %s",
+                done, args->save);
+    else
+        pen_log(PEN_LOG_WARN,
+                "stopped after step %" PRIu64
+                "; nothing is kept, for there is no --save",
+                done);
+}
+
 static pen_status train(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     struct pen__train_report *report = &training->report;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
+    if (done >= args->train_iters) {
+        pen_log(PEN_LOG_INFO,
+                "nothing to do: the checkpoint has all %" PRIu64
+                " steps of --train-iters",
+                args->train_iters);
+        return PEN_OK;
+    }
     pen_status status = pen__train_report_open(report, args, done, why);
     if (status != PEN_OK)
         return status;
@@ -237,12 +307,10 @@ static pen_status train(struct training *training, struct pen_text *why)
     report->step_flops = pen_trainer_step_flops(training->trainer);
     size_t predicted = tell_memory(training);
     watch_signals();
-    for (; done < args->train_iters && status == PEN_OK && signal_seen == 0;
-         done++)
-        status = train_step(training, why);
+    status = run_steps(training, why);
     pen__train_report_close(report);
     if (status == PEN_OK)
-        tell_peak(predicted);
+        tell_end(training, predicted);
     return status;
 }
 

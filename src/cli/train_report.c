@@ -43,7 +43,15 @@ pen_status pen__train_report_open(struct pen__train_report *report,
                                    .peak_flops = (double)NAN,
                                    .is_terminal = isatty(STDERR_FILENO) != 0};
     clock_gettime(CLOCK_MONOTONIC, &report->start);
-    return args->log == NULL ? PEN_OK : open_log(report, args, last_step, why);
+    pen_status status = PEN_OK;
+    if (args->log != NULL)
+        status = open_log(report, args, last_step, why);
+    if (status == PEN_OK && args->tensorboard_dir != NULL)
+        status = pen_tensorboard_create(args->tensorboard_dir, last_step,
+                                        &report->board, why);
+    if (status != PEN_OK)
+        pen__train_report_close(report);
+    return status;
 }
 
 void pen__train_report_close(struct pen__train_report *report)
@@ -52,6 +60,8 @@ void pen__train_report_close(struct pen__train_report *report)
     if (report->has_log)
         pen_run_log_close(&report->log);
     report->has_log = false;
+    pen_tensorboard_free(report->board);
+    report->board = NULL;
 }
 
 void pen__train_report_clear(struct pen__train_report *report)
@@ -65,10 +75,11 @@ static void add_duration(struct pen_text *line, double sec)
 {
     uint64_t whole = (uint64_t)(sec + 0.5);
     if (whole >= 86400)
-        pen_text_add(line, "%" PRIu64 "d", whole / 86400);
-    pen_text_add(line, whole >= 3600 ? "%02d:%02d:%02d" : "%.0d%02d:%02d",
-                 (int)(whole % 86400 / 3600), (int)(whole % 3600 / 60),
-                 (int)(whole % 60));
+        pen_text_add(line, "%" PRIu64 " d ", whole / 86400);
+    if (whole >= 3600)
+        pen_text_add(line, "%02" PRIu64 ":", whole % 86400 / 3600);
+    pen_text_add(line, "%02" PRIu64 ":%02" PRIu64, whole % 3600 / 60,
+                 whole % 60);
 }
 
 /* step 20/100 | loss 3.2114 | grad norm 0.812 | lr 6.00e-04 | ... */
@@ -147,6 +158,10 @@ pen_status pen__train_report_step(struct pen__train_report *report,
     report->line_sec += sec;
     report->line_steps++;
     tell(report, line);
-    return report->has_log ? pen_run_log_append(&report->log, &line, why)
-                           : PEN_OK;
+    pen_status status = PEN_OK;
+    if (report->has_log)
+        status = pen_run_log_append(&report->log, &line, why);
+    if (status == PEN_OK && report->board != NULL)
+        status = pen_tensorboard_add(report->board, &line, why);
+    return status;
 }

@@ -3,6 +3,7 @@
 
 #include "cli/train_options.h"
 #include "core/run_log.h"
+#include "runtime/tensorboard.h"
 
 #include <time.h>
 
@@ -29,6 +30,7 @@ struct pen__train_report {
 
     bool has_log;
     struct pen_run_log log;
+    struct pen_tensorboard *board; /* NULL: none */
 };
 
 /*

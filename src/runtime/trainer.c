@@ -140,12 +140,6 @@ pen_trainer_progress(const struct pen_trainer *trainer)
     return trainer->progress;
 }
 
-void pen_trainer_resume(struct pen_trainer *trainer,
-                        const struct pen_trainer_progress *progress)
-{
-    trainer->progress = *progress;
-}
-
 /* ---- the step ---- */
 
 /* The gradients of all micro-batches, and the mean loss. */

@@ -45,7 +45,7 @@ void pen_trainer_free(struct pen_trainer *trainer);
 /* Borrowed until the trainer is freed. */
 struct pen_network *pen_trainer_network(struct pen_trainer *trainer);
 
-/* How far a run is: what a checkpoint has to say about it. */
+/* How far a run is. */
 struct pen_trainer_progress {
     uint64_t steps;
     uint64_t samples; /* the number of the next one */
@@ -53,10 +53,6 @@ struct pen_trainer_progress {
 
 struct pen_trainer_progress
 pen_trainer_progress(const struct pen_trainer *trainer);
-
-/* Goes on from there; parameters and moments are imported by the caller. */
-void pen_trainer_resume(struct pen_trainer *trainer,
-                        const struct pen_trainer_progress *progress);
 
 struct pen_step {
     uint64_t step; /* 1 for the first */

@@ -1,0 +1,130 @@
+#include "cli/train_checkpoint.h"
+
+#include "base/log.h"
+#include "runtime/trainer_checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHARD_BYTES ((uint64_t)5 << 30) /* as transformers cuts them */
+
+/* Options that may change when a run is resumed without changing it. */
+static const char *const free_options[] = {
+    "model",         "load",         "random-weights",
+    "train-iters",   "save",         "save-interval",
+    "log",           "log-interval", "tensorboard-dir",
+    "eval-interval", "eval-iters",   "recompute-granularity"};
+
+static bool is_free(const char *name)
+{
+    for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
+        if (strcmp(free_options[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* A list is kept as its JSON. */
+static pen_status set_text(struct pen_manifest *manifest, const char *name,
+                           const json_t *value, struct pen_text *why)
+{
+    if (json_is_string(value))
+        return pen_manifest_set_text(manifest, name, json_string_value(value),
+                                     why);
+    char *text = json_dumps(value, JSON_COMPACT);
+    if (text == NULL)
+        return PEN_NOMEM;
+    pen_status status = pen_manifest_set_text(manifest, name, text, why);
+    free(text);
+    return status;
+}
+
+static pen_status set_setting(struct pen_manifest *manifest, const char *name,
+                              const json_t *value, struct pen_text *why)
+{
+    if (json_is_boolean(value))
+        return pen_manifest_set_flag(manifest, name, json_is_true(value), why);
+    if (json_is_integer(value))
+        return pen_manifest_set_integer(manifest, name,
+                                        json_integer_value(value), why);
+    if (json_is_real(value))
+        return pen_manifest_set_number(manifest, name, json_real_value(value),
+                                       why);
+    return set_text(manifest, name, value, why);
+}
+
+/* All settings that the numbers of a run depend on. */
+static pen_status set_settings(struct pen_manifest *manifest,
+                               const struct pen__train_args *args,
+                               struct pen_text *why)
+{
+    json_t *settings = pen__train_args_print(args);
+    pen_status status = settings == NULL ? PEN_NOMEM : PEN_OK;
+    const char *name;
+    json_t *value;
+    json_object_foreach(settings, name, value)
+    {
+        if (status == PEN_OK && !is_free(name))
+            status = set_setting(manifest, name, value, why);
+    }
+    json_decref(settings);
+    return status;
+}
+
+pen_status pen__train_save(const struct pen__train_args *args,
+                           const struct pen_pretrained *pretrained,
+                           struct pen_trainer *trainer, struct pen_text *why)
+{
+    struct pen_checkpoint_writer *writer;
+    uint64_t step = pen_trainer_progress(trainer).steps;
+    pen_status status = pen_checkpoint_create_for(
+        pretrained->model, args->save, step,
+        (uint32_t)pen_optimizer_moments(&args->numbers), SHARD_BYTES, &writer,
+        why);
+    if (status != PEN_OK)
+        return status;
+    status = pen_trainer_put(trainer, writer, why);
+    if (status == PEN_OK)
+        status = set_settings(pen_checkpoint_manifest(writer), args, why);
+    if (status == PEN_OK && pretrained->directory.length > 0)
+        status = pen_checkpoint_copy_tokenizer(
+            writer, pen_text_string(&pretrained->directory), why);
+    if (status != PEN_OK) {
+        pen_checkpoint_abandon(writer);
+        return status;
+    }
+    return pen_checkpoint_finish(writer, 0, why);
+}
+
+static pen_status warn_of_changes(const struct pen__train_args *args,
+                                  const struct pen_checkpoint *checkpoint,
+                                  struct pen_text *why)
+{
+    struct pen_manifest wanted;
+    struct pen_text changes = PEN_TEXT_EMPTY;
+    pen_status status = pen_manifest_init(&wanted, why);
+    if (status == PEN_OK)
+        status = set_settings(&wanted, args, why);
+    if (status == PEN_OK &&
+        pen_manifest_compare_settings(&checkpoint->manifest, &wanted,
+                                      &changes) != PEN_OK)
+        pen_log(PEN_LOG_WARN,
+                "settings are not those of %s, so this will be another run: %s",
+                pen_text_string(&checkpoint->path), pen_text_string(&changes));
+    pen_manifest_release(&wanted);
+    pen_text_release(&changes);
+    return status;
+}
+
+pen_status pen__train_resume(const struct pen__train_args *args,
+                             const struct pen_checkpoint *checkpoint,
+                             struct pen_trainer *trainer, struct pen_text *why)
+{
+    pen_status status = warn_of_changes(args, checkpoint, why);
+    if (status == PEN_OK)
+        status = pen_trainer_load(trainer, checkpoint, why);
+    if (status == PEN_OK)
+        pen_log(PEN_LOG_INFO, "going on after step %" PRIu64 " from %s",
+                checkpoint->manifest.step, pen_text_string(&checkpoint->path));
+    return status;
+}

@@ -1,0 +1,23 @@
+#ifndef PEN_CLI_TRAIN_CHECKPOINT_H
+#define PEN_CLI_TRAIN_CHECKPOINT_H
+
+#include "cli/train_options.h"
+#include "runtime/pretrained.h"
+#include "runtime/trainer.h"
+
+/* Checkpoints of penstock train: the trainer's state and the settings. */
+
+/*
+ * Writes a step to --save. Tokenizer files come along from the directory of
+ * the model.
+ */
+pen_status pen__train_save(const struct pen__train_args *args,
+                           const struct pen_pretrained *pretrained,
+                           struct pen_trainer *trainer, struct pen_text *why);
+
+/* Goes on from a checkpoint; warns where settings are not those of its run. */
+pen_status pen__train_resume(const struct pen__train_args *args,
+                             const struct pen_checkpoint *checkpoint,
+                             struct pen_trainer *trainer, struct pen_text *why);
+
+#endif

@@ -1,0 +1,148 @@
+#include "runtime/trainer_checkpoint.h"
+
+#include "runtime/trainer_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is kept of a tensor, here and there; the first 1 + moments of them. */
+static const struct {
+    enum pen_parameter_part in_engine;
+    enum pen_checkpoint_part in_file;
+} parts[] = {{PEN_PART_VALUE, PEN_CHECKPOINT_WEIGHT},
+             {PEN_PART_MOMENT1, PEN_CHECKPOINT_MOMENT1},
+             {PEN_PART_MOMENT2, PEN_CHECKPOINT_MOMENT2}};
+
+static int num_parts(const struct pen_trainer *trainer)
+{
+    return 1 + pen_optimizer_moments(&trainer->options.optimizer);
+}
+
+static const char *optimizer_name(const struct pen_trainer *trainer)
+{
+    return trainer->options.optimizer.kind == PEN_OPTIMIZER_ADAM ? "adamw"
+                                                                 : "sgd";
+}
+
+/* Room for the largest parameter. */
+static float *make_room(const struct pen_trainer *trainer)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < pen_network_num_parameters(trainer->network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(trainer->network, i);
+        size_t count = it->rows * it->columns;
+        most = count > most ? count : most;
+    }
+    return malloc(most * sizeof(float));
+}
+
+static pen_status put_parameter(struct pen_trainer *trainer,
+                                const struct pen_network_parameter *it,
+                                struct pen_checkpoint_writer *writer,
+                                float *plain, struct pen_text *why)
+{
+    struct pen_engine *engine = trainer->engine;
+    pen_status status = PEN_OK;
+    for (int p = 0; p < num_parts(trainer); p++) {
+        engine->ops->parameter_export(engine, it->parameter, parts[p].in_engine,
+                                      it->order, plain);
+        for (size_t k = 0; k < it->num_slices && status == PEN_OK; k++)
+            status = pen_checkpoint_put(
+                writer, parts[p].in_file, it->slices[k].tensor,
+                plain + it->slices[k].first,
+                it->slices[k].count * sizeof *plain, why);
+    }
+    return status;
+}
+
+pen_status pen_trainer_put(struct pen_trainer *trainer,
+                           struct pen_checkpoint_writer *writer,
+                           struct pen_text *why)
+{
+    struct pen_manifest *manifest = pen_checkpoint_manifest(writer);
+    manifest->sample = trainer->progress.samples;
+    manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
+    snprintf(manifest->optimizer, sizeof manifest->optimizer, "%s",
+             optimizer_name(trainer));
+    float *plain = make_room(trainer);
+    if (plain == NULL)
+        return PEN_NOMEM;
+    pen_status status = PEN_OK;
+    for (size_t i = 0;
+         i < pen_network_num_parameters(trainer->network) && status == PEN_OK;
+         i++)
+        status =
+            put_parameter(trainer, pen_network_parameter(trainer->network, i),
+                          writer, plain, why);
+    free(plain);
+    return status;
+}
+
+static pen_status load_parameter(struct pen_trainer *trainer,
+                                 const struct pen_network_parameter *it,
+                                 const struct pen_checkpoint *checkpoint,
+                                 float *plain, struct pen_text *why)
+{
+    struct pen_engine *engine = trainer->engine;
+    for (int p = 0; p < num_parts(trainer); p++) {
+        for (size_t k = 0; k < it->num_slices; k++) {
+            const struct pen_safetensor *tensor;
+            pen_status status = pen_checkpoint_find(
+                checkpoint, trainer->options.model, it->slices[k].tensor,
+                parts[p].in_file, &tensor, why);
+            if (status != PEN_OK)
+                return status;
+            pen_dtype_to_float(tensor->dtype, tensor->bytes,
+                               it->slices[k].count,
+                               plain + it->slices[k].first);
+        }
+        engine->ops->parameter_import(engine, it->parameter, parts[p].in_engine,
+                                      it->order, plain);
+    }
+    return PEN_OK;
+}
+
+static pen_status check_optimizer(const struct pen_trainer *trainer,
+                                  const struct pen_checkpoint *checkpoint,
+                                  struct pen_text *why)
+{
+    const struct pen_manifest *manifest = &checkpoint->manifest;
+    const char *name = optimizer_name(trainer);
+    uint32_t num_moments = (uint32_t)num_parts(trainer) - 1;
+    if (strcmp(manifest->optimizer, name) == 0 &&
+        manifest->num_moments == num_moments)
+        return PEN_OK;
+    pen_why(why,
+            "%s is of a run with the optimizer %s and %" PRIu32
+            " moments per weight, this one has %s and %" PRIu32
+            "; to start anew from its weights give it as --model",
+            pen_text_string(&checkpoint->path), manifest->optimizer,
+            manifest->num_moments, name, num_moments);
+    return PEN_INVALID;
+}
+
+pen_status pen_trainer_load(struct pen_trainer *trainer,
+                            const struct pen_checkpoint *checkpoint,
+                            struct pen_text *why)
+{
+    pen_status status = check_optimizer(trainer, checkpoint, why);
+    if (status != PEN_OK)
+        return status;
+    float *plain = make_room(trainer);
+    if (plain == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0;
+         i < pen_network_num_parameters(trainer->network) && status == PEN_OK;
+         i++)
+        status =
+            load_parameter(trainer, pen_network_parameter(trainer->network, i),
+                           checkpoint, plain, why);
+    free(plain);
+    if (status == PEN_OK)
+        trainer->progress = (struct pen_trainer_progress){
+            checkpoint->manifest.step, checkpoint->manifest.sample};
+    return status;
+}
