@@ -31,6 +31,7 @@ extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
 
 /* Of penstock-train; listed in train_main.c, and by name in main.c. */
+extern const struct pen__command pen__generate;
 extern const struct pen__command pen__train;
 extern const struct pen__command pen__doctor;
 

@@ -5,8 +5,8 @@
 #include "cli/program.h"
 
 /* A command that is added here is named in main.c of penstock, too. */
-static const struct pen__command *const commands[] = {&pen__train, &pen__doctor,
-                                                      NULL};
+static const struct pen__command *const commands[] = {
+    &pen__train, &pen__generate, &pen__doctor, NULL};
 
 int main(int argc, char **argv)
 {
