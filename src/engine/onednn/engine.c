@@ -4,6 +4,7 @@
 
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -42,6 +43,8 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
         pen_why(why, "no memory for %zu bytes of scratch", bytes);
         return PEN_NOMEM;
     }
+    /* Touched now: a step must not be the first to need this memory. */
+    memset(scratch, 0, bytes);
     free(self->scratch);
     self->scratch = scratch;
     self->scratch_bytes = bytes;
