@@ -33,6 +33,7 @@ extern const struct pen__command pen__tokenize;
 /* Of penstock-train; listed in train_main.c, and by name in main.c. */
 extern const struct pen__command pen__generate;
 extern const struct pen__command pen__train;
+extern const struct pen__command pen__eval;
 extern const struct pen__command pen__doctor;
 
 /* Prints the reason as an error. */

@@ -8,6 +8,8 @@
 #include "cli/train_options.h"
 #include "cli/train_report.h"
 #include "network/weights.h"
+#include "runtime/peak.h"
+#include "runtime/threads.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,6 +26,8 @@ struct training {
     struct pen_batches *batches;
     struct pen_batches *validation;
     struct pen_trainer *trainer;
+    int threads;
+    double peak_flops; /* NaN: not measured */
     struct pen__train_report report;
 };
 
@@ -103,7 +107,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .model = training->pretrained.model,
         .engine = (enum pen_trainer_engine)args->engine,
         .is_bf16 = args->is_bf16,
-        .threads = (int)args->threads,
+        .threads = training->threads,
         .sequence = pen_batches_sequence(training->batches),
         .micro_batch = args->micro_batch_size,
         .global_batch = args->global_batch_size,
@@ -148,15 +152,41 @@ static pen_status open_model(struct training *training, struct pen_text *why)
     return status;
 }
 
+/*
+ * First of all, since this may start the program again to bind its threads.
+ * The peak is measured before there is anything in memory beside it.
+ */
+static pen_status start_engine(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    training->peak_flops = (double)NAN;
+    if (args->engine != PEN_TRAINER_ONEDNN)
+        return PEN_OK;
+    struct pen_threads_options options = {.count = (int)args->threads};
+    struct pen_threads threads;
+    pen_status status = pen_threads_start(&options, &threads, why);
+    if (status != PEN_OK)
+        return status;
+    training->threads = threads.count;
+    return pen_peak_flops(args->is_bf16 ? PEN_PRECISION_BF16
+                                        : PEN_PRECISION_F32,
+                          threads.count, why, &training->peak_flops);
+}
+
 static pen_status make_ready(struct training *training, struct pen_text *why)
 {
-    pen_status status = open_model(training, why);
+    pen_status status = start_engine(training, why);
+    if (status == PEN_OK)
+        status = open_model(training, why);
     if (status == PEN_OK)
         status = open_data(training, why);
     if (status == PEN_OK)
         status = make_trainer(training, why);
     if (status == PEN_OK)
         status = set_weights(training, why);
+    pen_pretrained_close_weights(&training->pretrained);
+    pen_checkpoint_close(training->resumed);
+    training->resumed = NULL;
     return status;
 }
 
@@ -165,7 +195,6 @@ static void release(struct training *training)
     pen_trainer_free(training->trainer);
     pen_batches_free(training->batches);
     pen_batches_free(training->validation);
-    pen_checkpoint_close(training->resumed);
     pen_pretrained_release(&training->pretrained);
     pen__train_args_release(&training->args);
 }
@@ -305,6 +334,7 @@ static pen_status train(struct training *training, struct pen_text *why)
     report->step_tokens =
         args->global_batch_size * pen_batches_sequence(training->batches);
     report->step_flops = pen_trainer_step_flops(training->trainer);
+    report->peak_flops = training->peak_flops;
     size_t predicted = tell_memory(training);
     watch_signals();
     status = run_steps(training, why);

@@ -64,10 +64,18 @@ pen_status pen_pretrained_open(struct pen_pretrained *pretrained,
     return status;
 }
 
-void pen_pretrained_release(struct pen_pretrained *pretrained)
+void pen_pretrained_close_weights(struct pen_pretrained *pretrained)
 {
     pen_weights_close(pretrained->opened);
     pen_checkpoint_close(pretrained->checkpoint);
+    pretrained->opened = NULL;
+    pretrained->checkpoint = NULL;
+    pretrained->weights = NULL;
+}
+
+void pen_pretrained_release(struct pen_pretrained *pretrained)
+{
+    pen_pretrained_close_weights(pretrained);
     pen_model_free(pretrained->model);
     pen_text_release(&pretrained->directory);
     *pretrained = (struct pen_pretrained){0};

@@ -22,6 +22,10 @@ struct pen_pretrained {
 /* On success release. A checkpoint is verified, and skipped steps warned of. */
 pen_status pen_pretrained_open(struct pen_pretrained *pretrained,
                                const char *source, struct pen_text *why);
+
+/* Once they are loaded: their pages are no longer needed. */
+void pen_pretrained_close_weights(struct pen_pretrained *pretrained);
+
 void pen_pretrained_release(struct pen_pretrained *pretrained);
 
 #endif

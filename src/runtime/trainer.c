@@ -117,7 +117,6 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
         return PEN_NOMEM;
     trainer->options = *options;
     status = make_engine(trainer, why);
-    trainer->base_bytes = pen__resident_bytes();
     if (status == PEN_OK)
         status = make_network(trainer, why);
     if (status == PEN_OK)

@@ -77,17 +77,20 @@ pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
 /* Floating point operations of a step, recomputation not counted. */
 double pen_trainer_step_flops(const struct pen_trainer *trainer);
 
-/* Where the bytes go when the first step has been made. */
+/* Where the bytes go. */
 struct pen_trainer_memory {
-    size_t program;     /* code, libraries, and what was there before us */
+    size_t program;     /* code, libraries and what they keep */
     size_t parameters;  /* with gradients, moments and the engine's scratch */
     size_t activations; /* stash and scratch of the network */
     size_t logits;      /* of those */
     size_t data;        /* files of tokens as they are read */
-    size_t total;
+    size_t total;       /* at the peak: loading may have taken more */
 };
 
-/* What num_samples samples of these batches will need. */
+/*
+ * What the next num_samples samples of these batches will need; asked before
+ * the first step, when weights are loaded.
+ */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer,
                                 const struct pen_batches *batches,
                                 uint64_t num_samples,

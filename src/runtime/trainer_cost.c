@@ -38,16 +38,15 @@ static size_t status_bytes(const char *name)
     return (size_t)strtoull(line + strlen(name), NULL, 10) * 1024;
 }
 
-size_t pen__resident_bytes(void)
-{
-    return status_bytes("\nVmRSS:");
-}
-
 size_t pen_memory_peak(void)
 {
     return status_bytes("\nVmHWM:");
 }
 
+/*
+ * All that is accounted for is resident already, but for the data: what else
+ * is resident now is the program with its libraries.
+ */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer,
                                 const struct pen_batches *batches,
                                 uint64_t num_samples,
@@ -56,13 +55,16 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer,
     struct pen_network_sizes sizes;
     pen_network_sizes(trainer->network, &sizes);
     struct pen_trainer_memory memory = {
-        .program = trainer->base_bytes,
         .parameters = trainer->engine->ops->memory_bytes(trainer->engine),
         .activations =
             trainer->arena_bytes + pen_network_scratch_bytes(trainer->network),
         .logits = sizes.logits,
         .data = pen_batches_bytes(batches, num_samples)};
-    memory.total =
-        memory.program + memory.parameters + memory.activations + memory.data;
+    size_t resident = status_bytes("\nVmRSS:");
+    size_t known = memory.parameters + memory.activations;
+    memory.program = resident > known ? resident - known : 0;
+    memory.total = known + memory.program + memory.data;
+    size_t before = pen_memory_peak();
+    memory.total = before > memory.total ? before : memory.total;
     *out = memory;
 }

@@ -9,7 +9,6 @@ struct pen_trainer {
     struct pen_engine *engine;
     struct pen_network *network;
     struct pen_trainer_progress progress;
-    size_t base_bytes; /* resident before any of the memory below was there */
 
     char *arena; /* holds all below */
     size_t arena_bytes;
@@ -17,8 +16,5 @@ struct pen_trainer {
     int32_t *ids;     /* (micro_batch, sequence) */
     int32_t *targets; /* the same */
 };
-
-/* Resident bytes of this process now; 0 where nobody tells. */
-size_t pen__resident_bytes(void);
 
 #endif

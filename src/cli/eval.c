@@ -1,0 +1,200 @@
+/*
+ * penstock eval: loss and perplexity of a model on tokens.
+ */
+#include "cli/cli.h"
+
+#include "cli/train_options.h"
+#include "network/weights.h"
+#include "runtime/pretrained.h"
+#include "runtime/threads.h"
+#include "runtime/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+struct args {
+    const char *model;
+    struct pen__list data_path;
+    const char *token_ids;
+    const char *split;
+    uint64_t seq_length;
+    uint64_t micro_batch_size;
+    bool is_bf16;
+    unsigned engine;
+    uint64_t threads;
+    bool has_json;
+};
+
+static const char *const engines[] = {"onednn", "reference", NULL};
+
+#define AT(member) offsetof(struct args, member)
+
+static const struct pen__field fields[] = {
+    {"model", "DIR", "directory with config.json and weights, or of a run",
+     PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
+    {"data-path", "PREFIX", "file of tokens", PEN__FIELD_LIST, AT(data_path), 0,
+     0, NULL},
+    {"token-ids", "FILE", "instead: a text with ids, one sequence per line",
+     PEN__FIELD_TEXT, AT(token_ids), 0, 0, NULL},
+    {"split", "SHARES", "evaluate the validation part, as train splits",
+     PEN__FIELD_TEXT, AT(split), 0, 0, NULL},
+    {"seq-length", "N",
+     "tokens of a sequence; the positions of the model when not given",
+     PEN__FIELD_COUNT, AT(seq_length), 1, 1u << 24, NULL},
+    {"micro-batch-size", "N", "sequences computed at once; 1", PEN__FIELD_COUNT,
+     AT(micro_batch_size), 1, 1u << 24, NULL},
+    {"bf16", NULL, "products in bf16", PEN__FIELD_FLAG, AT(is_bf16), 0, 0,
+     NULL},
+    {"engine", "NAME", "onednn or reference (plain loops)", PEN__FIELD_WORD,
+     AT(engine), 0, 0, engines},
+    {"threads", "N", "of the engine; OMP_NUM_THREADS, or all processors",
+     PEN__FIELD_COUNT, AT(threads), 1, 4096, NULL},
+    {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(has_json), 0, 0, NULL}};
+
+enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    const struct args *args = state->input;
+    if (key != ARGP_KEY_END)
+        return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+    if (args->model == NULL)
+        argp_error(state, "--model is required");
+    if ((args->data_path.count == 0) == (args->token_ids == NULL))
+        argp_error(state, "one of --data-path and --token-ids is required");
+    if (args->data_path.count > 1)
+        argp_error(state, "--data-path takes one prefix here");
+    return 0;
+}
+
+static struct argp parser_of(const struct argp_option *options)
+{
+    return (struct argp){
+        .options = options,
+        .parser = parse_option,
+        .doc = "Tells loss and perplexity of a model on tokens.\v"
+               "The loss is the mean over all predictions of all whole "
+               "sequences, each taken once; perplexity is its exponential."};
+}
+
+static pen_status open_data(const struct args *args,
+                            const struct pen_model *model,
+                            struct pen_batches **out, struct pen_text *why)
+{
+    uint32_t sequence = (uint32_t)args->seq_length;
+    if (args->token_ids != NULL)
+        return pen_batches_load(args->token_ids, sequence, model->vocab, out,
+                                why);
+    struct pen_data_path path = {.path = args->data_path.words[0]};
+    struct pen_batches_options options = {
+        .sequence = sequence == 0 ? model->max_positions : sequence,
+        .vocab = model->vocab,
+        .is_ordered = true,
+        .part = args->split == NULL ? PEN_SPLIT_TRAIN : PEN_SPLIT_VALIDATION};
+    pen_status status = PEN_OK;
+    if (args->split != NULL)
+        status = pen_split_parse(args->split, options.split, why);
+    return status == PEN_OK ? pen_batches_open(&path, 1, &options, out, why)
+                            : status;
+}
+
+static pen_status make_trainer(const struct args *args, int threads,
+                               const struct pen_pretrained *pretrained,
+                               const struct pen_batches *batches,
+                               struct pen_trainer **out, struct pen_text *why)
+{
+    struct pen_trainer_options options = {
+        .model = pretrained->model,
+        .engine = (enum pen_trainer_engine)args->engine,
+        .is_bf16 = args->is_bf16,
+        .threads = threads,
+        .sequence = pen_batches_sequence(batches),
+        .micro_batch = args->micro_batch_size,
+        .global_batch = args->micro_batch_size,
+        .is_forward_only = true};
+    if (pretrained->weights == NULL) {
+        pen_why(why, "%s has no weights to evaluate", args->model);
+        return PEN_INVALID;
+    }
+    pen_status status = pen_trainer_create(&options, out, why);
+    if (status == PEN_OK)
+        status = pen_network_load(pen_trainer_network(*out),
+                                  pretrained->weights, why);
+    return status;
+}
+
+static int print(const struct args *args, double loss, uint64_t tokens)
+{
+    if (args->has_json)
+        return pen__print_json(json_pack("{s:f,s:f,s:I}", "loss", loss,
+                                         "perplexity", exp(loss), "tokens",
+                                         (json_int_t)tokens));
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_text_add(&text,
+                 "loss %.6f, perplexity %.4f over %" PRIu64 " predictions\n",
+                 loss, exp(loss), tokens);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static int evaluate(const struct args *args, struct pen_text *why)
+{
+    struct pen_threads_options wanted = {.count = (int)args->threads};
+    struct pen_threads threads = {0};
+    struct pen_pretrained pretrained = {0};
+    struct pen_batches *batches = NULL;
+    struct pen_trainer *trainer = NULL;
+    double loss = 0;
+    pen_status status = pen_threads_start(&wanted, &threads, why);
+    if (status == PEN_OK)
+        status = pen_pretrained_open(&pretrained, args->model, why);
+    if (status == PEN_OK)
+        status = open_data(args, pretrained.model, &batches, why);
+    if (status == PEN_OK)
+        status = make_trainer(args, threads.count, &pretrained, batches,
+                              &trainer, why);
+    uint64_t count = batches == NULL ? 0 : pen_batches_epoch(batches);
+    if (status == PEN_OK)
+        status = pen_trainer_evaluate(trainer, batches, count, &loss, why);
+    int code = status == PEN_OK
+                   ? print(args, loss, count * pen_batches_sequence(batches))
+                   : pen__refuse(why);
+    pen_trainer_free(trainer);
+    pen_batches_free(batches);
+    pen_pretrained_release(&pretrained);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    struct args args = {.micro_batch_size = 1};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    char name[] = "penstock eval";
+    argv[0] = name;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    pen__fields_list(fields, NUM_FIELDS, options);
+    struct argp parser = parser_of(options);
+    int code = PEN__EXIT_USAGE;
+    if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &args) == 0)
+        code = evaluate(&args, &why);
+    pen__list_release(&args.data_path);
+    pen_text_release(&why);
+    return code;
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    char name[] = "penstock eval";
+    pen__fields_list(fields, NUM_FIELDS, options);
+    struct argp parser = parser_of(options);
+    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__eval = {
+    "eval", "tells loss and perplexity of a model on text", run, help};
