@@ -1,0 +1,207 @@
+#!/usr/bin/env bash
+# train goes on after an interruption as if there had been none, tells what it
+# does on the way, and refuses what cannot work before it starts; eval agrees
+# with it.
+. "$(dirname "$0")/support.bash"
+if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
+    echo "penstock-train is not built; skipped"
+    exit 77
+fi
+export OMP_WAIT_POLICY=passive
+
+# A GPT-2 of 0.1 million parameters, and letters for it.
+mkdir "$work/tiny"
+cat >"$work/tiny/config.json" <<'END'
+{"model_type": "gpt2", "vocab_size": 32, "n_positions": 32, "n_embd": 64,
+ "n_layer": 2, "n_head": 4, "activation_function": "gelu_new",
+ "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+END
+python3 - "$work" <<'END'
+import random, struct, sys
+random.seed(5)
+tokens = [0]
+for _ in range(5000):                       # the next is mostly known
+    tokens.append((3 * tokens[-1] + 1 + (random.random() < 0.2)) % 32)
+open(sys.argv[1] + "/letters.bin", "wb").write(struct.pack("<5001H", *tokens))
+open(sys.argv[1] + "/other.bin", "wb").write(struct.pack("<200H", *[40] * 200))
+with open(sys.argv[1] + "/ids.txt", "w") as f:
+    for i in range(24):
+        print(*tokens[i * 17:i * 17 + 17], file=f)
+END
+tiny=(--model "$work/tiny" --threads 1 --seq-length 16 --lr 1e-2
+    --lr-decay-style cosine --lr-warmup-iters 5 --log-interval 50)
+letters=(--data-path "$work/letters.bin" --split 90,10)
+
+hash_of() { # RUN
+    "$PENSTOCK" checkpoint hash "$1" | tail -1 | grep -oE '[0-9a-f]{64}'
+}
+
+# Stopped at step 37 of 100: the same bits as a run that was never stopped.
+about "exact resume"
+for kind in "" "--bf16"; do
+    for batch in "--micro-batch-size 4" \
+        "--micro-batch-size 2 --global-batch-size 6"; do
+        # shellcheck disable=SC2206
+        same_run=("${tiny[@]}" "${letters[@]}" --train-iters 100 $kind $batch)
+        rm -rf "$work/whole" "$work/cut"
+        run 0 train "${same_run[@]}" --save "$work/whole"
+        run 0 train "${same_run[@]}" --save "$work/cut" --save-interval 37
+        rm -r "$work/cut/step-00000100" "$work/cut/step-00000074"
+        run 0 train "${same_run[@]}" --save "$work/cut" --load "$work/cut"
+        err_has "going on after step 37 from $work/cut/step-00000037"
+        err_lacks "another run"
+        same "hash of $kind $batch" "$(hash_of "$work/cut")" \
+            "$(hash_of "$work/whole")"
+        [ -n "$(hash_of "$work/whole")" ] || fail "there is no hash"
+    done
+done
+
+# It learns, tells so everywhere, and eval agrees with its validation.
+run 0 train "${tiny[@]}" "${letters[@]}" --train-iters 100 \
+    --micro-batch-size 4 --eval-interval 50 --eval-iters 1000 \
+    --save "$work/run" --log "$work/run.jsonl" --tensorboard-dir "$work/board"
+out_has "step 50/100 | loss "
+out_has "validation loss "
+out_has "% of peak"
+err_has "memory will be"
+err_has "memory was"
+python3 - "$work/run.jsonl" >"$work/out" <<'END'
+import json, sys
+head, *steps = [json.loads(line) for line in open(sys.argv[1])]
+print(json.dumps({
+    "lr": head["settings"]["lr"], "count": len(steps),
+    "steps": [s["step"] for s in steps] == list(range(1, 101)),
+    "falls": steps[0]["loss"] > 3.3 and steps[-1]["loss"] < 1.3,
+    "first_rates": [round(s["lr"], 6) for s in steps[:6]],
+    "tokens": steps[-1]["tokens"],
+    "val_loss": round(steps[-1]["val_loss"], 5),
+    "evaluated": [s["step"] for s in steps if s.get("val_loss") is not None]}))
+END
+about "the log"
+same "settings" "$(json 'd["lr"]')" 0.01
+same "every step" "$(json 'd["count"], d["steps"]')" "(100, True)"
+same "the loss falls" "$(json 'd["falls"]')" True
+same "warm-up" "$(json 'd["first_rates"]')" \
+    "[0, 0.002, 0.004, 0.006, 0.008, 0.01]"
+same "tokens" "$(json 'd["tokens"]')" 6400
+same "evaluated" "$(json 'd["evaluated"]')" "[50, 100]"
+val_loss=$(json 'd["val_loss"]')
+[ -s "$(echo "$work"/board/events.out.tfevents.*)" ] || fail "no events"
+for batch in 1 3 64; do
+    run 0 eval --model "$work/run" --data-path "$work/letters.bin" \
+        --split 90,10 --seq-length 16 --micro-batch-size $batch --threads 1 \
+        --json
+    same "eval, batches of $batch" "$(json 'round(d["loss"], 5)')" "$val_loss"
+    same "predictions" "$(json 'd["tokens"]')" 496
+done
+run 0 eval --model "$work/run" --token-ids "$work/ids.txt" --threads 1
+out_has "over 384 predictions"
+
+# Micro-batches do not change what is computed, only its rounding; the
+# reference agrees, and so does a start from the weights of a checkpoint.
+losses() { # OPTIONS...
+    run 0 train "${tiny[@]}" --train-iters 6 --log "$work/l.jsonl" "$@"
+    python3 -c 'import json, sys
+print(*[round(json.loads(line)["loss"], 4) for line in list(open(sys.argv[1]))[1:]])' \
+        "$work/l.jsonl"
+}
+ids=(--token-ids "$work/ids.txt" --global-batch-size 4)
+whole=$(losses "${ids[@]}" --micro-batch-size 4)
+same "micro-batches of 1" "$(losses "${ids[@]}" --micro-batch-size 1)" "$whole"
+same "the reference" \
+    "$(losses "${ids[@]}" --micro-batch-size 2 --engine reference)" "$whole"
+same "recomputation" "$(losses "${ids[@]}" --micro-batch-size 4 \
+    --recompute-granularity full)" "$whole"
+once=(--model "$work/run" --threads 1 --lr 1e-2 "${ids[@]}" --train-iters 1)
+run 0 train "${once[@]}"
+grep -q 'loss 0\.' "$work/out" || fail "weights of the run were not used"
+run 0 train "${once[@]}" --random-weights
+grep -q 'loss 3\.' "$work/out" || fail "weights are not random"
+
+# Ctrl-C ends after the step, with a checkpoint; the run goes on from there.
+about "a signal"
+"$PENSTOCK" train "${tiny[@]}" "${letters[@]}" --train-iters 100000 \
+    --save "$work/stopped" --log "$work/stopped.jsonl" \
+    >"$work/out" 2>"$work/err" &
+pid=$!
+for _ in $(seq 600); do
+    [ "$(wc -l 2>/dev/null <"$work/stopped.jsonl" || echo 0)" -ge 3 ] && break
+    read -rt 0.1 <> <(:) || true
+done
+kill -TERM $pid
+wait $pid
+same "exit code" $? 143
+err_has "finishing the step"
+err_has "--load $work/stopped"
+[ -f "$(echo "$work"/stopped/step-*/MANIFEST.json)" ] || fail "no checkpoint"
+last=$(tail -1 "$work/stopped.jsonl" | grep -oE '"step":[0-9]+' | cut -d: -f2)
+run 0 train "${tiny[@]}" "${letters[@]}" --train-iters $((last + 1)) \
+    --load "$work/stopped" --log "$work/stopped.jsonl" \
+    --lr-decay-iters 100000
+same "steps of both" "$(wc -l <"$work/stopped.jsonl")" $((last + 2))
+run 0 train "${tiny[@]}" "${letters[@]}" --train-iters "$last" \
+    --load "$work/stopped" --lr 1
+err_has "nothing to do"
+err_has "another run"
+
+# Mistakes that users make.
+refused() { # WORDS OPTIONS...
+    local words=$1
+    shift
+    run 1 train "${tiny[@]}" --train-iters 10 "$@"
+    err_has "$words"
+}
+refused "--global-batch-size 6 is not a multiple of --micro-batch-size 4" \
+    "${letters[@]}" --micro-batch-size 4 --global-batch-size 6
+refused "--seq-length 33 is more than the 32 positions that the model has" \
+    "${letters[@]}" --seq-length 33
+refused "the vocabulary of the model ends at 31" --data-path "$work/other.bin" \
+    --split 1
+refused "200 tokens in this part of the split; a sequence needs 301" \
+    --data-path "$work/other.bin" --split 1 --seq-length 300
+refused "cannot open $work/none" --data-path "$work/none"
+refused "there is no checkpoint in $work/tiny" "${letters[@]}" \
+    --load "$work/tiny"
+refused "with the optimizer adamw" "${letters[@]}" --load "$work/run" \
+    --train-iters 200 --optimizer sgd
+refused "--lr-warmup-iters 10 leaves nothing" "${letters[@]}" \
+    --lr-warmup-iters 10
+refused "'0.x' should be one too" --data-path 0.5 "$work/letters.bin" 0.x \
+    "$work/letters.bin"
+refused "ends with the weight 0.5" --data-path 0.5 "$work/letters.bin" 0.5
+refused "--bf16 needs --engine onednn" "${letters[@]}" --engine reference \
+    --bf16
+refused "the training has diverged" "${letters[@]}" --lr 1e6 --clip-grad 0 \
+    --optimizer sgd --train-iters 30
+printf '1 2 3\n4 5\n' >"$work/uneven"
+refused "$work/uneven, line 2: 2 ids where 3 are expected" \
+    --token-ids "$work/uneven" --seq-length 2
+printf '1 2 32\n' >"$work/large"
+refused "$work/large, line 1: '32' is not an id of this model, a number from 0 to 31" \
+    --token-ids "$work/large" --seq-length 2
+run 1 eval --model "$work/tiny" --token-ids "$work/ids.txt"
+err_has "$work/tiny has no weights to evaluate"
+
+run 2 train
+err_has "--model or --load is required"
+run 2 train "${tiny[@]}" --train-iters 1
+err_has "--data-path or --token-ids is required"
+run 2 train "${tiny[@]}" "${letters[@]}"
+err_has "--train-iters is required"
+run 2 train --model "$work/tiny" "${letters[@]}" --train-iters 1
+err_has "--lr is required"
+run 2 train "${tiny[@]}" "${letters[@]}" --train-iters 1.5
+err_has "--train-iters must be a whole number from 1"
+run 2 train "${tiny[@]}" "${letters[@]}" --optimizer adamw
+err_has "--optimizer must be adam or sgd, not 'adamw'"
+run 2 train extra "${tiny[@]}"
+err_has "'extra' is one word too many"
+run 2 train "${letters[@]}" --save-interval 3 "${tiny[@]}" --train-iters 5
+err_has "--save-interval needs --save"
+run 2 eval --model "$work/run"
+err_has "one of --data-path and --token-ids is required"
+run 0 help train
+out_has "Usage: penstock train"
+run 0 eval --help
+out_has "--token-ids"
+finish
