@@ -1,0 +1,194 @@
+/*
+ * penstock plot: the curves of trainings, from their run logs.
+ */
+#include "cli/cli.h"
+
+#include "base/log.h"
+#include "view/plot.h"
+
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_WIDTH 100u /* when stdout is not a terminal */
+#define SMOOTH_MAX 1000000
+
+enum option_key { KEY_X = 256, KEY_SMOOTH, KEY_LOG_Y, KEY_TITLE };
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0,
+     "draw to FILE: .svg, .png or .pdf; on the terminal when not given", 1},
+    {"x", KEY_X, "NAME", 0,
+     "what the curves are laid along: step, tokens or time; step when not "
+     "given",
+     2},
+    {"smooth", KEY_SMOOTH, "N", 0,
+     "lines are means over N steps; what was logged is drawn behind them", 3},
+    {"log-y", KEY_LOG_Y, NULL, 0, "a logarithmic axis for the loss", 4},
+    {"title", KEY_TITLE, "TEXT", 0, "instead of the name of the model", 5},
+    {NULL, 0, NULL, 0, NULL, 0}};
+
+struct args {
+    const char *output;
+    struct pen_plot_options options;
+    char **paths;
+    size_t num_paths;
+};
+
+static uint32_t read_smooth(const char *text, const struct argp_state *state)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (*end != '\0' || end == text || number < 1 || number > SMOOTH_MAX)
+        argp_error(state, "--smooth must be a whole number from 1 to %d",
+                   SMOOTH_MAX);
+    return (uint32_t)number;
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct args *args = state->input;
+    switch (key) {
+    case 'o':
+        args->output = text;
+        return 0;
+    case KEY_X:
+        args->options.x = pen_plot_x_find(text);
+        if (args->options.x == PEN_PLOT_XS)
+            argp_error(state, "--x must be step, tokens or time");
+        return 0;
+    case KEY_SMOOTH:
+        args->options.smooth = read_smooth(text, state);
+        return 0;
+    case KEY_LOG_Y:
+        args->options.has_log_loss = true;
+        return 0;
+    case KEY_TITLE:
+        args->options.title = text;
+        return 0;
+    case ARGP_KEY_ARGS:
+        args->paths = state->argv + state->next;
+        args->num_paths = (size_t)(state->argc - state->next);
+        return 0;
+    case ARGP_KEY_END:
+        if (args->num_paths == 0)
+            argp_error(state, "expected RUN...");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = options,
+    .parser = parse_option,
+    .args_doc = "RUN...",
+    .doc = "Draws loss and speed of one or several trainings.\v"
+           "Each RUN is a file that penstock train --log wrote, also of a "
+           "training that goes on."};
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Names of files are enough, unless two runs have the same. */
+static bool have_distinct_names(const struct args *args)
+{
+    for (size_t i = 0; i < args->num_paths; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(base_name(args->paths[i]), base_name(args->paths[j])) ==
+                0)
+                return false;
+        }
+    }
+    return true;
+}
+
+static int print_on_terminal(const struct args *args,
+                             const struct pen_plot_item *items)
+{
+    size_t width = pen__page_width();
+    bool with_colour = width > 0 && getenv("NO_COLOR") == NULL;
+    struct pen_text plot = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_status status =
+        pen_plot_print(items, args->num_paths, &args->options, with_colour,
+                       width > 0 ? (unsigned)width : PAGE_WIDTH, &plot, &why);
+    int code = status == PEN_OK ? pen__print(&plot) : pen__refuse(&why);
+    pen_text_release(&plot);
+    pen_text_release(&why);
+    return code;
+}
+
+static int draw_to_file(const struct args *args,
+                        const struct pen_plot_item *items)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    int code = PEN__EXIT_OK;
+    if (pen_plot_draw(items, args->num_paths, &args->options, args->output,
+                      &why) == PEN_OK)
+        pen_log(PEN_LOG_INFO, "wrote %s", args->output);
+    else
+        code = pen__refuse(&why);
+    pen_text_release(&why);
+    return code;
+}
+
+static int plot(const struct args *args, struct pen_run **runs,
+                struct pen_plot_item *items)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    bool is_short = have_distinct_names(args);
+    pen_status status = PEN_OK;
+    for (size_t i = 0; i < args->num_paths && status == PEN_OK; i++) {
+        const char *path = args->paths[i];
+        status = pen_run_load(path, &runs[i], &why);
+        items[i] =
+            (struct pen_plot_item){runs[i], is_short ? base_name(path) : path};
+    }
+    int code = PEN__EXIT_OK;
+    if (status != PEN_OK)
+        code = pen__refuse(&why);
+    else if (args->output != NULL)
+        code = draw_to_file(args, items);
+    else
+        code = print_on_terminal(args, items);
+    pen_text_release(&why);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct args args = {.options = {.x = PEN_PLOT_STEP}};
+    char name[] = "penstock plot";
+    argv[0] = name;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+        return PEN__EXIT_USAGE;
+    struct pen_run **runs = calloc(args.num_paths, sizeof *runs);
+    struct pen_plot_item *items = calloc(args.num_paths, sizeof *items);
+    int code = PEN__EXIT_NO;
+    if (runs != NULL && items != NULL)
+        code = plot(&args, runs, items);
+    else
+        pen_log(PEN_LOG_ERROR, "out of memory");
+    for (size_t i = 0; runs != NULL && i < args.num_paths; i++)
+        pen_run_free(runs[i]);
+    free(items);
+    free(runs);
+    return code;
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    char name[] = "penstock plot";
+    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__plot = {
+    "plot", "draws loss and speed of trainings", run, help};

@@ -1,0 +1,46 @@
+#ifndef PEN_VIEW_PLOT_H
+#define PEN_VIEW_PLOT_H
+
+#include "core/run_log.h"
+
+/*
+ * Curves of trainings: the loss, with marks where it was validated, over the
+ * speed, of one run or several. The same runs become a drawing (SVG, PNG, PDF)
+ * or a plot for the terminal.
+ */
+struct pen_plot_item {
+    const struct pen_run *run;
+    const char *label; /* in the legend; any bytes */
+};
+
+/* What the runs are laid along. */
+enum pen_plot_x { PEN_PLOT_STEP, PEN_PLOT_TOKENS, PEN_PLOT_TIME, PEN_PLOT_XS };
+
+/* "step", "tokens" or "time". PEN_PLOT_XS: there is no such word. */
+enum pen_plot_x pen_plot_x_find(const char *word);
+
+struct pen_plot_options {
+    enum pen_plot_x x;
+    uint32_t smooth;   /* lines are means over this many steps; 0, 1: none */
+    bool has_log_loss; /* the axis of the loss is logarithmic */
+    const char *title; /* NULL: what was trained */
+};
+
+/*
+ * Writes what the ending of path asks for: .svg, .png or .pdf. Another ending
+ * is refused, as are runs that have no step yet.
+ */
+pen_status pen_plot_draw(const struct pen_plot_item *items, size_t count,
+                         const struct pen_plot_options *options,
+                         const char *path, struct pen_text *why);
+
+/*
+ * For a terminal that is `columns` wide: UTF-8, braille dots. Escape sequences
+ * only with_colour; without, several runs are told apart by letters.
+ */
+pen_status pen_plot_print(const struct pen_plot_item *items, size_t count,
+                          const struct pen_plot_options *options,
+                          bool with_colour, unsigned columns,
+                          struct pen_text *out, struct pen_text *why);
+
+#endif

@@ -1,0 +1,262 @@
+/* One chart of a plot, drawn with cairo. */
+#include "view/plot_ends.h"
+#include "view/plot_page.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define LINE_WIDTH 1.5 /* of a smoothed line */
+#define NOISY_WIDTH 1.1
+#define FAINT_WIDTH 0.8
+#define FAINT_SHARE 0.3 /* of the colour, the rest is paper */
+#define MARK_SIZE 6.0
+#define MARK_WIDTH 1.2
+#define MARK_PITCH 14.0 /* marks that are closer are left out */
+#define LABEL_SIZE 9.5
+#define LABEL_PITCH 12.0
+#define LABEL_GAP 14.0
+
+/* Paul Tol's "vibrant" scheme without its grey. */
+static const struct pen__colour colours[] = {
+    {0.000, 0.467, 0.733}, {0.933, 0.467, 0.200}, {0.000, 0.600, 0.533},
+    {0.933, 0.200, 0.467}, {0.200, 0.733, 0.933}, {0.800, 0.200, 0.067},
+};
+
+#define NUM_COLOURS (sizeof colours / sizeof *colours)
+
+struct pen__colour pen__run_colour(size_t index)
+{
+    return colours[index % NUM_COLOURS];
+}
+
+/* Type is thin: it needs more contrast than a line. */
+struct pen__colour pen__run_text_colour(size_t index)
+{
+    struct pen__colour colour = pen__run_colour(index);
+    return (struct pen__colour){0.75 * colour.red, 0.75 * colour.green,
+                                0.75 * colour.blue};
+}
+
+static void add_polygon(cairo_t *cairo, unsigned corners, double turn, double x,
+                        double y, double radius)
+{
+    for (unsigned i = 0; i < corners; i++) {
+        double angle = 2 * acos(-1) * (i + turn) / corners;
+        cairo_line_to(cairo, x + radius * sin(angle), y - radius * cos(angle));
+    }
+    cairo_close_path(cairo);
+}
+
+/* Shapes change one by one; colours come round later. */
+void pen__run_mark(cairo_t *cairo, size_t index, double x, double y,
+                   double size)
+{
+    cairo_new_sub_path(cairo);
+    switch (index % 5) {
+    case 0:
+        cairo_arc(cairo, x, y, size * 0.5, 0, 2 * acos(-1));
+        cairo_close_path(cairo);
+        break;
+    case 1:
+        add_polygon(cairo, 4, 0.5, x, y, size * 0.64);
+        break;
+    case 2:
+        add_polygon(cairo, 3, 0, x, y + size * 0.1, size * 0.66);
+        break;
+    case 3:
+        add_polygon(cairo, 4, 0, x, y, size * 0.66);
+        break;
+    default:
+        add_polygon(cairo, 3, 0.5, x, y - size * 0.1, size * 0.66);
+        break;
+    }
+}
+
+/* Hundredths of a point are exact enough, and short in an SVG. */
+static double snap(double points)
+{
+    return round(points * 100) / 100;
+}
+
+static struct pen__point place(const struct pen__plot_page *page,
+                               enum pen__chart_kind kind,
+                               const struct pen__point *point)
+{
+    const struct pen__box *box = &page->boxes[kind];
+    double across = pen__axis_share(&page->x, point->x);
+    double up = pen__axis_share(&page->y[kind], point->y);
+    return (struct pen__point){snap(box->x + box->width * across),
+                               snap(box->y + box->height * (1 - up))};
+}
+
+static void draw_guides(cairo_t *cairo, const struct pen__plot_page *page,
+                        enum pen__chart_kind kind)
+{
+    const struct pen__box *box = &page->boxes[kind];
+    const struct pen__axis *y_axis = &page->y[kind];
+    double right = box->x + box->width;
+    double bottom = box->y + box->height;
+    for (size_t i = 0; i < y_axis->num_ticks; i++) {
+        double up = pen__axis_share(y_axis, y_axis->ticks[i]);
+        double y = snap(bottom - box->height * up);
+        pen__add_line(cairo, box->x, y, right, y);
+    }
+    for (size_t i = 0; i < page->x.num_ticks; i++) {
+        double across = pen__axis_share(&page->x, page->x.ticks[i]);
+        double x = snap(box->x + box->width * across);
+        pen__add_line(cairo, x, box->y, x, bottom);
+    }
+    pen__use_grey(cairo, 0.88);
+    cairo_set_line_width(cairo, 0.5);
+    cairo_stroke(cairo);
+    pen__add_line(cairo, box->x, bottom, right, bottom);
+    pen__add_line(cairo, box->x, box->y, box->x, bottom);
+    pen__use_grey(cairo, 0.2);
+    cairo_set_line_width(cairo, 0.7);
+    cairo_stroke(cairo);
+}
+
+static void write_ticks(cairo_t *cairo, const struct pen__plot_page *page,
+                        enum pen__chart_kind kind)
+{
+    const struct pen__box *box = &page->boxes[kind];
+    const struct pen__axis *axis = &page->y[kind];
+    pen__use_font(cairo, LABEL_SIZE, false);
+    pen__use_grey(cairo, PEN__TEXT_GREY);
+    for (size_t i = 0; i < axis->num_ticks; i++) {
+        char label[PEN__NUMBER_SIZE];
+        pen__axis_label(axis, i, label);
+        double up = pen__axis_share(axis, axis->ticks[i]);
+        pen__write(cairo, box->x - 6, box->y + box->height * (1 - up) + 3.4,
+                   PEN__RIGHT, label);
+    }
+    struct pen_text name = PEN_TEXT_EMPTY;
+    pen__plot_add_chart_name(page->plot, kind, &name);
+    pen__use_font(cairo, LABEL_SIZE, true);
+    pen__write(cairo, box->x, box->y - 7, PEN__LEFT, pen_text_string(&name));
+    pen_text_release(&name);
+}
+
+/* A point between two gaps is a line without length: round ends make a dot. */
+static void add_curve(cairo_t *cairo, const struct pen__plot_page *page,
+                      enum pen__chart_kind kind, const struct pen__curve *curve)
+{
+    bool has_pen_down = false;
+    for (size_t i = 0; i < curve->count; i++) {
+        if (isnan(curve->points[i].y)) {
+            has_pen_down = false;
+            continue;
+        }
+        struct pen__point at = place(page, kind, &curve->points[i]);
+        if (!has_pen_down)
+            cairo_move_to(cairo, at.x, at.y);
+        cairo_line_to(cairo, at.x, at.y);
+        has_pen_down = true;
+    }
+}
+
+static void stroke_curve(cairo_t *cairo, struct pen__colour colour,
+                         double width)
+{
+    pen__use_colour(cairo, colour);
+    cairo_set_line_width(cairo, width);
+    cairo_set_line_join(cairo, CAIRO_LINE_JOIN_ROUND);
+    cairo_set_line_cap(cairo, CAIRO_LINE_CAP_ROUND);
+    cairo_stroke(cairo);
+}
+
+static struct pen__colour faint_colour(size_t index)
+{
+    struct pen__colour colour = pen__run_colour(index);
+    return (struct pen__colour){1 - FAINT_SHARE * (1 - colour.red),
+                                1 - FAINT_SHARE * (1 - colour.green),
+                                1 - FAINT_SHARE * (1 - colour.blue)};
+}
+
+/* Open, as another measure than the line, on paper that parts them from it. */
+static void draw_marks(cairo_t *cairo, const struct pen__plot_page *page,
+                       size_t index)
+{
+    const struct pen__curve *marks = &page->plot->runs[index].marks;
+    add_curve(cairo, page, PEN__CHART_LOSS, marks);
+    stroke_curve(cairo, pen__run_colour(index), 0.6);
+    double last_x = -INFINITY;
+    for (size_t i = 0; i < marks->count; i++) {
+        struct pen__point at = place(page, PEN__CHART_LOSS, &marks->points[i]);
+        if (at.x - last_x < MARK_PITCH && i < marks->count - 1)
+            continue;
+        last_x = at.x;
+        pen__run_mark(cairo, index, at.x, at.y, MARK_SIZE + 4);
+        pen__use_grey(cairo, 1);
+        cairo_fill(cairo);
+        pen__run_mark(cairo, index, at.x, at.y, MARK_SIZE);
+        stroke_curve(cairo, pen__run_colour(index), MARK_WIDTH);
+    }
+}
+
+static void write_end(cairo_t *cairo, const struct pen__end *end, double x,
+                      double y)
+{
+    pen__run_mark(cairo, end->index, x, y, MARK_SIZE);
+    if (end->is_mark) {
+        stroke_curve(cairo, pen__run_colour(end->index), MARK_WIDTH);
+    } else {
+        pen__use_colour(cairo, pen__run_colour(end->index));
+        cairo_fill(cairo);
+    }
+    pen__use_colour(cairo, pen__run_text_colour(end->index));
+    pen__write(cairo, x + 7, y + 3.4, PEN__LEFT, end->text);
+}
+
+static void write_ends(cairo_t *cairo, const struct pen__plot_page *page,
+                       enum pen__chart_kind kind)
+{
+    const struct pen__box *box = &page->boxes[kind];
+    struct pen__end *ends;
+    size_t count;
+    pen__ends_make(page->plot, kind, &page->y[kind], box->height, LABEL_PITCH,
+                   &ends, &count);
+    pen__use_font(cairo, LABEL_SIZE, false);
+    for (size_t i = 0; i < count; i++)
+        write_end(cairo, &ends[i], box->x + box->width + LABEL_GAP,
+                  box->y + ends[i].y);
+    free(ends);
+}
+
+/* Where a line ends before the chart does, or is a single point. */
+static void mark_end(cairo_t *cairo, const struct pen__plot_page *page,
+                     enum pen__chart_kind kind, size_t index)
+{
+    const struct pen__box *box = &page->boxes[kind];
+    const struct pen__point *last =
+        pen__curve_last(&page->plot->runs[index].lines[kind]);
+    if (last == NULL)
+        return;
+    struct pen__point at = place(page, kind, last);
+    if (at.x > box->x + box->width - LABEL_GAP)
+        return;
+    pen__run_mark(cairo, index, at.x, at.y, MARK_SIZE);
+    pen__use_colour(cairo, pen__run_colour(index));
+    cairo_fill(cairo);
+}
+
+void pen__chart_draw(cairo_t *cairo, const struct pen__plot_page *page,
+                     enum pen__chart_kind kind)
+{
+    const struct pen__plot *plot = page->plot;
+    double line_width = plot->options.smooth > 1 ? LINE_WIDTH : NOISY_WIDTH;
+    draw_guides(cairo, page, kind);
+    write_ticks(cairo, page, kind);
+    for (size_t i = 0; i < plot->count; i++) {
+        add_curve(cairo, page, kind, &plot->runs[i].faint[kind]);
+        stroke_curve(cairo, faint_colour(i), FAINT_WIDTH);
+    }
+    for (size_t i = 0; i < plot->count; i++) {
+        add_curve(cairo, page, kind, &plot->runs[i].lines[kind]);
+        stroke_curve(cairo, pen__run_colour(i), line_width);
+        mark_end(cairo, page, kind, i);
+    }
+    for (size_t i = 0; i < plot->count && kind == PEN__CHART_LOSS; i++)
+        draw_marks(cairo, page, i);
+    write_ends(cairo, page, kind);
+}

@@ -1,0 +1,133 @@
+/* A plot on paper: where things are, the legend, the file. */
+#include "view/plot.h"
+
+#include "base/file.h"
+#include "view/picture.h"
+#include "view/plot_page.h"
+
+#define MARGIN 18.0
+#define WIDTH 900.0
+#define LEFT 44.0  /* "12.5k" */
+#define RIGHT 58.0 /* last values */
+#define TITLE_SIZE 13.0
+#define TITLE_HEIGHT 40.0
+#define LOSS_HEIGHT 300.0
+#define SPEED_HEIGHT 110.0
+#define CHART_GAP 32.0
+#define AXIS_HEIGHT 42.0
+#define TYPE_SIZE 9.5
+#define LEGEND_PITCH 15.0
+#define SAMPLE_WIDTH 26.0
+#define COLUMNS_PER_POINT 2.0 /* pixels, in a PNG */
+
+static void choose_axes(struct pen__plot_page *page)
+{
+    const struct pen__plot *plot = page->plot;
+    const unsigned ticks[PEN__CHARTS] = {8, 4};
+    pen__axis_init(&page->x, pen__plot_x_axis(plot), plot->x, 10);
+    for (int kind = 0; kind < PEN__CHARTS; kind++)
+        pen__axis_init(&page->y[kind], pen__plot_y_axis(plot, kind),
+                       plot->y[kind], ticks[kind]);
+}
+
+static void init_page(struct pen__plot_page *page, const struct pen__plot *plot)
+{
+    const double heights[PEN__CHARTS] = {LOSS_HEIGHT, SPEED_HEIGHT};
+    double y = MARGIN + TITLE_HEIGHT;
+    *page = (struct pen__plot_page){.plot = plot, .width = WIDTH};
+    for (int kind = 0; kind < PEN__CHARTS; kind++) {
+        page->boxes[kind] = (struct pen__box){
+            MARGIN + LEFT, y, WIDTH - 2 * MARGIN - LEFT - RIGHT, heights[kind]};
+        y += heights[kind] + CHART_GAP;
+    }
+    page->legend_y = y - CHART_GAP + AXIS_HEIGHT;
+    page->height = page->legend_y + LEGEND_PITCH * (double)plot->count + MARGIN;
+    choose_axes(page);
+}
+
+static void write_x_axis(cairo_t *cairo, const struct pen__plot_page *page)
+{
+    const struct pen__box *box = &page->boxes[PEN__CHARTS - 1];
+    double y = box->y + box->height;
+    pen__use_font(cairo, TYPE_SIZE, false);
+    pen__use_grey(cairo, PEN__TEXT_GREY);
+    for (size_t i = 0; i < page->x.num_ticks; i++) {
+        char label[PEN__NUMBER_SIZE];
+        pen__axis_label(&page->x, i, label);
+        double across = pen__axis_share(&page->x, page->x.ticks[i]);
+        pen__write(cairo, box->x + box->width * across, y + 14, PEN__CENTRE,
+                   label);
+    }
+    pen__use_font(cairo, TYPE_SIZE, true);
+    pen__write(cairo, box->x + box->width / 2, y + 28, PEN__CENTRE,
+               page->plot->x_name);
+}
+
+/* A line with the run's mark, its name, and how far it came. */
+static void draw_legend_entry(cairo_t *cairo, const struct pen__plot_page *page,
+                              size_t index)
+{
+    double x = page->boxes[0].x;
+    double y = page->legend_y + LEGEND_PITCH * ((double)index + 0.5);
+    double room = page->width - MARGIN - x - SAMPLE_WIDTH;
+    struct pen_text words = PEN_TEXT_EMPTY;
+    pen__add_clean(page->plot->items[index].label, &words);
+    pen_text_add_string(&words, ":  ");
+    pen__plot_add_words(page->plot, index, &words);
+    pen__add_line(cairo, x, y, x + SAMPLE_WIDTH - 8, y);
+    pen__use_colour(cairo, pen__run_colour(index));
+    cairo_set_line_width(cairo, 1.5);
+    cairo_stroke(cairo);
+    pen__run_mark(cairo, index, x + (SAMPLE_WIDTH - 8) / 2, y, 7);
+    cairo_fill(cairo);
+    pen__use_grey(cairo, PEN__TEXT_GREY);
+    pen__write_within(cairo, x + SAMPLE_WIDTH, y + 3.4, room, TYPE_SIZE, false,
+                      pen_text_string(&words));
+    pen_text_release(&words);
+}
+
+static void draw_page(cairo_t *cairo, const void *context)
+{
+    const struct pen__plot_page *page = context;
+    struct pen_text title = PEN_TEXT_EMPTY;
+    pen__use_grey(cairo, 1);
+    cairo_paint(cairo);
+    pen__plot_add_title(page->plot, &title);
+    pen__use_grey(cairo, PEN__TEXT_GREY);
+    pen__write_within(cairo, page->boxes[0].x, MARGIN + TITLE_SIZE,
+                      page->boxes[0].width, TITLE_SIZE, true,
+                      pen_text_string(&title));
+    pen_text_release(&title);
+    for (int kind = 0; kind < PEN__CHARTS; kind++)
+        pen__chart_draw(cairo, page, kind);
+    write_x_axis(cairo, page);
+    for (size_t i = 0; i < page->plot->count; i++)
+        draw_legend_entry(cairo, page, i);
+}
+
+pen_status pen_plot_draw(const struct pen_plot_item *items, size_t count,
+                         const struct pen_plot_options *options,
+                         const char *path, struct pen_text *why)
+{
+    if (!pen__picture_has_form(path)) {
+        pen_why(why,
+                "cannot draw %s: its name should end in .svg, .png or .pdf",
+                path);
+        return PEN_INVALID;
+    }
+    struct pen__plot plot;
+    pen_status status = pen__plot_init(&plot, items, count, options,
+                                       COLUMNS_PER_POINT * WIDTH, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen__plot_page page;
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    init_page(&page, &plot);
+    struct pen__picture picture = {page.width, page.height, draw_page, &page};
+    status = pen__picture_print(&picture, path, &bytes, why);
+    if (status == PEN_OK)
+        status = pen_file_write(path, bytes.bytes, bytes.length, why);
+    pen_text_release(&bytes);
+    pen__plot_release(&plot);
+    return status;
+}

@@ -1,0 +1,33 @@
+#ifndef PEN_VIEW_PLOT_PAGE_H
+#define PEN_VIEW_PLOT_PAGE_H
+
+#include "view/ink.h"
+#include "view/plot_axis.h"
+
+/*
+ * A plot on paper, in points. From the top: the title, the loss, the speed,
+ * the axis that both share, the legend.
+ */
+struct pen__plot_page {
+    const struct pen__plot *plot; /* borrowed */
+    struct pen__axis x;
+    struct pen__axis y[PEN__CHARTS];
+    struct pen__box boxes[PEN__CHARTS];
+    double width;
+    double height;
+    double legend_y;
+};
+
+/* Runs are told apart by hue (safe for colour-blind readers) and by mark. */
+struct pen__colour pen__run_colour(size_t index);
+struct pen__colour pen__run_text_colour(size_t index);
+
+/* Adds the outline of the run's mark around (x, y) to the path. */
+void pen__run_mark(cairo_t *cairo, size_t index, double x, double y,
+                   double size);
+
+/* A chart with its guides, curves and the last values beside it. */
+void pen__chart_draw(cairo_t *cairo, const struct pen__plot_page *page,
+                     enum pen__chart_kind kind);
+
+#endif
