@@ -1,27 +1,26 @@
-/* Embedding from and into a table in whatever layout it has, and rotary. */
+/* Embedding from and into a table, and rotary. */
 
 static void embedding_forward(struct pen_engine *engine,
                               const struct pen_embedding *embedding,
                               const int32_t *ids, void *y)
 {
-    const struct pen_parameter *tokens = embedding->tokens;
-    const struct pen_parameter *positions = embedding->positions;
-    size_t width = tokens->shape.columns;
+    const float *tokens = embedding->tokens->parts[PEN_PART_VALUE];
+    size_t width = embedding->tokens->shape.columns;
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t row = 0; row < embedding->rows; row++) {
-        const float *token = tokens->parts[PEN_PART_VALUE] +
-                             pen__parameter_at(tokens, (size_t)ids[row], 0);
-        size_t step = tokens->lanes;
+        const float *token = tokens + (size_t)ids[row] * width;
         ELEMENT *out = (ELEMENT *)y + row * width;
-        if (positions == NULL) {
+        if (embedding->positions == NULL) {
+#pragma omp simd
             for (size_t i = 0; i < width; i++)
-                STORE(out, i, token[i * step]);
+                STORE(out, i, token[i]);
         } else {
             const float *position =
-                positions->parts[PEN_PART_VALUE] +
-                pen__parameter_at(positions, row % embedding->sequence, 0);
+                embedding->positions->parts[PEN_PART_VALUE] +
+                row % embedding->sequence * width;
+#pragma omp simd
             for (size_t i = 0; i < width; i++)
-                STORE(out, i, token[i * step] + position[i * positions->lanes]);
+                STORE(out, i, token[i] + position[i]);
         }
     }
 }
@@ -34,27 +33,26 @@ static void embedding_backward(struct pen_engine *engine,
                                const struct pen_embedding *embedding,
                                const int32_t *ids, const void *dy)
 {
-    struct pen_parameter *tokens = embedding->tokens;
-    struct pen_parameter *positions = embedding->positions;
-    size_t width = tokens->shape.columns;
-    float *dtokens = pen__gradient(tokens);
-    float *dpositions = positions == NULL ? NULL : pen__gradient(positions);
+    size_t width = embedding->tokens->shape.columns;
+    float *dtokens = pen__gradient(embedding->tokens);
+    float *dpositions = embedding->positions == NULL
+                            ? NULL
+                            : pen__gradient(embedding->positions);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t first = 0; first < width; first += COLUMNS) {
         size_t end = first + COLUMNS > width ? width : first + COLUMNS;
         for (size_t row = 0; row < embedding->rows; row++) {
             const ELEMENT *slope = (const ELEMENT *)dy + row * width;
-            float *token =
-                dtokens + pen__parameter_at(tokens, (size_t)ids[row], 0);
+            float *token = dtokens + (size_t)ids[row] * width;
+#pragma omp simd
             for (size_t i = first; i < end; i++)
-                token[i * tokens->lanes] += LOAD(slope, i);
-            if (positions == NULL)
+                token[i] += LOAD(slope, i);
+            if (dpositions == NULL)
                 continue;
-            float *position =
-                dpositions +
-                pen__parameter_at(positions, row % embedding->sequence, 0);
+            float *position = dpositions + row % embedding->sequence * width;
+#pragma omp simd
             for (size_t i = first; i < end; i++)
-                position[i * positions->lanes] += LOAD(slope, i);
+                position[i] += LOAD(slope, i);
         }
     }
 }

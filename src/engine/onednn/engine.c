@@ -38,7 +38,7 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
     if (bytes <= self->scratch_bytes)
         return PEN_OK;
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    char *scratch = aligned_alloc(ALIGNMENT, bytes);
+    char *scratch = pen__zeroed(bytes);
     if (scratch == NULL) {
         pen_why(why, "no memory for %zu bytes of scratch", bytes);
         return PEN_NOMEM;
@@ -147,7 +147,10 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
     self->ops.free = onednn_free;
     self->ops.memory_bytes = memory_bytes;
     pen__parameter_ops(&self->ops);
-    pen__dense_ops(&self->ops);
+    if (dtype == PEN_PRECISION_F32)
+        pen__dense_f32_ops(&self->ops);
+    else
+        pen__dense_bf16_ops(&self->ops);
     pen__attention_ops(&self->ops);
     pen__update_choose(&self->ops);
     self->rows = pen__rows_choose(dtype);

@@ -20,18 +20,6 @@ static void add(struct pen_engine *engine, size_t count, const void *a,
     }
 }
 
-static void accumulate(const struct pen_engine *engine, size_t count,
-                       const float *from, float *to)
-{
-#pragma omp parallel for num_threads(engine->threads) schedule(static)
-    for (size_t first = 0; first < count; first += PIECE) {
-        size_t end = piece_end(first, count);
-#pragma omp simd
-        for (size_t i = first; i < end; i++)
-            to[i] += from[i];
-    }
-}
-
 static void add_columns(const struct pen_engine *engine, size_t rows,
                         size_t width, const void *x, float *to)
 {
@@ -47,6 +35,28 @@ static void add_columns(const struct pen_engine *engine, size_t rows,
         }
         for (size_t i = 0; i < count; i++)
             to[first + i] += sums[i];
+    }
+}
+
+static void begin(const struct pen_engine *engine, size_t rows, size_t width,
+                  const float *bias, const void *add, void *y)
+{
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < rows; row++) {
+        const ELEMENT *past =
+            add == NULL ? NULL : (const ELEMENT *)add + row * width;
+        ELEMENT *out = (ELEMENT *)y + row * width;
+        if (bias == NULL) {
+            memcpy(out, past, width * sizeof *out);
+        } else if (past == NULL) {
+#pragma omp simd
+            for (size_t i = 0; i < width; i++)
+                STORE(out, i, bias[i]);
+        } else {
+#pragma omp simd
+            for (size_t i = 0; i < width; i++)
+                STORE(out, i, bias[i] + LOAD(past, i));
+        }
     }
 }
 

@@ -130,24 +130,6 @@ static bool blocking_of(PEN__MD md, struct blocking *out)
     return true;
 }
 
-bool pen__md_lanes(PEN__MD md, size_t *lanes, size_t *block)
-{
-    struct blocking found;
-    if (!blocking_of(md, &found))
-        return false;
-    if (found.count == 0 && found.strides[1] == 1) {
-        *lanes = 1;
-        *block = (size_t)found.strides[0];
-        return true;
-    }
-    if (found.count != 2 || found.indices[0] != 1 || found.indices[1] != 0 ||
-        found.strides[1] != found.sizes[0] * found.sizes[1])
-        return false;
-    *lanes = (size_t)found.sizes[1];
-    *block = (size_t)found.strides[0];
-    return true;
-}
-
 bool pen__md_paired_lanes(PEN__MD md, size_t *lanes, size_t *block)
 {
     struct blocking found;

@@ -6,20 +6,21 @@
 #include "engine/onednn/rows.h"
 
 /*
- * The oneDNN engine. dense.c runs the products, parameter.c keeps the weights
- * in their layout, rows_*.c do everything row by row with OpenMP.
+ * The oneDNN engine. dense_*.c run the products, parameter.c keeps the weights,
+ * rows_*.c do everything row by row with OpenMP.
  *
- * A dense weight in float lies in blocks of `lanes` output rows:
+ * Value, gradient and moments are float and plain, row after row: an optimizer
+ * sees flat arrays, an embedding sees rows. In bf16 a copy of the value lies
+ * beside it in the layout that the products read, which the optimizer writes
+ * piece by piece while the piece is in cache:
  *
- *   block 0: w[0..63][0], w[0..63][1], ...  block 1: w[64..127][0], ...
+ *   blocks of `lanes` rows, and inside one the columns in pairs,
+ *   w[0][0] w[0][1] w[1][0] w[1][1] ... w[63][1], w[0][2] w[0][3] w[1][2] ...
  *
- * Gradient and moments lie alike, so an optimizer sees flat arrays. In bf16 a
- * copy of the value lies beside it with pairs of columns side by side, which
- * the optimizer writes piece by piece; a piece is 16 columns of a block, and
- * is contiguous in both.
+ * or plain as well.
  */
 
-enum { PEN__PIECE_COLUMNS = 16, PEN__PRODUCT_ARGS = 6 };
+enum { PEN__PRODUCT_ARGS = 6, PEN__MAX_LANES = 64 };
 
 /* A primitive with its memory objects, ready to run. */
 struct pen__product {
@@ -33,7 +34,8 @@ enum pen__dense_product {
     PEN__DENSE_FORWARD,
     PEN__DENSE_FORWARD_ADD,
     PEN__DENSE_BACKWARD_INPUT,
-    PEN__DENSE_BACKWARD_WEIGHT,
+    PEN__DENSE_BACKWARD_WEIGHT,     /* the first gradient of a step */
+    PEN__DENSE_BACKWARD_WEIGHT_ADD, /* the others */
     PEN__DENSE_PRODUCTS
 };
 
@@ -47,16 +49,14 @@ struct pen__dense {
 
 struct pen_parameter {
     struct pen_parameter_shape shape;
-    size_t lanes; /* rows of a block; 1 is plain row-major */
-    size_t block; /* elements of a block */
-    size_t count; /* elements with padding */
+    size_t count;
     float *parts[PEN_PART_MOMENT2 + 1];
-    uint16_t *half;    /* bf16 copy of the value; NULL for none */
-    size_t half_count; /* elements of it */
-    size_t half_block;
-    struct pen__md float_md; /* dense only */
-    struct pen__md half_md;
-    bool is_gradient_zero; /* not written since it was cleared */
+    uint16_t *half;         /* bf16 copy of the value; NULL for none */
+    size_t half_count;      /* elements of it, with padding */
+    size_t half_block;      /* elements of one of its blocks */
+    size_t lanes;           /* rows of a block; 1 for a plain copy */
+    struct pen__md half_md; /* of the copy */
+    bool is_gradient_zero;  /* not written since it was cleared */
     struct pen__dense *dense;
 };
 
@@ -74,16 +74,11 @@ struct pen__onednn {
     struct pen__attention *attentions; /* prepared ones */
 };
 
-/* Where element (row, column) lies in each float part. */
-static inline size_t pen__parameter_at(const struct pen_parameter *parameter,
-                                       size_t row, size_t column)
-{
-    return row / parameter->lanes * parameter->block +
-           column * parameter->lanes + row % parameter->lanes;
-}
-
 /* The gradient to add to: zeroed first where it is only said to be zero. */
 float *pen__gradient(struct pen_parameter *parameter);
+
+/* Zeroed, aligned to a cache line, on huge pages where it is large. */
+void *pen__zeroed(size_t bytes);
 
 pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
                              struct pen_text *why);
@@ -108,8 +103,8 @@ void pen__product_execute(struct pen__onednn *self,
 
 /* Each fills in its part of the table. */
 void pen__parameter_ops(struct pen_engine_ops *ops);
-void pen__dense_ops(struct pen_engine_ops *ops);
-
+void pen__dense_f32_ops(struct pen_engine_ops *ops);
+void pen__dense_bf16_ops(struct pen_engine_ops *ops);
 void pen__attention_ops(struct pen_engine_ops *ops);
 
 void pen__attention_free(struct pen__attention *attention);

@@ -1,127 +1,98 @@
-/* Parameters: which layout they lie in, and how they come and go. */
+/* Parameters: which layout their copies lie in, and how they come and go. */
 #include "engine/onednn/onednn.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /*
  * Layouts are chosen for this many rows whatever the micro-batch is, so that
  * they depend on the shape of the weight alone.
  */
-enum { NOMINAL_ROWS = 512, ALIGNMENT = 64 };
+enum { NOMINAL_ROWS = 512, ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
-/* Zeroed, and aligned to a cache line. */
-static void *zeroed(size_t bytes)
+void *pen__zeroed(size_t bytes)
 {
-    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    void *block = aligned_alloc(ALIGNMENT, bytes);
-    if (block != NULL)
-        memset(block, 0, bytes);
+    size_t alignment = bytes < HUGE_PAGE ? ALIGNMENT : HUGE_PAGE;
+    void *block = aligned_alloc(alignment, (bytes + alignment - 1) / alignment *
+                                               alignment);
+    if (block == NULL)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    /* Whole huge pages only, and a system without them does without. */
+    if (bytes >= HUGE_PAGE)
+        (void)madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+    memset(block, 0, bytes);
     return block;
 }
 
-/* Asks for the weight's descriptor that one pass likes best. */
-static bool preferred(struct pen__onednn *self,
-                      const struct pen_parameter_shape *shape,
-                      enum pen__pass pass, dnnl_primitive_desc_t hint,
-                      struct pen__md *md, dnnl_primitive_desc_t *out)
+/*
+ * The library's inner product takes twice as long as its plain matrix product
+ * for the gradient of the input where the outputs are many (heads), from the
+ * layout that it likes best. It falls back to the other where the weight is
+ * plain.
+ */
+static bool wants_plain_copy(const struct pen_parameter_shape *shape)
 {
-    bool is_float = self->engine.dtype == PEN_PRECISION_F32;
-    dnnl_data_type_t type = is_float ? dnnl_f32 : dnnl_bf16;
-    bool is_gradient = pass == PEN__BACKWARD_WEIGHT;
+    return shape->rows > 8 * shape->columns;
+}
+
+/* The layout that the forward inner product likes, if it is one we can write.
+ */
+static bool blocked_copy(struct pen__onednn *self,
+                         struct pen_parameter *parameter)
+{
+    const struct pen_parameter_shape *shape = &parameter->shape;
     struct pen__product_shape any = {0};
     size_t source[] = {NOMINAL_ROWS, shape->columns};
     size_t target[] = {NOMINAL_ROWS, shape->rows};
     size_t weight[] = {shape->rows, shape->columns};
     size_t source_strides[] = {shape->columns, 1};
     size_t target_strides[] = {shape->rows, 1};
+    dnnl_primitive_desc_t description;
     bool is_made =
-        pen__md_init(&any.source, 2, source, type, source_strides) ==
+        pen__md_init(&any.source, 2, source, dnnl_bf16, source_strides) ==
             dnnl_success &&
-        pen__md_init(&any.target, 2, target, type, target_strides) ==
+        pen__md_init(&any.target, 2, target, dnnl_bf16, target_strides) ==
             dnnl_success &&
-        pen__md_init(&any.weight, 2, weight, is_gradient ? dnnl_f32 : type,
-                     NULL) == dnnl_success &&
-        pen__inner_product(self->library, pass, &any, hint, out) ==
-            dnnl_success;
+        pen__md_init(&any.weight, 2, weight, dnnl_bf16, NULL) == dnnl_success &&
+        pen__inner_product(self->library, PEN__FORWARD, &any, NULL,
+                           &description) == dnnl_success;
     pen__md_release(&any.source);
     pen__md_release(&any.target);
     pen__md_release(&any.weight);
     if (!is_made)
         return false;
-    PEN__MD found = dnnl_primitive_desc_query_md(
-        *out, is_gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md,
-        0);
-    if (pen__md_copy(md, found) == dnnl_success)
-        return true;
-    dnnl_primitive_desc_destroy(*out);
-    return false;
+    PEN__MD liked =
+        dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0);
+    bool is_blocked = pen__md_paired_lanes(liked, &parameter->lanes,
+                                           &parameter->half_block) &&
+                      parameter->lanes <= PEN__MAX_LANES &&
+                      pen__md_copy(&parameter->half_md, liked) == dnnl_success;
+    dnnl_primitive_desc_destroy(description);
+    return is_blocked;
 }
 
-/* Does the float layout suit us, and the bf16 one fit beside it? */
-static bool layouts_fit(struct pen_parameter *parameter)
-{
-    PEN__MD floats = pen__md_of(&parameter->float_md);
-    if (!pen__md_lanes(floats, &parameter->lanes, &parameter->block))
-        return false;
-    size_t blocks =
-        (parameter->shape.rows + parameter->lanes - 1) / parameter->lanes;
-    parameter->count = blocks * parameter->block;
-    if (dnnl_memory_desc_get_size(floats) != parameter->count * sizeof(float))
-        return false;
-    if (!parameter->half_md.is_set)
-        return true;
-    size_t half_lanes = 0;
-    PEN__MD halves = pen__md_of(&parameter->half_md);
-    if (!pen__md_paired_lanes(halves, &half_lanes, &parameter->half_block))
-        return false;
-    parameter->half_count = blocks * parameter->half_block;
-    return half_lanes == parameter->lanes &&
-           parameter->block % (PEN__PIECE_COLUMNS * half_lanes) == 0 &&
-           parameter->half_block >= parameter->block &&
-           dnnl_memory_desc_get_size(halves) ==
-               parameter->half_count * sizeof(uint16_t);
-}
-
-static bool choose_layout(struct pen__onednn *self,
-                          struct pen_parameter *parameter)
+static pen_status make_copy(struct pen__onednn *self,
+                            struct pen_parameter *parameter,
+                            struct pen_text *why)
 {
     const struct pen_parameter_shape *shape = &parameter->shape;
-    bool is_float = self->engine.dtype == PEN_PRECISION_F32;
-    dnnl_primitive_desc_t forward;
-    dnnl_primitive_desc_t gradient;
-    if (!preferred(self, shape, PEN__FORWARD, NULL,
-                   is_float ? &parameter->float_md : &parameter->half_md,
-                   &forward))
-        return false;
-    bool is_found = true;
-    if (!is_float) {
-        is_found = preferred(self, shape, PEN__BACKWARD_WEIGHT, forward,
-                             &parameter->float_md, &gradient);
-        if (is_found)
-            dnnl_primitive_desc_destroy(gradient);
-    }
-    dnnl_primitive_desc_destroy(forward);
-    return is_found && layouts_fit(parameter);
-}
-
-/* What every primitive accepts: rows after rows. */
-static dnnl_status_t plain_layout(struct pen__onednn *self,
-                                  struct pen_parameter *parameter)
-{
-    size_t sizes[] = {parameter->shape.rows, parameter->shape.columns};
-    size_t strides[] = {parameter->shape.columns, 1};
-    pen__md_release(&parameter->float_md);
-    pen__md_release(&parameter->half_md);
-    parameter->lanes = 1;
-    parameter->block = parameter->half_block = parameter->shape.columns;
-    parameter->count = parameter->half_count = sizes[0] * sizes[1];
-    dnnl_status_t status =
-        pen__md_init(&parameter->float_md, 2, sizes, dnnl_f32, strides);
-    if (status == dnnl_success && self->engine.dtype == PEN_PRECISION_BF16)
-        status =
+    if (wants_plain_copy(shape) || !blocked_copy(self, parameter)) {
+        size_t sizes[] = {shape->rows, shape->columns};
+        size_t strides[] = {shape->columns, 1};
+        dnnl_status_t plain =
             pen__md_init(&parameter->half_md, 2, sizes, dnnl_bf16, strides);
-    return status;
+        if (plain != dnnl_success)
+            return pen__refused(plain, "a weight of this size", why);
+        parameter->lanes = 1;
+        parameter->half_block = shape->columns;
+    }
+    parameter->half_count = (shape->rows + parameter->lanes - 1) /
+                            parameter->lanes * parameter->half_block;
+    parameter->half = pen__zeroed(parameter->half_count * sizeof(uint16_t));
+    return parameter->half == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 static size_t bytes_of(const struct pen_parameter *parameter)
@@ -139,7 +110,6 @@ static void parameter_free(struct pen_engine *engine,
         return;
     ((struct pen__onednn *)engine)->parameter_bytes -= bytes_of(parameter);
     pen__dense_free(parameter->dense);
-    pen__md_release(&parameter->float_md);
     pen__md_release(&parameter->half_md);
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
         free(parameter->parts[part]);
@@ -157,24 +127,16 @@ static pen_status parameter_create(struct pen_engine *engine,
     if (parameter == NULL)
         return PEN_NOMEM;
     parameter->shape = *shape;
-    bool is_dense = shape->use == PEN_PARAMETER_DENSE;
-    bool has_half = is_dense && engine->dtype == PEN_PRECISION_BF16;
+    parameter->count = shape->rows * shape->columns;
     pen_status status = PEN_OK;
-    if (!is_dense || !choose_layout(self, parameter)) {
-        dnnl_status_t plain = plain_layout(self, parameter);
-        if (plain != dnnl_success)
-            status = pen__refused(plain, "a weight of this size", why);
-    }
     for (int part = 0; part < 2 + shape->moments && status == PEN_OK; part++) {
-        parameter->parts[part] = zeroed(parameter->count * sizeof(float));
+        parameter->parts[part] = pen__zeroed(parameter->count * sizeof(float));
         if (parameter->parts[part] == NULL)
             status = PEN_NOMEM;
     }
-    if (has_half && status == PEN_OK) {
-        parameter->half = zeroed(parameter->half_count * sizeof(uint16_t));
-        if (parameter->half == NULL)
-            status = PEN_NOMEM;
-    }
+    if (status == PEN_OK && shape->use == PEN_PARAMETER_DENSE &&
+        engine->dtype == PEN_PRECISION_BF16)
+        status = make_copy(self, parameter, why);
     self->parameter_bytes += bytes_of(parameter);
     parameter->is_gradient_zero = true;
     if (status == PEN_OK)
@@ -223,12 +185,11 @@ static void parameter_import(struct pen_engine *engine,
                              enum pen_parameter_order order, const void *plain)
 {
     size_t count;
+    const float *from = plain;
     float *to = parameter_span(engine, parameter, part, &count);
     for (size_t row = 0; row < parameter->shape.rows; row++)
         for (size_t column = 0; column < parameter->shape.columns; column++)
-            to[pen__parameter_at(parameter, row, column)] =
-                ((const float *)
-                     plain)[plain_at(&parameter->shape, order, row, column)];
+            *to++ = from[plain_at(&parameter->shape, order, row, column)];
     if (part == PEN_PART_VALUE)
         engine->ops->parameter_value_changed(engine, parameter);
 }
@@ -240,10 +201,10 @@ static void parameter_export(struct pen_engine *engine,
 {
     size_t count;
     const float *from = parameter_span(engine, parameter, part, &count);
+    float *to = plain;
     for (size_t row = 0; row < parameter->shape.rows; row++)
         for (size_t column = 0; column < parameter->shape.columns; column++)
-            ((float *)plain)[plain_at(&parameter->shape, order, row, column)] =
-                from[pen__parameter_at(parameter, row, column)];
+            to[plain_at(&parameter->shape, order, row, column)] = *from++;
 }
 
 static void gradient_clear(struct pen_engine *engine,

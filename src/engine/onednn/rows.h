@@ -25,12 +25,13 @@ struct pen__scores {
 struct pen__rows {
     void (*fill)(struct pen_engine_ops *ops);
 
-    /* to += from */
-    void (*accumulate)(const struct pen_engine *engine, size_t count,
-                       const float *from, float *to);
     /* to[i] += sum over the rows of x[row][i], x of the dtype */
     void (*add_columns)(const struct pen_engine *engine, size_t rows,
                         size_t width, const void *x, float *to);
+
+    /* y = bias + add, for a product to be added to; either may be NULL */
+    void (*begin)(const struct pen_engine *engine, size_t rows, size_t width,
+                  const float *bias, const void *add, void *y);
 
     /* These run inside one thread. Copies to or from rows `stride` apart. */
     void (*gather)(size_t rows, size_t width, size_t stride, const void *from,

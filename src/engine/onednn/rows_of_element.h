@@ -36,8 +36,8 @@ static void fill(struct pen_engine_ops *ops)
 
 const struct pen__rows PEN__FOR_ISA(ROWS_NAME) = {
     .fill = fill,
-    .accumulate = accumulate,
     .add_columns = add_columns,
+    .begin = begin,
     .gather = gather,
     .scatter = scatter,
     .softmax = softmax,

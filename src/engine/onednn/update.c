@@ -10,51 +10,114 @@
 #include <math.h>
 #include <omp.h>
 
-enum { PLAIN_PIECE = 1024 };
+/*
+ * A piece of a parameter: `runs` times `length` elements, `stride` apart. Flat
+ * where nothing depends on rows; else a part of a block of the bf16 copy, with
+ * runs long enough for the memory's prefetching and all of it in cache.
+ */
+struct piece {
+    size_t first; /* element, row and column */
+    size_t row;
+    size_t column;
+    size_t runs;
+    size_t length;
+    size_t stride;
+};
 
-/* Pieces are contiguous in the float parts, and in the bf16 copy. */
-static size_t piece_size(const struct pen_parameter *parameter)
+enum { FLAT_PIECE = 8192, BLOCK_COLUMNS = 512, TILE_COLUMNS = 32 };
+
+static bool is_blocked(const struct pen_parameter *parameter)
 {
-    return parameter->lanes == 1 ? PLAIN_PIECE
-                                 : PEN__PIECE_COLUMNS * parameter->lanes;
+    return parameter->lanes > 1;
 }
 
-static size_t piece_count(const struct pen_parameter *parameter, size_t first)
+static size_t smaller(size_t a, size_t b)
 {
-    size_t left = parameter->count - first;
-    return left < piece_size(parameter) ? left : piece_size(parameter);
+    return a < b ? a : b;
 }
 
-/* Float columns c and c + 1 become pairs: a[c] a[c+1] b[c] b[c+1] ... */
-static void write_pairs(size_t lanes, const float *value, uint16_t *half)
+static size_t parts_of(size_t count, size_t part)
 {
-    for (size_t column = 0; column < PEN__PIECE_COLUMNS; column += 2) {
-        const float *even = value + column * lanes;
-        const float *odd = even + lanes;
-        uint16_t *out = half + column * lanes;
-#pragma omp simd
-        for (size_t lane = 0; lane < lanes; lane++) {
-            out[2 * lane] = pen_bf16_from_float(even[lane]);
-            out[2 * lane + 1] = pen_bf16_from_float(odd[lane]);
-        }
+    return (count + part - 1) / part;
+}
+
+static size_t num_pieces(const struct pen_parameter *parameter)
+{
+    return is_blocked(parameter)
+               ? parts_of(parameter->shape.rows, parameter->lanes) *
+                     parts_of(parameter->shape.columns, BLOCK_COLUMNS)
+               : parts_of(parameter->count, FLAT_PIECE);
+}
+
+static struct piece piece_at(const struct pen_parameter *parameter,
+                             size_t number)
+{
+    struct piece piece = {0};
+    if (!is_blocked(parameter)) {
+        piece.first = number * FLAT_PIECE;
+        piece.runs = 1;
+        piece.length = smaller(parameter->count - piece.first, FLAT_PIECE);
+        return piece;
     }
+    size_t columns = parameter->shape.columns;
+    size_t across = parts_of(columns, BLOCK_COLUMNS);
+    piece.row = number / across * parameter->lanes;
+    piece.column = number % across * BLOCK_COLUMNS;
+    piece.first = piece.row * columns + piece.column;
+    piece.runs = smaller(parameter->shape.rows - piece.row, parameter->lanes);
+    piece.length = smaller(columns - piece.column, BLOCK_COLUMNS);
+    piece.stride = columns;
+    return piece;
 }
 
-static void write_half(struct pen_parameter *parameter, size_t first)
+static void round_run(size_t count, const float *value, uint16_t *half)
 {
-    const float *value = parameter->parts[PEN_PART_VALUE] + first;
-    if (parameter->lanes > 1) {
-        size_t block = first / parameter->block;
-        write_pairs(parameter->lanes, value,
-                    parameter->half + block * parameter->half_block +
-                        first % parameter->block);
-        return;
-    }
-    size_t count = piece_count(parameter, first);
-    uint16_t *half = parameter->half + first;
 #pragma omp simd
     for (size_t i = 0; i < count; i++)
         half[i] = pen_bf16_from_float(value[i]);
+}
+
+/*
+ * Some columns of a block: each row is rounded, then pairs of columns of all
+ * rows are laid side by side. Rows that the block lacks stay zero.
+ */
+static void write_tile(size_t lanes, size_t runs, size_t stride, size_t columns,
+                       const float *value, uint32_t *out)
+{
+    union {
+        uint16_t halves[PEN__MAX_LANES][TILE_COLUMNS];
+        uint32_t pairs[PEN__MAX_LANES][TILE_COLUMNS / 2];
+    } tile;
+    for (size_t run = 0; run < runs; run++) {
+        if (columns == TILE_COLUMNS) {
+            round_run(TILE_COLUMNS, value + run * stride, tile.halves[run]);
+        } else {
+            round_run(columns, value + run * stride, tile.halves[run]);
+            tile.halves[run][columns] = 0; /* the other of an odd last one */
+        }
+    }
+    for (size_t pair = 0; pair < parts_of(columns, 2); pair++) {
+#pragma omp simd
+        for (size_t run = 0; run < runs; run++)
+            out[pair * lanes + run] = tile.pairs[run][pair];
+    }
+}
+
+static void write_half(struct pen_parameter *parameter,
+                       const struct piece *piece)
+{
+    const float *value = parameter->parts[PEN_PART_VALUE] + piece->first;
+    if (!is_blocked(parameter)) {
+        round_run(piece->length, value, parameter->half + piece->first);
+        return;
+    }
+    size_t lanes = parameter->lanes;
+    uint16_t *block =
+        parameter->half + piece->row / lanes * parameter->half_block;
+    for (size_t at = 0; at < piece->length; at += TILE_COLUMNS)
+        write_tile(lanes, piece->runs, piece->stride,
+                   smaller(piece->length - at, TILE_COLUMNS), value + at,
+                   (uint32_t *)(block + (piece->column + at) * lanes));
 }
 
 static void parameter_value_changed(struct pen_engine *engine,
@@ -62,10 +125,11 @@ static void parameter_value_changed(struct pen_engine *engine,
 {
     if (parameter->half == NULL)
         return;
-    size_t size = piece_size(parameter);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
-    for (size_t first = 0; first < parameter->count; first += size)
-        write_half(parameter, first);
+    for (size_t number = 0; number < num_pieces(parameter); number++) {
+        struct piece piece = piece_at(parameter, number);
+        write_half(parameter, &piece);
+    }
 }
 
 /* What AdamW multiplies with, in float. */
@@ -79,9 +143,9 @@ struct adamw_factors {
     float scale;
 };
 
-static void adamw_piece(struct adamw_factors with, size_t count,
-                        const float *gradient, float *value, float *first,
-                        float *second)
+static void adamw_run(struct adamw_factors with, size_t count,
+                      const float *gradient, float *value, float *first,
+                      float *second)
 {
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
@@ -112,20 +176,23 @@ static void adamw_step(struct pen_engine *engine,
         .epsilon = (float)adamw->epsilon,
         .scale = (float)adamw->gradient_scale};
     const float *gradient = pen__gradient(parameter);
-    size_t size = piece_size(parameter);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
-    for (size_t first = 0; first < parameter->count; first += size) {
-        adamw_piece(with, piece_count(parameter, first), gradient + first,
-                    parameter->parts[PEN_PART_VALUE] + first,
-                    parameter->parts[PEN_PART_MOMENT1] + first,
-                    parameter->parts[PEN_PART_MOMENT2] + first);
+    for (size_t number = 0; number < num_pieces(parameter); number++) {
+        struct piece piece = piece_at(parameter, number);
+        for (size_t run = 0; run < piece.runs; run++) {
+            size_t at = piece.first + run * piece.stride;
+            adamw_run(with, piece.length, gradient + at,
+                      parameter->parts[PEN_PART_VALUE] + at,
+                      parameter->parts[PEN_PART_MOMENT1] + at,
+                      parameter->parts[PEN_PART_MOMENT2] + at);
+        }
         if (parameter->half != NULL)
-            write_half(parameter, first);
+            write_half(parameter, &piece);
     }
 }
 
-static void sgd_piece(const struct pen_sgd *sgd, size_t count,
-                      const float *gradient, float *value, float *moment)
+static void sgd_run(const struct pen_sgd *sgd, size_t count,
+                    const float *gradient, float *value, float *moment)
 {
     float rate = (float)sgd->learning_rate;
     float momentum = (float)sgd->momentum;
@@ -155,14 +222,17 @@ static void sgd_step(struct pen_engine *engine, struct pen_parameter *parameter,
     float *moment =
         sgd->momentum == 0 ? NULL : parameter->parts[PEN_PART_MOMENT1];
     const float *gradient = pen__gradient(parameter);
-    size_t size = piece_size(parameter);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
-    for (size_t first = 0; first < parameter->count; first += size) {
-        sgd_piece(sgd, piece_count(parameter, first), gradient + first,
-                  parameter->parts[PEN_PART_VALUE] + first,
-                  moment == NULL ? NULL : moment + first);
+    for (size_t number = 0; number < num_pieces(parameter); number++) {
+        struct piece piece = piece_at(parameter, number);
+        for (size_t run = 0; run < piece.runs; run++) {
+            size_t at = piece.first + run * piece.stride;
+            sgd_run(sgd, piece.length, gradient + at,
+                    parameter->parts[PEN_PART_VALUE] + at,
+                    moment == NULL ? NULL : moment + at);
+        }
         if (parameter->half != NULL)
-            write_half(parameter, first);
+            write_half(parameter, &piece);
     }
 }
 
@@ -173,7 +243,6 @@ static void gradient_add_rows(struct pen_engine *engine,
 {
     enum { COLUMNS = 64 };
     size_t width = parameter->shape.columns;
-    size_t step = parameter->lanes;
     float *gradient = pen__gradient(parameter);
     const float *gathered = pen__gradient(from);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
@@ -181,10 +250,10 @@ static void gradient_add_rows(struct pen_engine *engine,
         size_t end = first + COLUMNS > width ? width : first + COLUMNS;
         for (size_t row = 0; row < count; row++) {
             const float *in = gathered + row * width;
-            float *to =
-                gradient + pen__parameter_at(parameter, (size_t)rows[row], 0);
+            float *to = gradient + (size_t)rows[row] * width;
+#pragma omp simd
             for (size_t i = first; i < end; i++)
-                to[i * step] += in[i];
+                to[i] += in[i];
         }
     }
 }

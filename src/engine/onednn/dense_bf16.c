@@ -1,8 +1,9 @@
 /*
- * Dense layers. oneDNN's inner product serves all three passes from one layout
- * of the weight. Its matmul is often the faster one and reads the same layout
- * forward, but wants a second one for the gradient of the input and a plain one
- * for that of the weight: it is taken forward, where the layouts agree.
+ * Dense layers in bf16, from the copy of the weight that the optimizer writes.
+ * Forward matmul where it likes the copy as it lies, for it is often faster
+ * than the inner product; the inner product for the gradient of the input. The
+ * gradient of the weight is plain: matmul writes it, and adds the later ones
+ * to it.
  */
 #include "base/bug.h"
 #include "engine/onednn/onednn.h"
@@ -34,9 +35,10 @@ struct operands {
     struct pen__product_shape shape;
     struct pen__md add;
     struct pen__md bias;
-    struct pen__md gradient;
     struct pen__md row_bias; /* bias and weight as matmul wants them */
     struct pen__md any_weight;
+    struct pen__md gradient; /* plain */
+    struct pen__md turned_target;
 };
 
 static void operands_release(struct operands *operands)
@@ -46,46 +48,48 @@ static void operands_release(struct operands *operands)
     pen__md_release(&operands->shape.weight);
     pen__md_release(&operands->add);
     pen__md_release(&operands->bias);
-    pen__md_release(&operands->gradient);
     pen__md_release(&operands->row_bias);
     pen__md_release(&operands->any_weight);
+    pen__md_release(&operands->gradient);
+    pen__md_release(&operands->turned_target);
 }
 
-static dnnl_status_t operands_init(const struct pen__onednn *self,
-                                   const struct pen_linear *linear,
+/* Dense, row after row. */
+static dnnl_status_t matrix(struct pen__md *md, size_t rows, size_t columns,
+                            dnnl_data_type_t type)
+{
+    size_t sizes[] = {rows, columns};
+    size_t strides[] = {columns, 1};
+    return pen__md_init(md, 2, sizes, type, strides);
+}
+
+static dnnl_status_t operands_init(const struct pen_linear *linear,
                                    struct operands *out)
 {
     const struct pen_parameter *weight = linear->weight;
-    bool is_float = self->engine.dtype == PEN_PRECISION_F32;
-    dnnl_data_type_t type = is_float ? dnnl_f32 : dnnl_bf16;
-    size_t source[] = {linear->rows, weight->shape.columns};
-    size_t target[] = {linear->rows, weight->shape.rows};
-    size_t source_strides[] = {weight->shape.columns, 1};
-    size_t target_strides[] = {weight->shape.rows, 1};
-    size_t turned[] = {weight->shape.columns, weight->shape.rows};
-    size_t row[] = {1, weight->shape.rows};
+    size_t inputs = weight->shape.columns;
+    size_t outputs = weight->shape.rows;
+    size_t turned[] = {inputs, outputs};
     size_t one = 1;
     *out = (struct operands){0};
     dnnl_status_t status =
-        pen__md_init(&out->shape.source, 2, source, type, source_strides);
+        matrix(&out->shape.source, linear->rows, inputs, dnnl_bf16);
     if (status == dnnl_success)
-        status =
-            pen__md_init(&out->shape.target, 2, target, type, target_strides);
+        status = matrix(&out->shape.target, linear->rows, outputs, dnnl_bf16);
     if (status == dnnl_success)
-        status = pen__md_init(&out->add, 2, target, type, target_strides);
+        status = matrix(&out->add, linear->rows, outputs, dnnl_bf16);
     if (status == dnnl_success && linear->bias != NULL)
-        status =
-            pen__md_init(&out->bias, 1, &weight->shape.rows, dnnl_f32, &one);
+        status = pen__md_init(&out->bias, 1, &outputs, dnnl_f32, &one);
     if (status == dnnl_success && linear->bias != NULL)
-        status = pen__md_init(&out->row_bias, 2, row, dnnl_f32, target_strides);
+        status = matrix(&out->row_bias, 1, outputs, dnnl_f32);
     if (status == dnnl_success)
-        status = pen__md_init(&out->any_weight, 2, turned, type, NULL);
+        status = pen__md_init(&out->any_weight, 2, turned, dnnl_bf16, NULL);
     if (status == dnnl_success)
-        status = pen__md_copy(
-            &out->shape.weight,
-            pen__md_of(is_float ? &weight->float_md : &weight->half_md));
+        status = pen__md_copy(&out->shape.weight, pen__md_of(&weight->half_md));
     if (status == dnnl_success)
-        status = pen__md_copy(&out->gradient, pen__md_of(&weight->float_md));
+        status = matrix(&out->gradient, outputs, inputs, dnnl_f32);
+    if (status == dnnl_success)
+        status = pen__md_turn(&out->turned_target, &out->shape.target);
     if (status != dnnl_success)
         operands_release(out);
     return status;
@@ -116,24 +120,26 @@ static pen_status bind_forward(struct pen__onednn *self,
 
 /*
  * As matmul, whose weight is inputs x outputs: *is_made only if it likes the
- * bytes of our weight as they lie.
+ * bytes of our weight as they lie, or they are plain, which no other likes
+ * better.
  */
 static pen_status try_matmul(struct pen__onednn *self,
-                             const struct operands *operands, bool has_add,
-                             struct pen_text *why, struct pen__product *out,
-                             bool *is_made)
+                             const struct operands *operands, bool is_plain,
+                             bool has_add, struct pen_text *why,
+                             struct pen__product *out, bool *is_made)
 {
     struct pen__product_shape shape = operands->shape;
     struct pen__md turned = {0};
     dnnl_primitive_desc_t description = NULL;
     pen_status status = PEN_OK;
     *is_made = false;
+    if (pen__md_turn(&turned, &operands->shape.weight) != dnnl_success)
+        return PEN_OK;
     shape.bias = operands->row_bias;
-    shape.weight = operands->any_weight;
+    shape.weight = is_plain ? turned : operands->any_weight;
     if (has_add)
         shape.add = operands->add;
-    if (pen__md_turn(&turned, &operands->shape.weight) == dnnl_success &&
-        pen__matmul(self->library, &shape, false, &description) ==
+    if (pen__matmul(self->library, &shape, false, &description) ==
             dnnl_success &&
         pen__md_is_equal(
             dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0),
@@ -148,11 +154,13 @@ static pen_status try_matmul(struct pen__onednn *self,
 }
 
 static pen_status make_forward(struct pen__onednn *self,
-                               const struct operands *operands, bool has_add,
-                               struct pen_text *why, struct pen__product *out)
+                               const struct operands *operands, bool is_plain,
+                               bool has_add, struct pen_text *why,
+                               struct pen__product *out)
 {
     bool is_made;
-    pen_status status = try_matmul(self, operands, has_add, why, out, &is_made);
+    pen_status status =
+        try_matmul(self, operands, is_plain, has_add, why, out, &is_made);
     if (is_made)
         return status;
     struct pen__product_shape shape = operands->shape;
@@ -169,26 +177,50 @@ static pen_status make_forward(struct pen__onednn *self,
     return status;
 }
 
-/* One of the two backward passes. */
-static pen_status make_backward(struct pen__onednn *self,
-                                const struct operands *operands,
-                                enum pen__pass pass, dnnl_primitive_desc_t hint,
-                                struct pen_text *why, struct pen__product *out)
+static pen_status make_backward_input(struct pen__onednn *self,
+                                      const struct operands *operands,
+                                      struct pen_text *why,
+                                      struct pen__product *out)
 {
-    bool is_weight = pass == PEN__BACKWARD_WEIGHT;
-    struct pen__product_shape shape = operands->shape;
-    if (is_weight)
-        shape.weight = operands->gradient;
+    const struct pen__product_shape *shape = &operands->shape;
+    dnnl_primitive_desc_t hint;
     dnnl_primitive_desc_t description;
     dnnl_status_t made =
-        pen__inner_product(self->library, pass, &shape, hint, &description);
+        pen__inner_product(self->library, PEN__FORWARD, shape, NULL, &hint);
+    if (made == dnnl_success) {
+        made = pen__inner_product(self->library, PEN__BACKWARD_INPUT, shape,
+                                  hint, &description);
+        dnnl_primitive_desc_destroy(hint);
+    }
     if (made != dnnl_success)
-        return pen__refused(made, "a backward product", why);
-    int ids[] = {is_weight ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC,
-                 is_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
-                 DNNL_ARG_DIFF_DST};
-    PEN__MD mds[] = {pen__md_of(&shape.source), pen__md_of(&shape.weight),
-                     pen__md_of(&shape.target)};
+        return pen__refused(made, "the gradient of an input", why);
+    const int ids[] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST};
+    PEN__MD const mds[] = {pen__md_of(&shape->source),
+                           pen__md_of(&shape->weight),
+                           pen__md_of(&shape->target)};
+    pen_status status =
+        pen__product_init(self, description, 3, ids, mds, why, out);
+    dnnl_primitive_desc_destroy(description);
+    return status;
+}
+
+/* outputs x inputs = dy^T x */
+static pen_status make_backward_weight(struct pen__onednn *self,
+                                       const struct operands *operands,
+                                       bool is_added, struct pen_text *why,
+                                       struct pen__product *out)
+{
+    struct pen__product_shape shape = {.source = operands->turned_target,
+                                       .weight = operands->shape.source,
+                                       .target = operands->gradient};
+    dnnl_primitive_desc_t description;
+    dnnl_status_t made =
+        pen__matmul(self->library, &shape, is_added, &description);
+    if (made != dnnl_success)
+        return pen__refused(made, "the gradient of a weight", why);
+    const int ids[] = {DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SRC};
+    PEN__MD const mds[] = {pen__md_of(&shape.weight), pen__md_of(&shape.target),
+                           pen__md_of(&shape.source)};
     pen_status status =
         pen__product_init(self, description, 3, ids, mds, why, out);
     dnnl_primitive_desc_destroy(description);
@@ -196,34 +228,26 @@ static pen_status make_backward(struct pen__onednn *self,
 }
 
 static pen_status make_products(struct pen__onednn *self,
-                                const struct operands *operands,
+                                const struct operands *operands, bool is_plain,
                                 struct pen_text *why, struct pen__dense *dense)
 {
     struct pen__product *products = dense->products;
-    dnnl_primitive_desc_t hint;
-    dnnl_status_t made = pen__inner_product(self->library, PEN__FORWARD,
-                                            &operands->shape, NULL, &hint);
-    if (made != dnnl_success)
-        return pen__refused(made, "a forward product", why);
-    pen_status status =
-        make_forward(self, operands, false, why, &products[PEN__DENSE_FORWARD]);
+    pen_status status = make_forward(self, operands, is_plain, false, why,
+                                     &products[PEN__DENSE_FORWARD]);
     if (status == PEN_OK)
-        status = make_forward(self, operands, true, why,
+        status = make_forward(self, operands, is_plain, true, why,
                               &products[PEN__DENSE_FORWARD_ADD]);
     if (status == PEN_OK)
-        status = make_backward(self, operands, PEN__BACKWARD_INPUT, hint, why,
-                               &products[PEN__DENSE_BACKWARD_INPUT]);
+        status = make_backward_input(self, operands, why,
+                                     &products[PEN__DENSE_BACKWARD_INPUT]);
     if (status == PEN_OK)
-        status = make_backward(self, operands, PEN__BACKWARD_WEIGHT, hint, why,
-                               &products[PEN__DENSE_BACKWARD_WEIGHT]);
-    dnnl_primitive_desc_destroy(hint);
+        status = make_backward_weight(self, operands, false, why,
+                                      &products[PEN__DENSE_BACKWARD_WEIGHT]);
+    if (status == PEN_OK)
+        status =
+            make_backward_weight(self, operands, true, why,
+                                 &products[PEN__DENSE_BACKWARD_WEIGHT_ADD]);
     return status;
-}
-
-/* A second gradient is computed beside the first and then added to it. */
-static size_t second_gradient_bytes(const struct pen_parameter *weight)
-{
-    return (weight->count * sizeof(float) + 63) / 64 * 64;
 }
 
 static pen_status linear_prepare(struct pen_engine *engine,
@@ -234,19 +258,20 @@ static pen_status linear_prepare(struct pen_engine *engine,
     if (prepared(linear) != NULL)
         return PEN_OK;
     struct operands operands;
-    dnnl_status_t made = operands_init(self, linear, &operands);
+    dnnl_status_t made = operands_init(linear, &operands);
     if (made != dnnl_success)
         return pen__refused(made, "a dense layer of this size", why);
     struct pen__dense *dense = calloc(1, sizeof *dense);
     pen_status status =
-        dense == NULL ? PEN_NOMEM : make_products(self, &operands, why, dense);
+        dense == NULL ? PEN_NOMEM
+                      : make_products(self, &operands,
+                                      linear->weight->lanes == 1, why, dense);
     size_t largest = 0;
     for (int i = 0; status == PEN_OK && i < PEN__DENSE_PRODUCTS; i++)
         if (dense->products[i].scratch_bytes > largest)
             largest = dense->products[i].scratch_bytes;
     if (status == PEN_OK)
-        status = pen__scratch_grow(
-            self, second_gradient_bytes(linear->weight) + largest, why);
+        status = pen__scratch_grow(self, largest, why);
     operands_release(&operands);
     if (status != PEN_OK) {
         pen__dense_free(dense);
@@ -259,13 +284,6 @@ static pen_status linear_prepare(struct pen_engine *engine,
     return PEN_OK;
 }
 
-static const void *weight_of(const struct pen_linear *linear)
-{
-    return linear->weight->half != NULL
-               ? (const void *)linear->weight->half
-               : (const void *)linear->weight->parts[PEN_PART_VALUE];
-}
-
 static void linear_forward(struct pen_engine *engine,
                            const struct pen_linear *linear, const void *x,
                            const void *add, void *y)
@@ -273,7 +291,7 @@ static void linear_forward(struct pen_engine *engine,
     struct pen__onednn *self = (struct pen__onednn *)engine;
     struct pen__dense *dense = prepared(linear);
     PEN_BUG_UNLESS(dense != NULL);
-    const void *pointers[5] = {x, weight_of(linear), y};
+    const void *pointers[5] = {x, linear->weight->half, y};
     int count = 3;
     if (linear->bias != NULL)
         pointers[count++] = linear->bias->parts[PEN_PART_VALUE];
@@ -292,7 +310,7 @@ static void linear_backward_input(struct pen_engine *engine,
     struct pen__onednn *self = (struct pen__onednn *)engine;
     struct pen__dense *dense = prepared(linear);
     PEN_BUG_UNLESS(dense != NULL);
-    const void *pointers[] = {dx, weight_of(linear), dy};
+    const void *pointers[] = {dx, linear->weight->half, dy};
     pen__product_run(self, &dense->products[PEN__DENSE_BACKWARD_INPUT],
                      pointers, self->scratch);
 }
@@ -305,21 +323,19 @@ static void linear_backward_weight(struct pen_engine *engine,
     struct pen_parameter *weight = linear->weight;
     struct pen__dense *dense = prepared(linear);
     PEN_BUG_UNLESS(dense != NULL);
-    bool is_first = weight->is_gradient_zero;
-    float *gradient = weight->parts[PEN_PART_GRADIENT];
-    float *to = is_first ? gradient : (float *)self->scratch;
-    const void *pointers[] = {x, to, dy};
-    pen__product_run(self, &dense->products[PEN__DENSE_BACKWARD_WEIGHT],
-                     pointers, self->scratch + second_gradient_bytes(weight));
-    if (!is_first)
-        self->rows->accumulate(engine, weight->count, to, gradient);
+    const void *pointers[] = {x, weight->parts[PEN_PART_GRADIENT], dy};
+    pen__product_run(self,
+                     &dense->products[weight->is_gradient_zero
+                                          ? PEN__DENSE_BACKWARD_WEIGHT
+                                          : PEN__DENSE_BACKWARD_WEIGHT_ADD],
+                     pointers, self->scratch);
     weight->is_gradient_zero = false;
     if (linear->bias != NULL)
         self->rows->add_columns(engine, linear->rows, weight->shape.rows, dy,
                                 pen__gradient(linear->bias));
 }
 
-void pen__dense_ops(struct pen_engine_ops *ops)
+void pen__dense_bf16_ops(struct pen_engine_ops *ops)
 {
     ops->linear_prepare = linear_prepare;
     ops->linear_forward = linear_forward;
