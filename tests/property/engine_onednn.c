@@ -5,60 +5,23 @@
  */
 #include "support/engine.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { SHAPES = 45, LARGEST = 70 };
 
-/* NULL where the library was built without oneDNN. */
-static struct pen_engine *fast_engine(enum pen_precision dtype, int threads)
-{
-    struct pen_engine *engine = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_engine_onednn_create(dtype, threads, &why, &engine) != PEN_OK)
-        print_message("skipped: %s\n", pen_text_string(&why));
-    pen_text_release(&why);
-    return engine;
-}
-
-static void expect_near(const struct trial_op *op, uint64_t seed,
-                        struct pen_engine *truth_engine,
-                        struct pen_engine *engine, double tolerance)
-{
-    struct trial truth, trial;
-    size_t largest = seed % 8 == 7 ? 200 : LARGEST;
-    trial_init(&truth, truth_engine, seed, largest);
-    trial_init(&trial, engine, seed, largest);
-    truth.is_bf16_exact = trial.is_bf16_exact =
-        engine->dtype == PEN_PRECISION_BF16;
-    op->run(&truth);
-    op->run(&trial);
-    assert_int_equal(truth.num_results, trial.num_results);
-    for (int i = 0; i < truth.num_results; i++) {
-        double apart =
-            relative_distance(truth.results[i].count, truth.results[i].numbers,
-                              trial.results[i].numbers);
-        if (!(apart <= tolerance))
-            fail_msg("%s in %s, seed %d: %s is %g from the reference "
-                     "(first: expected %.9g, found %.9g)",
-                     op->name, pen_precision_text(engine->dtype), (int)seed,
-                     truth.results[i].name, apart, truth.results[i].numbers[0],
-                     trial.results[i].numbers[0]);
-    }
-    trial_release(&truth);
-    trial_release(&trial);
-}
-
 static void expect_all_near(enum pen_precision truth_dtype,
                             enum pen_precision dtype, double tolerance)
 {
-    struct pen_engine *engine = fast_engine(dtype, 2);
+    struct pen_engine *engine = onednn_engine(dtype, 2);
     if (engine == NULL)
         skip();
     struct pen_engine *truth = reference_engine(truth_dtype);
     for (size_t op = 0; op < num_trial_ops; op++)
-        for (uint64_t seed = 0; seed < SHAPES; seed++)
-            expect_near(&trial_ops[op], seed, truth, engine, tolerance);
+        for (uint64_t seed = 0; seed < SHAPES; seed++) {
+            const struct comparison comparison = {
+                seed, seed % 8 == 7 ? 200 : LARGEST, tolerance};
+            expect_near(&trial_ops[op], truth, engine, &comparison);
+        }
     pen_engine_free(truth);
     pen_engine_free(engine);
 }
@@ -90,17 +53,19 @@ static void bf16_is_within_its_rounding(void **state)
 static void row_operations_do_not_depend_on_threads(void **state)
 {
     (void)state;
-    struct pen_engine *one = fast_engine(PEN_PRECISION_F32, 1);
+    struct pen_engine *one = onednn_engine(PEN_PRECISION_F32, 1);
     if (one == NULL)
         skip();
-    struct pen_engine *two = fast_engine(PEN_PRECISION_F32, 2);
+    struct pen_engine *two = onednn_engine(PEN_PRECISION_F32, 2);
     for (size_t op = 0; op < num_trial_ops; op++) {
         if (strcmp(trial_ops[op].name, "linear") == 0 ||
             strcmp(trial_ops[op].name, "adamw") == 0 ||
             strcmp(trial_ops[op].name, "sgd") == 0)
             continue;
-        for (uint64_t seed = 500; seed < 520; seed++)
-            expect_near(&trial_ops[op], seed, one, two, 0);
+        for (uint64_t seed = 500; seed < 520; seed++) {
+            const struct comparison comparison = {seed, LARGEST, 0};
+            expect_near(&trial_ops[op], one, two, &comparison);
+        }
     }
     pen_engine_free(one);
     pen_engine_free(two);

@@ -177,6 +177,13 @@ void trial_parameter_part(struct trial *trial, const char *name, int input,
     keep(trial, name, input, dtype, count, plain);
 }
 
+void trial_stats(struct trial *trial, const char *name, size_t count,
+                 const void *stats)
+{
+    keep(trial, name, -1, pen_precision_master(trial->engine->dtype), count,
+         stats);
+}
+
 void trial_number(struct trial *trial, const char *name, double number)
 {
     keep(trial, name, -1, PEN_PRECISION_F64, 1, &number);
@@ -199,6 +206,16 @@ struct pen_engine *reference_engine(enum pen_precision dtype)
     struct pen_text why = PEN_TEXT_EMPTY;
     if (pen_engine_reference_create(dtype, &why, &engine) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
+    pen_text_release(&why);
+    return engine;
+}
+
+struct pen_engine *onednn_engine(enum pen_precision dtype, int threads)
+{
+    struct pen_engine *engine = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_engine_onednn_create(dtype, threads, &why, &engine) != PEN_OK)
+        print_message("skipped: %s\n", pen_text_string(&why));
     pen_text_release(&why);
     return engine;
 }

@@ -51,6 +51,8 @@ struct trial_op {
 
 extern const struct trial_op trial_ops[];
 extern const size_t num_trial_ops;
+extern const struct trial_op image_trial_ops[];
+extern const size_t num_image_trial_ops;
 
 void trial_init(struct trial *trial, struct pen_engine *engine, uint64_t seed,
                 size_t largest);
@@ -80,6 +82,8 @@ void trial_gradient(struct trial *trial, const char *name, int input,
 void trial_parameter_part(struct trial *trial, const char *name, int input,
                           struct pen_parameter *parameter,
                           enum pen_parameter_part part);
+void trial_stats(struct trial *trial, const char *name, size_t count,
+                 const void *stats);
 void trial_number(struct trial *trial, const char *name, double number);
 
 /* Norm of the difference over the norm of the truth. */
@@ -88,5 +92,26 @@ double relative_distance(size_t count, const double *truth,
 
 /* Fails the test with the reason when there is none. */
 struct pen_engine *reference_engine(enum pen_precision dtype);
+
+/* NULL, with a message, where the library was built without oneDNN. */
+struct pen_engine *onednn_engine(enum pen_precision dtype, int threads);
+
+/*
+ * Fails unless every gradient of the operation agrees with central differences
+ * to 1e-6 of its norm. The engine is one in double. Returns how many there are.
+ */
+size_t expect_derivatives(const struct trial_op *op, struct pen_engine *engine,
+                          uint64_t seed, size_t largest);
+
+/* One operation on two engines: what to try, and how far apart is too far. */
+struct comparison {
+    uint64_t seed;
+    size_t largest;
+    double tolerance;
+};
+
+void expect_near(const struct trial_op *op, struct pen_engine *truth,
+                 struct pen_engine *engine,
+                 const struct comparison *comparison);
 
 #endif
