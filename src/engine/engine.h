@@ -60,12 +60,14 @@ struct pen_parameter; /* opaque; each engine has its own */
 /* What the parameter is used for, and so how it is kept. */
 enum pen_parameter_use {
     PEN_PARAMETER_VECTORS, /* gains, biases, tables that only embed */
-    PEN_PARAMETER_DENSE    /* the weight of a dense layer (may embed, too) */
+    PEN_PARAMETER_DENSE,   /* the weight of a dense layer (may embed, too) */
+    PEN_PARAMETER_FILTERS  /* the weight of a convolution */
 };
 
 /*
  * A matrix of rows x columns. A dense weight maps `columns` inputs to `rows`
- * outputs: y = x W^T. A vector has one row.
+ * outputs: y = x W^T. A vector has one row. Filters have one row per channel
+ * that comes out; a row is [channels in][kernel height][kernel width].
  */
 struct pen_parameter_shape {
     enum pen_parameter_use use;
@@ -157,6 +159,62 @@ struct pen_swiglu {
     size_t rows;
     size_t width;
     size_t stride;
+};
+
+/*
+ * A window that slides over images. Images are [batch][channels][height]
+ * [width]; pairs below are {height, width}. Outside the image, where padding
+ * lets the window reach, pixels are zero (to a maximum: less than any).
+ */
+struct pen_window {
+    size_t batch;
+    size_t channels;
+    size_t image[2];
+    size_t kernel[2]; /* at most image + 2 * padding */
+    size_t stride[2];
+    size_t padding[2]; /* on both sides; to a pool less than the kernel */
+};
+
+/* Height (axis 0) or width (axis 1) of what comes out. */
+static inline size_t pen_window_steps(const struct pen_window *window, int axis)
+{
+    return (window->image[axis] + 2 * window->padding[axis] -
+            window->kernel[axis]) /
+               window->stride[axis] +
+           1;
+}
+
+struct pen_convolution {
+    struct pen_window window;
+    struct pen_parameter *weight; /* filters: outputs x channels * kernel */
+    struct pen_parameter *bias;   /* 1 x outputs; NULL for none */
+};
+
+enum pen_pool_kind {
+    PEN_POOL_MAX,
+    PEN_POOL_AVERAGE /* padding counts; the whole image is a kernel, too */
+};
+
+struct pen_pool {
+    enum pen_pool_kind kind;
+    struct pen_window window;
+};
+
+/*
+ * Batch normalisation: (x - mean) * rstd * gain + bias, with statistics of a
+ * channel over all images and positions. The running ones are what evaluation
+ * uses; they are stats, one per channel, and belong to the caller.
+ */
+struct pen_batch_norm {
+    size_t batch;
+    size_t channels;
+    size_t positions; /* of one channel of one image */
+    double epsilon;
+    double momentum; /* share of a new statistic in the running one */
+    struct pen_parameter *gain; /* 1 x channels */
+    struct pen_parameter *bias; /* 1 x channels */
+    void *running_mean;
+    void *running_variance;
 };
 
 /*
@@ -345,6 +403,59 @@ struct pen_engine_ops {
     /* sum = a + b; sum may be either. */
     void (*add)(struct pen_engine *engine, size_t count, const void *a,
                 const void *b, void *sum);
+
+    /* y may be x. The backward reads y; dx may be dy. */
+    void (*relu_forward)(struct pen_engine *engine, size_t count, const void *x,
+                         void *y);
+    void (*relu_backward)(struct pen_engine *engine, size_t count,
+                          const void *y, const void *dy, void *dx);
+
+    /* For every shape before the first step; again is fine. */
+    pen_status (*convolution_prepare)(struct pen_engine *engine,
+                                      const struct pen_convolution *convolution,
+                                      struct pen_text *why);
+    void (*convolution_forward)(struct pen_engine *engine,
+                                const struct pen_convolution *convolution,
+                                const void *x, void *y);
+    void (*convolution_backward_input)(
+        struct pen_engine *engine, const struct pen_convolution *convolution,
+        const void *dy, void *dx);
+    void (*convolution_backward_weight)(
+        struct pen_engine *engine, const struct pen_convolution *convolution,
+        const void *x, const void *dy);
+
+    /* Of equal maxima the first one gets the gradient. An average needs no x.
+     */
+    void (*pool_forward)(struct pen_engine *engine, const struct pen_pool *pool,
+                         const void *x, void *y);
+    void (*pool_backward)(struct pen_engine *engine,
+                          const struct pen_pool *pool, const void *x,
+                          const void *dy, void *dx);
+
+    /*
+     * mean and rstd, one stat per channel each, come from measure() in
+     * training, which also moves the running statistics (the variance without
+     * bias, so a channel needs two numbers), or from recall() in evaluation.
+     * The backward is that of training.
+     */
+    void (*batch_norm_measure)(struct pen_engine *engine,
+                               const struct pen_batch_norm *norm, const void *x,
+                               void *mean, void *rstd);
+    void (*batch_norm_recall)(struct pen_engine *engine,
+                              const struct pen_batch_norm *norm, void *mean,
+                              void *rstd);
+    void (*batch_norm_forward)(struct pen_engine *engine,
+                               const struct pen_batch_norm *norm, const void *x,
+                               const void *mean, const void *rstd, void *y);
+    void (*batch_norm_backward_input)(struct pen_engine *engine,
+                                      const struct pen_batch_norm *norm,
+                                      const void *x, const void *mean,
+                                      const void *rstd, const void *dy,
+                                      void *dx);
+    void (*batch_norm_backward_weight)(struct pen_engine *engine,
+                                       const struct pen_batch_norm *norm,
+                                       const void *x, const void *mean,
+                                       const void *rstd, const void *dy);
 };
 
 /* The head of every engine's own struct. */

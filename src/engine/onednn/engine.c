@@ -12,6 +12,7 @@ static void onednn_free(struct pen_engine *engine)
 {
     struct pen__onednn *self = (struct pen__onednn *)engine;
     pen__attention_free(self->attentions);
+    pen__convolution_free(self->convolutions);
     dnnl_stream_destroy(self->stream);
     dnnl_engine_destroy(self->library);
     free(self->scratch);
@@ -152,6 +153,7 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
     else
         pen__dense_bf16_ops(&self->ops);
     pen__attention_ops(&self->ops);
+    pen__convolution_ops(&self->ops);
     pen__update_choose(&self->ops);
     self->rows = pen__rows_choose(dtype);
     self->rows->fill(&self->ops);

@@ -236,3 +236,77 @@ dnnl_status_t pen__matmul(dnnl_engine_t engine,
     dnnl_primitive_attr_destroy(attributes);
     return status;
 }
+
+static void dims_of(const size_t *pair, dnnl_dims_t dims)
+{
+    dims[0] = (dnnl_dim_t)pair[0];
+    dims[1] = (dnnl_dim_t)pair[1];
+}
+
+dnnl_status_t pen__convolve(dnnl_engine_t engine, enum pen__pass pass,
+                            const struct pen__product_shape *shape,
+                            const struct pen__slide *slide,
+                            dnnl_primitive_desc_t hint,
+                            dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_attr_t attributes;
+    dnnl_dims_t stride = {0};
+    dnnl_dims_t padding = {0};
+    PEN__MD source = pen__md_of(&shape->source);
+    PEN__MD weight = pen__md_of(&shape->weight);
+    PEN__MD bias = pen__md_of(&shape->bias);
+    PEN__MD target = pen__md_of(&shape->target);
+    const dnnl_alg_kind_t how = dnnl_convolution_direct;
+    dims_of(slide->stride, stride);
+    dims_of(slide->padding, padding);
+    dnnl_status_t status = attributes_for(&shape->add, false, &attributes);
+    if (status != dnnl_success)
+        return status;
+#if IS_3
+    const dnnl_dims_t dense = {0};
+    if (pass == PEN__FORWARD)
+        status = dnnl_convolution_forward_primitive_desc_create(
+            out, engine, dnnl_forward_training, how, source, weight, bias,
+            target, stride, dense, padding, padding, attributes);
+    else if (pass == PEN__BACKWARD_INPUT)
+        status = dnnl_convolution_backward_data_primitive_desc_create(
+            out, engine, how, source, weight, target, stride, dense, padding,
+            padding, hint, attributes);
+    else
+        status = dnnl_convolution_backward_weights_primitive_desc_create(
+            out, engine, how, source, weight, bias, target, stride, dense,
+            padding, padding, hint, attributes);
+#else
+    dnnl_convolution_desc_t wanted;
+    if (pass == PEN__FORWARD)
+        status = dnnl_convolution_forward_desc_init(
+            &wanted, dnnl_forward_training, how, source, weight, bias, target,
+            stride, padding, padding);
+    else if (pass == PEN__BACKWARD_INPUT)
+        status = dnnl_convolution_backward_data_desc_init(
+            &wanted, how, source, weight, target, stride, padding, padding);
+    else
+        status = dnnl_convolution_backward_weights_desc_init(
+            &wanted, how, source, weight, bias, target, stride, padding,
+            padding);
+    if (status == dnnl_success)
+        status =
+            dnnl_primitive_desc_create(out, &wanted, attributes, engine, hint);
+#endif
+    dnnl_primitive_attr_destroy(attributes);
+    return status;
+}
+
+dnnl_status_t pen__reorder(dnnl_engine_t engine, PEN__MD from, PEN__MD to,
+                           dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_attr_t attributes;
+    const struct pen__md none = {0};
+    dnnl_status_t status = attributes_for(&none, false, &attributes);
+    if (status != dnnl_success)
+        return status;
+    status = dnnl_reorder_primitive_desc_create(out, from, engine, to, engine,
+                                                attributes);
+    dnnl_primitive_attr_destroy(attributes);
+    return status;
+}

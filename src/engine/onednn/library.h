@@ -61,6 +61,23 @@ dnnl_status_t pen__inner_product(dnnl_engine_t engine, enum pen__pass pass,
                                  dnnl_primitive_desc_t hint,
                                  dnnl_primitive_desc_t *out);
 
+/* Each for {height, width}; padding on both sides. */
+struct pen__slide {
+    size_t stride[2];
+    size_t padding[2];
+};
+
+/* As pen__inner_product(), of images; there is no add. */
+dnnl_status_t pen__convolve(dnnl_engine_t engine, enum pen__pass pass,
+                            const struct pen__product_shape *shape,
+                            const struct pen__slide *slide,
+                            dnnl_primitive_desc_t hint,
+                            dnnl_primitive_desc_t *out);
+
+/* Between layouts and types. */
+dnnl_status_t pen__reorder(dnnl_engine_t engine, PEN__MD from, PEN__MD to,
+                           dnnl_primitive_desc_t *out);
+
 /* is_added: to what the target holds. */
 dnnl_status_t pen__matmul(dnnl_engine_t engine,
                           const struct pen__product_shape *shape, bool is_added,

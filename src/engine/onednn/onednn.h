@@ -61,6 +61,7 @@ struct pen_parameter {
 };
 
 struct pen__attention;
+struct pen__convolution;
 
 struct pen__onednn {
     struct pen_engine engine;
@@ -72,6 +73,7 @@ struct pen__onednn {
     size_t scratch_bytes;
     size_t parameter_bytes;
     struct pen__attention *attentions; /* prepared ones */
+    struct pen__convolution *convolutions;
 };
 
 /* The gradient to add to: zeroed first where it is only said to be zero. */
@@ -106,8 +108,10 @@ void pen__parameter_ops(struct pen_engine_ops *ops);
 void pen__dense_f32_ops(struct pen_engine_ops *ops);
 void pen__dense_bf16_ops(struct pen_engine_ops *ops);
 void pen__attention_ops(struct pen_engine_ops *ops);
+void pen__convolution_ops(struct pen_engine_ops *ops);
 
 void pen__attention_free(struct pen__attention *attention);
+void pen__convolution_free(struct pen__convolution *convolution);
 void pen__dense_free(struct pen__dense *dense);
 
 #endif

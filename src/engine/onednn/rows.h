@@ -28,6 +28,10 @@ struct pen__rows {
     /* to[i] += sum over the rows of x[row][i], x of the dtype */
     void (*add_columns)(const struct pen_engine *engine, size_t rows,
                         size_t width, const void *x, float *to);
+    /* to[channel] += sum over images and positions, x of the dtype */
+    void (*add_channels)(const struct pen_engine *engine, size_t batch,
+                         size_t channels, size_t positions, const void *x,
+                         float *to);
 
     /* y = bias + add, for a product to be added to; either may be NULL */
     void (*begin)(const struct pen_engine *engine, size_t rows, size_t width,

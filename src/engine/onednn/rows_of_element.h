@@ -15,6 +15,7 @@ enum { PIECE = 4096, COLUMNS = 64 };
 #include "engine/onednn/attention_of_element.h"
 #include "engine/onednn/embedding_of_element.h"
 #include "engine/onednn/flat_of_element.h"
+#include "engine/onednn/images_of_element.h"
 #include "engine/onednn/norm_of_element.h"
 
 static void fill(struct pen_engine_ops *ops)
@@ -32,12 +33,22 @@ static void fill(struct pen_engine_ops *ops)
     ops->rotary_backward = rotary_backward;
     ops->cross_entropy = cross_entropy;
     ops->add = add;
+    ops->relu_forward = relu_forward;
+    ops->relu_backward = relu_backward;
+    ops->pool_forward = pool_forward;
+    ops->pool_backward = pool_backward;
+    ops->batch_norm_measure = batch_norm_measure;
+    ops->batch_norm_recall = batch_norm_recall;
+    ops->batch_norm_forward = batch_norm_forward;
+    ops->batch_norm_backward_input = batch_norm_backward_input;
+    ops->batch_norm_backward_weight = batch_norm_backward_weight;
 }
 
 const struct pen__rows PEN__FOR_ISA(ROWS_NAME) = {
     .fill = fill,
     .add_columns = add_columns,
     .begin = begin,
+    .add_channels = add_channels,
     .gather = gather,
     .scatter = scatter,
     .softmax = softmax,

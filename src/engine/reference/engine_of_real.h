@@ -17,6 +17,7 @@ struct pen_parameter {
 
 #include "engine/reference/attention_of_real.h"
 #include "engine/reference/dense_of_real.h"
+#include "engine/reference/images_of_real.h"
 #include "engine/reference/parameter_of_real.h"
 #include "engine/reference/rows_of_real.h"
 
@@ -66,4 +67,17 @@ const struct pen_engine_ops REAL_OPS = {
     .attention_backward = attention_backward,
     .cross_entropy = cross_entropy,
     .add = add,
+    .relu_forward = relu_forward,
+    .relu_backward = relu_backward,
+    .convolution_prepare = convolution_prepare,
+    .convolution_forward = convolution_forward,
+    .convolution_backward_input = convolution_backward_input,
+    .convolution_backward_weight = convolution_backward_weight,
+    .pool_forward = pool_forward,
+    .pool_backward = pool_backward,
+    .batch_norm_measure = batch_norm_measure,
+    .batch_norm_recall = batch_norm_recall,
+    .batch_norm_forward = batch_norm_forward,
+    .batch_norm_backward_input = batch_norm_backward_input,
+    .batch_norm_backward_weight = batch_norm_backward_weight,
 };
