@@ -1,6 +1,21 @@
 #include "core/config_keys.h"
 
+#include "base/file.h"
+
 #include <string.h>
+#include <sys/stat.h>
+
+#define MAX_CONFIG_BYTES (16u << 20)
+
+pen_status pen__config_read(const char *source, struct pen_text *path,
+                            struct pen_text *text, struct pen_text *why)
+{
+    struct stat about;
+    pen_text_add_string(path, source);
+    if (stat(source, &about) == 0 && S_ISDIR(about.st_mode))
+        pen_text_add_string(path, "/config.json");
+    return pen_file_read(pen_text_string(path), MAX_CONFIG_BYTES, text, why);
+}
 
 bool pen__config_has(const struct pen_json *json, const char *key)
 {

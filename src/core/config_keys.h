@@ -8,6 +8,13 @@
  * then mean a default. Outputs are left alone when nothing was given.
  */
 
+/*
+ * Reads a file, or the config.json of a directory; *path is then the file that
+ * was read. Release both in either case.
+ */
+pen_status pen__config_read(const char *source, struct pen_text *path,
+                            struct pen_text *text, struct pen_text *why);
+
 /* There, and not null. */
 bool pen__config_has(const struct pen_json *json, const char *key);
 

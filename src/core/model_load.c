@@ -3,14 +3,11 @@
  */
 #include "core/model.h"
 
+#include "core/config_keys.h"
 #include "core/model_internal.h"
 
-#include "base/file.h"
-
 #include <string.h>
-#include <sys/stat.h>
 
-#define MAX_CONFIG_BYTES (16u << 20)
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 static pen_status make_preset(const char *name, struct pen_model **out,
@@ -47,34 +44,24 @@ static pen_status make_preset(const char *name, struct pen_model **out,
     return PEN_INVALID;
 }
 
-static pen_status load_file(const char *path, struct pen_model **out,
-                            struct pen_text *why)
-{
-    struct pen_text text = PEN_TEXT_EMPTY;
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status = pen_file_read(path, MAX_CONFIG_BYTES, &text, why);
-    if (status != PEN_OK)
-        return status;
-    status = pen_model_parse(text.bytes, text.length, out, &reason);
-    if (status != PEN_OK)
-        pen_why(why, "%s: %s", path, pen_text_string(&reason));
-    pen_text_release(&text);
-    pen_text_release(&reason);
-    return status;
-}
-
 pen_status pen_model_load(const char *source, struct pen_model **out,
                           struct pen_text *why)
 {
     static const char preset[] = "preset:";
-    struct stat about;
-    struct pen_text path = PEN_TEXT_EMPTY;
     if (strncmp(source, preset, sizeof preset - 1) == 0)
         return make_preset(source + sizeof preset - 1, out, why);
-    pen_text_add_string(&path, source);
-    if (stat(source, &about) == 0 && S_ISDIR(about.st_mode))
-        pen_text_add_string(&path, "/config.json");
-    pen_status status = load_file(pen_text_string(&path), out, why);
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = pen__config_read(source, &path, &text, why);
+    if (status == PEN_OK) {
+        status = pen_model_parse(text.bytes, text.length, out, &reason);
+        if (status != PEN_OK)
+            pen_why(why, "%s: %s", pen_text_string(&path),
+                    pen_text_string(&reason));
+    }
     pen_text_release(&path);
+    pen_text_release(&text);
+    pen_text_release(&reason);
     return status;
 }

@@ -309,12 +309,24 @@ static void add_shape(struct pen_text *why, uint32_t num_dims,
     pen_why(why, "]");
 }
 
-static bool has_shape(const struct pen_safetensor *tensor,
-                      const struct pen_tensor_form *form)
+pen_status pen_weights_check(const struct pen_safetensor *tensor,
+                             const char *name, uint32_t num_dims,
+                             const uint64_t *shape, struct pen_text *why)
 {
-    return tensor->num_dims == form->num_dims &&
-           memcmp(tensor->shape, form->shape,
-                  form->num_dims * sizeof *form->shape) == 0;
+    if (tensor->num_dims != num_dims ||
+        memcmp(tensor->shape, shape, num_dims * sizeof *shape) != 0) {
+        pen_why(why, "tensor %s has the shape ", name);
+        add_shape(why, tensor->num_dims, tensor->shape);
+        pen_why(why, ", the model needs ");
+        add_shape(why, num_dims, shape);
+        return PEN_INVALID;
+    }
+    if (!pen_dtype_is_float(tensor->dtype)) {
+        pen_why(why, "tensor %s has the type %s, must be F32, BF16, F16 or F64",
+                name, pen_dtype_name(tensor->dtype));
+        return PEN_INVALID;
+    }
+    return PEN_OK;
 }
 
 pen_status pen_weights_find_tensor(const struct pen_weights *weights,
@@ -333,18 +345,10 @@ pen_status pen_weights_find_tensor(const struct pen_weights *weights,
         pen_why(why, "the weights have no tensor %s", info.name);
         return PEN_INVALID;
     }
-    if (!has_shape(found, info.form)) {
-        pen_why(why, "tensor %s has the shape ", info.name);
-        add_shape(why, found->num_dims, found->shape);
-        pen_why(why, ", the model needs ");
-        add_shape(why, info.form->num_dims, info.form->shape);
-        return PEN_INVALID;
-    }
-    if (!pen_dtype_is_float(found->dtype)) {
-        pen_why(why, "tensor %s has the type %s, must be F32, BF16, F16 or F64",
-                info.name, pen_dtype_name(found->dtype));
-        return PEN_INVALID;
-    }
+    pen_status status = pen_weights_check(found, info.name, info.form->num_dims,
+                                          info.form->shape, why);
+    if (status != PEN_OK)
+        return status;
     *out = found;
     return PEN_OK;
 }

@@ -56,6 +56,11 @@ const struct pen_safetensor *pen_weights_at(const struct pen_weights *weights,
 const struct pen_safetensor *pen_weights_find(const struct pen_weights *weights,
                                               const char *name);
 
+/* Refuses another shape, or a type that pen_dtype_to_float() does not read. */
+pen_status pen_weights_check(const struct pen_safetensor *tensor,
+                             const char *name, uint32_t num_dims,
+                             const uint64_t *shape, struct pen_text *why);
+
 /*
  * The bytes of a model's tensor: under its name or the bare one, with the
  * model's shape and a type that pen_dtype_to_float() reads, or refused.

@@ -1,0 +1,142 @@
+#ifndef PEN_CORE_IMAGE_MODEL_H
+#define PEN_CORE_IMAGE_MODEL_H
+
+#include "core/model.h"
+
+/*
+ * A model that classifies images: what its config.json says, the layers that
+ * follow, and their tensors with the names and shapes of a checkpoint.
+ *
+ *   resnet        ResNetForImageClassification of transformers
+ *   penstock_cnn  convolution, ReLU and pool, some times; then dense layers
+ *   penstock_mlp  dense layers with ReLU
+ *
+ * The last layer is the head, a dense one to the labels. Layers are counted
+ * from the input, tensors in the order of the layers.
+ */
+
+enum pen_image_family {
+    PEN_IMAGE_FAMILY_RESNET,
+    PEN_IMAGE_FAMILY_CNN,
+    PEN_IMAGE_FAMILY_MLP
+};
+
+/*
+ * A convolution has these tensors from its first one on: the filters, then
+ * either a bias or, with a norm behind it, those of the norm.
+ */
+enum pen_image_tensor_place {
+    PEN_IMAGE_FILTERS,
+    PEN_IMAGE_BIAS,
+    PEN_IMAGE_NORM_GAIN = PEN_IMAGE_BIAS,
+    PEN_IMAGE_NORM_BIAS,
+    PEN_IMAGE_RUNNING_MEAN,
+    PEN_IMAGE_RUNNING_VARIANCE,
+    PEN_IMAGE_NUM_BATCHES,
+    PEN_IMAGE_NORM_TENSORS
+};
+
+struct pen_image_convolution {
+    uint32_t inputs; /* channels */
+    uint32_t outputs;
+    uint32_t kernel; /* height and width */
+    uint32_t stride;
+    uint32_t padding;
+    bool has_norm; /* and no bias */
+    uint32_t first_tensor;
+};
+
+enum pen_image_layer_kind {
+    PEN_IMAGE_LAYER_CONVOLUTION, /* convolution, norm if any, ReLU, max pool */
+    PEN_IMAGE_LAYER_RESIDUAL,    /* ReLU(shortcut(x) + convolutions(x)) */
+    PEN_IMAGE_LAYER_DENSE,       /* ReLU(x W^T + bias) */
+    PEN_IMAGE_LAYER_HEAD         /* average over positions, x W^T + bias */
+};
+
+#define PEN_IMAGE_MAX_CONVOLUTIONS 3
+
+struct pen_image_layer {
+    enum pen_image_layer_kind kind;
+    uint32_t first_tensor;
+    uint32_t num_tensors;
+
+    /* Convolution and residual; a shortcut without outputs is x itself. */
+    uint32_t num_convolutions;
+    struct pen_image_convolution convolutions[PEN_IMAGE_MAX_CONVOLUTIONS];
+    struct pen_image_convolution shortcut;
+    uint32_t pool_kernel; /* behind a convolution */
+    uint32_t pool_stride;
+    uint32_t pool_padding;
+
+    /* Dense and head: first_tensor is the matrix, the bias follows it. */
+    uint32_t inputs;
+    uint32_t outputs;
+    bool has_average; /* over the positions of each channel first */
+};
+
+struct pen_image_tensor {
+    char name[PEN_TENSOR_NAME_SIZE];
+    uint32_t layer;
+    enum pen_role role;
+    bool is_trained; /* not so: running statistics, and how many made them */
+    uint32_t num_dims;
+    uint64_t shape[4];
+    uint64_t num_elements;
+};
+
+#define PEN_IMAGE_MAX_SIZES 16
+
+struct pen_image_model {
+    enum pen_image_family family;
+    uint32_t num_channels;
+    uint32_t image_size; /* height and width; 0: any */
+    uint32_t num_labels;
+
+    /* ResNet: a stage each. CNN: convolutions. */
+    uint32_t num_stages;
+    uint32_t stage_sizes[PEN_IMAGE_MAX_SIZES]; /* channels that come out */
+    uint32_t depths[PEN_IMAGE_MAX_SIZES];      /* ResNet */
+    uint32_t embedding_size;                   /* ResNet */
+    bool is_bottleneck;                        /* ResNet */
+    bool has_downsample_in_first_stage;        /* ResNet */
+    bool has_downsample_in_bottleneck;         /* ResNet */
+    uint32_t kernel_size;                      /* CNN */
+
+    /* CNN and MLP: dense layers between. */
+    uint32_t num_dense;
+    uint32_t dense_sizes[PEN_IMAGE_MAX_SIZES];
+
+    struct pen_image_layer *layers;
+    uint32_t num_layers;
+    struct pen_image_tensor *tensors;
+    uint32_t num_tensors;
+    uint64_t num_parameters; /* trained ones */
+};
+
+/*
+ * Loads "preset:mnist-cnn" or "preset:mnist-mlp", a config.json or a directory
+ * that has one. Unknown keys are ignored; settings that would change the
+ * network and are not supported are refused.
+ *
+ * On success *out is owned by the caller; free it with pen_image_model_free().
+ * On failure why has the path and the key, or line and column.
+ */
+pen_status pen_image_model_load(const char *source,
+                                struct pen_image_model **out,
+                                struct pen_text *why);
+
+/* The same from the text of a config.json. */
+pen_status pen_image_model_parse(const char *text, size_t length,
+                                 struct pen_image_model **out,
+                                 struct pen_text *why);
+
+void pen_image_model_free(struct pen_image_model *model);
+
+/* Writes a config.json that is read as this model. */
+void pen_image_model_print(const struct pen_image_model *model,
+                           struct pen_text *out);
+
+/* "resnet", as model_type has it; a constant. */
+const char *pen_image_family_name(enum pen_image_family family);
+
+#endif
