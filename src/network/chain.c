@@ -29,6 +29,32 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+pen_status pen__network_add(struct pen_network *network,
+                            enum pen_parameter_use use,
+                            struct pen_network_parameter *added,
+                            struct pen_text *why)
+{
+    if (network->num_parameters == network->capacity) {
+        size_t capacity = 2 * network->capacity + 16;
+        struct pen_network_parameter *grown =
+            realloc(network->parameters, capacity * sizeof *grown);
+        if (grown == NULL)
+            return PEN_NOMEM;
+        network->parameters = grown;
+        network->capacity = capacity;
+    }
+    struct pen_engine *engine = network->options.engine;
+    struct pen_parameter_shape shape = {.use = use,
+                                        .rows = added->rows,
+                                        .columns = added->columns,
+                                        .moments = network->options.moments};
+    pen_status status =
+        engine->ops->parameter_create(engine, &shape, why, &added->parameter);
+    if (status == PEN_OK)
+        network->parameters[network->num_parameters++] = *added;
+    return status;
+}
+
 /* The ends of a model are cheap to keep and not worth computing again. */
 static bool is_recomputed(const struct pen_network *network, uint32_t layer)
 {

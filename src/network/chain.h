@@ -32,6 +32,15 @@ struct pen_network {
     void *progress_context;
 };
 
+/*
+ * Creates the parameter that `added` describes and takes it into the list. On
+ * success added->parameter is set.
+ */
+pen_status pen__network_add(struct pen_network *network,
+                            enum pen_parameter_use use,
+                            struct pen_network_parameter *added,
+                            struct pen_text *why);
+
 /* Lays out stash and hold and allocates what is shared. */
 pen_status pen__network_seal(struct pen_network *network, struct pen_text *why);
 

@@ -50,27 +50,10 @@ pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
     *out = NULL;
     if (added.num_slices == 0)
         return PEN_OK;
-    if (network->num_parameters == network->capacity) {
-        size_t capacity = 2 * network->capacity + 16;
-        struct pen_network_parameter *grown =
-            realloc(network->parameters, capacity * sizeof *grown);
-        if (grown == NULL)
-            return PEN_NOMEM;
-        network->parameters = grown;
-        network->capacity = capacity;
-    }
-    struct pen_engine *engine = network->options.engine;
-    struct pen_parameter_shape shape = {.use = use,
-                                        .rows = added.rows,
-                                        .columns = added.columns,
-                                        .moments = network->options.moments};
-    pen_status status =
-        engine->ops->parameter_create(engine, &shape, why, &added.parameter);
-    if (status != PEN_OK)
-        return status;
-    network->parameters[network->num_parameters++] = added;
-    *out = added.parameter;
-    return PEN_OK;
+    pen_status status = pen__network_add(network, use, &added, why);
+    if (status == PEN_OK)
+        *out = added.parameter;
+    return status;
 }
 
 pen_status pen__add_part(struct pen_network *network, uint32_t layer,

@@ -1,41 +1,9 @@
 /* The weights a training begins with. */
 #include "network/chain.h"
-
-#include "base/random.h"
+#include "network/fill.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { STREAM_STEP = 0x632be5ab }; /* odd, so that streams do not meet soon */
-
-/* Two independent normal numbers (Box-Muller). */
-static void draw_pair(struct pen_random *random, double pair[2])
-{
-    double radius = sqrt(-2 * log(1 - pen_random_unit(random)));
-    double angle = 2 * M_PI * pen_random_unit(random);
-    pair[0] = radius * cos(angle);
-    pair[1] = radius * sin(angle);
-}
-
-static void put(void *plain, bool is_double, size_t at, double value)
-{
-    if (is_double)
-        ((double *)plain)[at] = value;
-    else
-        ((float *)plain)[at] = (float)value;
-}
-
-static void fill_normal(struct pen_random random, double deviation,
-                        const struct pen_tensor_slice *slice, bool is_double,
-                        void *plain)
-{
-    double pair[2] = {0};
-    for (size_t i = 0; i < slice->count; i++) {
-        if (i % 2 == 0)
-            draw_pair(&random, pair);
-        put(plain, is_double, slice->first + i, deviation * pair[i % 2]);
-    }
-}
 
 static bool writes_to_stream(enum pen_part part)
 {
@@ -55,19 +23,15 @@ static void fill_slice(const struct pen_model *model, uint64_t seed,
 {
     struct pen_tensor_info info;
     pen_model_tensor(model, slice->tensor, &info);
+    const struct pen__fill fill = {slice, is_double, plain};
     if (info.form->role != PEN_ROLE_MATRIX) {
-        for (size_t i = 0; i < slice->count; i++)
-            put(plain, is_double, slice->first + i,
-                is_gain(info.form->part) ? 1 : 0);
+        pen__fill_constant(&fill, is_gain(info.form->part) ? 1 : 0);
         return;
     }
     double deviation = 0.02;
     if (writes_to_stream(info.form->part))
         deviation /= sqrt(2.0 * model->num_blocks);
-    struct pen_random mixer = {.state = seed + (uint64_t)(slice->tensor + 1) *
-                                                   STREAM_STEP};
-    struct pen_random random = {.state = pen_random_next(&mixer)};
-    fill_normal(random, deviation, slice, is_double, plain);
+    pen__fill_normal(&fill, seed, deviation);
 }
 
 pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)

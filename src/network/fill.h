@@ -1,0 +1,25 @@
+#ifndef PEN_NETWORK_FILL_H
+#define PEN_NETWORK_FILL_H
+
+#include "network/network.h"
+
+/*
+ * Fills the slice of one tensor in a plain array of stats. Each tensor draws
+ * from a stream of its own, so that its numbers depend on the seed and on
+ * itself, not on what else a network has.
+ */
+struct pen__fill {
+    const struct pen_tensor_slice *slice;
+    bool is_double; /* the stats, else float */
+    void *plain;
+};
+
+void pen__fill_constant(const struct pen__fill *fill, double value);
+void pen__fill_normal(const struct pen__fill *fill, uint64_t seed,
+                      double deviation);
+
+/* Between -bound and bound. */
+void pen__fill_uniform(const struct pen__fill *fill, uint64_t seed,
+                       double bound);
+
+#endif
