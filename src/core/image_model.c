@@ -11,63 +11,65 @@
 
 enum { REDUCTION = 4 }; /* of the channels inside a bottleneck */
 
-static struct pen_image_tensor *add_tensor(struct pen_image_model *model,
-                                           const char *prefix, const char *name)
+static enum pen_role role_of(enum pen_image_part part)
+{
+    return part == PEN_IMAGE_FILTERS || part == PEN_IMAGE_MATRIX
+               ? PEN_ROLE_MATRIX
+           : part == PEN_IMAGE_BIAS ? PEN_ROLE_BIAS
+                                    : PEN_ROLE_NORM;
+}
+
+static bool is_trained(enum pen_image_part part)
+{
+    return part != PEN_IMAGE_RUNNING_MEAN &&
+           part != PEN_IMAGE_RUNNING_VARIANCE && part != PEN_IMAGE_NUM_BATCHES;
+}
+
+static void add_tensor(struct pen_image_model *model, enum pen_image_part part,
+                       const char *prefix, const char *name, uint32_t num_dims,
+                       const uint32_t *shape)
 {
     struct pen_image_tensor *tensor = &model->tensors[model->num_tensors++];
-    *tensor = (struct pen_image_tensor){
-        .layer = model->num_layers - 1, .is_trained = true, .num_elements = 1};
+    *tensor = (struct pen_image_tensor){.layer = model->num_layers - 1,
+                                        .part = part,
+                                        .role = role_of(part),
+                                        .is_trained = is_trained(part),
+                                        .num_dims = num_dims,
+                                        .num_elements = 1};
+    for (uint32_t i = 0; i < num_dims; i++) {
+        tensor->shape[i] = shape[i];
+        tensor->num_elements *= shape[i];
+    }
     int length =
         snprintf(tensor->name, sizeof tensor->name, "%s%s", prefix, name);
     PEN_BUG_UNLESS(length < (int)sizeof tensor->name);
-    return tensor;
-}
-
-static void add_dimension(struct pen_image_tensor *tensor, uint64_t length)
-{
-    tensor->shape[tensor->num_dims++] = length;
-    tensor->num_elements *= length;
-}
-
-static void add_vector(struct pen_image_model *model, const char *prefix,
-                       const char *name, enum pen_role role, uint32_t length)
-{
-    struct pen_image_tensor *tensor = add_tensor(model, prefix, name);
-    tensor->role = role;
-    add_dimension(tensor, length);
 }
 
 static void add_norm(struct pen_image_model *model, const char *prefix,
                      uint32_t channels)
 {
     static const char *const names[] = {
-        "normalization.weight", "normalization.bias",
-        "normalization.running_mean", "normalization.running_var"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        add_vector(model, prefix, names[i], PEN_ROLE_NORM, channels);
-    struct pen_image_tensor *last =
-        add_tensor(model, prefix, "normalization.num_batches_tracked");
-    last->role = PEN_ROLE_NORM;
-    for (int i = 0; i < 3; i++)
-        last[-i].is_trained = false;
+        [PEN_IMAGE_NORM_GAIN] = "normalization.weight",
+        [PEN_IMAGE_NORM_BIAS] = "normalization.bias",
+        [PEN_IMAGE_RUNNING_MEAN] = "normalization.running_mean",
+        [PEN_IMAGE_RUNNING_VARIANCE] = "normalization.running_var",
+        [PEN_IMAGE_NUM_BATCHES] = "normalization.num_batches_tracked"};
+    for (unsigned i = PEN_IMAGE_NORM_GAIN; i < PEN_IMAGE_NORM_TENSORS; i++)
+        add_tensor(model, (enum pen_image_part)i, prefix, names[i],
+                   i == PEN_IMAGE_NUM_BATCHES ? 0 : 1, &channels);
 }
 
-/* Filters and what follows them; a ResNet calls them "convolution.weight". */
 static void add_convolution(struct pen_image_model *model, const char *prefix,
-                            struct pen_image_convolution *convolution)
+                            struct pen_image_convolution *it)
 {
-    convolution->first_tensor = model->num_tensors;
-    struct pen_image_tensor *filters = add_tensor(
-        model, prefix, convolution->has_norm ? "convolution.weight" : "weight");
-    filters->role = PEN_ROLE_MATRIX;
-    add_dimension(filters, convolution->outputs);
-    add_dimension(filters, convolution->inputs);
-    add_dimension(filters, convolution->kernel);
-    add_dimension(filters, convolution->kernel);
-    if (convolution->has_norm)
-        add_norm(model, prefix, convolution->outputs);
+    const uint32_t shape[] = {it->outputs, it->inputs, it->kernel, it->kernel};
+    it->first_tensor = model->num_tensors;
+    add_tensor(model, PEN_IMAGE_FILTERS, prefix,
+               it->has_norm ? "convolution.weight" : "weight", 4, shape);
+    if (it->has_norm)
+        add_norm(model, prefix, it->outputs);
     else
-        add_vector(model, prefix, "bias", PEN_ROLE_BIAS, convolution->outputs);
+        add_tensor(model, PEN_IMAGE_BIAS, prefix, "bias", 1, shape);
 }
 
 static struct pen_image_layer *add_layer(struct pen_image_model *model,
@@ -91,13 +93,11 @@ static uint32_t add_dense(struct pen_image_model *model,
                           uint32_t inputs, uint32_t outputs)
 {
     struct pen_image_layer *layer = add_layer(model, kind);
+    const uint32_t shape[] = {outputs, inputs};
     layer->inputs = inputs;
     layer->outputs = outputs;
-    struct pen_image_tensor *matrix = add_tensor(model, prefix, "weight");
-    matrix->role = PEN_ROLE_MATRIX;
-    add_dimension(matrix, outputs);
-    add_dimension(matrix, inputs);
-    add_vector(model, prefix, "bias", PEN_ROLE_BIAS, outputs);
+    add_tensor(model, PEN_IMAGE_MATRIX, prefix, "weight", 2, shape);
+    add_tensor(model, PEN_IMAGE_BIAS, prefix, "bias", 1, shape);
     end_layer(model, layer);
     return outputs;
 }

@@ -22,18 +22,20 @@ enum pen_image_family {
 };
 
 /*
- * A convolution has these tensors from its first one on: the filters, then
- * either a bias or, with a norm behind it, those of the norm.
+ * The place of a tensor in its layer. A convolution with a norm has the first
+ * six in this order from its first tensor on, one without has filters and a
+ * bias, a dense layer a matrix and a bias.
  */
-enum pen_image_tensor_place {
+enum pen_image_part {
     PEN_IMAGE_FILTERS,
-    PEN_IMAGE_BIAS,
-    PEN_IMAGE_NORM_GAIN = PEN_IMAGE_BIAS,
+    PEN_IMAGE_NORM_GAIN,
     PEN_IMAGE_NORM_BIAS,
     PEN_IMAGE_RUNNING_MEAN,
     PEN_IMAGE_RUNNING_VARIANCE,
-    PEN_IMAGE_NUM_BATCHES,
-    PEN_IMAGE_NORM_TENSORS
+    PEN_IMAGE_NUM_BATCHES, /* that made the running ones */
+    PEN_IMAGE_NORM_TENSORS,
+    PEN_IMAGE_MATRIX = PEN_IMAGE_NORM_TENSORS,
+    PEN_IMAGE_BIAS
 };
 
 struct pen_image_convolution {
@@ -77,8 +79,9 @@ struct pen_image_layer {
 struct pen_image_tensor {
     char name[PEN_TENSOR_NAME_SIZE];
     uint32_t layer;
+    enum pen_image_part part;
     enum pen_role role;
-    bool is_trained; /* not so: running statistics, and how many made them */
+    bool is_trained; /* else it is a running statistic */
     uint32_t num_dims;
     uint64_t shape[4];
     uint64_t num_elements;

@@ -139,6 +139,7 @@ void pen_network_free(struct pen_network *network)
     free(network->layers);
     free(network->parameters);
     free(network->tables);
+    free(network->statistics);
     free(network->places);
     free(network->block);
     free(network);
@@ -212,7 +213,8 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .microbatch = microbatch,
                               .scratch = network->scratch,
                               .is_forward_only =
-                                  network->options.is_forward_only};
+                                  network->options.is_forward_only ||
+                                  microbatch->is_evaluation};
 }
 
 static const void *input_of(const struct pen_network *network, uint32_t k,

@@ -1,6 +1,7 @@
 #ifndef PEN_NETWORK_CHAIN_H
 #define PEN_NETWORK_CHAIN_H
 
+#include "core/image_model.h"
 #include "network/layer.h"
 
 /*
@@ -12,8 +13,10 @@ struct pen_network {
     struct pen__layer **layers; /* owned; num_layers of the options */
     struct pen_network_parameter *parameters;
     size_t num_parameters;
-    size_t capacity;  /* of parameters */
-    void *tables;     /* rotary; owned */
+    size_t capacity;                           /* of parameters */
+    void *tables;                              /* rotary; owned */
+    const struct pen_image_model *image_model; /* NULL for a decoder */
+    void *statistics; /* running ones, of images; owned */
     size_t logits_at; /* in the stash of the last layer, if that is a head */
 
     /* Offsets of each layer's arrays; see chain.c. */

@@ -1,6 +1,7 @@
 /* The weights a training begins with. */
 #include "network/chain.h"
 #include "network/fill.h"
+#include "network/image_tensors.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,21 +18,19 @@ static bool is_gain(enum pen_part part)
            part == PEN_PART_K_NORM;
 }
 
-static void fill_slice(const struct pen_model *model, uint64_t seed,
-                       const struct pen_tensor_slice *slice, bool is_double,
-                       void *plain)
+static void fill_tensor(const struct pen_model *model, uint64_t seed,
+                        const struct pen__fill *fill)
 {
     struct pen_tensor_info info;
-    pen_model_tensor(model, slice->tensor, &info);
-    const struct pen__fill fill = {slice, is_double, plain};
+    pen_model_tensor(model, fill->slice->tensor, &info);
     if (info.form->role != PEN_ROLE_MATRIX) {
-        pen__fill_constant(&fill, is_gain(info.form->part) ? 1 : 0);
+        pen__fill_constant(fill, is_gain(info.form->part) ? 1 : 0);
         return;
     }
     double deviation = 0.02;
     if (writes_to_stream(info.form->part))
         deviation /= sqrt(2.0 * model->num_blocks);
-    pen__fill_normal(&fill, seed, deviation);
+    pen__fill_normal(fill, seed, deviation);
 }
 
 pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)
@@ -43,12 +42,19 @@ pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)
         void *plain = calloc(it->rows * it->columns, pen_precision_bytes(stat));
         if (plain == NULL)
             return PEN_NOMEM;
-        for (size_t k = 0; k < it->num_slices; k++)
-            fill_slice(network->options.model, seed, &it->slices[k],
-                       stat == PEN_PRECISION_F64, plain);
+        for (size_t k = 0; k < it->num_slices; k++) {
+            const struct pen__fill fill = {&it->slices[k],
+                                           stat == PEN_PRECISION_F64, plain};
+            if (network->image_model != NULL)
+                pen__image_fill(network->image_model, seed, &fill);
+            else
+                fill_tensor(network->options.model, seed, &fill);
+        }
         engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
                                       it->order, plain);
         free(plain);
     }
+    if (network->image_model != NULL)
+        pen__image_statistics_reset(network);
     return PEN_OK;
 }

@@ -52,12 +52,17 @@ struct pen_network_options {
  * the last pass of the micro-batch. Targets of `PEN_NO_TARGET` do not count.
  * Losses are divided by loss_count, the number of targets of the whole step,
  * so that the losses of its micro-batches add up to the mean.
+ *
+ * A network for images (network/images.h) reads pixels in place of ids, and has
+ * one target per image.
  */
 #define PEN_NO_TARGET (-1)
 
 struct pen_microbatch {
     const int32_t *ids;
     const int32_t *targets;
+    const float *pixels; /* [batch][channels][height][width] */
+    bool is_evaluation;  /* of a network that trains: no backward follows */
     double loss_count;
     double loss; /* set by the forward of the head */
 };

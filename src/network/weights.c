@@ -1,6 +1,8 @@
 /* Weights from files into a network. */
 #include "network/weights.h"
 
+#include "network/image_tensors.h"
+
 #include <stdlib.h>
 
 /* In place, from the end: a float is shorter than what it becomes. */
@@ -23,8 +25,12 @@ static pen_status load_parameter(struct pen_network *network,
     for (size_t k = 0; k < it->num_slices; k++) {
         const struct pen_tensor_slice *slice = &it->slices[k];
         const struct pen_safetensor *tensor = NULL;
-        pen_status status = pen_weights_find_tensor(
-            weights, pen_network_model(network), slice->tensor, &tensor, why);
+        pen_status status =
+            network->image_model != NULL
+                ? pen__image_find(network->image_model, slice->tensor, weights,
+                                  &tensor, why)
+                : pen_weights_find_tensor(weights, pen_network_model(network),
+                                          slice->tensor, &tensor, why);
         if (status != PEN_OK)
             return status;
         pen_dtype_to_float(tensor->dtype, tensor->bytes, slice->count,
@@ -54,5 +60,7 @@ pen_status pen_network_load(struct pen_network *network,
         if (status != PEN_OK)
             return status;
     }
-    return PEN_OK;
+    return network->image_model == NULL
+               ? PEN_OK
+               : pen__image_statistics_load(network, weights, why);
 }
