@@ -37,11 +37,11 @@ pen_status pen_hash_finish(struct pen_hash *hash, char out[PEN_HASH_SIZE],
         pen_why(why, "OpenSSL cannot compute SHA-256 here");
         return PEN_NOMEM;
     }
-    for (unsigned i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         out[2 * i] = digits[bytes[i] >> 4];
         out[2 * i + 1] = digits[bytes[i] & 15];
     }
-    out[2 * length] = '\0';
+    out[PEN_HASH_SIZE - 1] = '\0';
     return PEN_OK;
 }
 

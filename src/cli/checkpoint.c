@@ -297,7 +297,6 @@ enum { NUM_VERBS = sizeof verbs / sizeof *verbs };
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct args *args = state->input;
-    (void)text;
     switch (key) {
     case KEY_JSON:
         args->is_json = true;
@@ -305,12 +304,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_WEIGHTS:
         args->has_weights_only = true;
         return 0;
-    case ARGP_KEY_ARGS:
-        args->paths = state->argv + state->next;
-        args->num_paths = state->argc - state->next;
-        if (args->num_paths > args->most_paths)
-            argp_error(state, "'%s' is one word too many",
-                       args->paths[args->most_paths]);
+    case ARGP_KEY_ARG:
+        if (args->num_paths == args->most_paths)
+            argp_error(state, "'%s' is one word too many", text);
+        if (args->num_paths++ == 0)
+            args->paths = state->argv + state->next - 1;
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "expected DIR");
