@@ -27,10 +27,12 @@ struct args {
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct args *args = state->input;
-    (void)text;
     switch (key) {
     case KEY_JSON:
         args->has_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "'%s' is one word too many", text);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

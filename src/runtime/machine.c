@@ -29,7 +29,8 @@ static void add_places(hwloc_cpuset_t set)
 static void find_usable(struct pen__machine *machine)
 {
     hwloc_cpuset_t mask = machine->usable;
-    add_places(mask);
+    if (hwloc_topology_is_thissystem(machine->topology))
+        add_places(mask);
     if (hwloc_bitmap_iszero(mask) &&
         hwloc_get_cpubind(machine->topology, mask, HWLOC_CPUBIND_PROCESS) != 0)
         hwloc_bitmap_copy(mask, machine->allowed);

@@ -20,6 +20,18 @@
 /* Holds the id of the process that has set OMP_PLACES for itself. */
 #define MARK "PENSTOCK_BOUND"
 
+/*
+ * LLVM's OpenMP takes its places by another name: the usual one would be read
+ * by the libgomp inside oneDNN, too, which binds the main thread first.
+ */
+#ifdef KMP_VERSION_MAJOR
+#define PLACES "KMP_AFFINITY"
+#define PLACES_FORMAT "explicit,proclist=[%s]"
+#else
+#define PLACES "OMP_PLACES"
+#define PLACES_FORMAT "%s"
+#endif
+
 #define WORDS_LIMIT ((size_t)4 << 20)
 
 const char *pen_binding_word(enum pen_binding binding)
@@ -140,19 +152,22 @@ done:
     free(argv);
 }
 
+/* Places alone bind: OMP_PROC_BIND is then true unless it is set. */
 static void start_again(const char *places)
 {
     struct pen_text words = PEN_TEXT_EMPTY;
+    struct pen_text setting = PEN_TEXT_EMPTY;
     char id[24];
     snprintf(id, sizeof id, "%ld", (long)getpid());
-    if (pen_file_read("/proc/self/cmdline", WORDS_LIMIT, &words, NULL) ==
+    pen_text_add(&setting, PLACES_FORMAT, places);
+    if (!setting.has_failed &&
+        pen_file_read("/proc/self/cmdline", WORDS_LIMIT, &words, NULL) ==
             PEN_OK &&
-        setenv("OMP_PLACES", places, 1) == 0 &&
-        setenv("OMP_PROC_BIND", "close", 1) == 0 && setenv(MARK, id, 1) == 0)
+        setenv(PLACES, setting.bytes, 1) == 0 && setenv(MARK, id, 1) == 0)
         execute(&words);
     unsetenv(MARK);
-    unsetenv("OMP_PROC_BIND");
-    unsetenv("OMP_PLACES");
+    unsetenv(PLACES);
+    pen_text_release(&setting);
     pen_text_release(&words);
 }
 

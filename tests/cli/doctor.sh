@@ -102,4 +102,5 @@ if command -v cc >/dev/null; then
 fi
 
 run 2 doctor extra
+err_has "'extra' is one word too many"
 finish
