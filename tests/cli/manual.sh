@@ -50,6 +50,7 @@ compare_options() { # COMMAND
     same "completion" "$("_penstock_$1_options" | tr ' ' '\n' | sort)" "$options"
 }
 compare_options tokenize
+compare_options plot
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     compare_options doctor
 fi
@@ -89,6 +90,7 @@ same "placement" "$(complete_line penstock schedule search --placement l)" \
     "linear loop"
 same "tokenize" "$(complete_line penstock tokenize t.txt --form)" "--format"
 same "format" "$(complete_line penstock tokenize --format n)" "nanogpt"
+same "plot" "$(complete_line penstock plot a.jsonl --x to)" "tokens"
 same "checkpoint" "$(complete_line penstock checkpoint ver)" "verify"
 same "its option" "$(complete_line penstock checkpoint hash --w)" "--weights"
 same "its help" "$(complete_line penstock help checkpoint l)" "ls"

@@ -28,6 +28,10 @@ _penstock_tokenize_options() {
     echo --tokenizer --output --format --append-eod --lines --json-key --threads --train-chars
 }
 
+_penstock_plot_options() {
+    echo --output --x --smooth --log-y --title
+}
+
 _penstock_doctor_options() {
     echo --json
 }
@@ -47,6 +51,8 @@ _penstock_schedule_names() {
 _penstock_simple() { # NAME WORD BEFORE
     if [ "$3" = --format ]; then
         COMPREPLY=($(compgen -W "megatron llmc nanogpt" -- "$2"))
+    elif [ "$3" = --x ]; then
+        COMPREPLY=($(compgen -W "step tokens time" -- "$2"))
     elif [[ $2 == -* ]]; then
         COMPREPLY=($(compgen -W \
             "$("_penstock_$1_options") --help --usage" -- "$2"))
@@ -68,7 +74,7 @@ _penstock_checkpoint() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="tokenize doctor"
+    local simple="tokenize plot doctor"
     local all="schedule checkpoint $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
