@@ -8,12 +8,16 @@
  * exp() without a table or a branch, so that loops over it become vector code.
  * x = n ln 2 + r with |r| <= ln 2 / 2; the polynomial is the one of Cephes
  * (Moshier), within 2 units in the last place. Saturates instead of
- * overflowing; below -87 it is as good as zero.
+ * overflowing.
+ *
+ * Below -60 it is zero, which nobody who adds it to 1 can tell. A compiler may
+ * work out the rest of a loop for that case beside the general one, in every
+ * lane; a number next to the smallest would make denormals there, which take
+ * the processor a hundred times as long.
  */
 static inline float pen__exp(float x)
 {
     const float to_integer = 12582912.0f; /* 1.5 * 2^23: rounds when added */
-    x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
     float n = (x * 1.44269504088896341f + to_integer) - to_integer;
     float r = x - n * 0.693359375f;
@@ -28,11 +32,13 @@ static inline float pen__exp(float x)
     uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
-    return p * power;
+    return x < -60.0f ? 0.0f : p * power;
 }
 
+/* Below -40 as at -40: 4e-18, for the same reason. */
 static inline float pen__sigmoid(float x)
 {
+    x = x < -40.0f ? -40.0f : x;
     return 1.0f / (1.0f + pen__exp(-x));
 }
 
