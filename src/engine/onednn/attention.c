@@ -83,19 +83,17 @@ static struct pen__scores block_at(const struct pen_attention *shape,
 
 /* One thread's part of the scratch. */
 struct room {
-    char *q;      /* (BLOCK, D) of the dtype, as are the next four */
-    char *out;    /* (BLOCK, D) */
-    char *dout;   /* (BLOCK, D) */
-    char *k;      /* (T, D) */
-    char *v;      /* (T, D) */
-    char *p;      /* (BLOCK, T): probabilities; in f32 the scores' place */
-    char *ds;     /* (BLOCK, T): slopes of the scores, likewise */
-    float *s;     /* (BLOCK, T): scores */
-    float *dp;    /* (BLOCK, T): slopes of the probabilities */
-    float *rows;  /* (BLOCK, D): a product on its way out */
-    float *dk;    /* (T, D) */
-    float *dv;    /* (T, D) */
-    float *means; /* (BLOCK): dout . out */
+    char *q;     /* (BLOCK, D) of the dtype, as are the next four */
+    char *dout;  /* (BLOCK, D) */
+    char *k;     /* (T, D) */
+    char *v;     /* (T, D) */
+    char *p;     /* (BLOCK, T): probabilities; in f32 the scores' place */
+    char *ds;    /* (BLOCK, T): slopes of the scores, likewise */
+    float *s;    /* (BLOCK, T): scores */
+    float *dp;   /* (BLOCK, T): slopes of the probabilities */
+    float *rows; /* (BLOCK, D): a product on its way out */
+    float *dk;   /* (T, D) */
+    float *dv;   /* (T, D) */
     char *library;
 };
 
@@ -117,7 +115,6 @@ static size_t room_init(struct room *room, const struct pen_engine *engine,
     size_t scores = BLOCK * attention->shape.sequence;
     bool is_float = engine->dtype == PEN_PRECISION_F32;
     room->q = carve(base, &used, rows * unit);
-    room->out = carve(base, &used, rows * unit);
     room->dout = carve(base, &used, rows * unit);
     room->k = carve(base, &used, head * unit);
     room->v = carve(base, &used, head * unit);
@@ -128,7 +125,6 @@ static size_t room_init(struct room *room, const struct pen_engine *engine,
     room->rows = carve(base, &used, rows * sizeof(float));
     room->dk = carve(base, &used, head * sizeof(float));
     room->dv = carve(base, &used, head * sizeof(float));
-    room->means = carve(base, &used, BLOCK * sizeof(float));
     room->library = carve(base, &used, attention->library_bytes);
     return used;
 }
@@ -345,7 +341,6 @@ static void attention_forward(struct pen_engine *engine,
 /* Of the query side; those of k and v are summed in the room. */
 struct backward {
     const char *q;
-    const char *out;
     const float *lse;
     const char *dout;
     char *dq;
@@ -369,17 +364,14 @@ static void head_backward(struct worker *worker, size_t batch, size_t head,
         size_t out_at = head_at(worker, batch, head, first, out_stride);
         rows->gather(block.queries, size, shape->q_stride, of->q + q_at,
                      room->q);
-        rows->gather(block.queries, size, out_stride, of->out + out_at,
-                     room->out);
         rows->gather(block.queries, size, out_stride, of->dout + out_at,
                      room->dout);
-        rows->dots(block.queries, size, room->dout, room->out, room->means);
         multiply(worker, number, SCORES, room->q,
                  room->k + begin * worker->unit, room->s);
         multiply(worker, number, SCORES, room->dout,
                  room->v + begin * worker->unit, room->dp);
-        rows->softmax_slope(&block, lse + first, room->means, room->s, room->dp,
-                            room->p, room->ds);
+        rows->softmax_slope(&block, lse + first, room->s, room->dp, room->p,
+                            room->ds);
         multiply(worker, number, ACROSS, room->p, room->dout, room->dv + begin);
         multiply(worker, number, ACROSS, room->ds, room->q, room->dk + begin);
         multiply(worker, number, ALONG, room->ds,
@@ -398,7 +390,8 @@ static void attention_backward(struct pen_engine *engine,
     struct pen__onednn *self = (struct pen__onednn *)engine;
     struct pen__attention *attention = prepared(self, shape);
     PEN_BUG_UNLESS(attention != NULL);
-    struct backward of = {q, out, lse, dout, dq};
+    struct backward of = {q, lse, dout, dq};
+    (void)out; /* the probabilities tell as much, and are not rounded */
     size_t group = shape->heads / shape->kv_heads;
     size_t tasks = shape->batch * shape->kv_heads;
     size_t head = shape->sequence * shape->head_size;

@@ -20,20 +20,6 @@ static void scatter(size_t rows, size_t width, size_t stride, const float *from,
     }
 }
 
-static void dots(size_t rows, size_t width, const void *a, const void *b,
-                 float *average)
-{
-    for (size_t row = 0; row < rows; row++) {
-        const ELEMENT *left = (const ELEMENT *)a + row * width;
-        const ELEMENT *right = (const ELEMENT *)b + row * width;
-        float sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (size_t i = 0; i < width; i++)
-            sum += LOAD(left, i) * LOAD(right, i);
-        average[row] = sum;
-    }
-}
-
 /* The columns that a query of the block sees: *low..*high - 1. */
 static void visible(const struct pen__scores *block, size_t query, size_t *low,
                     size_t *high)
@@ -80,28 +66,36 @@ static void softmax(const struct pen__scores *block, const float *scores,
     }
 }
 
+/*
+ * The mean slope is summed from the probabilities themselves. The product of
+ * output and its gradient is the same number, but the output was rounded, and
+ * slopes that nearly cancel would show it.
+ */
 static void softmax_slope(const struct pen__scores *block, const float *lse,
-                          const float *average, const float *scores,
-                          const float *dprobabilities, void *probabilities,
-                          void *dscores)
+                          float *scores, const float *dprobabilities,
+                          void *probabilities, void *dscores)
 {
     /* A copy: a store of a float could change the one in the block. */
     float scale = block->scale;
     for (size_t query = 0; query < block->queries; query++) {
-        const float *score = scores + query * block->keys;
+        float *score = scores + query * block->keys;
         const float *slope = dprobabilities + query * block->keys;
         ELEMENT *p = (ELEMENT *)probabilities + query * block->keys;
         ELEMENT *ds = (ELEMENT *)dscores + query * block->keys;
         float level = lse[query];
-        float middle = average[query];
+        float middle = 0;
         size_t low, high;
         visible(block, query, &low, &high);
-#pragma omp simd
+#pragma omp simd reduction(+ : middle)
         for (size_t i = low; i < high; i++) {
             float weight = pen__exp(scale * score[i] - level);
             STORE(p, i, weight);
-            STORE(ds, i, scale * weight * (slope[i] - middle));
+            score[i] = weight;
+            middle += weight * slope[i];
         }
+#pragma omp simd
+        for (size_t i = low; i < high; i++)
+            STORE(ds, i, scale * score[i] * (slope[i] - middle));
         hide(low, high, block->keys, p);
         hide(low, high, block->keys, ds);
     }

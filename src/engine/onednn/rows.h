@@ -49,15 +49,11 @@ struct pen__rows {
     /*
      * Probabilities again from lse, and the slopes of the scores from those of
      * the probabilities; both of the dtype, both may take the place of their
-     * source. average[query] = dout . out.
+     * source. The scores are overwritten in any case.
      */
     void (*softmax_slope)(const struct pen__scores *block, const float *lse,
-                          const float *average, const float *scores,
-                          const float *dprobabilities, void *probabilities,
-                          void *dscores);
-    /* average[row] = sum of a * b; both dense */
-    void (*dots)(size_t rows, size_t width, const void *a, const void *b,
-                 float *average);
+                          float *scores, const float *dprobabilities,
+                          void *probabilities, void *dscores);
 };
 
 /* For this machine. */

@@ -53,5 +53,4 @@ const struct pen__rows PEN__FOR_ISA(ROWS_NAME) = {
     .scatter = scatter,
     .softmax = softmax,
     .softmax_slope = softmax_slope,
-    .dots = dots,
 };
