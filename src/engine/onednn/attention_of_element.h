@@ -20,49 +20,70 @@ static void scatter(size_t rows, size_t width, size_t stride, const float *from,
     }
 }
 
-/* The columns that a query of the block sees: *low..*high - 1. */
-static void visible(const struct pen__scores *block, size_t query, size_t *low,
-                    size_t *high)
+/*
+ * A row of a block: the columns that its query sees, low..high - 1, and the end
+ * of the last vector that has one of them, if the row is as long. Columns from
+ * high to end are computed in vain rather than one by one, and come out zero.
+ */
+struct visible {
+    size_t low;
+    size_t high;
+    size_t end;
+};
+
+static struct visible visible(const struct pen__scores *block, size_t query)
 {
     size_t position = block->first_query + query;
-    size_t begin = 0;
-    if (block->window > 0 && position + 1 > block->window)
+    size_t begin = block->begin;
+    if (block->window > 0 && position + 1 > block->window + begin)
         begin = position + 1 - block->window;
-    *low = begin > block->begin ? begin - block->begin : 0;
-    *high = position + 1 - block->begin;
+    struct visible row = {begin - block->begin, position + 1 - block->begin, 0};
+    row.end = row.low + (row.high - row.low + LANES - 1) / LANES * LANES;
+    if (row.end > block->keys)
+        row.end = block->keys;
+    return row;
 }
 
-static void hide(size_t low, size_t high, size_t keys, ELEMENT *row)
+/* Gives the columns in vain a score that comes out as zero. */
+static void blind(const struct visible *row, float *score)
 {
-    memset(row, 0, low * sizeof *row);
-    memset(row + high, 0, (keys - high) * sizeof *row);
+    for (size_t i = row->high; i < row->end; i++)
+        score[i] = -FLT_MAX;
 }
 
-static void softmax(const struct pen__scores *block, const float *scores,
+static void hide(const struct visible *row, size_t keys, ELEMENT *out)
+{
+    memset(out, 0, row->low * sizeof *out);
+    memset(out + row->end, 0, (keys - row->end) * sizeof *out);
+}
+
+static void softmax(const struct pen__scores *block, float *scores,
                     void *probabilities, float *lse)
 {
     /* A copy: a store of a float could change the one in the block. */
     float scale = block->scale;
     for (size_t query = 0; query < block->queries; query++) {
-        const float *score = scores + query * block->keys;
+        float *score = scores + query * block->keys;
         ELEMENT *out = (ELEMENT *)probabilities + query * block->keys;
-        size_t low, high;
-        visible(block, query, &low, &high);
-        float largest = score[low];
+        struct visible row = visible(block, query);
+        blind(&row, score);
+        float largest = score[row.low];
         float sum = 0;
 #pragma omp simd reduction(max : largest)
-        for (size_t i = low; i < high; i++)
+        for (size_t i = row.low; i < row.end; i++)
             largest = score[i] > largest ? score[i] : largest;
+        float level = scale * largest;
 #pragma omp simd reduction(+ : sum)
-        for (size_t i = low; i < high; i++)
-            sum += pen__exp(scale * (score[i] - largest));
-        float level = scale * largest + logf(sum);
+        for (size_t i = row.low; i < row.end; i++) {
+            score[i] = pen__exp(scale * score[i] - level);
+            sum += score[i];
+        }
         float share = 1 / sum;
 #pragma omp simd
-        for (size_t i = low; i < high; i++)
-            STORE(out, i, pen__exp(scale * (score[i] - largest)) * share);
-        hide(low, high, block->keys, out);
-        lse[query] = level;
+        for (size_t i = row.low; i < row.end; i++)
+            STORE(out, i, score[i] * share);
+        hide(&row, block->keys, out);
+        lse[query] = level + logf(sum);
     }
 }
 
@@ -82,21 +103,22 @@ static void softmax_slope(const struct pen__scores *block, const float *lse,
         const float *slope = dprobabilities + query * block->keys;
         ELEMENT *p = (ELEMENT *)probabilities + query * block->keys;
         ELEMENT *ds = (ELEMENT *)dscores + query * block->keys;
+        struct visible row = visible(block, query);
+        blind(&row, score);
         float level = lse[query];
         float middle = 0;
-        size_t low, high;
-        visible(block, query, &low, &high);
 #pragma omp simd reduction(+ : middle)
-        for (size_t i = low; i < high; i++) {
-            float weight = pen__exp(scale * score[i] - level);
-            STORE(p, i, weight);
-            score[i] = weight;
-            middle += weight * slope[i];
+        for (size_t i = row.low; i < row.end; i++) {
+            score[i] = pen__exp(scale * score[i] - level);
+            middle += score[i] * slope[i];
         }
 #pragma omp simd
-        for (size_t i = low; i < high; i++)
-            STORE(ds, i, scale * score[i] * (slope[i] - middle));
-        hide(low, high, block->keys, p);
-        hide(low, high, block->keys, ds);
+        for (size_t i = row.low; i < row.end; i++) {
+            float weight = score[i];
+            STORE(p, i, weight);
+            STORE(ds, i, scale * weight * (slope[i] - middle));
+        }
+        hide(&row, block->keys, p);
+        hide(&row, block->keys, ds);
     }
 }

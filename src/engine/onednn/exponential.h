@@ -1,6 +1,7 @@
 #ifndef PEN_ENGINE_ONEDNN_EXPONENTIAL_H
 #define PEN_ENGINE_ONEDNN_EXPONENTIAL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -18,7 +19,9 @@
 static inline float pen__exp(float x)
 {
     const float to_integer = 12582912.0f; /* 1.5 * 2^23: rounds when added */
+    bool is_zero = x < -60.0f;
     x = x > 88.0f ? 88.0f : x;
+    x = is_zero ? -60.0f : x;
     float n = (x * 1.44269504088896341f + to_integer) - to_integer;
     float r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
@@ -32,7 +35,7 @@ static inline float pen__exp(float x)
     uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
-    return x < -60.0f ? 0.0f : p * power;
+    return is_zero ? 0.0f : p * power;
 }
 
 /* Below -40 as at -40: 4e-18, for the same reason. */

@@ -43,8 +43,11 @@ struct pen__rows {
     void (*scatter)(size_t rows, size_t width, size_t stride, const float *from,
                     void *to);
 
-    /* probabilities (of the dtype; may be the scores) and lse[query] */
-    void (*softmax)(const struct pen__scores *block, const float *scores,
+    /*
+     * Probabilities (of the dtype; may be the scores) and lse[query]. The
+     * scores are overwritten in any case.
+     */
+    void (*softmax)(const struct pen__scores *block, float *scores,
                     void *probabilities, float *lse);
     /*
      * Probabilities again from lse, and the slopes of the scores from those of
