@@ -228,13 +228,13 @@ static void run_rotary(struct trial *trial)
 }
 
 /* q, k and v lie side by side in one row, as a fused product gives them. */
-static void run_attention(struct trial *trial)
+static void run_heads(struct trial *trial, size_t head_size)
 {
     struct pen_attention attention = {
         .batch = 1 + pen_random_below(&trial->random, 2),
         .sequence = trial_size(trial),
         .kv_heads = 1 + pen_random_below(&trial->random, 3),
-        .head_size = 1 + pen_random_below(&trial->random, 20)};
+        .head_size = head_size};
     attention.heads =
         attention.kv_heads * (1 + pen_random_below(&trial->random, 3));
     if (pen_random_below(&trial->random, 2))
@@ -264,6 +264,17 @@ static void run_attention(struct trial *trial)
                             dx + q_width * bytes,
                             dx + (q_width + kv_width) * bytes);
     trial_gradient(trial, "dqkv", x_id, rows * stride, dx);
+}
+
+static void run_attention(struct trial *trial)
+{
+    run_heads(trial, 1 + pen_random_below(&trial->random, 20));
+}
+
+/* Heads of the sizes that models have, which may be computed in another way. */
+static void run_wide_attention(struct trial *trial)
+{
+    run_heads(trial, 32 * (1 + pen_random_below(&trial->random, 4)));
 }
 
 static void run_cross_entropy(struct trial *trial)
@@ -350,6 +361,7 @@ const struct trial_op trial_ops[] = {
     {"swiglu", run_swiglu},
     {"rotary", run_rotary},
     {"attention", run_attention},
+    {"attention of wide heads", run_wide_attention},
     {"cross entropy", run_cross_entropy},
     {"add", run_add},
     {"adamw", run_adamw},

@@ -12,22 +12,25 @@
  * threads. The backward computes the scores again and finds probabilities from
  * the log-sum-exp that the forward left (Dao et al., 2022, algorithm 4).
  *
- * Three products serve both directions: S = Q K^T and dP = dO V^T have one
- * shape, O = P V and dQ = dS K another, dV += P^T dO and dK += dS^T Q a third.
+ * In bf16 on a machine with AMX attention_amx.c does a thread's work; here are
+ * the products of the library, for all others. Three serve both directions: S =
+ * Q K^T and dP = dO V^T have one shape, O = P V and dQ = dS K another, dV +=
+ * P^T dO and dK += dS^T Q a third.
  */
 #include "base/bug.h"
+#include "engine/onednn/attention_amx.h"
+#include "engine/onednn/carve.h"
 #include "engine/onednn/onednn.h"
 
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64, ALIGNMENT = 64 };
-
 enum kind { SCORES, ALONG, ACROSS, KINDS };
 
 struct pen__attention {
     struct pen_attention shape;
+    bool is_tiled; /* by AMX: there are no products */
     size_t num_blocks;
     size_t library_bytes;          /* scratch of the largest primitive */
     size_t num_products;           /* made so far */
@@ -66,43 +69,21 @@ static struct pen__attention *prepared(struct pen__onednn *self,
     return attention;
 }
 
-/* The queries of a block and the keys that any of them sees. */
-static struct pen__scores block_at(const struct pen_attention *shape,
-                                   size_t number)
-{
-    struct pen__scores block = {.first_query = number * BLOCK,
-                                .window = shape->window,
-                                .scale = (float)shape->scale};
-    size_t left = shape->sequence - block.first_query;
-    block.queries = left < BLOCK ? left : BLOCK;
-    if (shape->window > 0 && block.first_query + 1 > shape->window)
-        block.begin = block.first_query + 1 - shape->window;
-    block.keys = block.first_query + block.queries - block.begin;
-    return block;
-}
-
 /* One thread's part of the scratch. */
 struct room {
-    char *q;     /* (BLOCK, D) of the dtype, as are the next four */
-    char *dout;  /* (BLOCK, D) */
-    char *k;     /* (T, D) */
-    char *v;     /* (T, D) */
-    char *p;     /* (BLOCK, T): probabilities; in f32 the scores' place */
-    char *ds;    /* (BLOCK, T): slopes of the scores, likewise */
-    float *s;    /* (BLOCK, T): scores */
-    float *dp;   /* (BLOCK, T): slopes of the probabilities */
-    float *rows; /* (BLOCK, D): a product on its way out */
+    char *q;    /* (PEN__QUERIES, D) of the dtype, as are the next four */
+    char *dout; /* (PEN__QUERIES, D) */
+    char *k;    /* (T, D) */
+    char *v;    /* (T, D) */
+    char *p;    /* (PEN__QUERIES, T): probabilities; in f32 the scores' place */
+    char *ds;   /* (PEN__QUERIES, T): slopes of the scores, likewise */
+    float *s;   /* (PEN__QUERIES, T): scores */
+    float *dp;  /* (PEN__QUERIES, T): slopes of the probabilities */
+    float *rows; /* (PEN__QUERIES, D): a product on its way out */
     float *dk;   /* (T, D) */
     float *dv;   /* (T, D) */
     char *library;
 };
-
-static void *carve(char *base, size_t *used, size_t bytes)
-{
-    void *at = base == NULL ? NULL : base + *used;
-    *used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return at;
-}
 
 /* Returns the bytes; base may be NULL to learn them. */
 static size_t room_init(struct room *room, const struct pen_engine *engine,
@@ -110,22 +91,24 @@ static size_t room_init(struct room *room, const struct pen_engine *engine,
 {
     size_t used = 0;
     size_t unit = pen_precision_bytes(engine->dtype);
-    size_t rows = BLOCK * attention->shape.head_size;
+    size_t rows = PEN__QUERIES * attention->shape.head_size;
     size_t head = attention->shape.sequence * attention->shape.head_size;
-    size_t scores = BLOCK * attention->shape.sequence;
+    size_t scores = PEN__QUERIES * attention->shape.sequence;
     bool is_float = engine->dtype == PEN_PRECISION_F32;
-    room->q = carve(base, &used, rows * unit);
-    room->dout = carve(base, &used, rows * unit);
-    room->k = carve(base, &used, head * unit);
-    room->v = carve(base, &used, head * unit);
-    room->s = carve(base, &used, scores * sizeof(float));
-    room->dp = carve(base, &used, scores * sizeof(float));
-    room->p = is_float ? (char *)room->s : carve(base, &used, scores * unit);
-    room->ds = is_float ? (char *)room->dp : carve(base, &used, scores * unit);
-    room->rows = carve(base, &used, rows * sizeof(float));
-    room->dk = carve(base, &used, head * sizeof(float));
-    room->dv = carve(base, &used, head * sizeof(float));
-    room->library = carve(base, &used, attention->library_bytes);
+    room->q = pen__carve(base, &used, rows * unit);
+    room->dout = pen__carve(base, &used, rows * unit);
+    room->k = pen__carve(base, &used, head * unit);
+    room->v = pen__carve(base, &used, head * unit);
+    room->s = pen__carve(base, &used, scores * sizeof(float));
+    room->dp = pen__carve(base, &used, scores * sizeof(float));
+    room->p =
+        is_float ? (char *)room->s : pen__carve(base, &used, scores * unit);
+    room->ds =
+        is_float ? (char *)room->dp : pen__carve(base, &used, scores * unit);
+    room->rows = pen__carve(base, &used, rows * sizeof(float));
+    room->dk = pen__carve(base, &used, head * sizeof(float));
+    room->dv = pen__carve(base, &used, head * sizeof(float));
+    room->library = pen__carve(base, &used, attention->library_bytes);
     return used;
 }
 
@@ -181,10 +164,18 @@ static pen_status make_products(struct pen__onednn *self,
                                 struct pen_text *why)
 {
     size_t size = attention->shape.head_size;
+    attention->num_blocks =
+        (attention->shape.sequence + PEN__QUERIES - 1) / PEN__QUERIES;
+    attention->products =
+        calloc((size_t)self->engine.threads * attention->num_blocks * KINDS,
+               sizeof *attention->products);
+    if (attention->products == NULL)
+        return PEN_NOMEM;
     for (int thread = 0; thread < self->engine.threads; thread++)
         for (size_t number = 0; number < attention->num_blocks; number++)
             for (enum kind kind = 0; kind < KINDS; kind++) {
-                struct pen__scores block = block_at(&attention->shape, number);
+                struct pen__scores block =
+                    pen__block(&attention->shape, number);
                 struct pen__product *product =
                     &attention->products[attention->num_products];
                 pen_status status =
@@ -198,6 +189,15 @@ static pen_status make_products(struct pen__onednn *self,
     return PEN_OK;
 }
 
+/* Scratch of a thread. */
+static size_t thread_bytes(const struct pen_engine *engine,
+                           const struct pen__attention *attention)
+{
+    struct room room;
+    return attention->is_tiled ? pen__amx_bytes(&attention->shape)
+                               : room_init(&room, engine, attention, NULL);
+}
+
 static pen_status attention_prepare(struct pen_engine *engine,
                                     const struct pen_attention *shape,
                                     struct pen_text *why)
@@ -209,22 +209,18 @@ static pen_status attention_prepare(struct pen_engine *engine,
     if (attention == NULL)
         return PEN_NOMEM;
     attention->shape = *shape;
-    attention->num_blocks = (shape->sequence + BLOCK - 1) / BLOCK;
-    attention->products =
-        calloc((size_t)engine->threads * attention->num_blocks * KINDS,
-               sizeof *attention->products);
-    pen_status status = PEN_NOMEM;
-    if (attention->products != NULL) {
+    attention->is_tiled = engine->dtype == PEN_PRECISION_BF16 &&
+                          pen__amx_is_usable() && pen__amx_is_for(shape);
+    pen_status status = PEN_OK;
+    if (!attention->is_tiled) {
         /* Each product is one thread's; there are many heads to share out. */
         omp_set_num_threads(1);
         status = make_products(self, attention, why);
         omp_set_num_threads(engine->threads);
     }
-    struct room room;
     if (status == PEN_OK)
         status = pen__scratch_grow(
-            self,
-            (size_t)engine->threads * room_init(&room, engine, attention, NULL),
+            self, (size_t)engine->threads * thread_bytes(engine, attention),
             why);
     if (status != PEN_OK) {
         pen__attention_free(attention);
@@ -254,12 +250,10 @@ static struct worker worker_of(struct pen__onednn *self,
                             .rows = self->rows,
                             .shape = &attention->shape,
                             .unit = pen_precision_bytes(self->engine.dtype)};
-    struct room room;
-    size_t bytes = room_init(&room, &self->engine, attention, NULL);
     worker.products =
         attention->products + thread * attention->num_blocks * KINDS;
     room_init(&worker.room, &self->engine, attention,
-              self->scratch + thread * bytes);
+              self->scratch + thread * thread_bytes(&self->engine, attention));
     return worker;
 }
 
@@ -298,8 +292,8 @@ static void head_forward(struct worker *worker, size_t batch, size_t head,
     size_t size = shape->head_size;
     size_t out_stride = shape->heads * size;
     lse += (batch * shape->heads + head) * shape->sequence;
-    for (size_t number = 0; number * BLOCK < shape->sequence; number++) {
-        struct pen__scores block = block_at(shape, number);
+    for (size_t number = 0; number * PEN__QUERIES < shape->sequence; number++) {
+        struct pen__scores block = pen__block(shape, number);
         size_t first = block.first_query;
         size_t begin = block.begin * size * worker->unit;
         worker->rows->gather(
@@ -314,6 +308,44 @@ static void head_forward(struct worker *worker, size_t batch, size_t head,
     }
 }
 
+/* A key/value head of a sequence, by number, for this thread. */
+static struct pen__amx_task tiled_task(struct pen__onednn *self,
+                                       const struct pen__attention *attention,
+                                       size_t number, const uint16_t *q,
+                                       const uint16_t *k, const uint16_t *v,
+                                       float *lse)
+{
+    const struct pen_attention *shape = &attention->shape;
+    size_t batch = number / shape->kv_heads;
+    size_t row = batch * shape->sequence;
+    size_t bytes = thread_bytes(&self->engine, attention);
+    return (struct pen__amx_task){.rows = self->rows,
+                                  .shape = shape,
+                                  .kv_head = number % shape->kv_heads,
+                                  .room = self->scratch +
+                                          (size_t)omp_get_thread_num() * bytes,
+                                  .q = q + row * shape->q_stride,
+                                  .k = k + row * shape->kv_stride,
+                                  .v = v + row * shape->kv_stride,
+                                  .lse = lse + row * shape->heads};
+}
+
+static void tiled_forward(struct pen__onednn *self,
+                          const struct pen__attention *attention,
+                          const uint16_t *q, const uint16_t *k,
+                          const uint16_t *v, uint16_t *out, float *lse)
+{
+    const struct pen_attention *shape = &attention->shape;
+    size_t tasks = shape->batch * shape->kv_heads;
+    size_t out_size = shape->sequence * shape->heads * shape->head_size;
+#pragma omp parallel for num_threads(self->engine.threads) schedule(dynamic)
+    for (size_t i = 0; i < tasks; i++) {
+        struct pen__amx_task task =
+            tiled_task(self, attention, i, q, k, v, lse);
+        pen__amx_forward(&task, out + i / shape->kv_heads * out_size);
+    }
+}
+
 static void attention_forward(struct pen_engine *engine,
                               const struct pen_attention *shape, const void *q,
                               const void *k, const void *v, void *out,
@@ -322,6 +354,10 @@ static void attention_forward(struct pen_engine *engine,
     struct pen__onednn *self = (struct pen__onednn *)engine;
     struct pen__attention *attention = prepared(self, shape);
     PEN_BUG_UNLESS(attention != NULL);
+    if (attention->is_tiled) {
+        tiled_forward(self, attention, q, k, v, out, lse);
+        return;
+    }
     size_t group = shape->heads / shape->kv_heads;
     size_t tasks = shape->batch * shape->kv_heads;
 #pragma omp parallel num_threads(engine->threads)
@@ -346,6 +382,35 @@ struct backward {
     char *dq;
 };
 
+/* As the operation has them. */
+struct slopes {
+    const uint16_t *dout;
+    uint16_t *dq;
+    uint16_t *dk;
+    uint16_t *dv;
+};
+
+static void tiled_backward(struct pen__onednn *self,
+                           const struct pen__attention *attention,
+                           const uint16_t *q, const uint16_t *k,
+                           const uint16_t *v, const float *lse,
+                           const struct slopes *slopes)
+{
+    const struct pen_attention *shape = &attention->shape;
+    size_t tasks = shape->batch * shape->kv_heads;
+#pragma omp parallel for num_threads(self->engine.threads) schedule(dynamic)
+    for (size_t i = 0; i < tasks; i++) {
+        struct pen__amx_task task =
+            tiled_task(self, attention, i, q, k, v, (float *)lse);
+        size_t row = i / shape->kv_heads * shape->sequence;
+        pen__amx_backward(&task,
+                          slopes->dout + row * shape->heads * shape->head_size,
+                          slopes->dq + row * shape->q_stride,
+                          slopes->dk + row * shape->kv_stride,
+                          slopes->dv + row * shape->kv_stride);
+    }
+}
+
 static void head_backward(struct worker *worker, size_t batch, size_t head,
                           const struct backward *of)
 {
@@ -356,8 +421,8 @@ static void head_backward(struct worker *worker, size_t batch, size_t head,
     size_t out_stride = shape->heads * size;
     const float *lse =
         of->lse + (batch * shape->heads + head) * shape->sequence;
-    for (size_t number = 0; number * BLOCK < shape->sequence; number++) {
-        struct pen__scores block = block_at(shape, number);
+    for (size_t number = 0; number * PEN__QUERIES < shape->sequence; number++) {
+        struct pen__scores block = pen__block(shape, number);
         size_t first = block.first_query;
         size_t begin = block.begin * size;
         size_t q_at = head_at(worker, batch, head, first, shape->q_stride);
@@ -390,8 +455,13 @@ static void attention_backward(struct pen_engine *engine,
     struct pen__onednn *self = (struct pen__onednn *)engine;
     struct pen__attention *attention = prepared(self, shape);
     PEN_BUG_UNLESS(attention != NULL);
-    struct backward of = {q, lse, dout, dq};
     (void)out; /* the probabilities tell as much, and are not rounded */
+    if (attention->is_tiled) {
+        tiled_backward(self, attention, q, k, v, lse,
+                       &(struct slopes){dout, dq, dk, dv});
+        return;
+    }
+    struct backward of = {q, lse, dout, dq};
     size_t group = shape->heads / shape->kv_heads;
     size_t tasks = shape->batch * shape->kv_heads;
     size_t head = shape->sequence * shape->head_size;

@@ -20,38 +20,7 @@ static void scatter(size_t rows, size_t width, size_t stride, const float *from,
     }
 }
 
-/*
- * A row of a block: the columns that its query sees, low..high - 1, and the end
- * of the last vector that has one of them, if the row is as long. Columns from
- * high to end are computed in vain rather than one by one, and come out zero.
- */
-struct visible {
-    size_t low;
-    size_t high;
-    size_t end;
-};
-
-static struct visible visible(const struct pen__scores *block, size_t query)
-{
-    size_t position = block->first_query + query;
-    size_t begin = block->begin;
-    if (block->window > 0 && position + 1 > block->window + begin)
-        begin = position + 1 - block->window;
-    struct visible row = {begin - block->begin, position + 1 - block->begin, 0};
-    row.end = row.low + (row.high - row.low + LANES - 1) / LANES * LANES;
-    if (row.end > block->keys)
-        row.end = block->keys;
-    return row;
-}
-
-/* Gives the columns in vain a score that comes out as zero. */
-static void blind(const struct visible *row, float *score)
-{
-    for (size_t i = row->high; i < row->end; i++)
-        score[i] = -FLT_MAX;
-}
-
-static void hide(const struct visible *row, size_t keys, ELEMENT *out)
+static void hide(const struct pen__visible *row, size_t keys, ELEMENT *out)
 {
     memset(out, 0, row->low * sizeof *out);
     memset(out + row->end, 0, (keys - row->end) * sizeof *out);
@@ -63,10 +32,10 @@ static void softmax(const struct pen__scores *block, float *scores,
     /* A copy: a store of a float could change the one in the block. */
     float scale = block->scale;
     for (size_t query = 0; query < block->queries; query++) {
-        float *score = scores + query * block->keys;
-        ELEMENT *out = (ELEMENT *)probabilities + query * block->keys;
-        struct visible row = visible(block, query);
-        blind(&row, score);
+        float *score = scores + query * block->stride;
+        ELEMENT *out = (ELEMENT *)probabilities + query * block->stride;
+        struct pen__visible row = pen__visible(block, query);
+        pen__blind(&row, score);
         float largest = score[row.low];
         float sum = 0;
 #pragma omp simd reduction(max : largest)
@@ -99,12 +68,12 @@ static void softmax_slope(const struct pen__scores *block, const float *lse,
     /* A copy: a store of a float could change the one in the block. */
     float scale = block->scale;
     for (size_t query = 0; query < block->queries; query++) {
-        float *score = scores + query * block->keys;
-        const float *slope = dprobabilities + query * block->keys;
-        ELEMENT *p = (ELEMENT *)probabilities + query * block->keys;
-        ELEMENT *ds = (ELEMENT *)dscores + query * block->keys;
-        struct visible row = visible(block, query);
-        blind(&row, score);
+        float *score = scores + query * block->stride;
+        const float *slope = dprobabilities + query * block->stride;
+        ELEMENT *p = (ELEMENT *)probabilities + query * block->stride;
+        ELEMENT *ds = (ELEMENT *)dscores + query * block->stride;
+        struct pen__visible row = pen__visible(block, query);
+        pen__blind(&row, score);
         float level = lse[query];
         float middle = 0;
 #pragma omp simd reduction(+ : middle)

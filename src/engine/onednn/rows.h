@@ -2,6 +2,7 @@
 #define PEN_ENGINE_ONEDNN_ROWS_H
 
 #include "engine/engine.h"
+#include "engine/onednn/causal.h"
 
 /*
  * What is done row by row. One source per concern, compiled for each element
@@ -11,16 +12,6 @@
  * Work is shared out so that no number depends on how many threads there are:
  * a row, a column or a fixed piece of an array belongs to one thread.
  */
-
-/* A block of attention scores: queries x keys, key `begin` first. */
-struct pen__scores {
-    size_t first_query;
-    size_t queries;
-    size_t begin;
-    size_t keys;
-    size_t window; /* as in struct pen_attention */
-    float scale;
-};
 
 struct pen__rows {
     void (*fill)(struct pen_engine_ops *ops);

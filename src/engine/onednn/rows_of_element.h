@@ -6,15 +6,11 @@
 #include "engine/onednn/isa.h"
 #include "engine/onednn/onednn.h"
 
-#include <float.h>
 #include <math.h>
 #include <omp.h>
 
 /* Elements that one thread takes at a time from a flat array. */
 enum { PIECE = 4096, COLUMNS = 64 };
-
-/* Floats of the widest vector. */
-enum { LANES = 16 };
 
 #include "engine/onednn/attention_of_element.h"
 #include "engine/onednn/embedding_of_element.h"
