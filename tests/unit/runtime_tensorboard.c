@@ -30,11 +30,12 @@ static void remove_tree(const char *path)
     DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        char inside[1000];
+        struct pen_text inside = PEN_TEXT_EMPTY;
         if (entry->d_name[0] == '.')
             continue;
-        snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name);
-        remove_tree(inside);
+        pen_text_add(&inside, "%s/%s", path, entry->d_name);
+        remove_tree(pen_text_string(&inside));
+        pen_text_release(&inside);
     }
     if (directory != NULL)
         closedir(directory);
