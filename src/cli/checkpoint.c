@@ -335,7 +335,9 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < NUM_VERBS; i++)
         fprintf(out, "  %-7s %-7s %s\n", verbs[i].name, verbs[i].words,
                 verbs[i].summary);
-    fputs("\nMore: penstock help checkpoint COMMAND.\n", out);
+    fputs("\nMore: penstock help checkpoint [COMMAND], or man "
+          "penstock-checkpoint.\n",
+          out);
 }
 
 static const struct verb *find_verb(const char *name)
@@ -411,4 +413,4 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__checkpoint = {
-    "checkpoint", "Lists, verifies and hashes what a run has saved", run, help};
+    "checkpoint", "lists, verifies and hashes what a run has saved", run, help};

@@ -191,4 +191,4 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__plot = {
-    "plot", "Draws loss and speed of trainings", run, help};
+    "plot", "draws loss and speed of trainings", run, help};

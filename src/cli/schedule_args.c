@@ -70,7 +70,7 @@ static const struct option_row rows[] = {
     {"seconds", "S",
      "stop the search after so long; not given: when its work is done",
      PEN__SEARCH, 0, NUMBER, 0, AT(seconds), 0.01, 1e6},
-    {"seed", "N", "start of the random numbers, 1 when not given", PEN__SEARCH,
+    {"seed", "N", "start of the random numbers; 1 when not given", PEN__SEARCH,
      0, COUNT, 0, AT(seed), 1, MOST_COUNT},
     {"send-window", "K",
      "sends of a channel that may be under way; the schedule's own (2 unless "

@@ -269,4 +269,4 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__tokenize = {
-    "tokenize", "Turns text into files of tokens", run, help};
+    "tokenize", "turns text into files of tokens", run, help};

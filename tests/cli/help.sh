@@ -23,6 +23,37 @@ err_empty
 run 0 schedule --help
 out_has "compare"
 
+# Commands that compute: the same option has the same words in each.
+words_of() { # OPTION COMMAND
+    "$PENSTOCK" "$2" --help | awk -v option="--$1" '
+        /^ +(-., )?--/ { is_on = $1 ~ "^" option "(=|$)"; $1 = "" }
+        /^$/ { is_on = 0 }
+        is_on { for (i = 1; i <= NF; i++) printf "%s ", $i }'
+}
+same_words() { # OPTION COMMAND COMMAND
+    local words
+    words=$(words_of "$1" "$2")
+    about "--$1 of $2 and $3"
+    [ -n "$words" ] || fail "there are no words"
+    same words "$(words_of "$1" "$3")" "$words"
+}
+if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
+    for command in train eval generate doctor; do
+        run 0 help "$command"
+        out_has "Usage: penstock $command [OPTION...]"
+        run 0 "$command" --help
+        out_has "Usage: penstock $command [OPTION...]"
+        err_empty
+    done
+    for option in token-ids seq-length micro-batch-size engine threads; do
+        same_words $option train eval
+    done
+    same_words threads train generate
+    same_words seed train generate
+    same_words model eval generate
+    same_words json eval doctor
+fi
+
 run 2
 out_empty
 err_has "usage: penstock"

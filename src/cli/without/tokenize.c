@@ -19,7 +19,7 @@ static int refuse(int argc, char **argv)
 
 const struct pen__command pen__tokenize = {
     .name = "tokenize",
-    .summary = "Turns text into files of tokens (not in this build)",
+    .summary = "turns text into files of tokens (not in this build)",
     .run = refuse,
     .help = refuse,
 };
