@@ -42,18 +42,38 @@ same "options described in the man page" \
 compare_options() { # COMMAND
     page=$root/docs/man/penstock-$1.1
     run 0 "$1" --help
-    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
-        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
+    options=$(grep -oE '^ +(-., )?--[a-z0-9-]+' "$work/out" |
+        grep -oE -- '--[a-z0-9-]+' | grep -vE '^--(help|usage)$' | sort)
     same "options in the man page" \
-        "$(sed -n '/^\.Sh OPTIONS/,/^\.Sh [^O]/s/^\.It Fl \(o , \)\{0,1\}-\([a-z-]*\).*/--\2/p' "$page" |
+        "$(sed -n '/^\.Sh OPTIONS/,/^\.Sh [^O]/s/^\.It Fl \(o , \)\{0,1\}-\([a-z0-9-]*\).*/--\2/p' "$page" |
             grep -v '^--help$' | sort)" "$options"
     same "completion" "$("_penstock_$1_options" | tr ' ' '\n' | sort)" "$options"
 }
 compare_options tokenize
 compare_options plot
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
-    compare_options doctor
+    for command in train eval generate doctor; do
+        compare_options "$command"
+        # Words that the completion offers are words that the program takes.
+        for option in $options; do
+            for word in $(_penstock_words "$option"); do
+                run 0 "$command" "$option=$word" --help
+                grep -qwF -- "$word" "$page" ||
+                    fail "man page lacks $word of $option"
+            done
+        done
+    done
 fi
+
+# The page of all has every command, in the order of --help.
+run 0 --help
+same "commands of penstock.1" \
+    "$(sed -n 's/^\.It Cm //p' "$root/docs/man/penstock.1" | grep -vx help)" \
+    "$(awk '/^  [a-z]/ { print $1 }' "$work/out")"
+for command in $(awk '/^  [a-z]/ { print $1 }' "$work/out"); do
+    grep -q "^\.Sy penstock-$command Ns (1)" "$root/docs/man/penstock.1" ||
+        fail "penstock.1 does not name the page of $command"
+done
 
 # The commands and options of checkpoint.
 page=$root/docs/man/penstock-checkpoint.1
@@ -90,6 +110,13 @@ same "placement" "$(complete_line penstock schedule search --placement l)" \
     "linear loop"
 same "tokenize" "$(complete_line penstock tokenize t.txt --form)" "--format"
 same "format" "$(complete_line penstock tokenize --format n)" "nanogpt"
+same "train" "$(complete_line penstock tr)" "train"
+same "its option" "$(complete_line penstock train --model m --global)" \
+    "--global-batch-size"
+same "its style" "$(complete_line penstock train --lr-decay-style c)" \
+    "constant cosine"
+same "eval" "$(complete_line penstock eval --model m --j)" "--json"
+same "generate" "$(complete_line penstock generate --top)" "--top-p"
 same "plot" "$(complete_line penstock plot a.jsonl --x to)" "tokens"
 same "checkpoint" "$(complete_line penstock checkpoint ver)" "verify"
 same "its option" "$(complete_line penstock checkpoint hash --w)" "--weights"

@@ -28,6 +28,27 @@ _penstock_tokenize_options() {
     echo --tokenizer --output --format --append-eod --lines --json-key --threads --train-chars
 }
 
+_penstock_train_options() {
+    echo --model --random-weights --load --data-path --token-ids --split \
+        --seq-length --micro-batch-size --global-batch-size --train-iters \
+        --seed --optimizer --lr --min-lr --lr-decay-style --lr-warmup-iters \
+        --lr-decay-iters --lr-wsd-decay-iters --lr-wsd-decay-style \
+        --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
+        --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
+        --engine --threads --recompute-granularity --save --save-interval \
+        --log --log-interval --tensorboard-dir --eval-interval --eval-iters
+}
+
+_penstock_eval_options() {
+    echo --model --data-path --token-ids --split --seq-length \
+        --micro-batch-size --bf16 --engine --threads --json
+}
+
+_penstock_generate_options() {
+    echo --model --tokenizer --prompt --max-tokens --temperature --top-p \
+        --seed --bf16 --threads
+}
+
 _penstock_plot_options() {
     echo --output --x --smooth --log-y --title
 }
@@ -47,12 +68,26 @@ _penstock_schedule_names() {
     penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
 }
 
+# Words that an option takes.
+_penstock_words() { # OPTION
+    case $1 in
+    --format) echo megatron llmc nanogpt ;;
+    --x) echo step tokens time ;;
+    --optimizer) echo adam sgd ;;
+    --lr-decay-style) echo constant linear cosine WSD ;;
+    --lr-wsd-decay-style) echo exponential linear cosine minus_sqrt ;;
+    --weight-decay-groups) echo matrices all ;;
+    --engine) echo onednn reference ;;
+    --recompute-granularity) echo none selective full ;;
+    esac
+}
+
 # Commands without commands behind them.
 _penstock_simple() { # NAME WORD BEFORE
-    if [ "$3" = --format ]; then
-        COMPREPLY=($(compgen -W "megatron llmc nanogpt" -- "$2"))
-    elif [ "$3" = --x ]; then
-        COMPREPLY=($(compgen -W "step tokens time" -- "$2"))
+    local words
+    words=$(_penstock_words "$3")
+    if [ -n "$words" ]; then
+        COMPREPLY=($(compgen -W "$words" -- "$2"))
     elif [[ $2 == -* ]]; then
         COMPREPLY=($(compgen -W \
             "$("_penstock_$1_options") --help --usage" -- "$2"))
@@ -74,7 +109,7 @@ _penstock_checkpoint() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="tokenize plot doctor"
+    local simple="tokenize train eval generate plot doctor"
     local all="schedule checkpoint $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
