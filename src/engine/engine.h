@@ -19,10 +19,10 @@
  *
  *   activations  plain arrays of the engine's dtype, row-major, owned by the
  *                caller; `rows` counts tokens (batch x sequence).
- *   parameters   objects of the engine. It keeps them in the layout its
- *                products like best, with the gradient and the optimizer's
- *                moments in the same layout, so that no step reorders anything.
- *                They enter and leave as plain arrays of the master type.
+ *   parameters   objects of the engine: value, gradient and the optimizer's
+ *                moments as plain arrays of the master type, and beside them
+ *                whatever copy its products like best, which the optimizer
+ *                writes, so that no step reorders anything.
  *
  * Statistics (mean, 1/deviation, log-sum-exp) and parameters are of the master
  * type whatever the dtype: float, or double for an engine of PEN_PRECISION_F64.
