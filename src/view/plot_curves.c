@@ -266,7 +266,8 @@ static pen_status make_run(struct pen__plot *plot, const struct pen_run *run,
                                                {x, x_unit, speed_of, false}};
     const struct measure marks = {x, x_unit, validation_of, is_log};
     pen_status status = make_curve(run, &marks, false, &out->marks);
-    for (int kind = 0; kind < PEN__CHARTS && status == PEN_OK; kind++) {
+    for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS && status == PEN_OK;
+         kind++) {
         status = make_curve(run, &lines[kind], true, &out->lines[kind]);
         if (status == PEN_OK && plot->options.smooth > 1)
             status = copy_curve(&out->lines[kind], &out->faint[kind]);

@@ -29,7 +29,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ROWS = 16, INNER = 32, TILE = 256 }; /* of a tile; TILE in 4 bytes */
+/* Of a tile, TILE in words of 4 bytes; of a square of four tiles. */
+enum { ROWS = 16, INNER = 32, TILE = 256, SQUARE = 32 };
 enum { PAIRS = PEN__QUERIES / 2, QUERY_TILES = PEN__QUERIES / INNER };
 
 /* Linux gives the tiles' 8 KB to those that ask; once is enough, and cheap. */
@@ -190,8 +191,8 @@ static void square(const struct product *of, size_t row, size_t column)
 
 static void multiply(const struct product *of)
 {
-    for (size_t column = 0; column < of->columns; column += 2 * ROWS)
-        for (size_t row = 0; row < of->rows; row += 2 * ROWS)
+    for (size_t column = 0; column < of->columns; column += SQUARE)
+        for (size_t row = 0; row < of->rows; row += SQUARE)
             square(of, row, column);
 }
 
