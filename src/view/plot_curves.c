@@ -283,7 +283,7 @@ static pen_status make_run(struct pen__plot *plot, const struct pen_run *run,
 static void thin_run(const struct pen__plot *plot, struct pen__plot_run *run,
                      double columns)
 {
-    for (int kind = 0; kind < PEN__CHARTS; kind++) {
+    for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS; kind++) {
         pen__curve_thin(&run->lines[kind], plot->x, columns);
         pen__curve_thin(&run->faint[kind], plot->x, columns);
     }
@@ -337,7 +337,7 @@ pen_status pen__plot_init(struct pen__plot *plot,
 void pen__plot_release(struct pen__plot *plot)
 {
     for (size_t i = 0; plot->runs != NULL && i < plot->count; i++) {
-        for (int kind = 0; kind < PEN__CHARTS; kind++) {
+        for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS; kind++) {
             free(plot->runs[i].lines[kind].points);
             free(plot->runs[i].faint[kind].points);
         }

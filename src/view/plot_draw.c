@@ -25,7 +25,7 @@ static void choose_axes(struct pen__plot_page *page)
     const struct pen__plot *plot = page->plot;
     const unsigned ticks[PEN__CHARTS] = {8, 4};
     pen__axis_init(&page->x, pen__plot_x_axis(plot), plot->x, 10);
-    for (int kind = 0; kind < PEN__CHARTS; kind++)
+    for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS; kind++)
         pen__axis_init(&page->y[kind], pen__plot_y_axis(plot, kind),
                        plot->y[kind], ticks[kind]);
 }
@@ -35,7 +35,7 @@ static void init_page(struct pen__plot_page *page, const struct pen__plot *plot)
     const double heights[PEN__CHARTS] = {LOSS_HEIGHT, SPEED_HEIGHT};
     double y = MARGIN + TITLE_HEIGHT;
     *page = (struct pen__plot_page){.plot = plot, .width = WIDTH};
-    for (int kind = 0; kind < PEN__CHARTS; kind++) {
+    for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS; kind++) {
         page->boxes[kind] = (struct pen__box){
             MARGIN + LEFT, y, WIDTH - 2 * MARGIN - LEFT - RIGHT, heights[kind]};
         y += heights[kind] + CHART_GAP;
@@ -98,7 +98,7 @@ static void draw_page(cairo_t *cairo, const void *context)
                       page->boxes[0].width, TITLE_SIZE, true,
                       pen_text_string(&title));
     pen_text_release(&title);
-    for (int kind = 0; kind < PEN__CHARTS; kind++)
+    for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS; kind++)
         pen__chart_draw(cairo, page, kind);
     write_x_axis(cairo, page);
     for (size_t i = 0; i < page->plot->count; i++)

@@ -308,7 +308,8 @@ pen_status pen_plot_print(const struct pen_plot_item *items, size_t count,
         return status;
     pen__plot_add_title(&plot, out);
     pen_text_add_string(out, "\n");
-    for (int kind = 0; kind < PEN__CHARTS && status == PEN_OK; kind++) {
+    for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS && status == PEN_OK;
+         kind++) {
         canvas.kind = kind;
         canvas.height = chart_rows[kind];
         choose_axes(&canvas);
