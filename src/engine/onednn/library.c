@@ -243,6 +243,28 @@ static void dims_of(const size_t *pair, dnnl_dims_t dims)
     dims[1] = (dnnl_dim_t)pair[1];
 }
 
+#if IS_3
+/*
+ * An implementation of 3.7 folds images into rows where the output is one
+ * column wide, and then takes the stride of the width for both: where the
+ * strides differ, the next one is taken.
+ */
+static dnnl_status_t pass_over_folding(const struct pen__slide *slide,
+                                       dnnl_primitive_desc_t description)
+{
+    const char *name = NULL;
+    dnnl_status_t status = dnnl_success;
+    while (status == dnnl_success && slide->stride[0] != slide->stride[1]) {
+        dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
+                                  (void *)&name);
+        if (name == NULL || strncmp(name, "brg", 3) != 0)
+            break;
+        status = dnnl_primitive_desc_next_impl(description);
+    }
+    return status;
+}
+#endif
+
 dnnl_status_t pen__convolve(dnnl_engine_t engine, enum pen__pass pass,
                             const struct pen__product_shape *shape,
                             const struct pen__slide *slide,
@@ -276,6 +298,11 @@ dnnl_status_t pen__convolve(dnnl_engine_t engine, enum pen__pass pass,
         status = dnnl_convolution_backward_weights_primitive_desc_create(
             out, engine, how, source, weight, bias, target, stride, dense,
             padding, padding, hint, attributes);
+    if (status == dnnl_success && pass == PEN__FORWARD) {
+        status = pass_over_folding(slide, *out);
+        if (status != dnnl_success)
+            dnnl_primitive_desc_destroy(*out);
+    }
 #else
     dnnl_convolution_desc_t wanted;
     if (pass == PEN__FORWARD)
