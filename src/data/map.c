@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A process may have 1024 as a rule; others want some, too. */
+enum { HANDLES_MAX = 256 };
+
 static pen_status map_descriptor(int descriptor, const char *path,
                                  struct pen__map *out, struct pen_text *why)
 {
@@ -47,7 +50,12 @@ pen_status pen__map_init(struct pen__map *out, const char *path,
         return PEN_IO;
     }
     pen_status status = map_descriptor(descriptor, path, out, why);
-    close(descriptor);
+    if (status == PEN_OK && out->bytes != NULL && descriptor < HANDLES_MAX) {
+        out->handle = descriptor;
+        out->has_handle = true;
+    } else {
+        close(descriptor);
+    }
     return status;
 }
 
@@ -55,7 +63,24 @@ void pen__map_release(struct pen__map *map)
 {
     if (map->bytes != NULL)
         munmap((void *)(uintptr_t)map->bytes, map->length);
+    if (map->has_handle)
+        close(map->handle);
     *map = (struct pen__map){.bytes = NULL};
+}
+
+void pen__map_forget(const struct pen__map *map)
+{
+    if (map->bytes != NULL)
+        (void)madvise((void *)(uintptr_t)map->bytes, map->length,
+                      MADV_DONTNEED);
+}
+
+void pen__map_copy(const struct pen__map *map, size_t begin, size_t length,
+                   uint8_t *out)
+{
+    if (!map->has_handle ||
+        pread(map->handle, out, length, (off_t)begin) != (ssize_t)length)
+        memcpy(out, map->bytes + begin, length);
 }
 
 uint32_t pen__load_u16(const uint8_t *bytes)

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,12 +12,28 @@
 struct pen__map {
     const uint8_t *bytes; /* valid until pen__map_release() */
     size_t length;
+    bool has_handle; /* of the file, for pen__map_copy() */
+    int handle;
 };
 
 /* On failure *out is untouched and why names the path. */
 pen_status pen__map_init(struct pen__map *out, const char *path,
                          struct pen_text *why);
 void pen__map_release(struct pen__map *map);
+
+/*
+ * What was read so far need not stay in the memory of this process. It may be
+ * read again.
+ */
+void pen__map_forget(const struct pen__map *map);
+
+/*
+ * Copies bytes that are inside. Pages that are only copied from do not become
+ * part of this process, where the system may map up to 2 MB around a byte that
+ * is touched; but with very many files they do.
+ */
+void pen__map_copy(const struct pen__map *map, size_t begin, size_t length,
+                   uint8_t *out);
 
 /*
  * Little-endian numbers of a file, at any alignment. The caller has checked

@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PIECE_BYTES = 4096 }; /* read at once */
+
 static const char *const format_names[] = {
 #define PEN_TOKEN_FORMAT_NAME(name, text) text,
     PEN_TOKEN_FORMAT_TABLE(PEN_TOKEN_FORMAT_NAME)
@@ -311,11 +313,14 @@ pen_status pen_token_file_init(struct pen_token_file *out, const char *path,
                             ? open_megatron(&file, stem.bytes, why)
                             : open_single(&file, path, why);
     pen_text_release(&stem);
-    if (status == PEN_OK)
-        *out = file;
-    else
+    if (status != PEN_OK) {
         pen_token_file_release(&file);
-    return status;
+        return status;
+    }
+    pen__map_forget(&file.bin);
+    pen__map_forget(&file.idx);
+    *out = file;
+    return PEN_OK;
 }
 
 void pen_token_file_release(struct pen_token_file *file)
@@ -329,17 +334,12 @@ static uint32_t id_of(int64_t value)
     return value < 0 || value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-void pen_token_file_read(const struct pen_token_file *file, uint64_t begin,
-                         size_t count, uint32_t *out)
+static void decode(enum pen_token_type type, const uint8_t *at, size_t count,
+                   uint32_t *out)
 {
-    PEN_BUG_UNLESS(begin <= file->num_tokens &&
-                   count <= file->num_tokens - begin);
-    if (count == 0)
-        return;
-    size_t size = pen_token_type_bytes(file->type);
-    const uint8_t *at = file->tokens + begin * size;
+    size_t size = pen_token_type_bytes(type);
     for (size_t i = 0; i < count; i++, at += size) {
-        switch (file->type) {
+        switch (type) {
         case PEN_TOKEN_UINT8:
             out[i] = *at;
             break;
@@ -359,6 +359,29 @@ void pen_token_file_read(const struct pen_token_file *file, uint64_t begin,
             out[i] = id_of((int64_t)pen__load_u64(at));
             break;
         }
+    }
+}
+
+void pen_token_file_read(const struct pen_token_file *file, uint64_t begin,
+                         size_t count, uint32_t *out)
+{
+    PEN_BUG_UNLESS(begin <= file->num_tokens &&
+                   count <= file->num_tokens - begin);
+    uint8_t piece[PIECE_BYTES];
+    size_t size = pen_token_type_bytes(file->type);
+    const uint8_t *at = file->tokens + begin * size;
+    if (!file->bin.has_handle) {
+        decode(file->type, at, count, out);
+        return;
+    }
+    while (count > 0) {
+        size_t some = count < PIECE_BYTES / size ? count : PIECE_BYTES / size;
+        pen__map_copy(&file->bin, (size_t)(at - file->bin.bytes), some * size,
+                      piece);
+        decode(file->type, piece, some, out);
+        at += some * size;
+        out += some;
+        count -= some;
     }
 }
 

@@ -70,7 +70,8 @@ void pen_token_file_release(struct pen_token_file *file);
 
 /*
  * Copies tokens [begin, begin + count), which must be inside. An id that no
- * vocabulary has (negative, or beyond 32 bits) comes out as UINT32_MAX.
+ * vocabulary has (negative, or beyond 32 bits) comes out as UINT32_MAX. A
+ * process that reads a whole file does not grow by it.
  */
 void pen_token_file_read(const struct pen_token_file *file, uint64_t begin,
                          size_t count, uint32_t *out);

@@ -29,8 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     size_t length = pen__load_u16(data) % 1024;
     uint8_t *bin = calloc(1, length + 1);
-    struct pen_token_file file = {.idx = {data + 2, size - 2},
-                                  .bin = {length == 0 ? NULL : bin, length}};
+    struct pen_token_file file = {
+        .idx = {.bytes = data + 2, .length = size - 2},
+        .bin = {.bytes = length == 0 ? NULL : bin, .length = length}};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (pen__token_index_check(&file, "x.idx", &why) == PEN_OK)
         check_file(&file);

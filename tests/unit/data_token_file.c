@@ -189,6 +189,41 @@ static void a_shard_above_2_gib_is_read(void **state)
     remove(path);
 }
 
+/* Pages of files that are mapped now. */
+static long file_pages(void)
+{
+    long pages[3] = {0};
+    FILE *stream = fopen("/proc/self/statm", "r");
+    assert_non_null(stream);
+    assert_int_equal(
+        3, fscanf(stream, "%ld %ld %ld", &pages[0], &pages[1], &pages[2]));
+    fclose(stream);
+    return pages[2];
+}
+
+/* Not even a part of it, of 32 MB. */
+static void a_file_that_was_read_does_not_stay(void **state)
+{
+    (void)state;
+    enum { TOKENS = 16 << 20, PIECE = 4096 };
+    const char *path = in_folder("long.bin");
+    FILE *stream = fopen(path, "wb");
+    assert_int_equal(0, fseek(stream, 2L * (TOKENS - 1), SEEK_SET));
+    assert_int_equal(1, fwrite("\x34\x12", 2, 1, stream));
+    assert_int_equal(0, fclose(stream));
+    struct pen_token_file file;
+    assert_int_equal(PEN_OK, pen_token_file_init(&file, path, NULL));
+    static uint32_t ids[PIECE];
+    long before = file_pages();
+    for (uint64_t begin = 0; begin < TOKENS; begin += PIECE)
+        pen_token_file_read(&file, begin, PIECE, ids);
+    assert_in_range(file_pages() - before, 0, 64); /* code that came in */
+    pen_token_file_read(&file, TOKENS - 1, 1, ids);
+    assert_int_equal(0x1234, ids[0]);
+    pen_token_file_release(&file);
+    remove(path);
+}
+
 static void an_abandoned_file_leaves_nothing(void **state)
 {
     (void)state;
@@ -295,6 +330,7 @@ int main(void)
         cmocka_unit_test(llmc_files_are_as_published),
         cmocka_unit_test(nanogpt_files_have_no_header),
         cmocka_unit_test(a_shard_above_2_gib_is_read),
+        cmocka_unit_test(a_file_that_was_read_does_not_stay),
         cmocka_unit_test(an_abandoned_file_leaves_nothing),
         cmocka_unit_test(a_wrong_index_is_refused_with_its_offset),
         cmocka_unit_test(wrong_single_files_are_refused),
