@@ -4,7 +4,6 @@
 
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -15,7 +14,7 @@ static void onednn_free(struct pen_engine *engine)
     pen__convolution_free(self->convolutions);
     dnnl_stream_destroy(self->stream);
     dnnl_engine_destroy(self->library);
-    free(self->scratch);
+    pen__zeroed_free(self->scratch, self->scratch_bytes);
     free(self);
 }
 
@@ -44,9 +43,7 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
         pen_why(why, "no memory for %zu bytes of scratch", bytes);
         return PEN_NOMEM;
     }
-    /* Touched now: a step must not be the first to need this memory. */
-    memset(scratch, 0, bytes);
-    free(self->scratch);
+    pen__zeroed_free(self->scratch, self->scratch_bytes);
     self->scratch = scratch;
     self->scratch_bytes = bytes;
     return PEN_OK;

@@ -79,8 +79,12 @@ struct pen__onednn {
 /* The gradient to add to: zeroed first where it is only said to be zero. */
 float *pen__gradient(struct pen_parameter *parameter);
 
-/* Zeroed, aligned to a cache line, on huge pages where it is large. */
+/*
+ * Zeroed and resident, for a step must not be the first to need it; aligned to
+ * a cache line, on huge pages where it is large. Freed with the same bytes.
+ */
 void *pen__zeroed(size_t bytes);
+void pen__zeroed_free(void *block, size_t bytes);
 
 pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
                              struct pen_text *why);

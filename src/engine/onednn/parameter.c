@@ -3,29 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /*
  * Layouts are chosen for this many rows whatever the micro-batch is, so that
  * they depend on the shape of the weight alone.
  */
-enum { NOMINAL_ROWS = 512, ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
-
-void *pen__zeroed(size_t bytes)
-{
-    size_t alignment = bytes < HUGE_PAGE ? ALIGNMENT : HUGE_PAGE;
-    void *block = aligned_alloc(alignment, (bytes + alignment - 1) / alignment *
-                                               alignment);
-    if (block == NULL)
-        return NULL;
-#ifdef MADV_HUGEPAGE
-    /* Whole huge pages only, and a system without them does without. */
-    if (bytes >= HUGE_PAGE)
-        (void)madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-#endif
-    memset(block, 0, bytes);
-    return block;
-}
+enum { NOMINAL_ROWS = 512 };
 
 /*
  * The library's inner product takes twice as long as its plain matrix product
@@ -112,8 +95,9 @@ static void parameter_free(struct pen_engine *engine,
     pen__dense_free(parameter->dense);
     pen__md_release(&parameter->half_md);
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
-        free(parameter->parts[part]);
-    free(parameter->half);
+        pen__zeroed_free(parameter->parts[part],
+                         parameter->count * sizeof(float));
+    pen__zeroed_free(parameter->half, parameter->half_count * sizeof(uint16_t));
     free(parameter);
 }
 
