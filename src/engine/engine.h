@@ -257,6 +257,12 @@ struct pen_engine_ops {
     size_t (*memory_bytes)(const struct pen_engine *engine);
 
     /*
+     * Most bytes besides these that an operation of those prepared takes and
+     * gives back: what a library allocates inside its calls.
+     */
+    size_t (*passing_bytes)(const struct pen_engine *engine);
+
+    /*
      * All parts are zero at first. On failure *out is untouched. Parameters
      * are freed before their engine.
      */

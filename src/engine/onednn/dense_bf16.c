@@ -272,6 +272,10 @@ static pen_status linear_prepare(struct pen_engine *engine,
             largest = dense->products[i].scratch_bytes;
     if (status == PEN_OK)
         status = pen__scratch_grow(self, largest, why);
+    /* From a plain copy, the gradient of the input is its matrix product. */
+    if (linear->weight->lanes == 1)
+        pen__packing_note(self, sizeof(uint16_t), linear->weight->shape.columns,
+                          linear->rows, linear->weight->shape.rows);
     operands_release(&operands);
     if (status != PEN_OK) {
         pen__dense_free(dense);

@@ -31,13 +31,33 @@ static void multiply(const struct pen_engine *engine, struct sgemm of,
                               columns) == dnnl_success);
 }
 
+/*
+ * The library writes its kernels, megabytes of them, when it first multiplies:
+ * not in the first step.
+ */
+static void write_kernels(const struct pen_engine *engine)
+{
+    enum { SIZE = 16 };
+    const float zeros[SIZE * SIZE] = {0};
+    float product[SIZE * SIZE];
+    multiply(engine, (struct sgemm){'N', 'N', SIZE, SIZE, SIZE}, zeros, zeros,
+             0, product);
+}
+
 static pen_status linear_prepare(struct pen_engine *engine,
                                  const struct pen_linear *linear,
                                  struct pen_text *why)
 {
-    (void)engine;
-    (void)linear;
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    size_t rows = linear->rows;
+    size_t inputs = linear->weight->shape.columns;
+    size_t outputs = linear->weight->shape.rows;
     (void)why;
+    if (self->packing_bytes == 0)
+        write_kernels(engine);
+    pen__packing_note(self, sizeof(float), outputs, rows, inputs);
+    pen__packing_note(self, sizeof(float), inputs, rows, outputs);
+    pen__packing_note(self, sizeof(float), inputs, outputs, rows);
     return PEN_OK;
 }
 

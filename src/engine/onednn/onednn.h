@@ -72,6 +72,7 @@ struct pen__onednn {
     char *scratch; /* shared by all operations, grown when preparing */
     size_t scratch_bytes;
     size_t parameter_bytes;
+    size_t packing_bytes;              /* of the library, while it multiplies */
     struct pen__attention *attentions; /* prepared ones */
     struct pen__convolution *convolutions;
 };
@@ -88,6 +89,13 @@ void pen__zeroed_free(void *block, size_t bytes);
 
 pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
                              struct pen_text *why);
+
+/*
+ * Notes that a step multiplies rows x inner by inner x columns, column-major,
+ * of elements of `unit` bytes, by the library's own matrix product.
+ */
+void pen__packing_note(struct pen__onednn *self, size_t unit, size_t rows,
+                       size_t columns, size_t inner);
 
 /* A status for a refusal of the library, with the reason. */
 pen_status pen__refused(dnnl_status_t status, const char *what,

@@ -31,10 +31,17 @@ static size_t memory_bytes(const struct pen_engine *engine)
     return ((const struct pen__reference *)engine)->parameter_bytes;
 }
 
+static size_t passing_bytes(const struct pen_engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
 const struct pen_engine_ops REAL_OPS = {
     .name = "reference",
     .free = reference_free,
     .memory_bytes = memory_bytes,
+    .passing_bytes = passing_bytes,
     .parameter_create = parameter_create,
     .parameter_free = parameter_free,
     .parameter_shape = parameter_shape,

@@ -12,15 +12,16 @@ static pen_status parameter_create(struct pen_engine *engine,
         return PEN_NOMEM;
     parameter->shape = *shape;
     parameter->count = shape->rows * shape->columns;
-    REAL *block = calloc(num_parts * parameter->count, sizeof *block);
+    size_t bytes = num_parts * parameter->count * sizeof(REAL);
+    REAL *block = aligned_alloc(sizeof *block, bytes);
     if (block == NULL) {
         free(parameter);
         return PEN_NOMEM;
     }
+    memset(block, 0, bytes); /* resident before the first step, too */
     for (size_t part = 0; part < num_parts; part++)
         parameter->parts[part] = block + part * parameter->count;
-    ((struct pen__reference *)engine)->parameter_bytes +=
-        num_parts * parameter->count * sizeof *block;
+    ((struct pen__reference *)engine)->parameter_bytes += bytes;
     *out = parameter;
     return PEN_OK;
 }
