@@ -207,17 +207,14 @@ static size_t tell_memory(const struct training *training)
 {
     const struct pen__train_args *args = &training->args;
     struct pen_trainer_memory memory;
-    uint64_t done = pen_trainer_progress(training->trainer).steps;
-    pen_trainer_predict_memory(
-        training->trainer, training->batches,
-        (args->train_iters - done) * args->global_batch_size, &memory);
+    pen_trainer_predict_memory(training->trainer, args->save != NULL, &memory);
     pen_log(PEN_LOG_INFO,
             "%.1f M parameters; memory will be %.1f MB: parameters, gradients "
-            "and moments %.1f, activations %.1f (logits %.1f), data %.1f, "
-            "program %.1f",
+            "and moments %.1f, activations %.1f (logits %.1f), program %.1f, "
+            "for a while %.1f",
             1e-6 * (double)training->pretrained.model->num_parameters,
             MB(memory.total), MB(memory.parameters), MB(memory.activations),
-            MB(memory.logits), MB(memory.data), MB(memory.program));
+            MB(memory.logits), MB(memory.program), MB(memory.passing));
     return memory.total;
 }
 
@@ -225,8 +222,10 @@ static void tell_peak(size_t predicted)
 {
     size_t peak = pen_memory_peak();
     if (peak > 0)
-        pen_log(PEN_LOG_INFO, "memory was %.1f MB at its peak, %+.1f %%",
-                MB(peak), 100 * ((double)peak / (double)predicted - 1));
+        pen_log(PEN_LOG_INFO,
+                "memory was %.1f MB at its peak, %+.1f %%; %.1f MB at the end",
+                MB(peak), 100 * ((double)peak / (double)predicted - 1),
+                MB(pen_memory_resident()));
 }
 
 /* Each sequence of the validation part once at most. */

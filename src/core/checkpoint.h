@@ -37,6 +37,9 @@ struct pen_checkpoint_watch {
     void *context;
 };
 
+/* Files are hashed in blocks of so many bytes, one at a time. */
+#define PEN_CHECKPOINT_BLOCK_BYTES ((size_t)1 << 20)
+
 /* ------------------------------------------------------------- Writing */
 
 struct pen_checkpoint_writer;

@@ -13,8 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BLOCK_BYTES (1u << 20)
-
 void pen__step_name(uint64_t step, char out[PEN__STEP_NAME_SIZE])
 {
     snprintf(out, PEN__STEP_NAME_SIZE, "step-%08" PRIu64, step);
@@ -173,7 +171,7 @@ static pen_status read_all(int handle, const char *path, struct pen_hash *hash,
                            struct pen__reading *reading, uint64_t *num_bytes,
                            struct pen_text *why)
 {
-    unsigned char *block = malloc(BLOCK_BYTES);
+    unsigned char *block = malloc(PEN_CHECKPOINT_BLOCK_BYTES);
     if (block == NULL) {
         pen_why(why, "no memory to read %s", path);
         return PEN_NOMEM;
@@ -181,7 +179,7 @@ static pen_status read_all(int handle, const char *path, struct pen_hash *hash,
     pen_status status = PEN_OK;
     ssize_t got = 1;
     while (status == PEN_OK && got != 0) {
-        got = read(handle, block, BLOCK_BYTES);
+        got = read(handle, block, PEN_CHECKPOINT_BLOCK_BYTES);
         if (got > 0) {
             pen_hash_add(hash, block, (size_t)got);
             *num_bytes += (uint64_t)got;

@@ -10,9 +10,6 @@
 #define IDS_FILE_MAX ((size_t)1 << 31)
 #define IDS_MAX (1u << 24) /* in a line */
 
-/* Linux maps this much around a page of a file that is touched. */
-#define FAULT_AROUND ((size_t)64 << 10)
-
 struct pen_batches {
     uint32_t sequence;
     uint32_t vocab;
@@ -260,22 +257,6 @@ uint64_t pen_batches_epoch(const struct pen_batches *batches)
     for (size_t i = 0; i < batches->num_files; i++)
         epoch += pen_sampler_epoch(batches->sampler, i);
     return epoch;
-}
-
-size_t pen_batches_bytes(const struct pen_batches *batches,
-                         uint64_t num_samples)
-{
-    uint64_t most = 0;
-    uint64_t longest = 0;
-    for (size_t i = 0; i < batches->num_files; i++) {
-        const struct pen_token_file *file = &batches->files[i];
-        uint64_t width = pen_token_type_bytes(file->type);
-        uint64_t of_sample = width * batches->sequence + FAULT_AROUND;
-        most += width * file->num_tokens;
-        longest = of_sample > longest ? of_sample : longest;
-    }
-    return (size_t)(num_samples < most / (longest + 1) ? num_samples * longest
-                                                       : most);
 }
 
 static pen_status refuse_id(struct pen_batches *batches, uint64_t sample,

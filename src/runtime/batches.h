@@ -58,13 +58,6 @@ uint32_t pen_batches_sequence(const struct pen_batches *batches);
 uint64_t pen_batches_epoch(const struct pen_batches *batches);
 
 /*
- * Most bytes that reading this many samples makes resident: of files that are
- * mapped, pages come in when they are touched.
- */
-size_t pen_batches_bytes(const struct pen_batches *batches,
-                         uint64_t num_samples);
-
-/*
  * Reads samples first to first + count - 1 into [count][sequence] arrays.
  * Allocates nothing unless it refuses: an id that the model does not have.
  */

@@ -83,20 +83,20 @@ struct pen_trainer_memory {
     size_t parameters;  /* with gradients, moments and the engine's scratch */
     size_t activations; /* stash and scratch of the network */
     size_t logits;      /* of those */
-    size_t data;        /* files of tokens as they are read */
+    size_t passing;     /* taken and given back: packed operands, or a tensor */
     size_t total;       /* at the peak: loading may have taken more */
 };
 
 /*
- * What the next num_samples samples of these batches will need; asked before
- * the first step, when weights are loaded.
+ * What steps will need, and the checkpoints between them if any are written;
+ * asked before the first step, when weights are loaded. Files of tokens do not
+ * count: samples are copied out of them.
  */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer,
-                                const struct pen_batches *batches,
-                                uint64_t num_samples,
-                                struct pen_trainer_memory *out);
+                                bool is_saving, struct pen_trainer_memory *out);
 
-/* Resident bytes of this process at its peak; 0 where nobody tells. */
+/* Resident bytes of this process, at its peak and now; 0 where nobody tells. */
 size_t pen_memory_peak(void);
+size_t pen_memory_resident(void);
 
 #endif

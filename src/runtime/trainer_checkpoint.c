@@ -26,8 +26,8 @@ static const char *optimizer_name(const struct pen_trainer *trainer)
                                                                  : "sgd";
 }
 
-/* Room for the largest parameter. */
-static float *make_room(const struct pen_trainer *trainer)
+/* Of the largest parameter, as a plain array. */
+static size_t tensor_bytes(const struct pen_trainer *trainer)
 {
     size_t most = 1;
     for (size_t i = 0; i < pen_network_num_parameters(trainer->network); i++) {
@@ -36,7 +36,14 @@ static float *make_room(const struct pen_trainer *trainer)
         size_t count = it->rows * it->columns;
         most = count > most ? count : most;
     }
-    return malloc(most * sizeof(float));
+    return most * sizeof(float);
+}
+
+size_t pen__trainer_saving_bytes(const struct pen_trainer *trainer)
+{
+    size_t tensor = tensor_bytes(trainer);
+    return tensor > PEN_CHECKPOINT_BLOCK_BYTES ? tensor
+                                               : PEN_CHECKPOINT_BLOCK_BYTES;
 }
 
 static pen_status put_parameter(struct pen_trainer *trainer,
@@ -67,7 +74,7 @@ pen_status pen_trainer_put(struct pen_trainer *trainer,
     manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
     snprintf(manifest->optimizer, sizeof manifest->optimizer, "%s",
              optimizer_name(trainer));
-    float *plain = make_room(trainer);
+    float *plain = malloc(tensor_bytes(trainer));
     if (plain == NULL)
         return PEN_NOMEM;
     pen_status status = PEN_OK;
@@ -131,7 +138,7 @@ pen_status pen_trainer_load(struct pen_trainer *trainer,
     pen_status status = check_optimizer(trainer, checkpoint, why);
     if (status != PEN_OK)
         return status;
-    float *plain = make_room(trainer);
+    float *plain = malloc(tensor_bytes(trainer));
     if (plain == NULL)
         return PEN_NOMEM;
     for (size_t i = 0;

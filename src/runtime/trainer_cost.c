@@ -1,10 +1,14 @@
 /*
  * What a step costs: operations, and bytes that are resident when it ends.
  */
+#include "base/hash.h"
 #include "core/model_cost.h"
 #include "runtime/trainer_internal.h"
 
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,28 +47,62 @@ size_t pen_memory_peak(void)
     return status_bytes("\nVmHWM:");
 }
 
+size_t pen_memory_resident(void)
+{
+    return status_bytes("\nVmRSS:");
+}
+
 /*
- * All that is accounted for is resident already, but for the data: what else
- * is resident now is the program with its libraries.
+ * The code of the hash that checkpoints have comes in with its first use, and
+ * nobody knows beforehand how much of it. Whether it fails is told when it
+ * matters.
+ */
+static void use_hash(void)
+{
+    char hash[PEN_HASH_SIZE];
+    (void)pen_hash_bytes("", 0, hash, NULL);
+}
+
+/* What was needed to load goes back to the system: steps may not need it. */
+static void give_back(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/*
+ * All that stays is resident already: what of it is not accounted for is the
+ * program with its libraries. A step packs operands while there is no tensor
+ * of a checkpoint, and the other way round.
  */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer,
-                                const struct pen_batches *batches,
-                                uint64_t num_samples,
-                                struct pen_trainer_memory *out)
+                                bool is_saving, struct pen_trainer_memory *out)
 {
     struct pen_network_sizes sizes;
+    const struct pen_engine *engine = trainer->engine;
     pen_network_sizes(trainer->network, &sizes);
     struct pen_trainer_memory memory = {
-        .parameters = trainer->engine->ops->memory_bytes(trainer->engine),
+        .parameters = engine->ops->memory_bytes(engine),
         .activations =
             trainer->arena_bytes + pen_network_scratch_bytes(trainer->network),
         .logits = sizes.logits,
-        .data = pen_batches_bytes(batches, num_samples)};
-    size_t resident = status_bytes("\nVmRSS:");
+        .passing = engine->ops->passing_bytes(engine)};
+    if (is_saving) {
+        memory.passing =
+            larger(memory.passing, pen__trainer_saving_bytes(trainer));
+        use_hash();
+    }
+    give_back();
+    size_t resident = pen_memory_resident();
     size_t known = memory.parameters + memory.activations;
     memory.program = resident > known ? resident - known : 0;
-    memory.total = known + memory.program + memory.data;
-    size_t before = pen_memory_peak();
-    memory.total = before > memory.total ? before : memory.total;
+    memory.total =
+        larger(known + memory.program + memory.passing, pen_memory_peak());
     *out = memory;
 }

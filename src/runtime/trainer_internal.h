@@ -17,4 +17,10 @@ struct pen_trainer {
     int32_t *targets; /* the same */
 };
 
+/*
+ * Bytes that writing a checkpoint takes for a while: the largest parameter as
+ * a plain array, or a block of a file.
+ */
+size_t pen__trainer_saving_bytes(const struct pen_trainer *trainer);
+
 #endif
