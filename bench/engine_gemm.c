@@ -11,6 +11,8 @@
  * the share of the better bare one that the engine reaches. The last line of a
  * dtype adds up the step: each layer twelve times, the head once.
  */
+#include "measure.h"
+
 #include "engine/engine.h"
 #include "engine/onednn/library.h"
 
@@ -19,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { TURNS = 7, CONTENDERS = 3, PASSES = 3 };
 enum { MATMUL, INNER_PRODUCT, ENGINE };
@@ -35,28 +36,6 @@ static const struct {
               {768, 50257, 1}};
 
 static const char *const pass_names[] = {"forward", "input", "weight"};
-
-static void stop_unless(int is_right, const char *what)
-{
-    if (is_right)
-        return;
-    fprintf(stderr, "engine_gemm: %s\n", what);
-    exit(1);
-}
-
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Small numbers; as bf16 the same bytes are small numbers, too. */
 static void *filled(size_t bytes)

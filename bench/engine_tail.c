@@ -10,6 +10,8 @@
  * each other in memory as in a step, so that the caches hold what they would
  * hold there. The last line is the sum.
  */
+#include "measure.h"
+
 #include "engine/engine.h"
 
 #include <math.h>
@@ -17,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LAYERS = 12, WIDTH = 768, HEADS = 12, WORDS = 50257, POSITIONS = 1024 };
 enum { ROUNDS = 7 };
@@ -47,28 +48,6 @@ struct tail {
 
 static const size_t outputs[] = {3 * WIDTH, WIDTH, 4 * WIDTH, WIDTH};
 static const size_t inputs[] = {WIDTH, WIDTH, WIDTH, 4 * WIDTH};
-
-static void stop_unless(int is_right, const char *what)
-{
-    if (is_right)
-        return;
-    fprintf(stderr, "engine_tail: %s\n", what);
-    exit(1);
-}
-
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Small numbers of both signs; as bf16 the same bytes are such, too. */
 static void *filled(size_t bytes)

@@ -7,6 +7,8 @@
  * micro-batches, schedule, printed rate, computed rate, the difference in
  * units of the fourth decimal, and milliseconds to generate and time it.
  */
+#include "measure.h"
+
 #include "schedule/generators.h"
 #include "schedule/time.h"
 
@@ -15,14 +17,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
-}
 
 static double rate_of(const struct published *row, const char *name,
                       uint32_t chunks, double memory_limit)

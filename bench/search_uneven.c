@@ -12,6 +12,8 @@
  *
  * One line per setting; then how much shorter the span of the search is.
  */
+#include "measure.h"
+
 #include "base/random.h"
 #include "schedule/search.h"
 
@@ -99,13 +101,6 @@ struct tally {
     double gap;
     double gains[NUM_SETTINGS];
 };
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void add(struct tally *tally, const struct pen_search_report *report)
 {

@@ -6,22 +6,16 @@
  * Prints one line of JSON with the median: milliseconds, megabytes per second
  * and tokens. tokenize_ratio.py runs it turn by turn with the peers.
  */
+#include "measure.h"
+
 #include "base/file.h"
 #include "data/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define REPETITIONS_MAX 1000
-
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
-}
 
 static pen_status encode_lines(struct pen_encoder *encoder,
                                const struct pen_text *text,

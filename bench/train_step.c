@@ -5,6 +5,8 @@
  *
  *   train_step --model gpt2 --dtype bf16 --batch 4 --seq 256 --threads 2
  */
+#include "measure.h"
+
 #include "base/random.h"
 #include "network/network.h"
 
@@ -12,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct settings {
     const char *model;
@@ -32,13 +33,6 @@ struct run {
     int32_t *ids;
     int32_t *targets;
 };
-
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
 
 static void require(pen_status status, const struct pen_text *why)
 {

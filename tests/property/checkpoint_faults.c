@@ -3,6 +3,7 @@
  * a whole step is there afterwards, never a mixture, and the next save works.
  * The linker puts the functions named __wrap_ in place of the real ones.
  */
+#include "support/folder.h"
 #include "support/support.h"
 
 #include "core/checkpoint.h"
@@ -51,8 +52,8 @@ static bool is_hit(int error)
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
-int __real_openat(int folder, const char *path, int flags, ...);
-int __wrap_openat(int folder, const char *path, int flags, ...);
+int __real_openat(int directory, const char *path, int flags, ...);
+int __wrap_openat(int directory, const char *path, int flags, ...);
 int __real_close(int handle);
 int __wrap_close(int handle);
 int __real_mkdir(const char *path, mode_t mode);
@@ -68,8 +69,8 @@ long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 int __real_unlink(const char *path);
 int __wrap_unlink(const char *path);
-int __real_unlinkat(int folder, const char *path, int flags);
-int __wrap_unlinkat(int folder, const char *path, int flags);
+int __real_unlinkat(int directory, const char *path, int flags);
+int __wrap_unlinkat(int directory, const char *path, int flags);
 
 int __wrap_open(const char *path, int flags, ...)
 {
@@ -79,9 +80,9 @@ int __wrap_open(const char *path, int flags, ...)
     return __real_open(path, flags, 0666);
 }
 
-int __wrap_openat(int folder, const char *path, int flags, ...)
+int __wrap_openat(int directory, const char *path, int flags, ...)
 {
-    return is_hit(EACCES) ? -1 : __real_openat(folder, path, flags);
+    return is_hit(EACCES) ? -1 : __real_openat(directory, path, flags);
 }
 
 int __wrap_close(int handle)
@@ -163,14 +164,13 @@ int __wrap_unlink(const char *path)
     return is_hit(EIO) ? -1 : __real_unlink(path);
 }
 
-int __wrap_unlinkat(int folder, const char *path, int flags)
+int __wrap_unlinkat(int directory, const char *path, int flags)
 {
-    return is_hit(EIO) ? -1 : __real_unlinkat(folder, path, flags);
+    return is_hit(EIO) ? -1 : __real_unlinkat(directory, path, flags);
 }
 
 /* ---------------------------------------------------------------- saves */
 
-static char folder[] = "/tmp/penstock-faults-XXXXXX";
 static char run[sizeof folder + 20]; /* a new one for each scene */
 
 enum { NUM_TENSORS = 3, NUM_FLOATS = 4 };
@@ -379,20 +379,6 @@ static void half_a_write_costs_no_step(void **state)
 {
     (void)state;
     end_everywhere(&fresh, TEAR);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[100];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
 }
 
 int main(void)

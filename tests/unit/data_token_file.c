@@ -2,6 +2,7 @@
  * Files of tokens: byte for byte the layouts of docs/formats.md, read back as
  * written, and refused with path and offset when a number in them is wrong.
  */
+#include "support/folder.h"
 #include "support/support.h"
 
 #include "base/file.h"
@@ -12,27 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/penstock-tokens-XXXXXX";
-
 static const char *in_folder(const char *name)
 {
     static char path[100];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[100];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
 }
 
 /* Three documents: {1, 2, 50256}, {}, {7}. */

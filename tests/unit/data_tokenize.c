@@ -2,6 +2,7 @@
  * Text to a token file on several threads gives what one call gives for the
  * whole text, whatever their number.
  */
+#include "support/folder.h"
 #include "support/support.h"
 
 #include "base/file.h"
@@ -11,28 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char folder[] = "/tmp/penstock-tokenize-XXXXXX";
-
 static const char tokenizer_text[] =
     "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,"
     "\"e\":4,\"\\u0120\":5,\"ab\":6,\"\\u010a\":7,\"abc\":8,\"\\u0120d\":9},"
     "\"merges\":[\"a b\",\"ab c\",\"\\u0120 d\"]},\"pre_tokenizer\":"
     "{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":"
     "[{\"id\":10,\"content\":\"</s>\",\"normalized\":false}]}";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[100];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
 
 static struct pen_tokenizer *make_tokenizer(void)
 {
