@@ -7,7 +7,7 @@
 #define TRAIN "penstock-train"
 #define TRAIN_HINT                                                             \
     "install the package " TRAIN ", or build it: apt install libdnnl-dev "     \
-    "libhwloc-dev libpcre2-dev, then cmake again"
+    "libhwloc-dev libpcre2-dev zlib1g-dev, then cmake again"
 
 static int run_in_train(int argc, char **argv)
 {

@@ -1,0 +1,54 @@
+#ifndef PEN_DATA_IMAGE_FILE_H
+#define PEN_DATA_IMAGE_FILE_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Images with labels in IDX files, as MNIST has them; docs/formats.md has the
+ * bytes. A data set is a directory with two parts, "train" and "t10k":
+ *
+ *   train-images-idx3-ubyte   train-labels-idx1-ubyte
+ *   t10k-images-idx3-ubyte    t10k-labels-idx1-ubyte
+ *
+ * each plain or, with .gz behind its name, packed by gzip.
+ */
+
+/* A part of a data set, whole in memory. */
+struct pen_image_set {
+    uint32_t num_images; /* at least one */
+    uint32_t height;
+    uint32_t width;
+    const uint8_t *pixels; /* (num_images, height, width), inside image_file */
+    const uint8_t *labels; /* (num_images), inside label_file */
+    struct pen_text image_file;
+    struct pen_text label_file;
+};
+
+/*
+ * On success release with pen_image_set_release(). On failure *out is
+ * untouched and why has the path and what is wrong.
+ */
+pen_status pen_image_set_load(struct pen_image_set *out, const char *directory,
+                              const char *part, struct pen_text *why);
+void pen_image_set_release(struct pen_image_set *set);
+
+/* Bytes that it holds. */
+size_t pen_image_set_bytes(const struct pen_image_set *set);
+
+/*
+ * Checks the bytes of a file, unpacking them in place if gzip packed them.
+ * The path is for messages. On success sets what belongs to the file; *file
+ * remains the caller's.
+ */
+pen_status pen_image_file_parse(struct pen_text *file, const char *path,
+                                struct pen_image_set *out,
+                                struct pen_text *why);
+pen_status pen_label_file_parse(struct pen_text *file, const char *path,
+                                const uint8_t **labels, uint32_t *num_labels,
+                                struct pen_text *why);
+
+#endif
