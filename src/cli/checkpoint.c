@@ -199,15 +199,15 @@ static pen_status hash_weights(const char *path,
                                const struct pen_checkpoint_watch *watch,
                                char out[PEN_HASH_SIZE], struct pen_text *why)
 {
-    struct pen_model *model = NULL;
+    struct pen_any_model model = {.decoder = NULL};
     struct pen_weights *weights = NULL;
-    pen_status status = pen_model_load(path, &model, why);
+    pen_status status = pen_any_model_load(&model, path, why);
     if (status == PEN_OK)
         status = pen_weights_open(path, &weights, why);
     if (status == PEN_OK)
-        status = pen_checkpoint_hash(model, weights, NULL, 0, watch, out, why);
+        status = pen_checkpoint_hash(&model, weights, NULL, 0, watch, out, why);
     pen_weights_close(weights);
-    pen_model_free(model);
+    pen_any_model_release(&model);
     return status;
 }
 
@@ -217,7 +217,7 @@ static pen_status hash_step(const struct args *args, struct pen_text *path,
                             char out[PEN_HASH_SIZE], struct pen_text *why)
 {
     struct pen_checkpoint *checkpoint = NULL;
-    struct pen_model *model = NULL;
+    struct pen_any_model model = {.decoder = NULL};
     pen_status status =
         pen_checkpoint_open(pen_text_string(path), watch, &checkpoint, why);
     if (status != PEN_OK)
@@ -229,12 +229,12 @@ static pen_status hash_step(const struct args *args, struct pen_text *path,
     pen_text_add_string(path, pen_text_string(&checkpoint->path));
     uint32_t num_moments =
         args->has_weights_only ? 0 : checkpoint->manifest.num_moments;
-    status = pen_model_load(pen_text_string(path), &model, why);
+    status = pen_any_model_load(&model, pen_text_string(path), why);
     if (status == PEN_OK)
-        status =
-            pen_checkpoint_hash(model, checkpoint->model, checkpoint->optimizer,
-                                num_moments, watch, out, why);
-    pen_model_free(model);
+        status = pen_checkpoint_hash(&model, checkpoint->model,
+                                     checkpoint->optimizer, num_moments, watch,
+                                     out, why);
+    pen_any_model_release(&model);
     pen_checkpoint_close(checkpoint);
     return status;
 }

@@ -1,9 +1,10 @@
 /*
- * penstock eval: loss and perplexity of a model on tokens.
+ * penstock eval: loss and perplexity of a model on tokens, or accuracy on
+ * images.
  */
 #include "cli/cli.h"
 
-#include "cli/train_options.h"
+#include "cli/train_data.h"
 #include "network/weights.h"
 #include "runtime/pretrained.h"
 #include "runtime/threads.h"
@@ -32,8 +33,8 @@ static const char *const engines[] = {"onednn", "reference", NULL};
 static const struct pen__field fields[] = {
     {"model", "DIR", "a run, a checkpoint, or a directory with weights",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"data-path", "PREFIX", "file of tokens", PEN__FIELD_LIST, AT(data_path), 0,
-     0, NULL},
+    {"data-path", "PREFIX", "file of tokens, or directory of MNIST's files",
+     PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     {"token-ids", "FILE",
      "instead: a text with ids, one sequence per line, taken in order",
      PEN__FIELD_TEXT, AT(token_ids), 0, 0, NULL},
@@ -43,8 +44,9 @@ static const struct pen__field fields[] = {
     {"seq-length", "N",
      "tokens of a sequence; the positions of the model when not given",
      PEN__FIELD_COUNT, AT(seq_length), 1, 1u << 24, NULL},
-    {"micro-batch-size", "N", "sequences computed at once; 1 when not given",
-     PEN__FIELD_COUNT, AT(micro_batch_size), 1, 1u << 24, NULL},
+    {"micro-batch-size", "N",
+     "sequences or images computed at once; 1 when not given", PEN__FIELD_COUNT,
+     AT(micro_batch_size), 1, 1u << 24, NULL},
     {"bf16", NULL, "products in bf16", PEN__FIELD_FLAG, AT(is_bf16), 0, 0,
      NULL},
     {"engine", "NAME",
@@ -76,30 +78,24 @@ static struct argp parser_of(const struct argp_option *options)
     return (struct argp){
         .options = options,
         .parser = parse_option,
-        .doc = "Tells loss and perplexity of a model on tokens.\v"
+        .doc = "Tells loss and perplexity of a model on tokens, or accuracy on "
+               "images.\v"
                "The loss is the mean over all predictions of all whole "
-               "sequences, each taken once; perplexity is its exponential."};
+               "sequences, each taken once; perplexity is its exponential. Of "
+               "images, all that the data set has to test on are taken, and "
+               "accuracy is the share that gets its label."};
 }
 
 static pen_status open_data(const struct args *args,
-                            const struct pen_model *model,
+                            const struct pen_any_model *model,
                             struct pen_batches **out, struct pen_text *why)
 {
-    uint32_t sequence = (uint32_t)args->seq_length;
-    if (args->token_ids != NULL)
-        return pen_batches_load(args->token_ids, sequence, model->vocab, out,
-                                why);
-    struct pen_data_path path = {.path = args->data_path.words[0]};
-    struct pen_batches_options options = {
-        .sequence = sequence == 0 ? model->max_positions : sequence,
-        .vocab = model->vocab,
-        .is_ordered = true,
-        .part = args->split == NULL ? PEN_SPLIT_TRAIN : PEN_SPLIT_VALIDATION};
-    pen_status status = PEN_OK;
-    if (args->split != NULL)
-        status = pen_split_parse(args->split, options.split, why);
-    return status == PEN_OK ? pen_batches_open(&path, 1, &options, out, why)
-                            : status;
+    const struct pen__data_wish wish = {.data_path = &args->data_path,
+                                        .token_ids = args->token_ids,
+                                        .split = args->split,
+                                        .seq_length = args->seq_length,
+                                        .is_evaluation = true};
+    return pen__data_open(model, &wish, out, why);
 }
 
 static pen_status make_trainer(const struct args *args, int threads,
@@ -108,11 +104,11 @@ static pen_status make_trainer(const struct args *args, int threads,
                                struct pen_trainer **out, struct pen_text *why)
 {
     struct pen_trainer_options options = {
-        .model = pretrained->model,
+        .model = &pretrained->model,
+        .sample = pen_batches_shape(batches),
         .engine = (enum pen_trainer_engine)args->engine,
         .is_bf16 = args->is_bf16,
         .threads = threads,
-        .sequence = pen_batches_sequence(batches),
         .micro_batch = args->micro_batch_size,
         .global_batch = args->micro_batch_size,
         .is_forward_only = true};
@@ -127,7 +123,8 @@ static pen_status make_trainer(const struct args *args, int threads,
     return status;
 }
 
-static int print(const struct args *args, double loss, uint64_t tokens)
+/* A loss over tokens is also told as perplexity. */
+static int print_text(const struct args *args, double loss, uint64_t tokens)
 {
     if (args->has_json)
         return pen__print_json(json_pack("{s:f,s:f,s:I}", "loss", loss,
@@ -142,6 +139,28 @@ static int print(const struct args *args, double loss, uint64_t tokens)
     return code;
 }
 
+static int print_images(const struct args *args,
+                        const struct pen_evaluation *found, uint64_t images)
+{
+    if (args->has_json)
+        return pen__print_json(json_pack("{s:f,s:f,s:I}", "loss", found->loss,
+                                         "accuracy", found->accuracy, "images",
+                                         (json_int_t)images));
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_text_add(&text, "loss %.6f, accuracy %.2f %% over %" PRIu64 " images\n",
+                 found->loss, 100 * found->accuracy, images);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static int print(const struct args *args, const struct pen_evaluation *found,
+                 uint64_t num_targets)
+{
+    return isnan(found->accuracy) ? print_text(args, found->loss, num_targets)
+                                  : print_images(args, found, num_targets);
+}
+
 static int evaluate(const struct args *args, struct pen_text *why)
 {
     struct pen_threads_options wanted = {.count = (int)args->threads};
@@ -149,20 +168,21 @@ static int evaluate(const struct args *args, struct pen_text *why)
     struct pen_pretrained pretrained = {0};
     struct pen_batches *batches = NULL;
     struct pen_trainer *trainer = NULL;
-    double loss = 0;
+    struct pen_evaluation found = {0};
     pen_status status = pen_threads_start(&wanted, &threads, why);
     if (status == PEN_OK)
         status = pen_pretrained_open(&pretrained, args->model, why);
     if (status == PEN_OK)
-        status = open_data(args, pretrained.model, &batches, why);
+        status = open_data(args, &pretrained.model, &batches, why);
     if (status == PEN_OK)
         status = make_trainer(args, threads.count, &pretrained, batches,
                               &trainer, why);
     uint64_t count = batches == NULL ? 0 : pen_batches_epoch(batches);
     if (status == PEN_OK)
-        status = pen_trainer_evaluate(trainer, batches, count, &loss, why);
+        status = pen_trainer_evaluate(trainer, batches, count, &found, why);
     int code = status == PEN_OK
-                   ? print(args, loss, count * pen_batches_sequence(batches))
+                   ? print(args, &found,
+                           count * pen_batches_shape(batches).num_targets)
                    : pen__refuse(why);
     pen_trainer_free(trainer);
     pen_batches_free(batches);
@@ -201,4 +221,4 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__eval = {
-    "eval", "tells loss and perplexity of a model on text", run, help};
+    "eval", "tells loss and perplexity or accuracy of a model", run, help};

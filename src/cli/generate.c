@@ -148,11 +148,13 @@ static pen_status read_prompt(struct writing *writing, struct pen_text *why)
         return PEN_INVALID;
     }
     for (size_t i = 0; i < writing->tokens.count; i++)
-        if (writing->tokens.ids[i] >= writing->pretrained.model->vocab) {
+        if (writing->tokens.ids[i] >=
+            writing->pretrained.model.decoder->vocab) {
             pen_why(why,
                     "the prompt has token %u and the model only %u: the "
                     "tokenizer belongs to another model",
-                    writing->tokens.ids[i], writing->pretrained.model->vocab);
+                    writing->tokens.ids[i],
+                    writing->pretrained.model.decoder->vocab);
             return PEN_INVALID;
         }
     return PEN_OK;
@@ -161,7 +163,7 @@ static pen_status read_prompt(struct writing *writing, struct pen_text *why)
 static pen_status make_network(struct writing *writing, struct pen_text *why)
 {
     const struct args *args = &writing->args;
-    const struct pen_model *model = writing->pretrained.model;
+    const struct pen_model *model = writing->pretrained.model.decoder;
     uint64_t length = writing->tokens.count + args->max_tokens;
     if (length > model->max_positions)
         length = model->max_positions;
@@ -266,6 +268,11 @@ static pen_status generate(struct writing *writing, struct pen_text *why)
         pen_pretrained_open(&writing->pretrained, writing->args.model, why);
     if (status != PEN_OK)
         return status;
+    if (writing->pretrained.model.decoder == NULL) {
+        pen_why(why, "%s is a model for images and writes no text",
+                writing->args.model);
+        return PEN_INVALID;
+    }
     if (writing->pretrained.weights == NULL) {
         pen_why(why,
                 "%s: there are no weights, and a model without would "

@@ -22,10 +22,10 @@ static int help_in_train(int argc, char **argv)
 }
 
 /* Summaries as in the commands themselves; tests/cli/program.sh compares. */
-static const struct pen__command train = {"train", "trains a network on text",
-                                          run_in_train, help_in_train};
+static const struct pen__command train = {
+    "train", "trains a network on text or images", run_in_train, help_in_train};
 static const struct pen__command eval = {
-    "eval", "tells loss and perplexity of a model on text", run_in_train,
+    "eval", "tells loss and perplexity or accuracy of a model", run_in_train,
     help_in_train};
 static const struct pen__command generate = {
     "generate", "writes text with a model", run_in_train, help_in_train};

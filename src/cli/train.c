@@ -1,10 +1,11 @@
 /*
- * penstock train: one process that trains a network on tokens.
+ * penstock train: one process that trains a network on text or images.
  */
 #include "cli/cli.h"
 
 #include "base/log.h"
 #include "cli/train_checkpoint.h"
+#include "cli/train_data.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
 #include "network/weights.h"
@@ -59,56 +60,31 @@ static void watch_signals(void)
 
 /* ---- making ready ---- */
 
-static pen_status open_part(const struct training *training,
-                            enum pen_split_part part, uint32_t sequence,
-                            struct pen_batches **out, struct pen_text *why)
-{
-    const struct pen__train_args *args = &training->args;
-    struct pen_batches_options options = {.sequence = sequence,
-                                          .vocab =
-                                              training->pretrained.model->vocab,
-                                          .seed = args->seed,
-                                          .is_ordered = part != PEN_SPLIT_TRAIN,
-                                          .part = part};
-    struct pen_data_path *paths = NULL;
-    size_t num_paths = 0;
-    pen_status status = pen_split_parse(args->split, options.split, why);
-    if (status == PEN_OK)
-        status =
-            pen__data_paths_parse(&args->data_path, &paths, &num_paths, why);
-    if (status == PEN_OK)
-        status = pen_batches_open(paths, num_paths, &options, out, why);
-    free(paths);
-    return status;
-}
-
 static pen_status open_data(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
-    uint32_t sequence = (uint32_t)args->seq_length;
-    if (args->token_ids != NULL)
-        return pen_batches_load(args->token_ids, sequence,
-                                training->pretrained.model->vocab,
-                                &training->batches, why);
-    if (sequence == 0)
-        sequence = training->pretrained.model->max_positions;
-    pen_status status =
-        open_part(training, PEN_SPLIT_TRAIN, sequence, &training->batches, why);
-    if (status == PEN_OK && args->eval_interval > 0)
-        status = open_part(training, PEN_SPLIT_VALIDATION, sequence,
-                           &training->validation, why);
-    return status;
+    const struct pen_any_model *model = &training->pretrained.model;
+    struct pen__data_wish wish = {.data_path = &args->data_path,
+                                  .token_ids = args->token_ids,
+                                  .split = args->split,
+                                  .seq_length = args->seq_length,
+                                  .seed = args->seed};
+    pen_status status = pen__data_open(model, &wish, &training->batches, why);
+    if (status != PEN_OK || args->eval_interval == 0)
+        return status;
+    wish.is_evaluation = true;
+    return pen__data_open(model, &wish, &training->validation, why);
 }
 
 static pen_status make_trainer(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     struct pen_trainer_options options = {
-        .model = training->pretrained.model,
+        .model = &training->pretrained.model,
+        .sample = pen_batches_shape(training->batches),
         .engine = (enum pen_trainer_engine)args->engine,
         .is_bf16 = args->is_bf16,
         .threads = training->threads,
-        .sequence = pen_batches_sequence(training->batches),
         .micro_batch = args->micro_batch_size,
         .global_batch = args->global_batch_size,
         .recompute = (enum pen_recompute)args->recompute,
@@ -212,7 +188,8 @@ static size_t tell_memory(const struct training *training)
             "%.1f M parameters; memory will be %.1f MB: parameters, gradients "
             "and moments %.1f, activations %.1f (logits %.1f), program %.1f, "
             "for a while %.1f",
-            1e-6 * (double)training->pretrained.model->num_parameters,
+            1e-6 * (double)pen_any_model_num_parameters(
+                       &training->pretrained.model),
             MB(memory.total), MB(memory.parameters), MB(memory.activations),
             MB(memory.logits), MB(memory.program), MB(memory.passing));
     return memory.total;
@@ -228,15 +205,15 @@ static void tell_peak(size_t predicted)
                 MB(pen_memory_resident()));
 }
 
-/* Each sequence of the validation part once at most. */
-static pen_status evaluate(struct training *training, double *loss,
-                           struct pen_text *why)
+/* Each sample of the validation part once at most. */
+static pen_status evaluate(struct training *training,
+                           struct pen_evaluation *out, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     uint64_t count = pen_batches_epoch(training->validation);
     uint64_t wanted = args->eval_iters * args->global_batch_size;
     return pen_trainer_evaluate(training->trainer, training->validation,
-                                wanted < count ? wanted : count, loss, why);
+                                wanted < count ? wanted : count, out, why);
 }
 
 static bool is_due(uint64_t step, uint64_t interval)
@@ -249,7 +226,7 @@ static pen_status train_step(struct training *training, struct pen_text *why)
     struct pen__train_report *report = &training->report;
     const struct pen__train_args *args = &training->args;
     struct pen_step step;
-    double val_loss = (double)NAN;
+    struct pen_evaluation validation = {(double)NAN, (double)NAN};
     double begin = pen__train_report_clock(report);
     pen_status status =
         pen_trainer_step(training->trainer, training->batches, &step, why);
@@ -259,9 +236,9 @@ static pen_status train_step(struct training *training, struct pen_text *why)
     if (training->validation != NULL &&
         (is_due(step.step, args->eval_interval) ||
          step.step == args->train_iters))
-        status = evaluate(training, &val_loss, why);
+        status = evaluate(training, &validation, why);
     if (status == PEN_OK)
-        status = pen__train_report_step(report, &step, sec, val_loss, why);
+        status = pen__train_report_step(report, &step, sec, &validation, why);
     return status;
 }
 
@@ -330,8 +307,9 @@ static pen_status train(struct training *training, struct pen_text *why)
     pen_status status = pen__train_report_open(report, args, done, why);
     if (status != PEN_OK)
         return status;
-    report->step_tokens =
-        args->global_batch_size * pen_batches_sequence(training->batches);
+    report->unit = pen_batches_unit(training->batches);
+    report->step_tokens = args->global_batch_size *
+                          pen_batches_shape(training->batches).num_targets;
     report->step_flops = pen_trainer_step_flops(training->trainer);
     report->peak_flops = training->peak_flops;
     size_t predicted = tell_memory(training);
@@ -370,5 +348,5 @@ static int help(int argc, char **argv)
     return PEN__EXIT_OK;
 }
 
-const struct pen__command pen__train = {"train", "trains a network on text",
-                                        run, help};
+const struct pen__command pen__train = {
+    "train", "trains a network on text or images", run, help};

@@ -78,7 +78,7 @@ pen_status pen__train_save(const struct pen__train_args *args,
     struct pen_checkpoint_writer *writer;
     uint64_t step = pen_trainer_progress(trainer).steps;
     pen_status status = pen_checkpoint_create_for(
-        pretrained->model, args->save, step,
+        &pretrained->model, args->save, step,
         (uint32_t)pen_optimizer_moments(&args->numbers), SHARD_BYTES, &writer,
         why);
     if (status != PEN_OK)

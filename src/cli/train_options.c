@@ -46,23 +46,26 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const struct pen__field fields[] = {
     TEXT("model", "DIR", model,
          "a run, a checkpoint, a directory with config.json and perhaps "
-         "weights, config.json itself, or preset:gpt2"),
+         "weights, config.json itself, or a preset: preset:gpt2, "
+         "preset:mnist-cnn"),
     FLAG("random-weights", has_random_weights,
          "start from random weights even where --model has some"),
     TEXT("load", "DIR", load, "go on from the newest checkpoint in DIR"),
     {"data-path", "PREFIX...",
-     "files of tokens, several with or without weights: 0.3 A 0.7 B",
+     "files of tokens, several with or without weights: 0.3 A 0.7 B; or the "
+     "directory of MNIST's files, for a model of images",
      PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     TEXT("token-ids", "FILE", token_ids,
          "instead: a text with ids, one sequence per line, taken in order"),
     TEXT("split", "SHARES", split,
-         "shares of train, validation and test; 969,30,1 when not given"),
+         "shares of train, validation and test; 969,30,1 when not given; "
+         "of tokens only"),
     COUNT("seq-length", seq_length, 1, 1u << 24,
           "tokens of a sequence; the positions of the model when not given"),
     COUNT("micro-batch-size", micro_batch_size, 1, 1u << 24,
-          "sequences computed at once; 1 when not given"),
+          "sequences or images computed at once; 1 when not given"),
     COUNT("global-batch-size", global_batch_size, 1, 1u << 30,
-          "sequences of a step; one micro-batch when not given"),
+          "sequences or images of a step; one micro-batch when not given"),
     COUNT("train-iters", train_iters, 1, MANY, "steps of the whole training"),
     COUNT("seed", seed, 0, MANY,
           "start of the random numbers; 1234 when not given"),
@@ -114,8 +117,8 @@ static const struct pen__field fields[] = {
     TEXT("tensorboard-dir", "DIR", tensorboard_dir,
          "write event files for TensorBoard there"),
     COUNT("eval-interval", eval_interval, 1, MANY,
-          "steps between evaluations on the validation part; never when not "
-          "given"),
+          "steps between evaluations on the validation part, of images those "
+          "to test on; never when not given"),
     COUNT("eval-iters", eval_iters, 1, MANY,
           "global batches of an evaluation; 10 when not given"),
 };
@@ -173,7 +176,7 @@ static struct argp parser_of(const struct argp_option *options)
         .options = options,
         .parser = parse_option,
         .doc =
-            "Trains a network on tokens.\v"
+            "Trains a network on tokens or images.\v"
             "A line every --log-interval steps goes to stdout. Ctrl-C ends the "
             "training after the step, with a checkpoint if --save is given; "
             "the exit code is then 130 (SIGINT) or 143 (SIGTERM)."};
@@ -220,46 +223,4 @@ void pen__train_help(void)
 json_t *pen__train_args_print(const struct pen__train_args *args)
 {
     return pen__fields_print(fields, NUM_FIELDS, args);
-}
-
-static bool is_weight(const char *word, double *out)
-{
-    char *end;
-    *out = strtod(word, &end);
-    return end != word && *end == '\0' && *out > 0 && isfinite(*out);
-}
-
-pen_status pen__data_paths_parse(const struct pen__list *words,
-                                 struct pen_data_path **out, size_t *count,
-                                 struct pen_text *why)
-{
-    double weight;
-    bool has_weights = words->count > 1 && is_weight(words->words[0], &weight);
-    size_t step = has_weights ? 2 : 1;
-    struct pen_data_path *paths = calloc(words->count, sizeof *paths);
-    if (paths == NULL)
-        return PEN_NOMEM;
-    for (size_t i = 0; i + step <= words->count; i += step) {
-        struct pen_data_path *path = &paths[i / step];
-        path->path = words->words[i + step - 1];
-        if (has_weights && !is_weight(words->words[i], &path->weight)) {
-            pen_why(why,
-                    "--data-path begins with a weight, so '%s' should be one "
-                    "too: weights and prefixes in turn",
-                    words->words[i]);
-            free(paths);
-            return PEN_INVALID;
-        }
-    }
-    if (words->count % step != 0) {
-        pen_why(why,
-                "--data-path ends with the weight %s; expected a prefix "
-                "behind it",
-                words->words[words->count - 1]);
-        free(paths);
-        return PEN_INVALID;
-    }
-    *count = words->count / step;
-    *out = paths;
-    return PEN_OK;
 }

@@ -4,7 +4,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/train_fields.h"
-#include "runtime/batches.h"
 #include "runtime/trainer.h"
 
 /* The command line of penstock train; texts are NULL where not given. */
@@ -51,13 +50,5 @@ void pen__train_help(void);
 
 /* All settings by the names of their options; drop it with json_decref(). */
 json_t *pen__train_args_print(const struct pen__train_args *args);
-
-/*
- * Reads the words of --data-path: one prefix, several, or weights and prefixes
- * in turn. On success free *out.
- */
-pen_status pen__data_paths_parse(const struct pen__list *words,
-                                 struct pen_data_path **out, size_t *count,
-                                 struct pen_text *why);
 
 #endif

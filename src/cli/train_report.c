@@ -88,14 +88,17 @@ static void add_line(const struct pen__train_report *report,
 {
     pen_text_add(line,
                  "step %" PRIu64 "/%" PRIu64
-                 " | loss %.4f | grad norm %.3f | lr %.3e | %.0f tokens/s",
+                 " | loss %.4f | grad norm %.3f | lr %.3e | %.0f %s/s",
                  step->step, report->train_iters, step->loss, step->grad_norm,
-                 step->lr, step->tokens_per_sec);
+                 step->lr, step->tokens_per_sec, report->unit);
     if (!isnan(step->share_of_peak))
         pen_text_add(line, " | %.0f %% of peak", 100 * step->share_of_peak);
     pen_text_add(line, " | %.2f GB | ", 1e-9 * (double)step->memory_bytes);
     if (!isnan(step->val_loss))
         pen_text_add(line, "validation loss %.4f | ", step->val_loss);
+    if (!isnan(step->val_accuracy))
+        pen_text_add(line, "validation accuracy %.2f %% | ",
+                     100 * step->val_accuracy);
     uint64_t done = step->step - report->first_step;
     add_duration(line, report->spent_sec / (double)done *
                            (double)(report->train_iters - step->step));
@@ -140,7 +143,8 @@ static void tell(struct pen__train_report *report, struct pen_run_step step)
 
 pen_status pen__train_report_step(struct pen__train_report *report,
                                   const struct pen_step *step, double sec,
-                                  double val_loss, struct pen_text *why)
+                                  const struct pen_evaluation *validation,
+                                  struct pen_text *why)
 {
     struct pen_run_step line = {
         .step = step->step,
@@ -153,7 +157,8 @@ pen_status pen__train_report_step(struct pen__train_report *report,
         .step_ms = 1e3 * sec,
         .memory_bytes = pen_memory_peak(),
         .elapsed_sec = pen__train_report_clock(report),
-        .val_loss = val_loss};
+        .val_loss = validation->loss,
+        .val_accuracy = validation->accuracy};
     report->spent_sec += sec;
     report->line_sec += sec;
     report->line_steps++;

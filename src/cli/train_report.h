@@ -16,6 +16,7 @@ struct pen__train_report {
     uint64_t first_step; /* done before this run */
     uint64_t train_iters;
     uint64_t log_interval;
+    const char *unit; /* of what is counted: "tokens" */
     uint64_t step_tokens;
     double step_flops;
     double peak_flops; /* of the machine per second; NaN: not known */
@@ -45,10 +46,11 @@ void pen__train_report_close(struct pen__train_report *report);
 /* Seconds since the report was opened. */
 double pen__train_report_clock(const struct pen__train_report *report);
 
-/* A step that took `sec`; val_loss is NaN where it was not evaluated. */
+/* A step that took `sec`; numbers that were not evaluated are NaN. */
 pen_status pen__train_report_step(struct pen__train_report *report,
                                   const struct pen_step *step, double sec,
-                                  double val_loss, struct pen_text *why);
+                                  const struct pen_evaluation *validation,
+                                  struct pen_text *why);
 
 /* Removes the terminal's line; call it before printing anything else. */
 void pen__train_report_clear(struct pen__train_report *report);

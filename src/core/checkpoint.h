@@ -1,8 +1,8 @@
 #ifndef PEN_CORE_CHECKPOINT_H
 #define PEN_CORE_CHECKPOINT_H
 
+#include "core/any_model.h"
 #include "core/checkpoint_manifest.h"
-#include "core/model.h"
 #include "core/weights.h"
 
 #include <stdbool.h>
@@ -44,27 +44,33 @@ struct pen_checkpoint_watch {
 
 struct pen_checkpoint_writer;
 
+/* A tensor that is going to be kept. */
+struct pen_checkpoint_tensor {
+    struct pen_tensor_spec spec;
+    bool has_moments; /* else the weight is all: a running statistic */
+};
+
 /*
  * Begins step `step` of a run, whose directory is made when it is missing.
  * What an interrupted writer left there is removed; a second writer at the
- * same time is refused. Each tensor has one weight and num_moments moments of
- * the same shape in float32. Specs are only read during the call. Shards as
- * pen_weights_create() makes them.
+ * same time is refused. Each tensor has one weight and, unless it has none,
+ * num_moments moments of the same shape in float32. Tensors are only read
+ * during the call. Shards as pen_weights_create() makes them.
  *
  * On success end with pen_checkpoint_finish() or pen_checkpoint_abandon().
  */
 pen_status pen_checkpoint_create(const char *run, uint64_t step,
-                                 const struct pen_tensor_spec *specs,
+                                 const struct pen_checkpoint_tensor *tensors,
                                  size_t count, uint32_t num_moments,
                                  uint64_t max_shard_bytes,
                                  struct pen_checkpoint_writer **out,
                                  struct pen_text *why);
 
 /*
- * The same for all tensors of a model, numbered as the model numbers them, in
- * float32; writes config.json, too.
+ * The same for all tensors of a model, numbered as the model numbers them, with
+ * the types of pen_any_model_tensor(); writes config.json, too.
  */
-pen_status pen_checkpoint_create_for(const struct pen_model *model,
+pen_status pen_checkpoint_create_for(const struct pen_any_model *model,
                                      const char *run, uint64_t step,
                                      uint32_t num_moments,
                                      uint64_t max_shard_bytes,
@@ -72,7 +78,7 @@ pen_status pen_checkpoint_create_for(const struct pen_model *model,
                                      struct pen_text *why);
 
 /*
- * Appends bytes to a part of specs[tensor]. Any order is right; going through
+ * Appends bytes to a part of tensors[tensor]. Any order is right; going through
  * the tensors once, with all parts of each, keeps two files open.
  */
 pen_status pen_checkpoint_put(struct pen_checkpoint_writer *writer,
@@ -131,7 +137,7 @@ enum pen_checkpoint_kind pen_checkpoint_kind_of(const char *path);
 
 /* All pointers are borrowed until the checkpoint is closed. */
 struct pen_checkpoint {
-    struct pen_text path; /* of the step; pen_model_load() takes it */
+    struct pen_text path; /* of the step; pen_any_model_load() takes it */
     struct pen_manifest manifest;
     struct pen_weights *model;
     struct pen_weights *optimizer; /* NULL when there are no moments */
@@ -155,8 +161,8 @@ void pen_checkpoint_close(struct pen_checkpoint *checkpoint);
  * Refused when it is not there.
  */
 pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
-                               const struct pen_model *model, uint32_t tensor,
-                               enum pen_checkpoint_part part,
+                               const struct pen_any_model *model,
+                               uint32_t tensor, enum pen_checkpoint_part part,
                                const struct pen_safetensor **out,
                                struct pen_text *why);
 
@@ -195,7 +201,7 @@ void pen_checkpoint_list_release(struct pen_checkpoint_list *list);
  * whatever files they lie in and, as everything is widened to float32,
  * whatever type. See docs/formats.md.
  */
-pen_status pen_checkpoint_hash(const struct pen_model *model,
+pen_status pen_checkpoint_hash(const struct pen_any_model *model,
                                const struct pen_weights *weights,
                                const struct pen_weights *optimizer,
                                uint32_t num_moments,

@@ -78,7 +78,7 @@ pen_status pen__file_hash(const char *path, struct pen__reading *reading,
                           struct pen__file_facts *out, struct pen_text *why);
 
 /* As pen_checkpoint_find(). */
-pen_status pen__find_part(const struct pen_model *model, uint32_t tensor,
+pen_status pen__find_part(const struct pen_any_model *model, uint32_t tensor,
                           enum pen_checkpoint_part part,
                           const struct pen_weights *weights,
                           const struct pen_weights *optimizer,
@@ -102,7 +102,9 @@ struct pen_checkpoint_writer {
     uint64_t *dims;                  /* of all tensors */
     struct pen_tensor_spec *specs;   /* weights, */
     struct pen_tensor_spec *moments; /* then the moments of each in turn */
+    size_t *first_moments;           /* of each weight, in moments */
     size_t num_specs;
+    size_t num_moment_specs;
     struct pen_weights_writer *model;     /* NULL once finished, */
     struct pen_weights_writer *optimizer; /* or when there are no moments */
 };

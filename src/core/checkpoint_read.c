@@ -157,22 +157,21 @@ void pen_checkpoint_close(struct pen_checkpoint *checkpoint)
     free(checkpoint);
 }
 
-static pen_status find_moment(const struct pen_tensor_info *info,
+static pen_status find_moment(const struct pen_any_tensor *tensor,
                               uint32_t moment,
                               const struct pen_weights *optimizer,
                               const struct pen_safetensor **out,
                               struct pen_text *why)
 {
     struct pen_text name = PEN_TEXT_EMPTY;
-    const struct pen_tensor_form *form = info->form;
-    pen_text_add(&name, "%s.moment%u", info->name, moment);
+    pen_text_add(&name, "%s.moment%u", tensor->name, moment);
     const struct pen_safetensor *found =
         optimizer == NULL ? NULL
                           : pen_weights_find(optimizer, pen_text_string(&name));
     bool is_right = found != NULL && found->dtype == PEN_DTYPE_F32 &&
-                    found->num_dims == form->num_dims &&
-                    memcmp(found->shape, form->shape,
-                           form->num_dims * sizeof *form->shape) == 0;
+                    found->num_dims == tensor->num_dims &&
+                    memcmp(found->shape, tensor->shape,
+                           tensor->num_dims * sizeof *tensor->shape) == 0;
     if (is_right)
         *out = found;
     else
@@ -184,23 +183,23 @@ static pen_status find_moment(const struct pen_tensor_info *info,
     return is_right ? PEN_OK : PEN_INVALID;
 }
 
-pen_status pen__find_part(const struct pen_model *model, uint32_t tensor,
+pen_status pen__find_part(const struct pen_any_model *model, uint32_t tensor,
                           enum pen_checkpoint_part part,
                           const struct pen_weights *weights,
                           const struct pen_weights *optimizer,
                           const struct pen_safetensor **out,
                           struct pen_text *why)
 {
-    struct pen_tensor_info info;
+    struct pen_any_tensor info;
     if (part == PEN_CHECKPOINT_WEIGHT)
-        return pen_weights_find_tensor(weights, model, tensor, out, why);
-    pen_model_tensor(model, tensor, &info);
+        return pen_any_model_find(model, tensor, weights, out, why);
+    pen_any_model_tensor(model, tensor, &info);
     return find_moment(&info, part, optimizer, out, why);
 }
 
 pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
-                               const struct pen_model *model, uint32_t tensor,
-                               enum pen_checkpoint_part part,
+                               const struct pen_any_model *model,
+                               uint32_t tensor, enum pen_checkpoint_part part,
                                const struct pen_safetensor **out,
                                struct pen_text *why)
 {

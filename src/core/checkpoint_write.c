@@ -45,6 +45,7 @@ void pen__checkpoint_deallocate(struct pen_checkpoint_writer *writer)
     free(writer->dims);
     free(writer->specs);
     free(writer->moments);
+    free(writer->first_moments);
     free(writer);
 }
 
@@ -119,24 +120,30 @@ static pen_status make_temporary(struct pen_checkpoint_writer *writer,
     return PEN_OK;
 }
 
-static size_t count_dims(const struct pen_tensor_spec *specs, size_t count)
+static size_t count_dims(const struct pen_checkpoint_tensor *tensors,
+                         size_t count)
 {
     size_t num_dims = 0;
     for (size_t i = 0; i < count; i++)
-        num_dims += specs[i].num_dims;
+        num_dims += tensors[i].spec.num_dims;
     return num_dims;
 }
 
+static uint32_t moments_of(const struct pen_checkpoint_writer *writer,
+                           const struct pen_checkpoint_tensor *tensor)
+{
+    return tensor->has_moments ? writer->manifest.num_moments : 0;
+}
+
 /* Names move while the text grows, so offsets come first. */
-static void add_moment_names(struct pen_checkpoint_writer *writer,
-                             const struct pen_tensor_spec *specs,
-                             uint32_t num_moments)
+static void add_names(struct pen_checkpoint_writer *writer,
+                      const struct pen_checkpoint_tensor *tensors)
 {
     for (size_t i = 0; i < writer->num_specs; i++) {
-        pen_text_add_bytes(&writer->names, specs[i].name,
-                           strlen(specs[i].name) + 1);
-        for (uint32_t m = 1; m <= num_moments; m++) {
-            pen_text_add(&writer->names, "%s.moment%u", specs[i].name, m);
+        const char *name = tensors[i].spec.name;
+        pen_text_add_bytes(&writer->names, name, strlen(name) + 1);
+        for (uint32_t m = 1; m <= moments_of(writer, &tensors[i]); m++) {
+            pen_text_add(&writer->names, "%s.moment%u", name, m);
             pen_text_add_bytes(&writer->names, "", 1);
         }
     }
@@ -151,30 +158,36 @@ static const char *next_name(const char **at)
 
 /* Copies the specs and makes those of the moments. */
 static pen_status copy_specs(struct pen_checkpoint_writer *writer,
-                             const struct pen_tensor_spec *specs,
-                             uint32_t num_moments, struct pen_text *why)
+                             const struct pen_checkpoint_tensor *tensors,
+                             struct pen_text *why)
 {
     size_t count = writer->num_specs;
-    writer->dims = calloc(count_dims(specs, count) + 1, sizeof *writer->dims);
+    size_t most = count * writer->manifest.num_moments;
+    writer->dims = calloc(count_dims(tensors, count) + 1, sizeof *writer->dims);
     writer->specs = calloc(count + 1, sizeof *writer->specs);
-    writer->moments = calloc(count * num_moments + 1, sizeof *writer->moments);
-    add_moment_names(writer, specs, num_moments);
+    writer->moments = calloc(most + 1, sizeof *writer->moments);
+    writer->first_moments = calloc(count + 1, sizeof *writer->first_moments);
+    add_names(writer, tensors);
     if (writer->dims == NULL || writer->specs == NULL ||
-        writer->moments == NULL || writer->names.has_failed)
+        writer->moments == NULL || writer->first_moments == NULL ||
+        writer->names.has_failed)
         return refuse_memory(why);
     const char *name = writer->names.bytes;
     uint64_t *dims = writer->dims;
     for (size_t i = 0; i < count; i++) {
+        const struct pen_tensor_spec *spec = &tensors[i].spec;
         struct pen_tensor_spec *copy = &writer->specs[i];
-        if (specs[i].num_dims > 0)
-            memcpy(dims, specs[i].shape, specs[i].num_dims * sizeof *dims);
-        *copy = specs[i];
+        if (spec->num_dims > 0)
+            memcpy(dims, spec->shape, spec->num_dims * sizeof *dims);
+        *copy = *spec;
         copy->name = next_name(&name);
         copy->shape = dims;
-        dims += specs[i].num_dims;
-        for (uint32_t m = 0; m < num_moments; m++)
-            writer->moments[i * num_moments + m] = (struct pen_tensor_spec){
-                next_name(&name), PEN_DTYPE_F32, copy->num_dims, copy->shape};
+        dims += spec->num_dims;
+        writer->first_moments[i] = writer->num_moment_specs;
+        for (uint32_t m = 0; m < moments_of(writer, &tensors[i]); m++)
+            writer->moments[writer->num_moment_specs++] =
+                (struct pen_tensor_spec){next_name(&name), PEN_DTYPE_F32,
+                                         copy->num_dims, copy->shape};
     }
     return PEN_OK;
 }
@@ -186,23 +199,21 @@ static pen_status open_files(struct pen_checkpoint_writer *writer,
     pen_status status =
         pen_weights_create(path, "model", writer->specs, writer->num_specs,
                            max_shard_bytes, &writer->model, why);
-    size_t num_moments = writer->num_specs * writer->manifest.num_moments;
-    if (status == PEN_OK && num_moments > 0)
-        status =
-            pen_weights_create(path, "optimizer", writer->moments, num_moments,
-                               max_shard_bytes, &writer->optimizer, why);
+    if (status == PEN_OK && writer->manifest.num_moments > 0)
+        status = pen_weights_create(path, "optimizer", writer->moments,
+                                    writer->num_moment_specs, max_shard_bytes,
+                                    &writer->optimizer, why);
     return status;
 }
 
 static pen_status begin(struct pen_checkpoint_writer *writer, const char *run,
-                        const struct pen_tensor_spec *specs,
+                        const struct pen_checkpoint_tensor *tensors,
                         struct pen_text *why)
 {
     pen_text_add_string(&writer->run, run);
     if (writer->run.has_failed)
         return refuse_memory(why);
-    pen_status status =
-        copy_specs(writer, specs, writer->manifest.num_moments, why);
+    pen_status status = copy_specs(writer, tensors, why);
     if (status == PEN_OK)
         status = open_run(writer, why);
     if (status != PEN_OK)
@@ -212,7 +223,7 @@ static pen_status begin(struct pen_checkpoint_writer *writer, const char *run,
 }
 
 pen_status pen_checkpoint_create(const char *run, uint64_t step,
-                                 const struct pen_tensor_spec *specs,
+                                 const struct pen_checkpoint_tensor *tensors,
                                  size_t count, uint32_t num_moments,
                                  uint64_t max_shard_bytes,
                                  struct pen_checkpoint_writer **out,
@@ -229,7 +240,7 @@ pen_status pen_checkpoint_create(const char *run, uint64_t step,
     writer->manifest.step = step;
     writer->manifest.num_moments = num_moments;
     if (status == PEN_OK)
-        status = begin(writer, run, specs, why);
+        status = begin(writer, run, tensors, why);
     if (status == PEN_OK)
         status = make_temporary(writer, why);
     if (status != PEN_OK) {
@@ -244,26 +255,24 @@ pen_status pen_checkpoint_create(const char *run, uint64_t step,
     return status;
 }
 
-static void model_specs(const struct pen_model *model,
-                        struct pen_tensor_info *infos,
-                        struct pen_tensor_spec *specs)
+static void model_tensors(const struct pen_any_model *model, uint32_t count,
+                          struct pen_any_tensor *infos,
+                          struct pen_checkpoint_tensor *tensors)
 {
-    for (uint32_t i = 0; i < model->num_tensors; i++) {
-        pen_model_tensor(model, i, &infos[i]);
-        specs[i] = (struct pen_tensor_spec){infos[i].name, PEN_DTYPE_F32,
-                                            infos[i].form->num_dims,
-                                            infos[i].form->shape};
+    for (uint32_t i = 0; i < count; i++) {
+        pen_any_model_tensor(model, i, &infos[i]);
+        tensors[i] = (struct pen_checkpoint_tensor){
+            {infos[i].name, infos[i].dtype, infos[i].num_dims, infos[i].shape},
+            infos[i].is_trained};
     }
 }
 
 static pen_status add_config(struct pen_checkpoint_writer *writer,
-                             const struct pen_model *model,
+                             const struct pen_any_model *model,
                              struct pen_text *why)
 {
     struct pen_text config = PEN_TEXT_EMPTY;
-    struct pen_model saved = *model;
-    saved.dtype = PEN_DTYPE_F32;
-    pen_model_print(&saved, &config);
+    pen_any_model_print(model, &config);
     pen_status status =
         config.has_failed
             ? refuse_memory(why)
@@ -273,7 +282,7 @@ static pen_status add_config(struct pen_checkpoint_writer *writer,
     return status;
 }
 
-pen_status pen_checkpoint_create_for(const struct pen_model *model,
+pen_status pen_checkpoint_create_for(const struct pen_any_model *model,
                                      const char *run, uint64_t step,
                                      uint32_t num_moments,
                                      uint64_t max_shard_bytes,
@@ -281,19 +290,19 @@ pen_status pen_checkpoint_create_for(const struct pen_model *model,
                                      struct pen_text *why)
 {
     struct pen_checkpoint_writer *writer = NULL;
-    struct pen_tensor_info *infos = calloc(model->num_tensors, sizeof *infos);
-    struct pen_tensor_spec *specs = calloc(model->num_tensors, sizeof *specs);
+    uint32_t count = pen_any_model_num_tensors(model);
+    struct pen_any_tensor *infos = calloc(count, sizeof *infos);
+    struct pen_checkpoint_tensor *tensors = calloc(count, sizeof *tensors);
     pen_status status = PEN_NOMEM;
-    if (infos != NULL && specs != NULL) {
-        model_specs(model, infos, specs);
-        status =
-            pen_checkpoint_create(run, step, specs, model->num_tensors,
-                                  num_moments, max_shard_bytes, &writer, why);
+    if (infos != NULL && tensors != NULL) {
+        model_tensors(model, count, infos, tensors);
+        status = pen_checkpoint_create(run, step, tensors, count, num_moments,
+                                       max_shard_bytes, &writer, why);
     } else {
         refuse_memory(why);
     }
     free(infos);
-    free(specs);
+    free(tensors);
     if (status == PEN_OK) {
         status = add_config(writer, model, why);
         if (status == PEN_OK)
@@ -311,11 +320,11 @@ pen_status pen_checkpoint_put(struct pen_checkpoint_writer *writer,
 {
     if (part == PEN_CHECKPOINT_WEIGHT)
         return pen_weights_put(writer->model, tensor, bytes, length, why);
-    size_t num_moments = writer->manifest.num_moments;
     size_t moment = (size_t)part - PEN_CHECKPOINT_MOMENT1;
-    PEN_BUG_UNLESS(moment < num_moments);
-    return pen_weights_put(writer->optimizer, tensor * num_moments + moment,
-                           bytes, length, why);
+    PEN_BUG_UNLESS(moment < writer->manifest.num_moments);
+    return pen_weights_put(writer->optimizer,
+                           writer->first_moments[tensor] + moment, bytes,
+                           length, why);
 }
 
 struct pen_manifest *

@@ -128,6 +128,12 @@ pen_status pen_image_model_load(const char *source,
                                 struct pen_image_model **out,
                                 struct pen_text *why);
 
+/* Whether it is of the kinds above: its preset or model_type is known here. */
+bool pen_image_model_is(const char *source);
+
+/* Adds "preset:mnist-cnn, preset:mnist-mlp". */
+void pen_image_model_list_presets(struct pen_text *out);
+
 /* The same from the text of a config.json. */
 pen_status pen_image_model_parse(const char *text, size_t length,
                                  struct pen_image_model **out,

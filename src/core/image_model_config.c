@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
@@ -198,12 +199,12 @@ static pen_status check_inputs(const struct pen_image_model *model,
                 model->image_size, model->num_stages, 1u << model->num_stages);
         return PEN_INVALID;
     }
-    if (channels * size * size > MAX_INPUTS) {
+    uint64_t inputs = channels * size * size;
+    if (inputs > MAX_INPUTS) {
         pen_why(why,
-                "image_size is %u: %llu numbers are too many for a dense "
-                "layer, at most %u",
-                model->image_size, (unsigned long long)(channels * size * size),
-                MAX_INPUTS);
+                "image_size is %u: %" PRIu64 " numbers are too many for a "
+                "dense layer, at most %u",
+                model->image_size, inputs, MAX_INPUTS);
         return PEN_INVALID;
     }
     return PEN_OK;
@@ -278,31 +279,75 @@ pen_status pen_image_model_parse(const char *text, size_t length,
                             : status;
 }
 
+static const struct preset {
+    const char *name;
+    const char *config;
+} presets[] = {{"preset:mnist-cnn", "{\"model_type\": \"penstock_cnn\"}"},
+               {"preset:mnist-mlp", "{\"model_type\": \"penstock_mlp\"}"}};
+
+/* NULL when there is none of that name. */
+static const struct preset *find_preset(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(presets); i++)
+        if (strcmp(name, presets[i].name) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+void pen_image_model_list_presets(struct pen_text *out)
+{
+    for (size_t i = 0; i < COUNT_OF(presets); i++)
+        pen_why(out, "%s%s", i == 0 ? "" : ", ", presets[i].name);
+}
+
+static bool is_preset(const char *source)
+{
+    static const char prefix[] = "preset:";
+    return strncmp(source, prefix, sizeof prefix - 1) == 0;
+}
+
 static pen_status parse_preset(const char *name, struct pen_image_model **out,
                                struct pen_text *why)
 {
-    static const struct {
-        const char *name;
-        const char *config;
-    } presets[] = {{"mnist-cnn", "{\"model_type\": \"penstock_cnn\"}"},
-                   {"mnist-mlp", "{\"model_type\": \"penstock_mlp\"}"}};
-    for (size_t i = 0; i < COUNT_OF(presets); i++)
-        if (strcmp(name, presets[i].name) == 0)
-            return pen_image_model_parse(presets[i].config,
-                                         strlen(presets[i].config), out, why);
-    pen_why(why, "there is no preset:%s for images; known are", name);
-    for (size_t i = 0; i < COUNT_OF(presets); i++)
-        pen_why(why, "%s preset:%s", i == 0 ? "" : ",", presets[i].name);
+    const struct preset *found = find_preset(name);
+    if (found != NULL)
+        return pen_image_model_parse(found->config, strlen(found->config), out,
+                                     why);
+    pen_why(why, "there is no %s for images; known are ", name);
+    pen_image_model_list_presets(why);
     return PEN_INVALID;
+}
+
+static bool has_family(const struct pen_text *text)
+{
+    struct pen_json json;
+    enum pen_image_family family;
+    if (pen_json_load(text->bytes, text->length, &json, NULL) != PEN_OK)
+        return false;
+    bool is_known = read_family(&json, &family, NULL) == PEN_OK;
+    json_decref(json.object);
+    return is_known;
+}
+
+bool pen_image_model_is(const char *source)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    if (is_preset(source))
+        return find_preset(source) != NULL;
+    bool is_known = pen__config_read(source, &path, &text, NULL) == PEN_OK &&
+                    has_family(&text);
+    pen_text_release(&path);
+    pen_text_release(&text);
+    return is_known;
 }
 
 pen_status pen_image_model_load(const char *source,
                                 struct pen_image_model **out,
                                 struct pen_text *why)
 {
-    static const char preset[] = "preset:";
-    if (strncmp(source, preset, sizeof preset - 1) == 0)
-        return parse_preset(source + sizeof preset - 1, out, why);
+    if (is_preset(source))
+        return parse_preset(source, out, why);
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_text reason = PEN_TEXT_EMPTY;

@@ -32,6 +32,8 @@ static const struct field {
     {"memory_bytes", FIELD_COUNT, offsetof(struct pen_run_step, memory_bytes)},
     {"elapsed_sec", FIELD_REAL, offsetof(struct pen_run_step, elapsed_sec)},
     {"val_loss", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, val_loss)},
+    {"val_accuracy", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, val_accuracy)},
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)

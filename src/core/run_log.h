@@ -30,12 +30,13 @@ struct pen_run_step {
     double share_of_peak; /* 0 to 1 */
     double step_ms;
     uint64_t memory_bytes;
-    double elapsed_sec; /* since the training began */
-    double val_loss;    /* NaN, and not written: not evaluated here */
+    double elapsed_sec;  /* since the training began */
+    double val_loss;     /* NaN, and not written: not evaluated here */
+    double val_accuracy; /* 0 to 1, of images; else likewise */
 };
 
 /* The longest line that a step can have, its newline and a NUL included. */
-#define PEN_RUN_LINE_SIZE 640
+#define PEN_RUN_LINE_SIZE 704
 
 /*
  * Prints the step as one line; returns its length. Reals read back as the same

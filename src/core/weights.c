@@ -352,3 +352,35 @@ pen_status pen_weights_find_tensor(const struct pen_weights *weights,
     *out = found;
     return PEN_OK;
 }
+
+static pen_status check_image_tensor(const struct pen_safetensor *found,
+                                     const struct pen_image_tensor *tensor,
+                                     struct pen_text *why)
+{
+    if (tensor->part != PEN_IMAGE_NUM_BATCHES)
+        return pen_weights_check(found, tensor->name, tensor->num_dims,
+                                 tensor->shape, why);
+    if (found->dtype == PEN_DTYPE_I64 && found->num_dims == 0)
+        return PEN_OK;
+    pen_why(why, "tensor %s must be one number of type I64", tensor->name);
+    return PEN_INVALID;
+}
+
+pen_status pen_weights_find_image_tensor(const struct pen_weights *weights,
+                                         const struct pen_image_model *model,
+                                         uint32_t tensor,
+                                         const struct pen_safetensor **out,
+                                         struct pen_text *why)
+{
+    const struct pen_image_tensor *wanted = &model->tensors[tensor];
+    const struct pen_safetensor *found =
+        pen_weights_find(weights, wanted->name);
+    if (found == NULL) {
+        pen_why(why, "the weights have no tensor %s", wanted->name);
+        return PEN_INVALID;
+    }
+    pen_status status = check_image_tensor(found, wanted, why);
+    if (status == PEN_OK)
+        *out = found;
+    return status;
+}

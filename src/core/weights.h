@@ -1,6 +1,7 @@
 #ifndef PEN_CORE_WEIGHTS_H
 #define PEN_CORE_WEIGHTS_H
 
+#include "core/image_model.h"
 #include "core/model.h"
 #include "core/safetensors.h"
 
@@ -70,6 +71,13 @@ pen_status pen_weights_find_tensor(const struct pen_weights *weights,
                                    uint32_t tensor,
                                    const struct pen_safetensor **out,
                                    struct pen_text *why);
+
+/* The same of a model for images; a number of batches is one I64. */
+pen_status pen_weights_find_image_tensor(const struct pen_weights *weights,
+                                         const struct pen_image_model *model,
+                                         uint32_t tensor,
+                                         const struct pen_safetensor **out,
+                                         struct pen_text *why);
 
 /*
  * Writes PREFIX.safetensors, or shards of at most max_shard_bytes (0: no limit)

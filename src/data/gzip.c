@@ -5,8 +5,7 @@
 #include <zlib.h>
 
 #define BLOCK 65536u
-#define GZIP_WINDOW (15 + 16) /* zlib's largest, and gzip's header around it   \
-                               */
+#define GZIP_WINDOW (15 + 16) /* the largest, in gzip's header */
 
 bool pen__gzip_is(const char *bytes, size_t length)
 {

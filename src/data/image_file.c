@@ -207,8 +207,3 @@ void pen_image_set_release(struct pen_image_set *set)
     pen_text_release(&set->label_file);
     *set = (struct pen_image_set){.num_images = 0};
 }
-
-size_t pen_image_set_bytes(const struct pen_image_set *set)
-{
-    return set->image_file.length + set->label_file.length;
-}

@@ -36,9 +36,6 @@ pen_status pen_image_set_load(struct pen_image_set *out, const char *directory,
                               const char *part, struct pen_text *why);
 void pen_image_set_release(struct pen_image_set *set);
 
-/* Bytes that it holds. */
-size_t pen_image_set_bytes(const struct pen_image_set *set);
-
 /*
  * Checks the bytes of a file, unpacking them in place if gzip packed them.
  * The path is for messages. On success sets what belongs to the file; *file

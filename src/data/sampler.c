@@ -256,6 +256,12 @@ static uint64_t permute(uint64_t index, uint64_t count, uint64_t key)
     return index;
 }
 
+uint64_t pen_sampler_shuffle(uint64_t seed, uint64_t source, uint64_t epoch,
+                             uint64_t index, uint64_t count)
+{
+    return permute(index, count, mix(mix(mix(seed) ^ source) ^ epoch));
+}
+
 uint64_t pen_sampler_epoch(const struct pen_sampler *sampler, size_t source)
 {
     PEN_BUG_UNLESS(source < sampler->num_sources);
@@ -275,11 +281,10 @@ struct pen_sample_place pen_sampler_locate(const struct pen_sampler *sampler,
     const struct source *source = &sampler->sources[place.source];
     uint64_t sequence = sample % source->num_sequences;
     place.epoch = sample / source->num_sequences;
-    if (!sampler->options.is_ordered) {
-        uint64_t key =
-            mix(mix(mix(sampler->options.seed) ^ place.source) ^ place.epoch);
-        sequence = permute(sequence, source->num_sequences, key);
-    }
+    if (!sampler->options.is_ordered)
+        sequence =
+            pen_sampler_shuffle(sampler->options.seed, place.source,
+                                place.epoch, sequence, source->num_sequences);
     place.begin = source->first_token + sequence * sampler->options.seq_length;
     return place;
 }

@@ -51,6 +51,13 @@ pen_status pen_split_parse(const char *text, double out[PEN_SPLIT_PARTS],
                            struct pen_text *why);
 
 /*
+ * The index-th of `count` things in epoch `epoch` of source `source`: a
+ * permutation that seed, source and epoch choose.
+ */
+uint64_t pen_sampler_shuffle(uint64_t seed, uint64_t source, uint64_t epoch,
+                             uint64_t index, uint64_t count);
+
+/*
  * Of several files, each sample comes from the one that is furthest behind its
  * weight, the first of equals. On failure *out is untouched: a file has no
  * sequence in this part, or a weight is below 1/65536 of all.

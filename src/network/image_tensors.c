@@ -3,6 +3,7 @@
 
 #include "base/bug.h"
 #include "network/images.h"
+#include "network/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,34 +30,6 @@ void pen__image_fill(const struct pen_image_model *model, uint64_t seed,
         pen__fill_uniform(fill, seed, 1 / sqrt(layer->inputs));
     else
         pen__fill_constant(fill, tensor->part == PEN_IMAGE_NORM_GAIN ? 1 : 0);
-}
-
-static const struct pen_safetensor *find(const struct pen_image_model *model,
-                                         uint32_t tensor,
-                                         const struct pen_weights *weights,
-                                         struct pen_text *why)
-{
-    const char *name = model->tensors[tensor].name;
-    const struct pen_safetensor *found = pen_weights_find(weights, name);
-    if (found == NULL)
-        pen_why(why, "the weights have no tensor %s", name);
-    return found;
-}
-
-pen_status pen__image_find(const struct pen_image_model *model, uint32_t tensor,
-                           const struct pen_weights *weights,
-                           const struct pen_safetensor **out,
-                           struct pen_text *why)
-{
-    const struct pen_image_tensor *it = &model->tensors[tensor];
-    const struct pen_safetensor *found = find(model, tensor, weights, why);
-    if (found == NULL)
-        return PEN_INVALID;
-    pen_status status =
-        pen_weights_check(found, it->name, it->num_dims, it->shape, why);
-    if (status == PEN_OK)
-        *out = found;
-    return status;
 }
 
 static bool is_count(const struct pen_image_tensor *tensor)
@@ -141,17 +114,6 @@ void pen__image_statistics_reset(struct pen_network *network)
     }
 }
 
-static pen_status load_count(const struct pen_safetensor *from,
-                             struct pen_text *why, uint64_t *to)
-{
-    if (from->dtype != PEN_DTYPE_I64 || from->num_dims != 0) {
-        pen_why(why, "tensor %s must be one number of type I64", from->name);
-        return PEN_INVALID;
-    }
-    memcpy(to, from->bytes, sizeof *to);
-    return PEN_OK;
-}
-
 static void load_stats(const struct pen_network *network,
                        const struct pen_safetensor *from, size_t count,
                        void *to)
@@ -168,29 +130,28 @@ static void load_stats(const struct pen_network *network,
     }
 }
 
-pen_status pen__image_statistics_load(struct pen_network *network,
-                                      const struct pen_weights *weights,
-                                      struct pen_text *why)
+pen_status pen_network_load_statistics(struct pen_network *network,
+                                       const struct pen_weights *weights,
+                                       struct pen_text *why)
 {
     const struct pen_image_model *model = network->image_model;
     uint32_t first, end;
+    if (model == NULL)
+        return PEN_OK;
     range_of(network, &first, &end);
     for (uint32_t i = first; i < end; i++) {
         const struct pen_safetensor *found = NULL;
-        pen_status status = PEN_OK;
         if (model->tensors[i].is_trained)
             continue;
-        void *to = pen_network_statistic(network, i);
-        if (is_count(&model->tensors[i])) {
-            found = find(model, i, weights, why);
-            status = found == NULL ? PEN_INVALID : load_count(found, why, to);
-        } else {
-            status = pen__image_find(model, i, weights, &found, why);
-            if (status == PEN_OK)
-                load_stats(network, found, model->tensors[i].num_elements, to);
-        }
+        pen_status status =
+            pen_weights_find_image_tensor(weights, model, i, &found, why);
         if (status != PEN_OK)
             return status;
+        void *to = pen_network_statistic(network, i);
+        if (is_count(&model->tensors[i]))
+            memcpy(to, found->bytes, sizeof(uint64_t));
+        else
+            load_stats(network, found, model->tensors[i].num_elements, to);
     }
     return PEN_OK;
 }

@@ -1,7 +1,7 @@
 /* Weights from files into a network. */
 #include "network/weights.h"
 
-#include "network/image_tensors.h"
+#include "network/chain.h"
 
 #include <stdlib.h>
 
@@ -27,8 +27,8 @@ static pen_status load_parameter(struct pen_network *network,
         const struct pen_safetensor *tensor = NULL;
         pen_status status =
             network->image_model != NULL
-                ? pen__image_find(network->image_model, slice->tensor, weights,
-                                  &tensor, why)
+                ? pen_weights_find_image_tensor(weights, network->image_model,
+                                                slice->tensor, &tensor, why)
                 : pen_weights_find_tensor(weights, pen_network_model(network),
                                           slice->tensor, &tensor, why);
         if (status != PEN_OK)
@@ -60,7 +60,5 @@ pen_status pen_network_load(struct pen_network *network,
         if (status != PEN_OK)
             return status;
     }
-    return network->image_model == NULL
-               ? PEN_OK
-               : pen__image_statistics_load(network, weights, why);
+    return pen_network_load_statistics(network, weights, why);
 }

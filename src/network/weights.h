@@ -12,4 +12,9 @@ pen_status pen_network_load(struct pen_network *network,
                             const struct pen_weights *weights,
                             struct pen_text *why);
 
+/* The running statistics alone; nothing where the network has none. */
+pen_status pen_network_load_statistics(struct pen_network *network,
+                                       const struct pen_weights *weights,
+                                       struct pen_text *why);
+
 #endif

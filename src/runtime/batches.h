@@ -8,10 +8,23 @@
  * are numbered from 0 as far as a run goes, whatever the micro-batch, so a run
  * that is resumed reads on where it stopped.
  *
- *   sample  5 7 2 9      ids      5 7 2
- *                        targets  7 2 9
+ *   tokens  5 7 2 9      ids      5 7 2       image   28 x 28 bytes, "3"
+ *                        targets  7 2 9       pixels  784 from -1 to 1
+ *                                             targets 3
  */
 struct pen_batches;
+
+/* What one sample is: tokens or an image; what it has not is 0. */
+struct pen_sample_shape {
+    uint32_t num_ids;
+    uint32_t channels; /* of the image */
+    uint32_t height;
+    uint32_t width;
+    uint32_t num_targets; /* predictions */
+};
+
+/* Pixels of all channels. */
+size_t pen_sample_pixels(const struct pen_sample_shape *shape);
 
 struct pen_batches_options {
     uint32_t sequence; /* predictions of a sample */
@@ -50,19 +63,45 @@ pen_status pen_batches_parse(const char *path, const struct pen_text *text,
                              uint32_t sequence, uint32_t vocab,
                              struct pen_batches **out, struct pen_text *why);
 
-void pen_batches_free(struct pen_batches *batches);
-
-uint32_t pen_batches_sequence(const struct pen_batches *batches);
-
-/* Samples until every sequence of every file can have been seen once. */
-uint64_t pen_batches_epoch(const struct pen_batches *batches);
+struct pen_image_batches_options {
+    uint32_t num_labels; /* of the model: labels from here on are refused */
+    uint64_t seed;
+    bool is_ordered; /* no shuffle: for evaluation */
+    bool is_test;    /* the images to be tested on, not those to train on */
+};
 
 /*
- * Reads samples first to first + count - 1 into [count][sequence] arrays.
- * Allocates nothing unless it refuses: an id that the model does not have.
+ * Samples out of a directory of images, as pen_image_set_load() reads it; each
+ * epoch has an order of its own.
+ */
+pen_status
+pen_batches_open_images(const char *directory,
+                        const struct pen_image_batches_options *options,
+                        struct pen_batches **out, struct pen_text *why);
+
+void pen_batches_free(struct pen_batches *batches);
+
+struct pen_sample_shape pen_batches_shape(const struct pen_batches *batches);
+
+/* What targets are counted in: "tokens" or "images"; a constant. */
+const char *pen_batches_unit(const struct pen_batches *batches);
+
+/* Samples until every one can have been seen once. */
+uint64_t pen_batches_epoch(const struct pen_batches *batches);
+
+/* Where samples are read to; NULL where the shape has none. */
+struct pen_batch {
+    int32_t *ids;     /* (count, num_ids) */
+    float *pixels;    /* (count, channels, height, width) */
+    int32_t *targets; /* (count, num_targets) */
+};
+
+/*
+ * Reads samples first to first + count - 1. Allocates nothing unless it
+ * refuses: an id that the model does not have.
  */
 pen_status pen_batches_read(struct pen_batches *batches, uint64_t first,
-                            size_t count, int32_t *ids, int32_t *targets,
+                            size_t count, const struct pen_batch *to,
                             struct pen_text *why);
 
 #endif

@@ -33,14 +33,14 @@ static pen_status open_checkpoint(struct pen_pretrained *pretrained,
     pretrained->weights = checkpoint->model;
     pen_text_add_string(&pretrained->directory,
                         pen_text_string(&checkpoint->path));
-    return pen_model_load(pen_text_string(&checkpoint->path),
-                          &pretrained->model, why);
+    return pen_any_model_load(&pretrained->model,
+                              pen_text_string(&checkpoint->path), why);
 }
 
 static pen_status open_plain(struct pen_pretrained *pretrained,
                              const char *source, struct pen_text *why)
 {
-    pen_status status = pen_model_load(source, &pretrained->model, why);
+    pen_status status = pen_any_model_load(&pretrained->model, source, why);
     if (status != PEN_OK || !is_directory(source))
         return status;
     pen_text_add_string(&pretrained->directory, source);
@@ -76,7 +76,7 @@ void pen_pretrained_close_weights(struct pen_pretrained *pretrained)
 void pen_pretrained_release(struct pen_pretrained *pretrained)
 {
     pen_pretrained_close_weights(pretrained);
-    pen_model_free(pretrained->model);
+    pen_any_model_release(&pretrained->model);
     pen_text_release(&pretrained->directory);
     *pretrained = (struct pen_pretrained){0};
 }

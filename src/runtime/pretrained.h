@@ -1,8 +1,8 @@
 #ifndef PEN_RUNTIME_PRETRAINED_H
 #define PEN_RUNTIME_PRETRAINED_H
 
+#include "core/any_model.h"
 #include "core/checkpoint.h"
-#include "core/model.h"
 #include "core/weights.h"
 
 /*
@@ -11,7 +11,7 @@
  * whose newest step is meant.
  */
 struct pen_pretrained {
-    struct pen_model *model;
+    struct pen_any_model model;
     const struct pen_weights *weights; /* NULL where there are none */
     struct pen_text directory;         /* "" where it has none */
 

@@ -48,7 +48,7 @@ static const struct {
 };
 
 #define NUM_REALS (sizeof reals / sizeof *reals)
-#define MOST_SCALARS (NUM_REALS + 2) /* memory/bytes, validation/loss */
+#define MOST_SCALARS (NUM_REALS + 3) /* memory/bytes, validation/... */
 
 static void put_little_endian(unsigned char *at, uint64_t value, size_t bytes)
 {
@@ -206,6 +206,8 @@ pen_status pen_tensorboard_add(struct pen_tensorboard *board,
     add_scalar(&scalars, "memory/bytes", (double)step->memory_bytes);
     if (!isnan(step->val_loss))
         add_scalar(&scalars, "validation/loss", step->val_loss);
+    if (!isnan(step->val_accuracy))
+        add_scalar(&scalars, "validation/accuracy", step->val_accuracy);
 
     Pen__Summary summary = PEN__SUMMARY__INIT;
     Pen__Event event = PEN__EVENT__INIT;

@@ -25,8 +25,9 @@ pen_status pen_tensorboard_create(const char *directory, uint64_t last_step,
                                   struct pen_text *why);
 
 /*
- * Adds the scalars of a step; a val_loss that is NaN is left out. Does not
- * allocate. When it fails (the disk is full) later steps may be added.
+ * Adds the scalars of a step; a val_loss or val_accuracy that is NaN is left
+ * out. Does not allocate. When it fails (the disk is full) later steps may be
+ * added.
  */
 pen_status pen_tensorboard_add(struct pen_tensorboard *board,
                                const struct pen_run_step *step,

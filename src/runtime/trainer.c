@@ -30,21 +30,15 @@ static pen_status check_options(const struct pen_trainer_options *options,
                 options->global_batch, options->micro_batch);
         return PEN_INVALID;
     }
-    if (options->sequence > options->model->max_positions) {
-        pen_why(why,
-                "--seq-length %zu is more than the %" PRIu32
-                " positions that the model has",
-                options->sequence, options->model->max_positions);
-        return PEN_INVALID;
-    }
     if (options->engine == PEN_TRAINER_REFERENCE && options->is_bf16) {
         pen_why(why, "--bf16 needs --engine onednn: the reference computes in "
                      "float alone");
         return PEN_INVALID;
     }
-    return options->is_forward_only
-               ? PEN_OK
-               : pen_lr_schedule_check(&options->schedule, why);
+    pen_status status = pen__trainer_check_model(options, why);
+    if (status == PEN_OK && !options->is_forward_only)
+        status = pen_lr_schedule_check(&options->schedule, why);
+    return status;
 }
 
 static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
@@ -58,23 +52,10 @@ static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
                                     options->threads, why, &trainer->engine);
 }
 
-static pen_status make_network(struct pen_trainer *trainer,
-                               struct pen_text *why)
+/* Rounded up, so that every array begins on a line. */
+static size_t array_bytes(size_t count, size_t element)
 {
-    const struct pen_trainer_options *options = &trainer->options;
-    struct pen_network_options all = {
-        .engine = trainer->engine,
-        .model = options->model,
-        .num_layers = options->model->num_layers,
-        .batch = options->micro_batch,
-        .sequence = options->sequence,
-        .step_rows = options->global_batch * options->sequence,
-        .moments = options->is_forward_only
-                       ? 0
-                       : pen_optimizer_moments(&options->optimizer),
-        .recompute = options->recompute,
-        .is_forward_only = options->is_forward_only};
-    return pen_network_create(&all, &trainer->network, why);
+    return (count * element + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 /*
@@ -86,10 +67,14 @@ static pen_status make_arena(struct pen_trainer *trainer, struct pen_text *why)
 {
     struct pen_network_sizes sizes;
     pen_network_sizes(trainer->network, &sizes);
-    size_t rows = trainer->options.micro_batch * trainer->options.sequence;
-    size_t id_bytes =
-        (rows * sizeof(int32_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    trainer->arena_bytes = sizes.stash + 2 * id_bytes;
+    const struct pen_sample_shape *sample = &trainer->options.sample;
+    size_t micro = trainer->options.micro_batch;
+    size_t id_bytes = array_bytes(micro * sample->num_ids, sizeof(int32_t));
+    size_t pixel_bytes =
+        array_bytes(micro * pen_sample_pixels(sample), sizeof(float));
+    size_t target_bytes =
+        array_bytes(micro * sample->num_targets, sizeof(int32_t));
+    trainer->arena_bytes = sizes.stash + id_bytes + pixel_bytes + target_bytes;
     trainer->arena = aligned_alloc(ALIGNMENT, trainer->arena_bytes);
     if (trainer->arena == NULL) {
         pen_why(why,
@@ -100,9 +85,13 @@ static pen_status make_arena(struct pen_trainer *trainer, struct pen_text *why)
     }
     memset(trainer->arena, 0, trainer->arena_bytes);
     trainer->stash = trainer->arena;
-    trainer->ids = (int32_t *)(void *)(trainer->arena + sizes.stash);
-    trainer->targets =
-        (int32_t *)(void *)(trainer->arena + sizes.stash + id_bytes);
+    char *inputs = trainer->arena + sizes.stash;
+    char *targets = inputs + id_bytes + pixel_bytes;
+    if (id_bytes > 0)
+        trainer->batch.ids = (int32_t *)(void *)inputs;
+    if (pixel_bytes > 0)
+        trainer->batch.pixels = (float *)(void *)(inputs + id_bytes);
+    trainer->batch.targets = (int32_t *)(void *)targets;
     return PEN_OK;
 }
 
@@ -118,7 +107,7 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
     trainer->options = *options;
     status = make_engine(trainer, why);
     if (status == PEN_OK)
-        status = make_network(trainer, why);
+        status = pen__trainer_make_network(trainer, why);
     if (status == PEN_OK)
         status = make_arena(trainer, why);
     if (status == PEN_OK)
@@ -141,23 +130,33 @@ pen_trainer_progress(const struct pen_trainer *trainer)
 
 /* ---- the step ---- */
 
+/* One of so many samples in all. */
+static struct pen_microbatch microbatch_of(const struct pen_trainer *trainer,
+                                           uint64_t num_samples)
+{
+    return (struct pen_microbatch){.ids = trainer->batch.ids,
+                                   .pixels = trainer->batch.pixels,
+                                   .targets = trainer->batch.targets,
+                                   .loss_count =
+                                       (double)num_samples *
+                                       trainer->options.sample.num_targets};
+}
+
 /* The gradients of all micro-batches, and the mean loss. */
 static pen_status accumulate(struct pen_trainer *trainer,
                              struct pen_batches *batches, double *loss,
                              struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    struct pen_microbatch microbatch = {
-        .ids = trainer->ids,
-        .targets = trainer->targets,
-        .loss_count = (double)(options->global_batch * options->sequence)};
+    struct pen_microbatch microbatch =
+        microbatch_of(trainer, options->global_batch);
     pen_network_clear_gradients(trainer->network);
     *loss = 0;
     for (size_t first = 0; first < options->global_batch;
          first += options->micro_batch) {
-        pen_status status = pen_batches_read(
-            batches, trainer->progress.samples + first, options->micro_batch,
-            trainer->ids, trainer->targets, why);
+        pen_status status =
+            pen_batches_read(batches, trainer->progress.samples + first,
+                             options->micro_batch, &trainer->batch, why);
         if (status != PEN_OK)
             return status;
         pen_network_forward(trainer->network, &microbatch, trainer->stash, NULL,
@@ -207,31 +206,67 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     return PEN_OK;
 }
 
+/* ---- evaluation ---- */
+
 /* Fills a micro-batch; rows behind the last sample have no targets. */
 static pen_status read_some(struct pen_trainer *trainer,
                             struct pen_batches *batches, uint64_t first,
                             uint64_t count, struct pen_text *why)
 {
-    size_t sequence = trainer->options.sequence;
+    const struct pen_sample_shape *sample = &trainer->options.sample;
+    const struct pen_batch *batch = &trainer->batch;
     size_t micro = trainer->options.micro_batch;
     size_t some = count - first < micro ? (size_t)(count - first) : micro;
-    for (size_t i = some * sequence; i < micro * sequence; i++) {
-        trainer->ids[i] = 0;
-        trainer->targets[i] = PEN_NO_TARGET;
+    for (size_t i = some * sample->num_ids; i < micro * sample->num_ids; i++)
+        batch->ids[i] = 0;
+    for (size_t i = some * sample->num_targets; i < micro * sample->num_targets;
+         i++)
+        batch->targets[i] = PEN_NO_TARGET;
+    return pen_batches_read(batches, first, some, batch, why);
+}
+
+/* The label that the logits of a row rank first. */
+static int32_t guess(const struct pen_trainer *trainer, size_t row)
+{
+    bool is_bf16 = trainer->options.is_bf16;
+    enum pen_dtype dtype = is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
+    size_t width = pen_dtype_bits(dtype) / 8;
+    const char *logits =
+        (const char *)pen_network_logits(trainer->network, trainer->stash) +
+        row * trainer->num_labels * width;
+    int32_t best = 0;
+    float most = -INFINITY;
+    for (size_t i = 0; i < trainer->num_labels; i++) {
+        float logit;
+        pen_dtype_to_float(dtype, logits + i * width, 1, &logit);
+        if (logit > most) {
+            most = logit;
+            best = (int32_t)i;
+        }
     }
-    return pen_batches_read(batches, first, some, trainer->ids,
-                            trainer->targets, why);
+    return best;
+}
+
+/* Of the images of the micro-batch that was evaluated last. */
+static uint64_t count_right(const struct pen_trainer *trainer)
+{
+    uint64_t count = 0;
+    for (size_t i = 0;
+         trainer->num_labels > 0 && i < trainer->options.micro_batch; i++)
+        if (trainer->batch.targets[i] != PEN_NO_TARGET)
+            count += guess(trainer, i) == trainer->batch.targets[i];
+    return count;
 }
 
 pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
                                 struct pen_batches *batches, uint64_t count,
-                                double *loss, struct pen_text *why)
+                                struct pen_evaluation *out,
+                                struct pen_text *why)
 {
-    struct pen_microbatch microbatch = {
-        .ids = trainer->ids,
-        .targets = trainer->targets,
-        .loss_count = (double)count * (double)trainer->options.sequence};
+    struct pen_microbatch microbatch = microbatch_of(trainer, count);
     double sum = 0;
+    uint64_t num_right = 0;
+    microbatch.is_evaluation = true;
     for (uint64_t first = 0; first < count;
          first += trainer->options.micro_batch) {
         pen_status status = read_some(trainer, batches, first, count, why);
@@ -240,7 +275,10 @@ pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
         pen_network_forward(trainer->network, &microbatch, trainer->stash, NULL,
                             NULL);
         sum += microbatch.loss;
+        num_right += count_right(trainer);
     }
-    *loss = sum;
+    *out = (struct pen_evaluation){
+        sum, trainer->num_labels == 0 ? (double)NAN
+                                      : (double)num_right / (double)count};
     return PEN_OK;
 }

@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_TRAINER_H
 #define PEN_RUNTIME_TRAINER_H
 
+#include "core/any_model.h"
 #include "network/network.h"
 #include "runtime/batches.h"
 #include "runtime/lr_schedule.h"
@@ -20,11 +21,11 @@ struct pen_trainer;
 enum pen_trainer_engine { PEN_TRAINER_ONEDNN, PEN_TRAINER_REFERENCE };
 
 struct pen_trainer_options {
-    const struct pen_model *model; /* borrowed until the trainer is freed */
+    const struct pen_any_model *model; /* borrowed until the trainer is freed */
+    struct pen_sample_shape sample;    /* of the data */
     enum pen_trainer_engine engine;
     bool is_bf16; /* products and activations; the master weights are float */
     int threads;  /* 0: as many as OpenMP would take */
-    size_t sequence;
     size_t micro_batch;  /* samples */
     size_t global_batch; /* samples of a step; a multiple of micro_batch */
     enum pen_recompute recompute;
@@ -69,10 +70,16 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why);
 
-/* The mean loss over samples 0 to count - 1; parameters do not change. */
+struct pen_evaluation {
+    double loss;     /* mean over all targets */
+    double accuracy; /* share of images with the right label; NaN for text */
+};
+
+/* Over samples 0 to count - 1; parameters and statistics do not change. */
 pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
                                 struct pen_batches *batches, uint64_t count,
-                                double *loss, struct pen_text *why);
+                                struct pen_evaluation *out,
+                                struct pen_text *why);
 
 /* Floating point operations of a step, recomputation not counted. */
 double pen_trainer_step_flops(const struct pen_trainer *trainer);
@@ -90,7 +97,7 @@ struct pen_trainer_memory {
 /*
  * What steps will need, and the checkpoints between them if any are written;
  * asked before the first step, when weights are loaded. Files of tokens do not
- * count: samples are copied out of them.
+ * count, as samples are copied out of them; images are part of the program.
  */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer,
                                 bool is_saving, struct pen_trainer_memory *out);

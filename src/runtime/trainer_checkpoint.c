@@ -1,5 +1,7 @@
 #include "runtime/trainer_checkpoint.h"
 
+#include "network/images.h"
+#include "network/weights.h"
 #include "runtime/trainer_internal.h"
 
 #include <inttypes.h>
@@ -65,6 +67,26 @@ static pen_status put_parameter(struct pen_trainer *trainer,
     return status;
 }
 
+/* What is not trained is in the network, not in the engine. */
+static pen_status put_statistics(struct pen_trainer *trainer,
+                                 struct pen_checkpoint_writer *writer,
+                                 struct pen_text *why)
+{
+    const struct pen_any_model *model = trainer->options.model;
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0;
+         i < pen_any_model_num_tensors(model) && status == PEN_OK; i++) {
+        struct pen_any_tensor tensor;
+        pen_any_model_tensor(model, i, &tensor);
+        if (!tensor.is_trained)
+            status = pen_checkpoint_put(
+                writer, PEN_CHECKPOINT_WEIGHT, i,
+                pen_network_statistic(trainer->network, i),
+                tensor.num_elements * pen_dtype_bits(tensor.dtype) / 8, why);
+    }
+    return status;
+}
+
 pen_status pen_trainer_put(struct pen_trainer *trainer,
                            struct pen_checkpoint_writer *writer,
                            struct pen_text *why)
@@ -85,7 +107,7 @@ pen_status pen_trainer_put(struct pen_trainer *trainer,
             put_parameter(trainer, pen_network_parameter(trainer->network, i),
                           writer, plain, why);
     free(plain);
-    return status;
+    return status == PEN_OK ? put_statistics(trainer, writer, why) : status;
 }
 
 static pen_status load_parameter(struct pen_trainer *trainer,
@@ -148,6 +170,9 @@ pen_status pen_trainer_load(struct pen_trainer *trainer,
             load_parameter(trainer, pen_network_parameter(trainer->network, i),
                            checkpoint, plain, why);
     free(plain);
+    if (status == PEN_OK)
+        status = pen_network_load_statistics(trainer->network,
+                                             checkpoint->model, why);
     if (status == PEN_OK)
         trainer->progress = (struct pen_trainer_progress){
             checkpoint->manifest.step, checkpoint->manifest.sample};

@@ -5,9 +5,10 @@
 #include "runtime/trainer.h"
 
 /*
- * The state of a trainer in and out of checkpoints: weights, moments, the
- * number of steps and of the next sample. Learning rate and order of data
- * follow from those two, so this is all a run needs to go on exactly.
+ * The state of a trainer in and out of checkpoints: weights, moments, running
+ * statistics, the number of steps and of the next sample. Learning rate and
+ * order of data follow from those two, so this is all a run needs to go on
+ * exactly.
  */
 
 /* Puts all tensors and fills in the manifest, but for its settings. */

@@ -1,8 +1,5 @@
-/*
- * What a step costs: operations, and bytes that are resident when it ends.
- */
+/* What a step costs in bytes that are resident when it ends. */
 #include "base/hash.h"
-#include "core/model_cost.h"
 #include "runtime/trainer_internal.h"
 
 #include <fcntl.h>
@@ -12,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-double pen_trainer_step_flops(const struct pen_trainer *trainer)
-{
-    const struct pen_trainer_options *options = &trainer->options;
-    return pen_model_step_flops(options->model, options->global_batch,
-                                options->sequence);
-}
 
 /*
  * A line of /proc/self/status, such as "VmHWM:    1234 kB"; 0 without it. Read

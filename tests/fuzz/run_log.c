@@ -33,6 +33,7 @@ static void check_step(const struct pen_run_step *step)
     PEN_BUG_UNLESS(is_same(other->loss, step->loss));
     PEN_BUG_UNLESS(is_same(other->lr, step->lr));
     PEN_BUG_UNLESS(is_same(other->val_loss, step->val_loss));
+    PEN_BUG_UNLESS(is_same(other->val_accuracy, step->val_accuracy));
     pen_run_free(again);
 }
 

@@ -20,6 +20,7 @@ TAGS = {
     "speed/step_ms": "step_ms",
     "memory/bytes": "memory_bytes",
     "validation/loss": "val_loss",
+    "validation/accuracy": "val_accuracy",
 }
 
 

@@ -22,6 +22,7 @@ static struct pen_run_step step_number(uint64_t number)
         .memory_bytes = 3000000000u + number,
         .elapsed_sec = 3.125 * x,
         .val_loss = number % 10 == 0 ? 2.1 + 9 / sqrt(x) : NAN,
+        .val_accuracy = number % 20 == 0 ? 1 - 1 / sqrt(x) : NAN,
     };
 }
 

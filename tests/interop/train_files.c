@@ -41,14 +41,14 @@ static pen_status make_network(const struct job *job, size_t sequence,
                                bool is_forward_only, struct pen_network **out,
                                struct pen_text *why)
 {
-    struct pen_network_options options = {.engine = job->engine,
-                                          .model = job->pretrained.model,
-                                          .num_layers =
-                                              job->pretrained.model->num_layers,
-                                          .batch = job->batch,
-                                          .sequence = sequence,
-                                          .step_rows = job->batch * sequence,
-                                          .is_forward_only = is_forward_only};
+    struct pen_network_options options = {
+        .engine = job->engine,
+        .model = job->pretrained.model.decoder,
+        .num_layers = job->pretrained.model.decoder->num_layers,
+        .batch = job->batch,
+        .sequence = sequence,
+        .step_rows = job->batch * sequence,
+        .is_forward_only = is_forward_only};
     pen_status status = pen_network_create(&options, out, why);
     if (status == PEN_OK)
         status = pen_network_load(*out, job->pretrained.weights, why);
@@ -99,7 +99,7 @@ static pen_status write_logits(const struct job *job, struct pen_text *why)
     struct pen_network_sizes sizes;
     size_t length = job->sequence + 1;
     size_t rows = job->batch * length;
-    size_t vocab = job->pretrained.model->vocab;
+    size_t vocab = job->pretrained.model.decoder->vocab;
     pen_status status = make_network(job, length, true, &network, why);
     if (status != PEN_OK)
         return status;
@@ -129,7 +129,7 @@ static pen_status write_logits(const struct job *job, struct pen_text *why)
 static float *export_gradients(const struct job *job,
                                struct pen_network *network)
 {
-    const struct pen_model *model = job->pretrained.model;
+    const struct pen_model *model = job->pretrained.model.decoder;
     float *all = allocate(model->num_parameters * sizeof *all);
     float *plain = allocate(model->num_parameters * sizeof *plain);
     size_t *starts = allocate(model->num_tensors * sizeof *starts);
@@ -157,7 +157,7 @@ static float *export_gradients(const struct job *job,
 
 static pen_status write_gradients(const struct job *job, struct pen_text *why)
 {
-    const struct pen_model *model = job->pretrained.model;
+    const struct pen_model *model = job->pretrained.model.decoder;
     struct pen_network *network = NULL;
     struct pen_network_sizes sizes;
     pen_status status = make_network(job, job->sequence, false, &network, why);
@@ -200,17 +200,17 @@ static pen_status read_lines(struct job *job, const char *directory,
 {
     struct pen_text path = PEN_TEXT_EMPTY;
     pen_text_add(&path, "%s/tokens.txt", directory);
-    pen_status status =
-        pen_batches_load(pen_text_string(&path), 0,
-                         job->pretrained.model->vocab, &job->batches, why);
+    pen_status status = pen_batches_load(pen_text_string(&path), 0,
+                                         job->pretrained.model.decoder->vocab,
+                                         &job->batches, why);
     pen_text_release(&path);
     if (status != PEN_OK)
         return status;
-    job->sequence = pen_batches_sequence(job->batches);
+    job->sequence = pen_batches_shape(job->batches).num_ids;
     job->ids = allocate(job->batch * job->sequence * sizeof *job->ids);
     job->targets = allocate(job->batch * job->sequence * sizeof *job->targets);
-    return pen_batches_read(job->batches, 0, job->batch, job->ids, job->targets,
-                            why);
+    const struct pen_batch to = {.ids = job->ids, .targets = job->targets};
+    return pen_batches_read(job->batches, 0, job->batch, &to, why);
 }
 
 int main(int argc, char **argv)

@@ -176,10 +176,10 @@ static char run[sizeof folder + 20]; /* a new one for each scene */
 enum { NUM_TENSORS = 3, NUM_FLOATS = 4 };
 
 static const uint64_t shape[] = {NUM_FLOATS};
-static const struct pen_tensor_spec specs[NUM_TENSORS] = {
-    {"a", PEN_DTYPE_F32, 1, shape},
-    {"b", PEN_DTYPE_F32, 1, shape},
-    {"c", PEN_DTYPE_F32, 1, shape}};
+static const struct pen_checkpoint_tensor tensors[NUM_TENSORS] = {
+    {{"a", PEN_DTYPE_F32, 1, shape}, true},
+    {{"b", PEN_DTYPE_F32, 1, shape}, true},
+    {{"c", PEN_DTYPE_F32, 1, shape}, true}};
 
 static pen_status put_all(struct pen_checkpoint_writer *writer, float value,
                           struct pen_text *why)
@@ -199,8 +199,8 @@ static pen_status save(uint64_t step, float value, uint32_t keep,
                        struct pen_text *why)
 {
     struct pen_checkpoint_writer *writer = NULL;
-    pen_status status = pen_checkpoint_create(run, step, specs, NUM_TENSORS, 1,
-                                              32, &writer, why);
+    pen_status status = pen_checkpoint_create(run, step, tensors, NUM_TENSORS,
+                                              1, 32, &writer, why);
     if (status != PEN_OK)
         return status;
     status = put_all(writer, value, why);
@@ -226,9 +226,9 @@ static float value_of(const struct pen_checkpoint *checkpoint)
            sizeof first);
     for (size_t i = 0; i < NUM_TENSORS; i++) {
         char name[20];
-        snprintf(name, sizeof name, "%s.moment1", specs[i].name);
+        snprintf(name, sizeof name, "%s.moment1", tensors[i].spec.name);
         const struct pen_safetensor *found[] = {
-            pen_weights_find(checkpoint->model, specs[i].name),
+            pen_weights_find(checkpoint->model, tensors[i].spec.name),
             pen_weights_find(checkpoint->optimizer, name)};
         for (size_t j = 0; j < 2 * NUM_FLOATS; j++)
             assert_memory_equal(&first,

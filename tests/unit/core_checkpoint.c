@@ -20,7 +20,7 @@
 
 static char folder[] = "/tmp/penstock-checkpoint-XXXXXX";
 static char run[sizeof folder + 8];
-static struct pen_model *model;
+static struct pen_any_model any;
 
 static int make_folder(void **state)
 {
@@ -28,7 +28,8 @@ static int make_folder(void **state)
     if (mkdtemp(folder) == NULL)
         return -1;
     snprintf(run, sizeof run, "%s/run", folder);
-    return pen_model_parse(CONFIG, strlen(CONFIG), &model, NULL) != PEN_OK;
+    return pen_model_parse(CONFIG, strlen(CONFIG), &any.decoder, NULL) !=
+           PEN_OK;
 }
 
 static void shell(const char *format, const char *path)
@@ -49,7 +50,7 @@ static int empty_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    pen_model_free(model);
+    pen_any_model_release(&any);
     return rmdir(folder);
 }
 
@@ -84,7 +85,7 @@ static struct pen_checkpoint_writer *begin(uint64_t step, uint32_t num_moments,
 {
     struct pen_checkpoint_writer *writer = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_checkpoint_create_for(model, run, step, num_moments, shard, &writer,
+    if (pen_checkpoint_create_for(&any, run, step, num_moments, shard, &writer,
                                   &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
     struct pen_manifest *manifest = pen_checkpoint_manifest(writer);
@@ -96,10 +97,10 @@ static struct pen_checkpoint_writer *begin(uint64_t step, uint32_t num_moments,
     pen_manifest_set_integer(manifest, "seed", 1234, NULL);
     pen_manifest_set_text(manifest, "lr-decay-style", "cosine", NULL);
     pen_manifest_set_flag(manifest, "bf16", true, NULL);
-    for (uint32_t i = 0; i < model->num_tensors; i++) {
+    for (uint32_t i = 0; i < any.decoder->num_tensors; i++) {
         float values[100];
         struct pen_tensor_info info;
-        pen_model_tensor(model, i, &info);
+        pen_model_tensor(any.decoder, i, &info);
         size_t count = (size_t)info.form->num_elements;
         for (uint32_t part = 0; part <= num_moments; part++) {
             fill(step, part, i, count, values);
@@ -134,12 +135,12 @@ static struct pen_checkpoint *open_path(const char *path)
 static void expect_tensors(const struct pen_checkpoint *checkpoint,
                            uint64_t step, uint32_t num_moments)
 {
-    for (uint32_t i = 0; i < model->num_tensors; i++) {
+    for (uint32_t i = 0; i < any.decoder->num_tensors; i++) {
         for (uint32_t part = 0; part <= num_moments; part++) {
             const struct pen_safetensor *found = NULL;
             float values[100];
             struct pen_text why = PEN_TEXT_EMPTY;
-            if (pen_checkpoint_find(checkpoint, model, i, part, &found, &why) !=
+            if (pen_checkpoint_find(checkpoint, &any, i, part, &found, &why) !=
                 PEN_OK)
                 fail_msg("%s", pen_text_string(&why));
             assert_int_equal(PEN_DTYPE_F32, found->dtype);
@@ -229,7 +230,8 @@ static void the_newest_step_is_the_largest_number(void **state)
     assert_int_equal(100000000, list.entries[2].step);
     for (size_t i = 0; i < list.count; i++) {
         assert_true(list.entries[i].is_whole);
-        assert_true(list.entries[i].num_bytes > 4 * model->num_parameters);
+        assert_true(list.entries[i].num_bytes >
+                    4 * any.decoder->num_parameters);
         assert_true(list.entries[i].written_sec > 1700000000);
     }
     pen_checkpoint_list_release(&list);
@@ -276,7 +278,7 @@ static void hash_of(const char *path, char out[PEN_HASH_SIZE])
 {
     struct pen_checkpoint *checkpoint = open_path(path);
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_checkpoint_hash(model, checkpoint->model, checkpoint->optimizer,
+    if (pen_checkpoint_hash(&any, checkpoint->model, checkpoint->optimizer,
                             checkpoint->manifest.num_moments, NULL, out,
                             &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
@@ -311,7 +313,7 @@ static void moments_that_are_not_there_are_refused(void **state)
     save(1, 1, 0, 0);
     struct pen_checkpoint *checkpoint = open_path(run);
     assert_int_equal(PEN_INVALID,
-                     pen_checkpoint_find(checkpoint, model, 0,
+                     pen_checkpoint_find(checkpoint, &any, 0,
                                          PEN_CHECKPOINT_MOMENT2, &found, &why));
     assert_string_equal("the optimizer has no tensor "
                         "transformer.wte.weight.moment2 of type F32 and the "
@@ -404,6 +406,80 @@ static void what_a_dead_writer_left_is_removed(void **state)
     assert_int_equal(0, access(in_run("step-00000001/config.json"), F_OK));
 }
 
+/* A ResNet of one block; a statistic is its number, a count twice that. */
+static void save_images(const struct pen_any_model *images, uint64_t step,
+                        float statistic)
+{
+    struct pen_checkpoint_writer *writer = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_checkpoint_create_for(images, run, step, 2, 0, &writer, &why) !=
+        PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    for (uint32_t i = 0; i < pen_any_model_num_tensors(images); i++) {
+        struct pen_any_tensor tensor;
+        float values[1000];
+        int64_t batches = (int64_t)(2 * statistic);
+        pen_any_model_tensor(images, i, &tensor);
+        fill(step, 0, i, (size_t)tensor.num_elements, values);
+        if (!tensor.is_trained)
+            values[0] = statistic;
+        bool is_count = tensor.dtype == PEN_DTYPE_I64;
+        const void *bytes = is_count ? (void *)&batches : (void *)values;
+        size_t length =
+            is_count ? sizeof batches : tensor.num_elements * sizeof *values;
+        for (uint32_t part = 0; part <= (tensor.is_trained ? 2u : 0u); part++)
+            assert_int_equal(PEN_OK, pen_checkpoint_put(writer, part, i, bytes,
+                                                        length, &why));
+    }
+    if (pen_checkpoint_finish(writer, 0, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+}
+
+static void hash_images(const struct pen_any_model *images, const char *step,
+                        char out[PEN_HASH_SIZE])
+{
+    struct pen_checkpoint *checkpoint = open_path(in_run(step));
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_null(pen_weights_find(
+        checkpoint->optimizer,
+        "resnet.embedder.embedder.normalization.running_mean.moment1"));
+    if (pen_checkpoint_hash(images, checkpoint->model, checkpoint->optimizer, 2,
+                            NULL, out, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    pen_checkpoint_close(checkpoint);
+}
+
+static void statistics_are_kept_and_hashed_without_moments(void **state)
+{
+    (void)state;
+    static const char config[] =
+        "{\"model_type\":\"resnet\",\"num_channels\":1,\"embedding_size\":4,"
+        "\"hidden_sizes\":[4],\"depths\":[1],\"layer_type\":\"basic\"}";
+    struct pen_any_model images = {.decoder = NULL};
+    struct pen_any_model again = {.decoder = NULL};
+    char first[PEN_HASH_SIZE];
+    char second[PEN_HASH_SIZE];
+    assert_int_equal(PEN_OK, pen_image_model_parse(config, sizeof config - 1,
+                                                   &images.images, NULL));
+    save_images(&images, 1, 3);
+    hash_images(&images, "step-00000001", first);
+    assert_int_equal(PEN_OK,
+                     pen_any_model_load(&again, in_run("step-00000001"), NULL));
+    assert_non_null(again.images);
+    assert_int_equal(images.images->num_parameters,
+                     pen_any_model_num_parameters(&again));
+    shell("rm -r %s", in_run("step-00000001"));
+    save_images(&images, 1, 3);
+    hash_images(&images, "step-00000001", second);
+    assert_string_equal(first, second);
+    shell("rm -r %s", in_run("step-00000001"));
+    save_images(&images, 1, 4);
+    hash_images(&images, "step-00000001", second);
+    assert_string_not_equal(first, second);
+    pen_any_model_release(&images);
+    pen_any_model_release(&again);
+}
+
 static void two_writers_at_once_are_refused(void **state)
 {
     (void)state;
@@ -411,7 +487,7 @@ static void two_writers_at_once_are_refused(void **state)
     struct pen_checkpoint_writer *second = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
     assert_int_equal(
-        PEN_IO, pen_checkpoint_create_for(model, run, 2, 0, 0, &second, &why));
+        PEN_IO, pen_checkpoint_create_for(&any, run, 2, 0, 0, &second, &why));
     assert_non_null(strstr(pen_text_string(&why),
                            "another process is writing a checkpoint to"));
     assert_int_equal(PEN_OK, pen_checkpoint_finish(first, 0, NULL));
@@ -688,6 +764,7 @@ int main(void)
         TEST(a_manifest_names_the_one_before_it),
         TEST(kinds_of_directories_are_told_apart),
         TEST(a_state_has_one_hash_whatever_its_files),
+        TEST(statistics_are_kept_and_hashed_without_moments),
         TEST(moments_that_are_not_there_are_refused),
         TEST(further_files_are_part_of_it),
         TEST(a_step_of_the_same_number_is_replaced),

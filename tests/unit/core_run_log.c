@@ -64,7 +64,8 @@ static struct pen_run_step step_number(uint64_t number)
                                  .step_ms = 30.72,
                                  .memory_bytes = 1u << 30,
                                  .elapsed_sec = 0.03072 * (double)number,
-                                 .val_loss = NAN};
+                                 .val_loss = NAN,
+                                 .val_accuracy = NAN};
 }
 
 static struct pen_run *load(void)
@@ -126,6 +127,8 @@ static void expect_same_step(const struct pen_run_step *expected,
     expect_same_real(expected->step_ms, found->step_ms, "step_ms");
     expect_same_real(expected->elapsed_sec, found->elapsed_sec, "elapsed_sec");
     expect_same_real(expected->val_loss, found->val_loss, "val_loss");
+    expect_same_real(expected->val_accuracy, found->val_accuracy,
+                     "val_accuracy");
 }
 
 /* Any bits that are a double: huge, tiny, negative, NaN, infinite. */
@@ -157,7 +160,8 @@ static void every_number_reads_back_the_same(void **state)
                                   .step_ms = random_real(&random),
                                   .memory_bytes = pen_random_next(&random) >> 1,
                                   .elapsed_sec = random_real(&random),
-                                  .val_loss = random_real(&random)};
+                                  .val_loss = random_real(&random),
+                                  .val_accuracy = random_real(&random)};
         append(&log, steps[i]);
     }
     pen_run_log_close(&log);
@@ -188,6 +192,9 @@ static void a_line_is_as_the_document_says(void **state)
     pen_run_step_print(&step, line);
     assert_non_null(
         strstr(line, ",\"elapsed_sec\":0.12288,\"val_loss\":2.25}"));
+    step.val_accuracy = 0.75;
+    pen_run_step_print(&step, line);
+    assert_non_null(strstr(line, ",\"val_loss\":2.25,\"val_accuracy\":0.75}"));
 }
 
 static void the_longest_line_fits(void **state)
@@ -197,7 +204,7 @@ static void the_longest_line_fits(void **state)
     char line[PEN_RUN_LINE_SIZE];
     struct pen_run_step step = {INT64_MAX, longest, longest, longest,
                                 INT64_MAX, longest, longest, longest,
-                                INT64_MAX, longest, longest};
+                                INT64_MAX, longest, longest, longest};
     assert_in_range(pen_run_step_print(&step, line), 300, PEN_RUN_LINE_SIZE);
 }
 

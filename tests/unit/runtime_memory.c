@@ -59,18 +59,19 @@ static void measure(const struct example *example, size_t sequence,
                     struct found *out)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct pen_model *model = NULL;
+    struct pen_any_model model = {.decoder = NULL};
     struct pen_trainer *trainer = NULL;
     struct pen_trainer_memory memory;
     struct pen_step step;
     struct pen_batches *batches = batches_of((uint32_t)sequence);
-    assert_int_equal(pen_model_parse(gpt2, strlen(gpt2), &model, &why), PEN_OK);
+    assert_int_equal(pen_model_parse(gpt2, strlen(gpt2), &model.decoder, &why),
+                     PEN_OK);
     struct pen_trainer_options options = {
-        .model = model,
+        .model = &model,
+        .sample = pen_batches_shape(batches),
         .engine = example->engine,
         .is_bf16 = example->is_bf16,
         .threads = 2,
-        .sequence = sequence,
         .micro_batch = 4,
         .global_batch = 4,
         .recompute = example->recompute,
@@ -90,7 +91,7 @@ static void measure(const struct example *example, size_t sequence,
                           .grown = (double)(pen_memory_resident() - before),
                           .peak = (double)pen_memory_peak()};
     pen_trainer_free(trainer);
-    pen_model_free(model);
+    pen_any_model_release(&model);
     pen_batches_free(batches);
 }
 

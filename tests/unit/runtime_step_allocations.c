@@ -34,26 +34,26 @@ struct example {
     enum pen_optimizer_kind optimizer;
 };
 
-static struct pen_model *model_of(const struct example *example)
+static struct pen_any_model model_of(const struct example *example)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct pen_model *model = NULL;
-    if (pen_model_parse(example->config, strlen(example->config), &model,
-                        &why) != PEN_OK)
+    struct pen_any_model model = {.decoder = NULL};
+    if (pen_model_parse(example->config, strlen(example->config),
+                        &model.decoder, &why) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));
     pen_text_release(&why);
     return model;
 }
 
 static struct pen_trainer *trainer_of(const struct example *example,
-                                      const struct pen_model *model)
+                                      const struct pen_any_model *model)
 {
     struct pen_trainer_options options = {
         .model = model,
+        .sample = {.num_ids = SEQUENCE, .num_targets = SEQUENCE},
         .engine = example->engine,
         .is_bf16 = example->is_bf16,
         .threads = 2,
-        .sequence = SEQUENCE,
         .micro_batch = MICRO,
         .global_batch = GLOBAL,
         .recompute = example->recompute,
@@ -161,15 +161,15 @@ static void no_step_but_the_first_allocates(void **state)
 {
     (void)state;
     for (int i = 0; i < EXAMPLES; i++) {
-        struct pen_model *model = model_of(&examples[i]);
-        struct pen_trainer *trainer = trainer_of(&examples[i], model);
+        struct pen_any_model model = model_of(&examples[i]);
+        struct pen_trainer *trainer = trainer_of(&examples[i], &model);
         struct pen_batches *batches = new_batches();
         step(trainer, batches);
         struct allocations second = count_step(trainer, batches);
         struct allocations third = count_step(trainer, batches);
         pen_batches_free(batches);
         pen_trainer_free(trainer);
-        pen_model_free(model);
+        pen_any_model_release(&model);
         show(&examples[i], &third);
         assert_int_equal(third.by[ALLOCATION_OURS].calls, 0);
         assert_int_equal(third.by[ALLOCATION_OTHER].calls, 0);

@@ -112,8 +112,10 @@ static void records_are_whole_and_checked(void **state)
     if (board == NULL)
         skip();
     for (uint64_t number = 1; number <= 300; number++) {
-        struct pen_run_step step = {
-            .step = number, .loss = 1, .val_loss = number == 5 ? 2 : NAN};
+        struct pen_run_step step = {.step = number,
+                                    .loss = 1,
+                                    .val_loss = number == 5 ? 2 : NAN,
+                                    .val_accuracy = number == 5 ? 0.5 : NAN};
         assert_int_equal(PEN_OK, pen_tensorboard_add(board, &step, NULL));
     }
     char first[100];
