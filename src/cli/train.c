@@ -30,7 +30,11 @@ struct training {
     int threads;
     double peak_flops; /* NaN: not measured */
     struct pen__train_report report;
+    void *signal_stack;
 };
+
+/* All registers, tiles included, are 12 kB. */
+#define SIGNAL_STACK_BYTES ((size_t)64 << 10)
 
 /* ---- signals ---- */
 
@@ -49,13 +53,34 @@ static void note_signal(int number)
     (void)written;
 }
 
-static void watch_signals(void)
+/*
+ * The handler has a stack of its own: while oneDNN multiplies, the stack
+ * pointer may be in the heap, and a signal's frame there would overwrite what
+ * lies below. Linux gives signals of the process to this thread, not to those
+ * of the engine.
+ */
+static pen_status watch_signals(struct training *training)
 {
     struct sigaction action = {.sa_handler = note_signal,
-                               .sa_flags = (int)SA_RESETHAND};
+                               .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
+    training->signal_stack = malloc(SIGNAL_STACK_BYTES);
+    if (training->signal_stack == NULL)
+        return PEN_NOMEM;
+    const stack_t stack = {.ss_sp = training->signal_stack,
+                           .ss_size = SIGNAL_STACK_BYTES};
+    sigaltstack(&stack, NULL);
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    return PEN_OK;
+}
+
+static void release_signal_stack(struct training *training)
+{
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    if (training->signal_stack != NULL)
+        sigaltstack(&none, NULL);
+    free(training->signal_stack);
 }
 
 /* ---- making ready ---- */
@@ -173,6 +198,7 @@ static void release(struct training *training)
     pen_batches_free(training->validation);
     pen_pretrained_release(&training->pretrained);
     pen__train_args_release(&training->args);
+    release_signal_stack(training);
 }
 
 /* ---- training ---- */
@@ -313,8 +339,9 @@ static pen_status train(struct training *training, struct pen_text *why)
     report->step_flops = pen_trainer_step_flops(training->trainer);
     report->peak_flops = training->peak_flops;
     size_t predicted = tell_memory(training);
-    watch_signals();
-    status = run_steps(training, why);
+    status = watch_signals(training);
+    if (status == PEN_OK)
+        status = run_steps(training, why);
     pen__train_report_close(report);
     if (status == PEN_OK)
         tell_end(training, predicted);
