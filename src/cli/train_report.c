@@ -156,7 +156,8 @@ pen_status pen__train_report_step(struct pen__train_report *report,
         .share_of_peak = report->step_flops / sec / report->peak_flops,
         .step_ms = 1e3 * sec,
         .memory_bytes = pen_memory_peak(),
-        .elapsed_sec = pen__train_report_clock(report),
+        .elapsed_sec = pen__train_report_clock(report) +
+                       (report->has_log ? report->log.elapsed_sec : 0),
         .val_loss = validation->loss,
         .val_accuracy = validation->accuracy};
     report->spent_sec += sec;

@@ -274,22 +274,24 @@ static struct lines lines_of(const char *text, size_t length)
 }
 
 pen_status pen__run_measure(const char *text, size_t length, uint64_t last_step,
-                            int64_t *out, struct pen_text *why)
+                            struct pen__run_kept *out, struct pen_text *why)
 {
     struct lines lines = lines_of(text, length);
     struct pen_run_step step = {.step = 0};
     json_t *head = NULL;
     pen_status status = parse_head(&lines, &head, why);
     json_decref(head);
-    const char *end = lines.next;
+    struct pen__run_kept kept = {lines.next - text, 0};
     while (status == PEN_OK && next_line(&lines)) {
         status = parse_step(&lines, step.step, &step, why);
         if (step.step > last_step)
             break;
-        end = lines.next;
+        kept.bytes = lines.next - text;
+        if (!isnan(step.elapsed_sec))
+            kept.elapsed_sec = step.elapsed_sec;
     }
     if (status == PEN_OK)
-        *out = end - text;
+        *out = kept;
     return status;
 }
 

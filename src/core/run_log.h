@@ -48,6 +48,7 @@ size_t pen_run_step_print(const struct pen_run_step *step,
 
 /* A log that is being written. */
 struct pen_run_log {
+    double elapsed_sec; /* of the last line that was kept; 0 for none */
     struct pen_journal journal;
     char line[PEN_RUN_LINE_SIZE];
 };

@@ -7,11 +7,14 @@
 #define PEN__RUN_VERSION 1
 #define PEN__RUN_MOST_BYTES ((size_t)2 << 30) /* some 8 million steps */
 
-/*
- * How many bytes of a log are the head and the steps up to last_step. Refuses
- * what pen_run_parse() would refuse up to there.
- */
+/* The head of a log and its steps up to one. */
+struct pen__run_kept {
+    int64_t bytes;
+    double elapsed_sec; /* of the last step; 0 for none */
+};
+
+/* Refuses what pen_run_parse() would refuse up to last_step. */
 pen_status pen__run_measure(const char *text, size_t length, uint64_t last_step,
-                            int64_t *out, struct pen_text *why);
+                            struct pen__run_kept *out, struct pen_text *why);
 
 #endif

@@ -50,10 +50,10 @@ static pen_status write_head(struct pen_run_log *log,
 
 /* How much of the file at path stays. */
 static pen_status measure_kept(const char *path, uint64_t last_step,
-                               int64_t *out, struct pen_text *why)
+                               struct pen__run_kept *out, struct pen_text *why)
 {
     struct stat about;
-    *out = 0;
+    *out = (struct pen__run_kept){0};
     if (last_step == 0 || stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
         about.st_size == 0)
         return PEN_OK;
@@ -74,12 +74,13 @@ pen_status pen_run_log_open(struct pen_run_log *log, const char *path,
                             const struct pen_run_head *head, uint64_t last_step,
                             struct pen_text *why)
 {
-    int64_t kept_bytes;
-    pen_status status = measure_kept(path, last_step, &kept_bytes, why);
+    struct pen__run_kept kept;
+    pen_status status = measure_kept(path, last_step, &kept, why);
     if (status != PEN_OK)
         return status;
-    status = pen_journal_open(&log->journal, path, kept_bytes, why);
-    if (status != PEN_OK || kept_bytes > 0)
+    status = pen_journal_open(&log->journal, path, kept.bytes, why);
+    log->elapsed_sec = kept.elapsed_sec;
+    if (status != PEN_OK || kept.bytes > 0)
         return status;
     status = write_head(log, head, why);
     if (status != PEN_OK)

@@ -139,6 +139,12 @@ run 0 train "${tiny[@]}" "${letters[@]}" --train-iters $((last + 1)) \
     --load "$work/stopped" --log "$work/stopped.jsonl" \
     --lr-decay-iters 100000
 same "steps of both" "$(wc -l <"$work/stopped.jsonl")" $((last + 2))
+python3 - "$work/stopped.jsonl" >"$work/out" <<'END'
+import json, sys
+times = [json.loads(line)["elapsed_sec"] for line in list(open(sys.argv[1]))[1:]]
+print(json.dumps(times == sorted(times)))
+END
+same "time goes on" "$(json d)" True
 run 0 train "${tiny[@]}" "${letters[@]}" --train-iters "$last" \
     --load "$work/stopped" --lr 1
 err_has "nothing to do"

@@ -99,6 +99,8 @@ static void append(struct pen_run_log *log, struct pen_run_step step)
 static void write_steps(uint64_t last_step, uint64_t to)
 {
     struct pen_run_log log = open_log(last_step);
+    assert_true(log.elapsed_sec ==
+                (last_step == 0 ? 0 : step_number(last_step).elapsed_sec));
     for (uint64_t number = last_step + 1; number <= to; number++)
         append(&log, step_number(number));
     pen_run_log_close(&log);
