@@ -230,7 +230,8 @@ static pen_status make_room(struct pen_image_model *model, struct pen_text *why)
     size_t num_layers = model->num_stages + model->num_dense + 2;
     for (uint32_t i = 0; i < model->num_stages; i++)
         num_layers += model->depths[i];
-    size_t most = (PEN_IMAGE_MAX_CONVOLUTIONS + 1) * PEN_IMAGE_NORM_TENSORS;
+    const size_t convolutions = PEN_IMAGE_MAX_CONVOLUTIONS + 1;
+    size_t most = convolutions * PEN_IMAGE_NORM_TENSORS;
     model->layers = calloc(num_layers, sizeof *model->layers);
     model->tensors = calloc(num_layers * most, sizeof *model->tensors);
     if (model->layers != NULL && model->tensors != NULL)
