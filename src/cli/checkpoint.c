@@ -25,8 +25,6 @@ struct args {
     bool has_weights_only;
 };
 
-static const struct argp_option no_options[] = {{NULL, 0, NULL, 0, NULL, 0}};
-
 static const struct argp_option ls_options[] = {
     {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
 
@@ -40,7 +38,7 @@ struct verb {
     const char *summary;
     const char *words;
     int most_paths;
-    const struct argp_option *options;
+    const struct argp_option *options; /* NULL for none */
     const char *doc;
     int (*run)(const struct args *args);
 };
@@ -280,7 +278,7 @@ static const struct verb verbs[] = {
      "right; `penstock checkpoint verify` reads every byte.",
      run_ls},
     {"verify", "Reads every byte and tells which file is wrong", "DIR...",
-     INT_MAX, no_options,
+     INT_MAX, NULL,
      "DIR is a step, or a run with steps. Exits with 1 when anything is wrong.",
      run_verify},
     {"hash", "Prints one SHA-256 of weights and optimizer state", "DIR...",
