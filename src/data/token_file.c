@@ -367,6 +367,8 @@ void pen_token_file_read(const struct pen_token_file *file, uint64_t begin,
 {
     PEN_BUG_UNLESS(begin <= file->num_tokens &&
                    count <= file->num_tokens - begin);
+    if (count == 0)
+        return; /* of an empty file, which has no bytes at all */
     uint8_t piece[PIECE_BYTES];
     size_t size = pen_token_type_bytes(file->type);
     const uint8_t *at = file->tokens + begin * size;
