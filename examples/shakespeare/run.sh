@@ -5,8 +5,9 @@
 #
 #   examples/shakespeare/run.sh [FOLDER] [STEPS]
 #
-# FOLDER gets everything that is made. 1750 steps take about 8 minutes on two
-# cores with AMX and end at a validation loss of 1.55; 200 show that it works.
+# FOLDER gets everything that is made. 1750 steps end at a validation loss of
+# 1.58; at 16,000 tokens a second, which two free cores with AMX give, that is
+# eight minutes. 200 steps show that it works.
 # Started again on the same folder, the training goes on where it was stopped.
 # PENSTOCK is the program, TEXT another text to learn from, THREADS how many.
 set -euo pipefail
