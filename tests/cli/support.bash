@@ -61,3 +61,24 @@ finish() {
     echo "$failures failures"
     [ "$failures" = 0 ]
 }
+
+hash_of() { # RUN
+    "$PENSTOCK" checkpoint hash "$1" | tail -1 | grep -oE '[0-9a-f]{64}'
+}
+
+# A training that goes on from its step 37 ends with the hash of one that was
+# never stopped.
+resumes_after_37() { # WHAT TRAIN-OPTIONS...
+    local what=$1
+    shift
+    rm -rf "$work/whole" "$work/cut"
+    run 0 train "$@" --save "$work/whole"
+    run 0 train "$@" --save "$work/cut" --save-interval 37
+    find "$work/cut" -maxdepth 1 -name 'step-*' ! -name step-00000037 \
+        -exec rm -r {} +
+    run 0 train "$@" --save "$work/cut" --load "$work/cut"
+    err_has "going on after step 37 from $work/cut/step-00000037"
+    err_lacks "another run"
+    same "hash of $what" "$(hash_of "$work/cut")" "$(hash_of "$work/whole")"
+    [ -n "$(hash_of "$work/whole")" ] || fail "there is no hash"
+}

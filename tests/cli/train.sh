@@ -32,10 +32,6 @@ tiny=(--model "$work/tiny" --threads 1 --seq-length 16 --lr 1e-2
     --lr-decay-style cosine --lr-warmup-iters 5 --log-interval 50)
 letters=(--data-path "$work/letters.bin" --split 90,10)
 
-hash_of() { # RUN
-    "$PENSTOCK" checkpoint hash "$1" | tail -1 | grep -oE '[0-9a-f]{64}'
-}
-
 # Stopped at step 37 of 100: the same bits as a run that was never stopped.
 about "exact resume"
 for kind in "" "--bf16"; do
@@ -43,16 +39,7 @@ for kind in "" "--bf16"; do
         "--micro-batch-size 2 --global-batch-size 6"; do
         # shellcheck disable=SC2206
         same_run=("${tiny[@]}" "${letters[@]}" --train-iters 100 $kind $batch)
-        rm -rf "$work/whole" "$work/cut"
-        run 0 train "${same_run[@]}" --save "$work/whole"
-        run 0 train "${same_run[@]}" --save "$work/cut" --save-interval 37
-        rm -r "$work/cut/step-00000100" "$work/cut/step-00000074"
-        run 0 train "${same_run[@]}" --save "$work/cut" --load "$work/cut"
-        err_has "going on after step 37 from $work/cut/step-00000037"
-        err_lacks "another run"
-        same "hash of $kind $batch" "$(hash_of "$work/cut")" \
-            "$(hash_of "$work/whole")"
-        [ -n "$(hash_of "$work/whole")" ] || fail "there is no hash"
+        resumes_after_37 "$kind $batch" "${same_run[@]}"
     done
 done
 

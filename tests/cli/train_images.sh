@@ -42,10 +42,6 @@ END
 options=(--threads 1 --log-interval 50 --lr 1e-2)
 images=(--data-path "$work/quarters" "${options[@]}")
 
-hash_of() { # RUN
-    "$PENSTOCK" checkpoint hash "$1" | tail -1 | grep -oE '[0-9a-f]{64}'
-}
-
 # Stopped at step 37 of 60: the same bits as a run that was never stopped.
 for model in cnn resnet; do
     for kind in "" "--bf16"; do
@@ -54,16 +50,7 @@ for model in cnn resnet; do
             # shellcheck disable=SC2206
             same_run=(--model "$work/$model.json" "${images[@]}"
                 --train-iters 60 $kind $batch)
-            rm -rf "$work/whole" "$work/cut"
-            run 0 train "${same_run[@]}" --save "$work/whole"
-            run 0 train "${same_run[@]}" --save "$work/cut" --save-interval 37
-            rm -r "$work/cut/step-00000060"
-            run 0 train "${same_run[@]}" --save "$work/cut" --load "$work/cut"
-            err_has "going on after step 37 from $work/cut/step-00000037"
-            err_lacks "another run"
-            same "hash of $model $kind $batch" "$(hash_of "$work/cut")" \
-                "$(hash_of "$work/whole")"
-            [ -n "$(hash_of "$work/whole")" ] || fail "there is no hash"
+            resumes_after_37 "$model $kind $batch" "${same_run[@]}"
         done
     done
 done
