@@ -66,7 +66,7 @@ static struct pen_parameter *parameter(struct tail *tail,
                                        size_t columns)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct pen_parameter_shape shape = {use, rows, columns, 2};
+    struct pen_parameter_shape shape = {use, rows, columns, 2, false};
     struct pen_parameter *made = NULL;
     stop_unless(tail->ops->parameter_create(tail->engine, &shape, &why,
                                             &made) == PEN_OK,
@@ -171,8 +171,11 @@ static void embed_backward(struct tail *tail, int layer)
         own[row] = (int32_t)row;
     tail->ops->embedding_backward(tail->engine, &embedding, own,
                                   tail->back[layer]);
-    tail->ops->gradient_add_rows(tail->engine, tail->words, tail->rows,
-                                 tail->ids, tail->gathered);
+    size_t count;
+    tail->ops->gradient_add_rows(
+        tail->engine, tail->words, tail->rows, tail->ids,
+        tail->ops->parameter_span(tail->engine, tail->gathered,
+                                  PEN_PART_GRADIENT, &count));
 }
 
 static struct pen_norm norm_of(const struct tail *tail)

@@ -73,7 +73,8 @@ struct pen_parameter_shape {
     enum pen_parameter_use use;
     size_t rows;
     size_t columns;
-    int moments; /* kept for the optimizer: 0, 1 (SGD), 2 (AdamW) */
+    int moments;        /* kept for the optimizer: 0, 1 (SGD), 2 (AdamW) */
+    bool is_value_only; /* no gradient either: somebody else trains it */
 };
 
 enum pen_parameter_part {
@@ -275,6 +276,29 @@ struct pen_engine_ops {
     void (*parameter_shape)(const struct pen_parameter *parameter,
                             struct pen_parameter_shape *out);
 
+    /*
+     * Moments for a parameter that has none yet: where replicas share out the
+     * optimizer, who keeps which is known only when all parameters are.
+     */
+    pen_status (*parameter_add_moments)(struct pen_engine *engine,
+                                        struct pen_parameter *parameter,
+                                        int moments, struct pen_text *why);
+
+    /*
+     * Further copies of the value, numbered from 0 in the order in which they
+     * are added; zero at first. A swap exchanges the value and a copy, with
+     * all that products read of them: afterwards operations, import, export
+     * and the optimizer see what the copy was. A put writes the value to the
+     * copy.
+     */
+    pen_status (*parameter_add_copy)(struct pen_engine *engine,
+                                     struct pen_parameter *parameter,
+                                     struct pen_text *why);
+    void (*parameter_swap)(struct pen_engine *engine,
+                           struct pen_parameter *parameter, int copy);
+    void (*parameter_put)(struct pen_engine *engine,
+                          struct pen_parameter *parameter, int copy);
+
     /* From and to a plain array of rows * columns stats. Not for the step. */
     void (*parameter_import)(struct pen_engine *engine,
                              struct pen_parameter *parameter,
@@ -302,14 +326,13 @@ struct pen_engine_ops {
                            struct pen_parameter *parameter);
 
     /*
-     * Adds rows 0..count-1 of the gradient of `from`, a VECTORS parameter, to
-     * the given rows of the gradient of `parameter`, in their order: what an
-     * embedding gathered for the words it saw joins the gradient of the head
-     * that it is tied to.
+     * Adds the rows of `from`, count x columns stats, to the given rows of the
+     * gradient of `parameter`, in their order: what an embedding gathered for
+     * the words it saw joins the gradient of the head that it is tied to.
      */
     void (*gradient_add_rows)(struct pen_engine *engine,
                               struct pen_parameter *parameter, size_t count,
-                              const int32_t *rows, struct pen_parameter *from);
+                              const int32_t *rows, const void *from);
 
     /* Sum of squares; its order depends on the shape only, not on threads. */
     double (*gradient_sum_squares)(struct pen_engine *engine,

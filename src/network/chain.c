@@ -47,7 +47,11 @@ pen_status pen__network_add(struct pen_network *network,
     struct pen_parameter_shape shape = {.use = use,
                                         .rows = added->rows,
                                         .columns = added->columns,
-                                        .moments = network->options.moments};
+                                        .moments = network->options.moments,
+                                        .is_value_only = added->is_value_only};
+    if (added->is_value_only)
+        shape.moments = 0;
+    added->layer = network->building;
     pen_status status =
         engine->ops->parameter_create(engine, &shape, why, &added->parameter);
     if (status == PEN_OK)
@@ -157,7 +161,7 @@ size_t pen_network_scratch_bytes(const struct pen_network *network)
 }
 
 void pen_network_set_progress(struct pen_network *network,
-                              void (*progress)(void *context), void *context)
+                              pen_network_progress *progress, void *context)
 {
     network->progress = progress;
     network->progress_context = context;
@@ -200,10 +204,11 @@ void *pen_network_input(struct pen_network *network, void *stash)
     return pen__at(stash, network->places[0].input);
 }
 
-static void report_progress(const struct pen_network *network)
+static void report_progress(const struct pen_network *network, uint32_t k)
 {
     if (network->progress != NULL)
-        network->progress(network->progress_context);
+        network->progress(network->progress_context,
+                          network->options.first_layer + k);
 }
 
 static struct pen__pass pass_of(const struct pen_network *network,
@@ -241,7 +246,7 @@ void pen_network_forward(struct pen_network *network,
         void *out = k + 1 < count ? pen__at(stash, places[1].input) : y;
         network->layers[k]->ops->forward(network->layers[k], &pass,
                                          input_of(network, k, stash), out);
-        report_progress(network);
+        report_progress(network, k);
     }
 }
 
@@ -272,7 +277,7 @@ void pen_network_backward_input(struct pen_network *network,
         void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy) : dx;
         network->layers[k]->ops->backward_input(network->layers[k], &pass, x,
                                                 pen__at(hold, places->dy), in);
-        report_progress(network);
+        report_progress(network, k);
     }
 }
 
@@ -289,7 +294,7 @@ void pen_network_backward_weight(struct pen_network *network,
         network->layers[k]->ops->backward_weight(network->layers[k], &pass,
                                                  input_of(network, k, stash),
                                                  pen__at(hold, places->dy));
-        report_progress(network);
+        report_progress(network, k);
     }
 }
 
@@ -310,7 +315,7 @@ void pen_network_backward(struct pen_network *network,
         layer->ops->backward_input(layer, &pass, x, dy, in);
         layer->ops->backward_weight(layer, &pass, x, dy);
         dy = in;
-        report_progress(network);
+        report_progress(network, k);
     }
 }
 
@@ -326,5 +331,26 @@ void pen_network_clear_gradients(struct pen_network *network)
 {
     struct pen_engine *engine = network->options.engine;
     for (size_t i = 0; i < network->num_parameters; i++)
-        engine->ops->gradient_clear(engine, network->parameters[i].parameter);
+        if (!network->parameters[i].is_value_only)
+            engine->ops->gradient_clear(engine,
+                                        network->parameters[i].parameter);
+}
+
+const struct pen_network_parameter *
+pen_network_tied(const struct pen_network *network)
+{
+    for (size_t i = 0; i < network->num_parameters && network->tied_end != NULL;
+         i++)
+        if (network->parameters[i].parameter == network->tied_end)
+            return &network->parameters[i];
+    return NULL;
+}
+
+void pen_network_add_gathered(struct pen_network *network, size_t count,
+                              const int32_t *words, const void *rows)
+{
+    struct pen_engine *engine = network->options.engine;
+    PEN_BUG_UNLESS(network->tied_end != NULL && network->gathering == NULL);
+    engine->ops->gradient_add_rows(engine, network->tied_end, count, words,
+                                   rows);
 }

@@ -16,7 +16,11 @@ struct pen_network {
     size_t capacity;                           /* of parameters */
     void *tables;                              /* rotary; owned */
     const struct pen_image_model *image_model; /* NULL for a decoder */
-    void *statistics; /* running ones, of images; owned */
+    void *statistics;               /* running ones, of images; owned */
+    uint32_t building;              /* the layer that is being made */
+    bool is_adding_values;          /* parameters that others train */
+    struct pen__layer *gathering;   /* embedding tied to a head elsewhere */
+    struct pen_parameter *tied_end; /* of either side; NULL: none elsewhere */
     size_t logits_at; /* in the stash of the last layer, if that is a head */
 
     /* Offsets of each layer's arrays; see chain.c. */
@@ -31,7 +35,7 @@ struct pen_network {
     void *shared_hold;         /* of the layer in a whole backward */
     void *shared_gradients[2]; /* dy of this layer and of the next */
 
-    void (*progress)(void *context);
+    pen_network_progress *progress;
     void *progress_context;
 };
 

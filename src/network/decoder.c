@@ -41,7 +41,8 @@ pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
                               struct pen_parameter **out, struct pen_text *why)
 {
     const struct pen_model *model = network->options.model;
-    struct pen_network_parameter added = {0};
+    struct pen_network_parameter added = {.is_value_only =
+                                              network->is_adding_values};
     for (size_t i = 0; i < count; i++) {
         uint32_t tensor = pen_model_find_part(model, layer, parts[i]);
         if (tensor < model->num_tensors)
@@ -157,6 +158,7 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
             return PEN_NOMEM;
     }
     for (uint32_t k = 0; k < options->num_layers; k++) {
+        network->building = options->first_layer + k;
         pen_status status = create_layer(network, options->first_layer + k,
                                          &network->layers[k], why);
         if (status != PEN_OK)

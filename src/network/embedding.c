@@ -19,6 +19,7 @@ struct embedding {
     /* Only where the head uses the table too. */
     struct pen_engine *engine; /* of `gathered` */
     struct pen_parameter *gathered;
+    bool is_tied_elsewhere; /* and the head is of another network */
     size_t num_gathered;
     size_t capacity;
     int32_t *row_of_token; /* in `gathered`; -1: none yet */
@@ -92,19 +93,62 @@ static void backward_weight(struct pen__layer *layer,
     pass->engine->ops->embedding_backward(pass->engine, &table, ids, dy);
 }
 
+static const void *gathered_rows(struct embedding *embedding)
+{
+    size_t count;
+    struct pen_engine *engine = embedding->engine;
+    return engine->ops->parameter_span(engine, embedding->gathered,
+                                       PEN_PART_GRADIENT, &count);
+}
+
+static void clear_gathered(struct embedding *embedding)
+{
+    embedding->engine->ops->gradient_clear(embedding->engine,
+                                           embedding->gathered);
+    for (size_t row = 0; row < embedding->num_gathered; row++)
+        embedding->row_of_token[embedding->token_of_row[row]] = -1;
+    embedding->num_gathered = 0;
+}
+
 static void finish_gradients(struct pen__layer *layer,
                              struct pen_engine *engine)
 {
     struct embedding *embedding = embedding_of(layer);
-    if (embedding->gathered == NULL)
+    if (embedding->gathered == NULL || embedding->is_tied_elsewhere)
         return;
     engine->ops->gradient_add_rows(
         engine, embedding->table.tokens, embedding->num_gathered,
-        embedding->token_of_row, embedding->gathered);
-    engine->ops->gradient_clear(engine, embedding->gathered);
-    for (size_t row = 0; row < embedding->num_gathered; row++)
-        embedding->row_of_token[embedding->token_of_row[row]] = -1;
-    embedding->num_gathered = 0;
+        embedding->token_of_row, gathered_rows(embedding));
+    clear_gathered(embedding);
+}
+
+void pen_network_gathered(struct pen_network *network, size_t *count,
+                          const int32_t **words, const void **rows)
+{
+    *count = 0;
+    *words = NULL;
+    *rows = NULL;
+    if (network->gathering == NULL)
+        return;
+    struct embedding *embedding = embedding_of(network->gathering);
+    *count = embedding->num_gathered;
+    *words = embedding->token_of_row;
+    *rows = gathered_rows(embedding);
+}
+
+void pen_network_clear_gathered(struct pen_network *network)
+{
+    if (network->gathering != NULL)
+        clear_gathered(embedding_of(network->gathering));
+}
+
+size_t pen_network_gathered_capacity(const struct pen_network *network)
+{
+    const struct pen_network_options *options = &network->options;
+    size_t rows = options->batch * options->sequence;
+    if (rows < options->step_rows)
+        rows = options->step_rows;
+    return rows < options->model->vocab ? rows : options->model->vocab;
 }
 
 static const struct pen__layer_ops embedding_ops = {
@@ -117,13 +161,10 @@ static const struct pen__layer_ops embedding_ops = {
 
 static pen_status create_gathered(struct embedding *embedding,
                                   const struct pen_network_options *options,
-                                  struct pen_text *why)
+                                  size_t capacity, struct pen_text *why)
 {
     size_t vocab = options->model->vocab;
-    size_t rows = options->step_rows;
-    if (rows < embedding->table.rows)
-        rows = embedding->table.rows;
-    embedding->capacity = rows < vocab ? rows : vocab;
+    embedding->capacity = capacity;
     embedding->engine = options->engine;
     embedding->row_of_token = malloc(vocab * sizeof(int32_t));
     embedding->token_of_row = calloc(embedding->capacity, sizeof(int32_t));
@@ -140,11 +181,10 @@ static pen_status create_gathered(struct embedding *embedding,
                                                   &embedding->gathered);
 }
 
-static bool has_tied_head(const struct pen_network_options *options)
+static bool has_head(const struct pen_network_options *options)
 {
-    return options->model->has_tied_embeddings &&
-           options->first_layer + options->num_layers ==
-               options->model->num_layers;
+    return options->first_layer + options->num_layers ==
+           options->model->num_layers;
 }
 
 pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
@@ -155,21 +195,31 @@ pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
     struct embedding *embedding = calloc(1, sizeof *embedding);
     if (embedding == NULL)
         return PEN_NOMEM;
-    bool is_tied = has_tied_head(options);
+    bool is_tied = options->model->has_tied_embeddings;
+    embedding->is_tied_elsewhere = is_tied && !has_head(options);
     embedding->base.ops = &embedding_ops;
     embedding->base.output_bytes =
         pen__align(shape.rows * shape.hidden * shape.element);
     embedding->table.rows = shape.rows;
     embedding->table.sequence = options->sequence;
-    pen_status status = pen__add_part(
-        network, layer, is_tied ? PEN_PARAMETER_DENSE : PEN_PARAMETER_VECTORS,
-        PEN_PART_TOKEN_EMBEDDING, &embedding->table.tokens, why);
+    network->is_adding_values = embedding->is_tied_elsewhere;
+    pen_status status =
+        pen__add_part(network, layer,
+                      is_tied && has_head(options) ? PEN_PARAMETER_DENSE
+                                                   : PEN_PARAMETER_VECTORS,
+                      PEN_PART_TOKEN_EMBEDDING, &embedding->table.tokens, why);
+    network->is_adding_values = false;
+    if (embedding->is_tied_elsewhere) {
+        network->gathering = &embedding->base;
+        network->tied_end = embedding->table.tokens;
+    }
     if (status == PEN_OK)
         status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
                                PEN_PART_POSITION_EMBEDDING,
                                &embedding->table.positions, why);
     if (status == PEN_OK && is_tied && !options->is_forward_only)
-        status = create_gathered(embedding, options, why);
+        status = create_gathered(embedding, options,
+                                 pen_network_gathered_capacity(network), why);
     if (status != PEN_OK) {
         free_embedding(&embedding->base);
         return status;

@@ -116,9 +116,12 @@ static pen_status find_matrix(struct pen_network *network, uint32_t layer,
     if (!network->options.model->has_tied_embeddings)
         return pen__add_part(network, layer, PEN_PARAMETER_DENSE, PEN_PART_HEAD,
                              out, why);
-    if (network->options.first_layer > 0)
-        return pen__add_part(network, 0, PEN_PARAMETER_DENSE,
-                             PEN_PART_TOKEN_EMBEDDING, out, why);
+    if (network->options.first_layer > 0) {
+        pen_status status = pen__add_part(network, 0, PEN_PARAMETER_DENSE,
+                                          PEN_PART_TOKEN_EMBEDDING, out, why);
+        network->tied_end = *out;
+        return status;
+    }
     *out = network->parameters[0].parameter;
     return PEN_OK;
 }

@@ -98,9 +98,13 @@ void pen_network_sizes(const struct pen_network *network,
 /* Bytes that the network holds itself, without parameters: its scratch. */
 size_t pen_network_scratch_bytes(const struct pen_network *network);
 
-/* Called between layers, for whoever has to look at messages. May be NULL. */
+/*
+ * Called behind every layer of a pass, as the model counts them, for whoever
+ * has to look at messages. May be NULL.
+ */
+typedef void pen_network_progress(void *context, uint32_t layer);
 void pen_network_set_progress(struct pen_network *network,
-                              void (*progress)(void *context), void *context);
+                              pen_network_progress *progress, void *context);
 
 /*
  * x is NULL on the stage with the embedding, y on the one with the head. x is
@@ -144,6 +148,28 @@ void pen_network_finish_gradients(struct pen_network *network);
 void pen_network_clear_gradients(struct pen_network *network);
 
 /*
+ * Where embedding and head are tied but live in different networks, the head's
+ * trains the matrix and the embedding's has its value alone. The gradient of
+ * the embedding is then handed over: rows of it and the words they belong to,
+ * between the last backward and the clearing. NULL in *rows when there is
+ * nothing to hand over because the network does both or is not tied.
+ */
+void pen_network_gathered(struct pen_network *network, size_t *count,
+                          const int32_t **words, const void **rows);
+void pen_network_clear_gathered(struct pen_network *network);
+
+/* Most rows that can be gathered. */
+size_t pen_network_gathered_capacity(const struct pen_network *network);
+
+/* The head's side. */
+void pen_network_add_gathered(struct pen_network *network, size_t count,
+                              const int32_t *words, const void *rows);
+
+/* The parameter that is tied to one of another network; NULL for none. */
+const struct pen_network_parameter *
+pen_network_tied(const struct pen_network *network);
+
+/*
  * Parameters of the engine, layer by layer, the same for any range. A parameter
  * may hold several tensors one behind the other, as queries, keys and values
  * are one product: in the plain array of a parameter_export() with this order
@@ -159,6 +185,8 @@ struct pen_tensor_slice {
 
 struct pen_network_parameter {
     struct pen_parameter *parameter; /* owned by the network */
+    uint32_t layer;                  /* that it belongs to, of the model */
+    bool is_value_only;              /* somebody else trains it */
     enum pen_role role;
     enum pen_parameter_order order;
     size_t rows;

@@ -86,7 +86,7 @@ static pen_status product_init(struct product *product, struct pen_text *why)
 {
     struct pen_engine *engine = product->engine;
     const struct pen_parameter_shape shape = {PEN_PARAMETER_DENSE, WIDTH, WIDTH,
-                                              0};
+                                              0, false};
     size_t bytes =
         product->linear.rows * WIDTH * pen_precision_bytes(engine->dtype);
     size_t plain_bytes = sizeof(float) * WIDTH * WIDTH;

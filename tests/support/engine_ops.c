@@ -106,7 +106,10 @@ static void run_add_rows(struct trial *trial)
                             trial_slopes(trial, rows * width));
     OPS->embedding_backward(ENGINE, &gathered, ids,
                             trial_slopes(trial, rows * width));
-    OPS->gradient_add_rows(ENGINE, tied.tokens, rows, to, gathered.tokens);
+    size_t count;
+    OPS->gradient_add_rows(ENGINE, tied.tokens, rows, to,
+                           OPS->parameter_span(ENGINE, gathered.tokens,
+                                               PEN_PART_GRADIENT, &count));
     trial_parameter_part(trial, "dtokens", -1, tied.tokens, PEN_PART_GRADIENT);
 }
 

@@ -47,6 +47,13 @@ struct pen__dense {
     struct pen__dense *next;
 };
 
+/* A further copy of a value, as parameter_add_copy() adds it. */
+struct pen__value_copy {
+    float *value;
+    uint16_t *half; /* NULL for none */
+    struct pen__value_copy *next;
+};
+
 struct pen_parameter {
     struct pen_parameter_shape shape;
     size_t count;
@@ -57,6 +64,7 @@ struct pen_parameter {
     size_t lanes;           /* rows of a block; 1 for a plain copy */
     struct pen__md half_md; /* of the copy */
     bool is_gradient_zero;  /* not written since it was cleared */
+    struct pen__value_copy *copies;
     struct pen__dense *dense;
 };
 

@@ -1,4 +1,5 @@
 /* Parameters: which layout their copies lie in, and how they come and go. */
+#include "base/bug.h"
 #include "engine/onednn/onednn.h"
 
 #include <stdlib.h>
@@ -78,12 +79,34 @@ static pen_status make_copy(struct pen__onednn *self,
     return parameter->half == NULL ? PEN_NOMEM : PEN_OK;
 }
 
+/* Of one value with its copy in bf16. */
+static size_t value_bytes(const struct pen_parameter *parameter)
+{
+    size_t halves = parameter->half == NULL ? 0 : parameter->half_count;
+    return parameter->count * sizeof(float) + halves * sizeof(uint16_t);
+}
+
 static size_t bytes_of(const struct pen_parameter *parameter)
 {
-    size_t num_parts = 2 + (size_t)parameter->shape.moments;
-    size_t halves = parameter->half == NULL ? 0 : parameter->half_count;
-    return num_parts * parameter->count * sizeof(float) +
-           halves * sizeof(uint16_t);
+    size_t bytes = value_bytes(parameter);
+    for (int part = PEN_PART_GRADIENT; part <= PEN_PART_MOMENT2; part++)
+        if (parameter->parts[part] != NULL)
+            bytes += parameter->count * sizeof(float);
+    for (const struct pen__value_copy *it = parameter->copies; it != NULL;
+         it = it->next)
+        bytes += value_bytes(parameter);
+    return bytes;
+}
+
+static void free_copies(struct pen_parameter *parameter)
+{
+    while (parameter->copies != NULL) {
+        struct pen__value_copy *it = parameter->copies;
+        parameter->copies = it->next;
+        pen__zeroed_free(it->value, parameter->count * sizeof(float));
+        pen__zeroed_free(it->half, parameter->half_count * sizeof(uint16_t));
+        free(it);
+    }
 }
 
 static void parameter_free(struct pen_engine *engine,
@@ -92,6 +115,7 @@ static void parameter_free(struct pen_engine *engine,
     if (parameter == NULL)
         return;
     ((struct pen__onednn *)engine)->parameter_bytes -= bytes_of(parameter);
+    free_copies(parameter);
     pen__dense_free(parameter->dense);
     pen__md_release(&parameter->half_md);
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
@@ -99,6 +123,17 @@ static void parameter_free(struct pen_engine *engine,
                          parameter->count * sizeof(float));
     pen__zeroed_free(parameter->half, parameter->half_count * sizeof(uint16_t));
     free(parameter);
+}
+
+/* Parts first to end - 1. */
+static pen_status add_parts(struct pen_parameter *parameter, int first, int end)
+{
+    for (int part = first; part < end; part++) {
+        parameter->parts[part] = pen__zeroed(parameter->count * sizeof(float));
+        if (parameter->parts[part] == NULL)
+            return PEN_NOMEM;
+    }
+    return PEN_OK;
 }
 
 static pen_status parameter_create(struct pen_engine *engine,
@@ -112,12 +147,8 @@ static pen_status parameter_create(struct pen_engine *engine,
         return PEN_NOMEM;
     parameter->shape = *shape;
     parameter->count = shape->rows * shape->columns;
-    pen_status status = PEN_OK;
-    for (int part = 0; part < 2 + shape->moments && status == PEN_OK; part++) {
-        parameter->parts[part] = pen__zeroed(parameter->count * sizeof(float));
-        if (parameter->parts[part] == NULL)
-            status = PEN_NOMEM;
-    }
+    int num_parts = shape->is_value_only ? 1 : 2 + shape->moments;
+    pen_status status = add_parts(parameter, 0, num_parts);
     if (status == PEN_OK && shape->use == PEN_PARAMETER_DENSE &&
         engine->dtype == PEN_PRECISION_BF16)
         status = make_copy(self, parameter, why);
@@ -134,6 +165,78 @@ static void parameter_shape(const struct pen_parameter *parameter,
                             struct pen_parameter_shape *out)
 {
     *out = parameter->shape;
+}
+
+static pen_status parameter_add_moments(struct pen_engine *engine,
+                                        struct pen_parameter *parameter,
+                                        int moments, struct pen_text *why)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    (void)why;
+    PEN_BUG_UNLESS(parameter->shape.moments == 0);
+    self->parameter_bytes -= bytes_of(parameter);
+    parameter->shape.moments = moments;
+    pen_status status =
+        add_parts(parameter, PEN_PART_MOMENT1, PEN_PART_MOMENT1 + moments);
+    self->parameter_bytes += bytes_of(parameter);
+    return status;
+}
+
+static pen_status parameter_add_copy(struct pen_engine *engine,
+                                     struct pen_parameter *parameter,
+                                     struct pen_text *why)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    struct pen__value_copy **end = &parameter->copies;
+    struct pen__value_copy *copy = calloc(1, sizeof *copy);
+    (void)why;
+    if (copy == NULL)
+        return PEN_NOMEM;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = copy; /* freed with the parameter from here on */
+    self->parameter_bytes += value_bytes(parameter);
+    copy->value = pen__zeroed(parameter->count * sizeof(float));
+    if (parameter->half != NULL)
+        copy->half = pen__zeroed(parameter->half_count * sizeof(uint16_t));
+    bool is_whole =
+        copy->value != NULL && (parameter->half == NULL || copy->half != NULL);
+    return is_whole ? PEN_OK : PEN_NOMEM;
+}
+
+static struct pen__value_copy *copy_at(struct pen_parameter *parameter,
+                                       int number)
+{
+    struct pen__value_copy *it = parameter->copies;
+    for (int i = 0; i < number && it != NULL; i++)
+        it = it->next;
+    PEN_BUG_UNLESS(it != NULL);
+    return it;
+}
+
+static void parameter_swap(struct pen_engine *engine,
+                           struct pen_parameter *parameter, int copy)
+{
+    struct pen__value_copy *with = copy_at(parameter, copy);
+    float *value = parameter->parts[PEN_PART_VALUE];
+    uint16_t *half = parameter->half;
+    (void)engine;
+    parameter->parts[PEN_PART_VALUE] = with->value;
+    parameter->half = with->half;
+    with->value = value;
+    with->half = half;
+}
+
+static void parameter_put(struct pen_engine *engine,
+                          struct pen_parameter *parameter, int copy)
+{
+    struct pen__value_copy *to = copy_at(parameter, copy);
+    (void)engine;
+    memcpy(to->value, parameter->parts[PEN_PART_VALUE],
+           parameter->count * sizeof(float));
+    if (to->half != NULL)
+        memcpy(to->half, parameter->half,
+               parameter->half_count * sizeof(uint16_t));
 }
 
 float *pen__gradient(struct pen_parameter *parameter)
@@ -203,6 +306,10 @@ void pen__parameter_ops(struct pen_engine_ops *ops)
     ops->parameter_create = parameter_create;
     ops->parameter_free = parameter_free;
     ops->parameter_shape = parameter_shape;
+    ops->parameter_add_moments = parameter_add_moments;
+    ops->parameter_add_copy = parameter_add_copy;
+    ops->parameter_swap = parameter_swap;
+    ops->parameter_put = parameter_put;
     ops->parameter_import = parameter_import;
     ops->parameter_export = parameter_export;
     ops->parameter_span = parameter_span;

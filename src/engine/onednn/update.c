@@ -239,12 +239,12 @@ static void sgd_step(struct pen_engine *engine, struct pen_parameter *parameter,
 /* A row may be named twice, so threads share out the columns. */
 static void gradient_add_rows(struct pen_engine *engine,
                               struct pen_parameter *parameter, size_t count,
-                              const int32_t *rows, struct pen_parameter *from)
+                              const int32_t *rows, const void *from)
 {
     enum { COLUMNS = 64 };
     size_t width = parameter->shape.columns;
     float *gradient = pen__gradient(parameter);
-    const float *gathered = pen__gradient(from);
+    const float *gathered = from;
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t first = 0; first < width; first += COLUMNS) {
         size_t end = first + COLUMNS > width ? width : first + COLUMNS;

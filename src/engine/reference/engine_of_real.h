@@ -9,10 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_COPIES = 16 };
+
 struct pen_parameter {
     struct pen_parameter_shape shape;
     size_t count;
-    REAL *parts[PEN_PART_MOMENT2 + 1]; /* one block, which parts[0] begins */
+    REAL *parts[PEN_PART_MOMENT2 + 1];
+    REAL *copies[MAX_COPIES]; /* of the value */
+    int num_copies;
 };
 
 #include "engine/reference/attention_of_real.h"
@@ -45,6 +49,10 @@ const struct pen_engine_ops REAL_OPS = {
     .parameter_create = parameter_create,
     .parameter_free = parameter_free,
     .parameter_shape = parameter_shape,
+    .parameter_add_moments = parameter_add_moments,
+    .parameter_add_copy = parameter_add_copy,
+    .parameter_swap = parameter_swap,
+    .parameter_put = parameter_put,
     .parameter_import = parameter_import,
     .parameter_export = parameter_export,
     .parameter_span = parameter_span,

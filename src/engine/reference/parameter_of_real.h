@@ -1,29 +1,25 @@
 /* Parameters as plain row-major arrays, and the optimizers. */
 
-static pen_status parameter_create(struct pen_engine *engine,
-                                   const struct pen_parameter_shape *shape,
-                                   struct pen_text *why,
-                                   struct pen_parameter **out)
+/* Zeroed and resident, for a step must not be the first to need it. */
+static REAL *array_of(struct pen_engine *engine,
+                      const struct pen_parameter *parameter)
 {
-    (void)why;
-    size_t num_parts = 2 + (size_t)shape->moments;
-    struct pen_parameter *parameter = calloc(1, sizeof *parameter);
-    if (parameter == NULL)
-        return PEN_NOMEM;
-    parameter->shape = *shape;
-    parameter->count = shape->rows * shape->columns;
-    size_t bytes = num_parts * parameter->count * sizeof(REAL);
-    REAL *block = aligned_alloc(sizeof *block, bytes);
-    if (block == NULL) {
-        free(parameter);
-        return PEN_NOMEM;
-    }
-    memset(block, 0, bytes); /* resident before the first step, too */
-    for (size_t part = 0; part < num_parts; part++)
-        parameter->parts[part] = block + part * parameter->count;
+    size_t bytes = parameter->count * sizeof(REAL);
+    REAL *array = malloc(bytes);
+    if (array == NULL)
+        return NULL;
+    memset(array, 0, bytes);
     ((struct pen__reference *)engine)->parameter_bytes += bytes;
-    *out = parameter;
-    return PEN_OK;
+    return array;
+}
+
+static void free_array(struct pen_engine *engine,
+                       const struct pen_parameter *parameter, REAL *array)
+{
+    if (array != NULL)
+        ((struct pen__reference *)engine)->parameter_bytes -=
+            parameter->count * sizeof(REAL);
+    free(array);
 }
 
 static void parameter_free(struct pen_engine *engine,
@@ -31,11 +27,89 @@ static void parameter_free(struct pen_engine *engine,
 {
     if (parameter == NULL)
         return;
-    ((struct pen__reference *)engine)->parameter_bytes -=
-        (2 + (size_t)parameter->shape.moments) * parameter->count *
-        sizeof(REAL);
-    free(parameter->parts[0]);
+    for (int part = 0; part <= PEN_PART_MOMENT2; part++)
+        free_array(engine, parameter, parameter->parts[part]);
+    for (int i = 0; i < parameter->num_copies; i++)
+        free_array(engine, parameter, parameter->copies[i]);
     free(parameter);
+}
+
+/* Parts first to end - 1. */
+static pen_status add_parts(struct pen_engine *engine,
+                            struct pen_parameter *parameter, int first, int end)
+{
+    for (int part = first; part < end; part++) {
+        parameter->parts[part] = array_of(engine, parameter);
+        if (parameter->parts[part] == NULL)
+            return PEN_NOMEM;
+    }
+    return PEN_OK;
+}
+
+static pen_status parameter_create(struct pen_engine *engine,
+                                   const struct pen_parameter_shape *shape,
+                                   struct pen_text *why,
+                                   struct pen_parameter **out)
+{
+    (void)why;
+    struct pen_parameter *parameter = calloc(1, sizeof *parameter);
+    if (parameter == NULL)
+        return PEN_NOMEM;
+    parameter->shape = *shape;
+    parameter->count = shape->rows * shape->columns;
+    pen_status status = add_parts(
+        engine, parameter, 0, shape->is_value_only ? 1 : 2 + shape->moments);
+    if (status == PEN_OK)
+        *out = parameter;
+    else
+        parameter_free(engine, parameter);
+    return status;
+}
+
+static pen_status parameter_add_moments(struct pen_engine *engine,
+                                        struct pen_parameter *parameter,
+                                        int moments, struct pen_text *why)
+{
+    (void)why;
+    PEN_BUG_UNLESS(parameter->shape.moments == 0);
+    parameter->shape.moments = moments;
+    return add_parts(engine, parameter, PEN_PART_MOMENT1,
+                     PEN_PART_MOMENT1 + moments);
+}
+
+static pen_status parameter_add_copy(struct pen_engine *engine,
+                                     struct pen_parameter *parameter,
+                                     struct pen_text *why)
+{
+    if (parameter->num_copies == MAX_COPIES) {
+        pen_why(why, "the reference keeps at most %d copies of a weight",
+                MAX_COPIES);
+        return PEN_INVALID;
+    }
+    REAL *copy = array_of(engine, parameter);
+    if (copy == NULL)
+        return PEN_NOMEM;
+    parameter->copies[parameter->num_copies++] = copy;
+    return PEN_OK;
+}
+
+static void parameter_swap(struct pen_engine *engine,
+                           struct pen_parameter *parameter, int copy)
+{
+    (void)engine;
+    PEN_BUG_UNLESS(copy < parameter->num_copies);
+    REAL *value = parameter->parts[PEN_PART_VALUE];
+    parameter->parts[PEN_PART_VALUE] = parameter->copies[copy];
+    parameter->copies[copy] = value;
+}
+
+static void parameter_put(struct pen_engine *engine,
+                          struct pen_parameter *parameter, int copy)
+{
+    (void)engine;
+    PEN_BUG_UNLESS(copy < parameter->num_copies);
+    memcpy(parameter->copies[copy], parameter->parts[PEN_PART_VALUE],
+           parameter->count * sizeof(REAL));
 }
 
 static void parameter_shape(const struct pen_parameter *parameter,
@@ -105,12 +179,12 @@ static void gradient_clear(struct pen_engine *engine,
 
 static void gradient_add_rows(struct pen_engine *engine,
                               struct pen_parameter *parameter, size_t count,
-                              const int32_t *rows, struct pen_parameter *from)
+                              const int32_t *rows, const void *from)
 {
     (void)engine;
     size_t width = parameter->shape.columns;
     for (size_t row = 0; row < count; row++) {
-        const REAL *in = from->parts[PEN_PART_GRADIENT] + row * width;
+        const REAL *in = (const REAL *)from + row * width;
         REAL *to =
             parameter->parts[PEN_PART_GRADIENT] + (size_t)rows[row] * width;
         for (size_t i = 0; i < width; i++)
