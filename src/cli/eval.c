@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 
 #include "cli/train_data.h"
-#include "network/weights.h"
 #include "runtime/pretrained.h"
 #include "runtime/threads.h"
 #include "runtime/trainer.h"
@@ -118,8 +117,7 @@ static pen_status make_trainer(const struct args *args, int threads,
     }
     pen_status status = pen_trainer_create(&options, out, why);
     if (status == PEN_OK)
-        status = pen_network_load(pen_trainer_network(*out),
-                                  pretrained->weights, why);
+        status = pen_trainer_load_weights(*out, pretrained->weights, why);
     return status;
 }
 

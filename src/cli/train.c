@@ -114,7 +114,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .global_batch = args->global_batch_size,
         .recompute = (enum pen_recompute)args->recompute,
         .optimizer = args->numbers,
-        .schedule = args->schedule};
+        .rates = args->schedule};
     return pen_trainer_create(&options, &training->trainer, why);
 }
 
@@ -122,7 +122,6 @@ static pen_status set_weights(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     const struct pen_weights *weights = training->pretrained.weights;
-    struct pen_network *network = pen_trainer_network(training->trainer);
     if (args->load != NULL)
         return pen__train_resume(args,
                                  training->resumed != NULL
@@ -130,8 +129,8 @@ static pen_status set_weights(struct training *training, struct pen_text *why)
                                      : training->pretrained.checkpoint,
                                  training->trainer, why);
     if (weights == NULL || args->has_random_weights)
-        return pen_network_initialize(network, args->seed);
-    return pen_network_load(network, weights, why);
+        return pen_trainer_initialize(training->trainer, args->seed);
+    return pen_trainer_load_weights(training->trainer, weights, why);
 }
 
 /* The model of --model, or else the one that the checkpoint has. */

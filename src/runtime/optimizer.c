@@ -9,16 +9,6 @@ int pen_optimizer_moments(const struct pen_optimizer *optimizer)
     return optimizer->momentum > 0 ? 1 : 0;
 }
 
-double pen_gradient_norm(struct pen_network *network)
-{
-    struct pen_engine *engine = pen_network_engine(network);
-    double sum = 0;
-    for (size_t i = 0; i < pen_network_num_parameters(network); i++)
-        sum += engine->ops->gradient_sum_squares(
-            engine, pen_network_parameter(network, i)->parameter);
-    return sqrt(sum);
-}
-
 /* The small term is that of torch.nn.utils.clip_grad_norm_ and Megatron-LM. */
 static double gradient_scale(const struct pen_optimizer *optimizer, double norm)
 {
@@ -37,31 +27,29 @@ static double decay_of(const struct pen_optimizer *optimizer,
 }
 
 void pen_optimizer_step(const struct pen_optimizer *optimizer,
-                        struct pen_network *network, double learning_rate,
-                        uint64_t step, double norm)
+                        struct pen_network *network, size_t parameter,
+                        const struct pen_update *update)
 {
     struct pen_engine *engine = pen_network_engine(network);
-    double scale = gradient_scale(optimizer, norm);
-    struct pen_adamw adamw = {.learning_rate = learning_rate,
-                              .beta1 = optimizer->beta1,
-                              .beta2 = optimizer->beta2,
-                              .epsilon = optimizer->epsilon,
-                              .step = step,
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, parameter);
+    double scale = gradient_scale(optimizer, update->norm);
+    double decay = decay_of(optimizer, it->role);
+    if (optimizer->kind == PEN_OPTIMIZER_ADAM) {
+        struct pen_adamw adamw = {.learning_rate = update->learning_rate,
+                                  .beta1 = optimizer->beta1,
+                                  .beta2 = optimizer->beta2,
+                                  .epsilon = optimizer->epsilon,
+                                  .weight_decay = decay,
+                                  .step = update->step,
+                                  .gradient_scale = scale};
+        engine->ops->adamw_step(engine, it->parameter, &adamw);
+    } else {
+        struct pen_sgd sgd = {.learning_rate = update->learning_rate,
+                              .momentum = optimizer->momentum,
+                              .is_nesterov = optimizer->is_nesterov,
+                              .weight_decay = decay,
                               .gradient_scale = scale};
-    struct pen_sgd sgd = {.learning_rate = learning_rate,
-                          .momentum = optimizer->momentum,
-                          .is_nesterov = optimizer->is_nesterov,
-                          .gradient_scale = scale};
-    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
-        const struct pen_network_parameter *parameter =
-            pen_network_parameter(network, i);
-        double decay = decay_of(optimizer, parameter->role);
-        if (optimizer->kind == PEN_OPTIMIZER_ADAM) {
-            adamw.weight_decay = decay;
-            engine->ops->adamw_step(engine, parameter->parameter, &adamw);
-        } else {
-            sgd.weight_decay = decay;
-            engine->ops->sgd_step(engine, parameter->parameter, &sgd);
-        }
+        engine->ops->sgd_step(engine, it->parameter, &sgd);
     }
 }

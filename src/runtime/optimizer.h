@@ -4,8 +4,8 @@
 #include "network/network.h"
 
 /*
- * One step of an optimizer over all parameters of a network, in their order.
- * The moments live in the parameters; what is here are the numbers.
+ * One step of an optimizer. The moments live in the parameters; what is here
+ * are the numbers.
  */
 
 enum pen_optimizer_kind {
@@ -33,18 +33,15 @@ struct pen_optimizer {
 /* Moments that a parameter has to keep. */
 int pen_optimizer_moments(const struct pen_optimizer *optimizer);
 
-/*
- * The norm of all gradients: sums of squares of the parameters, summed in
- * their order. That order is part of the result's bits.
- */
-double pen_gradient_norm(struct pen_network *network);
+struct pen_update {
+    double learning_rate;
+    uint64_t step; /* 1 for the first */
+    double norm;   /* of all gradients */
+};
 
-/*
- * Changes the parameters by their gradients, which stay. `step` is 1 for the
- * first; `norm` is what pen_gradient_norm() gave.
- */
+/* Changes a parameter by its gradient, which stays. */
 void pen_optimizer_step(const struct pen_optimizer *optimizer,
-                        struct pen_network *network, double learning_rate,
-                        uint64_t step, double norm);
+                        struct pen_network *network, size_t parameter,
+                        const struct pen_update *update);
 
 #endif

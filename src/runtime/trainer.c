@@ -1,22 +1,24 @@
 #include "runtime/trainer.h"
 
 #include "base/bug.h"
+#include "network/weights.h"
 #include "runtime/trainer_internal.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { ALIGNMENT = 64 };
 
 void pen_trainer_free(struct pen_trainer *trainer)
 {
     if (trainer == NULL)
         return;
-    pen_network_free(trainer->network);
+    pen_exchange_free(trainer->exchange);
+    pen_executor_free(trainer->evaluator);
+    pen_executor_free(trainer->executor);
     pen_engine_free(trainer->engine);
-    free(trainer->arena);
+    pen_schedule_free(trainer->evaluation);
+    pen_schedule_free(trainer->own_schedule);
+    pen_transport_close(trainer->own_transport);
+    free(trainer->losses);
+    free(trainer->totals);
     free(trainer);
 }
 
@@ -37,7 +39,7 @@ static pen_status check_options(const struct pen_trainer_options *options,
     }
     pen_status status = pen__trainer_check_model(options, why);
     if (status == PEN_OK && !options->is_forward_only)
-        status = pen_lr_schedule_check(&options->schedule, why);
+        status = pen_lr_schedule_check(&options->rates, why);
     return status;
 }
 
@@ -52,47 +54,212 @@ static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
                                     options->threads, why, &trainer->engine);
 }
 
-/* Rounded up, so that every array begins on a line. */
-static size_t array_bytes(size_t count, size_t element)
+/* ---- stages ---- */
+
+static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
+                             struct pen_stage *stage, struct pen_text *why)
 {
-    return (count * element + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const struct pen_trainer_options *options = &trainer->options;
+    const struct pen_shape *shape = &trainer->layout.shape;
+    uint32_t part = pen_shape_part_of_stage(shape, number);
+    const struct pen_layer_range *layers = &options->parts[part];
+    bool is_last = part + 1 == pen_shape_parts(shape);
+    *stage = (struct pen_stage){.stage = number,
+                                .part = part,
+                                .reads_data = part == 0 || is_last,
+                                .has_head = is_last,
+                                .sample = options->sample,
+                                .micro_batch = options->micro_batch};
+    return pen__trainer_make_network(trainer, layers, stage, why);
 }
 
-/*
- * One block for all that a step writes besides the parameters. It is touched
- * here, so that a machine with too little memory says so before the first
- * step.
- */
-static pen_status make_arena(struct pen_trainer *trainer, struct pen_text *why)
+static uint32_t count_stages(const struct pen_layout *layout)
 {
-    struct pen_network_sizes sizes;
-    pen_network_sizes(trainer->network, &sizes);
-    const struct pen_sample_shape *sample = &trainer->options.sample;
-    size_t micro = trainer->options.micro_batch;
-    size_t id_bytes = array_bytes(micro * sample->num_ids, sizeof(int32_t));
-    size_t pixel_bytes =
-        array_bytes(micro * pen_sample_pixels(sample), sizeof(float));
-    size_t target_bytes =
-        array_bytes(micro * sample->num_targets, sizeof(int32_t));
-    trainer->arena_bytes = sizes.stash + id_bytes + pixel_bytes + target_bytes;
-    trainer->arena = aligned_alloc(ALIGNMENT, trainer->arena_bytes);
-    if (trainer->arena == NULL) {
-        pen_why(why,
-                "no memory for %.1f MB of activations; a smaller "
-                "--micro-batch-size needs less",
-                1e-6 * (double)trainer->arena_bytes);
-        return PEN_NOMEM;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < layout->shape.num_stages; i++)
+        count += pen_shape_rank_of(&layout->shape, i) == layout->row;
+    return count;
+}
+
+static pen_status make_stages(struct pen_trainer *trainer,
+                              struct pen_stage **out, uint32_t *num_stages,
+                              struct pen_text *why)
+{
+    const struct pen_shape *shape = &trainer->layout.shape;
+    struct pen_stage *stages =
+        calloc(count_stages(&trainer->layout), sizeof *stages);
+    pen_status status = stages == NULL ? PEN_NOMEM : PEN_OK;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < shape->num_stages && status == PEN_OK; i++)
+        if (pen_shape_rank_of(shape, i) == trainer->layout.row)
+            status = make_stage(trainer, i, &stages[count++], why);
+    if (status == PEN_OK) {
+        *out = stages;
+        *num_stages = count;
+        return PEN_OK;
     }
-    memset(trainer->arena, 0, trainer->arena_bytes);
-    trainer->stash = trainer->arena;
-    char *inputs = trainer->arena + sizes.stash;
-    char *targets = inputs + id_bytes + pixel_bytes;
-    if (id_bytes > 0)
-        trainer->batch.ids = (int32_t *)(void *)inputs;
-    if (pixel_bytes > 0)
-        trainer->batch.pixels = (float *)(void *)(inputs + id_bytes);
-    trainer->batch.targets = (int32_t *)(void *)targets;
+    for (uint32_t i = 0; i < count; i++)
+        pen_stage_release(&stages[i]);
+    free(stages);
+    return status;
+}
+
+/* ---- hooks of the executor ---- */
+
+static void on_poll(void *context)
+{
+    struct pen_trainer *trainer = context;
+    if (trainer->exchange != NULL)
+        pen_exchange_poll(trainer->exchange);
+}
+
+static void on_layer(void *context, struct pen_stage *stage, uint32_t layer)
+{
+    struct pen_trainer *trainer = context;
+    if (trainer->exchange != NULL)
+        pen_exchange_layer(trainer->exchange, stage, layer);
+}
+
+static void on_gradient(void *context, struct pen_stage *stage, uint32_t number)
+{
+    struct pen_trainer *trainer = context;
+    if (trainer->exchange != NULL)
+        pen_exchange_gradient(trainer->exchange, stage, number);
+}
+
+static void on_sync(void *context, struct pen_stage *stage)
+{
+    struct pen_trainer *trainer = context;
+    if (trainer->exchange != NULL)
+        pen_exchange_sync(trainer->exchange, stage);
+}
+
+static void on_op(void *context, uint64_t pass, uint32_t position)
+{
+    const struct pen_executor_hooks *watch =
+        &((struct pen_trainer *)context)->options.watch;
+    if (watch->op != NULL)
+        watch->op(watch->context, pass, position);
+}
+
+static void on_wait(void *context, uint32_t rank)
+{
+    const struct pen_executor_hooks *watch =
+        &((struct pen_trainer *)context)->options.watch;
+    if (watch->wait != NULL)
+        watch->wait(watch->context, rank);
+}
+
+static void on_resume(void *context)
+{
+    const struct pen_executor_hooks *watch =
+        &((struct pen_trainer *)context)->options.watch;
+    if (watch->resume != NULL)
+        watch->resume(watch->context);
+}
+
+static void on_done(void *context, uint64_t pass, uint32_t position,
+                    int64_t begin, int64_t ready, int64_t end)
+{
+    const struct pen_executor_hooks *watch =
+        &((struct pen_trainer *)context)->options.watch;
+    if (watch->done != NULL)
+        watch->done(watch->context, pass, position, begin, ready, end);
+}
+
+static struct pen_executor_options executor_options(struct pen_trainer *trainer)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    return (struct pen_executor_options){.transport = options->transport,
+                                         .schedule = options->schedule,
+                                         .layout = trainer->layout,
+                                         .sample = options->sample,
+                                         .micro_batch = options->micro_batch,
+                                         .num_per_step = trainer->num_per_step,
+                                         .step_samples = options->global_batch,
+                                         .step_targets =
+                                             (double)options->global_batch *
+                                             options->sample.num_targets,
+                                         .sleep_ns = options->sleep_ns,
+                                         .hooks = {.context = trainer,
+                                                   .poll = on_poll,
+                                                   .layer = on_layer,
+                                                   .gradient = on_gradient,
+                                                   .sync = on_sync,
+                                                   .op = on_op,
+                                                   .wait = on_wait,
+                                                   .resume = on_resume,
+                                                   .done = on_done}};
+}
+
+/* ---- making ---- */
+
+static pen_status make_executor(struct pen_trainer *trainer,
+                                struct pen_text *why)
+{
+    struct pen_executor_options options = executor_options(trainer);
+    struct pen_stage *stages;
+    uint32_t num_stages;
+    pen_status status = make_stages(trainer, &stages, &num_stages, why);
+    if (status == PEN_OK)
+        status = pen_executor_create(&options, stages, num_stages,
+                                     &trainer->executor, why);
+    return status;
+}
+
+/* Of those parameters that this rank steps. */
+static pen_status add_moments(struct pen_trainer *trainer, struct pen_text *why)
+{
+    struct pen_engine *engine = trainer->engine;
+    int moments = pen_optimizer_moments(&trainer->options.optimizer);
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        struct pen_network *network = pen_trainer_network(trainer, s);
+        for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+            if (!pen_exchange_owns(trainer->exchange, s, i))
+                continue;
+            pen_status status = engine->ops->parameter_add_moments(
+                engine, pen_network_parameter(network, i)->parameter, moments,
+                why);
+            if (status != PEN_OK)
+                return status;
+        }
+    }
     return PEN_OK;
+}
+
+static pen_status make_exchange(struct pen_trainer *trainer,
+                                struct pen_text *why)
+{
+    struct pen_exchange_options options = {
+        .transport = trainer->options.transport,
+        .executor = trainer->executor,
+        .layout = trainer->layout,
+        .num_per_step = trainer->num_per_step,
+        .is_sharded = trainer->options.is_sharded};
+    if (trainer->options.is_forward_only || trainer->options.sleep_ns > 0)
+        return PEN_OK;
+    pen_status status = pen_exchange_create(&options, &trainer->exchange, why);
+    return status == PEN_OK ? add_moments(trainer, why) : status;
+}
+
+static pen_status make_parts(struct pen_trainer *trainer, struct pen_text *why)
+{
+    pen_status status = PEN_OK;
+    if (trainer->options.transport == NULL) {
+        status = pen_transport_open_alone(&trainer->own_transport);
+        trainer->options.transport = trainer->own_transport;
+    }
+    if (status == PEN_OK)
+        status = pen__trainer_make_layout(trainer, why);
+    if (status == PEN_OK)
+        status = make_engine(trainer, why);
+    if (status == PEN_OK)
+        status = make_executor(trainer, why);
+    if (status == PEN_OK)
+        status = make_exchange(trainer, why);
+    if (status == PEN_OK)
+        status = pen__trainer_make_totals(trainer);
+    return status;
 }
 
 pen_status pen_trainer_create(const struct pen_trainer_options *options,
@@ -105,11 +272,7 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
     if (trainer == NULL)
         return PEN_NOMEM;
     trainer->options = *options;
-    status = make_engine(trainer, why);
-    if (status == PEN_OK)
-        status = pen__trainer_make_network(trainer, why);
-    if (status == PEN_OK)
-        status = make_arena(trainer, why);
+    status = make_parts(trainer, why);
     if (status == PEN_OK)
         *out = trainer;
     else
@@ -117,9 +280,22 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
     return status;
 }
 
-struct pen_network *pen_trainer_network(struct pen_trainer *trainer)
+/* ---- asking ---- */
+
+uint32_t pen_trainer_num_stages(const struct pen_trainer *trainer)
 {
-    return trainer->network;
+    return pen_executor_num_stages(trainer->executor);
+}
+
+struct pen_network *pen_trainer_network(struct pen_trainer *trainer,
+                                        uint32_t stage)
+{
+    return pen_executor_stage(trainer->executor, stage)->network;
+}
+
+const struct pen_layout *pen_trainer_layout(const struct pen_trainer *trainer)
+{
+    return &trainer->layout;
 }
 
 struct pen_trainer_progress
@@ -128,157 +304,26 @@ pen_trainer_progress(const struct pen_trainer *trainer)
     return trainer->progress;
 }
 
-/* ---- the step ---- */
-
-/* One of so many samples in all. */
-static struct pen_microbatch microbatch_of(const struct pen_trainer *trainer,
-                                           uint64_t num_samples)
+pen_status pen_trainer_initialize(struct pen_trainer *trainer, uint64_t seed)
 {
-    return (struct pen_microbatch){.ids = trainer->batch.ids,
-                                   .pixels = trainer->batch.pixels,
-                                   .targets = trainer->batch.targets,
-                                   .loss_count =
-                                       (double)num_samples *
-                                       trainer->options.sample.num_targets};
+    pen_status status = PEN_OK;
+    for (uint32_t s = 0;
+         s < pen_trainer_num_stages(trainer) && status == PEN_OK; s++)
+        if (pen_trainer_network(trainer, s) != NULL)
+            status =
+                pen_network_initialize(pen_trainer_network(trainer, s), seed);
+    return status;
 }
 
-/* The gradients of all micro-batches, and the mean loss. */
-static pen_status accumulate(struct pen_trainer *trainer,
-                             struct pen_batches *batches, double *loss,
-                             struct pen_text *why)
+pen_status pen_trainer_load_weights(struct pen_trainer *trainer,
+                                    const struct pen_weights *weights,
+                                    struct pen_text *why)
 {
-    const struct pen_trainer_options *options = &trainer->options;
-    struct pen_microbatch microbatch =
-        microbatch_of(trainer, options->global_batch);
-    pen_network_clear_gradients(trainer->network);
-    *loss = 0;
-    for (size_t first = 0; first < options->global_batch;
-         first += options->micro_batch) {
-        pen_status status =
-            pen_batches_read(batches, trainer->progress.samples + first,
-                             options->micro_batch, &trainer->batch, why);
-        if (status != PEN_OK)
-            return status;
-        pen_network_forward(trainer->network, &microbatch, trainer->stash, NULL,
-                            NULL);
-        pen_network_backward(trainer->network, &microbatch, trainer->stash,
-                             NULL, NULL);
-        *loss += microbatch.loss;
-    }
-    pen_network_finish_gradients(trainer->network);
-    return PEN_OK;
-}
-
-static pen_status check_numbers(const struct pen_step *step,
-                                struct pen_text *why)
-{
-    if (isfinite(step->loss) && isfinite(step->gradient_norm))
-        return PEN_OK;
-    pen_why(why,
-            "step %" PRIu64 " has the loss %g and the gradient norm %g: the "
-            "training has diverged; a lower --lr, a longer --lr-warmup-iters "
-            "or --clip-grad may help",
-            step->step, step->loss, step->gradient_norm);
-    return PEN_INVALID;
-}
-
-pen_status pen_trainer_step(struct pen_trainer *trainer,
-                            struct pen_batches *batches, struct pen_step *out,
-                            struct pen_text *why)
-{
-    const struct pen_trainer_options *options = &trainer->options;
-    PEN_BUG_UNLESS(!options->is_forward_only);
-    struct pen_step step = {.step = trainer->progress.steps + 1,
-                            .learning_rate = pen_lr_schedule_rate(
-                                &options->schedule, trainer->progress.steps)};
-    pen_status status = accumulate(trainer, batches, &step.loss, why);
-    if (status != PEN_OK)
-        return status;
-    step.gradient_norm = pen_gradient_norm(trainer->network);
-    status = check_numbers(&step, why);
-    if (status != PEN_OK)
-        return status;
-    pen_optimizer_step(&options->optimizer, trainer->network,
-                       step.learning_rate, step.step, step.gradient_norm);
-    trainer->progress.steps++;
-    trainer->progress.samples += options->global_batch;
-    *out = step;
-    return PEN_OK;
-}
-
-/* ---- evaluation ---- */
-
-/* Fills a micro-batch; rows behind the last sample have no targets. */
-static pen_status read_some(struct pen_trainer *trainer,
-                            struct pen_batches *batches, uint64_t first,
-                            uint64_t count, struct pen_text *why)
-{
-    const struct pen_sample_shape *sample = &trainer->options.sample;
-    const struct pen_batch *batch = &trainer->batch;
-    size_t micro = trainer->options.micro_batch;
-    size_t some = count - first < micro ? (size_t)(count - first) : micro;
-    for (size_t i = some * sample->num_ids; i < micro * sample->num_ids; i++)
-        batch->ids[i] = 0;
-    for (size_t i = some * sample->num_targets; i < micro * sample->num_targets;
-         i++)
-        batch->targets[i] = PEN_NO_TARGET;
-    return pen_batches_read(batches, first, some, batch, why);
-}
-
-/* The label that the logits of a row rank first. */
-static int32_t guess(const struct pen_trainer *trainer, size_t row)
-{
-    bool is_bf16 = trainer->options.is_bf16;
-    enum pen_dtype dtype = is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
-    size_t width = pen_dtype_bits(dtype) / 8;
-    const char *logits =
-        (const char *)pen_network_logits(trainer->network, trainer->stash) +
-        row * trainer->num_labels * width;
-    int32_t best = 0;
-    float most = -INFINITY;
-    for (size_t i = 0; i < trainer->num_labels; i++) {
-        float logit;
-        pen_dtype_to_float(dtype, logits + i * width, 1, &logit);
-        if (logit > most) {
-            most = logit;
-            best = (int32_t)i;
-        }
-    }
-    return best;
-}
-
-/* Of the images of the micro-batch that was evaluated last. */
-static uint64_t count_right(const struct pen_trainer *trainer)
-{
-    uint64_t count = 0;
-    for (size_t i = 0;
-         trainer->num_labels > 0 && i < trainer->options.micro_batch; i++)
-        if (trainer->batch.targets[i] != PEN_NO_TARGET)
-            count += guess(trainer, i) == trainer->batch.targets[i];
-    return count;
-}
-
-pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
-                                struct pen_batches *batches, uint64_t count,
-                                struct pen_evaluation *out,
-                                struct pen_text *why)
-{
-    struct pen_microbatch microbatch = microbatch_of(trainer, count);
-    double sum = 0;
-    uint64_t num_right = 0;
-    microbatch.is_evaluation = true;
-    for (uint64_t first = 0; first < count;
-         first += trainer->options.micro_batch) {
-        pen_status status = read_some(trainer, batches, first, count, why);
-        if (status != PEN_OK)
-            return status;
-        pen_network_forward(trainer->network, &microbatch, trainer->stash, NULL,
-                            NULL);
-        sum += microbatch.loss;
-        num_right += count_right(trainer);
-    }
-    *out = (struct pen_evaluation){
-        sum, trainer->num_labels == 0 ? (double)NAN
-                                      : (double)num_right / (double)count};
-    return PEN_OK;
+    pen_status status = PEN_OK;
+    for (uint32_t s = 0;
+         s < pen_trainer_num_stages(trainer) && status == PEN_OK; s++)
+        if (pen_trainer_network(trainer, s) != NULL)
+            status =
+                pen_network_load(pen_trainer_network(trainer, s), weights, why);
+    return status;
 }

@@ -2,19 +2,21 @@
 #define PEN_RUNTIME_TRAINER_H
 
 #include "core/any_model.h"
-#include "network/network.h"
+#include "core/weights.h"
 #include "runtime/batches.h"
+#include "runtime/executor.h"
 #include "runtime/lr_schedule.h"
 #include "runtime/optimizer.h"
 
 /*
- * Training in one process. A step takes the samples of the global batch in
- * micro-batches, in their order:
+ * Training, in one process or as one rank of many. A step carries out the row
+ * that the schedule has for this rank, then all ranks agree on the norm of the
+ * gradients, and each steps what it keeps:
  *
- *   clear   forward backward   forward backward   ...   norm   optimizer
- *           micro-batch 0      micro-batch 1
+ *   clear   operations of the row ...   sums   norm   optimizer   values
  *
- * All memory is there before the first step: a step allocates nothing.
+ * Without a schedule one process takes the micro-batches in their order. All
+ * memory is there before the first step: a step allocates nothing.
  */
 struct pen_trainer;
 
@@ -29,22 +31,44 @@ struct pen_trainer_options {
     size_t micro_batch;  /* samples */
     size_t global_batch; /* samples of a step; a multiple of micro_batch */
     enum pen_recompute recompute;
+
+    /* All below may be zero: one process, one stage. */
+    struct pen_transport *transport;     /* borrowed, as the two below */
+    const struct pen_schedule *schedule; /* lowered */
+    const struct pen_layer_range *parts; /* of the model, as the schedule has */
+    uint32_t logical_replicas;           /* 0: as many as there are members */
+    bool is_sharded;  /* every rank keeps a share of the moments */
+    int64_t sleep_ns; /* > 0: operations only wait */
+    struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
+
     struct pen_optimizer optimizer;
-    struct pen_lr_schedule schedule;
+    struct pen_lr_schedule rates;
     bool is_forward_only; /* for pen_trainer_evaluate() alone */
 };
 
 /*
- * The parameters are zero: initialize or load them through
- * pen_trainer_network(). On failure *out is untouched and why speaks in the
- * names of the options.
+ * The parameters are zero: initialize or load them. On failure *out is
+ * untouched and why speaks in the names of the options.
  */
 pen_status pen_trainer_create(const struct pen_trainer_options *options,
                               struct pen_trainer **out, struct pen_text *why);
 void pen_trainer_free(struct pen_trainer *trainer);
 
-/* Borrowed until the trainer is freed. */
-struct pen_network *pen_trainer_network(struct pen_trainer *trainer);
+/* Random weights, as pen_network_initialize() draws them. */
+pen_status pen_trainer_initialize(struct pen_trainer *trainer, uint64_t seed);
+
+/* Those on disk. */
+pen_status pen_trainer_load_weights(struct pen_trainer *trainer,
+                                    const struct pen_weights *weights,
+                                    struct pen_text *why);
+
+/* Of stages of this rank; borrowed until the trainer is freed. */
+uint32_t pen_trainer_num_stages(const struct pen_trainer *trainer);
+struct pen_network *pen_trainer_network(struct pen_trainer *trainer,
+                                        uint32_t stage);
+
+/* Who is who, with the number of logical replicas. */
+const struct pen_layout *pen_trainer_layout(const struct pen_trainer *trainer);
 
 /* How far a run is. */
 struct pen_trainer_progress {
@@ -55,17 +79,24 @@ struct pen_trainer_progress {
 struct pen_trainer_progress
 pen_trainer_progress(const struct pen_trainer *trainer);
 
+/* What ranks may want at the end of a step: how many of them do. */
+enum pen_vote { PEN_VOTE_STOP, PEN_VOTE_SAVE, PEN_VOTES };
+
 struct pen_step {
     uint64_t step; /* 1 for the first */
     double loss;   /* mean over all targets */
     double gradient_norm;
     double learning_rate;
+    double wait_share; /* of the time of all ranks in the pass: the bubble */
+    double votes[PEN_VOTES];
 };
 
 /*
  * One step on the next samples. INVALID when a sample has an id that the model
- * does not have or the loss is no number; the parameters are then unchanged.
+ * does not have (this rank alone knows) or the loss is no number (all do); the
+ * parameters are then unchanged.
  */
+void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 pen_status pen_trainer_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why);
@@ -88,8 +119,9 @@ double pen_trainer_step_flops(const struct pen_trainer *trainer);
 struct pen_trainer_memory {
     size_t program;     /* code, libraries and what they keep */
     size_t parameters;  /* with gradients, moments and the engine's scratch */
-    size_t activations; /* stash and scratch of the network */
+    size_t activations; /* stashes, messages and scratch */
     size_t logits;      /* of those */
+    size_t exchange;    /* sums of gradients on their way */
     size_t passing;     /* taken and given back: packed operands, or a tensor */
     size_t total;       /* at the peak: loading may have taken more */
 };

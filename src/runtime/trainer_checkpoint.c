@@ -22,6 +22,15 @@ static int num_parts(const struct pen_trainer *trainer)
     return 1 + pen_optimizer_moments(&trainer->options.optimizer);
 }
 
+/* Moments are where the parameter is stepped. */
+static int num_parts_of(const struct pen_trainer *trainer, uint32_t stage,
+                        size_t parameter)
+{
+    return pen_exchange_owns(trainer->exchange, stage, parameter)
+               ? num_parts(trainer)
+               : 1;
+}
+
 static const char *optimizer_name(const struct pen_trainer *trainer)
 {
     return trainer->options.optimizer.kind == PEN_OPTIMIZER_ADAM ? "adamw"
@@ -32,11 +41,15 @@ static const char *optimizer_name(const struct pen_trainer *trainer)
 static size_t tensor_bytes(const struct pen_trainer *trainer)
 {
     size_t most = 1;
-    for (size_t i = 0; i < pen_network_num_parameters(trainer->network); i++) {
-        const struct pen_network_parameter *it =
-            pen_network_parameter(trainer->network, i);
-        size_t count = it->rows * it->columns;
-        most = count > most ? count : most;
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        const struct pen_network *network =
+            pen_executor_stage(trainer->executor, s)->network;
+        for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+            const struct pen_network_parameter *it =
+                pen_network_parameter(network, i);
+            size_t count = it->rows * it->columns;
+            most = count > most ? count : most;
+        }
     }
     return most * sizeof(float);
 }
@@ -81,7 +94,7 @@ static pen_status put_statistics(struct pen_trainer *trainer,
         if (!tensor.is_trained)
             status = pen_checkpoint_put(
                 writer, PEN_CHECKPOINT_WEIGHT, i,
-                pen_network_statistic(trainer->network, i),
+                pen_network_statistic(pen_trainer_network(trainer, 0), i),
                 tensor.num_elements * pen_dtype_bits(tensor.dtype) / 8, why);
     }
     return status;
@@ -100,23 +113,23 @@ pen_status pen_trainer_put(struct pen_trainer *trainer,
     if (plain == NULL)
         return PEN_NOMEM;
     pen_status status = PEN_OK;
+    const struct pen_network *network = pen_trainer_network(trainer, 0);
     for (size_t i = 0;
-         i < pen_network_num_parameters(trainer->network) && status == PEN_OK;
-         i++)
-        status =
-            put_parameter(trainer, pen_network_parameter(trainer->network, i),
-                          writer, plain, why);
+         i < pen_network_num_parameters(network) && status == PEN_OK; i++)
+        status = put_parameter(trainer, pen_network_parameter(network, i),
+                               writer, plain, why);
     free(plain);
     return status == PEN_OK ? put_statistics(trainer, writer, why) : status;
 }
 
 static pen_status load_parameter(struct pen_trainer *trainer,
                                  const struct pen_network_parameter *it,
+                                 int count,
                                  const struct pen_checkpoint *checkpoint,
                                  float *plain, struct pen_text *why)
 {
     struct pen_engine *engine = trainer->engine;
-    for (int p = 0; p < num_parts(trainer); p++) {
+    for (int p = 0; p < count; p++) {
         for (size_t k = 0; k < it->num_slices; k++) {
             const struct pen_safetensor *tensor;
             pen_status status = pen_checkpoint_find(
@@ -153,6 +166,22 @@ static pen_status check_optimizer(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
+static pen_status load_stage(struct pen_trainer *trainer, uint32_t stage,
+                             const struct pen_checkpoint *checkpoint,
+                             float *plain, struct pen_text *why)
+{
+    struct pen_network *network = pen_trainer_network(trainer, stage);
+    pen_status status = PEN_OK;
+    for (size_t i = 0;
+         i < pen_network_num_parameters(network) && status == PEN_OK; i++)
+        status = load_parameter(trainer, pen_network_parameter(network, i),
+                                num_parts_of(trainer, stage, i), checkpoint,
+                                plain, why);
+    if (status == PEN_OK)
+        status = pen_network_load_statistics(network, checkpoint->model, why);
+    return status;
+}
+
 pen_status pen_trainer_load(struct pen_trainer *trainer,
                             const struct pen_checkpoint *checkpoint,
                             struct pen_text *why)
@@ -163,16 +192,10 @@ pen_status pen_trainer_load(struct pen_trainer *trainer,
     float *plain = malloc(tensor_bytes(trainer));
     if (plain == NULL)
         return PEN_NOMEM;
-    for (size_t i = 0;
-         i < pen_network_num_parameters(trainer->network) && status == PEN_OK;
-         i++)
-        status =
-            load_parameter(trainer, pen_network_parameter(trainer->network, i),
-                           checkpoint, plain, why);
+    for (uint32_t s = 0;
+         s < pen_trainer_num_stages(trainer) && status == PEN_OK; s++)
+        status = load_stage(trainer, s, checkpoint, plain, why);
     free(plain);
-    if (status == PEN_OK)
-        status = pen_network_load_statistics(trainer->network,
-                                             checkpoint->model, why);
     if (status == PEN_OK)
         trainer->progress = (struct pen_trainer_progress){
             checkpoint->manifest.step, checkpoint->manifest.sample};

@@ -66,6 +66,15 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+static void add_stage(const struct pen_stage *stage,
+                      struct pen_trainer_memory *memory)
+{
+    if (stage->network == NULL)
+        return;
+    memory->activations += pen_network_scratch_bytes(stage->network);
+    memory->logits += stage->sizes.logits * stage->stashes.count;
+}
+
 /*
  * All that stays is resident already: what of it is not accounted for is the
  * program with its libraries. A step packs operands while there is no tensor
@@ -74,15 +83,15 @@ static size_t larger(size_t a, size_t b)
 void pen_trainer_predict_memory(const struct pen_trainer *trainer,
                                 bool is_saving, struct pen_trainer_memory *out)
 {
-    struct pen_network_sizes sizes;
     const struct pen_engine *engine = trainer->engine;
-    pen_network_sizes(trainer->network, &sizes);
     struct pen_trainer_memory memory = {
         .parameters = engine->ops->memory_bytes(engine),
-        .activations =
-            trainer->arena_bytes + pen_network_scratch_bytes(trainer->network),
-        .logits = sizes.logits,
+        .activations = pen_executor_bytes(trainer->executor),
         .passing = engine->ops->passing_bytes(engine)};
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+        add_stage(pen_executor_stage(trainer->executor, s), &memory);
+    if (trainer->exchange != NULL)
+        memory.exchange = pen_exchange_bytes(trainer->exchange);
     if (is_saving) {
         memory.passing =
             larger(memory.passing, pen__trainer_saving_bytes(trainer));
@@ -90,7 +99,7 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer,
     }
     give_back();
     size_t resident = pen_memory_resident();
-    size_t known = memory.parameters + memory.activations;
+    size_t known = memory.parameters + memory.activations + memory.exchange;
     memory.program = resident > known ? resident - known : 0;
     memory.total =
         larger(known + memory.program + memory.passing, pen_memory_peak());

@@ -23,29 +23,25 @@ static pen_status check_decoder(const struct pen_trainer_options *options,
     return PEN_INVALID;
 }
 
-static int num_moments(const struct pen_trainer_options *options)
-{
-    return options->is_forward_only
-               ? 0
-               : pen_optimizer_moments(&options->optimizer);
-}
-
+/* Gathered rows are handed on with every logical replica. */
 static pen_status make_decoder(struct pen_trainer *trainer,
-                               struct pen_text *why)
+                               const struct pen_layer_range *layers,
+                               struct pen_network **out, struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
     size_t sequence = options->sample.num_ids;
-    struct pen_network_options all = {
+    struct pen_network_options range = {
         .engine = trainer->engine,
         .model = options->model->decoder,
-        .num_layers = options->model->decoder->num_layers,
+        .first_layer = layers->first,
+        .num_layers = layers->count,
         .batch = options->micro_batch,
         .sequence = sequence,
-        .step_rows = options->global_batch * sequence,
-        .moments = num_moments(options),
-        .recompute = options->recompute,
+        .step_rows =
+            options->global_batch / trainer->layout.num_logical * sequence,
+        .recompute = layers->recompute,
         .is_forward_only = options->is_forward_only};
-    return pen_network_create(&all, &trainer->network, why);
+    return pen_network_create(&range, out, why);
 }
 
 /* ---- images ---- */
@@ -61,6 +57,16 @@ static pen_status check_images(const struct pen_trainer_options *options,
                 num_channels, options->sample.channels);
         return PEN_INVALID;
     }
+    if (options->transport != NULL &&
+        pen_transport_size(options->transport) > 1) {
+        pen_why(why, "models of images are trained by one process");
+        return PEN_INVALID;
+    }
+    if (options->logical_replicas > 1) {
+        pen_why(why, "--logical-replicas is for text: statistics of images "
+                     "are those of one run");
+        return PEN_INVALID;
+    }
     if (options->recompute != PEN_RECOMPUTE_NONE) {
         pen_why(why, "--recompute-granularity is for text; the layers of this "
                      "model are not computed again");
@@ -69,20 +75,22 @@ static pen_status check_images(const struct pen_trainer_options *options,
     return PEN_OK;
 }
 
-static pen_status make_images(struct pen_trainer *trainer, struct pen_text *why)
+static pen_status make_images(struct pen_trainer *trainer,
+                              const struct pen_layer_range *layers,
+                              struct pen_network **out, struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    struct pen_image_options all = {
-        .engine = trainer->engine,
-        .model = options->model->images,
-        .num_layers = options->model->images->num_layers,
-        .batch = options->micro_batch,
-        .height = options->sample.height,
-        .width = options->sample.width,
-        .moments = num_moments(options),
-        .is_forward_only = options->is_forward_only};
+    struct pen_image_options range = {.engine = trainer->engine,
+                                      .model = options->model->images,
+                                      .first_layer = layers->first,
+                                      .num_layers = layers->count,
+                                      .batch = options->micro_batch,
+                                      .height = options->sample.height,
+                                      .width = options->sample.width,
+                                      .is_forward_only =
+                                          options->is_forward_only};
     trainer->num_labels = options->model->images->num_labels;
-    return pen_network_create_images(&all, &trainer->network, why);
+    return pen_network_create_images(&range, out, why);
 }
 
 /* ---- either ---- */
@@ -99,11 +107,41 @@ pen_status pen__trainer_check_model(const struct pen_trainer_options *options,
                                   : check_decoder(options, why);
 }
 
+uint32_t pen__trainer_num_layers(const struct pen_trainer_options *options)
+{
+    return is_for_images(options) ? options->model->images->num_layers
+                                  : options->model->decoder->num_layers;
+}
+
+/* A stage that only sleeps sends what a real one would. */
+static void set_boundary(const struct pen_trainer *trainer,
+                         struct pen_stage *stage)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    size_t width = options->is_bf16 ? 2 : sizeof(float);
+    size_t bytes = is_for_images(options)
+                       ? 0
+                       : options->micro_batch * options->sample.num_ids *
+                             options->model->decoder->hidden * width;
+    stage->sizes.input = stage->sizes.output = (bytes + 63) / 64 * 64;
+}
+
 pen_status pen__trainer_make_network(struct pen_trainer *trainer,
+                                     const struct pen_layer_range *layers,
+                                     struct pen_stage *stage,
                                      struct pen_text *why)
 {
-    return is_for_images(&trainer->options) ? make_images(trainer, why)
-                                            : make_decoder(trainer, why);
+    if (trainer->options.sleep_ns > 0) {
+        set_boundary(trainer, stage);
+        return PEN_OK;
+    }
+    pen_status status =
+        is_for_images(&trainer->options)
+            ? make_images(trainer, layers, &stage->network, why)
+            : make_decoder(trainer, layers, &stage->network, why);
+    if (status == PEN_OK)
+        pen_network_sizes(stage->network, &stage->sizes);
+    return status;
 }
 
 double pen_trainer_step_flops(const struct pen_trainer *trainer)

@@ -76,10 +76,10 @@ static void measure(const struct example *example, size_t sequence,
         .global_batch = 4,
         .recompute = example->recompute,
         .optimizer = {.kind = PEN_OPTIMIZER_SGD},
-        .schedule = {.style = PEN_LR_CONSTANT, .rate = 1e-3}};
+        .rates = {.style = PEN_LR_CONSTANT, .rate = 1e-3}};
     size_t before = pen_memory_resident();
     if (pen_trainer_create(&options, &trainer, &why) != PEN_OK ||
-        pen_network_initialize(pen_trainer_network(trainer), 7) != PEN_OK)
+        pen_trainer_initialize(trainer, 7) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));
     pen_trainer_predict_memory(trainer, false, &memory);
     if (example->has_step &&

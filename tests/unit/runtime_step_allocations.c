@@ -64,13 +64,13 @@ static struct pen_trainer *trainer_of(const struct example *example,
                       .momentum = 0.9,
                       .weight_decay = 0.01,
                       .clip_norm = 1},
-        .schedule = {.style = PEN_LR_CONSTANT, .rate = 1e-3}};
+        .rates = {.style = PEN_LR_CONSTANT, .rate = 1e-3}};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_trainer *trainer = NULL;
     if (pen_trainer_create(&options, &trainer, &why) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));
     pen_text_release(&why);
-    assert_int_equal(pen_network_initialize(pen_trainer_network(trainer), 7),
+    assert_int_equal(pen_trainer_initialize(trainer, 7),
                      PEN_OK);
     return trainer;
 }

@@ -1,0 +1,278 @@
+#include "runtime/exchange.h"
+
+#include "base/bug.h"
+#include "runtime/gradients.h"
+#include "runtime/reduction.h"
+#include "runtime/tied.h"
+
+#include <stdlib.h>
+
+/* Of one stage. */
+struct sums {
+    struct pen_gradients *gradients;
+    struct pen_reduction *reduction; /* NULL: the stage is its only member */
+    bool is_tied_head;
+};
+
+struct pen_exchange {
+    struct pen_exchange_options options;
+    struct sums *sums; /* per stage of the executor */
+    uint32_t num_stages;
+    struct pen_tied **tied; /* one per copy that has an end here */
+    uint32_t num_tied;
+};
+
+static uint32_t index_of(const struct pen_exchange *exchange,
+                         const struct pen_stage *stage)
+{
+    for (uint32_t i = 0; i < exchange->num_stages; i++)
+        if (pen_executor_stage(exchange->options.executor, i)->stage ==
+            stage->stage)
+            return i;
+    PEN_BUG_UNLESS(false);
+    return 0;
+}
+
+/* ---- making ---- */
+
+static pen_status make_reduction(struct pen_exchange *exchange,
+                                 const struct pen_stage *stage,
+                                 struct pen_reduction **out)
+{
+    const struct pen_layout *layout = &exchange->options.layout;
+    uint32_t num_members = pen_layout_members(layout);
+    if (num_members == 1)
+        return PEN_OK;
+    uint32_t *ranks = calloc(num_members, sizeof *ranks);
+    if (ranks == NULL)
+        return PEN_NOMEM;
+    for (uint32_t k = 0; k < num_members; k++)
+        ranks[k] = pen_layout_rank_of(layout, stage->part, k);
+    struct pen_reduction_options options = {
+        .transport = exchange->options.transport,
+        .network = stage->network,
+        .part = stage->part,
+        .num_members = num_members,
+        .member = pen_layout_member(layout, stage->stage),
+        .ranks = ranks,
+        .is_sharded = exchange->options.is_sharded};
+    pen_status status = pen_reduction_create(&options, out);
+    free(ranks);
+    return status;
+}
+
+static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
+{
+    struct pen_stage *stage =
+        pen_executor_stage(exchange->options.executor, index);
+    struct sums *sums = &exchange->sums[index];
+    const struct pen_network_parameter *tied = pen_network_tied(stage->network);
+    sums->is_tied_head = tied != NULL && !tied->is_value_only;
+    pen_status status = pen_gradients_create(
+        stage->network, pen_layout_share(&exchange->options.layout),
+        &sums->gradients);
+    if (status == PEN_OK)
+        status = make_reduction(exchange, stage, &sums->reduction);
+    return status;
+}
+
+/* For every copy of the model with an end on this rank. */
+static pen_status make_tied(struct pen_exchange *exchange)
+{
+    const struct pen_exchange_options *options = &exchange->options;
+    uint32_t copies = options->layout.shape.num_copies;
+    exchange->tied = calloc(copies, sizeof *exchange->tied);
+    if (exchange->tied == NULL)
+        return PEN_NOMEM;
+    for (uint32_t copy = 0; copy < copies; copy++) {
+        struct pen_tied_options wanted = {.transport = options->transport,
+                                          .executor = options->executor,
+                                          .layout = options->layout,
+                                          .copy = copy};
+        for (uint32_t i = 0; i < exchange->num_stages; i++) {
+            struct pen_stage *stage = pen_executor_stage(options->executor, i);
+            if (pen_shape_copy_of_stage(&options->layout.shape, stage->stage) !=
+                    copy ||
+                pen_network_tied(stage->network) == NULL)
+                continue;
+            if (exchange->sums[i].is_tied_head) {
+                wanted.head = stage->network;
+                wanted.gradients = exchange->sums[i].gradients;
+            } else {
+                wanted.embedding = stage->network;
+            }
+        }
+        if (wanted.head == NULL && wanted.embedding == NULL)
+            continue;
+        pen_status status =
+            pen_tied_create(&wanted, &exchange->tied[exchange->num_tied]);
+        if (status != PEN_OK)
+            return status;
+        exchange->num_tied++;
+    }
+    return PEN_OK;
+}
+
+pen_status pen_exchange_create(const struct pen_exchange_options *options,
+                               struct pen_exchange **out, struct pen_text *why)
+{
+    struct pen_exchange *exchange = calloc(1, sizeof *exchange);
+    if (exchange == NULL)
+        return PEN_NOMEM;
+    exchange->options = *options;
+    exchange->num_stages = pen_executor_num_stages(options->executor);
+    exchange->sums = calloc(exchange->num_stages, sizeof *exchange->sums);
+    pen_status status = exchange->sums == NULL ? PEN_NOMEM : PEN_OK;
+    for (uint32_t i = 0; i < exchange->num_stages && status == PEN_OK; i++)
+        status = make_sums(exchange, i);
+    if (status == PEN_OK)
+        status = make_tied(exchange);
+    if (status == PEN_OK) {
+        *out = exchange;
+        return PEN_OK;
+    }
+    pen_why(why, "no memory for sums of gradients");
+    pen_exchange_free(exchange);
+    return status;
+}
+
+void pen_exchange_free(struct pen_exchange *exchange)
+{
+    if (exchange == NULL)
+        return;
+    for (uint32_t i = 0; i < exchange->num_stages && exchange->sums != NULL;
+         i++) {
+        pen_gradients_free(exchange->sums[i].gradients);
+        pen_reduction_free(exchange->sums[i].reduction);
+    }
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        pen_tied_free(exchange->tied[i]);
+    free(exchange->tied);
+    free(exchange->sums);
+    free(exchange);
+}
+
+size_t pen_exchange_bytes(const struct pen_exchange *exchange)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < exchange->num_stages; i++) {
+        bytes += pen_gradients_bytes(exchange->sums[i].gradients);
+        if (exchange->sums[i].reduction != NULL)
+            bytes += pen_reduction_bytes(exchange->sums[i].reduction);
+    }
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        bytes += pen_tied_bytes(exchange->tied[i]);
+    return bytes;
+}
+
+bool pen_exchange_owns(const struct pen_exchange *exchange, uint32_t stage,
+                       size_t parameter)
+{
+    const struct pen_reduction *reduction = exchange->sums[stage].reduction;
+    const struct pen_network *network =
+        pen_executor_stage(exchange->options.executor, stage)->network;
+    return !pen_network_parameter(network, parameter)->is_value_only &&
+           (reduction == NULL || pen_reduction_owns(reduction, parameter));
+}
+
+/* ---- the pass ---- */
+
+void pen_exchange_poll(struct pen_exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->num_stages; i++)
+        if (exchange->sums[i].reduction != NULL)
+            pen_reduction_poll(exchange->sums[i].reduction);
+}
+
+void pen_exchange_begin(struct pen_exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->num_stages; i++) {
+        pen_gradients_begin(exchange->sums[i].gradients);
+        if (exchange->sums[i].reduction != NULL)
+            pen_reduction_begin(exchange->sums[i].reduction);
+    }
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        pen_tied_begin(exchange->tied[i]);
+}
+
+/* Only the last replica's gradients become final layer by layer. */
+void pen_exchange_layer(struct pen_exchange *exchange,
+                        const struct pen_stage *stage, uint32_t layer)
+{
+    struct sums *sums = &exchange->sums[index_of(exchange, stage)];
+    if (sums->reduction != NULL &&
+        pen_layout_share(&exchange->options.layout) == 1)
+        pen_reduction_layer(sums->reduction, layer);
+}
+
+void pen_exchange_gradient(struct pen_exchange *exchange,
+                           const struct pen_stage *stage, uint32_t number)
+{
+    const struct pen_exchange_options *options = &exchange->options;
+    uint32_t per_replica =
+        options->num_per_step / pen_layout_share(&options->layout);
+    if ((number + 1) % per_replica != 0)
+        return;
+    pen_gradients_close(exchange->sums[index_of(exchange, stage)].gradients);
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        if (pen_tied_is_embedding(exchange->tied[i], stage->network))
+            pen_tied_hand_over(exchange->tied[i], number / per_replica);
+}
+
+void pen_exchange_sync(struct pen_exchange *exchange,
+                       const struct pen_stage *stage)
+{
+    struct sums *sums = &exchange->sums[index_of(exchange, stage)];
+    if (sums->reduction != NULL)
+        pen_reduction_start(sums->reduction);
+}
+
+static bool is_done(void *context)
+{
+    const struct pen_exchange *exchange = context;
+    for (uint32_t i = 0; i < exchange->num_stages; i++)
+        if (exchange->sums[i].reduction != NULL &&
+            !pen_reduction_is_done(exchange->sums[i].reduction))
+            return false;
+    return true;
+}
+
+void pen_exchange_finish(struct pen_exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        pen_tied_join(exchange->tied[i]);
+    for (uint32_t i = 0; i < exchange->num_stages; i++)
+        if (exchange->sums[i].reduction != NULL)
+            pen_reduction_start_tied(exchange->sums[i].reduction);
+    pen_executor_wait(exchange->options.executor, is_done, exchange,
+                      PEN_NO_RANK);
+}
+
+/* ---- the values ---- */
+
+static void values_changed(struct pen_exchange *exchange, uint32_t index)
+{
+    struct pen_network *network =
+        pen_executor_stage(exchange->options.executor, index)->network;
+    struct pen_engine *engine = pen_network_engine(network);
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++)
+        if (!pen_exchange_owns(exchange, index, i))
+            engine->ops->parameter_value_changed(
+                engine, pen_network_parameter(network, i)->parameter);
+}
+
+void pen_exchange_values(struct pen_exchange *exchange)
+{
+    bool is_shared = exchange->options.is_sharded && exchange->num_stages > 0 &&
+                     exchange->sums[0].reduction != NULL;
+    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
+        pen_reduction_share(exchange->sums[i].reduction);
+    pen_executor_wait(exchange->options.executor, is_done, exchange,
+                      PEN_NO_RANK);
+    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
+        values_changed(exchange, i);
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        pen_tied_send_value(exchange->tied[i]);
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        pen_tied_take_value(exchange->tied[i]);
+}

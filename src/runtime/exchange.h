@@ -1,0 +1,48 @@
+#ifndef PEN_RUNTIME_EXCHANGE_H
+#define PEN_RUNTIME_EXCHANGE_H
+
+#include "runtime/executor.h"
+
+/*
+ * What ranks tell each other about weights, beside the activations: sums of
+ * gradients over logical replicas and members, the two ends of a tied matrix,
+ * and the values of a sharded optimizer.
+ */
+struct pen_exchange;
+
+struct pen_exchange_options {
+    struct pen_transport *transport;
+    struct pen_executor *executor;
+    struct pen_layout layout;
+    uint32_t num_per_step; /* micro-batches of a member in a step */
+    bool is_sharded;
+};
+
+/* The stages are those of the executor. On failure *out is untouched. */
+pen_status pen_exchange_create(const struct pen_exchange_options *options,
+                               struct pen_exchange **out, struct pen_text *why);
+void pen_exchange_free(struct pen_exchange *exchange);
+
+size_t pen_exchange_bytes(const struct pen_exchange *exchange);
+
+/* Whether this rank keeps the moments of a parameter and steps it. */
+bool pen_exchange_owns(const struct pen_exchange *exchange, uint32_t stage,
+                       size_t parameter);
+
+/* Hooks of the executor: `stage` is one of its stages. */
+void pen_exchange_poll(struct pen_exchange *exchange);
+void pen_exchange_layer(struct pen_exchange *exchange,
+                        const struct pen_stage *stage, uint32_t layer);
+void pen_exchange_gradient(struct pen_exchange *exchange,
+                           const struct pen_stage *stage, uint32_t number);
+void pen_exchange_sync(struct pen_exchange *exchange,
+                       const struct pen_stage *stage);
+
+/* Before a pass, and behind it: waits until all gradients are summed. */
+void pen_exchange_begin(struct pen_exchange *exchange);
+void pen_exchange_finish(struct pen_exchange *exchange);
+
+/* After the optimizer: waits until all ranks have the new values. */
+void pen_exchange_values(struct pen_exchange *exchange);
+
+#endif

@@ -1,0 +1,568 @@
+/* The walk along the row. What is made before it: executor_room.c. */
+#include "runtime/executor.h"
+
+#include "base/bug.h"
+#include "base/clock.h"
+#include "runtime/executor_internal.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- messages and waiting ---- */
+
+void pen_executor_poll(struct pen_executor *executor)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        pen_mailbox_poll(executor->mailboxes[i]);
+    if (executor->guests != NULL)
+        pen_guests_poll(executor->guests);
+    if (hooks->poll != NULL)
+        hooks->poll(hooks->context);
+}
+
+static void sleep_ns(int64_t duration)
+{
+    struct timespec some = {.tv_nsec = (long)duration};
+    nanosleep(&some, NULL);
+}
+
+/*
+ * A message is soon there or it takes long: yield first, then sleep a little,
+ * so that other ranks on the same core can compute.
+ */
+static void pause_briefly(int64_t waited_ns)
+{
+    enum { YIELD_NS = 20000, NAP_NS = 20000 };
+    if (waited_ns < YIELD_NS)
+        sched_yield();
+    else
+        sleep_ns(NAP_NS);
+}
+
+void pen_executor_wait(struct pen_executor *executor,
+                       bool (*is_done)(void *context), void *context,
+                       uint32_t rank)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    if (is_done(context))
+        return;
+    pen_executor_poll(executor);
+    if (is_done(context))
+        return;
+    int64_t begin = pen_clock_ns();
+    if (hooks->wait != NULL)
+        hooks->wait(hooks->context, rank);
+    while (!is_done(context)) {
+        pause_briefly(pen_clock_ns() - begin);
+        pen_executor_poll(executor);
+    }
+    if (hooks->resume != NULL)
+        hooks->resume(hooks->context);
+    if (executor->pass != NULL)
+        executor->pass->wait_ns += pen_clock_ns() - begin;
+}
+
+/* A buffer of a mailbox that is waited for, in or out. */
+struct want {
+    struct pen_mailbox *mailbox;
+    uint32_t stage;
+    uint32_t microbatch;
+    struct pen_label label;
+    const void *in;
+    void *out;
+};
+
+static bool is_there(void *context)
+{
+    struct want *want = context;
+    want->in = pen_mailbox_take(want->mailbox, want->stage, want->microbatch,
+                                &want->label);
+    return want->in != NULL;
+}
+
+static bool is_free(void *context)
+{
+    struct want *want = context;
+    want->out = pen_mailbox_claim(want->mailbox);
+    return want->out != NULL;
+}
+
+static struct want receive(struct pen_executor *executor,
+                           struct pen_mailbox *mailbox, const struct pen_op *op)
+{
+    struct want want = {
+        .mailbox = mailbox, .stage = op->stage, .microbatch = op->microbatch};
+    if (mailbox != NULL)
+        pen_executor_wait(executor, is_there, &want,
+                          pen_mailbox_options(mailbox)->peer);
+    return want;
+}
+
+static void *claim(struct pen_executor *executor, struct pen_mailbox *mailbox)
+{
+    struct want want = {.mailbox = mailbox};
+    if (mailbox == NULL)
+        return NULL;
+    pen_executor_wait(executor, is_free, &want,
+                      pen_mailbox_options(mailbox)->peer);
+    return want.out;
+}
+
+static void post(const struct pen_executor *executor,
+                 struct pen_mailbox *mailbox, const struct pen_op *op,
+                 uint32_t version)
+{
+    if (mailbox == NULL)
+        return;
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    bool is_act = pen_mailbox_options(mailbox)->direction == PEN_DIRECTION_ACT;
+    uint32_t to = is_act ? pen_shape_next_stage(shape, op->stage)
+                         : pen_shape_previous_stage(shape, op->stage);
+    pen_mailbox_post(mailbox, (struct pen_label){.stage = to,
+                                                 .microbatch = op->microbatch,
+                                                 .version = version});
+}
+
+/* ---- what ops have in common ---- */
+
+struct wanted_room {
+    struct pen_shelf *shelf;
+    uint32_t index;
+};
+
+static bool has_room(void *context)
+{
+    struct wanted_room *wanted = context;
+    wanted->index = pen_shelf_take(wanted->shelf);
+    return wanted->index != PEN_SHELF_NONE;
+}
+
+/* Waits only for stashes that are still on their way to the partner. */
+static uint32_t take_room(struct pen_executor *executor,
+                          struct pen_shelf *shelf)
+{
+    struct wanted_room wanted = {shelf, PEN_SHELF_NONE};
+    if (shelf->count == 0 || shelf->bytes == 0)
+        return PEN_SHELF_NONE;
+    pen_executor_wait(executor, has_room, &wanted, PEN_NO_RANK);
+    return wanted.index;
+}
+
+static void give_room(struct pen_shelf *shelf, uint32_t *index)
+{
+    if (*index != PEN_SHELF_NONE)
+        pen_shelf_give(shelf, *index);
+    *index = PEN_SHELF_NONE;
+}
+
+static void *room_at(const struct pen_shelf *shelf, uint32_t index)
+{
+    return index == PEN_SHELF_NONE ? NULL : pen_shelf_at(shelf, index);
+}
+
+/* Of a micro-batch among those of its copy. */
+static uint32_t number_of(const struct pen_executor *executor,
+                          uint32_t microbatch)
+{
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    return microbatch % (shape->num_microbatches / shape->num_copies);
+}
+
+/*
+ * The samples of a step belong to the members in equal blocks, and those of a
+ * member to its micro-batches.
+ */
+static uint64_t first_sample(const struct pen_executor *executor,
+                             const struct pen_stage *stage, uint32_t microbatch)
+{
+    const struct pen_executor_options *options = &executor->options;
+    const struct pen_pass *pass = executor->pass;
+    uint32_t number = number_of(executor, microbatch);
+    uint32_t per_step = options->num_per_step;
+    if (pass->is_evaluation)
+        return pass->first_sample + (uint64_t)microbatch * options->micro_batch;
+    uint64_t member = pen_layout_member(&options->layout, stage->stage);
+    uint64_t in_step =
+        (member * per_step + number % per_step) * options->micro_batch;
+    return pass->first_sample + number / per_step * options->step_samples +
+           in_step;
+}
+
+/* Fills a micro-batch; rows behind the last sample have no targets. */
+static pen_status read_input(struct pen_executor *executor,
+                             struct pen_stage *stage, uint32_t microbatch,
+                             struct pen_text *why)
+{
+    const struct pen_pass *pass = executor->pass;
+    const struct pen_sample_shape *sample = &stage->sample;
+    struct pen_batch batch =
+        pen_stage_batch(stage, stage->stays[microbatch].input);
+    uint64_t first = first_sample(executor, stage, microbatch);
+    size_t micro = stage->micro_batch;
+    size_t some = micro;
+    if (pass->is_evaluation)
+        some = first >= pass->num_samples ? 0
+               : pass->num_samples - first < micro
+                   ? (size_t)(pass->num_samples - first)
+                   : micro;
+    for (size_t i = some * sample->num_ids; i < micro * sample->num_ids; i++)
+        batch.ids[i] = 0;
+    for (size_t i = some * sample->num_targets; i < micro * sample->num_targets;
+         i++)
+        batch.targets[i] = PEN_NO_TARGET;
+    return pen_batches_read(pass->batches, first, some, &batch, why);
+}
+
+static struct pen_microbatch microbatch_of(const struct pen_executor *executor,
+                                           const struct pen_stage *stage,
+                                           const struct pen_stay *stay)
+{
+    const struct pen_pass *pass = executor->pass;
+    struct pen_microbatch microbatch = {
+        .is_evaluation = pass->is_evaluation,
+        .loss_count = pass->is_evaluation ? pass->num_targets
+                                          : executor->options.step_targets};
+    if (stay->input != PEN_SHELF_NONE) {
+        struct pen_batch batch = pen_stage_batch(stage, stay->input);
+        microbatch.ids = batch.ids;
+        microbatch.pixels = batch.pixels;
+        microbatch.targets = batch.targets;
+    }
+    return microbatch;
+}
+
+/* In place of an operation: waits so long, and looks after messages. */
+static void sleep_op(struct pen_executor *executor, int times)
+{
+    enum { SLICE_NS = 500000 };
+    int64_t end = pen_clock_ns() + times * executor->options.sleep_ns;
+    for (int64_t left = end - pen_clock_ns(); left > 0;
+         left = end - pen_clock_ns()) {
+        sleep_ns(left < SLICE_NS ? left : SLICE_NS);
+        pen_executor_poll(executor);
+    }
+}
+
+static uint32_t use(struct pen_executor *executor, struct pen_stage *stage,
+                    const struct pen_op *op, uint32_t version)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    return hooks->use == NULL ? PEN_OP_CURRENT
+                              : hooks->use(hooks->context, stage, op, version);
+}
+
+static void unuse(struct pen_executor *executor, struct pen_stage *stage,
+                  const struct pen_op *op)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    if (hooks->unuse != NULL)
+        hooks->unuse(hooks->context, stage, op);
+}
+
+/* ---- forward ---- */
+
+static void keep_loss(struct pen_executor *executor,
+                      const struct pen_stage *stage, const struct pen_op *op,
+                      const struct pen_microbatch *microbatch)
+{
+    struct pen_pass *pass = executor->pass;
+    const struct pen_stay *stay = &stage->stays[op->microbatch];
+    if (!stage->has_head)
+        return;
+    pass->losses[op->microbatch] = microbatch->loss;
+    if (pass->scored == NULL)
+        return;
+    struct pen_batch batch = pen_stage_batch(stage, stay->input);
+    pass->scored(pass->context, stage,
+                 pen_shelf_at(&stage->stashes, stay->stash), &batch);
+}
+
+static pen_status forward(struct pen_executor *executor, uint32_t index,
+                          const struct pen_op *op, struct pen_text *why)
+{
+    struct pen_stage *stage = &executor->stages[index];
+    const struct pen__routes *routes = &executor->routes[index];
+    struct pen_stay *stay = &stage->stays[op->microbatch];
+    pen_status status = PEN_OK;
+    stay->stash = take_room(executor, &stage->stashes);
+    stay->input = take_room(executor, &stage->inputs);
+    if (stage->reads_data)
+        status = read_input(executor, stage, op->microbatch, why);
+    if (status != PEN_OK)
+        return status;
+    struct want in = receive(executor, routes->act_in, op);
+    void *y = claim(executor, routes->act_out);
+    executor->ready_ns = pen_clock_ns();
+    uint32_t carried = in.in == NULL ? PEN_OP_CURRENT : in.label.version;
+    stay->version = use(executor, stage, op, carried);
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    if (stage->network == NULL)
+        sleep_op(executor, 1);
+    else
+        pen_network_forward(stage->network, &microbatch,
+                            room_at(&stage->stashes, stay->stash), in.in, y);
+    unuse(executor, stage, op);
+    keep_loss(executor, stage, op, &microbatch);
+    if (in.in != NULL)
+        pen_mailbox_release(routes->act_in, in.in);
+    post(executor, routes->act_out, op, stay->version);
+    if (executor->pass->is_evaluation) {
+        give_room(&stage->stashes, &stay->stash);
+        give_room(&stage->inputs, &stay->input);
+    }
+    return PEN_OK;
+}
+
+/* ---- backward ---- */
+
+static void leave(struct pen_executor *executor, struct pen_stage *stage,
+                  const struct pen_op *op)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    struct pen_stay *stay = &stage->stays[op->microbatch];
+    give_room(&stage->holds, &stay->hold);
+    give_room(&stage->stashes, &stay->stash);
+    give_room(&stage->inputs, &stay->input);
+    executor->last_of = NULL;
+    if (hooks->gradient != NULL)
+        hooks->gradient(hooks->context, stage,
+                        number_of(executor, op->microbatch) %
+                            executor->options.num_per_step);
+}
+
+/* The gradient of the input, and with a whole backward that of the weights. */
+static void backward(struct pen_executor *executor, uint32_t index,
+                     const struct pen_op *op)
+{
+    struct pen_stage *stage = &executor->stages[index];
+    const struct pen__routes *routes = &executor->routes[index];
+    struct pen_stay *stay = &stage->stays[op->microbatch];
+    bool is_whole = op->kind == PEN_OP_BACKWARD;
+    if (executor->guests != NULL)
+        pen_guests_await(executor->guests, op);
+    struct want in = receive(executor, routes->grad_in, op);
+    void *dx = claim(executor, routes->grad_out);
+    if (!is_whole)
+        stay->hold = take_room(executor, &stage->holds);
+    executor->ready_ns = pen_clock_ns();
+    use(executor, stage, op, stay->version);
+    void *stash = room_at(&stage->stashes, stay->stash);
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    if (stage->network == NULL)
+        sleep_op(executor, is_whole ? 2 : 1);
+    else if (is_whole)
+        pen_network_backward(stage->network, &microbatch, stash, in.in, dx);
+    else
+        pen_network_backward_input(stage->network, &microbatch, stash,
+                                   room_at(&stage->holds, stay->hold), in.in,
+                                   dx);
+    unuse(executor, stage, op);
+    if (in.in != NULL)
+        pen_mailbox_release(routes->grad_in, in.in);
+    post(executor, routes->grad_out, op, stay->version);
+    if (is_whole)
+        leave(executor, stage, op);
+}
+
+static void backward_weight(struct pen_executor *executor, uint32_t index,
+                            const struct pen_op *op)
+{
+    struct pen_stage *stage = &executor->stages[index];
+    struct pen_stay *stay = &stage->stays[op->microbatch];
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    executor->ready_ns = pen_clock_ns();
+    use(executor, stage, op, stay->version);
+    if (stage->network == NULL)
+        sleep_op(executor, 1);
+    else
+        pen_network_backward_weight(stage->network, &microbatch,
+                                    room_at(&stage->stashes, stay->stash),
+                                    room_at(&stage->holds, stay->hold));
+    unuse(executor, stage, op);
+    leave(executor, stage, op);
+}
+
+/* ---- the row ---- */
+
+/* Behind every layer of every pass of every stage. */
+static void between_layers(void *context, uint32_t layer)
+{
+    struct pen_executor *executor = context;
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    if (executor->last_of != NULL && hooks->layer != NULL)
+        hooks->layer(hooks->context, executor->last_of, layer);
+    pen_executor_poll(executor);
+}
+
+static pen_status compute(struct pen_executor *executor,
+                          const struct pen_op *op, struct pen_text *why)
+{
+    uint32_t index = pen__executor_find(executor, op->stage);
+    bool is_last = executor->position == executor->routes[index].last_gradient;
+    executor->last_of = is_last ? &executor->stages[index] : NULL;
+    switch ((enum pen_op_kind)op->kind) {
+    case PEN_OP_FORWARD:
+        return forward(executor, index, op, why);
+    case PEN_OP_BACKWARD:
+    case PEN_OP_BACKWARD_INPUT:
+        backward(executor, index, op);
+        break;
+    case PEN_OP_BACKWARD_WEIGHT:
+        backward_weight(executor, index, op);
+        break;
+    default: /* the backward computes again what its stage did not keep */
+        break;
+    }
+    return PEN_OK;
+}
+
+static pen_status run_op(struct pen_executor *executor, const struct pen_op *op,
+                         struct pen_text *why)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    switch ((enum pen_op_class)pen_op_info(op->kind)->op_class) {
+    case PEN_OP_CLASS_COMPUTE:
+        return compute(executor, op, why);
+    case PEN_OP_CLASS_SEND: /* by the op that made it */
+    case PEN_OP_CLASS_RECV: /* ahead */
+        break;
+    case PEN_OP_CLASS_SYNC:
+        if (hooks->sync != NULL)
+            hooks->sync(
+                hooks->context,
+                &executor->stages[pen__executor_find(executor, op->stage)]);
+        break;
+    case PEN_OP_CLASS_STEP:
+        if (hooks->step != NULL)
+            hooks->step(
+                hooks->context,
+                &executor->stages[pen__executor_find(executor, op->stage)],
+                op->version);
+        break;
+    case PEN_OP_CLASS_MOVE:
+        pen_guests_move(executor->guests, op);
+        break;
+    }
+    return PEN_OK;
+}
+
+static bool is_quiet(void *context)
+{
+    const struct pen_executor *executor = context;
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        if (!pen_mailbox_is_idle(executor->mailboxes[i]))
+            return false;
+    return executor->guests == NULL || pen_guests_is_idle(executor->guests);
+}
+
+pen_status pen_executor_run(struct pen_executor *executor,
+                            struct pen_pass *pass, struct pen_text *why)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    const struct pen_row *row = executor->row;
+    pen_status status = PEN_OK;
+    executor->pass = pass;
+    for (uint32_t i = 0; i < executor->num_stages; i++)
+        if (executor->stages[i].network != NULL)
+            pen_network_set_progress(executor->stages[i].network,
+                                     between_layers, executor);
+    pass->wait_ns = pass->busy_ns = 0;
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        pen_mailbox_begin(executor->mailboxes[i], pass->number);
+    if (executor->guests != NULL)
+        pen_guests_begin(executor->guests);
+    for (uint32_t i = 0; i < row->count && status == PEN_OK; i++) {
+        int64_t begin = pen_clock_ns();
+        executor->position = i;
+        executor->ready_ns = begin;
+        if (hooks->op != NULL)
+            hooks->op(hooks->context, pass->number, i);
+        status = run_op(executor, &row->ops[i], why);
+        int64_t end = pen_clock_ns();
+        if (pen_op_is_compute(row->ops[i].kind))
+            pass->busy_ns += end - executor->ready_ns;
+        if (hooks->done != NULL)
+            hooks->done(hooks->context, pass->number, i, begin,
+                        executor->ready_ns, end);
+    }
+    if (status == PEN_OK)
+        pen_executor_wait(executor, is_quiet, executor, PEN_NO_RANK);
+    executor->pass = NULL;
+    return status;
+}
+
+/* ---- making ---- */
+
+uint32_t pen__executor_find(const struct pen_executor *executor, uint32_t stage)
+{
+    uint32_t index = 0;
+    while (index < executor->num_stages &&
+           executor->stages[index].stage != stage)
+        index++;
+    PEN_BUG_UNLESS(index < executor->num_stages);
+    return index;
+}
+
+pen_status pen_executor_create(const struct pen_executor_options *options,
+                               struct pen_stage *stages, uint32_t num_stages,
+                               struct pen_executor **out, struct pen_text *why)
+{
+    struct pen_executor *executor = calloc(1, sizeof *executor);
+    if (executor == NULL) {
+        for (uint32_t i = 0; i < num_stages; i++)
+            pen_stage_release(&stages[i]);
+        free(stages);
+        return PEN_NOMEM;
+    }
+    executor->options = *options;
+    executor->row = &options->schedule->rows[options->layout.row];
+    executor->stages = stages;
+    executor->num_stages = num_stages;
+    pen_status status = pen__executor_make_room(executor, why);
+    if (status == PEN_OK)
+        *out = executor;
+    else
+        pen_executor_free(executor);
+    return status;
+}
+
+void pen_executor_free(struct pen_executor *executor)
+{
+    if (executor == NULL)
+        return;
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        pen_mailbox_free(executor->mailboxes[i]);
+    for (uint32_t i = 0; i < executor->num_stages; i++)
+        pen_stage_release(&executor->stages[i]);
+    pen_guests_free(executor->guests);
+    free(executor->mailboxes);
+    free(executor->routes);
+    free(executor->stages);
+    free(executor);
+}
+
+size_t pen_executor_bytes(const struct pen_executor *executor)
+{
+    size_t bytes =
+        executor->guests == NULL ? 0 : pen_guests_bytes(executor->guests);
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        bytes += pen_mailbox_bytes(executor->mailboxes[i]);
+    for (uint32_t i = 0; i < executor->num_stages; i++)
+        bytes += pen_stage_bytes(&executor->stages[i]);
+    return bytes;
+}
+
+uint32_t pen_executor_num_stages(const struct pen_executor *executor)
+{
+    return executor->num_stages;
+}
+
+struct pen_stage *pen_executor_stage(struct pen_executor *executor,
+                                     uint32_t index)
+{
+    PEN_BUG_UNLESS(index < executor->num_stages);
+    return &executor->stages[index];
+}

@@ -1,0 +1,110 @@
+#ifndef PEN_RUNTIME_EXECUTOR_H
+#define PEN_RUNTIME_EXECUTOR_H
+
+#include "runtime/layout.h"
+#include "runtime/stage.h"
+#include "runtime/transport.h"
+
+/*
+ * Carries out the row of a rank, operation by operation, and knows nothing
+ * else: which schedule it is, who made it and what it is good for. One pass
+ * over the row is one step of a synchronous schedule.
+ *
+ * Everything a pass needs is made beforehand from the row: stashes, holds,
+ * buffers for messages. Sends never block; receives are posted ahead; messages
+ * are looked after between operations, between layers, and while waiting.
+ */
+struct pen_executor;
+
+/*
+ * What an executor asks of those who know about weights. All get `context`;
+ * all may be NULL. `poll` is called wherever messages are looked after.
+ */
+struct pen_executor_hooks {
+    void *context;
+    void (*poll)(void *context);
+    /* Before a compute op: chooses the weights. Returns their version. */
+    uint32_t (*use)(void *context, struct pen_stage *stage,
+                    const struct pen_op *op, uint32_t version);
+    void (*unuse)(void *context, struct pen_stage *stage,
+                  const struct pen_op *op);
+    /* A layer of a stage has its last weight gradient of the step. */
+    void (*layer)(void *context, struct pen_stage *stage, uint32_t layer);
+    /* A stage has the weight gradient of a micro-batch, by its number among
+     * those of the member and the step. */
+    void (*gradient)(void *context, struct pen_stage *stage, uint32_t number);
+    void (*sync)(void *context, struct pen_stage *stage);
+    void (*step)(void *context, struct pen_stage *stage, uint32_t version);
+    /* About to wait for a rank (PEN_NO_RANK: for all), and done with it. */
+    void (*op)(void *context, uint64_t pass, uint32_t position);
+    void (*wait)(void *context, uint32_t rank);
+    void (*resume)(void *context);
+    /* An op is over; times of CLOCK_MONOTONIC in ns. */
+    void (*done)(void *context, uint64_t pass, uint32_t position, int64_t begin,
+                 int64_t ready, int64_t end);
+};
+
+#define PEN_NO_RANK UINT32_MAX
+
+struct pen_executor_options {
+    struct pen_transport *transport;
+    const struct pen_schedule *schedule; /* lowered and verified; borrowed */
+    struct pen_layout layout;
+    struct pen_sample_shape sample;
+    size_t micro_batch;    /* samples */
+    uint32_t num_per_step; /* micro-batches of a member in a step */
+    uint64_t step_samples; /* of all replicas in a step */
+    double step_targets;   /* by which losses are divided */
+    int64_t sleep_ns;      /* > 0: operations only wait, so long each */
+    struct pen_executor_hooks hooks;
+};
+
+/*
+ * Stages of this rank, in the order of their numbers, with their networks or,
+ * to sleep, their sizes; reads_data and has_head are set. The executor owns
+ * the array from here on, also on failure.
+ */
+pen_status pen_executor_create(const struct pen_executor_options *options,
+                               struct pen_stage *stages, uint32_t num_stages,
+                               struct pen_executor **out, struct pen_text *why);
+void pen_executor_free(struct pen_executor *executor);
+
+/* Bytes of stashes, holds and messages. */
+size_t pen_executor_bytes(const struct pen_executor *executor);
+
+uint32_t pen_executor_num_stages(const struct pen_executor *executor);
+struct pen_stage *pen_executor_stage(struct pen_executor *executor,
+                                     uint32_t index);
+
+struct pen_pass {
+    uint64_t number;       /* from 1 */
+    uint64_t first_sample; /* of the pass */
+    struct pen_batches *batches;
+    bool is_evaluation;
+    uint64_t num_samples; /* of an evaluation; rows behind them do not count */
+    double num_targets;   /* by which its losses are divided */
+    double
+        *losses; /* out: per micro-batch of the schedule, where the head is */
+    /* With the logits of an evaluation; may be NULL. */
+    void (*scored)(void *context, const struct pen_stage *stage,
+                   const void *stash, const struct pen_batch *batch);
+    void *context;
+    int64_t wait_ns; /* out: spent waiting */
+    int64_t busy_ns; /* out: spent in compute ops */
+};
+
+/* INVALID when a sample is wrong: the other ranks then wait forever. */
+pen_status pen_executor_run(struct pen_executor *executor,
+                            struct pen_pass *pass, struct pen_text *why);
+
+/* Looks after messages once. */
+void pen_executor_poll(struct pen_executor *executor);
+
+/*
+ * Looks after messages until is_done() says so. `rank` is who is waited for.
+ */
+void pen_executor_wait(struct pen_executor *executor,
+                       bool (*is_done)(void *context), void *context,
+                       uint32_t rank);
+
+#endif

@@ -1,0 +1,42 @@
+#ifndef PEN_RUNTIME_EXECUTOR_INTERNAL_H
+#define PEN_RUNTIME_EXECUTOR_INTERNAL_H
+
+#include "runtime/executor.h"
+#include "runtime/guests.h"
+#include "runtime/mailbox.h"
+
+/* Where the messages of a stage come from and go to; NULL at the ends. */
+struct pen__routes {
+    struct pen_mailbox *act_in;
+    struct pen_mailbox *act_out;
+    struct pen_mailbox *grad_in;
+    struct pen_mailbox *grad_out;
+    uint32_t last_gradient; /* position of the last op with a weight gradient */
+};
+
+struct pen_executor {
+    struct pen_executor_options options;
+    const struct pen_row *row;
+    struct pen_stage *stages;
+    uint32_t num_stages;
+    struct pen__routes *routes; /* per stage */
+    struct pen_mailbox **mailboxes;
+    uint32_t num_mailboxes;
+    struct pen_guests *guests; /* NULL: nothing is evicted */
+
+    /* Of the op that runs. */
+    struct pen_pass *pass;
+    uint32_t position;
+    int64_t ready_ns;
+    struct pen_stage *last_of; /* its last weight gradient is being computed */
+};
+
+/* executor_room.c: makes everything; see pen_executor_create(). */
+pen_status pen__executor_make_room(struct pen_executor *executor,
+                                   struct pen_text *why);
+
+/* Index of a stage of this rank. */
+uint32_t pen__executor_find(const struct pen_executor *executor,
+                            uint32_t stage);
+
+#endif

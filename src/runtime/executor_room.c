@@ -1,0 +1,264 @@
+/* What a row needs, made before its first pass. */
+#include "runtime/executor_internal.h"
+#include "runtime/reduction.h"
+
+#include <stdlib.h>
+
+/* ---- mailboxes ---- */
+
+/* A boundary of a stage: what comes or goes, and the stage on its other side.
+ */
+struct boundary {
+    uint32_t stage; /* of this rank */
+    uint32_t other; /* PEN_NO_STAGE at an end of the model */
+    enum pen_direction direction;
+    bool is_in;
+};
+
+static bool is_remote(const struct pen_executor *executor,
+                      const struct boundary *at)
+{
+    return pen_shape_is_remote(&executor->options.layout.shape, at->stage,
+                               at->other);
+}
+
+static uint32_t peer_of(const struct pen_executor *executor,
+                        const struct boundary *at)
+{
+    const struct pen_layout *layout = &executor->options.layout;
+    return layout->replica * layout->shape.num_ranks +
+           pen_shape_rank_of(&layout->shape, at->other);
+}
+
+/* Both ends of a boundary have the same bytes. */
+static size_t bytes_of(const struct pen_executor *executor,
+                       const struct boundary *at)
+{
+    const struct pen_network_sizes *sizes =
+        &executor->stages[pen__executor_find(executor, at->stage)].sizes;
+    bool is_input = (at->direction == PEN_DIRECTION_ACT) == at->is_in;
+    size_t bytes = is_input ? sizes->input : sizes->output;
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Most messages between two stages of this rank that wait at once. */
+static uint32_t most_waiting(const struct pen_executor *executor,
+                             const struct boundary *at)
+{
+    uint32_t now = 0, most = 1;
+    uint32_t from = at->is_in ? at->other : at->stage;
+    for (uint32_t i = 0; i < executor->row->count; i++) {
+        const struct pen_op *op = &executor->row->ops[i];
+        if (!pen_op_is_compute(op->kind) ||
+            pen_op_info(op->kind)->direction != at->direction)
+            continue;
+        if (op->stage == from && ++now > most)
+            most = now;
+        if (op->stage == (at->is_in ? at->stage : at->other))
+            now--;
+    }
+    return most + 1; /* the one that is read while the next is written */
+}
+
+static struct pen_mailbox *find_mailbox(const struct pen_executor *executor,
+                                        const struct pen_mailbox_options *like)
+{
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++) {
+        const struct pen_mailbox_options *it =
+            pen_mailbox_options(executor->mailboxes[i]);
+        if (it->kind == like->kind && it->direction == like->direction &&
+            it->peer == like->peer)
+            return executor->mailboxes[i];
+    }
+    return NULL;
+}
+
+static pen_status add_mailbox(struct pen_executor *executor,
+                              const struct pen_mailbox_options *options,
+                              struct pen_mailbox **out)
+{
+    struct pen_mailbox **grown = realloc(
+        executor->mailboxes, (executor->num_mailboxes + 1) * sizeof *grown);
+    if (grown == NULL)
+        return PEN_NOMEM;
+    executor->mailboxes = grown;
+    pen_status status =
+        pen_mailbox_create(executor->options.transport, options, out);
+    if (status == PEN_OK)
+        executor->mailboxes[executor->num_mailboxes++] = *out;
+    return status;
+}
+
+static pen_status remote_mailbox(struct pen_executor *executor,
+                                 const struct boundary *at,
+                                 struct pen_mailbox **out)
+{
+    enum { AHEAD = 2 };
+    uint32_t window = pen_schedule_window(executor->options.schedule);
+    struct pen_mailbox_options options = {
+        .kind = at->is_in ? PEN_MAILBOX_IN : PEN_MAILBOX_OUT,
+        .direction = at->direction,
+        .peer = peer_of(executor, at),
+        .num_slots = at->is_in ? AHEAD : window + 1,
+        .bytes = bytes_of(executor, at)};
+    *out = find_mailbox(executor, &options);
+    return *out != NULL ? PEN_OK : add_mailbox(executor, &options, out);
+}
+
+/* One for each boundary; the producing stage makes it, the other finds it. */
+static pen_status local_mailbox(struct pen_executor *executor,
+                                const struct boundary *at,
+                                struct pen_mailbox **out)
+{
+    const struct pen_layout *layout = &executor->options.layout;
+    struct pen_mailbox_options options = {
+        .kind = PEN_MAILBOX_LOCAL,
+        .direction = at->direction,
+        .peer = layout->replica * layout->shape.num_ranks + layout->row,
+        .num_slots = most_waiting(executor, at),
+        .bytes = bytes_of(executor, at)};
+    const struct pen__routes *other =
+        &executor->routes[pen__executor_find(executor, at->other)];
+    bool is_act = at->direction == PEN_DIRECTION_ACT;
+    struct pen_mailbox *there = at->is_in
+                                    ? is_act ? other->act_out : other->grad_out
+                                : is_act ? other->act_in
+                                         : other->grad_in;
+    *out = there;
+    return there != NULL ? PEN_OK : add_mailbox(executor, &options, out);
+}
+
+static pen_status connect(struct pen_executor *executor,
+                          const struct boundary *at, struct pen_mailbox **out)
+{
+    if (at->other == PEN_NO_STAGE)
+        return PEN_OK;
+    return is_remote(executor, at) ? remote_mailbox(executor, at, out)
+                                   : local_mailbox(executor, at, out);
+}
+
+static bool has_gradients(const struct pen_executor *executor, uint32_t stage)
+{
+    for (uint32_t i = 0; i < executor->row->count; i++) {
+        const struct pen_op *op = &executor->row->ops[i];
+        if (op->stage == stage && pen_op_is_compute(op->kind) &&
+            pen_op_info(op->kind)->direction == PEN_DIRECTION_GRAD)
+            return true;
+    }
+    return false;
+}
+
+static pen_status connect_stage(struct pen_executor *executor, uint32_t index)
+{
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    struct pen__routes *routes = &executor->routes[index];
+    uint32_t stage = executor->stages[index].stage;
+    uint32_t next = pen_shape_next_stage(shape, stage);
+    uint32_t previous = pen_shape_previous_stage(shape, stage);
+    struct boundary all[] = {{stage, previous, PEN_DIRECTION_ACT, true},
+                             {stage, next, PEN_DIRECTION_ACT, false},
+                             {stage, next, PEN_DIRECTION_GRAD, true},
+                             {stage, previous, PEN_DIRECTION_GRAD, false}};
+    struct pen_mailbox **to[] = {&routes->act_in, &routes->act_out,
+                                 &routes->grad_in, &routes->grad_out};
+    size_t count = has_gradients(executor, stage) ? 4 : 2;
+    pen_status status = PEN_OK;
+    for (size_t i = 0; i < count && status == PEN_OK; i++)
+        status = connect(executor, &all[i], to[i]);
+    return status;
+}
+
+/* Messages in the order in which the row takes them. */
+static pen_status expect_messages(struct pen_executor *executor)
+{
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < executor->row->count && status == PEN_OK; i++) {
+        const struct pen_op *op = &executor->row->ops[i];
+        if (pen_op_info(op->kind)->op_class != PEN_OP_CLASS_RECV)
+            continue;
+        const struct pen__routes *routes =
+            &executor->routes[pen__executor_find(executor, op->stage)];
+        status = pen_mailbox_expect(
+            op->kind == PEN_OP_RECV_ACT ? routes->act_in : routes->grad_in,
+            op->stage, op->microbatch);
+    }
+    return status;
+}
+
+/* ---- order ---- */
+
+/*
+ * Weight gradients are added as they come: for the bits of one process they
+ * must come in the order of the micro-batches.
+ */
+static pen_status check_order(struct pen_executor *executor, uint32_t index,
+                              struct pen_text *why)
+{
+    uint32_t stage = executor->stages[index].stage;
+    uint32_t before = 0;
+    bool is_first = true;
+    executor->routes[index].last_gradient = UINT32_MAX;
+    for (uint32_t i = 0; i < executor->row->count; i++) {
+        const struct pen_op *op = &executor->row->ops[i];
+        if (op->stage != stage ||
+            (op->kind != PEN_OP_BACKWARD && op->kind != PEN_OP_BACKWARD_WEIGHT))
+            continue;
+        if (!is_first && op->microbatch < before) {
+            pen_why(why,
+                    "stage %u has the weight gradient of micro-batch %u "
+                    "behind that of %u: they must come in order, for sums "
+                    "depend on it",
+                    stage, op->microbatch, before);
+            return PEN_INVALID;
+        }
+        is_first = false;
+        before = op->microbatch;
+        executor->routes[index].last_gradient = i;
+    }
+    return PEN_OK;
+}
+
+static pen_status check_schedule(const struct pen_executor *executor,
+                                 struct pen_text *why)
+{
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    if (shape->num_slices > 1) {
+        pen_why(why,
+                "the schedule cuts sequences into %u slices, which this "
+                "runtime does not compute; make it with --slices 1",
+                shape->num_slices);
+        return PEN_INVALID;
+    }
+    return pen_transport_check_tags(
+        executor->options.transport,
+        (shape->num_stages + 1) * PEN_REDUCTION_LANES, why);
+}
+
+pen_status pen__executor_make_room(struct pen_executor *executor,
+                                   struct pen_text *why)
+{
+    const struct pen_executor_options *options = &executor->options;
+    pen_status status = check_schedule(executor, why);
+    executor->routes = calloc(executor->num_stages, sizeof *executor->routes);
+    if (status == PEN_OK && executor->routes == NULL)
+        status = PEN_NOMEM;
+    for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++) {
+        struct pen_stage *stage = &executor->stages[i];
+        struct pen_stage_needs needs =
+            pen_stage_count(executor->row, stage->stage);
+        status = check_order(executor, i, why);
+        if (status == PEN_OK && !stage->is_borrowed)
+            status = pen_stage_init_room(
+                stage, &needs, options->layout.shape.num_microbatches);
+        if (status == PEN_OK)
+            status = connect_stage(executor, i);
+    }
+    if (status == PEN_OK)
+        status = expect_messages(executor);
+    if (status == PEN_OK)
+        status = pen_guests_create(executor, options, &executor->guests, why);
+    if (status == PEN_NOMEM)
+        pen_why(why, "no memory for activations and messages; a smaller "
+                     "--micro-batch-size needs less");
+    return status;
+}

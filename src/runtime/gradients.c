@@ -1,0 +1,204 @@
+#include "runtime/gradients.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LEVELS = 16 };
+
+struct pen_gradients {
+    struct pen_network *network;
+    uint32_t num_replicas;
+    uint32_t num_closed;
+    const struct pen_network_parameter *tied; /* NULL: none */
+    size_t count;              /* elements of all parameters but the tied one */
+    size_t tied_count;         /* of that */
+    float *levels[MAX_LEVELS]; /* sums that wait for their twin */
+    float *aside;              /* of the tied one, for each replica */
+};
+
+void pen_add_floats(float *to, const float *from, size_t count)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+static float *span_of(const struct pen_gradients *gradients,
+                      const struct pen_network_parameter *parameter,
+                      size_t *count)
+{
+    struct pen_engine *engine = pen_network_engine(gradients->network);
+    return engine->ops->parameter_span(engine, parameter->parameter,
+                                       PEN_PART_GRADIENT, count);
+}
+
+static bool is_plain(const struct pen_gradients *gradients,
+                     const struct pen_network_parameter *parameter)
+{
+    return !parameter->is_value_only && parameter != gradients->tied;
+}
+
+static float *resident(size_t count)
+{
+    float *array = malloc(count * sizeof *array);
+    if (array != NULL)
+        memset(array, 0, count * sizeof *array);
+    return array;
+}
+
+static uint32_t num_levels(const struct pen_gradients *gradients)
+{
+    uint32_t levels = 0;
+    while ((1u << levels) < gradients->num_replicas)
+        levels++;
+    return levels;
+}
+
+static pen_status make_room(struct pen_gradients *gradients)
+{
+    const struct pen_network *network = gradients->network;
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        size_t count = it->rows * it->columns;
+        if (is_plain(gradients, it))
+            gradients->count += count;
+        else if (it == gradients->tied)
+            gradients->tied_count = count;
+    }
+    if (gradients->num_replicas == 1)
+        return PEN_OK;
+    for (uint32_t i = 0; i < num_levels(gradients); i++) {
+        gradients->levels[i] = resident(gradients->count);
+        if (gradients->levels[i] == NULL)
+            return PEN_NOMEM;
+    }
+    if (gradients->tied == NULL)
+        return PEN_OK;
+    gradients->aside =
+        resident(gradients->num_replicas * gradients->tied_count);
+    return gradients->aside == NULL ? PEN_NOMEM : PEN_OK;
+}
+
+pen_status pen_gradients_create(struct pen_network *network,
+                                uint32_t num_replicas,
+                                struct pen_gradients **out)
+{
+    PEN_BUG_UNLESS(num_replicas > 0 &&
+                   (num_replicas & (num_replicas - 1)) == 0 &&
+                   num_replicas <= 1u << MAX_LEVELS);
+    struct pen_gradients *gradients = calloc(1, sizeof *gradients);
+    if (gradients == NULL)
+        return PEN_NOMEM;
+    gradients->network = network;
+    gradients->num_replicas = num_replicas;
+    gradients->tied = pen_network_tied(network);
+    if (gradients->tied != NULL && gradients->tied->is_value_only)
+        gradients->tied = NULL;
+    pen_status status = make_room(gradients);
+    if (status == PEN_OK)
+        *out = gradients;
+    else
+        pen_gradients_free(gradients);
+    return status;
+}
+
+void pen_gradients_free(struct pen_gradients *gradients)
+{
+    if (gradients == NULL)
+        return;
+    for (int i = 0; i < MAX_LEVELS; i++)
+        free(gradients->levels[i]);
+    free(gradients->aside);
+    free(gradients);
+}
+
+size_t pen_gradients_bytes(const struct pen_gradients *gradients)
+{
+    if (gradients->num_replicas == 1)
+        return 0;
+    return (num_levels(gradients) * gradients->count +
+            gradients->num_replicas * gradients->tied_count) *
+           sizeof(float);
+}
+
+void pen_gradients_begin(struct pen_gradients *gradients)
+{
+    gradients->num_closed = 0;
+    pen_network_clear_gradients(gradients->network);
+}
+
+/* All plain gradients one behind the other: adds a level, or becomes one. */
+static void walk(struct pen_gradients *gradients, float *level, bool is_adding)
+{
+    for (size_t i = 0; i < pen_network_num_parameters(gradients->network);
+         i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(gradients->network, i);
+        size_t count;
+        if (!is_plain(gradients, it))
+            continue;
+        float *span = span_of(gradients, it, &count);
+        if (is_adding)
+            pen_add_floats(span, level, count);
+        else
+            memcpy(level, span, count * sizeof *span);
+        level += count;
+    }
+}
+
+static void set_aside(struct pen_gradients *gradients, uint32_t replica)
+{
+    size_t count;
+    if (gradients->aside == NULL)
+        return;
+    const float *span = span_of(gradients, gradients->tied, &count);
+    memcpy(gradients->aside + replica * count, span, count * sizeof *span);
+}
+
+void pen_gradients_close(struct pen_gradients *gradients)
+{
+    uint32_t number = ++gradients->num_closed;
+    int level = 0;
+    pen_network_finish_gradients(gradients->network);
+    if (gradients->num_replicas == 1)
+        return;
+    set_aside(gradients, number - 1);
+    for (uint32_t left = number; left % 2 == 0; left /= 2)
+        walk(gradients, gradients->levels[level++], true);
+    if (number == gradients->num_replicas)
+        return;
+    walk(gradients, gradients->levels[level], false);
+    pen_network_clear_gradients(gradients->network);
+}
+
+/* The sums that were set aside join as all others do. */
+static void sum_aside(struct pen_gradients *gradients, float *span)
+{
+    size_t count = gradients->tied_count;
+    float *aside = gradients->aside;
+    for (uint32_t step = 1; step < gradients->num_replicas; step *= 2)
+        for (uint32_t i = 0; i + step < gradients->num_replicas; i += 2 * step)
+            pen_add_floats(aside + i * count, aside + (i + step) * count,
+                           count);
+    memcpy(span, aside, count * sizeof *span);
+}
+
+void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
+                        size_t count, const int32_t *words, const void *rows)
+{
+    size_t length;
+    float *span = span_of(gradients, gradients->tied, &length);
+    if (gradients->aside == NULL) {
+        pen_network_add_gathered(gradients->network, count, words, rows);
+        return;
+    }
+    float *aside = gradients->aside + replica * length;
+    memcpy(span, aside, length * sizeof *span);
+    pen_network_add_gathered(gradients->network, count, words, rows);
+    memcpy(aside, span, length * sizeof *span);
+    if (replica + 1 == gradients->num_replicas)
+        sum_aside(gradients, span);
+}

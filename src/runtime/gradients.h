@@ -1,0 +1,43 @@
+#ifndef PEN_RUNTIME_GRADIENTS_H
+#define PEN_RUNTIME_GRADIENTS_H
+
+#include "network/network.h"
+
+/*
+ * Sums the gradients of a stage over the logical replicas that it computes one
+ * behind the other, as the tree of layout.h wants it: like a binary counter,
+ * where sums of equal size join. Their number is a power of two, so that the
+ * sum is one node of the tree. With one replica nothing is kept and nothing is
+ * to be done.
+ *
+ * The gradient of a matrix that is tied to an embedding elsewhere is not whole
+ * when its replica is: what the embedding gathered comes later. It is set
+ * aside and joins at the end.
+ */
+struct pen_gradients;
+
+/* On failure *out is untouched. */
+pen_status pen_gradients_create(struct pen_network *network,
+                                uint32_t num_replicas,
+                                struct pen_gradients **out);
+void pen_gradients_free(struct pen_gradients *gradients);
+
+size_t pen_gradients_bytes(const struct pen_gradients *gradients);
+
+/* Before the first micro-batch of a step. */
+void pen_gradients_begin(struct pen_gradients *gradients);
+
+/* The gradients of a replica are there. */
+void pen_gradients_close(struct pen_gradients *gradients);
+
+/*
+ * What the embedding gathered for a replica joins; after the last of them the
+ * tied matrix has its sum.
+ */
+void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
+                        size_t count, const int32_t *words, const void *rows);
+
+/* to += from, element by element. */
+void pen_add_floats(float *to, const float *from, size_t count);
+
+#endif

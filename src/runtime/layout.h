@@ -1,0 +1,75 @@
+#ifndef PEN_RUNTIME_LAYOUT_H
+#define PEN_RUNTIME_LAYOUT_H
+
+#include "core/model_cost.h"
+#include "schedule/schedule.h"
+
+/*
+ * Who does what. World ranks run through a pipeline first, then through the
+ * replicas of the pipeline:
+ *
+ *   rank = replica * ranks of the schedule + row
+ *
+ * A part of the model may live in several places: in every replica, and in
+ * every copy that the schedule has of it. Those are its members; member
+ * replica * copies + copy computes an equal share of the logical replicas, in
+ * order. Gradients are summed over the micro-batches of a logical replica and
+ * then over logical replicas in a fixed tree, so that their bits depend on the
+ * number of logical replicas alone:
+ *
+ *   0   1   2   3   4   5
+ *    \ /     \ /     \ /
+ *     '-------'       |
+ *         '-----------'
+ */
+struct pen_layer_range {
+    uint32_t first;
+    uint32_t count;
+    enum pen_recompute recompute;
+};
+
+struct pen_layout {
+    struct pen_shape shape; /* of the schedule */
+    uint32_t num_replicas;  /* of the pipeline */
+    uint32_t replica;       /* of this rank, as the row */
+    uint32_t row;
+    uint32_t num_logical;                /* replicas of the run */
+    const struct pen_layer_range *parts; /* of the model; borrowed */
+};
+
+static inline uint32_t pen_layout_members(const struct pen_layout *layout)
+{
+    return layout->num_replicas * layout->shape.num_copies;
+}
+
+/* Logical replicas that one member computes. */
+static inline uint32_t pen_layout_share(const struct pen_layout *layout)
+{
+    return layout->num_logical / pen_layout_members(layout);
+}
+
+/* The member that a stage is, in this replica of the pipeline. */
+static inline uint32_t pen_layout_member(const struct pen_layout *layout,
+                                         uint32_t stage)
+{
+    return layout->replica * layout->shape.num_copies +
+           pen_shape_copy_of_stage(&layout->shape, stage);
+}
+
+/* The world rank of a member of a part. */
+static inline uint32_t pen_layout_rank_of(const struct pen_layout *layout,
+                                          uint32_t part, uint32_t member)
+{
+    uint32_t copies = layout->shape.num_copies;
+    uint32_t stage = member % copies * pen_shape_parts(&layout->shape) + part;
+    return member / copies * layout->shape.num_ranks +
+           pen_shape_rank_of(&layout->shape, stage);
+}
+
+/* Micro-batches that a member computes in a step. */
+static inline uint32_t pen_layout_microbatches(const struct pen_layout *layout)
+{
+    return layout->shape.num_microbatches / layout->shape.num_copies;
+}
+
+#endif

@@ -1,0 +1,255 @@
+#include "runtime/mailbox.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LABEL_BYTES = 64 };
+
+_Static_assert(sizeof(struct pen_label) <= LABEL_BYTES, "a label has room");
+
+enum slot_state {
+    FREE,
+    UNDER_WAY, /* a send or receive is posted, or it is being filled */
+    THERE,     /* arrived, not taken */
+    TAKEN
+};
+
+struct slot {
+    char *bytes;
+    enum slot_state state;
+    struct pen_request request;
+    struct pen_label label;
+};
+
+/* A message that comes in every pass. */
+struct expected {
+    uint32_t stage;
+    uint32_t microbatch;
+};
+
+struct pen_mailbox {
+    struct pen_transport *transport;
+    struct pen_mailbox_options options;
+    char *block;
+    struct slot *slots;
+    struct slot *claimed;
+    uint64_t pass;
+    struct expected *expected;
+    uint32_t num_expected;
+    uint32_t capacity;
+    uint32_t num_posted; /* of them, in this pass */
+};
+
+static size_t slot_bytes(const struct pen_mailbox_options *options)
+{
+    return options->bytes + LABEL_BYTES;
+}
+
+static pen_status make_slots(struct pen_mailbox *mailbox)
+{
+    uint32_t count = mailbox->options.num_slots;
+    size_t bytes = pen_mailbox_bytes(mailbox);
+    mailbox->slots = calloc(count, sizeof *mailbox->slots);
+    mailbox->block = aligned_alloc(64, bytes);
+    if (mailbox->slots == NULL || mailbox->block == NULL)
+        return PEN_NOMEM;
+    memset(mailbox->block, 0, bytes);
+    for (uint32_t i = 0; i < count; i++)
+        mailbox->slots[i].bytes =
+            mailbox->block + i * slot_bytes(&mailbox->options);
+    return PEN_OK;
+}
+
+pen_status pen_mailbox_create(struct pen_transport *transport,
+                              const struct pen_mailbox_options *options,
+                              struct pen_mailbox **out)
+{
+    PEN_BUG_UNLESS(options->bytes % 64 == 0 && options->num_slots > 0);
+    struct pen_mailbox *mailbox = calloc(1, sizeof *mailbox);
+    if (mailbox == NULL)
+        return PEN_NOMEM;
+    mailbox->transport = transport;
+    mailbox->options = *options;
+    pen_status status = make_slots(mailbox);
+    if (status == PEN_OK)
+        *out = mailbox;
+    else
+        pen_mailbox_free(mailbox);
+    return status;
+}
+
+void pen_mailbox_free(struct pen_mailbox *mailbox)
+{
+    if (mailbox == NULL)
+        return;
+    free(mailbox->expected);
+    free(mailbox->slots);
+    free(mailbox->block);
+    free(mailbox);
+}
+
+const struct pen_mailbox_options *
+pen_mailbox_options(const struct pen_mailbox *mailbox)
+{
+    return &mailbox->options;
+}
+
+size_t pen_mailbox_bytes(const struct pen_mailbox *mailbox)
+{
+    return mailbox->options.num_slots * slot_bytes(&mailbox->options);
+}
+
+pen_status pen_mailbox_expect(struct pen_mailbox *mailbox, uint32_t stage,
+                              uint32_t microbatch)
+{
+    if (mailbox->num_expected == mailbox->capacity) {
+        uint32_t capacity = 2 * mailbox->capacity + 64;
+        struct expected *grown =
+            realloc(mailbox->expected, capacity * sizeof *grown);
+        if (grown == NULL)
+            return PEN_NOMEM;
+        mailbox->expected = grown;
+        mailbox->capacity = capacity;
+    }
+    mailbox->expected[mailbox->num_expected++] =
+        (struct expected){stage, microbatch};
+    return PEN_OK;
+}
+
+static struct slot *free_slot(struct pen_mailbox *mailbox)
+{
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++)
+        if (mailbox->slots[i].state == FREE)
+            return &mailbox->slots[i];
+    return NULL;
+}
+
+static struct pen_tag tag_of(const struct pen_mailbox *mailbox, uint32_t stage)
+{
+    bool is_act = mailbox->options.direction == PEN_DIRECTION_ACT;
+    return (struct pen_tag){is_act ? PEN_TAG_ACT : PEN_TAG_GRAD, stage};
+}
+
+static void post_receives(struct pen_mailbox *mailbox)
+{
+    while (mailbox->num_posted < mailbox->num_expected) {
+        struct slot *slot = free_slot(mailbox);
+        if (slot == NULL)
+            return;
+        struct expected next = mailbox->expected[mailbox->num_posted++];
+        slot->state = UNDER_WAY;
+        slot->label = (struct pen_label){.pass = mailbox->pass,
+                                         .stage = next.stage,
+                                         .microbatch = next.microbatch};
+        pen_transport_receive(mailbox->transport, mailbox->options.peer,
+                              tag_of(mailbox, next.stage), slot->bytes,
+                              slot_bytes(&mailbox->options), &slot->request);
+    }
+}
+
+void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass)
+{
+    PEN_BUG_UNLESS(mailbox->num_posted == mailbox->num_expected ||
+                   mailbox->pass == 0);
+    mailbox->pass = pass;
+    mailbox->num_posted = 0;
+    if (mailbox->options.kind == PEN_MAILBOX_IN)
+        post_receives(mailbox);
+}
+
+static void read_label(struct pen_mailbox *mailbox, struct slot *slot)
+{
+    struct pen_label came;
+    memcpy(&came, slot->bytes + mailbox->options.bytes, sizeof came);
+    PEN_BUG_UNLESS(came.pass == slot->label.pass &&
+                   came.stage == slot->label.stage &&
+                   came.microbatch == slot->label.microbatch);
+    slot->label = came;
+}
+
+void pen_mailbox_poll(struct pen_mailbox *mailbox)
+{
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
+        struct slot *slot = &mailbox->slots[i];
+        if (!slot->request.is_active ||
+            !pen_transport_test(mailbox->transport, &slot->request))
+            continue;
+        if (mailbox->options.kind == PEN_MAILBOX_IN) {
+            read_label(mailbox, slot);
+            slot->state = THERE;
+        } else {
+            slot->state = FREE;
+        }
+    }
+}
+
+bool pen_mailbox_is_idle(const struct pen_mailbox *mailbox)
+{
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++)
+        if (mailbox->slots[i].request.is_active)
+            return false;
+    return true;
+}
+
+void *pen_mailbox_claim(struct pen_mailbox *mailbox)
+{
+    PEN_BUG_UNLESS(mailbox->options.kind != PEN_MAILBOX_IN &&
+                   mailbox->claimed == NULL);
+    struct slot *slot = free_slot(mailbox);
+    if (slot == NULL)
+        return NULL;
+    slot->state = UNDER_WAY;
+    mailbox->claimed = slot;
+    return slot->bytes;
+}
+
+void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label)
+{
+    struct slot *slot = mailbox->claimed;
+    PEN_BUG_UNLESS(slot != NULL);
+    mailbox->claimed = NULL;
+    label.pass = mailbox->pass;
+    slot->label = label;
+    if (mailbox->options.kind == PEN_MAILBOX_LOCAL) {
+        slot->state = THERE;
+        return;
+    }
+    char *behind = slot->bytes + mailbox->options.bytes;
+    memset(behind, 0, LABEL_BYTES);
+    memcpy(behind, &label, sizeof label);
+    pen_transport_send(mailbox->transport, mailbox->options.peer,
+                       tag_of(mailbox, label.stage), slot->bytes,
+                       slot_bytes(&mailbox->options), &slot->request);
+}
+
+const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
+                             uint32_t microbatch, struct pen_label *label)
+{
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
+        struct slot *slot = &mailbox->slots[i];
+        if (slot->state != THERE || slot->label.stage != stage ||
+            slot->label.microbatch != microbatch)
+            continue;
+        slot->state = TAKEN;
+        *label = slot->label;
+        return slot->bytes;
+    }
+    return NULL;
+}
+
+void pen_mailbox_release(struct pen_mailbox *mailbox, const void *buffer)
+{
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
+        struct slot *slot = &mailbox->slots[i];
+        if (slot->bytes != buffer)
+            continue;
+        PEN_BUG_UNLESS(slot->state == TAKEN);
+        slot->state = FREE;
+        if (mailbox->options.kind == PEN_MAILBOX_IN)
+            post_receives(mailbox);
+        return;
+    }
+    PEN_BUG_UNLESS(false);
+}

@@ -1,0 +1,77 @@
+#ifndef PEN_RUNTIME_MAILBOX_H
+#define PEN_RUNTIME_MAILBOX_H
+
+#include "runtime/transport.h"
+#include "schedule/op.h"
+
+/*
+ * What passes from stage to stage: a ring of buffers for each channel of a
+ * rank, that is (other rank, activation or gradient, in or out), and for each
+ * boundary between two stages of its own.
+ *
+ *   out     claim  ->  computed into  ->  post  ->  (sent)  ->  free
+ *   in      (posted ahead)  ->  arrived  ->  take  ->  read  ->  free
+ *   local   claim  ->  computed into  ->  post  ->  take  ->  read  ->  free
+ *
+ * Receives are posted as soon as a buffer is free, in the order in which the
+ * row takes them. A label travels with each message and is checked.
+ */
+struct pen_mailbox;
+
+enum pen_mailbox_kind { PEN_MAILBOX_OUT, PEN_MAILBOX_IN, PEN_MAILBOX_LOCAL };
+
+/* Which message: 64 bytes behind the payload. */
+struct pen_label {
+    uint64_t pass;
+    uint32_t stage;      /* that consumes it */
+    uint32_t microbatch; /* of the schedule */
+    uint32_t version;    /* of the weights that its forward used */
+};
+
+struct pen_mailbox_options {
+    enum pen_mailbox_kind kind;
+    enum pen_direction direction;
+    uint32_t peer;      /* world rank; the own one for local */
+    uint32_t num_slots; /* buffers */
+    size_t bytes;       /* of a payload; a multiple of 64 */
+};
+
+/* On failure *out is untouched. */
+pen_status pen_mailbox_create(struct pen_transport *transport,
+                              const struct pen_mailbox_options *options,
+                              struct pen_mailbox **out);
+void pen_mailbox_free(struct pen_mailbox *mailbox);
+
+const struct pen_mailbox_options *
+pen_mailbox_options(const struct pen_mailbox *mailbox);
+
+/* Bytes that it holds. */
+size_t pen_mailbox_bytes(const struct pen_mailbox *mailbox);
+
+/* Of an IN: a message of every pass, in the order of the calls. */
+pen_status pen_mailbox_expect(struct pen_mailbox *mailbox, uint32_t stage,
+                              uint32_t microbatch);
+
+/* Begins a pass; everything of the one before has been taken. */
+void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass);
+
+/* Tests what is under way, posts what can be. */
+void pen_mailbox_poll(struct pen_mailbox *mailbox);
+
+/* True when no send is under way. */
+bool pen_mailbox_is_idle(const struct pen_mailbox *mailbox);
+
+/* A buffer to compute into; NULL while none is free. */
+void *pen_mailbox_claim(struct pen_mailbox *mailbox);
+
+/* Sends the buffer that was claimed last. pass of the label is set here. */
+void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label);
+
+/* The message, or NULL while it is not there. */
+const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
+                             uint32_t microbatch, struct pen_label *label);
+
+/* Frees a buffer that was taken. */
+void pen_mailbox_release(struct pen_mailbox *mailbox, const void *buffer);
+
+#endif

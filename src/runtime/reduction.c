@@ -1,0 +1,421 @@
+#include "runtime/reduction.h"
+
+#include "base/bug.h"
+#include "runtime/gradients.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PIECE = 1 << 20, MIN_PIECE = 1 << 14 };
+
+/* Elements that are staged at once, over all members and pieces. */
+#define STAGED ((size_t)1 << 24)
+
+struct piece {
+    size_t parameter;
+    size_t first;
+    size_t count;
+    uint32_t owner;
+    uint32_t layer;
+    bool is_tied; /* comes last, when its gradient is whole */
+};
+
+/* A piece under way. */
+struct lane {
+    struct piece *piece;          /* NULL: free */
+    bool is_coming_back;          /* the second half of its way */
+    struct pen_request *requests; /* one per member */
+    float *staged;                /* of the owner: one piece per member */
+};
+
+struct pen_reduction {
+    struct pen_reduction_options options;
+    uint32_t *ranks;
+    uint32_t *owners;   /* per parameter, where sharded */
+    size_t piece_count; /* elements, at most */
+    struct piece *pieces;
+    size_t num_pieces;
+    size_t num_started;
+    size_t num_ready; /* of the pieces in their order */
+    size_t num_plain; /* before the tied ones */
+    bool is_sharing;  /* values, not gradients */
+    struct lane lanes[PEN_REDUCTION_LANES];
+    float *block;
+    float **sums; /* per member, while one sums */
+};
+
+/* ---- who owns what ---- */
+
+static size_t count_of(const struct pen_reduction *reduction, size_t parameter)
+{
+    const struct pen_network_parameter *it =
+        pen_network_parameter(reduction->options.network, parameter);
+    return it->is_value_only ? 0 : it->rows * it->columns;
+}
+
+/* The largest first, each to who has least so far. */
+static pen_status choose_owners(struct pen_reduction *reduction)
+{
+    uint32_t num_members = reduction->options.num_members;
+    size_t num = pen_network_num_parameters(reduction->options.network);
+    size_t *loads = calloc(num_members, sizeof *loads);
+    bool *is_done = calloc(num, sizeof *is_done);
+    reduction->owners = calloc(num, sizeof *reduction->owners);
+    bool is_made =
+        loads != NULL && is_done != NULL && reduction->owners != NULL;
+    for (size_t round = 0; round < num && is_made; round++) {
+        size_t largest = num;
+        uint32_t least = 0;
+        for (size_t i = 0; i < num; i++)
+            if (!is_done[i] &&
+                (largest == num ||
+                 count_of(reduction, i) > count_of(reduction, largest)))
+                largest = i;
+        for (uint32_t k = 1; k < num_members; k++)
+            if (loads[k] < loads[least])
+                least = k;
+        is_done[largest] = true;
+        reduction->owners[largest] = least;
+        loads[least] += count_of(reduction, largest);
+    }
+    free(loads);
+    free(is_done);
+    return is_made ? PEN_OK : PEN_NOMEM;
+}
+
+bool pen_reduction_owns(const struct pen_reduction *reduction, size_t parameter)
+{
+    return !reduction->options.is_sharded ||
+           reduction->owners[parameter] == reduction->options.member;
+}
+
+/* ---- pieces ---- */
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const struct piece *left = a;
+    const struct piece *right = b;
+    if (left->is_tied != right->is_tied)
+        return left->is_tied ? 1 : -1;
+    if (left->layer != right->layer)
+        return left->layer > right->layer ? -1 : 1;
+    if (left->parameter != right->parameter)
+        return left->parameter < right->parameter ? -1 : 1;
+    return left->first < right->first ? -1 : left->first > right->first;
+}
+
+static void cut_parameter(struct pen_reduction *reduction, size_t parameter)
+{
+    const struct pen_network *network = reduction->options.network;
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, parameter);
+    size_t total = count_of(reduction, parameter);
+    for (size_t first = 0; first < total; first += reduction->piece_count) {
+        size_t left = total - first;
+        reduction->pieces[reduction->num_pieces++] = (struct piece){
+            .parameter = parameter,
+            .first = first,
+            .count =
+                left < reduction->piece_count ? left : reduction->piece_count,
+            .layer = it->layer,
+            .is_tied = it == pen_network_tied(network)};
+    }
+}
+
+/* Shared pieces go round: every member sums an equal share. */
+static void give_owners(struct pen_reduction *reduction)
+{
+    for (size_t i = 0; i < reduction->num_pieces; i++) {
+        struct piece *piece = &reduction->pieces[i];
+        piece->owner = reduction->options.is_sharded
+                           ? reduction->owners[piece->parameter]
+                           : (uint32_t)(i % reduction->options.num_members);
+        reduction->num_plain += !piece->is_tied;
+    }
+}
+
+static pen_status make_pieces(struct pen_reduction *reduction)
+{
+    uint32_t num_members = reduction->options.num_members;
+    size_t num = pen_network_num_parameters(reduction->options.network);
+    size_t count = STAGED / PEN_REDUCTION_LANES / num_members;
+    count = count > MAX_PIECE ? MAX_PIECE : count;
+    reduction->piece_count = count < MIN_PIECE ? MIN_PIECE : count;
+    size_t most = 0;
+    for (size_t i = 0; i < num; i++)
+        most += count_of(reduction, i) / reduction->piece_count + 1;
+    reduction->pieces = calloc(most + 1, sizeof *reduction->pieces);
+    if (reduction->pieces == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < num; i++)
+        cut_parameter(reduction, i);
+    qsort(reduction->pieces, reduction->num_pieces, sizeof *reduction->pieces,
+          compare_pieces);
+    size_t largest = 0;
+    for (size_t i = 0; i < reduction->num_pieces; i++)
+        if (reduction->pieces[i].count > largest)
+            largest = reduction->pieces[i].count;
+    reduction->piece_count = largest;
+    give_owners(reduction);
+    return PEN_OK;
+}
+
+/* ---- making ---- */
+
+size_t pen_reduction_bytes(const struct pen_reduction *reduction)
+{
+    return PEN_REDUCTION_LANES * reduction->options.num_members *
+           reduction->piece_count * sizeof(float);
+}
+
+static pen_status make_lanes(struct pen_reduction *reduction)
+{
+    size_t num_members = reduction->options.num_members;
+    reduction->sums = calloc(num_members, sizeof *reduction->sums);
+    reduction->block = malloc(pen_reduction_bytes(reduction) + 1);
+    if (reduction->sums == NULL || reduction->block == NULL)
+        return PEN_NOMEM;
+    memset(reduction->block, 0, pen_reduction_bytes(reduction));
+    for (size_t i = 0; i < PEN_REDUCTION_LANES; i++) {
+        struct lane *lane = &reduction->lanes[i];
+        lane->requests = calloc(num_members, sizeof *lane->requests);
+        if (lane->requests == NULL)
+            return PEN_NOMEM;
+        lane->staged =
+            reduction->block + i * num_members * reduction->piece_count;
+    }
+    return PEN_OK;
+}
+
+pen_status pen_reduction_create(const struct pen_reduction_options *options,
+                                struct pen_reduction **out)
+{
+    struct pen_reduction *reduction = calloc(1, sizeof *reduction);
+    if (reduction == NULL)
+        return PEN_NOMEM;
+    size_t bytes = options->num_members * sizeof *reduction->ranks;
+    reduction->options = *options;
+    reduction->ranks = malloc(bytes);
+    pen_status status = reduction->ranks == NULL ? PEN_NOMEM : PEN_OK;
+    if (status == PEN_OK)
+        memcpy(reduction->ranks, options->ranks, bytes);
+    if (status == PEN_OK && options->is_sharded)
+        status = choose_owners(reduction);
+    if (status == PEN_OK)
+        status = make_pieces(reduction);
+    if (status == PEN_OK)
+        status = make_lanes(reduction);
+    if (status == PEN_OK)
+        *out = reduction;
+    else
+        pen_reduction_free(reduction);
+    return status;
+}
+
+void pen_reduction_free(struct pen_reduction *reduction)
+{
+    if (reduction == NULL)
+        return;
+    for (int i = 0; i < PEN_REDUCTION_LANES; i++)
+        free(reduction->lanes[i].requests);
+    free(reduction->block);
+    free(reduction->sums);
+    free(reduction->pieces);
+    free(reduction->owners);
+    free(reduction->ranks);
+    free(reduction);
+}
+
+/* ---- the way of a piece ---- */
+
+static float *span_of(const struct pen_reduction *reduction,
+                      const struct piece *piece)
+{
+    struct pen_engine *engine = pen_network_engine(reduction->options.network);
+    const struct pen_network_parameter *it =
+        pen_network_parameter(reduction->options.network, piece->parameter);
+    size_t count;
+    float *span = engine->ops->parameter_span(
+        engine, it->parameter,
+        reduction->is_sharing ? PEN_PART_VALUE : PEN_PART_GRADIENT, &count);
+    return span + piece->first;
+}
+
+static bool is_own(const struct pen_reduction *reduction,
+                   const struct piece *piece)
+{
+    return piece->owner == reduction->options.member;
+}
+
+/*
+ * A lane has tags of its own: of two pieces under way the second may be summed
+ * first.
+ */
+static struct pen_tag tag_of(const struct pen_reduction *reduction,
+                             const struct lane *lane, enum pen_tag_kind kind)
+{
+    return (struct pen_tag){kind,
+                            reduction->options.part * PEN_REDUCTION_LANES +
+                                (uint32_t)(lane - reduction->lanes)};
+}
+
+static void send_to(struct pen_reduction *reduction, struct lane *lane,
+                    uint32_t member, enum pen_tag_kind kind)
+{
+    pen_transport_send(
+        reduction->options.transport, reduction->ranks[member],
+        tag_of(reduction, lane, kind), span_of(reduction, lane->piece),
+        lane->piece->count * sizeof(float), &lane->requests[member]);
+}
+
+static void receive_from(struct pen_reduction *reduction, struct lane *lane,
+                         uint32_t member, enum pen_tag_kind kind, float *to)
+{
+    pen_transport_receive(
+        reduction->options.transport, reduction->ranks[member],
+        tag_of(reduction, lane, kind), to, lane->piece->count * sizeof(float),
+        &lane->requests[member]);
+}
+
+static void send_to_others(struct pen_reduction *reduction, struct lane *lane,
+                           enum pen_tag_kind kind)
+{
+    for (uint32_t k = 0; k < reduction->options.num_members; k++)
+        if (k != reduction->options.member)
+            send_to(reduction, lane, k, kind);
+}
+
+/* To the owner; or, with values, to everybody else at once. */
+static void set_out(struct pen_reduction *reduction, struct lane *lane)
+{
+    uint32_t owner = lane->piece->owner;
+    lane->is_coming_back = reduction->is_sharing;
+    if (reduction->is_sharing) {
+        if (is_own(reduction, lane->piece))
+            send_to_others(reduction, lane, PEN_TAG_VALUE);
+        else
+            receive_from(reduction, lane, owner, PEN_TAG_VALUE,
+                         span_of(reduction, lane->piece));
+        return;
+    }
+    if (!is_own(reduction, lane->piece)) {
+        send_to(reduction, lane, owner, PEN_TAG_GRADIENT);
+        return;
+    }
+    for (uint32_t k = 0; k < reduction->options.num_members; k++)
+        if (k != owner)
+            receive_from(reduction, lane, k, PEN_TAG_GRADIENT,
+                         lane->staged + k * reduction->piece_count);
+}
+
+/* In the order of the tree, whoever owns the piece. */
+static void sum_up(struct pen_reduction *reduction, struct lane *lane)
+{
+    uint32_t count = reduction->options.num_members;
+    float *own = span_of(reduction, lane->piece);
+    for (uint32_t k = 0; k < count; k++)
+        reduction->sums[k] = k == reduction->options.member
+                                 ? own
+                                 : lane->staged + k * reduction->piece_count;
+    for (uint32_t step = 1; step < count; step *= 2)
+        for (uint32_t k = 0; k + step < count; k += 2 * step)
+            pen_add_floats(reduction->sums[k], reduction->sums[k + step],
+                           lane->piece->count);
+    if (reduction->sums[0] != own)
+        memcpy(own, reduction->sums[0], lane->piece->count * sizeof *own);
+}
+
+/* The first half is done: true when there is a second. */
+static bool turn_back(struct pen_reduction *reduction, struct lane *lane)
+{
+    bool is_owner = is_own(reduction, lane->piece);
+    if (lane->is_coming_back)
+        return false;
+    if (is_owner)
+        sum_up(reduction, lane);
+    if (reduction->options.is_sharded)
+        return false;
+    lane->is_coming_back = true;
+    if (is_owner)
+        send_to_others(reduction, lane, PEN_TAG_SUM);
+    else
+        receive_from(reduction, lane, lane->piece->owner, PEN_TAG_SUM,
+                     span_of(reduction, lane->piece));
+    return true;
+}
+
+static bool is_quiet(struct pen_reduction *reduction, struct lane *lane)
+{
+    bool is_done = true;
+    for (uint32_t k = 0; k < reduction->options.num_members; k++)
+        if (!pen_transport_test(reduction->options.transport,
+                                &lane->requests[k]))
+            is_done = false;
+    return is_done;
+}
+
+/* Piece n takes lane n modulo their number, on all members. */
+static void start_pieces(struct pen_reduction *reduction)
+{
+    while (reduction->num_started < reduction->num_ready) {
+        struct lane *lane =
+            &reduction->lanes[reduction->num_started % PEN_REDUCTION_LANES];
+        if (lane->piece != NULL)
+            return;
+        lane->piece = &reduction->pieces[reduction->num_started++];
+        set_out(reduction, lane);
+    }
+}
+
+/* ---- steps ---- */
+
+void pen_reduction_begin(struct pen_reduction *reduction)
+{
+    PEN_BUG_UNLESS(pen_reduction_is_done(reduction));
+    reduction->is_sharing = false;
+    reduction->num_started = 0;
+    reduction->num_ready = 0;
+}
+
+void pen_reduction_layer(struct pen_reduction *reduction, uint32_t layer)
+{
+    while (reduction->num_ready < reduction->num_plain &&
+           reduction->pieces[reduction->num_ready].layer >= layer)
+        reduction->num_ready++;
+}
+
+void pen_reduction_start(struct pen_reduction *reduction)
+{
+    reduction->num_ready = reduction->num_plain;
+}
+
+void pen_reduction_start_tied(struct pen_reduction *reduction)
+{
+    reduction->num_ready = reduction->num_pieces;
+}
+
+void pen_reduction_share(struct pen_reduction *reduction)
+{
+    pen_reduction_begin(reduction);
+    reduction->is_sharing = true;
+    reduction->num_ready = reduction->num_pieces;
+}
+
+void pen_reduction_poll(struct pen_reduction *reduction)
+{
+    for (int i = 0; i < PEN_REDUCTION_LANES; i++) {
+        struct lane *lane = &reduction->lanes[i];
+        if (lane->piece != NULL && is_quiet(reduction, lane) &&
+            !turn_back(reduction, lane))
+            lane->piece = NULL;
+    }
+    start_pieces(reduction);
+}
+
+bool pen_reduction_is_done(const struct pen_reduction *reduction)
+{
+    for (int i = 0; i < PEN_REDUCTION_LANES; i++)
+        if (reduction->lanes[i].piece != NULL)
+            return false;
+    return reduction->num_started == reduction->num_ready;
+}

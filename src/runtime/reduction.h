@@ -1,0 +1,67 @@
+#ifndef PEN_RUNTIME_REDUCTION_H
+#define PEN_RUNTIME_REDUCTION_H
+
+#include "network/network.h"
+#include "runtime/transport.h"
+
+/*
+ * Sums the gradients of a part of the model over its members (layout.h), in
+ * the order of their tree, while other work goes on:
+ *
+ *   members send pieces  ->  the owner of a piece sums  ->  and sends back
+ *
+ * Every member owns an equal share of the pieces, so each sends and receives
+ * what a ring would. Where the optimizer is sharded, whole parameters have one
+ * owner, who keeps its sums, steps, and sends the values:
+ * pen_reduction_share().
+ *
+ * Pieces go in the order in which a backward finishes layers, a few at a time.
+ */
+struct pen_reduction;
+
+/* Pieces under way at once. */
+enum { PEN_REDUCTION_LANES = 4 };
+
+struct pen_reduction_options {
+    struct pen_transport *transport;
+    struct pen_network *network;
+    uint32_t part; /* for the tags */
+    uint32_t num_members;
+    uint32_t member;       /* of this stage */
+    const uint32_t *ranks; /* of the members, in the world; copied */
+    bool is_sharded;       /* parameters have owners */
+};
+
+/* On failure *out is untouched. */
+pen_status pen_reduction_create(const struct pen_reduction_options *options,
+                                struct pen_reduction **out);
+void pen_reduction_free(struct pen_reduction *reduction);
+
+size_t pen_reduction_bytes(const struct pen_reduction *reduction);
+
+/* Whether this member steps a parameter: always, unless it is sharded. */
+bool pen_reduction_owns(const struct pen_reduction *reduction,
+                        size_t parameter);
+
+/* Before the gradients of a step. */
+void pen_reduction_begin(struct pen_reduction *reduction);
+
+/* Gradients of this layer and of those behind it are final. */
+void pen_reduction_layer(struct pen_reduction *reduction, uint32_t layer);
+
+/* All are, but for a matrix that is tied elsewhere. */
+void pen_reduction_start(struct pen_reduction *reduction);
+
+/* That one, too. */
+void pen_reduction_start_tied(struct pen_reduction *reduction);
+
+/* Instead of gradients: the values, from their owners to all. */
+void pen_reduction_share(struct pen_reduction *reduction);
+
+/* Never waits. */
+void pen_reduction_poll(struct pen_reduction *reduction);
+
+/* True when everything that was begun is done. */
+bool pen_reduction_is_done(const struct pen_reduction *reduction);
+
+#endif

@@ -1,0 +1,187 @@
+#include "runtime/stage.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+/* ---- shelves ---- */
+
+/* It is touched here, so that too little memory shows before the first step. */
+pen_status pen_shelf_init(struct pen_shelf *shelf, uint32_t count, size_t bytes)
+{
+    *shelf = (struct pen_shelf){.bytes = bytes, .count = count};
+    if (count == 0 || bytes == 0)
+        return PEN_OK;
+    shelf->is_taken = calloc(count, sizeof *shelf->is_taken);
+    shelf->block = aligned_alloc(ALIGNMENT, count * bytes);
+    if (shelf->is_taken == NULL || shelf->block == NULL)
+        return PEN_NOMEM;
+    memset(shelf->block, 0, count * bytes);
+    return PEN_OK;
+}
+
+void pen_shelf_release(struct pen_shelf *shelf)
+{
+    free(shelf->block);
+    free(shelf->is_taken);
+    *shelf = (struct pen_shelf){0};
+}
+
+uint32_t pen_shelf_take(struct pen_shelf *shelf)
+{
+    for (uint32_t i = 0; i < shelf->count && shelf->bytes > 0; i++)
+        if (!shelf->is_taken[i]) {
+            shelf->is_taken[i] = true;
+            return i;
+        }
+    return PEN_SHELF_NONE;
+}
+
+void pen_shelf_give(struct pen_shelf *shelf, uint32_t index)
+{
+    PEN_BUG_UNLESS(index < shelf->count && shelf->is_taken[index]);
+    shelf->is_taken[index] = false;
+}
+
+void *pen_shelf_at(const struct pen_shelf *shelf, uint32_t index)
+{
+    PEN_BUG_UNLESS(index < shelf->count);
+    return shelf->block + index * shelf->bytes;
+}
+
+/* ---- stages ---- */
+
+static void count_up(uint32_t *now, uint32_t *most)
+{
+    if (++*now > *most)
+        *most = *now;
+}
+
+struct pen_stage_needs pen_stage_count(const struct pen_row *row,
+                                       uint32_t stage)
+{
+    struct pen_stage_needs most = {0, 0, 0};
+    struct pen_stage_needs now = {0, 0, 0};
+    bool is_trained = false;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (op->stage != stage)
+            continue;
+        switch ((enum pen_op_kind)op->kind) {
+        case PEN_OP_FORWARD:
+            count_up(&now.stashes, &most.stashes);
+            count_up(&now.inputs, &most.inputs);
+            break;
+        case PEN_OP_LOAD:
+            count_up(&now.stashes, &most.stashes);
+            break;
+        case PEN_OP_EVICT:
+            now.stashes--;
+            break;
+        case PEN_OP_BACKWARD_INPUT:
+            is_trained = true;
+            count_up(&now.holds, &most.holds);
+            break;
+        case PEN_OP_BACKWARD_WEIGHT:
+            now.holds--;
+            now.stashes--;
+            now.inputs--;
+            break;
+        case PEN_OP_BACKWARD:
+            is_trained = true;
+            now.stashes--;
+            now.inputs--;
+            break;
+        default:
+            break;
+        }
+    }
+    return is_trained ? most : (struct pen_stage_needs){1, 0, 1};
+}
+
+static size_t array_bytes(size_t count, size_t element)
+{
+    return (count * element + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t input_bytes(const struct pen_stage *stage)
+{
+    const struct pen_sample_shape *sample = &stage->sample;
+    size_t micro = stage->micro_batch;
+    return array_bytes(micro * sample->num_ids, sizeof(int32_t)) +
+           array_bytes(micro * pen_sample_pixels(sample), sizeof(float)) +
+           array_bytes(micro * sample->num_targets, sizeof(int32_t));
+}
+
+static pen_status make_stays(struct pen_stage *stage, uint32_t num_microbatches)
+{
+    stage->num_microbatches = num_microbatches;
+    stage->stays = calloc(num_microbatches, sizeof *stage->stays);
+    if (stage->stays == NULL)
+        return PEN_NOMEM;
+    for (uint32_t i = 0; i < num_microbatches; i++)
+        stage->stays[i] = (struct pen_stay){PEN_SHELF_NONE, PEN_SHELF_NONE,
+                                            PEN_SHELF_NONE, PEN_OP_CURRENT};
+    return PEN_OK;
+}
+
+pen_status pen_stage_init_room(struct pen_stage *stage,
+                               const struct pen_stage_needs *needs,
+                               uint32_t num_microbatches)
+{
+    const struct pen_network_sizes *sizes = &stage->sizes;
+    pen_status status =
+        pen_shelf_init(&stage->stashes, needs->stashes, sizes->stash);
+    if (status == PEN_OK)
+        status = pen_shelf_init(&stage->holds, needs->holds, sizes->hold);
+    if (status == PEN_OK && stage->reads_data)
+        status =
+            pen_shelf_init(&stage->inputs, needs->inputs, input_bytes(stage));
+    return status == PEN_OK ? make_stays(stage, num_microbatches) : status;
+}
+
+pen_status pen_stage_borrow(const struct pen_stage *from,
+                            uint32_t num_microbatches, struct pen_stage *out)
+{
+    *out = *from;
+    out->is_borrowed = true;
+    return make_stays(out, num_microbatches);
+}
+
+void pen_stage_release(struct pen_stage *stage)
+{
+    free(stage->stays);
+    if (!stage->is_borrowed) {
+        pen_shelf_release(&stage->stashes);
+        pen_shelf_release(&stage->holds);
+        pen_shelf_release(&stage->inputs);
+        pen_network_free(stage->network);
+    }
+    *stage = (struct pen_stage){0};
+}
+
+size_t pen_stage_bytes(const struct pen_stage *stage)
+{
+    if (stage->is_borrowed)
+        return 0;
+    return stage->stashes.count * stage->stashes.bytes +
+           stage->holds.count * stage->holds.bytes +
+           stage->inputs.count * stage->inputs.bytes;
+}
+
+struct pen_batch pen_stage_batch(const struct pen_stage *stage, uint32_t input)
+{
+    const struct pen_sample_shape *sample = &stage->sample;
+    size_t micro = stage->micro_batch;
+    size_t id_bytes = array_bytes(micro * sample->num_ids, sizeof(int32_t));
+    size_t pixels = pen_sample_pixels(sample);
+    size_t pixel_bytes = array_bytes(micro * pixels, sizeof(float));
+    char *at = pen_shelf_at(&stage->inputs, input);
+    return (struct pen_batch){
+        .ids = id_bytes > 0 ? (int32_t *)(void *)at : NULL,
+        .pixels = pixel_bytes > 0 ? (float *)(void *)(at + id_bytes) : NULL,
+        .targets = (int32_t *)(void *)(at + id_bytes + pixel_bytes)};
+}

@@ -1,0 +1,89 @@
+#ifndef PEN_RUNTIME_STAGE_H
+#define PEN_RUNTIME_STAGE_H
+
+#include "network/network.h"
+#include "runtime/batches.h"
+#include "schedule/schedule.h"
+
+/*
+ * A stage of the schedule on this rank: its network, and room for as many
+ * micro-batches as its row has in flight.
+ */
+
+/* Equal pieces of memory that micro-batches take and give back. */
+struct pen_shelf {
+    char *block;
+    size_t bytes; /* of one */
+    uint32_t count;
+    bool *is_taken;
+};
+
+#define PEN_SHELF_NONE UINT32_MAX
+
+pen_status pen_shelf_init(struct pen_shelf *shelf, uint32_t count,
+                          size_t bytes);
+void pen_shelf_release(struct pen_shelf *shelf);
+
+/* PEN_SHELF_NONE while all are taken. */
+uint32_t pen_shelf_take(struct pen_shelf *shelf);
+void pen_shelf_give(struct pen_shelf *shelf, uint32_t index);
+void *pen_shelf_at(const struct pen_shelf *shelf, uint32_t index);
+
+/* What a micro-batch has of a stage at the moment. */
+struct pen_stay {
+    uint32_t stash; /* index in a shelf or PEN_SHELF_NONE, as below */
+    uint32_t hold;
+    uint32_t input;   /* what the data gave */
+    uint32_t version; /* of the weights that its forward used */
+};
+
+struct pen_stage {
+    uint32_t stage; /* number in the schedule */
+    uint32_t part;
+    struct pen_network *network; /* NULL: the stage only sleeps */
+    struct pen_network_sizes sizes;
+    bool reads_data; /* has the embedding or the head */
+    bool has_head;
+    bool is_borrowed; /* all below and the network are another stage's */
+    struct pen_shelf stashes;
+    struct pen_shelf holds;
+    struct pen_shelf inputs;
+    struct pen_sample_shape sample;
+    size_t micro_batch;
+    uint32_t num_microbatches; /* stays there are */
+    struct pen_stay *stays;    /* by micro-batch of the schedule */
+};
+
+/* How much a row needs of each at once. */
+struct pen_stage_needs {
+    uint32_t stashes;
+    uint32_t holds;
+    uint32_t inputs;
+};
+
+struct pen_stage_needs pen_stage_count(const struct pen_row *row,
+                                       uint32_t stage);
+
+/*
+ * Room for a network that is there already, or for the sizes of one that only
+ * sleeps. Takes over nothing. Release in any case.
+ */
+pen_status pen_stage_init_room(struct pen_stage *stage,
+                               const struct pen_stage_needs *needs,
+                               uint32_t num_microbatches);
+void pen_stage_release(struct pen_stage *stage);
+
+/*
+ * The same stage for another executor, which runs while the first does not:
+ * with the first one's network and room, for micro-batches one at a time.
+ */
+pen_status pen_stage_borrow(const struct pen_stage *from,
+                            uint32_t num_microbatches, struct pen_stage *out);
+
+/* Bytes of its room. */
+size_t pen_stage_bytes(const struct pen_stage *stage);
+
+/* Where an input lies. */
+struct pen_batch pen_stage_batch(const struct pen_stage *stage, uint32_t input);
+
+#endif

@@ -1,0 +1,244 @@
+#include "runtime/tied.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One replica's rows under way: their number and words, and the rows. */
+struct parcel {
+    int32_t *words; /* the first is their number */
+    char *rows;
+    struct pen_request requests[2];
+};
+
+struct pen_tied {
+    struct pen_tied_options options;
+    uint32_t peer; /* world rank of the other end */
+    size_t capacity;
+    size_t row_bytes;
+    uint32_t num_parcels; /* of the head: one per logical replica */
+    struct parcel *parcels;
+    struct pen_request value;
+};
+
+static bool is_local(const struct pen_tied *tied)
+{
+    return tied->options.head != NULL && tied->options.embedding != NULL;
+}
+
+static pen_status make_parcel(const struct pen_tied *tied,
+                              struct parcel *parcel, bool with_rows)
+{
+    size_t word_bytes = (tied->capacity + 1) * sizeof *parcel->words;
+    parcel->words = malloc(word_bytes);
+    if (parcel->words == NULL)
+        return PEN_NOMEM;
+    memset(parcel->words, 0, word_bytes);
+    if (!with_rows)
+        return PEN_OK;
+    parcel->rows = malloc(tied->capacity * tied->row_bytes);
+    if (parcel->rows == NULL)
+        return PEN_NOMEM;
+    memset(parcel->rows, 0, tied->capacity * tied->row_bytes);
+    return PEN_OK;
+}
+
+static pen_status make_parcels(struct pen_tied *tied)
+{
+    bool is_head = tied->options.head != NULL;
+    if (is_local(tied))
+        return PEN_OK;
+    tied->num_parcels = is_head ? pen_layout_share(&tied->options.layout) : 1;
+    tied->parcels = calloc(tied->num_parcels, sizeof *tied->parcels);
+    pen_status status = tied->parcels == NULL ? PEN_NOMEM : PEN_OK;
+    for (uint32_t i = 0; i < tied->num_parcels && status == PEN_OK; i++)
+        status = make_parcel(tied, &tied->parcels[i], is_head);
+    return status;
+}
+
+pen_status pen_tied_create(const struct pen_tied_options *options,
+                           struct pen_tied **out)
+{
+    const struct pen_shape *shape = &options->layout.shape;
+    struct pen_network *network =
+        options->head != NULL ? options->head : options->embedding;
+    struct pen_tied *tied = calloc(1, sizeof *tied);
+    if (tied == NULL)
+        return PEN_NOMEM;
+    uint32_t parts = pen_shape_parts(shape);
+    uint32_t other =
+        options->copy * parts + (options->head != NULL ? 0 : parts - 1);
+    tied->options = *options;
+    tied->peer = options->layout.replica * shape->num_ranks +
+                 pen_shape_rank_of(shape, other);
+    tied->capacity = pen_network_gathered_capacity(network);
+    tied->row_bytes = pen_network_model(network)->hidden * sizeof(float);
+    pen_status status = make_parcels(tied);
+    if (status == PEN_OK)
+        *out = tied;
+    else
+        pen_tied_free(tied);
+    return status;
+}
+
+void pen_tied_free(struct pen_tied *tied)
+{
+    if (tied == NULL)
+        return;
+    for (uint32_t i = 0; i < tied->num_parcels && tied->parcels != NULL; i++) {
+        free(tied->parcels[i].words);
+        free(tied->parcels[i].rows);
+    }
+    free(tied->parcels);
+    free(tied);
+}
+
+size_t pen_tied_bytes(const struct pen_tied *tied)
+{
+    size_t each = (tied->capacity + 1) * sizeof(int32_t);
+    if (tied->options.head != NULL)
+        each += tied->capacity * tied->row_bytes;
+    return tied->num_parcels * each;
+}
+
+bool pen_tied_is_embedding(const struct pen_tied *tied,
+                           const struct pen_network *network)
+{
+    return tied->options.embedding == network;
+}
+
+/* ---- waiting ---- */
+
+struct pending {
+    struct pen_transport *transport;
+    struct pen_request *requests;
+    int count;
+};
+
+static bool is_done(void *context)
+{
+    const struct pending *pending = context;
+    bool all = true;
+    for (int i = 0; i < pending->count; i++)
+        if (!pen_transport_test(pending->transport, &pending->requests[i]))
+            all = false;
+    return all;
+}
+
+static void await(struct pen_tied *tied, struct pen_request *requests,
+                  int count)
+{
+    struct pending pending = {tied->options.transport, requests, count};
+    pen_executor_wait(tied->options.executor, is_done, &pending, tied->peer);
+}
+
+/* ---- gradients ---- */
+
+/* The words and the rows of a replica, or the value, of this copy. */
+static struct pen_tag tag_of(const struct pen_tied *tied, uint32_t what)
+{
+    return (struct pen_tag){PEN_TAG_TIED, tied->options.copy * 3 + what};
+}
+
+enum { WORDS, ROWS, VALUE };
+
+void pen_tied_begin(struct pen_tied *tied)
+{
+    if (tied->options.head == NULL || is_local(tied))
+        return;
+    for (uint32_t i = 0; i < tied->num_parcels; i++) {
+        struct parcel *parcel = &tied->parcels[i];
+        pen_transport_receive(tied->options.transport, tied->peer,
+                              tag_of(tied, WORDS), parcel->words,
+                              (tied->capacity + 1) * sizeof(int32_t),
+                              &parcel->requests[0]);
+        pen_transport_receive(tied->options.transport, tied->peer,
+                              tag_of(tied, ROWS), parcel->rows,
+                              tied->capacity * tied->row_bytes,
+                              &parcel->requests[1]);
+    }
+}
+
+static void send_rows(struct pen_tied *tied, size_t count, const int32_t *words,
+                      const void *rows)
+{
+    struct parcel *parcel = &tied->parcels[0];
+    parcel->words[0] = (int32_t)count;
+    memcpy(parcel->words + 1, words, count * sizeof *words);
+    pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, WORDS),
+                       parcel->words, (count + 1) * sizeof *words,
+                       &parcel->requests[0]);
+    pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, ROWS),
+                       rows, count * tied->row_bytes, &parcel->requests[1]);
+    await(tied, parcel->requests, 2);
+}
+
+void pen_tied_hand_over(struct pen_tied *tied, uint32_t replica)
+{
+    size_t count;
+    const int32_t *words;
+    const void *rows;
+    pen_network_gathered(tied->options.embedding, &count, &words, &rows);
+    if (is_local(tied))
+        pen_gradients_join(tied->options.gradients, replica, count, words,
+                           rows);
+    else
+        send_rows(tied, count, words, rows);
+    pen_network_clear_gathered(tied->options.embedding);
+}
+
+void pen_tied_join(struct pen_tied *tied)
+{
+    if (tied->options.head == NULL || is_local(tied))
+        return;
+    for (uint32_t i = 0; i < tied->num_parcels; i++) {
+        struct parcel *parcel = &tied->parcels[i];
+        await(tied, parcel->requests, 2);
+        PEN_BUG_UNLESS(parcel->words[0] >= 0 &&
+                       (size_t)parcel->words[0] <= tied->capacity);
+        pen_gradients_join(tied->options.gradients, i, (size_t)parcel->words[0],
+                           parcel->words + 1, parcel->rows);
+    }
+}
+
+/* ---- the value ---- */
+
+static float *value_of(struct pen_network *network, size_t *count)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    return engine->ops->parameter_span(
+        engine, pen_network_tied(network)->parameter, PEN_PART_VALUE, count);
+}
+
+void pen_tied_send_value(struct pen_tied *tied)
+{
+    size_t count;
+    if (tied->options.head == NULL || is_local(tied))
+        return;
+    const float *from = value_of(tied->options.head, &count);
+    pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, VALUE),
+                       from, count * sizeof *from, &tied->value);
+}
+
+void pen_tied_take_value(struct pen_tied *tied)
+{
+    size_t count;
+    struct pen_network *embedding = tied->options.embedding;
+    if (embedding != NULL) {
+        float *to = value_of(embedding, &count);
+        if (is_local(tied))
+            memcpy(to, value_of(tied->options.head, &count),
+                   count * sizeof *to);
+        else
+            pen_transport_receive(tied->options.transport, tied->peer,
+                                  tag_of(tied, VALUE), to, count * sizeof *to,
+                                  &tied->value);
+    }
+    await(tied, &tied->value, 1);
+    if (embedding != NULL) {
+        struct pen_engine *engine = pen_network_engine(embedding);
+        engine->ops->parameter_value_changed(
+            engine, pen_network_tied(embedding)->parameter);
+    }
+}

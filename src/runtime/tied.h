@@ -1,0 +1,53 @@
+#ifndef PEN_RUNTIME_TIED_H
+#define PEN_RUNTIME_TIED_H
+
+#include "runtime/executor.h"
+#include "runtime/gradients.h"
+
+/*
+ * A matrix that the first and the last stage of a model share. The last one
+ * trains it:
+ *
+ *   first stage   gathered gradient  ---->  joins that of the last stage
+ *                 value              <----  after the optimizer
+ *
+ * Either end, or both, may be on this rank. Gradients are handed over for
+ * every logical replica, into buffers for which the last stage has posted
+ * receives before it began.
+ */
+struct pen_tied;
+
+struct pen_tied_options {
+    struct pen_transport *transport;
+    struct pen_executor *executor; /* to wait with */
+    struct pen_layout layout;
+    uint32_t copy;                   /* of the model */
+    struct pen_network *head;        /* NULL: on another rank */
+    struct pen_network *embedding;   /* NULL: likewise */
+    struct pen_gradients *gradients; /* of the head */
+};
+
+/* On failure *out is untouched. */
+pen_status pen_tied_create(const struct pen_tied_options *options,
+                           struct pen_tied **out);
+void pen_tied_free(struct pen_tied *tied);
+
+size_t pen_tied_bytes(const struct pen_tied *tied);
+
+bool pen_tied_is_embedding(const struct pen_tied *tied,
+                           const struct pen_network *network);
+
+/* Before a pass. */
+void pen_tied_begin(struct pen_tied *tied);
+
+/* The embedding has gathered the gradient of a logical replica. */
+void pen_tied_hand_over(struct pen_tied *tied, uint32_t replica);
+
+/* Behind the pass: waits until the head has all of them. */
+void pen_tied_join(struct pen_tied *tied);
+
+/* After the optimizer: first all that send, then all that receive. */
+void pen_tied_send_value(struct pen_tied *tied);
+void pen_tied_take_value(struct pen_tied *tied);
+
+#endif

@@ -1,0 +1,189 @@
+/*
+ * Evaluation: the micro-batches of the samples, forward alone, through the
+ * pipelines of all replicas in turn.
+ */
+#include "runtime/trainer_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What an evaluation counts. */
+struct score {
+    struct pen_trainer *trainer;
+    uint64_t num_right;
+};
+
+/* The label that the logits of a row rank first. */
+static int32_t guess(const struct pen_trainer *trainer,
+                     const struct pen_stage *stage, const void *stash,
+                     size_t row)
+{
+    bool is_bf16 = trainer->options.is_bf16;
+    enum pen_dtype dtype = is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
+    size_t width = pen_dtype_bits(dtype) / 8;
+    const char *logits =
+        (const char *)pen_network_logits(stage->network, stash) +
+        row * trainer->num_labels * width;
+    int32_t best = 0;
+    float most = -INFINITY;
+    for (size_t i = 0; i < trainer->num_labels; i++) {
+        float logit;
+        pen_dtype_to_float(dtype, logits + i * width, 1, &logit);
+        if (logit > most) {
+            most = logit;
+            best = (int32_t)i;
+        }
+    }
+    return best;
+}
+
+static void count_right(void *context, const struct pen_stage *stage,
+                        const void *stash, const struct pen_batch *batch)
+{
+    struct score *score = context;
+    const struct pen_trainer *trainer = score->trainer;
+    for (size_t i = 0; i < trainer->options.micro_batch; i++)
+        if (batch->targets[i] != PEN_NO_TARGET)
+            score->num_right +=
+                guess(trainer, stage, stash, i) == batch->targets[i];
+}
+
+/* ---- a schedule of forwards, of one micro-batch per replica ---- */
+
+static pen_status add_forwards(struct pen_schedule *schedule)
+{
+    const struct pen_shape *shape = &schedule->shape;
+    pen_status status = PEN_OK;
+    for (uint32_t s = 0; s < pen_shape_parts(shape) && status == PEN_OK; s++) {
+        uint32_t rank = pen_shape_rank_of(shape, s);
+        uint32_t before = pen_shape_previous_stage(shape, s);
+        if (pen_shape_is_remote(shape, s, before))
+            status = pen_schedule_add(schedule, rank,
+                                      pen_op_make(PEN_OP_RECV_ACT, s, 0));
+        if (status == PEN_OK)
+            status = pen_schedule_add(schedule, rank,
+                                      pen_op_make(PEN_OP_FORWARD, s, 0));
+    }
+    return status;
+}
+
+/* Those of the first copy, with the room of the stages that train. */
+static pen_status borrow_stages(struct pen_trainer *trainer,
+                                struct pen_stage **out, uint32_t *num_stages)
+{
+    const struct pen_shape *shape = &trainer->layout.shape;
+    uint32_t count = pen_trainer_num_stages(trainer);
+    struct pen_stage *stages = calloc(count, sizeof *stages);
+    if (stages == NULL)
+        return PEN_NOMEM;
+    *num_stages = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct pen_stage *from = pen_executor_stage(trainer->executor, i);
+        if (pen_shape_copy_of_stage(shape, from->stage) == 0 &&
+            pen_stage_borrow(from, shape->num_microbatches,
+                             &stages[(*num_stages)++]) != PEN_OK) {
+            for (uint32_t k = 0; k < *num_stages; k++)
+                pen_stage_release(&stages[k]);
+            free(stages);
+            return PEN_NOMEM;
+        }
+    }
+    *out = stages;
+    return PEN_OK;
+}
+
+static pen_status make_evaluator(struct pen_trainer *trainer,
+                                 struct pen_text *why)
+{
+    struct pen_executor_options options = {
+        .transport = trainer->options.transport,
+        .layout = trainer->layout,
+        .sample = trainer->options.sample,
+        .micro_batch = trainer->options.micro_batch,
+        .num_per_step = 1};
+    struct pen_stage *stages;
+    uint32_t num_stages;
+    pen_status status = pen_schedule_create("forward", &trainer->layout.shape,
+                                            &trainer->evaluation, why);
+    if (status == PEN_OK)
+        status = add_forwards(trainer->evaluation);
+    options.schedule = trainer->evaluation;
+    if (status == PEN_OK)
+        status = borrow_stages(trainer, &stages, &num_stages);
+    if (status == PEN_OK)
+        status = pen_executor_create(&options, stages, num_stages,
+                                     &trainer->evaluator, why);
+    return status;
+}
+
+/* ---- evaluating ---- */
+
+static bool is_summed(void *context)
+{
+    struct pen_trainer *trainer = context;
+    return pen_transport_test(trainer->options.transport, &trainer->request);
+}
+
+/* Losses of all micro-batches, each known to one rank, and what is right. */
+static pen_status run_all(struct pen_trainer *trainer,
+                          struct pen_batches *batches, uint64_t count,
+                          double *totals, struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    const struct pen_layout *layout = &trainer->layout;
+    uint64_t number = 0;
+    struct score score = {trainer, 0};
+    double loss = 0;
+    struct pen_pass pass = {
+        .batches = batches,
+        .is_evaluation = true,
+        .num_samples = count,
+        .num_targets = (double)count * options->sample.num_targets,
+        .losses = &loss,
+        .scored = trainer->num_labels > 0 ? count_right : NULL,
+        .context = &score};
+    for (uint64_t first = 0; first < count; first += options->micro_batch) {
+        if (number % layout->num_replicas == layout->replica) {
+            loss = 0;
+            pass.number = ++trainer->num_passes;
+            pass.first_sample = first;
+            pen_status status =
+                pen_executor_run(trainer->evaluator, &pass, why);
+            if (status != PEN_OK)
+                return status;
+            totals[1 + number] = loss;
+        }
+        number++;
+    }
+    totals[0] = (double)score.num_right;
+    return PEN_OK;
+}
+
+pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
+                                struct pen_batches *batches, uint64_t count,
+                                struct pen_evaluation *out,
+                                struct pen_text *why)
+{
+    size_t micro = trainer->options.micro_batch;
+    size_t num_batches = (size_t)((count + micro - 1) / micro);
+    double *totals = calloc(num_batches + 1, sizeof *totals);
+    pen_status status = totals == NULL ? PEN_NOMEM : PEN_OK;
+    if (status == PEN_OK && trainer->evaluator == NULL)
+        status = make_evaluator(trainer, why);
+    if (status == PEN_OK)
+        status = run_all(trainer, batches, count, totals, why);
+    if (status == PEN_OK) {
+        double sum = 0;
+        pen_transport_sum(trainer->options.transport, totals, num_batches + 1,
+                          &trainer->request);
+        pen_executor_wait(trainer->evaluator, is_summed, trainer, PEN_NO_RANK);
+        for (size_t i = 0; i < num_batches; i++)
+            sum += totals[1 + i];
+        *out = (struct pen_evaluation){sum, trainer->num_labels == 0
+                                                ? (double)NAN
+                                                : totals[0] / (double)count};
+    }
+    free(totals);
+    return status;
+}

@@ -1,0 +1,197 @@
+/* Who does what: from the size of the world, the schedule and the options. */
+#include "runtime/trainer_internal.h"
+
+#include "schedule/verify.h"
+
+/* Micro-batches in their order, one at a time. */
+static pen_status add_plain_ops(struct pen_schedule *schedule, bool is_training)
+{
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0;
+         i < schedule->shape.num_microbatches && status == PEN_OK; i++) {
+        status =
+            pen_schedule_add(schedule, 0, pen_op_make(PEN_OP_FORWARD, 0, i));
+        if (status == PEN_OK && is_training)
+            status = pen_schedule_add(schedule, 0,
+                                      pen_op_make(PEN_OP_BACKWARD, 0, i));
+    }
+    if (status == PEN_OK && is_training)
+        status = pen_schedule_add(
+            schedule, 0,
+            pen_op_make(PEN_OP_SYNC_GRAD, 0, PEN_OP_NO_MICROBATCH));
+    return status;
+}
+
+static pen_status make_plain_schedule(struct pen_trainer *trainer,
+                                      uint32_t num_microbatches,
+                                      struct pen_text *why)
+{
+    struct pen_shape shape = {.placement = PEN_PLACEMENT_LINEAR,
+                              .num_ranks = 1,
+                              .num_stages = 1,
+                              .num_copies = 1,
+                              .num_microbatches = num_microbatches,
+                              .num_slices = 1};
+    pen_status status =
+        pen_schedule_create("plain", &shape, &trainer->own_schedule, why);
+    if (status == PEN_OK)
+        status = add_plain_ops(trainer->own_schedule,
+                               !trainer->options.is_forward_only);
+    trainer->options.schedule = trainer->own_schedule;
+    return status;
+}
+
+static pen_status make_whole_part(struct pen_trainer *trainer,
+                                  struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    uint32_t parts = pen_shape_parts(&options->schedule->shape);
+    if (parts != 1) {
+        pen_why(why, "the schedule has %u stages, but the layers are not split",
+                parts);
+        return PEN_INVALID;
+    }
+    trainer->own_part = (struct pen_layer_range){
+        0, pen__trainer_num_layers(options), options->recompute};
+    trainer->options.parts = &trainer->own_part;
+    return PEN_OK;
+}
+
+static bool is_power_of_two(uint32_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+static pen_status check_replicas(const struct pen_layout *layout,
+                                 struct pen_text *why)
+{
+    uint32_t members = pen_layout_members(layout);
+    if (layout->num_logical % members != 0) {
+        pen_why(why,
+                "--logical-replicas %u is not a multiple of the %u places in "
+                "which the model is trained (%u replicas of the pipeline, %u "
+                "copies in each)",
+                layout->num_logical, members, layout->num_replicas,
+                layout->shape.num_copies);
+        return PEN_INVALID;
+    }
+    if (!is_power_of_two(pen_layout_share(layout))) {
+        pen_why(why,
+                "--logical-replicas %u in %u places are %u each: that must be "
+                "a power of two, or sums would have another order",
+                layout->num_logical, members, pen_layout_share(layout));
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+static pen_status check_batch(const struct pen_trainer *trainer,
+                              struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    const struct pen_layout *layout = &trainer->layout;
+    size_t unit = options->micro_batch * layout->num_logical;
+    if (options->global_batch % unit != 0) {
+        pen_why(why,
+                "--global-batch-size %zu is not a multiple of "
+                "--micro-batch-size %zu times %u logical replicas",
+                options->global_batch, options->micro_batch,
+                layout->num_logical);
+        return PEN_INVALID;
+    }
+    size_t wanted =
+        options->global_batch / options->micro_batch / layout->num_replicas;
+    if (layout->shape.num_microbatches % wanted == 0)
+        return PEN_OK;
+    pen_why(why,
+            "the schedule has %u micro-batches, but --global-batch-size %zu in "
+            "%u replicas of the pipeline are %zu of --micro-batch-size %zu",
+            layout->shape.num_microbatches, options->global_batch,
+            layout->num_replicas, wanted, options->micro_batch);
+    return PEN_INVALID;
+}
+
+static pen_status check_schedule(const struct pen_trainer *trainer,
+                                 struct pen_text *why)
+{
+    struct pen_verify_options options = {
+        .needs_sync = pen_layout_members(&trainer->layout) > 1};
+    if (trainer->own_schedule != NULL)
+        return PEN_OK;
+    return pen_schedule_verify(trainer->options.schedule, &options, NULL, why);
+}
+
+/* Every layer in one part, and in order. */
+static pen_status check_parts(const struct pen_trainer *trainer,
+                              struct pen_text *why)
+{
+    const struct pen_layer_range *parts = trainer->options.parts;
+    uint32_t count = pen_shape_parts(&trainer->layout.shape);
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (parts[i].first != next || parts[i].count == 0) {
+            pen_why(why, "stage %u has layers %u to %u, but layer %u is next",
+                    i, parts[i].first, parts[i].first + parts[i].count, next);
+            return PEN_INVALID;
+        }
+        next += parts[i].count;
+    }
+    if (next == pen__trainer_num_layers(&trainer->options))
+        return PEN_OK;
+    pen_why(why, "the stages have %u layers, the model %u", next,
+            pen__trainer_num_layers(&trainer->options));
+    return PEN_INVALID;
+}
+
+static pen_status place_rank(struct pen_trainer *trainer, struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    struct pen_layout *layout = &trainer->layout;
+    uint32_t rank = pen_transport_rank(options->transport);
+    uint32_t size = pen_transport_size(options->transport);
+    layout->shape = options->schedule->shape;
+    layout->parts = options->parts;
+    if (size % layout->shape.num_ranks != 0) {
+        pen_why(why,
+                "%u ranks are not a multiple of the %u that the schedule has",
+                size, layout->shape.num_ranks);
+        return PEN_INVALID;
+    }
+    layout->num_replicas = size / layout->shape.num_ranks;
+    layout->replica = rank / layout->shape.num_ranks;
+    layout->row = rank % layout->shape.num_ranks;
+    layout->num_logical = options->logical_replicas != 0
+                              ? options->logical_replicas
+                              : pen_layout_members(layout);
+    return PEN_OK;
+}
+
+pen_status pen__trainer_make_layout(struct pen_trainer *trainer,
+                                    struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    uint32_t size = pen_transport_size(options->transport);
+    pen_status status = PEN_OK;
+    if (options->schedule == NULL)
+        status = make_plain_schedule(
+            trainer,
+            (uint32_t)(options->global_batch / options->micro_batch / size),
+            why);
+    if (status == PEN_OK && options->parts == NULL)
+        status = make_whole_part(trainer, why);
+    if (status == PEN_OK)
+        status = place_rank(trainer, why);
+    if (status == PEN_OK)
+        status = check_replicas(&trainer->layout, why);
+    if (status == PEN_OK)
+        status = check_batch(trainer, why);
+    if (status == PEN_OK)
+        status = check_parts(trainer, why);
+    if (status == PEN_OK)
+        status = check_schedule(trainer, why);
+    if (status == PEN_OK)
+        trainer->num_per_step =
+            (uint32_t)(options->global_batch / options->micro_batch /
+                       pen_layout_members(&trainer->layout));
+    return status;
+}

@@ -1,0 +1,207 @@
+/*
+ * The step: a pass over the row, then what all ranks have to know. That is one
+ * sum over all ranks of numbers of which each has one contributor, so that it
+ * is exact in whatever order MPI adds:
+ *
+ *   | squares of gradients, per tensor | losses, per logical replica | ...
+ */
+#include "base/bug.h"
+#include "base/clock.h"
+#include "runtime/trainer_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Behind the two arrays. */
+enum { BUSY_NS, PASS_NS, VOTES, NUM_FURTHER = VOTES + PEN_VOTES };
+
+static size_t num_tensors(const struct pen_trainer *trainer)
+{
+    return pen_any_model_num_tensors(trainer->options.model);
+}
+
+static double *losses_of(const struct pen_trainer *trainer)
+{
+    return trainer->totals + num_tensors(trainer);
+}
+
+static double *further_of(const struct pen_trainer *trainer)
+{
+    return losses_of(trainer) + trainer->layout.num_logical;
+}
+
+pen_status pen__trainer_make_totals(struct pen_trainer *trainer)
+{
+    trainer->num_totals =
+        num_tensors(trainer) + trainer->layout.num_logical + NUM_FURTHER;
+    trainer->totals = calloc(trainer->num_totals, sizeof *trainer->totals);
+    trainer->losses =
+        calloc(trainer->layout.shape.num_microbatches, sizeof *trainer->losses);
+    return trainer->totals == NULL || trainer->losses == NULL ? PEN_NOMEM
+                                                              : PEN_OK;
+}
+
+void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote)
+{
+    trainer->votes[vote] = 1;
+}
+
+/* ---- what this rank contributes ---- */
+
+/* A gradient that several members have is counted by the first of them. */
+static void add_squares(struct pen_trainer *trainer, uint32_t index)
+{
+    struct pen_engine *engine = trainer->engine;
+    const struct pen_stage *stage =
+        pen_executor_stage(trainer->executor, index);
+    const struct pen_network *network = stage->network;
+    bool is_first = pen_layout_member(&trainer->layout, stage->stage) == 0;
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        if ((is_first || trainer->options.is_sharded) &&
+            pen_exchange_owns(trainer->exchange, index, i))
+            trainer->totals[it->slices[0].tensor] =
+                engine->ops->gradient_sum_squares(engine, it->parameter);
+    }
+}
+
+/* Of each logical replica of this rank, over its micro-batches in order. */
+static void add_losses(struct pen_trainer *trainer,
+                       const struct pen_stage *stage)
+{
+    const struct pen_layout *layout = &trainer->layout;
+    uint32_t share = pen_layout_share(layout);
+    uint32_t per_replica = trainer->num_per_step / share;
+    uint32_t member = pen_layout_member(layout, stage->stage);
+    uint32_t copy = pen_shape_copy_of_stage(&layout->shape, stage->stage);
+    const double *losses =
+        trainer->losses + copy * pen_layout_microbatches(layout);
+    if (!stage->has_head)
+        return;
+    for (uint32_t r = 0; r < share; r++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < per_replica; i++)
+            sum += losses[r * per_replica + i];
+        losses_of(trainer)[member * share + r] = sum;
+    }
+}
+
+static bool is_summed(void *context)
+{
+    struct pen_trainer *trainer = context;
+    return pen_transport_test(trainer->options.transport, &trainer->request);
+}
+
+static void sum_totals(struct pen_trainer *trainer, const struct pen_pass *pass,
+                       int64_t pass_ns)
+{
+    memset(trainer->totals, 0, trainer->num_totals * sizeof *trainer->totals);
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        if (trainer->exchange != NULL)
+            add_squares(trainer, s);
+        add_losses(trainer, pen_executor_stage(trainer->executor, s));
+    }
+    double *further = further_of(trainer);
+    further[BUSY_NS] = (double)pass->busy_ns;
+    further[PASS_NS] = (double)pass_ns;
+    memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
+    memset(trainer->votes, 0, sizeof trainer->votes);
+    pen_transport_sum(trainer->options.transport, trainer->totals,
+                      trainer->num_totals, &trainer->request);
+    pen_executor_wait(trainer->executor, is_summed, trainer, PEN_NO_RANK);
+}
+
+/* ---- what all know then ---- */
+
+/* The tree of layout.h. */
+static double total_loss(const struct pen_trainer *trainer)
+{
+    double *losses = losses_of(trainer);
+    uint32_t count = trainer->layout.num_logical;
+    for (uint32_t step = 1; step < count; step *= 2)
+        for (uint32_t i = 0; i + step < count; i += 2 * step)
+            losses[i] += losses[i + step];
+    return losses[0];
+}
+
+static double total_norm(const struct pen_trainer *trainer)
+{
+    double sum = 0;
+    for (size_t i = 0; i < num_tensors(trainer); i++)
+        sum += trainer->totals[i];
+    return sqrt(sum);
+}
+
+static void read_totals(const struct pen_trainer *trainer, struct pen_step *out)
+{
+    const double *further = further_of(trainer);
+    out->loss = total_loss(trainer);
+    out->gradient_norm = total_norm(trainer);
+    out->wait_share = 1 - further[BUSY_NS] / further[PASS_NS];
+    memcpy(out->votes, further + VOTES, sizeof out->votes);
+}
+
+static pen_status check_numbers(const struct pen_step *step,
+                                struct pen_text *why)
+{
+    if (isfinite(step->loss) && isfinite(step->gradient_norm))
+        return PEN_OK;
+    pen_why(why,
+            "step %" PRIu64 " has the loss %g and the gradient norm %g: the "
+            "training has diverged; a lower --lr, a longer --lr-warmup-iters "
+            "or --clip-grad may help",
+            step->step, step->loss, step->gradient_norm);
+    return PEN_INVALID;
+}
+
+static void update(struct pen_trainer *trainer, const struct pen_step *step)
+{
+    const struct pen_optimizer *optimizer = &trainer->options.optimizer;
+    struct pen_update with = {.learning_rate = step->learning_rate,
+                              .step = step->step,
+                              .norm = step->gradient_norm};
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        struct pen_network *network = pen_trainer_network(trainer, s);
+        for (size_t i = 0; i < pen_network_num_parameters(network); i++)
+            if (pen_exchange_owns(trainer->exchange, s, i))
+                pen_optimizer_step(optimizer, network, i, &with);
+    }
+    pen_exchange_values(trainer->exchange);
+}
+
+pen_status pen_trainer_step(struct pen_trainer *trainer,
+                            struct pen_batches *batches, struct pen_step *out,
+                            struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    PEN_BUG_UNLESS(!options->is_forward_only);
+    struct pen_step step = {.step = trainer->progress.steps + 1,
+                            .learning_rate = pen_lr_schedule_rate(
+                                &options->rates, trainer->progress.steps)};
+    struct pen_pass pass = {.number = ++trainer->num_passes,
+                            .first_sample = trainer->progress.samples,
+                            .batches = batches,
+                            .losses = trainer->losses};
+    int64_t begin = pen_clock_ns();
+    if (trainer->exchange != NULL)
+        pen_exchange_begin(trainer->exchange);
+    pen_status status = pen_executor_run(trainer->executor, &pass, why);
+    if (status != PEN_OK)
+        return status;
+    if (trainer->exchange != NULL)
+        pen_exchange_finish(trainer->exchange);
+    sum_totals(trainer, &pass, pen_clock_ns() - begin);
+    read_totals(trainer, &step);
+    status = check_numbers(&step, why);
+    if (status != PEN_OK)
+        return status;
+    if (trainer->exchange != NULL)
+        update(trainer, &step);
+    trainer->progress.steps++;
+    trainer->progress.samples += options->global_batch;
+    *out = step;
+    return PEN_OK;
+}

@@ -1,0 +1,235 @@
+#include "runtime/transport.h"
+
+#include "base/bug.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
+               "a request of MPI fits into the handle");
+
+struct pen_transport {
+    bool has_mpi;
+    uint32_t rank;
+    uint32_t size;
+    uint32_t most_tags;
+    MPI_Comm all;
+};
+
+/* What launchers leave in the environment of those they start. */
+static bool is_launched(void)
+{
+    static const char *const signs[] = {"OMPI_COMM_WORLD_SIZE",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "PMIX_RANK",
+                                        "PMIX_NAMESPACE",
+                                        "SLURM_PROCID",
+                                        "MPI_LOCALRANKID",
+                                        "SMPI_GLOBAL_SIZE"};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (getenv(signs[i]) != NULL)
+            return true;
+    return false;
+}
+
+static uint32_t most_tags(MPI_Comm all)
+{
+    int *most = NULL;
+    int is_there = 0;
+    MPI_Comm_get_attr(all, MPI_TAG_UB, (void *)&most, &is_there);
+    return is_there && most != NULL && *most > 32767 ? (uint32_t)*most : 32767;
+}
+
+static void start_mpi(struct pen_transport *transport)
+{
+    int given, rank, size;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    transport->has_mpi = true;
+    transport->all = MPI_COMM_WORLD;
+    transport->rank = (uint32_t)rank;
+    transport->size = (uint32_t)size;
+    transport->most_tags = most_tags(transport->all);
+}
+
+pen_status pen_transport_open_alone(struct pen_transport **out)
+{
+    struct pen_transport *transport = calloc(1, sizeof *transport);
+    if (transport == NULL)
+        return PEN_NOMEM;
+    transport->size = 1;
+    transport->most_tags = UINT32_MAX;
+    *out = transport;
+    return PEN_OK;
+}
+
+pen_status pen_transport_open(struct pen_transport **out, struct pen_text *why)
+{
+    (void)why;
+    pen_status status = pen_transport_open_alone(out);
+    if (status == PEN_OK && is_launched())
+        start_mpi(*out);
+    return status;
+}
+
+void pen_transport_close(struct pen_transport *transport)
+{
+    if (transport == NULL)
+        return;
+    if (transport->has_mpi)
+        MPI_Finalize();
+    free(transport);
+}
+
+void pen_transport_abort(struct pen_transport *transport, int code)
+{
+    if (transport->has_mpi)
+        MPI_Abort(transport->all, code);
+    exit(code);
+}
+
+uint32_t pen_transport_rank(const struct pen_transport *transport)
+{
+    return transport->rank;
+}
+
+uint32_t pen_transport_size(const struct pen_transport *transport)
+{
+    return transport->size;
+}
+
+void pen_transport_describe(const struct pen_transport *transport,
+                            struct pen_text *out)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    if (!transport->has_mpi) {
+        pen_text_add(out, "none");
+        return;
+    }
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    pen_text_add(out, "%s", text);
+}
+
+/* ---- tags ---- */
+
+pen_status pen_transport_check_tags(const struct pen_transport *transport,
+                                    uint32_t count, struct pen_text *why)
+{
+    uint64_t needed = (uint64_t)count * PEN_TAG_KINDS;
+    if (needed <= transport->most_tags)
+        return PEN_OK;
+    pen_why(why,
+            "this MPI has tags up to %u, but %u stages or replicas need %llu",
+            transport->most_tags, count, (unsigned long long)needed);
+    return PEN_INVALID;
+}
+
+static int tag_of(struct pen_tag tag)
+{
+    return (int)(tag.number * PEN_TAG_KINDS + (unsigned)tag.kind);
+}
+
+/* ---- messages ---- */
+
+static MPI_Request *handle_of(struct pen_request *request)
+{
+    return (MPI_Request *)(void *)request->handle;
+}
+
+/*
+ * So many bytes as one element of a type of their own, where they are more
+ * than a count can say: blocks, and what is left.
+ */
+static MPI_Datatype long_type(size_t length)
+{
+    enum { BLOCK = 1 << 20 };
+    MPI_Datatype block, blocks, type;
+    int lengths[] = {1, (int)(length % BLOCK)};
+    MPI_Aint places[] = {0, (MPI_Aint)(length / BLOCK * BLOCK)};
+    PEN_BUG_UNLESS(length / BLOCK <= INT_MAX);
+    MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
+    MPI_Type_contiguous((int)(length / BLOCK), block, &blocks);
+    MPI_Datatype types[] = {blocks, MPI_BYTE};
+    MPI_Type_create_struct(2, lengths, places, types, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_free(&block);
+    MPI_Type_free(&blocks);
+    return type;
+}
+
+void pen_transport_send(struct pen_transport *transport, uint32_t to,
+                        struct pen_tag tag, const void *bytes, size_t length,
+                        struct pen_request *request)
+{
+    PEN_BUG_UNLESS(!request->is_active && transport->has_mpi);
+    request->is_active = true;
+    if (length <= INT_MAX) {
+        MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, tag_of(tag),
+                  transport->all, handle_of(request));
+        return;
+    }
+    MPI_Datatype type = long_type(length);
+    MPI_Isend(bytes, 1, type, (int)to, tag_of(tag), transport->all,
+              handle_of(request));
+    MPI_Type_free(&type);
+}
+
+void pen_transport_receive(struct pen_transport *transport, uint32_t from,
+                           struct pen_tag tag, void *bytes, size_t length,
+                           struct pen_request *request)
+{
+    PEN_BUG_UNLESS(!request->is_active && transport->has_mpi);
+    request->is_active = true;
+    if (length <= INT_MAX) {
+        MPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, tag_of(tag),
+                  transport->all, handle_of(request));
+        return;
+    }
+    MPI_Datatype type = long_type(length);
+    MPI_Irecv(bytes, 1, type, (int)from, tag_of(tag), transport->all,
+              handle_of(request));
+    MPI_Type_free(&type);
+}
+
+void pen_transport_sum(struct pen_transport *transport, double *values,
+                       size_t count, struct pen_request *request)
+{
+    PEN_BUG_UNLESS(!request->is_active && count <= INT_MAX);
+    if (transport->size == 1)
+        return;
+    request->is_active = true;
+    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM,
+                   transport->all, handle_of(request));
+}
+
+bool pen_transport_test(struct pen_transport *transport,
+                        struct pen_request *request)
+{
+    int is_done = 1;
+    (void)transport;
+    if (!request->is_active)
+        return true;
+    MPI_Test(handle_of(request), &is_done, MPI_STATUS_IGNORE);
+    request->is_active = !is_done;
+    return is_done;
+}
+
+void pen_transport_share(struct pen_transport *transport, void *bytes,
+                         size_t length)
+{
+    PEN_BUG_UNLESS(length <= INT_MAX);
+    if (transport->size > 1)
+        MPI_Bcast(bytes, (int)length, MPI_BYTE, 0, transport->all);
+}
+
+void pen_transport_meet(struct pen_transport *transport)
+{
+    if (transport->size > 1)
+        MPI_Barrier(transport->all);
+}

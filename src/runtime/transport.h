@@ -1,0 +1,96 @@
+#ifndef PEN_RUNTIME_TRANSPORT_H
+#define PEN_RUNTIME_TRANSPORT_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Messages between the processes of a run. transport.c is the only file that
+ * calls MPI, and only the main thread may call it. A process that no launcher
+ * started is rank 0 of 1 and never touches MPI.
+ *
+ * Nothing here waits: sends, receives and sums are posted, and tested by
+ * whoever needs them. Messages between two ranks with one tag arrive in the
+ * order in which they were sent. A message may have any length.
+ */
+struct pen_transport;
+
+/* On failure *out is untouched; INVALID when launcher and library differ. */
+pen_status pen_transport_open(struct pen_transport **out, struct pen_text *why);
+
+/* One process, whatever launched it. */
+pen_status pen_transport_open_alone(struct pen_transport **out);
+
+/* Ends MPI where it was begun: nothing may be under way. NULL is fine. */
+void pen_transport_close(struct pen_transport *transport);
+
+/* Ends all processes of the run with this exit code. */
+_Noreturn void pen_transport_abort(struct pen_transport *transport, int code);
+
+uint32_t pen_transport_rank(const struct pen_transport *transport);
+uint32_t pen_transport_size(const struct pen_transport *transport);
+
+/* "Open MPI v4.1.4 ..." in one line; "none" for one process. */
+void pen_transport_describe(const struct pen_transport *transport,
+                            struct pen_text *out);
+
+/* The tags there are, all below what MPI promises; see transport.c. */
+enum pen_tag_kind {
+    PEN_TAG_ACT,      /* between stages; the number is the consuming stage */
+    PEN_TAG_GRAD,     /* likewise */
+    PEN_TAG_EVICT,    /* a stash on its way to the partner; the stage */
+    PEN_TAG_LOAD,     /* and back */
+    PEN_TAG_GRADIENT, /* of parameters, to who sums them; the part */
+    PEN_TAG_SUM,      /* and back */
+    PEN_TAG_VALUE,    /* of parameters; the part */
+    PEN_TAG_TIED,     /* between the ends of a tied matrix; the logical replica
+                         or what follows it */
+    PEN_TAG_STATE,    /* outside of steps: checkpoints, checks */
+    PEN_TAG_KINDS
+};
+
+/* INVALID when the library's tags do not suffice for numbers below `count`. */
+pen_status pen_transport_check_tags(const struct pen_transport *transport,
+                                    uint32_t count, struct pen_text *why);
+
+struct pen_tag {
+    enum pen_tag_kind kind;
+    uint32_t number;
+};
+
+/* Something under way; zeroed at first, and again when it is done. */
+struct pen_request {
+    _Alignas(8) unsigned char handle[8];
+    bool is_active;
+};
+
+void pen_transport_send(struct pen_transport *transport, uint32_t to,
+                        struct pen_tag tag, const void *bytes, size_t length,
+                        struct pen_request *request);
+
+/* What arrives may be shorter than `length`. */
+void pen_transport_receive(struct pen_transport *transport, uint32_t from,
+                           struct pen_tag tag, void *bytes, size_t length,
+                           struct pen_request *request);
+
+/* Adds up values[] over all ranks, in place; exact where one alone is not 0. */
+void pen_transport_sum(struct pen_transport *transport, double *values,
+                       size_t count, struct pen_request *request);
+
+/* True when it is done, or was not under way. */
+bool pen_transport_test(struct pen_transport *transport,
+                        struct pen_request *request);
+
+/*
+ * For what is not part of a step, with ranks that do the same: waits. `bytes`
+ * of rank 0 come to all others.
+ */
+void pen_transport_share(struct pen_transport *transport, void *bytes,
+                         size_t length);
+void pen_transport_meet(struct pen_transport *transport);
+
+#endif
