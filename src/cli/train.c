@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/train_checkpoint.h"
 #include "cli/train_data.h"
+#include "cli/train_layout.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
 #include "network/weights.h"
@@ -26,6 +27,9 @@ struct training {
     struct pen_checkpoint *resumed; /* of --load beside --model */
     struct pen_batches *batches;
     struct pen_batches *validation;
+    struct pen_transport *transport;
+    bool is_first; /* of the ranks: this one talks */
+    struct pen__train_layout layout;
     struct pen_trainer *trainer;
     int threads;
     double peak_flops; /* NaN: not measured */
@@ -101,6 +105,14 @@ static pen_status open_data(struct training *training, struct pen_text *why)
     return pen__data_open(model, &wish, &training->validation, why);
 }
 
+static pen_status make_layout(struct training *training, struct pen_text *why)
+{
+    return pen__train_layout_init(&training->layout, &training->args,
+                                  &training->pretrained.model,
+                                  pen_batches_shape(training->batches).num_ids,
+                                  pen_transport_size(training->transport), why);
+}
+
 static pen_status make_trainer(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
@@ -113,6 +125,12 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .micro_batch = args->micro_batch_size,
         .global_batch = args->global_batch_size,
         .recompute = (enum pen_recompute)args->recompute,
+        .transport = training->transport,
+        .schedule = training->layout.schedule,
+        .parts = training->layout.parts,
+        .logical_replicas = (uint32_t)args->logical_replicas,
+        .is_sharded = args->is_sharded,
+        .sleep_ns = args->sleep_ns,
         .optimizer = args->numbers,
         .rates = args->schedule};
     return pen_trainer_create(&options, &training->trainer, why);
@@ -177,9 +195,17 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
 {
     pen_status status = start_engine(training, why);
     if (status == PEN_OK)
+        status = pen_transport_open(&training->transport, why);
+    training->is_first = training->transport != NULL &&
+                         pen_transport_rank(training->transport) == 0;
+    if (!training->is_first)
+        training->args.log = training->args.tensorboard_dir = NULL;
+    if (status == PEN_OK)
         status = open_model(training, why);
     if (status == PEN_OK)
         status = open_data(training, why);
+    if (status == PEN_OK)
+        status = make_layout(training, why);
     if (status == PEN_OK)
         status = make_trainer(training, why);
     if (status == PEN_OK)
@@ -193,11 +219,13 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
 static void release(struct training *training)
 {
     pen_trainer_free(training->trainer);
+    pen__train_layout_release(&training->layout);
     pen_batches_free(training->batches);
     pen_batches_free(training->validation);
     pen_pretrained_release(&training->pretrained);
     pen__train_args_release(&training->args);
     release_signal_stack(training);
+    pen_transport_close(training->transport);
 }
 
 /* ---- training ---- */
@@ -209,6 +237,8 @@ static size_t tell_memory(const struct training *training)
     const struct pen__train_args *args = &training->args;
     struct pen_trainer_memory memory;
     pen_trainer_predict_memory(training->trainer, args->save != NULL, &memory);
+    if (!training->is_first)
+        return memory.total;
     pen_log(PEN_LOG_INFO,
             "%.1f M parameters; memory will be %.1f MB: parameters, gradients "
             "and moments %.1f, activations %.1f (logits %.1f), program %.1f, "
@@ -220,10 +250,10 @@ static size_t tell_memory(const struct training *training)
     return memory.total;
 }
 
-static void tell_peak(size_t predicted)
+static void tell_peak(const struct training *training, size_t predicted)
 {
     size_t peak = pen_memory_peak();
-    if (peak > 0)
+    if (peak > 0 && training->is_first)
         pen_log(PEN_LOG_INFO,
                 "memory was %.1f MB at its peak, %+.1f %%; %.1f MB at the end",
                 MB(peak), 100 * ((double)peak / (double)predicted - 1),
@@ -302,8 +332,8 @@ static void tell_end(struct training *training, size_t predicted)
 {
     const struct pen__train_args *args = &training->args;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
-    tell_peak(predicted);
-    if (signal_seen == 0)
+    tell_peak(training, predicted);
+    if (signal_seen == 0 || !training->is_first)
         return;
     if (args->save != NULL)
         pen_log(PEN_LOG_INFO,
@@ -332,6 +362,7 @@ static pen_status train(struct training *training, struct pen_text *why)
     pen_status status = pen__train_report_open(report, args, done, why);
     if (status != PEN_OK)
         return status;
+    report->is_quiet = !training->is_first;
     report->unit = pen_batches_unit(training->batches);
     report->step_tokens = args->global_batch_size *
                           pen_batches_shape(training->batches).num_targets;

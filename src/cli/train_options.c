@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TEXT_OF(name, text) text,
 
@@ -15,7 +16,6 @@ static const char *const optimizers[] = {"adam", "sgd", NULL};
 static const char *const decay_groups[] = {"matrices", "all", NULL};
 static const char *const lr_styles[] = {PEN_LR_STYLE_TABLE(TEXT_OF) NULL};
 static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
-static const char *const engines[] = {"onednn", "reference", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 
 #define AT(member) offsetof(struct pen__train_args, member)
@@ -100,8 +100,31 @@ static const struct pen__field fields[] = {
          "of SGD; 0.9 when not given"),
     FLAG("sgd-nesterov", numbers.is_nesterov, "Nesterov's momentum in SGD"),
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
-    WORD("engine", engine, engines,
-         "onednn or reference (plain loops); onednn when not given"),
+    TEXT("engine", "NAME", engine_name,
+         "onednn, reference (plain loops), or sleep:5ms, whose operations only "
+         "wait; onednn when not given"),
+    COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
+          "ranks of a pipeline; what is left of the ranks are replicas of it; "
+          "1 when not given"),
+    COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
+          "stages of a rank, where the schedule leaves the choice"),
+    TEXT("schedule", "NAME", pipeline,
+         "of `penstock schedule list`, or a file of it; 1f1b when not given, "
+         "interleaved with several stages per rank"),
+    FLAG("use-distributed-optimizer", is_sharded,
+         "every replica keeps a share of the optimizer's state (ZeRO-1)"),
+    COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
+          "shares of a batch whose gradients are summed apart, so that other "
+          "numbers of ranks get the same bits; one per replica when not "
+          "given, or what the checkpoint has"),
+    TEXT("trace", "DIR", trace,
+         "record every operation there, for `penstock "
+         "view`"),
+    REAL("hang-timeout", hang_timeout, 0.1, 1e9,
+         "seconds after which a rank that waits explains why and the job "
+         "ends; 5 steps and at least 2 s when not given"),
+    REAL("exit-duration-in-mins", exit_minutes, 0, 1e9,
+         "write a checkpoint and end after so long"),
     COUNT("threads", threads, 1, 4096,
           "threads that compute; OMP_NUM_THREADS, or one per core, when not "
           "given"),
@@ -145,9 +168,44 @@ static void check_args(const struct pen__train_args *args,
                           "have no validation part");
 }
 
-/* What follows from other options. */
-static void complete(struct pen__train_args *args)
+/* sleep:5ms and the like. */
+static int64_t read_sleep(const char *text)
 {
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}};
+    char *end;
+    if (strncmp(text, "sleep:", 6) != 0)
+        return 0;
+    double number = strtod(text + 6, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].unit) == 0 && number > 0 &&
+            number * units[i].ns <= 1e12)
+            return (int64_t)(number * units[i].ns);
+    return 0;
+}
+
+static void read_engine(struct pen__train_args *args,
+                        const struct argp_state *state)
+{
+    const char *name = args->engine_name;
+    args->sleep_ns = read_sleep(name);
+    args->engine = strcmp(name, "onednn") == 0 ? PEN_TRAINER_ONEDNN
+                                               : PEN_TRAINER_REFERENCE;
+    if (args->engine == PEN_TRAINER_REFERENCE && args->sleep_ns == 0 &&
+        strcmp(name, "reference") != 0)
+        argp_error(state,
+                   "--engine must be onednn, reference or sleep:DURATION such "
+                   "as sleep:5ms, not '%s'",
+                   name);
+}
+
+/* What follows from other options. */
+static void complete(struct pen__train_args *args,
+                     const struct argp_state *state)
+{
+    read_engine(args, state);
     args->numbers.kind = (enum pen_optimizer_kind)args->optimizer;
     args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
     args->schedule.style = (enum pen_lr_style)args->lr_style;
@@ -164,7 +222,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     if (key == ARGP_KEY_END) {
         check_args(state->input, state);
-        complete(state->input);
+        complete(state->input, state);
         return 0;
     }
     return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
@@ -196,6 +254,10 @@ int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
                                                  .clip_norm = 1},
                                      .lr_style = PEN_LR_LINEAR,
                                      .schedule = {.rate = (double)NAN},
+                                     .engine_name = "onednn",
+                                     .pipeline_size = 1,
+                                     .hang_timeout = (double)NAN,
+                                     .exit_minutes = (double)NAN,
                                      .log_interval = 10,
                                      .eval_iters = 10};
     argv[0] = name;

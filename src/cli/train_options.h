@@ -28,8 +28,19 @@ struct pen__train_args {
     unsigned wsd_style;
     struct pen_lr_schedule schedule;
 
+    uint64_t pipeline_size;    /* ranks of a pipeline */
+    uint64_t chunks;           /* stages of a rank; 0: as the schedule likes */
+    const char *pipeline;      /* name or file of the schedule */
+    bool is_sharded;           /* the optimizer, over replicas */
+    uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
+    const char *trace;
+    double hang_timeout; /* seconds; NaN: from the steps */
+    double exit_minutes; /* NaN: no limit */
+
     bool is_bf16;
-    unsigned engine; /* enum pen_trainer_engine */
+    const char *engine_name;
+    unsigned engine;  /* enum pen_trainer_engine */
+    int64_t sleep_ns; /* > 0: operations only wait */
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute */
 

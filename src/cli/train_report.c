@@ -133,6 +133,8 @@ static void tell(struct pen__train_report *report, struct pen_run_step step)
     step.tokens_per_sec = per_sec * (double)report->step_tokens;
     step.share_of_peak = per_sec * report->step_flops / report->peak_flops;
     double since = pen__train_report_clock(report) - report->shown_sec;
+    if (report->is_quiet)
+        return;
     if (stays || (report->is_terminal && since >= TERMINAL_SEC))
         print_line(report, &step, stays);
     if (stays) {

@@ -26,6 +26,7 @@ struct pen__train_report {
     double line_sec;  /* in those since the last line */
     uint64_t line_steps;
     double shown_sec; /* when the terminal's line was written */
+    bool is_quiet;    /* another rank talks */
     bool is_terminal;
     bool is_shown;
 
