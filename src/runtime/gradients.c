@@ -190,15 +190,15 @@ void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
                         size_t count, const int32_t *words, const void *rows)
 {
     size_t length;
-    float *span = span_of(gradients, gradients->tied, &length);
+    size_t width = gradients->tied->columns;
     if (gradients->aside == NULL) {
         pen_network_add_gathered(gradients->network, count, words, rows);
         return;
     }
-    float *aside = gradients->aside + replica * length;
-    memcpy(span, aside, length * sizeof *span);
-    pen_network_add_gathered(gradients->network, count, words, rows);
-    memcpy(aside, span, length * sizeof *span);
+    float *aside = gradients->aside + replica * gradients->tied_count;
+    for (size_t i = 0; i < count; i++)
+        pen_add_floats(aside + (size_t)words[i] * width,
+                       (const float *)rows + i * width, width);
     if (replica + 1 == gradients->num_replicas)
-        sum_aside(gradients, span);
+        sum_aside(gradients, span_of(gradients, gradients->tied, &length));
 }
