@@ -24,6 +24,7 @@ pen_status pen_manifest_init(struct pen_manifest *manifest,
 {
     *manifest = (struct pen_manifest){.dtype = PEN_DTYPE_F32,
                                       .optimizer = "none",
+                                      .num_replicas = 1,
                                       .random = json_object(),
                                       .configuration = json_object()};
     if (manifest->random != NULL && manifest->configuration != NULL)
@@ -161,26 +162,38 @@ bool pen__is_file_name(const char *name)
            name[0] != '.' && strcmp(name, PEN_MANIFEST_NAME) != 0;
 }
 
+/* How many files have a name before this one. */
+static size_t find_place(const struct pen_manifest *manifest, const char *name)
+{
+    size_t place = manifest->num_files;
+    while (place > 0 && strcmp(manifest->files[place - 1].name, name) > 0)
+        place--;
+    return place;
+}
+
 pen_status pen_manifest_add_file(struct pen_manifest *manifest,
                                  const char *name, uint64_t num_bytes,
                                  const char hash[PEN_HASH_SIZE],
                                  struct pen_text *why)
 {
     size_t count = manifest->num_files;
+    size_t place = find_place(manifest, name);
     PEN_BUG_UNLESS(pen__is_file_name(name) && pen_hash_is_valid(hash));
-    PEN_BUG_UNLESS(count == 0 ||
-                   strcmp(manifest->files[count - 1].name, name) < 0);
+    PEN_BUG_UNLESS(place == 0 ||
+                   strcmp(manifest->files[place - 1].name, name) != 0);
     PEN_BUG_UNLESS(count < PEN_MANIFEST_MAX_FILES);
     struct pen_manifest_file *files =
         realloc(manifest->files, (count + 1) * sizeof *files);
     if (files == NULL)
         return refuse_memory(why);
     manifest->files = files;
-    files[count] = (struct pen_manifest_file){.name = strdup(name),
-                                              .num_bytes = num_bytes};
-    memcpy(files[count].hash, hash, PEN_HASH_SIZE);
-    if (files[count].name == NULL)
+    struct pen_manifest_file added = {.name = strdup(name),
+                                      .num_bytes = num_bytes};
+    memcpy(added.hash, hash, PEN_HASH_SIZE);
+    if (added.name == NULL)
         return refuse_memory(why);
+    memmove(files + place + 1, files + place, (count - place) * sizeof *files);
+    files[place] = added;
     manifest->num_files++;
     return PEN_OK;
 }

@@ -19,6 +19,7 @@
 #define PEN_MANIFEST_MAX_BYTES (16u << 20)
 #define PEN_MANIFEST_MAX_FILES 65536u
 #define PEN_MANIFEST_MAX_MOMENTS 2u
+#define PEN_MANIFEST_MAX_REPLICAS (1u << 20)
 #define PEN_MANIFEST_WORD_SIZE 32u
 
 struct pen_manifest_file {
@@ -33,8 +34,9 @@ struct pen_manifest {
     enum pen_dtype dtype; /* the run computes in: F32 or BF16 */
     char optimizer[PEN_MANIFEST_WORD_SIZE]; /* "adamw" */
     uint32_t num_moments;                   /* that it keeps per weight */
-    struct json_t *random;                  /* states by logical name */
-    struct json_t *configuration;           /* settings by name */
+    uint32_t num_replicas;        /* logical ones, whose gradients are summed */
+    struct json_t *random;        /* states by logical name */
+    struct json_t *configuration; /* settings by name */
     char configuration_hash[PEN_HASH_SIZE];
     char previous[PEN_HASH_SIZE];    /* hash of the manifest before, or "" */
     struct pen_manifest_file *files; /* sorted by name */
@@ -42,7 +44,9 @@ struct pen_manifest {
     char hash[PEN_HASH_SIZE]; /* of the file that was parsed or printed */
 };
 
-/* Empty: step 0, F32, optimizer "none". Release in either case. */
+/*
+ * Empty: step 0, F32, optimizer "none", one replica. Release in either case.
+ */
 pen_status pen_manifest_init(struct pen_manifest *manifest,
                              struct pen_text *why);
 void pen_manifest_release(struct pen_manifest *manifest);
@@ -83,7 +87,7 @@ pen_status pen_manifest_compare_settings(const struct pen_manifest *saved,
                                          const struct pen_manifest *wanted,
                                          struct pen_text *why);
 
-/* Adds a file; names must come in order. */
+/* Adds a file; names must differ. In their order it is fastest. */
 pen_status pen_manifest_add_file(struct pen_manifest *manifest,
                                  const char *name, uint64_t num_bytes,
                                  const char hash[PEN_HASH_SIZE],

@@ -23,8 +23,8 @@
 #define SEAL_SIZE                                                              \
     (sizeof SEAL_HEAD - 1 + PEN_HASH_SIZE - 1 + sizeof SEAL_TAIL - 1)
 #define KEYS                                                                   \
-    "format version step sample dtype optimizer random configuration "         \
-    "configuration_sha256 files previous sha256"
+    "format version step sample dtype optimizer logical_replicas random "      \
+    "configuration configuration_sha256 files previous sha256"
 
 static pen_status make_seal(const char *text, size_t length,
                             struct pen_text *seal, struct pen_text *why)
@@ -106,11 +106,13 @@ static pen_status print_fields(const struct pen_manifest *manifest,
                                struct pen_text *out, struct pen_text *why)
 {
     json_t *json = json_pack(
-        "{s:s, s:i, s:I, s:I, s:s, s:{s:s, s:i}, s:O, s:O, s:s, s:o, s:s?}",
+        "{s:s, s:i, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:O, s:O, s:s, s:o, "
+        "s:s?}",
         "format", FORMAT, "version", VERSION, "step",
         (json_int_t)manifest->step, "sample", (json_int_t)manifest->sample,
         "dtype", pen_dtype_name(manifest->dtype), "optimizer", "name",
-        manifest->optimizer, "moments", (int)manifest->num_moments, "random",
+        manifest->optimizer, "moments", (int)manifest->num_moments,
+        "logical_replicas", (json_int_t)manifest->num_replicas, "random",
         manifest->random, "configuration", manifest->configuration,
         "configuration_sha256", manifest->configuration_hash, "files",
         make_files(manifest), "previous",
@@ -316,6 +318,18 @@ static pen_status read_configuration(const struct pen_json *json,
     return PEN_INVALID;
 }
 
+/* Older manifests do not have it. */
+static pen_status read_replicas(const struct pen_json *json,
+                                struct pen_manifest *out, struct pen_text *why)
+{
+    out->num_replicas = 1;
+    return pen_json_has(json, "logical_replicas")
+               ? pen_json_read_integer(json, "logical_replicas", 1,
+                                       PEN_MANIFEST_MAX_REPLICAS,
+                                       &out->num_replicas, why)
+               : PEN_OK;
+}
+
 static pen_status read_fields(const struct pen_json *json,
                               struct pen_manifest *out, struct pen_text *why)
 {
@@ -330,6 +344,8 @@ static pen_status read_fields(const struct pen_json *json,
         status = read_dtype(json, &out->dtype, why);
     if (status == PEN_OK)
         status = read_optimizer(json, out, why);
+    if (status == PEN_OK)
+        status = read_replicas(json, out, why);
     if (status == PEN_OK)
         status = read_settings(json, "random", is_random_state,
                                "16 hexadecimal digits", &out->random, why);

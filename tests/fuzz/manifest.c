@@ -35,6 +35,7 @@ static void check_again(struct pen_manifest *manifest)
     PEN_BUG_UNLESS(again.sample == manifest->sample);
     PEN_BUG_UNLESS(again.dtype == manifest->dtype);
     PEN_BUG_UNLESS(again.num_moments == manifest->num_moments);
+    PEN_BUG_UNLESS(again.num_replicas == manifest->num_replicas);
     PEN_BUG_UNLESS(strcmp(again.optimizer, manifest->optimizer) == 0);
     PEN_BUG_UNLESS(strcmp(again.previous, manifest->previous) == 0);
     PEN_BUG_UNLESS(strcmp(again.hash, manifest->hash) == 0);

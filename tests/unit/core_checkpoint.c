@@ -92,6 +92,7 @@ static struct pen_checkpoint_writer *begin(uint64_t step, uint32_t num_moments,
     manifest->sample = step * 32;
     manifest->dtype = PEN_DTYPE_BF16;
     strcpy(manifest->optimizer, "adamw");
+    manifest->num_replicas = 4;
     pen_manifest_set_random(manifest, "dropout", UINT64_MAX - step, NULL);
     pen_manifest_set_number(manifest, "lr", 6e-4, NULL);
     pen_manifest_set_integer(manifest, "seed", 1234, NULL);
@@ -188,6 +189,7 @@ static void the_manifest_has_what_a_run_needs(void **state)
     assert_int_equal(7 * 32, manifest->sample);
     assert_int_equal(PEN_DTYPE_BF16, manifest->dtype);
     assert_string_equal("adamw", manifest->optimizer);
+    assert_int_equal(4, manifest->num_replicas);
     assert_true(pen_manifest_get_random(manifest, "dropout", &random));
     assert_true(random == UINT64_MAX - 7);
     assert_false(pen_manifest_get_random(manifest, "none", &random));
@@ -694,8 +696,9 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "step must be an integer from 0 to 999999999999");
     expect_manifest("\"sample\": 96", "\"x\": 96",
                     "x is not a key of this format; expected one of format "
-                    "version step sample dtype optimizer random configuration "
-                    "configuration_sha256 files previous sha256");
+                    "version step sample dtype optimizer logical_replicas "
+                    "random configuration configuration_sha256 files previous "
+                    "sha256");
     expect_manifest("\"sample\": 96", "\"step\": 96",
                     "line 1, column 65: duplicate object key");
     expect_manifest("\"bytes\": 1", "\"bytes\": 9223372036854775807",
@@ -707,6 +710,9 @@ static void every_number_of_a_manifest_has_bounds(void **state)
     expect_manifest("\"F32\"", "\"F64\"", "dtype must be \"F32\" or \"BF16\"");
     expect_manifest("\"moments\": 2", "\"moments\": 3",
                     "optimizer.moments must be an integer from 0 to 2");
+    expect_manifest("\"random\"", "\"logical_replicas\": 8, \"random\"", "");
+    expect_manifest("\"random\"", "\"logical_replicas\": 0, \"random\"",
+                    "logical_replicas must be an integer from 1 to 1048576");
     expect_manifest("\"adamw\"", "\"\"",
                     "optimizer.name must be a word of at most 31 letters");
     expect_manifest("4d2", "4D2",
