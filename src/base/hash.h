@@ -34,6 +34,12 @@ pen_status pen_hash_finish(struct pen_hash *hash, char out[PEN_HASH_SIZE],
 pen_status pen_hash_bytes(const void *bytes, size_t length,
                           char out[PEN_HASH_SIZE], struct pen_text *why);
 
+/* A file as manifests have it. */
+struct pen_file_facts {
+    uint64_t num_bytes;
+    char hash[PEN_HASH_SIZE];
+};
+
 /* Whether these are 64 digits as we write them, with a NUL behind them. */
 bool pen_hash_is_valid(const char *text);
 

@@ -1,6 +1,7 @@
 #ifndef PEN_CORE_SAFETENSORS_H
 #define PEN_CORE_SAFETENSORS_H
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "core/dtype.h"
@@ -82,6 +83,10 @@ struct pen_tensor_spec {
 pen_status pen_tensor_spec_bytes(const struct pen_tensor_spec *spec,
                                  uint64_t *out, struct pen_text *why);
 
+/* Below 0 if a lies before b in a file: wide types first, then by name. */
+int pen_tensor_spec_compare(const struct pen_tensor_spec *a,
+                            const struct pen_tensor_spec *b);
+
 /*
  * Writes a file tensor by tensor, so that nothing needs the whole model in
  * memory. Tensors lie in the order of the reference writer: wide types first,
@@ -108,9 +113,11 @@ pen_status pen_safetensors_put(struct pen_safetensors_writer *writer,
 
 /*
  * Syncs and renames; every tensor must be complete. Frees the writer in either
- * case; on failure no file is left.
+ * case; on failure no file is left. Facts may be NULL; the hash is made while
+ * writing, so it is "" unless the tensors were put in the order of the file.
  */
 pen_status pen_safetensors_finish(struct pen_safetensors_writer *writer,
+                                  struct pen_file_facts *facts,
                                   struct pen_text *why);
 
 void pen_safetensors_abandon(struct pen_safetensors_writer *writer);

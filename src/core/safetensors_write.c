@@ -23,6 +23,9 @@ struct pen_safetensors_writer {
     struct pen_draft draft;
     struct place *places; /* by the caller's numbers */
     size_t num_places;
+    uint64_t num_bytes;   /* of the file */
+    struct pen_hash hash; /* of its head, so far */
+    uint64_t num_hashed;
 };
 
 struct entry {
@@ -37,13 +40,19 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->spec->name, y->spec->name);
 }
 
+int pen_tensor_spec_compare(const struct pen_tensor_spec *a,
+                            const struct pen_tensor_spec *b)
+{
+    if (a->dtype != b->dtype)
+        return a->dtype > b->dtype ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
 static int compare_places(const void *a, const void *b)
 {
     const struct entry *x = a;
     const struct entry *y = b;
-    if (x->spec->dtype != y->spec->dtype)
-        return x->spec->dtype > y->spec->dtype ? -1 : 1;
-    return compare_names(a, b);
+    return pen_tensor_spec_compare(x->spec, y->spec);
 }
 
 static pen_status check_names(struct entry *entries, size_t count,
@@ -126,6 +135,20 @@ static pen_status build_header(struct entry *entries, size_t count,
     return PEN_OK;
 }
 
+/* What begins where the hash ends goes on with it. */
+static pen_status write_bytes(struct pen_safetensors_writer *writer,
+                              uint64_t offset, const void *bytes, size_t length,
+                              struct pen_text *why)
+{
+    pen_status status =
+        pen_draft_write(&writer->draft, offset, bytes, length, why);
+    if (status == PEN_OK && offset == writer->num_hashed) {
+        pen_hash_add(&writer->hash, bytes, length);
+        writer->num_hashed += length;
+    }
+    return status;
+}
+
 static pen_status write_header(struct pen_safetensors_writer *writer,
                                const struct pen_text *header,
                                struct pen_text *why)
@@ -133,13 +156,15 @@ static pen_status write_header(struct pen_safetensors_writer *writer,
     unsigned char length[8];
     for (unsigned i = 0; i < sizeof length; i++)
         length[i] = (unsigned char)((uint64_t)header->length >> (8 * i));
-    pen_status status =
-        pen_draft_write(&writer->draft, 0, length, sizeof length, why);
+    pen_status status = write_bytes(writer, 0, length, sizeof length, why);
     if (status == PEN_OK)
-        status = pen_draft_write(&writer->draft, sizeof length, header->bytes,
-                                 header->length, why);
-    for (size_t i = 0; i < writer->num_places; i++)
+        status = write_bytes(writer, sizeof length, header->bytes,
+                             header->length, why);
+    writer->num_bytes = sizeof length + header->length;
+    for (size_t i = 0; i < writer->num_places; i++) {
         writer->places[i].offset += sizeof length + header->length;
+        writer->num_bytes += writer->places[i].num_bytes;
+    }
     return status;
 }
 
@@ -154,11 +179,13 @@ static struct pen_safetensors_writer *allocate(size_t count)
     }
     writer->places = places;
     writer->num_places = count;
+    pen_hash_init(&writer->hash);
     return writer;
 }
 
 static void deallocate(struct pen_safetensors_writer *writer)
 {
+    pen_hash_release(&writer->hash);
     free(writer->places);
     free(writer);
 }
@@ -214,21 +241,38 @@ pen_status pen_safetensors_put(struct pen_safetensors_writer *writer,
     PEN_BUG_UNLESS(tensor < writer->num_places);
     struct place *place = &writer->places[tensor];
     PEN_BUG_UNLESS(length <= place->num_bytes - place->num_written);
-    pen_status status = pen_draft_write(
-        &writer->draft, place->offset + place->num_written, bytes, length, why);
+    pen_status status = write_bytes(writer, place->offset + place->num_written,
+                                    bytes, length, why);
     if (status == PEN_OK)
         place->num_written += length;
     return status;
 }
 
+static pen_status take_facts(struct pen_safetensors_writer *writer,
+                             struct pen_file_facts *out, struct pen_text *why)
+{
+    *out = (struct pen_file_facts){.num_bytes = writer->num_bytes};
+    return writer->num_hashed == writer->num_bytes
+               ? pen_hash_finish(&writer->hash, out->hash, why)
+               : PEN_OK;
+}
+
 pen_status pen_safetensors_finish(struct pen_safetensors_writer *writer,
+                                  struct pen_file_facts *facts,
                                   struct pen_text *why)
 {
     for (size_t i = 0; i < writer->num_places; i++)
         PEN_BUG_UNLESS(writer->places[i].num_written ==
                        writer->places[i].num_bytes);
-    pen_status status = pen_draft_commit(&writer->draft, why);
+    struct pen_file_facts found;
+    pen_status status = take_facts(writer, &found, why);
+    if (status == PEN_OK)
+        status = pen_draft_commit(&writer->draft, why);
+    else
+        pen_draft_abandon(&writer->draft);
     deallocate(writer);
+    if (status == PEN_OK && facts != NULL)
+        *facts = found;
     return status;
 }
 

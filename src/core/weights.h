@@ -34,6 +34,7 @@ pen_status pen_weight_index_parse(const char *text, size_t length,
 
 void pen_weight_index_release(struct pen_weight_index *index);
 
+struct json_t;
 struct pen_weights;
 
 /*
@@ -104,6 +105,38 @@ pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
                            struct pen_text *why);
 
 /*
+ * Completes all files, of which every tensor must be complete, and leaves out
+ * the index. For those who write one index over the files of several writers;
+ * they end with pen_weights_free().
+ */
+pen_status pen_weights_flush(struct pen_weights_writer *writer,
+                             struct pen_text *why);
+
+/* A file after pen_weights_flush(). */
+struct pen_weights_file {
+    struct pen_file_facts facts; /* as pen_safetensors_finish() gives them */
+    size_t first;                /* of the specs that it has, */
+    size_t count;                /* and how many follow */
+    uint64_t tensor_bytes;
+};
+
+size_t pen_weights_num_files(const struct pen_weights_writer *writer);
+
+/* Adds the name to `name`. */
+void pen_weights_file(const struct pen_weights_writer *writer, size_t file,
+                      struct pen_text *name, struct pen_weights_file *out);
+
+/*
+ * The specs, which were given, in an order that fills one file after the other
+ * from begin to end, into order[count].
+ */
+void pen_weights_order(const struct pen_weights_writer *writer,
+                       const struct pen_tensor_spec **order);
+
+/* Leaves what was written. */
+void pen_weights_free(struct pen_weights_writer *writer);
+
+/*
  * Every tensor must be complete. The index is written last; a single file or
  * index of an earlier write that would now contradict is removed. Frees the
  * writer in either case.
@@ -113,5 +146,11 @@ pen_status pen_weights_finish(struct pen_weights_writer *writer,
 
 /* Removes what was written. */
 void pen_weights_abandon(struct pen_weights_writer *writer);
+
+/*
+ * The text of an index: takes an object of names and files. NULL when there is
+ * no memory; free it.
+ */
+char *pen_weight_index_print(struct json_t *map, uint64_t total_bytes);
 
 #endif

@@ -19,7 +19,9 @@ struct shard {
     size_t first;
     size_t count;
     uint64_t bytes_left;
+    uint64_t tensor_bytes;
     struct pen_safetensors_writer *writer; /* while begun and not complete */
+    struct pen_file_facts facts;           /* when complete */
     bool is_complete;
 };
 
@@ -33,7 +35,7 @@ struct pen_weights_writer {
     uint64_t total_bytes;
 };
 
-static void deallocate(struct pen_weights_writer *writer)
+void pen_weights_free(struct pen_weights_writer *writer)
 {
     pen_text_release(&writer->base);
     free(writer->shards);
@@ -52,7 +54,7 @@ static struct pen_weights_writer *allocate(const char *directory,
     pen_text_add(&writer->base, "%s/%s", directory, prefix);
     if (writer->shards == NULL || writer->shard_of == NULL ||
         writer->base.has_failed) {
-        deallocate(writer);
+        pen_weights_free(writer);
         return NULL;
     }
     return writer;
@@ -82,6 +84,7 @@ static pen_status deal(struct pen_weights_writer *writer, uint64_t most,
         }
         shard->count++;
         shard->bytes_left += bytes;
+        shard->tensor_bytes += bytes;
         writer->total_bytes += bytes;
         writer->shard_of[i] = writer->num_shards - 1;
     }
@@ -105,7 +108,7 @@ pen_status pen_weights_create(const char *directory, const char *prefix,
     if (status == PEN_OK)
         *out = writer;
     else
-        deallocate(writer);
+        pen_weights_free(writer);
     return status;
 }
 
@@ -122,6 +125,14 @@ static void add_path(const struct pen_weights_writer *writer, size_t shard,
                      struct pen_text *out)
 {
     pen_text_add_string(out, pen_text_string(&writer->base));
+    add_ending(writer, shard, out);
+}
+
+static void add_name(const struct pen_weights_writer *writer, size_t shard,
+                     struct pen_text *out)
+{
+    const char *base = pen_text_string(&writer->base);
+    pen_text_add_string(out, strrchr(base, '/') + 1);
     add_ending(writer, shard, out);
 }
 
@@ -142,7 +153,7 @@ static pen_status complete_shard(struct shard *shard, struct pen_text *why)
 {
     struct pen_safetensors_writer *file = shard->writer;
     shard->writer = NULL;
-    pen_status status = pen_safetensors_finish(file, why);
+    pen_status status = pen_safetensors_finish(file, &shard->facts, why);
     shard->is_complete = status == PEN_OK;
     return status;
 }
@@ -168,29 +179,33 @@ pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
 }
 
 /* NULL when there is no memory. */
-static json_t *make_index(const struct pen_weights_writer *writer)
+static json_t *make_map(const struct pen_weights_writer *writer)
 {
     json_t *map = json_object();
-    const char *prefix = strrchr(pen_text_string(&writer->base), '/') + 1;
     struct pen_text file = PEN_TEXT_EMPTY;
     int failed = 0;
     for (size_t i = 0; i < writer->num_specs; i++) {
         pen_text_clear(&file);
-        pen_text_add_string(&file, prefix);
-        add_ending(writer, writer->shard_of[i], &file);
+        add_name(writer, writer->shard_of[i], &file);
         failed |= json_object_set_new(map, writer->specs[i].name,
                                       json_string(pen_text_string(&file)));
     }
     PEN_BUG_UNLESS(failed != 0 || json_object_size(map) == writer->num_specs);
-    json_t *index =
-        json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
-                  (json_int_t)writer->total_bytes, "weight_map", map);
     if (failed != 0 || file.has_failed) {
-        json_decref(index);
-        index = NULL;
+        json_decref(map);
+        map = NULL;
     }
     pen_text_release(&file);
-    return index;
+    return map;
+}
+
+char *pen_weight_index_print(json_t *map, uint64_t total_bytes)
+{
+    json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
+                              (json_int_t)total_bytes, "weight_map", map);
+    char *text = json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(index);
+    return text;
 }
 
 static pen_status write_whole(const char *path, const char *text,
@@ -210,9 +225,7 @@ static pen_status write_whole(const char *path, const char *text,
 static pen_status write_index(const struct pen_weights_writer *writer,
                               const char *path, struct pen_text *why)
 {
-    json_t *index = make_index(writer);
-    char *text = json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS);
-    json_decref(index);
+    char *text = pen_weight_index_print(make_map(writer), writer->total_bytes);
     if (text == NULL) {
         pen_why(why, "no memory for the index of %zu tensors",
                 writer->num_specs);
@@ -253,8 +266,8 @@ static pen_status write_end(struct pen_weights_writer *writer,
     return status;
 }
 
-pen_status pen_weights_finish(struct pen_weights_writer *writer,
-                              struct pen_text *why)
+pen_status pen_weights_flush(struct pen_weights_writer *writer,
+                             struct pen_text *why)
 {
     pen_status status = PEN_OK;
     for (size_t i = 0; status == PEN_OK && i < writer->num_shards; i++) {
@@ -267,10 +280,50 @@ pen_status pen_weights_finish(struct pen_weights_writer *writer,
         if (status == PEN_OK)
             status = complete_shard(shard, why);
     }
+    return status;
+}
+
+size_t pen_weights_num_files(const struct pen_weights_writer *writer)
+{
+    return writer->num_shards;
+}
+
+void pen_weights_file(const struct pen_weights_writer *writer, size_t file,
+                      struct pen_text *name, struct pen_weights_file *out)
+{
+    PEN_BUG_UNLESS(file < writer->num_shards);
+    const struct shard *shard = &writer->shards[file];
+    PEN_BUG_UNLESS(shard->is_complete);
+    add_name(writer, file, name);
+    *out = (struct pen_weights_file){shard->facts, shard->first, shard->count,
+                                     shard->tensor_bytes};
+}
+
+static int compare_specs(const void *a, const void *b)
+{
+    const struct pen_tensor_spec *const *x = a;
+    const struct pen_tensor_spec *const *y = b;
+    return pen_tensor_spec_compare(*x, *y);
+}
+
+void pen_weights_order(const struct pen_weights_writer *writer,
+                       const struct pen_tensor_spec **order)
+{
+    for (size_t i = 0; i < writer->num_specs; i++)
+        order[i] = &writer->specs[i];
+    for (size_t i = 0; i < writer->num_shards; i++)
+        qsort(order + writer->shards[i].first, writer->shards[i].count,
+              sizeof *order, compare_specs);
+}
+
+pen_status pen_weights_finish(struct pen_weights_writer *writer,
+                              struct pen_text *why)
+{
+    pen_status status = pen_weights_flush(writer, why);
     if (status == PEN_OK)
         status = write_end(writer, why);
     if (status == PEN_OK)
-        deallocate(writer);
+        pen_weights_free(writer);
     else
         pen_weights_abandon(writer);
     return status;
@@ -288,5 +341,5 @@ void pen_weights_abandon(struct pen_weights_writer *writer)
             unlink(pen_text_string(&path));
         pen_text_release(&path);
     }
-    deallocate(writer);
+    pen_weights_free(writer);
 }

@@ -102,7 +102,7 @@ static pen_status write_floats(const struct job *job, const char *name,
         floats += bytes / sizeof *floats;
     }
     if (status == PEN_OK)
-        return pen_safetensors_finish(writer, why);
+        return pen_safetensors_finish(writer, NULL, why);
     pen_safetensors_abandon(writer);
     return status;
 }

@@ -269,7 +269,7 @@ static void a_file_is_laid_out_as_the_reference_does(void **state)
     assert_int_equal(PEN_OK, pen_safetensors_put(writer, 2, "456", 3, NULL));
     assert_int_equal(PEN_OK, pen_safetensors_put(writer, 1, "FFFF", 4, NULL));
     assert_int_equal(-1, access(path, F_OK));
-    assert_int_equal(PEN_OK, pen_safetensors_finish(writer, NULL));
+    assert_int_equal(PEN_OK, pen_safetensors_finish(writer, NULL, NULL));
     const char expected[] =
         "{\"__metadata__\":{\"format\":\"pt\"},"
         "\"c\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
@@ -283,6 +283,35 @@ static void a_file_is_laid_out_as_the_reference_does(void **state)
     assert_int_equal(0, (sizeof expected - 1 - 12) % 8);
     assert_int_equal(sizeof expected - 1 - 12, (unsigned char)found.bytes[0]);
     pen_text_release(&found);
+}
+
+/* Puts two tensors; the facts must be those of the file, or have no hash. */
+static void expect_facts(const size_t order[2], bool has_hash)
+{
+    static const uint64_t two[] = {2};
+    const struct pen_tensor_spec specs[] = {{"b", PEN_DTYPE_U8, 1, two},
+                                            {"a", PEN_DTYPE_U8, 1, two}};
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    struct pen_file_facts facts;
+    char hash[PEN_HASH_SIZE];
+    struct pen_safetensors_writer *writer = create(specs, 2);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(PEN_OK, pen_safetensors_put(writer, order[i / 2],
+                                                     &"wxyz"[i], 1, NULL));
+    assert_int_equal(PEN_OK, pen_safetensors_finish(writer, &facts, NULL));
+    assert_int_equal(PEN_OK, pen_file_read(path, 10000, &bytes, NULL));
+    assert_int_equal(PEN_OK,
+                     pen_hash_bytes(bytes.bytes, bytes.length, hash, NULL));
+    assert_int_equal(bytes.length, facts.num_bytes);
+    assert_string_equal(has_hash ? hash : "", facts.hash);
+    pen_text_release(&bytes);
+}
+
+static void a_file_is_hashed_while_written_in_its_order(void **state)
+{
+    (void)state;
+    expect_facts((const size_t[]){1, 0}, true);
+    expect_facts((const size_t[]){0, 1}, false);
 }
 
 enum { NUM_RANDOM = 200 };
@@ -337,7 +366,7 @@ static void what_is_written_comes_back_bit_for_bit(void **state)
         assert_int_equal(PEN_OK,
                          pen_safetensors_put(writer, i, tensors[i].bytes,
                                              tensors[i].num_bytes, NULL));
-    assert_int_equal(PEN_OK, pen_safetensors_finish(writer, NULL));
+    assert_int_equal(PEN_OK, pen_safetensors_finish(writer, NULL, NULL));
     struct pen_safetensors *file = NULL;
     assert_int_equal(PEN_OK, pen_safetensors_open(path, &file, NULL));
     assert_int_equal(NUM_RANDOM, file->num_tensors);
@@ -449,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_very_deep_header_is_refused),
         cmocka_unit_test(missing_files_and_folders_are_refused),
         cmocka_unit_test(a_file_is_laid_out_as_the_reference_does),
+        cmocka_unit_test(a_file_is_hashed_while_written_in_its_order),
         cmocka_unit_test(what_is_written_comes_back_bit_for_bit),
         cmocka_unit_test(nothing_is_left_of_an_abandoned_file),
         cmocka_unit_test(a_writer_refuses_what_no_reader_takes),
