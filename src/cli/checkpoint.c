@@ -203,7 +203,7 @@ static pen_status hash_weights(const char *path,
     if (status == PEN_OK)
         status = pen_weights_open(path, &weights, why);
     if (status == PEN_OK)
-        status = pen_checkpoint_hash(&model, weights, NULL, 0, watch, out, why);
+        status = pen_weights_hash(weights, &model, watch, out, why);
     pen_weights_close(weights);
     pen_any_model_release(&model);
     return status;
@@ -225,13 +225,12 @@ static pen_status hash_step(const struct args *args, struct pen_text *path,
                 pen_text_string(&checkpoint->skipped));
     pen_text_clear(path);
     pen_text_add_string(path, pen_text_string(&checkpoint->path));
-    uint32_t num_moments =
-        args->has_weights_only ? 0 : checkpoint->manifest.num_moments;
     status = pen_any_model_load(&model, pen_text_string(path), why);
     if (status == PEN_OK)
-        status = pen_checkpoint_hash(&model, checkpoint->model,
-                                     checkpoint->optimizer, num_moments, watch,
-                                     out, why);
+        status = args->has_weights_only
+                     ? pen_weights_hash(checkpoint->model, &model, watch, out,
+                                        why)
+                     : pen_checkpoint_hash(checkpoint, &model, watch, out, why);
     pen_any_model_release(&model);
     pen_checkpoint_close(checkpoint);
     return status;

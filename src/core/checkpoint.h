@@ -14,6 +14,7 @@
  *
  *   RUN/step-00001000/model.safetensors       weights, float32; or shards
  *                     optimizer.safetensors   NAME.moment1, NAME.moment2
+ *                     sync.safetensors        NAME.version1, ... if any
  *                     config.json             and tokenizer files
  *                     MANIFEST.json           sizes, hashes, what else a run
  *                                             needs to go on exactly
@@ -28,8 +29,10 @@ enum pen_checkpoint_part {
     PEN_CHECKPOINT_WEIGHT,
     PEN_CHECKPOINT_MOMENT1,
     PEN_CHECKPOINT_MOMENT2,
-    PEN_CHECKPOINT_PARTS
+    PEN_CHECKPOINT_VERSION1 /* the weight one step before; then older ones */
 };
+
+#define PEN_CHECKPOINT_MAX_VERSIONS 65536u
 
 /* Who wants to know how far a long reading is; may be NULL everywhere. */
 struct pen_checkpoint_watch {
@@ -47,7 +50,8 @@ struct pen_checkpoint_writer;
 /* A tensor that is going to be kept. */
 struct pen_checkpoint_tensor {
     struct pen_tensor_spec spec;
-    bool has_moments; /* else the weight is all: a running statistic */
+    bool has_moments;      /* else the weight is all: a running statistic */
+    uint32_t num_versions; /* older weights in float32 */
 };
 
 /*
@@ -55,9 +59,34 @@ struct pen_checkpoint_tensor {
  * What an interrupted writer left there is removed; a second writer at the
  * same time is refused. Each tensor has one weight and, unless it has none,
  * num_moments moments of the same shape in float32. Tensors are only read
- * during the call. Shards as pen_weights_create() makes them.
+ * during the call. They come as records of shares; see checkpoint_share.h.
  *
  * On success end with pen_checkpoint_finish() or pen_checkpoint_abandon().
+ */
+pen_status pen_checkpoint_begin(const char *run, uint64_t step,
+                                const struct pen_checkpoint_tensor *tensors,
+                                size_t count, uint32_t num_moments,
+                                struct pen_checkpoint_writer **out,
+                                struct pen_text *why);
+
+/*
+ * The same for all tensors of a model, with the names and types of
+ * pen_any_model_tensor(); writes config.json, too.
+ */
+pen_status pen_checkpoint_begin_for(const struct pen_any_model *model,
+                                    const char *run, uint64_t step,
+                                    uint32_t num_moments,
+                                    struct pen_checkpoint_writer **out,
+                                    struct pen_text *why);
+
+/* Refused when it is no record, or of another step, or there already. */
+pen_status pen_checkpoint_add_record(struct pen_checkpoint_writer *writer,
+                                     const char *record, size_t length,
+                                     struct pen_text *why);
+
+/*
+ * Begins a step that this process writes alone, with pen_checkpoint_put().
+ * Shards as pen_weights_create() makes them.
  */
 pen_status pen_checkpoint_create(const char *run, uint64_t step,
                                  const struct pen_checkpoint_tensor *tensors,
@@ -66,10 +95,7 @@ pen_status pen_checkpoint_create(const char *run, uint64_t step,
                                  struct pen_checkpoint_writer **out,
                                  struct pen_text *why);
 
-/*
- * The same for all tensors of a model, numbered as the model numbers them, with
- * the types of pen_any_model_tensor(); writes config.json, too.
- */
+/* The same for all tensors of a model, numbered as the model numbers them. */
 pen_status pen_checkpoint_create_for(const struct pen_any_model *model,
                                      const char *run, uint64_t step,
                                      uint32_t num_moments,
@@ -86,7 +112,7 @@ pen_status pen_checkpoint_put(struct pen_checkpoint_writer *writer,
                               const void *bytes, size_t length,
                               struct pen_text *why);
 
-/* A further file by its name: config.json. */
+/* A further file by its name, which no other has: config.json. */
 pen_status pen_checkpoint_add_file(struct pen_checkpoint_writer *writer,
                                    const char *name, const void *bytes,
                                    size_t length, struct pen_text *why);
@@ -111,8 +137,9 @@ struct pen_manifest *
 pen_checkpoint_manifest(struct pen_checkpoint_writer *writer);
 
 /*
- * Every tensor must be complete. Hashes and syncs all files, then gives the
- * step its name; a step of this number that is there already is replaced.
+ * Every tensor must be complete, or in one of the records. Syncs everything,
+ * then gives the step its name; a step of this number that is there already is
+ * replaced.
  * Then, if keep is not 0, removes the oldest intact steps before this one such
  * that `keep` remain; that a removal fails is no failure of the checkpoint.
  *
@@ -141,6 +168,7 @@ struct pen_checkpoint {
     struct pen_manifest manifest;
     struct pen_weights *model;
     struct pen_weights *optimizer; /* NULL when there are no moments */
+    struct pen_weights *sync;      /* NULL when there are no versions */
     struct pen_text skipped; /* a line for each newer step that is not whole */
 };
 
@@ -157,14 +185,19 @@ pen_status pen_checkpoint_open(const char *path,
 void pen_checkpoint_close(struct pen_checkpoint *checkpoint);
 
 /*
- * One part of a tensor of the model, with the model's shape; moments are F32.
- * Refused when it is not there.
+ * One part of a tensor of the model, with the model's shape; all but weights
+ * are F32. Refused when it is not there.
  */
 pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
                                const struct pen_any_model *model,
                                uint32_t tensor, enum pen_checkpoint_part part,
                                const struct pen_safetensor **out,
                                struct pen_text *why);
+
+/* How many older weights there are of a tensor. */
+uint32_t pen_checkpoint_num_versions(const struct pen_checkpoint *checkpoint,
+                                     const struct pen_any_model *model,
+                                     uint32_t tensor);
 
 /*
  * Verifies a step without opening it: all files, all bytes. why has a line for
@@ -197,15 +230,19 @@ pen_status pen_checkpoint_list_load(const char *run,
 void pen_checkpoint_list_release(struct pen_checkpoint_list *list);
 
 /*
- * One hash of all weights and moments in the order of the model's tensors,
- * whatever files they lie in and, as everything is widened to float32,
+ * One hash of all weights, moments and versions in the order of the model's
+ * tensors, whatever files they lie in and, as everything is widened to float32,
  * whatever type. See docs/formats.md.
  */
-pen_status pen_checkpoint_hash(const struct pen_any_model *model,
-                               const struct pen_weights *weights,
-                               const struct pen_weights *optimizer,
-                               uint32_t num_moments,
+pen_status pen_checkpoint_hash(const struct pen_checkpoint *checkpoint,
+                               const struct pen_any_model *model,
                                const struct pen_checkpoint_watch *watch,
                                char out[PEN_HASH_SIZE], struct pen_text *why);
+
+/* The same of weights alone: those of a checkpoint, or of any model. */
+pen_status pen_weights_hash(const struct pen_weights *weights,
+                            const struct pen_any_model *model,
+                            const struct pen_checkpoint_watch *watch,
+                            char out[PEN_HASH_SIZE], struct pen_text *why);
 
 #endif

@@ -17,9 +17,10 @@
 
 #define MAX_COPY_BYTES (256u << 20)
 
-static pen_status write_file(const struct pen_checkpoint_writer *writer,
-                             const char *name, const void *bytes, size_t length,
-                             struct pen_text *why)
+pen_status
+pen__checkpoint_write_file(const struct pen_checkpoint_writer *writer,
+                           const char *name, const void *bytes, size_t length,
+                           struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen_draft draft;
@@ -40,7 +41,15 @@ pen_status pen_checkpoint_add_file(struct pen_checkpoint_writer *writer,
                                    size_t length, struct pen_text *why)
 {
     PEN_BUG_UNLESS(pen__is_file_name(name));
-    return write_file(writer, name, bytes, length, why);
+    PEN_BUG_UNLESS(pen_manifest_find_file(&writer->manifest, name) == NULL);
+    struct pen_file_facts facts = {.num_bytes = length};
+    pen_status status = pen_hash_bytes(bytes, length, facts.hash, why);
+    if (status == PEN_OK)
+        status = pen__checkpoint_write_file(writer, name, bytes, length, why);
+    if (status == PEN_OK)
+        status = pen_manifest_add_file(&writer->manifest, name, facts.num_bytes,
+                                       facts.hash, why);
+    return status;
 }
 
 pen_status pen_checkpoint_copy_file(struct pen_checkpoint_writer *writer,
@@ -56,7 +65,8 @@ pen_status pen_checkpoint_copy_file(struct pen_checkpoint_writer *writer,
     struct pen_text bytes = PEN_TEXT_EMPTY;
     pen_status status = pen_file_read(path, MAX_COPY_BYTES, &bytes, why);
     if (status == PEN_OK)
-        status = write_file(writer, name, bytes.bytes, bytes.length, why);
+        status = pen_checkpoint_add_file(writer, name, bytes.bytes,
+                                         bytes.length, why);
     pen_text_release(&bytes);
     return status;
 }
@@ -90,52 +100,20 @@ pen_status pen_checkpoint_copy_tokenizer(struct pen_checkpoint_writer *writer,
     return status;
 }
 
-static pen_status finish_tensors(struct pen_checkpoint_writer *writer,
-                                 struct pen_text *why)
+/* Its own share, if it has one, becomes one of the records. */
+static pen_status finish_share(struct pen_checkpoint_writer *writer,
+                               struct pen_text *why)
 {
-    struct pen_weights_writer *model = writer->model;
-    struct pen_weights_writer *optimizer = writer->optimizer;
-    writer->model = NULL;
-    pen_status status = pen_weights_finish(model, why);
-    if (status == PEN_OK && optimizer != NULL) {
-        writer->optimizer = NULL;
-        status = pen_weights_finish(optimizer, why);
-    }
-    return status;
-}
-
-static pen_status list_file(struct pen_checkpoint_writer *writer,
-                            const char *name, struct pen_text *why)
-{
-    struct pen_text path = PEN_TEXT_EMPTY;
-    struct pen__file_facts facts;
-    struct pen__reading reading = {.watch = NULL};
-    pen_text_add(&path, "%s/%s", pen_text_string(&writer->temporary), name);
-    pen_status status =
-        pen__file_hash(pen_text_string(&path), &reading, &facts, why);
-    pen_text_release(&path);
+    struct pen_checkpoint_share *share = writer->share;
+    struct pen_text record = PEN_TEXT_EMPTY;
+    if (share == NULL)
+        return PEN_OK;
+    writer->share = NULL;
+    pen_status status = pen_checkpoint_share_finish(share, &record, why);
     if (status == PEN_OK)
-        status = pen_manifest_add_file(&writer->manifest, name, facts.num_bytes,
-                                       facts.hash, why);
-    return status;
-}
-
-static pen_status list_files(struct pen_checkpoint_writer *writer,
-                             struct pen_text *why)
-{
-    struct pen__names names;
-    pen_status status =
-        pen__names_list(pen_text_string(&writer->temporary), &names, why);
-    if (status != PEN_OK)
-        return status;
-    if (names.count > PEN_MANIFEST_MAX_FILES) {
-        pen_why(why, "a checkpoint of %zu files; at most %u are possible",
-                names.count, PEN_MANIFEST_MAX_FILES);
-        status = PEN_INVALID;
-    }
-    for (size_t i = 0; status == PEN_OK && i < names.count; i++)
-        status = list_file(writer, names.names[i], why);
-    pen__names_release(&names);
+        status =
+            pen_checkpoint_add_record(writer, record.bytes, record.length, why);
+    pen_text_release(&record);
     return status;
 }
 
@@ -145,8 +123,8 @@ static pen_status write_manifest(struct pen_checkpoint_writer *writer,
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_status status = pen_manifest_print(&writer->manifest, &text, why);
     if (status == PEN_OK)
-        status =
-            write_file(writer, PEN_MANIFEST_NAME, text.bytes, text.length, why);
+        status = pen__checkpoint_write_file(writer, PEN_MANIFEST_NAME,
+                                            text.bytes, text.length, why);
     pen_text_release(&text);
     return status;
 }
@@ -219,9 +197,13 @@ static void remove_old(const struct pen_checkpoint_writer *writer,
 pen_status pen_checkpoint_finish(struct pen_checkpoint_writer *writer,
                                  uint32_t keep, struct pen_text *why)
 {
-    pen_status status = finish_tensors(writer, why);
+    pen_status status = finish_share(writer, why);
     if (status == PEN_OK)
-        status = list_files(writer, why);
+        status = pen__checkpoint_collect(writer, why);
+    /* Others wrote some of them: whether this process sees them, too. */
+    if (status == PEN_OK)
+        status = pen__checkpoint_check_files(
+            pen_text_string(&writer->temporary), &writer->manifest, why);
     if (status == PEN_OK)
         status = write_manifest(writer, why);
     if (status == PEN_OK)
@@ -234,10 +216,8 @@ pen_status pen_checkpoint_finish(struct pen_checkpoint_writer *writer,
 
 void pen_checkpoint_abandon(struct pen_checkpoint_writer *writer)
 {
-    if (writer->model != NULL)
-        pen_weights_abandon(writer->model);
-    if (writer->optimizer != NULL)
-        pen_weights_abandon(writer->optimizer);
+    if (writer->share != NULL)
+        pen_checkpoint_share_abandon(writer->share);
     /* After a success that is the step which was replaced, or nothing. */
     pen__tree_remove(pen_text_string(&writer->temporary));
     pen__checkpoint_deallocate(writer);

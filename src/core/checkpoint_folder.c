@@ -108,6 +108,13 @@ void pen__step_path(const char *run, uint64_t step, struct pen_text *out)
     pen_text_add(out, "%s/%s", run, name);
 }
 
+void pen__temporary_path(const char *run, uint64_t step, struct pen_text *out)
+{
+    char name[PEN__STEP_NAME_SIZE];
+    pen__step_name(step, name);
+    pen_text_add(out, "%s/" PEN__TEMPORARY "%s", run, name);
+}
+
 static int compare_steps(const void *a, const void *b)
 {
     const uint64_t *x = a;
@@ -194,9 +201,9 @@ static pen_status read_all(int handle, const char *path, struct pen_hash *hash,
 }
 
 pen_status pen__file_hash(const char *path, struct pen__reading *reading,
-                          struct pen__file_facts *out, struct pen_text *why)
+                          struct pen_file_facts *out, struct pen_text *why)
 {
-    struct pen__file_facts facts = {.num_bytes = 0};
+    struct pen_file_facts facts = {.num_bytes = 0};
     struct pen_hash hash;
     int handle = open_regular(path, why);
     if (handle < 0)

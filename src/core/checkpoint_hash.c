@@ -5,6 +5,7 @@
  *
  *   transformer.wte.weight weight F32 [50257,768]\n
  *   transformer.wte.weight moment1 F32 [50257,768]\n
+ *   transformer.wte.weight version1 F32 [50257,768]\n
  */
 #include "core/checkpoint_internal.h"
 
@@ -16,10 +17,10 @@
 static void add_title(struct pen_hash *hash, const struct pen_any_tensor *info,
                       enum pen_checkpoint_part part)
 {
-    static const char *const names[] = {"weight", "moment1", "moment2"};
     struct pen_text title = PEN_TEXT_EMPTY;
-    pen_text_add(&title, "%s %s %s [", info->name, names[part],
-                 pen_dtype_name(info->dtype));
+    pen_text_add(&title, "%s ", info->name);
+    pen__part_word(part, &title);
+    pen_text_add(&title, " %s [", pen_dtype_name(info->dtype));
     for (uint32_t i = 0; i < info->num_dims; i++)
         pen_text_add(&title, "%s%" PRIu64, i == 0 ? "" : ",", info->shape[i]);
     pen_text_add_string(&title, "]\n");
@@ -44,57 +45,71 @@ static void add_numbers(struct pen_hash *hash,
     }
 }
 
-/* What is hashed. */
-struct state {
-    const struct pen_any_model *model;
-    const struct pen_weights *weights;
-    const struct pen_weights *optimizer;
-    uint32_t num_moments;
-};
+static void add_part(struct pen_hash *hash, const struct pen_any_tensor *info,
+                     enum pen_checkpoint_part part,
+                     const struct pen_safetensor *found,
+                     struct pen__reading *reading)
+{
+    add_title(hash, info, part);
+    if (info->dtype == PEN_DTYPE_F32)
+        add_numbers(hash, found, info->num_elements, reading);
+    else
+        pen_hash_add(hash, found->bytes, found->num_bytes);
+}
 
-static pen_status add_tensor(struct pen_hash *hash, const struct state *state,
-                             uint32_t tensor, struct pen__reading *reading,
-                             struct pen_text *why)
+static pen_status add_parts(struct pen_hash *hash,
+                            const struct pen_checkpoint *checkpoint,
+                            const struct pen_any_model *model, uint32_t tensor,
+                            struct pen__reading *reading, struct pen_text *why)
 {
     struct pen_any_tensor info;
-    pen_any_model_tensor(state->model, tensor, &info);
-    uint32_t num_parts = 1 + (info.is_trained ? state->num_moments : 0);
-    for (uint32_t part = 0; part < num_parts; part++) {
+    pen_any_model_tensor(model, tensor, &info);
+    uint32_t num_moments =
+        info.is_trained ? checkpoint->manifest.num_moments : 0;
+    uint32_t num_parts = 1 + num_moments +
+                         pen_checkpoint_num_versions(checkpoint, model, tensor);
+    for (uint32_t i = 0; i < num_parts; i++) {
+        uint32_t part = i <= num_moments
+                            ? i
+                            : PEN_CHECKPOINT_VERSION1 + i - num_moments - 1;
         const struct pen_safetensor *found = NULL;
         pen_status status =
-            pen__find_part(state->model, tensor, part, state->weights,
-                           state->optimizer, &found, why);
+            pen_checkpoint_find(checkpoint, model, tensor, part, &found, why);
         if (status != PEN_OK)
             return status;
-        add_title(hash, &info, part);
-        if (info.dtype == PEN_DTYPE_F32)
-            add_numbers(hash, found, info.num_elements, reading);
-        else
-            pen_hash_add(hash, found->bytes, found->num_bytes);
+        add_part(hash, &info, part, found, reading);
     }
     return PEN_OK;
 }
 
-pen_status pen_checkpoint_hash(const struct pen_any_model *model,
-                               const struct pen_weights *weights,
-                               const struct pen_weights *optimizer,
-                               uint32_t num_moments,
+pen_status pen_checkpoint_hash(const struct pen_checkpoint *checkpoint,
+                               const struct pen_any_model *model,
                                const struct pen_checkpoint_watch *watch,
                                char out[PEN_HASH_SIZE], struct pen_text *why)
 {
-    const struct state state = {model, weights, optimizer, num_moments};
     struct pen_hash hash;
-    struct pen__reading reading = {.watch = watch,
-                                   .total =
-                                       pen_any_model_num_parameters(model) *
-                                       (1 + num_moments) * sizeof(float)};
+    struct pen__reading reading = {
+        .watch = watch,
+        .total = pen_any_model_num_parameters(model) *
+                 (1 + checkpoint->manifest.num_moments) * sizeof(float)};
     pen_status status = PEN_OK;
     pen_hash_init(&hash);
     for (uint32_t i = 0;
          status == PEN_OK && i < pen_any_model_num_tensors(model); i++)
-        status = add_tensor(&hash, &state, i, &reading, why);
+        status = add_parts(&hash, checkpoint, model, i, &reading, why);
     if (status == PEN_OK)
         return pen_hash_finish(&hash, out, why);
     pen_hash_release(&hash);
     return status;
+}
+
+pen_status pen_weights_hash(const struct pen_weights *weights,
+                            const struct pen_any_model *model,
+                            const struct pen_checkpoint_watch *watch,
+                            char out[PEN_HASH_SIZE], struct pen_text *why)
+{
+    /* Only read, but a checkpoint may close what it has. */
+    const struct pen_checkpoint alone = {.model =
+                                             (struct pen_weights *)weights};
+    return pen_checkpoint_hash(&alone, model, watch, out, why);
 }

@@ -2,7 +2,10 @@
 #define PEN_CORE_CHECKPOINT_INTERNAL_H
 
 /* What the files of the checkpoint share. */
+#include "base/json.h"
 #include "core/checkpoint.h"
+#include "core/checkpoint_record.h"
+#include "core/checkpoint_share.h"
 
 #define PEN__MAX_SETTINGS 1024u
 #define PEN__MAX_SETTING_BYTES 65536u
@@ -12,6 +15,20 @@
 
 bool pen__is_setting_name(const char *name);
 bool pen__is_file_name(const char *name);
+
+/* An integer from 0 to `most`, and 64 digits; both must be there. */
+pen_status pen__json_read_count(const struct pen_json *json, const char *key,
+                                uint64_t most, uint64_t *out,
+                                struct pen_text *why);
+pen_status pen__json_read_hash(const struct pen_json *json, const char *key,
+                               char out[PEN_HASH_SIZE], struct pen_text *why);
+
+/* Adds "weight", "moment2", "version1". */
+void pen__part_word(enum pen_checkpoint_part part, struct pen_text *out);
+
+/* Adds the name that a part has in its file: "NAME", "NAME.moment2". */
+void pen__part_name(const char *tensor, enum pen_checkpoint_part part,
+                    struct pen_text *out);
 
 /* Reads and parses the manifest of a step directory. */
 pen_status pen__checkpoint_read_manifest(const char *path,
@@ -47,8 +64,9 @@ void pen__names_release(struct pen__names *names);
 void pen__step_name(uint64_t step, char out[PEN__STEP_NAME_SIZE]);
 bool pen__step_parse(const char *name, uint64_t *out);
 
-/* Adds RUN/step-NNNNNNNN. */
+/* Adds RUN/step-NNNNNNNN, and what it is called while it is written. */
 void pen__step_path(const char *run, uint64_t step, struct pen_text *out);
+void pen__temporary_path(const char *run, uint64_t step, struct pen_text *out);
 
 /* The numbers in a run's directory, sorted. Free `steps`. */
 struct pen__steps {
@@ -68,22 +86,9 @@ struct pen__reading {
 
 void pen__reading_add(struct pen__reading *reading, uint64_t num_bytes);
 
-/* Size and hash of a regular file, which must not be a link. */
-struct pen__file_facts {
-    uint64_t num_bytes;
-    char hash[PEN_HASH_SIZE];
-};
-
+/* Of a regular file, which must not be a link. */
 pen_status pen__file_hash(const char *path, struct pen__reading *reading,
-                          struct pen__file_facts *out, struct pen_text *why);
-
-/* As pen_checkpoint_find(). */
-pen_status pen__find_part(const struct pen_any_model *model, uint32_t tensor,
-                          enum pen_checkpoint_part part,
-                          const struct pen_weights *weights,
-                          const struct pen_weights *optimizer,
-                          const struct pen_safetensor **out,
-                          struct pen_text *why);
+                          struct pen_file_facts *out, struct pen_text *why);
 
 /*
  * What cannot be removed stays: it takes room, but no reader looks at it. A
@@ -98,17 +103,25 @@ struct pen_checkpoint_writer {
     struct pen_text temporary;
     int run_handle; /* open and locked */
     struct pen_manifest manifest;
-    struct pen_text names;           /* of all tensors, each with a NUL */
-    uint64_t *dims;                  /* of all tensors */
-    struct pen_tensor_spec *specs;   /* weights, */
-    struct pen_tensor_spec *moments; /* then the moments of each in turn */
-    size_t *first_moments;           /* of each weight, in moments */
-    size_t num_specs;
-    size_t num_moment_specs;
-    struct pen_weights_writer *model;     /* NULL once finished, */
-    struct pen_weights_writer *optimizer; /* or when there are no moments */
+    json_t *missing[PEN_RECORD_SYNC];   /* names that no file has, by kind */
+    struct pen_checkpoint_share *share; /* its own, or NULL */
+    struct pen_record *records;         /* of all shares */
+    size_t num_records;
 };
 
 void pen__checkpoint_deallocate(struct pen_checkpoint_writer *writer);
+
+/* Writes and syncs a file of the temporary directory. */
+pen_status
+pen__checkpoint_write_file(const struct pen_checkpoint_writer *writer,
+                           const char *name, const void *bytes, size_t length,
+                           struct pen_text *why);
+
+/*
+ * Makes one set of files of all shares: names, indexes, entries of the
+ * manifest. Refused unless they have every tensor once.
+ */
+pen_status pen__checkpoint_collect(struct pen_checkpoint_writer *writer,
+                                   struct pen_text *why);
 
 #endif

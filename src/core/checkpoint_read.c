@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIMIZER "optimizer.safetensors"
-
 enum pen_checkpoint_kind pen_checkpoint_kind_of(const char *path)
 {
     struct pen__names names;
@@ -27,18 +25,26 @@ enum pen_checkpoint_kind pen_checkpoint_kind_of(const char *path)
     return kind;
 }
 
-static pen_status open_optimizer(struct pen_checkpoint *checkpoint,
-                                 struct pen_text *why)
+/* Moments or versions, in one file or several; NULL when there are none. */
+static pen_status open_files(const struct pen_checkpoint *checkpoint,
+                             enum pen_record_kind kind,
+                             struct pen_weights **out, struct pen_text *why)
 {
-    struct pen_text path = PEN_TEXT_EMPTY;
-    bool is_single =
-        pen_manifest_find_file(&checkpoint->manifest, OPTIMIZER) != NULL;
-    pen_text_add(&path, "%s/" OPTIMIZER "%s",
-                 pen_text_string(&checkpoint->path),
-                 is_single ? "" : ".index.json");
-    pen_status status =
-        pen_weights_open(pen_text_string(&path), &checkpoint->optimizer, why);
-    pen_text_release(&path);
+    static const char *const endings[] = {".safetensors",
+                                          ".safetensors.index.json"};
+    pen_status status = PEN_OK;
+    for (size_t i = 0; status == PEN_OK && *out == NULL && i < 2; i++) {
+        struct pen_text name = PEN_TEXT_EMPTY;
+        struct pen_text path = PEN_TEXT_EMPTY;
+        pen_text_add(&name, "%s%s", pen_record_kind_name(kind), endings[i]);
+        pen_text_add(&path, "%s/%s", pen_text_string(&checkpoint->path),
+                     pen_text_string(&name));
+        if (pen_manifest_find_file(&checkpoint->manifest,
+                                   pen_text_string(&name)) != NULL)
+            status = pen_weights_open(pen_text_string(&path), out, why);
+        pen_text_release(&name);
+        pen_text_release(&path);
+    }
     return status;
 }
 
@@ -56,8 +62,12 @@ static pen_status open_step(const char *path,
         pen__checkpoint_verify(path, watch, &checkpoint->manifest, why);
     if (status == PEN_OK)
         status = pen_weights_open(path, &checkpoint->model, why);
-    if (status == PEN_OK && checkpoint->manifest.num_moments > 0)
-        status = open_optimizer(checkpoint, why);
+    if (status == PEN_OK)
+        status = open_files(checkpoint, PEN_RECORD_OPTIMIZER,
+                            &checkpoint->optimizer, why);
+    if (status == PEN_OK)
+        status =
+            open_files(checkpoint, PEN_RECORD_SYNC, &checkpoint->sync, why);
     if (status == PEN_OK)
         *out = checkpoint;
     else
@@ -151,50 +161,27 @@ void pen_checkpoint_close(struct pen_checkpoint *checkpoint)
         return;
     pen_weights_close(checkpoint->model);
     pen_weights_close(checkpoint->optimizer);
+    pen_weights_close(checkpoint->sync);
     pen_manifest_release(&checkpoint->manifest);
     pen_text_release(&checkpoint->path);
     pen_text_release(&checkpoint->skipped);
     free(checkpoint);
 }
 
-static pen_status find_moment(const struct pen_any_tensor *tensor,
-                              uint32_t moment,
-                              const struct pen_weights *optimizer,
-                              const struct pen_safetensor **out,
-                              struct pen_text *why)
+/* A moment or a version; NULL when it is not there. */
+static const struct pen_safetensor *
+find_part(const struct pen_checkpoint *checkpoint, const char *tensor,
+          enum pen_checkpoint_part part)
 {
+    const struct pen_weights *files = part >= PEN_CHECKPOINT_VERSION1
+                                          ? checkpoint->sync
+                                          : checkpoint->optimizer;
     struct pen_text name = PEN_TEXT_EMPTY;
-    pen_text_add(&name, "%s.moment%u", tensor->name, moment);
+    pen__part_name(tensor, part, &name);
     const struct pen_safetensor *found =
-        optimizer == NULL ? NULL
-                          : pen_weights_find(optimizer, pen_text_string(&name));
-    bool is_right = found != NULL && found->dtype == PEN_DTYPE_F32 &&
-                    found->num_dims == tensor->num_dims &&
-                    memcmp(found->shape, tensor->shape,
-                           tensor->num_dims * sizeof *tensor->shape) == 0;
-    if (is_right)
-        *out = found;
-    else
-        pen_why(why,
-                "the optimizer has no tensor %s of type F32 and the "
-                "model's shape",
-                pen_text_string(&name));
+        files == NULL ? NULL : pen_weights_find(files, pen_text_string(&name));
     pen_text_release(&name);
-    return is_right ? PEN_OK : PEN_INVALID;
-}
-
-pen_status pen__find_part(const struct pen_any_model *model, uint32_t tensor,
-                          enum pen_checkpoint_part part,
-                          const struct pen_weights *weights,
-                          const struct pen_weights *optimizer,
-                          const struct pen_safetensor **out,
-                          struct pen_text *why)
-{
-    struct pen_any_tensor info;
-    if (part == PEN_CHECKPOINT_WEIGHT)
-        return pen_any_model_find(model, tensor, weights, out, why);
-    pen_any_model_tensor(model, tensor, &info);
-    return find_moment(&info, part, optimizer, out, why);
+    return found;
 }
 
 pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
@@ -203,6 +190,36 @@ pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
                                const struct pen_safetensor **out,
                                struct pen_text *why)
 {
-    return pen__find_part(model, tensor, part, checkpoint->model,
-                          checkpoint->optimizer, out, why);
+    struct pen_any_tensor info;
+    if (part == PEN_CHECKPOINT_WEIGHT)
+        return pen_any_model_find(model, tensor, checkpoint->model, out, why);
+    pen_any_model_tensor(model, tensor, &info);
+    const struct pen_safetensor *found = find_part(checkpoint, info.name, part);
+    if (found != NULL && found->dtype == PEN_DTYPE_F32 &&
+        found->num_dims == info.num_dims &&
+        memcmp(found->shape, info.shape, info.num_dims * sizeof *info.shape) ==
+            0) {
+        *out = found;
+        return PEN_OK;
+    }
+    struct pen_text name = PEN_TEXT_EMPTY;
+    pen__part_name(info.name, part, &name);
+    pen_why(why, "%s has no tensor %s of type F32 and the model's shape",
+            pen_text_string(&checkpoint->path), pen_text_string(&name));
+    pen_text_release(&name);
+    return PEN_INVALID;
+}
+
+uint32_t pen_checkpoint_num_versions(const struct pen_checkpoint *checkpoint,
+                                     const struct pen_any_model *model,
+                                     uint32_t tensor)
+{
+    struct pen_any_tensor info;
+    uint32_t count = 0;
+    pen_any_model_tensor(model, tensor, &info);
+    while (count < PEN_CHECKPOINT_MAX_VERSIONS &&
+           find_part(checkpoint, info.name, PEN_CHECKPOINT_VERSION1 + count) !=
+               NULL)
+        count++;
+    return count;
 }

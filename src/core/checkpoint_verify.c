@@ -120,7 +120,7 @@ static pen_status check_hash(const char *path, const char *expected,
                              struct pen__reading *reading,
                              struct pen_text *reason)
 {
-    struct pen__file_facts facts;
+    struct pen_file_facts facts;
     pen_status status = pen__file_hash(path, reading, &facts, reason);
     if (status != PEN_OK || strcmp(facts.hash, expected) == 0)
         return status;

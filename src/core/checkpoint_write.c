@@ -2,8 +2,10 @@
  * Writing a checkpoint:
  *
  *   lock RUN; remove what an interrupted writer left     here
- *   mkdir RUN/.tmp-step-N; write and sync each file
- *   hash the files; write and sync MANIFEST.json         checkpoint_commit.c
+ *   mkdir RUN/.tmp-step-N
+ *   write, hash and sync the tensors of each process     checkpoint_share.c
+ *   make one set of their files, with indexes            checkpoint_collect.c
+ *   write and sync MANIFEST.json                         checkpoint_commit.c
  *   rename .tmp-step-N to step-N; sync RUN
  *
  * Whatever ends the writer before the rename leaves the steps that were there
@@ -41,11 +43,11 @@ void pen__checkpoint_deallocate(struct pen_checkpoint_writer *writer)
     pen_manifest_release(&writer->manifest);
     pen_text_release(&writer->run);
     pen_text_release(&writer->temporary);
-    pen_text_release(&writer->names);
-    free(writer->dims);
-    free(writer->specs);
-    free(writer->moments);
-    free(writer->first_moments);
+    for (int i = 0; i < PEN_RECORD_SYNC; i++)
+        json_decref(writer->missing[i]);
+    for (size_t i = 0; i < writer->num_records; i++)
+        pen_record_release(&writer->records[i]);
+    free(writer->records);
     free(writer);
 }
 
@@ -108,10 +110,8 @@ static pen_status find_previous(struct pen_checkpoint_writer *writer,
 static pen_status make_temporary(struct pen_checkpoint_writer *writer,
                                  struct pen_text *why)
 {
-    char name[PEN__STEP_NAME_SIZE];
-    pen__step_name(writer->manifest.step, name);
-    pen_text_add(&writer->temporary, "%s/" PEN__TEMPORARY "%s",
-                 pen_text_string(&writer->run), name);
+    pen__temporary_path(pen_text_string(&writer->run), writer->manifest.step,
+                        &writer->temporary);
     if (writer->temporary.has_failed)
         return refuse_memory(why);
     const char *path = pen_text_string(&writer->temporary);
@@ -120,106 +120,78 @@ static pen_status make_temporary(struct pen_checkpoint_writer *writer,
     return PEN_OK;
 }
 
-static size_t count_dims(const struct pen_checkpoint_tensor *tensors,
-                         size_t count)
+static pen_status expect_part(struct pen_checkpoint_writer *writer,
+                              const char *tensor, enum pen_checkpoint_part part,
+                              struct pen_text *why)
 {
-    size_t num_dims = 0;
-    for (size_t i = 0; i < count; i++)
-        num_dims += tensors[i].spec.num_dims;
-    return num_dims;
+    struct pen_text name = PEN_TEXT_EMPTY;
+    pen__part_name(tensor, part, &name);
+    int failed =
+        name.has_failed ||
+        json_object_set_new(writer->missing[part == PEN_CHECKPOINT_WEIGHT
+                                                ? PEN_RECORD_MODEL
+                                                : PEN_RECORD_OPTIMIZER],
+                            pen_text_string(&name), json_null()) != 0;
+    pen_text_release(&name);
+    return failed ? refuse_memory(why) : PEN_OK;
 }
 
-static uint32_t moments_of(const struct pen_checkpoint_writer *writer,
-                           const struct pen_checkpoint_tensor *tensor)
+/* All that the shares have to bring. */
+static pen_status expect_tensors(struct pen_checkpoint_writer *writer,
+                                 const struct pen_checkpoint_tensor *tensors,
+                                 size_t count, struct pen_text *why)
 {
-    return tensor->has_moments ? writer->manifest.num_moments : 0;
-}
-
-/* Names move while the text grows, so offsets come first. */
-static void add_names(struct pen_checkpoint_writer *writer,
-                      const struct pen_checkpoint_tensor *tensors)
-{
-    for (size_t i = 0; i < writer->num_specs; i++) {
-        const char *name = tensors[i].spec.name;
-        pen_text_add_bytes(&writer->names, name, strlen(name) + 1);
-        for (uint32_t m = 1; m <= moments_of(writer, &tensors[i]); m++) {
-            pen_text_add(&writer->names, "%s.moment%u", name, m);
-            pen_text_add_bytes(&writer->names, "", 1);
-        }
-    }
-}
-
-static const char *next_name(const char **at)
-{
-    const char *name = *at;
-    *at += strlen(name) + 1;
-    return name;
-}
-
-/* Copies the specs and makes those of the moments. */
-static pen_status copy_specs(struct pen_checkpoint_writer *writer,
-                             const struct pen_checkpoint_tensor *tensors,
-                             struct pen_text *why)
-{
-    size_t count = writer->num_specs;
-    size_t most = count * writer->manifest.num_moments;
-    writer->dims = calloc(count_dims(tensors, count) + 1, sizeof *writer->dims);
-    writer->specs = calloc(count + 1, sizeof *writer->specs);
-    writer->moments = calloc(most + 1, sizeof *writer->moments);
-    writer->first_moments = calloc(count + 1, sizeof *writer->first_moments);
-    add_names(writer, tensors);
-    if (writer->dims == NULL || writer->specs == NULL ||
-        writer->moments == NULL || writer->first_moments == NULL ||
-        writer->names.has_failed)
-        return refuse_memory(why);
-    const char *name = writer->names.bytes;
-    uint64_t *dims = writer->dims;
+    pen_status status = PEN_OK;
+    for (int i = 0; i < PEN_RECORD_SYNC; i++)
+        writer->missing[i] = json_object();
     for (size_t i = 0; i < count; i++) {
-        const struct pen_tensor_spec *spec = &tensors[i].spec;
-        struct pen_tensor_spec *copy = &writer->specs[i];
-        if (spec->num_dims > 0)
-            memcpy(dims, spec->shape, spec->num_dims * sizeof *dims);
-        *copy = *spec;
-        copy->name = next_name(&name);
-        copy->shape = dims;
-        dims += spec->num_dims;
-        writer->first_moments[i] = writer->num_moment_specs;
-        for (uint32_t m = 0; m < moments_of(writer, &tensors[i]); m++)
-            writer->moments[writer->num_moment_specs++] =
-                (struct pen_tensor_spec){next_name(&name), PEN_DTYPE_F32,
-                                         copy->num_dims, copy->shape};
+        uint32_t num_moments =
+            tensors[i].has_moments ? writer->manifest.num_moments : 0;
+        for (uint32_t part = 0; status == PEN_OK && part <= num_moments; part++)
+            status = expect_part(writer, tensors[i].spec.name, part, why);
     }
-    return PEN_OK;
-}
-
-static pen_status open_files(struct pen_checkpoint_writer *writer,
-                             uint64_t max_shard_bytes, struct pen_text *why)
-{
-    const char *path = pen_text_string(&writer->temporary);
-    pen_status status =
-        pen_weights_create(path, "model", writer->specs, writer->num_specs,
-                           max_shard_bytes, &writer->model, why);
-    if (status == PEN_OK && writer->manifest.num_moments > 0)
-        status = pen_weights_create(path, "optimizer", writer->moments,
-                                    writer->num_moment_specs, max_shard_bytes,
-                                    &writer->optimizer, why);
     return status;
 }
 
-static pen_status begin(struct pen_checkpoint_writer *writer, const char *run,
-                        const struct pen_checkpoint_tensor *tensors,
-                        struct pen_text *why)
+static pen_status prepare(struct pen_checkpoint_writer *writer, const char *run,
+                          struct pen_text *why)
 {
     pen_text_add_string(&writer->run, run);
     if (writer->run.has_failed)
         return refuse_memory(why);
-    pen_status status = copy_specs(writer, tensors, why);
-    if (status == PEN_OK)
-        status = open_run(writer, why);
+    pen_status status = open_run(writer, why);
     if (status != PEN_OK)
         return status;
     pen__leftovers_remove(run);
     return find_previous(writer, why);
+}
+
+pen_status pen_checkpoint_begin(const char *run, uint64_t step,
+                                const struct pen_checkpoint_tensor *tensors,
+                                size_t count, uint32_t num_moments,
+                                struct pen_checkpoint_writer **out,
+                                struct pen_text *why)
+{
+    PEN_BUG_UNLESS(step <= PEN__MAX_STEP);
+    PEN_BUG_UNLESS(num_moments <= PEN_MANIFEST_MAX_MOMENTS);
+    struct pen_checkpoint_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL)
+        return refuse_memory(why);
+    writer->run_handle = -1;
+    pen_status status = pen_manifest_init(&writer->manifest, why);
+    writer->manifest.step = step;
+    writer->manifest.num_moments = num_moments;
+    if (status == PEN_OK)
+        status = expect_tensors(writer, tensors, count, why);
+    if (status == PEN_OK)
+        status = prepare(writer, run, why);
+    if (status == PEN_OK)
+        status = make_temporary(writer, why);
+    if (status == PEN_OK)
+        *out = writer;
+    else
+        pen__checkpoint_deallocate(writer);
+    return status;
 }
 
 pen_status pen_checkpoint_create(const char *run, uint64_t step,
@@ -229,25 +201,19 @@ pen_status pen_checkpoint_create(const char *run, uint64_t step,
                                  struct pen_checkpoint_writer **out,
                                  struct pen_text *why)
 {
-    PEN_BUG_UNLESS(step <= PEN__MAX_STEP);
-    PEN_BUG_UNLESS(num_moments <= PEN_MANIFEST_MAX_MOMENTS);
-    struct pen_checkpoint_writer *writer = calloc(1, sizeof *writer);
-    if (writer == NULL)
-        return refuse_memory(why);
-    writer->run_handle = -1;
-    writer->num_specs = count;
-    pen_status status = pen_manifest_init(&writer->manifest, why);
-    writer->manifest.step = step;
-    writer->manifest.num_moments = num_moments;
-    if (status == PEN_OK)
-        status = begin(writer, run, tensors, why);
-    if (status == PEN_OK)
-        status = make_temporary(writer, why);
-    if (status != PEN_OK) {
-        pen__checkpoint_deallocate(writer);
+    const struct pen_checkpoint_share_args args = {.run = run,
+                                                   .step = step,
+                                                   .tensors = tensors,
+                                                   .count = count,
+                                                   .num_moments = num_moments,
+                                                   .max_shard_bytes =
+                                                       max_shard_bytes};
+    struct pen_checkpoint_writer *writer = NULL;
+    pen_status status = pen_checkpoint_begin(run, step, tensors, count,
+                                             num_moments, &writer, why);
+    if (status != PEN_OK)
         return status;
-    }
-    status = open_files(writer, max_shard_bytes, why);
+    status = pen_checkpoint_share_create(&args, &writer->share, why);
     if (status == PEN_OK)
         *out = writer;
     else
@@ -255,16 +221,37 @@ pen_status pen_checkpoint_create(const char *run, uint64_t step,
     return status;
 }
 
-static void model_tensors(const struct pen_any_model *model, uint32_t count,
-                          struct pen_any_tensor *infos,
-                          struct pen_checkpoint_tensor *tensors)
+/* ------------------------------------------------------------- A model's */
+
+/* The tensors of a model, and what has their names and shapes. */
+struct model_tensors {
+    struct pen_any_tensor *infos;
+    struct pen_checkpoint_tensor *tensors;
+    size_t count;
+};
+
+static pen_status list_tensors(const struct pen_any_model *model,
+                               struct model_tensors *out, struct pen_text *why)
 {
+    uint32_t count = pen_any_model_num_tensors(model);
+    *out = (struct model_tensors){calloc(count, sizeof *out->infos),
+                                  calloc(count, sizeof *out->tensors), count};
+    if (out->infos == NULL || out->tensors == NULL)
+        return refuse_memory(why);
     for (uint32_t i = 0; i < count; i++) {
-        pen_any_model_tensor(model, i, &infos[i]);
-        tensors[i] = (struct pen_checkpoint_tensor){
-            {infos[i].name, infos[i].dtype, infos[i].num_dims, infos[i].shape},
-            infos[i].is_trained};
+        struct pen_any_tensor *info = &out->infos[i];
+        pen_any_model_tensor(model, i, info);
+        out->tensors[i] = (struct pen_checkpoint_tensor){
+            .spec = {info->name, info->dtype, info->num_dims, info->shape},
+            .has_moments = info->is_trained};
     }
+    return PEN_OK;
+}
+
+static void release_tensors(struct model_tensors *list)
+{
+    free(list->infos);
+    free(list->tensors);
 }
 
 static pen_status add_config(struct pen_checkpoint_writer *writer,
@@ -282,6 +269,36 @@ static pen_status add_config(struct pen_checkpoint_writer *writer,
     return status;
 }
 
+/* Ends the writer if it fails. */
+static pen_status take_config(struct pen_checkpoint_writer *writer,
+                              const struct pen_any_model *model,
+                              struct pen_checkpoint_writer **out,
+                              struct pen_text *why)
+{
+    pen_status status = add_config(writer, model, why);
+    if (status == PEN_OK)
+        *out = writer;
+    else
+        pen_checkpoint_abandon(writer);
+    return status;
+}
+
+pen_status pen_checkpoint_begin_for(const struct pen_any_model *model,
+                                    const char *run, uint64_t step,
+                                    uint32_t num_moments,
+                                    struct pen_checkpoint_writer **out,
+                                    struct pen_text *why)
+{
+    struct pen_checkpoint_writer *writer = NULL;
+    struct model_tensors list;
+    pen_status status = list_tensors(model, &list, why);
+    if (status == PEN_OK)
+        status = pen_checkpoint_begin(run, step, list.tensors, list.count,
+                                      num_moments, &writer, why);
+    release_tensors(&list);
+    return status == PEN_OK ? take_config(writer, model, out, why) : status;
+}
+
 pen_status pen_checkpoint_create_for(const struct pen_any_model *model,
                                      const char *run, uint64_t step,
                                      uint32_t num_moments,
@@ -290,27 +307,14 @@ pen_status pen_checkpoint_create_for(const struct pen_any_model *model,
                                      struct pen_text *why)
 {
     struct pen_checkpoint_writer *writer = NULL;
-    uint32_t count = pen_any_model_num_tensors(model);
-    struct pen_any_tensor *infos = calloc(count, sizeof *infos);
-    struct pen_checkpoint_tensor *tensors = calloc(count, sizeof *tensors);
-    pen_status status = PEN_NOMEM;
-    if (infos != NULL && tensors != NULL) {
-        model_tensors(model, count, infos, tensors);
-        status = pen_checkpoint_create(run, step, tensors, count, num_moments,
-                                       max_shard_bytes, &writer, why);
-    } else {
-        refuse_memory(why);
-    }
-    free(infos);
-    free(tensors);
-    if (status == PEN_OK) {
-        status = add_config(writer, model, why);
-        if (status == PEN_OK)
-            *out = writer;
-        else
-            pen_checkpoint_abandon(writer);
-    }
-    return status;
+    struct model_tensors list;
+    pen_status status = list_tensors(model, &list, why);
+    if (status == PEN_OK)
+        status =
+            pen_checkpoint_create(run, step, list.tensors, list.count,
+                                  num_moments, max_shard_bytes, &writer, why);
+    release_tensors(&list);
+    return status == PEN_OK ? take_config(writer, model, out, why) : status;
 }
 
 pen_status pen_checkpoint_put(struct pen_checkpoint_writer *writer,
@@ -318,13 +322,8 @@ pen_status pen_checkpoint_put(struct pen_checkpoint_writer *writer,
                               const void *bytes, size_t length,
                               struct pen_text *why)
 {
-    if (part == PEN_CHECKPOINT_WEIGHT)
-        return pen_weights_put(writer->model, tensor, bytes, length, why);
-    size_t moment = (size_t)part - PEN_CHECKPOINT_MOMENT1;
-    PEN_BUG_UNLESS(moment < writer->manifest.num_moments);
-    return pen_weights_put(writer->optimizer,
-                           writer->first_moments[tensor] + moment, bytes,
-                           length, why);
+    return pen_checkpoint_share_put(writer->share, part, tensor, bytes, length,
+                                    why);
 }
 
 struct pen_manifest *

@@ -147,6 +147,10 @@ pen_status pen_weights_finish(struct pen_weights_writer *writer,
 /* Removes what was written. */
 void pen_weights_abandon(struct pen_weights_writer *writer);
 
+/* Adds "PREFIX.safetensors" or "PREFIX-00001-of-00002.safetensors". */
+void pen_weights_add_name(const char *prefix, size_t file, size_t num_files,
+                          struct pen_text *out);
+
 /*
  * The text of an index: takes an object of names and files. NULL when there is
  * no memory; free it.

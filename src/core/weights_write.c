@@ -112,28 +112,28 @@ pen_status pen_weights_create(const char *directory, const char *prefix,
     return status;
 }
 
-/* What stands behind the prefix: "-00001-of-00002.safetensors". */
-static void add_ending(const struct pen_weights_writer *writer, size_t shard,
-                       struct pen_text *out)
+void pen_weights_add_name(const char *prefix, size_t file, size_t num_files,
+                          struct pen_text *out)
 {
-    if (writer->num_shards > 1)
-        pen_text_add(out, "-%05zu-of-%05zu", shard + 1, writer->num_shards);
+    pen_text_add_string(out, prefix);
+    if (num_files > 1)
+        pen_text_add(out, "-%05zu-of-%05zu", file + 1, num_files);
     pen_text_add_string(out, ".safetensors");
 }
 
 static void add_path(const struct pen_weights_writer *writer, size_t shard,
                      struct pen_text *out)
 {
-    pen_text_add_string(out, pen_text_string(&writer->base));
-    add_ending(writer, shard, out);
+    pen_weights_add_name(pen_text_string(&writer->base), shard,
+                         writer->num_shards, out);
 }
 
 static void add_name(const struct pen_weights_writer *writer, size_t shard,
                      struct pen_text *out)
 {
     const char *base = pen_text_string(&writer->base);
-    pen_text_add_string(out, strrchr(base, '/') + 1);
-    add_ending(writer, shard, out);
+    pen_weights_add_name(strrchr(base, '/') + 1, shard, writer->num_shards,
+                         out);
 }
 
 static pen_status begin_shard(struct pen_weights_writer *writer, size_t shard,

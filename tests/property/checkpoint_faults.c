@@ -177,9 +177,9 @@ enum { NUM_TENSORS = 3, NUM_FLOATS = 4 };
 
 static const uint64_t shape[] = {NUM_FLOATS};
 static const struct pen_checkpoint_tensor tensors[NUM_TENSORS] = {
-    {{"a", PEN_DTYPE_F32, 1, shape}, true},
-    {{"b", PEN_DTYPE_F32, 1, shape}, true},
-    {{"c", PEN_DTYPE_F32, 1, shape}, true}};
+    {{"a", PEN_DTYPE_F32, 1, shape}, true, 0},
+    {{"b", PEN_DTYPE_F32, 1, shape}, true, 0},
+    {{"c", PEN_DTYPE_F32, 1, shape}, true, 0}};
 
 static pen_status put_all(struct pen_checkpoint_writer *writer, float value,
                           struct pen_text *why)

@@ -280,9 +280,7 @@ static void hash_of(const char *path, char out[PEN_HASH_SIZE])
 {
     struct pen_checkpoint *checkpoint = open_path(path);
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_checkpoint_hash(&any, checkpoint->model, checkpoint->optimizer,
-                            checkpoint->manifest.num_moments, NULL, out,
-                            &why) != PEN_OK)
+    if (pen_checkpoint_hash(checkpoint, &any, NULL, out, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
     pen_checkpoint_close(checkpoint);
 }
@@ -317,10 +315,10 @@ static void moments_that_are_not_there_are_refused(void **state)
     assert_int_equal(PEN_INVALID,
                      pen_checkpoint_find(checkpoint, &any, 0,
                                          PEN_CHECKPOINT_MOMENT2, &found, &why));
-    assert_string_equal("the optimizer has no tensor "
-                        "transformer.wte.weight.moment2 of type F32 and the "
-                        "model's shape",
-                        pen_text_string(&why));
+    assert_non_null(strstr(pen_text_string(&why),
+                           "step-00000001 has no tensor "
+                           "transformer.wte.weight.moment2 of type F32 and "
+                           "the model's shape"));
     assert_null(found);
     pen_checkpoint_close(checkpoint);
     pen_text_release(&why);
@@ -445,8 +443,7 @@ static void hash_images(const struct pen_any_model *images, const char *step,
     assert_null(pen_weights_find(
         checkpoint->optimizer,
         "resnet.embedder.embedder.normalization.running_mean.moment1"));
-    if (pen_checkpoint_hash(images, checkpoint->model, checkpoint->optimizer, 2,
-                            NULL, out, &why) != PEN_OK)
+    if (pen_checkpoint_hash(checkpoint, images, NULL, out, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
     pen_checkpoint_close(checkpoint);
 }
