@@ -99,3 +99,17 @@ void pen_draft_abandon(struct pen_draft *draft)
     unlink(pen_text_string(&draft->temporary));
     release(draft);
 }
+
+pen_status pen_draft_write_file(const char *path, const void *bytes,
+                                size_t length, struct pen_text *why)
+{
+    struct pen_draft draft;
+    pen_status status = pen_draft_open(&draft, path, why);
+    if (status != PEN_OK)
+        return status;
+    status = pen_draft_write(&draft, 0, bytes, length, why);
+    if (status == PEN_OK)
+        return pen_draft_commit(&draft, why);
+    pen_draft_abandon(&draft);
+    return status;
+}

@@ -32,4 +32,8 @@ pen_status pen_draft_commit(struct pen_draft *draft, struct pen_text *why);
 
 void pen_draft_abandon(struct pen_draft *draft);
 
+/* All of a file at once. */
+pen_status pen_draft_write_file(const char *path, const void *bytes,
+                                size_t length, struct pen_text *why);
+
 #endif

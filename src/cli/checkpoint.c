@@ -1,12 +1,12 @@
 /*
- * penstock checkpoint: lists, verifies and hashes what a run has saved.
+ * penstock checkpoint: lists, verifies and hashes what a run has saved. What
+ * writes it anew is in checkpoint_rewrite.c.
  */
-#include "cli/cli.h"
+#include "cli/checkpoint.h"
 
 #include "base/log.h"
 #include "base/table.h"
-#include "cli/progress.h"
-#include "core/checkpoint.h"
+#include "cli/cli.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -15,15 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-enum option_key { KEY_JSON = 256, KEY_WEIGHTS };
+enum option_key { KEY_JSON = 256, KEY_WEIGHTS, KEY_MAX_SHARD, KEY_DTYPE };
 
-struct args {
-    int most_paths;
-    char **paths;
-    int num_paths;
-    bool is_json;
-    bool has_weights_only;
-};
+#define DEFAULT_SHARD_BYTES UINT64_C(5000000000) /* as transformers has it */
 
 static const struct argp_option ls_options[] = {
     {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
@@ -33,6 +27,25 @@ static const struct argp_option hash_options[] = {
      1},
     {NULL, 0, NULL, 0, NULL, 0}};
 
+#define MAX_SHARD_ROW                                                          \
+    {                                                                          \
+        "max-shard-size", KEY_MAX_SHARD, "SIZE", 0,                            \
+            "cut files at this size, such as 200MB or 2GiB (default 5GB; 0: "  \
+            "do not)",                                                         \
+            1                                                                  \
+    }
+
+static const struct argp_option reshard_options[] = {
+    {"output", 'o', "RUN", 0, "write the step to this run", 1},
+    MAX_SHARD_ROW,
+    {NULL, 0, NULL, 0, NULL, 0}};
+
+static const struct argp_option export_options[] = {
+    {"output", 'o', "DIR", 0, "write to this directory, which is new", 1},
+    {"dtype", KEY_DTYPE, "TYPE", 0, "fp32 (default) or bf16", 1},
+    MAX_SHARD_ROW,
+    {NULL, 0, NULL, 0, NULL, 0}};
+
 struct verb {
     const char *name;
     const char *summary;
@@ -40,7 +53,8 @@ struct verb {
     int most_paths;
     const struct argp_option *options; /* NULL for none */
     const char *doc;
-    int (*run)(const struct args *args);
+    int (*run)(const struct pen__checkpoint_args *args);
+    bool needs_output;
 };
 
 static void report(void *context, uint64_t done, uint64_t total)
@@ -121,7 +135,7 @@ static int print_json(const struct pen_checkpoint_list *list)
     return pen__print_json(all);
 }
 
-static int run_ls(const struct args *args)
+static int run_ls(const struct pen__checkpoint_args *args)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_checkpoint_list list = {.count = 0};
@@ -179,7 +193,7 @@ static int verify_run(const char *run)
     return code;
 }
 
-static int run_verify(const struct args *args)
+static int run_verify(const struct pen__checkpoint_args *args)
 {
     int code = PEN__EXIT_OK;
     for (int i = 0; i < args->num_paths; i++) {
@@ -193,62 +207,55 @@ static int run_verify(const struct args *args)
 
 /* ---------------------------------------------------------------- hash */
 
-static pen_status hash_weights(const char *path,
-                               const struct pen_checkpoint_watch *watch,
-                               char out[PEN_HASH_SIZE], struct pen_text *why)
+static pen_status hash_weights(const char *path, char out[PEN_HASH_SIZE],
+                               struct pen_text *why)
 {
+    struct pen__progress progress;
+    struct pen_checkpoint_watch watch = {report, &progress};
     struct pen_any_model model = {.decoder = NULL};
     struct pen_weights *weights = NULL;
+    pen__progress_init(&progress, "bytes");
     pen_status status = pen_any_model_load(&model, path, why);
     if (status == PEN_OK)
         status = pen_weights_open(path, &weights, why);
     if (status == PEN_OK)
-        status = pen_weights_hash(weights, &model, watch, out, why);
+        status = pen_weights_hash(weights, &model, &watch, out, why);
+    pen__progress_finish(&progress);
     pen_weights_close(weights);
     pen_any_model_release(&model);
     return status;
 }
 
 /* *path becomes that of the step. */
-static pen_status hash_step(const struct args *args, struct pen_text *path,
-                            const struct pen_checkpoint_watch *watch,
-                            char out[PEN_HASH_SIZE], struct pen_text *why)
+static pen_status hash_step(const struct pen__checkpoint_args *args,
+                            struct pen_text *path, char out[PEN_HASH_SIZE],
+                            struct pen_text *why)
 {
-    struct pen_checkpoint *checkpoint = NULL;
-    struct pen_any_model model = {.decoder = NULL};
-    pen_status status =
-        pen_checkpoint_open(pen_text_string(path), watch, &checkpoint, why);
-    if (status != PEN_OK)
-        return status;
-    if (checkpoint->skipped.length > 0)
-        pen_log(PEN_LOG_WARN, "passed over, as it is not whole:\n%s",
-                pen_text_string(&checkpoint->skipped));
-    pen_text_clear(path);
-    pen_text_add_string(path, pen_text_string(&checkpoint->path));
-    status = pen_any_model_load(&model, pen_text_string(path), why);
-    if (status == PEN_OK)
+    struct pen__step step;
+    pen_status status = pen__step_open(&step, pen_text_string(path), why);
+    if (status == PEN_OK) {
+        pen_text_clear(path);
+        pen_text_add_string(path, pen_text_string(&step.checkpoint->path));
         status = args->has_weights_only
-                     ? pen_weights_hash(checkpoint->model, &model, watch, out,
-                                        why)
-                     : pen_checkpoint_hash(checkpoint, &model, watch, out, why);
-    pen_any_model_release(&model);
-    pen_checkpoint_close(checkpoint);
+                     ? pen_weights_hash(step.checkpoint->model, &step.model,
+                                        &step.watch, out, why)
+                     : pen_checkpoint_hash(step.checkpoint, &step.model,
+                                           &step.watch, out, why);
+    }
+    pen__step_close(&step);
     return status;
 }
 
-static int print_hash(const struct args *args, const char *given)
+static int print_hash(const struct pen__checkpoint_args *args,
+                      const char *given)
 {
-    struct pen__progress progress;
-    struct pen_checkpoint_watch watch = {report, &progress};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_text path = PEN_TEXT_EMPTY;
     char hash[PEN_HASH_SIZE];
     bool is_plain = pen_checkpoint_kind_of(given) == PEN_CHECKPOINT_NONE;
     pen_text_add_string(&path, given);
-    pen__progress_init(&progress, "bytes");
-    pen_status status = is_plain ? hash_weights(given, &watch, hash, &why)
-                                 : hash_step(args, &path, &watch, hash, &why);
-    pen__progress_finish(&progress);
+    pen_status status = is_plain ? hash_weights(given, hash, &why)
+                                 : hash_step(args, &path, hash, &why);
     int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
     if (status == PEN_OK)
         printf("%s  %s\n", hash, pen_text_string(&path));
@@ -259,7 +266,7 @@ static int print_hash(const struct args *args, const char *given)
     return code;
 }
 
-static int run_hash(const struct args *args)
+static int run_hash(const struct pen__checkpoint_args *args)
 {
     int code = PEN__EXIT_OK;
     for (int i = 0; i < args->num_paths; i++) {
@@ -275,11 +282,11 @@ static const struct verb verbs[] = {
     {"ls", "Lists the steps that a run has saved", "DIR", 1, ls_options,
      "A step is whole when its manifest and the sizes of all its files are "
      "right; `penstock checkpoint verify` reads every byte.",
-     run_ls},
+     run_ls, false},
     {"verify", "Reads every byte and tells which file is wrong", "DIR...",
      INT_MAX, NULL,
      "DIR is a step, or a run with steps. Exits with 1 when anything is wrong.",
-     run_verify},
+     run_verify, false},
     {"hash", "Prints one SHA-256 of weights and optimizer state", "DIR...",
      INT_MAX, hash_options,
      "DIR is a run, of which the newest step that is whole is taken, a step, "
@@ -287,19 +294,43 @@ static const struct verb verbs[] = {
      "the same hash when every number is the same in float32, whatever the "
      "files, shards and types they are stored in: bfloat16 and float16 are "
      "widened, which loses nothing; float64 is rounded.",
-     run_hash}};
+     run_hash, false},
+    {"reshard", "Writes a step with other shards", "DIR -o RUN", 1,
+     reshard_options,
+     "DIR is a step, or a run, of which the newest step that is whole is "
+     "taken. "
+     "Everything but the files of tensors stays as it is, the hash, too. RUN "
+     "may be the step's own run: it is replaced when the new one is whole.",
+     pen__checkpoint_reshard, true},
+    {"export", "Writes weights, configuration and tokenizer", "DIR -o OUT", 1,
+     export_options,
+     "DIR as for reshard. OUT has what transformers and others load, and no "
+     "state of the optimizer; it appears when all of it is written.",
+     pen__checkpoint_export, true}};
 
 enum { NUM_VERBS = sizeof verbs / sizeof *verbs };
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
-    struct args *args = state->input;
+    struct pen__checkpoint_args *args = state->input;
     switch (key) {
     case KEY_JSON:
         args->is_json = true;
         return 0;
     case KEY_WEIGHTS:
         args->has_weights_only = true;
+        return 0;
+    case 'o':
+        args->output = text;
+        return 0;
+    case KEY_DTYPE:
+        if (strcmp(text, "fp32") != 0 && strcmp(text, "bf16") != 0)
+            argp_error(state, "--dtype must be fp32 or bf16, not '%s'", text);
+        args->dtype = text[0] == 'b' ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
+        return 0;
+    case KEY_MAX_SHARD:
+        if (!pen__parse_size(text, &args->max_shard_bytes))
+            argp_error(state, "'%s' is no size such as 200MB or 2GiB", text);
         return 0;
     case ARGP_KEY_ARG:
         if (args->num_paths == args->most_paths)
@@ -309,6 +340,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "expected DIR");
+        return 0;
+    case ARGP_KEY_END:
+        if (args->needs_output && args->output == NULL)
+            argp_error(state, "expected -o");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -330,7 +365,7 @@ static void print_usage(FILE *out)
 {
     fputs("usage: penstock checkpoint COMMAND ...\n\n", out);
     for (size_t i = 0; i < NUM_VERBS; i++)
-        fprintf(out, "  %-7s %-7s %s\n", verbs[i].name, verbs[i].words,
+        fprintf(out, "  %-7s %-10s  %s\n", verbs[i].name, verbs[i].words,
                 verbs[i].summary);
     fputs("\nMore: penstock help checkpoint [COMMAND], or man "
           "penstock-checkpoint.\n",
@@ -365,7 +400,10 @@ static int run(int argc, char **argv)
     const struct verb *verb = find_verb(argv[1]);
     if (verb == NULL)
         return PEN__EXIT_USAGE;
-    struct args args = {.most_paths = verb->most_paths};
+    struct pen__checkpoint_args args = {.most_paths = verb->most_paths,
+                                        .needs_output = verb->needs_output,
+                                        .dtype = PEN_DTYPE_F32,
+                                        .max_shard_bytes = DEFAULT_SHARD_BYTES};
     struct argp parser;
     struct pen_text name = PEN_TEXT_EMPTY;
     struct pen_text doc = PEN_TEXT_EMPTY;
@@ -410,4 +448,5 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__checkpoint = {
-    "checkpoint", "lists, verifies and hashes what a run has saved", run, help};
+    "checkpoint", "lists, verifies, hashes and rewrites what a run has saved",
+    run, help};

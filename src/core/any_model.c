@@ -26,14 +26,14 @@ void pen_any_model_release(struct pen_any_model *model)
 }
 
 void pen_any_model_print(const struct pen_any_model *model,
-                         struct pen_text *out)
+                         enum pen_dtype dtype, struct pen_text *out)
 {
     if (model->images != NULL) {
         pen_image_model_print(model->images, out);
         return;
     }
     struct pen_model saved = *model->decoder;
-    saved.dtype = PEN_DTYPE_F32;
+    saved.dtype = dtype;
     pen_model_print(&saved, out);
 }
 

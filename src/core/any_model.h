@@ -21,9 +21,9 @@ pen_status pen_any_model_load(struct pen_any_model *out, const char *source,
                               struct pen_text *why);
 void pen_any_model_release(struct pen_any_model *model);
 
-/* Writes a config.json that is read as this model, with weights in float32. */
+/* Writes a config.json that is read as this model, with weights of a type. */
 void pen_any_model_print(const struct pen_any_model *model,
-                         struct pen_text *out);
+                         enum pen_dtype dtype, struct pen_text *out);
 
 uint64_t pen_any_model_num_parameters(const struct pen_any_model *model);
 uint32_t pen_any_model_num_tensors(const struct pen_any_model *model);

@@ -17,22 +17,15 @@
 
 #define MAX_COPY_BYTES (256u << 20)
 
-pen_status
-pen__checkpoint_write_file(const struct pen_checkpoint_writer *writer,
-                           const char *name, const void *bytes, size_t length,
-                           struct pen_text *why)
+static pen_status write_file(const struct pen_checkpoint_writer *writer,
+                             const char *name, const void *bytes, size_t length,
+                             struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
-    struct pen_draft draft;
     pen_text_add(&path, "%s/%s", pen_text_string(&writer->temporary), name);
-    pen_status status = pen_draft_open(&draft, pen_text_string(&path), why);
+    pen_status status =
+        pen_draft_write_file(pen_text_string(&path), bytes, length, why);
     pen_text_release(&path);
-    if (status != PEN_OK)
-        return status;
-    status = pen_draft_write(&draft, 0, bytes, length, why);
-    if (status == PEN_OK)
-        return pen_draft_commit(&draft, why);
-    pen_draft_abandon(&draft);
     return status;
 }
 
@@ -45,7 +38,7 @@ pen_status pen_checkpoint_add_file(struct pen_checkpoint_writer *writer,
     struct pen_file_facts facts = {.num_bytes = length};
     pen_status status = pen_hash_bytes(bytes, length, facts.hash, why);
     if (status == PEN_OK)
-        status = pen__checkpoint_write_file(writer, name, bytes, length, why);
+        status = write_file(writer, name, bytes, length, why);
     if (status == PEN_OK)
         status = pen_manifest_add_file(&writer->manifest, name, facts.num_bytes,
                                        facts.hash, why);
@@ -123,8 +116,8 @@ static pen_status write_manifest(struct pen_checkpoint_writer *writer,
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_status status = pen_manifest_print(&writer->manifest, &text, why);
     if (status == PEN_OK)
-        status = pen__checkpoint_write_file(writer, PEN_MANIFEST_NAME,
-                                            text.bytes, text.length, why);
+        status =
+            write_file(writer, PEN_MANIFEST_NAME, text.bytes, text.length, why);
     pen_text_release(&text);
     return status;
 }

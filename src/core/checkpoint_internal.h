@@ -16,6 +16,9 @@
 bool pen__is_setting_name(const char *name);
 bool pen__is_file_name(const char *name);
 
+/* Whether a file of a checkpoint has tensors, or is an index of them. */
+bool pen__is_tensor_file(const char *name);
+
 /* An integer from 0 to `most`, and 64 digits; both must be there. */
 pen_status pen__json_read_count(const struct pen_json *json, const char *key,
                                 uint64_t most, uint64_t *out,
@@ -110,12 +113,6 @@ struct pen_checkpoint_writer {
 };
 
 void pen__checkpoint_deallocate(struct pen_checkpoint_writer *writer);
-
-/* Writes and syncs a file of the temporary directory. */
-pen_status
-pen__checkpoint_write_file(const struct pen_checkpoint_writer *writer,
-                           const char *name, const void *bytes, size_t length,
-                           struct pen_text *why);
 
 /*
  * Makes one set of files of all shares: names, indexes, entries of the

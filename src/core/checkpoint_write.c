@@ -259,7 +259,7 @@ static pen_status add_config(struct pen_checkpoint_writer *writer,
                              struct pen_text *why)
 {
     struct pen_text config = PEN_TEXT_EMPTY;
-    pen_any_model_print(model, &config);
+    pen_any_model_print(model, PEN_DTYPE_F32, &config);
     pen_status status =
         config.has_failed
             ? refuse_memory(why)

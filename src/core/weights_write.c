@@ -208,20 +208,6 @@ char *pen_weight_index_print(json_t *map, uint64_t total_bytes)
     return text;
 }
 
-static pen_status write_whole(const char *path, const char *text,
-                              struct pen_text *why)
-{
-    struct pen_draft draft;
-    pen_status status = pen_draft_open(&draft, path, why);
-    if (status != PEN_OK)
-        return status;
-    status = pen_draft_write(&draft, 0, text, strlen(text), why);
-    if (status == PEN_OK)
-        return pen_draft_commit(&draft, why);
-    pen_draft_abandon(&draft);
-    return status;
-}
-
 static pen_status write_index(const struct pen_weights_writer *writer,
                               const char *path, struct pen_text *why)
 {
@@ -231,7 +217,7 @@ static pen_status write_index(const struct pen_weights_writer *writer,
                 writer->num_specs);
         return PEN_NOMEM;
     }
-    pen_status status = write_whole(path, text, why);
+    pen_status status = pen_draft_write_file(path, text, strlen(text), why);
     free(text);
     return status;
 }

@@ -90,6 +90,14 @@ def widened(numbers):
     raw = bf16(numbers)
     return b"".join(b"\0\0" + raw[i:i + 2] for i in range(0, len(raw), 2))
 
+def rounded(numbers):
+    out = b""
+    for x in numbers:
+        bits = struct.unpack("<I", struct.pack("<f", x))[0]
+        bits += 0x7fff + (bits >> 16 & 1)
+        out += struct.pack("<I", bits & 0xffff0000)
+    return out
+
 def state_hash(step, moments, raw=f32):
     h = hashlib.sha256()
     for name, shape in SHAPES.items():
@@ -113,6 +121,7 @@ for moments in range(3):
     print(state_hash(10, moments))
 print(state_hash(9, 2))
 print(state_hash(10, 0, widened))
+print(state_hash(10, 0, rounded))
 END
 mapfile -t expected < <(python3 "$work/write.py" "$work")
 
@@ -150,6 +159,50 @@ same "age" "$(json 'abs(d[1]["written"] - __import__("time").time()) < 600')" \
 same "path" "$(json 'd[0]["path"]')" "$work/run/step-00000009"
 run 0 checkpoint verify "$work/run" "$work/one/step-00000010"
 same "verified" "$(grep -c ': whole$' "$work/out")" 3
+
+# Other shards: the same hash, and all that a run needs to go on.
+run 0 checkpoint reshard "$work/run" -o "$work/small" --max-shard-size 200B
+out_has "$work/small/step-00000010"
+err_empty
+small=$work/small/step-00000010
+about "resharded"
+[ -f "$small/model.safetensors.index.json" ] || fail "there is no index"
+[ -f "$small/optimizer-00002-of-00005.safetensors" ] || fail "$(ls "$small")"
+same "hash" "$(hash_of "$work/small")" "${expected[2]}"
+run 0 checkpoint verify "$work/small"
+cat >"$work/compare.py" <<'END'
+import json, sys
+a, b = (json.load(open(path + "/MANIFEST.json")) for path in sys.argv[1:])
+drop = ("files", "sha256", "previous", "logical_replicas")
+print({k: v for k, v in a.items() if k not in drop} ==
+      {k: v for k, v in b.items() if k not in drop}, b["logical_replicas"])
+END
+same "manifests" "$(python3 "$work/compare.py" "$work/run/step-00000010" \
+    "$small")" "True 1"
+run 0 checkpoint reshard "$small" -o "$work/small" --max-shard-size 0
+about "resharded in its place"
+[ ! -e "$small/model.safetensors.index.json" ] || fail "the index is still there"
+same "hash" "$(hash_of "$work/small")" "${expected[2]}"
+cmp "$small/config.json" "$work/run/step-00000010/config.json" ||
+    fail "another configuration"
+
+# Weights for others, in either type.
+run 0 checkpoint export "$work/one" -o "$work/float/"
+same "exported" "$(ls "$work/float" | paste -sd' ')" \
+    "config.json model.safetensors"
+same "hash of export" "$(hash_of "$work/float")" "${expected[0]}"
+run 0 checkpoint export "$work/one" -o "$work/bf16" --dtype bf16 \
+    --max-shard-size 100B
+same "hash of bf16" "$(hash_of "$work/bf16")" "${expected[5]}"
+same "type" "$(grep -o 'bfloat16' "$work/bf16/config.json")" bfloat16
+[ -f "$work/bf16/model.safetensors.index.json" ] || fail "there is no index"
+run 1 checkpoint export "$work/one" -o "$work/bf16"
+err_has "$work/bf16 is there already"
+mkdir "$work/new.part"
+run 1 checkpoint export "$work/one" -o "$work/new"
+err_has "cannot make $work/new.part: File exists; remove it unless somebody"
+run 1 checkpoint export "$work/plain" -o "$work/new2"
+err_has "is no checkpoint"
 
 # One wrong bit: verify names the file, hash takes the step before it.
 file=$work/run/step-00000010/optimizer.safetensors
@@ -202,7 +255,15 @@ err_has "expected DIR"
 run 2 checkpoint ls a b
 err_has "'b' is one word too many"
 run 2 checkpoint verify --json
-for verb in ls verify hash; do
+run 2 checkpoint reshard "$work/run"
+err_has "expected -o"
+run 2 checkpoint export "$work/run" -o "$work/x" --dtype fp8
+err_has "--dtype must be fp32 or bf16, not 'fp8'"
+for size in x -1 1.5GB 12XB 9999999999; do
+    run 2 checkpoint reshard "$work/run" -o "$work/x" --max-shard-size=$size
+    err_has "'$size' is no size such as 200MB or 2GiB"
+done
+for verb in ls verify hash reshard export; do
     run 0 checkpoint $verb --help
     out_has "Usage: penstock checkpoint $verb"
     run 0 help checkpoint $verb

@@ -61,6 +61,8 @@ _penstock_checkpoint_options() {
     case $1 in
     ls) echo --json ;;
     hash) echo --weights ;;
+    reshard) echo --max-shard-size --output ;;
+    export) echo --dtype --max-shard-size --output ;;
     esac
 }
 
@@ -98,7 +100,7 @@ _penstock_simple() { # NAME WORD BEFORE
 
 _penstock_checkpoint() { # WORD COMMAND
     if [ "$COMP_CWORD" = 2 ]; then
-        COMPREPLY=($(compgen -W "ls verify hash --help" -- "$1"))
+        COMPREPLY=($(compgen -W "ls verify hash reshard export --help" -- "$1"))
     elif [[ $1 == -* ]]; then
         COMPREPLY=($(compgen -W \
             "$(_penstock_checkpoint_options "$2") --help --usage" -- "$1"))
@@ -115,7 +117,7 @@ _penstock() {
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
     COMPREPLY=()
     if [ "$first" = help ]; then
-        [ "$command" = checkpoint ] && commands="ls verify hash"
+        [ "$command" = checkpoint ] && commands="ls verify hash reshard export"
         case $COMP_CWORD in
         2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
         3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
