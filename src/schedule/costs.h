@@ -88,6 +88,12 @@ pen_status pen_costs_read(const char *text, struct pen_costs *costs,
 pen_status pen_costs_parse_json(const char *text, size_t length,
                                 struct pen_costs *costs, struct pen_text *why);
 
+/*
+ * The JSON file that says the same. A listed link without a bandwidth of its
+ * own has that of the others.
+ */
+void pen_costs_print(const struct pen_costs *costs, struct pen_text *out);
+
 /* Reads "f=1,i=-0.5,w=-0.5"; what F adds, the others free, to the last bit. */
 pen_status pen_memory_read(const char *text, struct pen_memory *memory,
                            struct pen_text *why);

@@ -325,6 +325,51 @@ static void the_examples_are_right(void **state)
     pen_schedule_free(schedule);
 }
 
+/* Prints, reads and prints again: the texts and the times are the same. */
+static void expect_print_reads_back(const char *text)
+{
+    struct pen_costs costs = read_costs(text);
+    struct pen_text first = PEN_TEXT_EMPTY;
+    struct pen_text second = PEN_TEXT_EMPTY;
+    pen_costs_print(&costs, &first);
+    struct pen_costs again = read_costs(pen_text_string(&first));
+    pen_costs_print(&again, &second);
+    assert_string_equal(pen_text_string(&first), pen_text_string(&second));
+    assert_int_equal(costs.scope, again.scope);
+    assert_int_equal(costs.num_items, again.num_items);
+    assert_int_equal(costs.num_links, again.num_links);
+    struct pen_schedule *schedule = make("zb-h1", 4, 8, 0);
+    struct pen_timing *expected = time_of(schedule, &costs);
+    struct pen_timing *found = time_of(schedule, &again);
+    assert_true(expected->makespan_sec == found->makespan_sec);
+    assert_true(expected->ranks[0].peak == found->ranks[0].peak);
+    pen_timing_free(expected);
+    pen_timing_free(found);
+    pen_schedule_free(schedule);
+    pen_costs_release(&costs);
+    pen_costs_release(&again);
+    pen_text_release(&first);
+    pen_text_release(&second);
+}
+
+static void printed_costs_read_back_the_same(void **state)
+{
+    (void)state;
+    expect_print_reads_back(HEAD FIW "}");
+    expect_print_reads_back(HEAD "\"f\":0.1,\"i\":0.3,\"w\":0.7,\"r\":0.2,"
+                                 "\"pair\":1,\"sync\":3,\"step\":5,"
+                                 "\"comm\":{\"latency\":1e-3,\"bandwidth\":3e9,"
+                                 "\"bytes\":1e7,\"overlap\":false},"
+                                 "\"links\":[{\"from\":1,\"to\":2,"
+                                 "\"bandwidth\":7e6,\"both\":true}]}");
+    expect_print_reads_back(
+        HEAD FIW ",\"comm\":0.25,\"ranks\":[{\"count\":2},{\"f\":1.5},"
+                 "{\"memory\":2}],\"memory\":{\"f\":1,\"i\":-0.25,"
+                 "\"w\":-0.75}}");
+    expect_print_reads_back(HEAD FIW ",\"stages\":[{\"count\":3},{}]}");
+    expect_print_reads_back(HEAD FIW ",\"layers\":[{\"count\":9}]}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +388,7 @@ int main(void)
         cmocka_unit_test(counts_are_bounded_in_total),
         cmocka_unit_test(wrong_communication_is_refused),
         cmocka_unit_test(the_examples_are_right),
+        cmocka_unit_test(printed_costs_read_back_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
