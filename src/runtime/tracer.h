@@ -1,0 +1,62 @@
+#ifndef PEN_RUNTIME_TRACER_H
+#define PEN_RUNTIME_TRACER_H
+
+#include "core/trace.h"
+#include "schedule/costs.h"
+#include "schedule/schedule.h"
+
+#include <time.h>
+
+/*
+ * Records what one rank does, op by op, into the trace of the run
+ * (core/trace.h). Events go to memory that was made and touched before; files
+ * are written between steps. One thread.
+ */
+struct pen_tracer;
+
+struct pen_tracer_settings {
+    const char *folder; /* made if it is not there; its parent must be */
+    uint32_t rank;      /* of all */
+    uint32_t num_ranks;
+    uint32_t replica; /* of the pipeline */
+    uint32_t row;     /* of the schedule */
+    uint32_t num_ops; /* of that row */
+    size_t capacity;  /* events between two flushes */
+    /* The rank that has them writes them to the folder; NULL for others. */
+    const struct pen_schedule *schedule;
+    const struct pen_costs *costs; /* what was predicted; NULL: nothing */
+};
+
+/*
+ * On success *out is owned by the caller; free it with pen_tracer_free(). An
+ * older trace of this rank in the folder is gone.
+ */
+pen_status pen_tracer_create(const struct pen_tracer_settings *settings,
+                             struct pen_tracer **out, struct pen_text *why);
+
+/* What has to be added to this rank's clock to have rank 0's. */
+void pen_tracer_set_clock_offset(struct pen_tracer *tracer, int64_t offset_ns);
+
+/* The clock of the events. */
+static inline int64_t pen_tracer_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Never fails: an event without room is counted, not kept. */
+void pen_tracer_record(struct pen_tracer *tracer,
+                       const struct pen_trace_event *event);
+
+/*
+ * Writes what was recorded since the last time, so that there is room again.
+ * Does not allocate. What cannot be written (the disk is full) is counted as
+ * lost, and the next flush tries its own.
+ */
+pen_status pen_tracer_flush(struct pen_tracer *tracer, struct pen_text *why);
+
+/* What was not flushed is dropped. */
+void pen_tracer_free(struct pen_tracer *tracer);
+
+#endif
