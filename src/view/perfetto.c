@@ -1,7 +1,5 @@
 /*
- * Chrome's trace event format, as ui.perfetto.dev and chrome://tracing read
- * it. A million events are nothing unusual, so they are written as text and
- * not built as a tree.
+ * A timed schedule as events.
  *
  *   process "rank 0"   thread 1 "compute"      F0 F1 F2      B0 ...
  *                      thread 2 "activations"     receives, sends
@@ -14,16 +12,15 @@
  * more, "critical path", repeats the ops that hold everybody up.
  */
 #include "view/cells.h"
+#include "view/events.h"
 
 enum track { TRACK_COMPUTE = 1, TRACK_ACTIVATIONS, TRACK_GRADIENTS };
 
 struct writer {
-    struct pen_text *out;
+    struct pen__events events;
     const struct pen_picture_item *item;
     uint32_t rank;
-    uint32_t process;
     uint64_t first_flow; /* number of the first arrow of this item */
-    bool has_events;
 };
 
 static const struct pen_row *row_of(const struct writer *writer)
@@ -37,61 +34,19 @@ static const struct pen_op_time *time_at(const struct writer *writer,
     return &writer->item->timing->ops[writer->rank][position];
 }
 
-/* 15 digits say what a double says, and 0.3 stays 0.3. */
-static void add_usec(struct writer *writer, const char *key, double sec)
-{
-    pen_text_add(writer->out, ",\"%s\":%.15g", key, sec * 1e6);
-}
-
-static void add_quoted(struct pen_text *out, const char *string)
-{
-    pen_text_add_bytes(out, "\"", 1);
-    for (; *string != '\0'; string++) {
-        if (*string == '"' || *string == '\\')
-            pen_text_add_bytes(out, "\\", 1);
-        pen_text_add_bytes(out, string, 1);
-    }
-    pen_text_add_bytes(out, "\"", 1);
-}
-
-/* Opens an event of this phase; the caller adds what it needs and a }. */
-static void begin_event(struct writer *writer, const char *phase,
-                        enum track track)
-{
-    pen_text_add_string(writer->out, writer->has_events ? ",\n" : "\n");
-    pen_text_add(writer->out, "{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", phase,
-                 writer->process, (unsigned)track);
-    writer->has_events = true;
-}
-
-static void name_track(struct writer *writer, const char *what,
-                       enum track track, const char *name)
-{
-    begin_event(writer, "M", track);
-    pen_text_add(writer->out, ",\"name\":\"%s\",\"args\":{\"name\":", what);
-    add_quoted(writer->out, name);
-    pen_text_add_string(writer->out, "}}");
-}
-
 /* The next process, "rank 3" or "critical path", behind its label. */
 static void begin_process(struct writer *writer, bool with_label,
                           const char *name)
 {
     struct pen_text whole = PEN_TEXT_EMPTY;
-    writer->process++;
     if (with_label) {
         pen__add_item_label(writer->item, &whole);
         pen_text_add_string(&whole, " ");
     }
     pen_text_add_string(&whole, name);
-    name_track(writer, "process_name", TRACK_COMPUTE, pen_text_string(&whole));
+    pen__events_add_process(&writer->events, pen_text_string(&whole));
     pen_text_release(&whole);
-    begin_event(writer, "M", TRACK_COMPUTE);
-    pen_text_add(writer->out,
-                 ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":"
-                 "%u}}",
-                 writer->process);
-    name_track(writer, "thread_name", TRACK_COMPUTE, "compute");
+    pen__events_name_track(&writer->events, TRACK_COMPUTE, "compute");
 }
 
 static void begin_rank(struct writer *writer, bool with_label)
@@ -100,8 +55,8 @@ static void begin_rank(struct writer *writer, bool with_label)
     pen_text_add(&name, "rank %u", writer->rank);
     begin_process(writer, with_label, pen_text_string(&name));
     pen_text_release(&name);
-    name_track(writer, "thread_name", TRACK_ACTIVATIONS, "activations");
-    name_track(writer, "thread_name", TRACK_GRADIENTS, "gradients");
+    pen__events_name_track(&writer->events, TRACK_ACTIVATIONS, "activations");
+    pen__events_name_track(&writer->events, TRACK_GRADIENTS, "gradients");
 }
 
 static enum track track_of(const struct pen_op *op)
@@ -114,29 +69,11 @@ static enum track track_of(const struct pen_op *op)
                                                 : TRACK_GRADIENTS;
 }
 
-/* A slice from start on; an instant when it takes no time. */
 static void add_op(struct writer *writer, const struct pen_op *op,
                    double start_sec, double end_sec)
 {
-    bool is_slice = end_sec > start_sec;
-    struct pen_text *out = writer->out;
-    begin_event(writer, is_slice ? "X" : "i", track_of(op));
-    add_usec(writer, "ts", start_sec);
-    if (is_slice)
-        add_usec(writer, "dur", end_sec - start_sec);
-    else
-        pen_text_add_string(out, ",\"s\":\"t\"");
-    pen_text_add(out, ",\"name\":\"%s", pen_op_info(op->kind)->words);
-    if (pen_op_has_microbatch(op->kind))
-        pen_text_add(out, " %u", op->microbatch);
-    if (writer->item->schedule->shape.num_slices > 1 &&
-        pen_op_has_microbatch(op->kind))
-        pen_text_add(out, ".%u", op->slice);
-    pen_text_add(out, "\",\"args\":{\"rank\":%u,\"stage\":%u", writer->rank,
-                 op->stage);
-    if (op->version != PEN_OP_CURRENT)
-        pen_text_add(out, ",\"version\":%u", op->version);
-    pen_text_add_string(out, "}}");
+    pen__events_add_op(&writer->events, track_of(op), writer->item->schedule,
+                       writer->rank, op, start_sec, end_sec);
 }
 
 /* Messages are numbered by their producer and their direction. */
@@ -154,9 +91,9 @@ static uint64_t flow_number(const struct writer *writer, uint32_t producer,
 static void add_flow(struct writer *writer, const char *phase, uint64_t number,
                      double at_sec)
 {
-    begin_event(writer, phase, TRACK_COMPUTE);
-    add_usec(writer, "ts", at_sec);
-    pen_text_add(writer->out,
+    pen__events_begin(&writer->events, phase, TRACK_COMPUTE);
+    pen__events_add_usec(&writer->events, "ts", at_sec);
+    pen_text_add(writer->events.out,
                  ",\"bp\":\"e\",\"cat\":\"message\",\"name\":\"message\","
                  "\"id\":%llu}",
                  (unsigned long long)number);
@@ -224,9 +161,10 @@ static void add_memory(struct writer *writer)
     const struct pen_curve *curve = &writer->item->timing->curves[writer->rank];
     for (uint32_t i = 0; i < curve->count; i++) {
         const struct pen_level *point = &curve->points[i];
-        begin_event(writer, "C", TRACK_COMPUTE);
-        add_usec(writer, "ts", point->at_sec);
-        pen_text_add(writer->out, ",\"name\":\"memory\",\"args\":{\"A\":%.9g}}",
+        pen__events_begin(&writer->events, "C", TRACK_COMPUTE);
+        pen__events_add_usec(&writer->events, "ts", point->at_sec);
+        pen_text_add(writer->events.out,
+                     ",\"name\":\"memory\",\"args\":{\"A\":%.9g}}",
                      point->level);
     }
 }
@@ -266,8 +204,8 @@ static void add_path(struct writer *writer)
 pen_status pen_perfetto_print(const struct pen_picture_item *items,
                               size_t count, struct pen_text *out)
 {
-    struct writer writer = {.out = out};
-    pen_text_add_string(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    struct writer writer = {.events = {.out = out}};
+    pen__events_open(&writer.events);
     for (size_t i = 0; i < count; i++) {
         const struct pen_shape *shape = &items[i].schedule->shape;
         writer.item = &items[i];
@@ -280,6 +218,6 @@ pen_status pen_perfetto_print(const struct pen_picture_item *items,
         writer.first_flow += 2ull * shape->num_stages *
                              shape->num_microbatches * shape->num_slices;
     }
-    pen_text_add_string(out, "\n]}\n");
+    pen__events_close(&writer.events);
     return out->has_failed ? PEN_NOMEM : PEN_OK;
 }
