@@ -209,7 +209,8 @@ double pen__legend(cairo_t *cairo, const struct pen__page *page, bool is_drawn)
         put(&flow, (struct sample){SAMPLE_UP, 0, "second copy"});
     put(&flow, (struct sample){SAMPLE_WAITING, 0, "waiting"});
     put(&flow, (struct sample){SAMPLE_PATH, 0, "critical path"});
-    put_memory(&flow);
+    if (!page->is_by_row)
+        put_memory(&flow);
     for (unsigned op = 0; op < PEN_OP_KINDS; op++) {
         if (shown.marks[op] && !pen_op_is_compute(op))
             put(&flow,

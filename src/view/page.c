@@ -34,9 +34,8 @@ static void choose_rows(struct pen__page *page)
     while (row_sizes[size].most_rows < rows)
         size++;
     page->cell_height = row_sizes[size].cell;
-    page->curve_height = row_sizes[size].curve;
-    page->pitch =
-        row_sizes[size].cell + row_sizes[size].curve + row_sizes[size].gap;
+    page->curve_height = page->is_by_row ? 0 : row_sizes[size].curve;
+    page->pitch = page->cell_height + page->curve_height + row_sizes[size].gap;
     page->label_size = fmin(8.5, page->cell_height * 0.62);
 }
 
@@ -60,11 +59,12 @@ static void choose_width(struct pen__page *page)
 }
 
 void pen__page_init(struct pen__page *page, const struct pen__sheet *sheets,
-                    size_t count)
+                    size_t count, bool is_by_row)
 {
     *page = (struct pen__page){
         .sheets = sheets,
         .count = count,
+        .is_by_row = is_by_row,
         .unit = pen__unit_for(sheets, count),
     };
     choose_rows(page);
@@ -94,9 +94,22 @@ double pen__page_x(const struct pen__page *page, double at_sec)
     return snap(page->plot_x + at_sec * page->per_sec);
 }
 
+/* From a row of the first sheet to its next one, when all follow by row. */
+static double group_pitch(const struct pen__page *page)
+{
+    return (double)page->count * page->pitch + 0.35 * page->cell_height;
+}
+
 double pen__page_panel_y(const struct pen__page *page, size_t index)
 {
     double y = PEN__MARGIN;
+    if (page->is_by_row) {
+        y += (double)index * page->title_height;
+        if (index < page->count)
+            return y;
+        uint32_t rows = page->sheets[0].item->schedule->shape.num_ranks;
+        return y + rows * group_pitch(page) + PANEL_GAP;
+    }
     for (size_t i = 0; i < index; i++) {
         uint32_t rows = page->sheets[i].item->schedule->shape.num_ranks;
         y += page->title_height + rows * page->pitch + PANEL_GAP;
@@ -107,6 +120,9 @@ double pen__page_panel_y(const struct pen__page *page, size_t index)
 double pen__page_row_y(const struct pen__page *page, size_t index,
                        uint32_t rank)
 {
+    if (page->is_by_row)
+        return snap(PEN__MARGIN + (double)page->count * page->title_height +
+                    rank * group_pitch(page) + (double)index * page->pitch);
     return snap(pen__page_panel_y(page, index) + page->title_height +
                 rank * page->pitch);
 }
@@ -147,9 +163,11 @@ static double tick_x(const struct pen__page *page, uint32_t tick, double step)
 static void draw_guides(cairo_t *cairo, const struct pen__page *page)
 {
     double step = tick_step(page);
-    for (size_t i = 0; i < page->count; i++) {
+    size_t panels = page->is_by_row ? 1 : page->count;
+    for (size_t i = 0; i < panels; i++) {
         double top = pen__page_row_y(page, i, 0) - 3;
-        double bottom = pen__page_panel_y(page, i + 1) - PANEL_GAP + 2;
+        size_t next = page->is_by_row ? page->count : i + 1;
+        double bottom = pen__page_panel_y(page, next) - PANEL_GAP + 2;
         for (uint32_t tick = 0; tick < count_ticks(page, step); tick++) {
             double x = tick_x(page, tick, step);
             pen__add_line(cairo, x, top, x, bottom);

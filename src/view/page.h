@@ -17,6 +17,7 @@
 struct pen__page {
     const struct pen__sheet *sheets; /* borrowed */
     size_t count;
+    bool is_by_row; /* titles first, then each row of all sheets */
     struct pen__unit unit;
     double width;
     double height;
@@ -37,7 +38,7 @@ struct pen__page {
 #define PEN__MARGIN 14.0
 
 void pen__page_init(struct pen__page *page, const struct pen__sheet *sheets,
-                    size_t count);
+                    size_t count, bool is_by_row);
 
 double pen__page_x(const struct pen__page *page, double at_sec);
 

@@ -12,7 +12,7 @@ static double path_y(const struct pen__page *page, size_t index,
 
 /*
  * The critical path: a heavy line over its cells, and a lighter one to the
- * next rank where it waits for a message.
+ * next rank where it waits for a message, unless rows of others lie between.
  */
 static void draw_path(cairo_t *cairo, const struct pen__page *page,
                       size_t index)
@@ -30,7 +30,8 @@ static void draw_path(cairo_t *cairo, const struct pen__page *page,
     }
     cairo_set_line_width(cairo, weight);
     cairo_stroke(cairo);
-    for (uint32_t i = 1; i < timing->path_count; i++) {
+    bool is_alone = !page->is_by_row || page->count == 1;
+    for (uint32_t i = 1; i < timing->path_count && is_alone; i++) {
         const struct pen_path_step *from = &timing->path[i - 1];
         const struct pen_path_step *to = &timing->path[i];
         if (from->rank == to->rank)
@@ -64,17 +65,22 @@ static void write_title(cairo_t *cairo, const struct pen__page *page,
 
     pen_text_clear(&text);
     pen__add_shape(&sheet->item->schedule->shape, &text);
-    pen_text_add(&text, "   makespan %.5g %s   bubble %.1f %%   peak %.4g A",
+    pen_text_add(&text, "   makespan %.5g %s   bubble %.1f %%",
                  timing->makespan_sec * page->unit.per_sec, page->unit.name,
-                 100 * timing->bubble, sheet->peak);
+                 100 * timing->bubble);
+    if (!page->is_by_row)
+        pen_text_add(&text, "   peak %.4g A", sheet->peak);
     pen__write_within(cairo, x, y, right - x, 9.5 * zoom, false,
                       pen_text_string(&text));
     pen_text_release(&text);
 
+    if (page->is_by_row && index + 1 < page->count)
+        return;
     pen__use_font(cairo, 8, false);
     pen__use_grey(cairo, PEN__QUIET_GREY);
     pen__write(cairo, right + 42, y, PEN__RIGHT, "busy");
-    pen__write(cairo, right + 76, y, PEN__RIGHT, "peak");
+    if (!page->is_by_row)
+        pen__write(cairo, right + 76, y, PEN__RIGHT, "peak");
 }
 
 static void add_widest_label(const struct pen_shape *shape, bool with_letter,

@@ -250,6 +250,21 @@ static void draw_waiting(const struct row *row)
     cairo_stroke(row->cairo);
 }
 
+static void write_name(const struct row *row, double x, double y)
+{
+    const struct pen_picture_item *item = row->sheet->item;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    if (item->row_label != NULL)
+        pen__add_clean(item->row_label, &text);
+    else
+        pen_text_add(&text, "rank %u",
+                     item->ranks == NULL ? row->rank : item->ranks[row->rank]);
+    pen__use_grey(row->cairo,
+                  item->row_label == NULL ? PEN__TEXT_GREY : PEN__QUIET_GREY);
+    pen__write(row->cairo, x, y, PEN__RIGHT, pen_text_string(&text));
+    pen_text_release(&text);
+}
+
 /* Its name on the left; busy and peak on the right. */
 static void write_sides(const struct row *row)
 {
@@ -267,17 +282,15 @@ static void write_sides(const struct row *row)
                       : 0;
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__use_font(row->cairo, size, false);
-    pen__use_grey(row->cairo, PEN__TEXT_GREY);
-    pen_text_add(&text, "rank %u", row->rank);
-    pen__write(row->cairo, page->plot_x - 6, y, PEN__RIGHT,
-               pen_text_string(&text));
+    write_name(row, page->plot_x - 6, y);
     pen__use_grey(row->cairo, PEN__QUIET_GREY);
-    pen_text_clear(&text);
     pen_text_add(&text, "%.1f %%", busy);
     pen__write(row->cairo, right + 42, y, PEN__RIGHT, pen_text_string(&text));
     pen_text_clear(&text);
     pen_text_add(&text, "%.4g", time->peak);
-    pen__write(row->cairo, right + 76, y, PEN__RIGHT, pen_text_string(&text));
+    if (!page->is_by_row)
+        pen__write(row->cairo, right + 76, y, PEN__RIGHT,
+                   pen_text_string(&text));
     pen_text_release(&text);
 }
 
@@ -304,6 +317,7 @@ void pen__row_draw(cairo_t *cairo, const struct pen__page *page, size_t index,
     underline_up_copy(&row);
     label_cells(&row);
     mark_cells(&row);
-    draw_curve(&row);
+    if (!page->is_by_row)
+        draw_curve(&row);
     write_sides(&row);
 }

@@ -14,8 +14,8 @@ static void draw_page(cairo_t *cairo, const void *context)
 }
 
 static pen_status draw_items(const struct pen_picture_item *items, size_t count,
-                             const char *path, struct pen_text *out,
-                             struct pen_text *why)
+                             bool is_by_row, const char *path,
+                             struct pen_text *out, struct pen_text *why)
 {
     uint64_t ops = 0;
     for (size_t i = 0; i < count; i++)
@@ -34,31 +34,52 @@ static pen_status draw_items(const struct pen_picture_item *items, size_t count,
         return PEN_NOMEM;
     }
     struct pen__page page;
-    pen__page_init(&page, sheets, count);
+    pen__page_init(&page, sheets, count, is_by_row);
     struct pen__picture picture = {page.width, page.height, draw_page, &page};
     pen_status status = pen__picture_print(&picture, path, out, why);
     pen__sheets_free(sheets, count);
     return status;
 }
 
+/* Only what can be drawn, or written for Perfetto. */
+static pen_status check_name(const char *path, struct pen_text *why)
+{
+    if (pen__picture_has_form(path) || pen__ends_in(path, ".json"))
+        return PEN_OK;
+    pen_why(why,
+            "cannot draw %s: its name should end in .svg, .png, .pdf or .json "
+            "(Perfetto)",
+            path);
+    return PEN_INVALID;
+}
+
 pen_status pen_timeline_draw(const struct pen_picture_item *items, size_t count,
                              const char *path, struct pen_text *why)
 {
     PEN_BUG_UNLESS(count > 0);
-    bool is_trace = pen__ends_in(path, ".json");
-    if (!is_trace && !pen__picture_has_form(path)) {
-        pen_why(why,
-                "cannot draw %s: its name should end in .svg, .png, .pdf or "
-                ".json (Perfetto)",
-                path);
-        return PEN_INVALID;
-    }
     struct pen_text bytes = PEN_TEXT_EMPTY;
-    pen_status status = PEN_OK;
-    if (!is_trace)
-        status = draw_items(items, count, path, &bytes, why);
+    pen_status status = check_name(path, why);
+    if (status != PEN_OK)
+        return status;
+    if (!pen__ends_in(path, ".json"))
+        status = draw_items(items, count, false, path, &bytes, why);
     else if ((status = pen_perfetto_print(items, count, &bytes)) != PEN_OK)
         pen_why(why, "out of memory for %s", path);
+    if (status == PEN_OK)
+        status = pen_file_write(path, bytes.bytes, bytes.length, why);
+    pen_text_release(&bytes);
+    return status;
+}
+
+pen_status pen_timeline_draw_rows(const struct pen_picture_item *items,
+                                  size_t count, const char *path,
+                                  struct pen_text *why)
+{
+    PEN_BUG_UNLESS(count > 0 && !pen__ends_in(path, ".json"));
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    pen_status status = check_name(path, why);
+    if (status == PEN_OK)
+        status = draw_items(items, count, true, path, &bytes, why);
     if (status == PEN_OK)
         status = pen_file_write(path, bytes.bytes, bytes.length, why);
     pen_text_release(&bytes);

@@ -13,6 +13,8 @@ struct pen_picture_item {
     const struct pen_timing *timing; /* made with_ops */
     const char *label;               /* NULL: the name of the schedule */
     const char *note; /* said in small print, as the costs; NULL: nothing */
+    const uint32_t *ranks; /* what its rows are called; NULL: 0, 1, 2... */
+    const char *row_label; /* instead of "rank 3"; NULL: that */
 };
 
 /*
@@ -22,6 +24,14 @@ struct pen_picture_item {
  */
 pen_status pen_timeline_draw(const struct pen_picture_item *items, size_t count,
                              const char *path, struct pen_text *why);
+
+/*
+ * A drawing of items of one schedule: each row of the first has those of the
+ * others under it. Memory is not drawn; path does not end in .json.
+ */
+pen_status pen_timeline_draw_rows(const struct pen_picture_item *items,
+                                  size_t count, const char *path,
+                                  struct pen_text *why);
 
 /*
  * The grid for a terminal that is `columns` wide. Only ASCII; escape sequences
