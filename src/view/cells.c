@@ -279,7 +279,11 @@ double pen__longest_sec(const struct pen__sheet *sheets, size_t count)
 
 struct pen__unit pen__unit_for(const struct pen__sheet *sheets, size_t count)
 {
-    double longest_sec = pen__longest_sec(sheets, count);
+    return pen__unit_of(pen__longest_sec(sheets, count));
+}
+
+struct pen__unit pen__unit_of(double longest_sec)
+{
     if (longest_sec >= 1 || longest_sec == 0)
         return (struct pen__unit){"s", 1};
     if (longest_sec >= 1e-3)

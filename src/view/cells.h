@@ -76,6 +76,7 @@ struct pen__unit {
     const char *name;
     double per_sec;
 };
+struct pen__unit pen__unit_of(double longest_sec);
 struct pen__unit pen__unit_for(const struct pen__sheet *sheets, size_t count);
 double pen__longest_sec(const struct pen__sheet *sheets, size_t count);
 

@@ -1,0 +1,269 @@
+#include "view/sources.h"
+
+#include <stdlib.h>
+
+#define NOWHERE UINT32_MAX
+
+static size_t cell_of(const struct pen_shape *shape,
+                      enum pen_direction direction, uint32_t stage,
+                      const struct pen_op *op)
+{
+    size_t cell = direction == PEN_DIRECTION_GRAD;
+    cell = cell * shape->num_stages + stage;
+    cell = cell * shape->num_microbatches + op->microbatch;
+    return cell * shape->num_slices + op->slice;
+}
+
+/* The stage behind (act) or before (grad) in the way of the bytes. */
+static uint32_t receiver_of(const struct pen_shape *shape, uint32_t stage,
+                            enum pen_direction direction)
+{
+    return direction == PEN_DIRECTION_ACT
+               ? pen_shape_next_stage(shape, stage)
+               : pen_shape_previous_stage(shape, stage);
+}
+
+static uint32_t sender_of(const struct pen_shape *shape, uint32_t stage,
+                          enum pen_direction direction)
+{
+    return direction == PEN_DIRECTION_ACT
+               ? pen_shape_previous_stage(shape, stage)
+               : pen_shape_next_stage(shape, stage);
+}
+
+static bool has_same_ends(const struct pen_shape *shape, uint32_t a, uint32_t b,
+                          enum pen_direction direction)
+{
+    uint32_t to_a = receiver_of(shape, a, direction);
+    uint32_t to_b = receiver_of(shape, b, direction);
+    return to_a != PEN_NO_STAGE && to_b != PEN_NO_STAGE &&
+           pen_shape_rank_of(shape, a) == pen_shape_rank_of(shape, b) &&
+           pen_shape_rank_of(shape, to_a) == pen_shape_rank_of(shape, to_b);
+}
+
+/* Of the stages of its rank the first that sends to the same rank. */
+static uint32_t first_with_same_ends(const struct pen_shape *shape,
+                                     uint32_t stage,
+                                     enum pen_direction direction)
+{
+    uint32_t rank = pen_shape_rank_of(shape, stage);
+    uint32_t first = stage;
+    if (!pen_shape_is_remote(shape, stage,
+                             receiver_of(shape, stage, direction)))
+        return stage;
+    for (uint32_t copy = 0; copy < shape->num_copies; copy++) {
+        for (uint32_t chunk = 0; chunk < pen_shape_chunks(shape); chunk++) {
+            uint32_t other = pen_shape_stage_at(shape, rank, copy, chunk);
+            if (other < first && has_same_ends(shape, stage, other, direction))
+                first = other;
+        }
+    }
+    return first;
+}
+
+static void number_links(struct pen__sources *sources)
+{
+    const struct pen_shape *shape = &sources->schedule->shape;
+    uint32_t stages = shape->num_stages;
+    for (uint32_t stage = 0; stage < stages; stage++) {
+        sources->link_of[stage] =
+            first_with_same_ends(shape, stage, PEN_DIRECTION_ACT);
+        sources->link_of[stages + stage] =
+            stages + first_with_same_ends(shape, stage, PEN_DIRECTION_GRAD);
+    }
+}
+
+static void index_sends(struct pen__sources *sources)
+{
+    const struct pen_shape *shape = &sources->schedule->shape;
+    for (uint32_t rank = 0; rank < shape->num_ranks; rank++) {
+        const struct pen_row *row = &sources->schedule->rows[rank];
+        for (uint32_t i = 0; i < row->count; i++) {
+            const struct pen_op *op = &row->ops[i];
+            const struct pen_op_info *info = pen_op_info(op->kind);
+            if (info->op_class == PEN_OP_CLASS_SEND)
+                sources
+                    ->sent_at[cell_of(shape, info->direction, op->stage, op)] =
+                    i;
+        }
+    }
+}
+
+pen_status pen__sources_init(struct pen__sources *sources,
+                             const struct pen_schedule *schedule)
+{
+    const struct pen_shape *shape = &schedule->shape;
+    size_t cells = (size_t)2 * shape->num_stages * shape->num_microbatches *
+                   shape->num_slices;
+    *sources = (struct pen__sources){.schedule = schedule};
+    sources->sent_at = malloc(cells * sizeof *sources->sent_at);
+    sources->link_of =
+        malloc((size_t)2 * shape->num_stages * sizeof *sources->link_of);
+    if (sources->sent_at == NULL || sources->link_of == NULL) {
+        pen__sources_release(sources);
+        return PEN_NOMEM;
+    }
+    for (size_t i = 0; i < cells; i++)
+        sources->sent_at[i] = NOWHERE;
+    index_sends(sources);
+    number_links(sources);
+    return PEN_OK;
+}
+
+void pen__sources_release(struct pen__sources *sources)
+{
+    free(sources->sent_at);
+    free(sources->link_of);
+    *sources = (struct pen__sources){.schedule = NULL};
+}
+
+static uint32_t replica_of(const struct pen__course *course, uint32_t line)
+{
+    return line / course->schedule->shape.num_ranks;
+}
+
+/* The line of the rank that has this stage, in the replica of the line. */
+static uint32_t line_with(const struct pen__course *course, uint32_t line,
+                          uint32_t stage)
+{
+    const struct pen_shape *shape = &course->schedule->shape;
+    return replica_of(course, line) * shape->num_ranks +
+           pen_shape_rank_of(shape, stage);
+}
+
+uint32_t pen__num_links(const struct pen__course *course)
+{
+    const struct pen_shape *shape = &course->schedule->shape;
+    return course->num_lines / shape->num_ranks * 2 * shape->num_stages;
+}
+
+struct pen__link pen__link_at(const struct pen__course *course, uint32_t link)
+{
+    const struct pen_shape *shape = &course->schedule->shape;
+    uint32_t stage = link % shape->num_stages;
+    uint32_t rest = link / shape->num_stages;
+    enum pen_direction direction =
+        rest % 2 == 0 ? PEN_DIRECTION_ACT : PEN_DIRECTION_GRAD;
+    uint32_t first = rest / 2 * shape->num_ranks;
+    uint32_t to = receiver_of(shape, stage, direction);
+    uint32_t from_row = pen_shape_rank_of(shape, stage);
+    return (struct pen__link){
+        .from_line = first + from_row,
+        .to_line = first + (to == PEN_NO_STAGE ? from_row
+                                               : pen_shape_rank_of(shape, to)),
+        .stage = stage,
+        .direction = direction,
+    };
+}
+
+static const struct pen__source nobody = {.kind = PEN__SOURCE_NONE};
+
+static struct pen__source message_of(const struct pen__sources *sources,
+                                     const struct pen__course *course,
+                                     uint32_t line, const struct pen_op *op)
+{
+    const struct pen_shape *shape = &course->schedule->shape;
+    enum pen_direction direction = pen_op_info(op->kind)->direction;
+    if (direction == PEN_DIRECTION_NONE)
+        return nobody;
+    uint32_t stage = sender_of(shape, op->stage, direction);
+    if (!pen_shape_is_remote(shape, op->stage, stage))
+        return nobody;
+    uint32_t position = sources->sent_at[cell_of(shape, direction, stage, op)];
+    if (position == NOWHERE)
+        return nobody;
+    uint32_t from = line_with(course, line, stage);
+    uint32_t stages = shape->num_stages;
+    uint32_t number = direction == PEN_DIRECTION_GRAD ? stages + stage : stage;
+    return (struct pen__source){
+        .kind = PEN__SOURCE_MESSAGE,
+        .line = from,
+        .position = position,
+        .at_sec = course->spans[from][position].end_sec,
+        .link =
+            replica_of(course, line) * 2 * stages + sources->link_of[number],
+    };
+}
+
+static struct pen__source window_of(const struct pen__course *course,
+                                    uint32_t line, const struct pen_op *op)
+{
+    const struct pen_shape *shape = &course->schedule->shape;
+    uint32_t stage =
+        receiver_of(shape, op->stage, pen_op_info(op->kind)->direction);
+    if (!pen_shape_is_remote(shape, op->stage, stage))
+        return nobody;
+    return (struct pen__source){.kind = PEN__SOURCE_WINDOW,
+                                .line = line_with(course, line, stage)};
+}
+
+/* How many SYNC of the stage stand before this place of the row. */
+static uint32_t count_syncs(const struct pen_row *row, uint32_t end,
+                            uint32_t stage)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < end; i++)
+        count +=
+            row->ops[i].kind == PEN_OP_SYNC_GRAD && row->ops[i].stage == stage;
+    return count;
+}
+
+/* The place of SYNC number `number` of the stage; NOWHERE: there is none. */
+static uint32_t find_sync(const struct pen_row *row, uint32_t number,
+                          uint32_t stage)
+{
+    for (uint32_t i = 0; i < row->count; i++) {
+        if (row->ops[i].kind == PEN_OP_SYNC_GRAD &&
+            row->ops[i].stage == stage && number-- == 0)
+            return i;
+    }
+    return NOWHERE;
+}
+
+/* Who came last, of all that hold the same layers. */
+static struct pen__source group_of(const struct pen__course *course,
+                                   uint32_t line, uint32_t position)
+{
+    const struct pen_schedule *schedule = course->schedule;
+    const struct pen_shape *shape = &schedule->shape;
+    const struct pen_row *own = &schedule->rows[pen__row_of_line(course, line)];
+    uint32_t parts = pen_shape_parts(shape);
+    uint32_t number = count_syncs(own, position, own->ops[position].stage);
+    number -= own->ops[position].kind == PEN_OP_STEP && number > 0;
+    struct pen__source last = {.kind = PEN__SOURCE_GROUP, .at_sec = -1};
+    for (uint32_t stage = own->ops[position].stage % parts;
+         stage < shape->num_stages; stage += parts) {
+        uint32_t row = pen_shape_rank_of(shape, stage);
+        uint32_t at = find_sync(&schedule->rows[row], number, stage);
+        for (uint32_t other = row; at != NOWHERE && other < course->num_lines;
+             other += shape->num_ranks) {
+            double begin_sec = course->spans[other][at].begin_sec;
+            if (begin_sec <= last.at_sec)
+                continue;
+            last.at_sec = begin_sec;
+            last.line = other;
+            last.position = at;
+        }
+    }
+    return last.at_sec < 0 || last.line == line ? nobody : last;
+}
+
+struct pen__source pen__source_of(const struct pen__sources *sources,
+                                  const struct pen__course *course,
+                                  uint32_t line, uint32_t position)
+{
+    const struct pen_op *op =
+        &course->schedule->rows[pen__row_of_line(course, line)].ops[position];
+    switch (pen_op_info(op->kind)->op_class) {
+    case PEN_OP_CLASS_COMPUTE:
+    case PEN_OP_CLASS_RECV:
+        return message_of(sources, course, line, op);
+    case PEN_OP_CLASS_SEND:
+        return window_of(course, line, op);
+    case PEN_OP_CLASS_SYNC:
+    case PEN_OP_CLASS_STEP:
+        return group_of(course, line, position);
+    default:
+        return nobody;
+    }
+}

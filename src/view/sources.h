@@ -1,0 +1,58 @@
+#ifndef PEN_VIEW_SOURCES_H
+#define PEN_VIEW_SOURCES_H
+
+#include "view/course.h"
+
+/*
+ * For whom an op waits, from the schedule:
+ *
+ *   compute, receive   the send of its activation or gradient
+ *   send               the receiver, as long as its window is full
+ *   SYNC, STEP         the rank that comes last to the synchronisation
+ */
+enum pen__source_kind {
+    PEN__SOURCE_NONE, /* for nobody: it reads data, or is late on its own */
+    PEN__SOURCE_MESSAGE,
+    PEN__SOURCE_WINDOW,
+    PEN__SOURCE_GROUP
+};
+
+struct pen__source {
+    enum pen__source_kind kind;
+    uint32_t line;
+    uint32_t position; /* of the send, or of the other's SYNC */
+    double at_sec;     /* when it was sent, or the last one came */
+    uint32_t link;     /* of a message; see pen__link_at() */
+};
+
+/* Where the sends of a schedule are. */
+struct pen__sources {
+    const struct pen_schedule *schedule; /* borrowed */
+    uint32_t *sent_at; /* per direction, stage, micro-batch, slice */
+    uint32_t *link_of; /* per direction and stage that sends */
+};
+
+/* The schedule must have passed the verifier. */
+pen_status pen__sources_init(struct pen__sources *sources,
+                             const struct pen_schedule *schedule);
+void pen__sources_release(struct pen__sources *sources);
+
+struct pen__source pen__source_of(const struct pen__sources *sources,
+                                  const struct pen__course *course,
+                                  uint32_t line, uint32_t position);
+
+/*
+ * Links are numbered by replica, direction and stage that sends: the first of
+ * the stages that send between the same two ranks.
+ */
+struct pen__link {
+    uint32_t from_line;
+    uint32_t to_line;
+    uint32_t stage;
+    enum pen_direction direction;
+};
+
+uint32_t pen__num_links(const struct pen__course *course);
+struct pen__link pen__link_at(const struct pen__course *course, uint32_t link);
+
+#endif

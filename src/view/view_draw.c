@@ -1,0 +1,123 @@
+/* A view as a picture: the prediction, and under it what was measured. */
+#include "view/view_internal.h"
+
+#include "base/file.h"
+#include "view/picture.h"
+#include "view/timeline.h"
+
+#include <stdlib.h>
+
+/* One per replica, behind the prediction where there is one. */
+struct items {
+    struct pen_picture_item *items;
+    struct pen_timing **timings; /* measured, per replica */
+    struct pen_text *labels;     /* likewise, and one for the prediction */
+    size_t count;
+    uint32_t num_replicas;
+};
+
+/* The ops of the chain that decided the step which are of this replica. */
+static pen_status add_path(const struct pen_view *view, uint32_t replica,
+                           struct pen_timing *timing)
+{
+    const struct pen__chain *chain = &view->findings.chain;
+    uint32_t rows = view->schedule->shape.num_ranks;
+    timing->path = malloc(((size_t)chain->count + 1) * sizeof *timing->path);
+    if (timing->path == NULL)
+        return PEN_NOMEM;
+    for (uint64_t i = 0; i < chain->count; i++) {
+        const struct pen__chain_op *op = &chain->ops[i];
+        if (op->line / rows == replica)
+            timing->path[timing->path_count++] = (struct pen_path_step){
+                .rank = op->line % rows, .position = op->position};
+    }
+    return PEN_OK;
+}
+
+static pen_status add_replica(struct items *items, const struct pen_view *view,
+                              uint32_t replica, struct pen_text *why)
+{
+    uint32_t rows = view->schedule->shape.num_ranks;
+    struct pen_text *label = &items->labels[replica];
+    pen_status status = pen__course_timing(&view->measured, replica,
+                                           &items->timings[replica], why);
+    if (status == PEN_OK)
+        status = add_path(view, replica, items->timings[replica]);
+    if (status != PEN_OK)
+        return status;
+    pen_text_add(label, "%s, step %u", view->schedule->name, view->step);
+    if (items->num_replicas > 1)
+        pen_text_add(label, ", replica %u", replica);
+    items->items[items->count++] =
+        (struct pen_picture_item){.schedule = view->schedule,
+                                  .timing = items->timings[replica],
+                                  .label = pen_text_string(label),
+                                  .ranks = &view->lines.ranks[replica * rows]};
+    return PEN_OK;
+}
+
+static pen_status fill_items(struct items *items, const struct pen_view *view,
+                             struct pen_text *why)
+{
+    uint32_t count = pen__view_replicas(view);
+    items->num_replicas = count;
+    items->items = calloc((size_t)count + 1, sizeof *items->items);
+    items->timings = calloc(count, sizeof(struct pen_timing *));
+    items->labels = calloc((size_t)count + 1, sizeof *items->labels);
+    if (items->items == NULL || items->timings == NULL ||
+        items->labels == NULL) {
+        pen_why(why, "out of memory for a picture of %u replicas", count);
+        return PEN_NOMEM;
+    }
+    if (view->timing != NULL) {
+        pen_text_add(&items->labels[count], "%s, predicted",
+                     view->schedule->name);
+        items->items[items->count++] = (struct pen_picture_item){
+            .schedule = view->schedule,
+            .timing = view->timing,
+            .label = pen_text_string(&items->labels[count]),
+            .row_label = "predicted"};
+    }
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++)
+        status = add_replica(items, view, i, why);
+    return status;
+}
+
+static void release_items(struct items *items)
+{
+    for (uint32_t i = 0; i < items->num_replicas && items->timings != NULL; i++)
+        pen_timing_free(items->timings[i]);
+    for (uint32_t i = 0; i <= items->num_replicas && items->labels != NULL; i++)
+        pen_text_release(&items->labels[i]);
+    free(items->items);
+    free(items->timings);
+    free(items->labels);
+}
+
+static pen_status write_events(const struct pen_view *view, const char *path,
+                               struct pen_text *why)
+{
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    pen__view_print_events(view, &bytes);
+    pen_status status = PEN_NOMEM;
+    if (bytes.has_failed)
+        pen_why(why, "out of memory for %s", path);
+    else
+        status = pen_file_write(path, bytes.bytes, bytes.length, why);
+    pen_text_release(&bytes);
+    return status;
+}
+
+pen_status pen_view_draw(const struct pen_view *view, const char *path,
+                         struct pen_text *why)
+{
+    struct items items = {.items = NULL};
+    if (pen__ends_in(path, ".json"))
+        return write_events(view, path, why);
+    pen_status status = fill_items(&items, view, why);
+    if (status == PEN_OK)
+        status = pen_timeline_draw_rows(items.items, items.count, path, why);
+    release_items(&items);
+    return status;
+}

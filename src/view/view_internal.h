@@ -1,0 +1,38 @@
+#ifndef PEN_VIEW_VIEW_INTERNAL_H
+#define PEN_VIEW_VIEW_INTERNAL_H
+
+#include "view/findings.h"
+#include "view/view.h"
+
+struct pen_view {
+    struct pen_trace *trace;
+    struct pen_schedule *schedule;
+    struct pen_costs costs;
+    struct pen_cost_table table;
+    struct pen_timing *timing; /* predicted; NULL: there are no costs */
+    struct pen__lines lines;
+    size_t num_steps; /* that are whole */
+    uint32_t step;
+    bool is_median;
+    struct pen__course measured;
+    struct pen__course predicted;
+    struct pen__sources sources;
+    struct pen__case matter;
+    struct pen__findings findings;
+};
+
+static inline uint32_t pen__view_replicas(const struct pen_view *view)
+{
+    return view->lines.count / view->schedule->shape.num_ranks;
+}
+
+static inline const struct pen_trace_head *
+pen__view_head(const struct pen_view *view, uint32_t line)
+{
+    return &view->trace->ranks[view->lines.ranks[line]].head;
+}
+
+/* Chrome's trace event format, one process per rank. */
+void pen__view_print_events(const struct pen_view *view, struct pen_text *out);
+
+#endif
