@@ -30,6 +30,7 @@ extern const struct pen__command pen__checkpoint;
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__plot;
+extern const struct pen__command pen__view;
 
 /* Of penstock-train; listed in train_main.c, and by name in main.c. */
 extern const struct pen__command pen__generate;

@@ -51,6 +51,7 @@ compare_options() { # COMMAND
 }
 compare_options tokenize
 compare_options plot
+compare_options view
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     for command in train eval generate doctor; do
         compare_options "$command"

@@ -53,6 +53,10 @@ _penstock_plot_options() {
     echo --output --x --smooth --log-y --title
 }
 
+_penstock_view_options() {
+    echo --output --step
+}
+
 _penstock_doctor_options() {
     echo --json
 }
@@ -111,7 +115,7 @@ _penstock_checkpoint() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="tokenize train eval generate plot doctor"
+    local simple="tokenize train eval generate plot view doctor"
     local all="schedule checkpoint $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

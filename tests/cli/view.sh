@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# view draws a traced step under its prediction and says where they differ and
+# why; a folder that is no trace is refused by what is wrong.
+. "$(dirname "$0")/support.bash"
+: "${TRACE_FILES:?the program that makes traces}"
+
+# costs NAME REST: 2 ms per pass and 0.1 ms per message but for the rest.
+costs() {
+    printf '{"format":"penstock-costs","version":1,"f":2e-3,"i":2e-3,' >"$work/$1.json"
+    printf '"w":2e-3,"step":1e-3,"comm":1e-4%s}' "$2" >>"$work/$1.json"
+}
+
+# trace NAME STEPS PREDICTED TRUTH...: a folder of that name.
+trace() {
+    local name=$1 steps=$2 predicted=$3 truth=()
+    shift 3
+    [ "$predicted" = none ] || predicted=$work/$predicted.json
+    for one in "$@"; do truth+=("$work/$one.json"); done
+    mkdir "$work/$name"
+    "$TRACE_FILES" "$work/$name" "$work/1f1b.txt" "$steps" "$predicted" \
+        "${truth[@]}" || fail "cannot make a trace"
+}
+
+make_file 1f1b.txt 1f1b --stages 4 --microbatches 8
+costs same ""
+costs rank ',"ranks":[{"count":2},{"f":3e-3,"i":3e-3,"w":3e-3},{}]'
+costs link ',"links":[{"from":1,"to":2,"latency":3e-3}]'
+sed 's/2e-3/3e-3/g; s/"step":1e-3/"step":1.5e-3/' "$work/same.json" >"$work/all.json"
+
+trace same 5 same same
+run 0 view "$work/same"
+err_empty
+out_has "step 1, the median of 5: 68.6 ms, predicted 68.6 ms: 1.000 of it"
+out_has "nothing is later than predicted"
+out_has "all ranks together wait 53.8 ms, predicted 53.8 ms"
+out_lacks "because of rank"
+out_lacks "operations that differ"
+out_lacks "messages that came late"
+run 0 view "$work/same" --step 2
+out_has "step 2: 82.32 ms"
+out_has "all ranks compute slower alike: 1.20 of the predicted"
+run 1 view "$work/same" --step 5
+err_has "step 5 was not recorded whole; 5 steps from 0 to 4 were"
+
+trace rank 5 same rank
+run 0 view "$work/rank"
+out_has "step 1, the median of 5: 88.8 ms, predicted 68.6 ms: 1.294 of it"
+out_has "+21 ms: rank 2 computes slower, backward of stage 2 1.50, forward of stage 2 1.50 of the predicted"
+out_has "wait 108.6 ms, predicted 53.8 ms; 100 % of the rest because of rank 2 computing"
+out_has "39.800     19.600  88.800     68.600  rank 1, 100 %   rank 2 computing, 100 %"
+same "slow operations" "$(awk '/^ *2  (backward|forward)/ { print $4 }' "$work/out")" \
+    "$(printf '1.500\n1.500')"
+out_lacks "messages that came late"
+
+trace link 1 same link
+run 0 view "$work/link"
+out_has "step 0: 80 ms, predicted 68.6 ms: 1.166 of it"
+out_has "+11.6 ms: activations from rank 1 to rank 2 come late"
+out_has "   1   2  activations           6   3.000      0.100      2.900    17.400"
+out_lacks "computes slower"
+out_lacks "operations that differ"
+
+trace all 1 same all
+run 0 view "$work/all"
+out_has "all ranks compute slower alike: 1.50 of the predicted"
+out_lacks "because of rank"
+
+# Two replicas, of which one is slow; ranks 4 and 5 have row 2.
+trace both 1 same same rank
+run 0 view "$work/both" -o "$work/both.svg"
+err_has "wrote $work/both.svg"
+out_has "rank 5 computes slower"
+out_has "because of rank 5 computing"
+
+# Without costs.json there is what was measured.
+trace alone 1 none rank
+run 0 view "$work/alone" -o "$work/alone.svg"
+out_has "step 0: 88.8 ms; there is no prediction"
+out_has "because of rank 2 computing"
+out_lacks "later"
+
+for form in svg png pdf json; do
+    run 0 view "$work/rank" -o "$work/run.$form"
+    err_has "wrote $work/run.$form"
+    out_has "rank 2 computes slower"
+done
+same svg "$(head -c 5 "$work/run.svg")" "<?xml"
+same pdf "$(head -c 5 "$work/run.pdf")" "%PDF-"
+same png "$(head -c 4 "$work/run.png" | tail -c 3)" "PNG"
+cp "$work/run.json" "$work/out"
+same "processes" \
+    "$(json '[e["args"]["name"] for e in d["traceEvents"] if e["name"] == "process_name"]')" \
+    "['rank 0 on node0', 'rank 1 on node0', 'rank 2 on node0', 'rank 3 on node0']"
+same "milliseconds of rank 2" \
+    "$(json 'round(sum(e["dur"] for e in d["traceEvents"] if e["ph"] == "X" and e["pid"] == 3 and e["tid"] == 2) / 1e3, 3)')" \
+    73.0
+
+run 1 view "$work/rank" -o "$work/run.doc"
+err_has "its name should end in .svg, .png, .pdf or .json (Perfetto)"
+run 1 view "$work/none"
+err_has "cannot open $work/none/schedule.pen"
+rm "$work/rank/rank-00003.trace"
+run 1 view "$work/rank"
+err_has "cannot open $work/rank/rank-00003.trace"
+head -c 200 "$work/link/rank-00001.trace" >"$work/link/rank-00002.trace"
+run 1 view "$work/link"
+err_has "$work/link/rank-00002.trace: it should have"
+costs wrong ',"stages":[{"count":7}]'
+cp "$work/wrong.json" "$work/all/costs.json"
+run 1 view "$work/all" -o "$work/wrong.svg"
+err_has "$work/all/costs.json: "
+[ ! -e "$work/wrong.svg" ] || fail "a refused view was written"
+
+run 2 view
+err_has "expected DIR"
+run 2 view "$work/same" "$work/all"
+err_has "is one word too many"
+run 2 view "$work/same" --step last
+err_has "--step must be a whole number"
+run 0 help view
+out_has "--step=N"
+finish
