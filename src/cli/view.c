@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum option_key { KEY_STEP = 256 };
+enum option_key { KEY_STEP = 256, KEY_ALL_RANKS };
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0,
@@ -19,12 +19,15 @@ static const struct argp_option options[] = {
      "the step to look at; when not given, the one with the median of the "
      "seconds",
      2},
+    {"all-ranks", KEY_ALL_RANKS, NULL, 0,
+     "a line for every rank, also when there are more than 32", 3},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
     const char *folder;
     const char *output;
     bool has_step;
+    bool with_all_ranks;
     uint32_t step;
 };
 
@@ -48,6 +51,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_STEP:
         args->step = read_step(text, state);
         args->has_step = true;
+        return 0;
+    case KEY_ALL_RANKS:
+        args->with_all_ranks = true;
         return 0;
     case ARGP_KEY_ARG:
         if (args->folder != NULL)
@@ -83,7 +89,9 @@ static int show(const struct args *args, const struct pen_view *view)
     else if (args->output != NULL)
         pen_log(PEN_LOG_INFO, "wrote %s", args->output);
     if (code == PEN__EXIT_OK) {
-        pen_view_print(view, pen__page_width(), &text);
+        if (pen_view_print(view, pen__page_width(), args->with_all_ranks,
+                           &text) != PEN_OK)
+            text.has_failed = 1;
         code = pen__print(&text);
     }
     pen_text_release(&text);

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,8 +32,12 @@ void pen_view_free(struct pen_view *view);
 pen_status pen_view_draw(const struct pen_view *view, const char *path,
                          struct pen_text *why);
 
-/* The tables; `width` is that of the page in letters, 0: as it gets. */
-void pen_view_print(const struct pen_view *view, size_t width,
-                    struct pen_text *out);
+/*
+ * The tables; `width` is that of the page in letters, 0: as it gets. Of many
+ * ranks those are told that lie most behind their prediction or, without one,
+ * wait most; unless with_all_ranks. PEN_NOMEM is the only failure.
+ */
+pen_status pen_view_print(const struct pen_view *view, size_t width,
+                          bool with_all_ranks, struct pen_text *out);
 
 #endif

@@ -48,11 +48,11 @@ static pen_status add_replica(struct items *items, const struct pen_view *view,
     pen_text_add(label, "%s, step %u", view->schedule->name, view->step);
     if (items->num_replicas > 1)
         pen_text_add(label, ", replica %u", replica);
-    items->items[items->count++] =
-        (struct pen_picture_item){.schedule = view->schedule,
-                                  .timing = items->timings[replica],
-                                  .label = pen_text_string(label),
-                                  .ranks = &view->lines.ranks[replica * rows]};
+    items->items[items->count++] = (struct pen_picture_item){
+        .schedule = view->schedule,
+        .timing = items->timings[replica],
+        .label = pen_text_string(label),
+        .ranks = view->lines.ranks + (size_t)replica * rows};
     return PEN_OK;
 }
 

@@ -5,8 +5,10 @@
 #include "view/cells.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define MOST_ROWS 12u    /* of the lists of what differs */
+#define MOST_RANKS 32u   /* unless all are asked for */
 #define LEAST_CAUSE 0.02 /* of the step; less explains nothing */
 
 struct printer {
@@ -258,14 +260,20 @@ static void add_waits(struct pen_table *table, const struct printer *printer,
     pen_text_release(&root);
 }
 
+static const struct pen__line_facts *facts_of(const struct pen_view *view,
+                                              uint32_t rank)
+{
+    const struct pen_trace_head *head = &view->trace->ranks[rank].head;
+    uint32_t rows = view->schedule->shape.num_ranks;
+    return &view->findings.lines[(size_t)head->replica * rows + head->row];
+}
+
 static void add_rank_row(struct pen_table *table, const struct printer *printer,
                          uint32_t rank)
 {
     const struct pen_view *view = printer->view;
     const struct pen_trace_head *head = &view->trace->ranks[rank].head;
-    uint32_t rows = view->schedule->shape.num_ranks;
-    const struct pen__line_facts *facts =
-        &view->findings.lines[head->replica * rows + head->row];
+    const struct pen__line_facts *facts = facts_of(view, rank);
     struct pen_text host = PEN_TEXT_EMPTY;
     pen__add_clean(head->host, &host);
     pen_table_add(table, "%u", rank);
@@ -291,7 +299,37 @@ static void add_rank_row(struct pen_table *table, const struct printer *printer,
         "row", true, false                                                     \
     }
 
-static void print_ranks(const struct printer *printer)
+struct ranked {
+    double key;
+    uint32_t rank;
+};
+
+/* The largest key first, then by rank. */
+static int by_key_down(const void *a, const void *b)
+{
+    const struct ranked *x = a;
+    const struct ranked *y = b;
+    if (x->key != y->key)
+        return x->key > y->key ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* In the order of what matters when not all are told, else as they are. */
+static void order_ranks(const struct pen_view *view, bool has_all,
+                        struct ranked *ranks)
+{
+    for (uint32_t rank = 0; rank < view->lines.count; rank++) {
+        const struct pen__line_facts *facts = facts_of(view, rank);
+        double key = view->timing == NULL
+                         ? facts->waiting_sec
+                         : facts->total_sec - facts->predicted_total_sec;
+        ranks[rank] = (struct ranked){has_all ? 0 : key, rank};
+    }
+    qsort(ranks, view->lines.count, sizeof *ranks, by_key_down);
+}
+
+static pen_status print_ranks(const struct printer *printer,
+                              bool with_all_ranks)
 {
     static const struct pen_column measured[] = {
         RANK_COLUMNS,
@@ -309,17 +347,28 @@ static void print_ranks(const struct printer *printer)
                                              {"predicted", true, false},
                                              {"waits most for", false, false},
                                              {"later because of", false, true}};
+    uint32_t count = printer->view->lines.count;
+    bool has_all = with_all_ranks || count <= MOST_RANKS;
     bool is_both = printer->view->timing != NULL;
     struct pen_table table;
+    struct ranked *ranks = malloc(count * sizeof *ranks);
+    if (ranks == NULL)
+        return PEN_NOMEM;
+    order_ranks(printer->view, has_all, ranks);
     pen_table_init(&table, is_both ? both : measured,
                    is_both ? sizeof both / sizeof *both
                            : sizeof measured / sizeof *measured);
-    for (uint32_t rank = 0; rank < printer->view->trace->num_ranks; rank++)
-        add_rank_row(&table, printer, rank);
+    for (uint32_t i = 0; i < count && (has_all || i < MOST_RANKS); i++)
+        add_rank_row(&table, printer, ranks[i].rank);
     pen_text_add(printer->out, "\nseconds of the ranks, in %s\n",
                  printer->unit.name);
     pen_table_print(&table, printer->width, printer->out);
     pen_table_release(&table);
+    if (!has_all)
+        pen_text_add(printer->out, "and %u more that %s less\n",
+                     count - MOST_RANKS, is_both ? "are late" : "wait");
+    free(ranks);
+    return PEN_OK;
 }
 
 static void print_more(const struct printer *printer, size_t count)
@@ -391,8 +440,8 @@ static void print_late(const struct printer *printer)
     pen_table_release(&table);
 }
 
-void pen_view_print(const struct pen_view *view, size_t width,
-                    struct pen_text *out)
+pen_status pen_view_print(const struct pen_view *view, size_t width,
+                          bool with_all_ranks, struct pen_text *out)
 {
     struct printer printer = {view, pen__unit_of(view->measured.end_sec), width,
                               out};
@@ -401,7 +450,8 @@ void pen_view_print(const struct pen_view *view, size_t width,
     if (view->timing != NULL)
         print_causes(&printer);
     print_waiting(&printer);
-    print_ranks(&printer);
+    pen_status status = print_ranks(&printer, with_all_ranks);
     print_slow(&printer);
     print_late(&printer);
+    return out->has_failed ? PEN_NOMEM : status;
 }

@@ -79,6 +79,18 @@ out_has "step 0: 88.8 ms; there is no prediction"
 out_has "because of rank 2 computing"
 out_lacks "later"
 
+# Of many ranks only the worst, unless all are asked for.
+make_file wide.txt 1f1b --stages 40 --microbatches 8
+costs far ',"ranks":[{"count":20},{"f":9e-3,"i":2e-3,"w":2e-3},{"count":19}]'
+mkdir "$work/wide"
+"$TRACE_FILES" "$work/wide" "$work/wide.txt" 1 "$work/same.json" "$work/far.json"
+run 0 view "$work/wide"
+out_has "and 8 more that are late less"
+same "ranks told" "$(grep -c ' node[0-9]' "$work/out")" 32
+run 0 view "$work/wide" --all-ranks
+same "ranks told" "$(grep -c ' node[0-9]' "$work/out")" 40
+out_has "rank 20 computes slower"
+
 for form in svg png pdf json; do
     run 0 view "$work/rank" -o "$work/run.$form"
     err_has "wrote $work/run.$form"

@@ -5,6 +5,7 @@
 #include "support/folder.h"
 #include "support/support.h"
 #include "support/synthetic.h"
+#include "view/page.h"
 #include "view/view_internal.h"
 
 #include <jansson.h>
@@ -461,6 +462,37 @@ static void the_events_have_one_process_per_rank(void **state)
     pen_schedule_free(schedule);
 }
 
+static void rows_lie_under_their_prediction(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make("1f1b", 3, 4, 0);
+    struct pen_costs costs = unit_costs();
+    const struct pen_time_options options = {.with_ops = true};
+    struct pen_timing *timing = NULL;
+    assert_int_equal(
+        PEN_OK, pen_schedule_time(schedule, &costs, &options, &timing, NULL));
+    const struct pen_picture_item items[] = {{schedule, timing, .label = "a"},
+                                             {schedule, timing, .label = "b"}};
+    struct pen__sheet *sheets = pen__sheets_create(items, 2);
+    struct pen__page page;
+    pen__page_init(&page, sheets, 2, true);
+    double bottom = 0;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        for (size_t i = 0; i < 2; i++) {
+            double y = pen__page_row_y(&page, i, rank);
+            assert_true(y > bottom);
+            bottom = y + page.cell_height;
+        }
+    }
+    assert_true(pen__page_panel_y(&page, 1) + page.title_height <=
+                pen__page_row_y(&page, 0, 0));
+    assert_true(bottom < pen__page_panel_y(&page, 2));
+    assert_true(pen__page_panel_y(&page, 2) < page.legend_y);
+    pen__sheets_free(sheets, 2);
+    pen_timing_free(timing);
+    pen_schedule_free(schedule);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,6 +506,7 @@ int main(void)
         cmocka_unit_test(the_median_step_is_shown_or_the_one_asked_for),
         cmocka_unit_test(traces_that_do_not_fit_the_schedule_are_refused),
         cmocka_unit_test(the_events_have_one_process_per_rank),
+        cmocka_unit_test(rows_lie_under_their_prediction),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -54,7 +54,7 @@ _penstock_plot_options() {
 }
 
 _penstock_view_options() {
-    echo --output --step
+    echo --output --step --all-ranks
 }
 
 _penstock_doctor_options() {
