@@ -1,0 +1,121 @@
+#ifndef PEN_RUNTIME_BOARD_H
+#define PEN_RUNTIME_BOARD_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Where every rank of this node stands. The ranks share a piece of memory, in
+ * which each has one line of the cache: written by its rank at every op, read
+ * by all others when somebody dies or nothing moves. No rank waits for a reader
+ * and nothing here calls MPI.
+ *
+ * The memory has a name only until all ranks of the node have opened it, so a
+ * job that ends in any way leaves nothing behind. Boards of jobs that died
+ * while they started are removed by the next one.
+ */
+
+/* What a rank does: name, and the words of a report. */
+#define PEN_BOARD_STATE_TABLE(X)                                               \
+    X(STARTING, "starting")                                                    \
+    X(COMPUTING, "computing")                                                  \
+    X(WAITING, "waiting")                                                      \
+    X(COLLECTIVE, "in a collective operation")                                 \
+    X(SAVING, "saving")                                                        \
+    X(FINISHED, "finished")
+
+enum pen_board_state {
+#define PEN_BOARD_STATE_ENUM(name, words) PEN_BOARD_##name,
+    PEN_BOARD_STATE_TABLE(PEN_BOARD_STATE_ENUM)
+#undef PEN_BOARD_STATE_ENUM
+        PEN_BOARD_STATES
+};
+
+const char *pen_board_state_words(enum pen_board_state state);
+
+/* Outside the row of a schedule: evaluation, start, end. */
+#define PEN_BOARD_NO_OP UINT32_MAX
+
+/* Nobody in particular; in a collective: whoever has not come. */
+#define PEN_BOARD_NOBODY 0xffffffu
+
+struct pen_board;
+
+struct pen_board_options {
+    const char *job;  /* the same on all ranks of one start, and of no other */
+    const char *host; /* as reports name it; the same on all of this node */
+    uint32_t rank;    /* in the world, below PEN_BOARD_NOBODY */
+    uint32_t local_rank; /* on this node: 0..num_local-1 */
+    uint32_t num_local;
+    double deadline_sec; /* for the others to come */
+};
+
+/*
+ * Opens the board of this node and returns when all its ranks have. Fails when
+ * one does not come in time, dies meanwhile, or comes with another number of
+ * ranks. On success free with pen_board_free().
+ */
+pen_status pen_board_create(const struct pen_board_options *options,
+                            struct pen_board **out, struct pen_text *why);
+void pen_board_free(struct pen_board *board);
+
+/* For tests: the name in /dev/shm, with a slash; differs between users. */
+pen_status pen__board_name(const struct pen_board_options *options,
+                           struct pen_text *name, struct pen_text *why);
+
+/*
+ * What this rank does from now on: the op at this position of its row. A rank
+ * that leaves on purpose says PEN_BOARD_FINISHED first; otherwise the others
+ * take it for dead. Saying the same again changes nothing. Costs some tens of
+ * nanoseconds. Does nothing when the board is NULL. Only for the thread that
+ * executes.
+ */
+void pen_board_note(struct pen_board *board, uint64_t step, uint32_t position,
+                    enum pen_board_state state, uint32_t waits_for);
+
+/* One line of the board, as somebody read it. */
+struct pen_board_entry {
+    uint32_t rank;
+    int32_t pid;
+    uint64_t step;
+    uint32_t position;
+    enum pen_board_state state;
+    uint32_t waits_for;
+    int64_t since_ns; /* CLOCK_MONOTONIC */
+};
+
+struct pen_board_entry pen_board_read(const struct pen_board *board,
+                                      uint32_t local_rank);
+
+/* Borrowed until the board is freed. */
+const char *pen_board_host(const struct pen_board *board);
+uint32_t pen_board_count(const struct pen_board *board);
+uint32_t pen_board_own(const struct pen_board *board); /* local rank */
+
+/* Whether the process of another rank of this node is still there. */
+bool pen_board_is_alive(const struct pen_board *board, uint32_t local_rank);
+
+/*
+ * Words that the ranks of a node leave each other about the end of the job.
+ * Each begins as 0.
+ */
+enum pen_board_word {
+    PEN_BOARD_DEATH_TELLER, /* local rank + 1 of the one that tells a death */
+    PEN_BOARD_DEATH_TOLD,   /* 1 once it is told */
+    PEN_BOARD_HANG,         /* local rank + 1 of the one that waited too long */
+    PEN_BOARD_HANG_TOLD,    /* how many ranks have told what they wait for */
+    PEN_BOARD_WORDS
+};
+
+uint32_t pen_board_word(const struct pen_board *board,
+                        enum pen_board_word word);
+
+/* Sets a word that is still 0; false when another was first. */
+bool pen_board_claim(struct pen_board *board, enum pen_board_word word,
+                     uint32_t value);
+void pen_board_count_up(struct pen_board *board, enum pen_board_word word);
+
+#endif
