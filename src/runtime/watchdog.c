@@ -1,0 +1,426 @@
+/*
+ * The thread looks up some forty times a second, and at once when a process of
+ * this node ends (pidfd). What it has to say is written with one write(), since
+ * the launcher may take everybody down a millisecond later.
+ *
+ *   hang: the first whose own wait is too long says so on the board. All ranks
+ *   then tell what they wait for and leave together, so that no line is lost
+ *   when the launcher sees the first one go.
+ */
+#include "runtime/watchdog.h"
+
+#include "runtime/wait_chain.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 25,
+    STEPS_KEPT = 31,
+    OUTSIDE_FACTOR = 10 /* patience outside a row */
+};
+
+#define NS_PER_SEC INT64_C(1000000000)
+#define NS_PER_MS INT64_C(1000000)
+
+/* A look that comes later than this: the process was stopped meanwhile. */
+#define LONGEST_TICK_NS NS_PER_SEC
+
+#define LEAST_SEC 2.0     /* a hang is told within max(this, */
+#define STEPS_GIVEN 5.0   /* so many steps), */
+#define WAITING_SHARE 0.8 /* the rest is for noticing and telling */
+#define UNKNOWN_STEP_SEC 150.0
+
+/* How long a rank that leaves gives the others to tell their part. */
+#define GRACE_NS (NS_PER_SEC / 2)
+#define TELLER_NS (NS_PER_SEC / 5)
+#define PAUSE_NS (2 * NS_PER_MS)
+
+struct pen_watchdog {
+    struct pen_watchdog_options options;
+    pthread_t thread;
+    int wake;             /* eventfd: the thread is to end */
+    struct pollfd *polls; /* of the other ranks, by local rank; then wake */
+    struct pen__rank_view *ranks; /* for the view */
+    struct pen_text line;         /* made large before it is needed */
+    _Atomic int64_t patience_ns;  /* INT64_MAX: for ever */
+
+    /* Of the executor's thread. */
+    double steps[STEPS_KEPT];
+    uint64_t num_steps;
+
+    /* Of the watchdog's thread. */
+    int64_t last_look_ns;
+    int64_t wait_since_ns; /* which wait is counted */
+    int64_t waited_ns;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * NS_PER_SEC + now.tv_nsec;
+}
+
+static void pause_a_little(void)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    nanosleep(&pause, NULL);
+}
+
+/* ---- patience ---- */
+
+double pen_watchdog_patience(double median_step_sec)
+{
+    return WAITING_SHARE * fmax(LEAST_SEC, STEPS_GIVEN * median_step_sec);
+}
+
+static int64_t to_ns(double sec)
+{
+    double ns = sec * (double)NS_PER_SEC;
+    return ns < 1e18 ? (int64_t)ns : INT64_MAX;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void pen_watchdog_add_step(struct pen_watchdog *watchdog, double sec)
+{
+    if (watchdog == NULL ||
+        watchdog->options.hang_timeout_sec >= PEN_HANG_TIMEOUT_NEVER)
+        return;
+    double sorted[STEPS_KEPT];
+    watchdog->steps[watchdog->num_steps++ % STEPS_KEPT] = sec;
+    size_t count = watchdog->num_steps < STEPS_KEPT
+                       ? (size_t)watchdog->num_steps
+                       : (size_t)STEPS_KEPT;
+    memcpy(sorted, watchdog->steps, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_size);
+    atomic_store(&watchdog->patience_ns,
+                 to_ns(pen_watchdog_patience(sorted[count / 2])));
+}
+
+static int64_t first_patience_ns(const struct pen_watchdog_options *options)
+{
+    if (options->hang_timeout_sec > PEN_HANG_TIMEOUT_NEVER)
+        return to_ns(options->hang_timeout_sec);
+    if (options->hang_timeout_sec == PEN_HANG_TIMEOUT_NEVER)
+        return INT64_MAX;
+    return to_ns(pen_watchdog_patience(options->expected_step_sec > 0
+                                           ? options->expected_step_sec
+                                           : UNKNOWN_STEP_SEC));
+}
+
+/* ---- telling and leaving ---- */
+
+static void write_line(const struct pen_text *line)
+{
+    ssize_t written = write(STDERR_FILENO, line->bytes, line->length);
+    (void)written; /* there is nobody left to tell */
+}
+
+static struct pen__node_view read_view(struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    struct pen__node_view view = {.schedule = watchdog->options.schedule,
+                                  .host = pen_board_host(board),
+                                  .now_ns = now_ns(),
+                                  .num_ranks = pen_board_count(board),
+                                  .ranks = watchdog->ranks};
+    for (uint32_t i = 0; i < view.num_ranks; i++) {
+        struct pen__rank_view *rank = &view.ranks[i];
+        rank->entry = pen_board_read(board, i);
+        rank->process = pen__process_read(rank->entry.pid);
+        /* In another container it has another number. */
+        if (rank->process.state == 0 && pen_board_is_alive(board, i))
+            rank->process.state = '?';
+    }
+    return view;
+}
+
+static uint32_t count_tellers(const struct pen__node_view *view)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->num_ranks; i++)
+        count += !pen__process_is_halted(&view->ranks[i].process) &&
+                 view->ranks[i].entry.state != PEN_BOARD_FINISHED;
+    return count;
+}
+
+/* Others that can speak are waited for; those of other nodes, blindly. */
+static _Noreturn void leave_hang(struct pen_watchdog *watchdog,
+                                 uint32_t num_tellers)
+{
+    const struct pen_board *board = watchdog->options.board;
+    bool is_alone = watchdog->options.num_ranks == pen_board_count(board);
+    int64_t end = now_ns() + GRACE_NS;
+    while (now_ns() < end &&
+           !(is_alone &&
+             pen_board_word(board, PEN_BOARD_HANG_TOLD) >= num_tellers))
+        pause_a_little();
+    _exit(PEN_EXIT_HANG);
+}
+
+static _Noreturn void tell_hang(struct pen_watchdog *watchdog)
+{
+    struct pen_board *board = watchdog->options.board;
+    struct pen__node_view view = read_view(watchdog);
+    struct pen_text *line = &watchdog->line;
+    pen_text_clear(line);
+    pen_text_add_string(line, "penstock: ");
+    pen__wait_tell(&view, pen_board_own(board), line);
+    pen_text_add_string(line, "\n");
+    write_line(line);
+    pen_board_count_up(board, PEN_BOARD_HANG_TOLD);
+    leave_hang(watchdog, count_tellers(&view));
+}
+
+static void tell_death(struct pen_watchdog *watchdog, uint32_t dead)
+{
+    struct pen_board *board = watchdog->options.board;
+    struct pen_board_entry entry = pen_board_read(board, dead);
+    struct pen__process process = pen__process_read(entry.pid);
+    struct pen_text *line = &watchdog->line;
+    pen_text_clear(line);
+    pen_text_add(line, "penstock: rank %u on %s died (", entry.rank,
+                 pen_board_host(board));
+    pen__process_add_end(&process, line);
+    pen_text_add_string(line, ") ");
+    pen__place_tell(watchdog->options.schedule, &entry, line);
+    pen_text_add_string(line, "; the job ends\n");
+    write_line(line);
+    pen_board_claim(board, PEN_BOARD_DEATH_TOLD, 1);
+}
+
+/* The one who tells may die before it has: then somebody else does. */
+static _Noreturn void end_by_death(struct pen_watchdog *watchdog, uint32_t dead)
+{
+    struct pen_board *board = watchdog->options.board;
+    uint32_t own = pen_board_own(board) + 1;
+    int64_t end = now_ns() + TELLER_NS;
+    if (pen_board_claim(board, PEN_BOARD_DEATH_TELLER, own))
+        tell_death(watchdog, dead);
+    while (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0 && now_ns() < end)
+        pause_a_little();
+    if (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0)
+        tell_death(watchdog, dead);
+    _exit(PEN_EXIT_PEER_DIED);
+}
+
+/* ---- looking ---- */
+
+/* Whoever leaves on purpose is not watched any more. */
+static void look_at_others(struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    for (uint32_t i = 0; i < pen_board_count(board); i++) {
+        struct pollfd *poll_of = &watchdog->polls[i];
+        bool has_ended = poll_of->fd >= 0 ? (poll_of->revents & POLLIN) != 0
+                                          : !pen_board_is_alive(board, i);
+        if (!has_ended)
+            continue;
+        if (pen_board_read(board, i).state != PEN_BOARD_FINISHED)
+            end_by_death(watchdog, i);
+        if (poll_of->fd >= 0) {
+            close(poll_of->fd);
+            poll_of->fd = -1;
+        }
+    }
+}
+
+/* Counts only time that this process has seen pass. */
+static void count_wait(struct pen_watchdog *watchdog,
+                       const struct pen_board_entry *own, int64_t seen_ns)
+{
+    bool is_waiting =
+        own->state == PEN_BOARD_WAITING || own->state == PEN_BOARD_COLLECTIVE;
+    if (!is_waiting || own->since_ns != watchdog->wait_since_ns)
+        watchdog->waited_ns = 0;
+    else
+        watchdog->waited_ns += seen_ns;
+    watchdog->wait_since_ns = own->since_ns;
+}
+
+static bool is_outside(const struct pen__rank_view *rank)
+{
+    return rank->entry.position == PEN_BOARD_NO_OP ||
+           rank->entry.state == PEN_BOARD_SAVING ||
+           rank->entry.state == PEN_BOARD_STARTING;
+}
+
+/*
+ * Nothing has moved only if the root has not, either: a rank may wait long for
+ * another that goes through many ops.
+ */
+static bool has_waited_too_long(struct pen_watchdog *watchdog)
+{
+    int64_t patience_ns = atomic_load(&watchdog->patience_ns);
+    if (watchdog->waited_ns < patience_ns)
+        return false;
+    struct pen__node_view view = read_view(watchdog);
+    uint32_t own = pen_board_own(watchdog->options.board);
+    const struct pen__rank_view *root =
+        &view.ranks[pen__wait_root(&view, own).local_rank];
+    bool is_wait_outside =
+        is_outside(&view.ranks[own]) ||
+        (is_outside(root) && !pen__process_is_halted(&root->process));
+    int64_t least_ns = view.now_ns - root->entry.since_ns;
+    if (watchdog->waited_ns < least_ns)
+        least_ns = watchdog->waited_ns;
+    return least_ns / (is_wait_outside ? OUTSIDE_FACTOR : 1) >= patience_ns;
+}
+
+static void look(struct pen_watchdog *watchdog)
+{
+    struct pen_board *board = watchdog->options.board;
+    uint32_t number = pen_board_own(board);
+    struct pen_board_entry own = pen_board_read(board, number);
+    int64_t now = now_ns();
+    int64_t passed_ns = now - watchdog->last_look_ns;
+    bool was_stopped = passed_ns > LONGEST_TICK_NS;
+    watchdog->last_look_ns = now;
+    if (pen_board_word(board, PEN_BOARD_HANG) != 0) {
+        if (was_stopped) /* the others have told it of this rank */
+            _exit(PEN_EXIT_HANG);
+        tell_hang(watchdog);
+    }
+    look_at_others(watchdog);
+    count_wait(watchdog, &own, was_stopped ? 0 : passed_ns);
+    if (has_waited_too_long(watchdog)) {
+        pen_board_claim(board, PEN_BOARD_HANG, number + 1);
+        tell_hang(watchdog);
+    }
+}
+
+static void *watch(void *context)
+{
+    struct pen_watchdog *watchdog = context;
+    uint32_t count = pen_board_count(watchdog->options.board);
+    const struct pollfd *wake = &watchdog->polls[count];
+    watchdog->last_look_ns = now_ns();
+    for (;;) {
+        int ready = poll(watchdog->polls, count + 1, TICK_MS);
+        if (ready < 0 && errno != EINTR)
+            return NULL;
+        if (ready > 0 && (wake->revents & POLLIN) != 0)
+            return NULL;
+        look(watchdog);
+    }
+}
+
+/* ---- beginning and end ---- */
+
+/*
+ * A process number may be given out again: this is the rank's own if the rank
+ * still lives after its process was opened.
+ */
+static int open_process(const struct pen_board *board, uint32_t local_rank)
+{
+    int pid = pen_board_read(board, local_rank).pid;
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (handle >= 0 && !pen_board_is_alive(board, local_rank)) {
+        close(handle);
+        return -1;
+    }
+    return handle;
+}
+
+static void open_processes(struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    uint32_t count = pen_board_count(board);
+    for (uint32_t i = 0; i < count; i++)
+        watchdog->polls[i] = (struct pollfd){
+            .fd = i == pen_board_own(board) ? -1 : open_process(board, i),
+            .events = POLLIN};
+    watchdog->polls[count] =
+        (struct pollfd){.fd = watchdog->wake, .events = POLLIN};
+}
+
+static void close_processes(struct pen_watchdog *watchdog)
+{
+    for (uint32_t i = 0; i < pen_board_count(watchdog->options.board); i++)
+        if (watchdog->polls[i].fd >= 0)
+            close(watchdog->polls[i].fd);
+}
+
+/* Signals are for the main thread. */
+static int start_thread(struct pen_watchdog *watchdog)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&watchdog->thread, NULL, watch, watchdog);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static void release(struct pen_watchdog *watchdog)
+{
+    if (watchdog->wake >= 0)
+        close(watchdog->wake);
+    pen_text_release(&watchdog->line);
+    free(watchdog->ranks);
+    free(watchdog->polls);
+    free(watchdog);
+}
+
+pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
+                               struct pen_watchdog **out, struct pen_text *why)
+{
+    uint32_t count = pen_board_count(options->board);
+    struct pen_watchdog *watchdog = calloc(1, sizeof *watchdog);
+    if (watchdog == NULL)
+        return PEN_NOMEM;
+    watchdog->options = *options;
+    watchdog->wake = eventfd(0, EFD_CLOEXEC);
+    watchdog->polls = calloc((size_t)count + 1, sizeof *watchdog->polls);
+    watchdog->ranks = calloc(count, sizeof *watchdog->ranks);
+    atomic_init(&watchdog->patience_ns, first_patience_ns(options));
+    /* When it is used, the main thread may hold the lock of malloc(). */
+    pen_text_add_repeat(&watchdog->line, ' ', 4096);
+    if (watchdog->wake < 0 || watchdog->polls == NULL ||
+        watchdog->ranks == NULL || watchdog->line.has_failed)
+        goto fail;
+    open_processes(watchdog);
+    int error = start_thread(watchdog);
+    if (error != 0) {
+        pen_why(why, "a thread beside the executor: %s", strerror(error));
+        close_processes(watchdog);
+        release(watchdog);
+        return PEN_IO;
+    }
+    *out = watchdog;
+    return PEN_OK;
+
+fail:
+    release(watchdog);
+    return PEN_NOMEM;
+}
+
+void pen_watchdog_free(struct pen_watchdog *watchdog)
+{
+    if (watchdog == NULL)
+        return;
+    const uint64_t one = 1;
+    ssize_t written = write(watchdog->wake, &one, sizeof one);
+    (void)written;
+    pthread_join(watchdog->thread, NULL);
+    close_processes(watchdog);
+    release(watchdog);
+}
