@@ -107,6 +107,7 @@ enum pen_board_word {
     PEN_BOARD_DEATH_TOLD,   /* 1 once it is told */
     PEN_BOARD_HANG,         /* local rank + 1 of the one that waited too long */
     PEN_BOARD_HANG_TOLD,    /* how many ranks have told what they wait for */
+    PEN_BOARD_HANG_OVER,    /* 1 once all have told it that could */
     PEN_BOARD_WORDS
 };
 

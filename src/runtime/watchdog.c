@@ -5,7 +5,8 @@
  *
  *   hang: the first whose own wait is too long says so on the board. All ranks
  *   then tell what they wait for and leave together, so that no line is lost
- *   when the launcher sees the first one go.
+ *   when the launcher sees the first one go. A launcher tells the exit code of
+ *   those that it did not have to kill, so a stopped rank is woken up to leave.
  */
 #include "runtime/watchdog.h"
 
@@ -45,6 +46,7 @@ enum {
 #define GRACE_NS (NS_PER_SEC / 2)
 #define TELLER_NS (NS_PER_SEC / 5)
 #define PAUSE_NS (2 * NS_PER_MS)
+#define LEAVING_NS (50 * NS_PER_MS)
 
 struct pen_watchdog {
     struct pen_watchdog_options options;
@@ -152,27 +154,56 @@ static struct pen__node_view read_view(struct pen_watchdog *watchdog)
     return view;
 }
 
-static uint32_t count_tellers(const struct pen__node_view *view)
+static bool is_stopped(const struct pen__rank_view *rank)
+{
+    return rank->process.state == 'T' &&
+           rank->entry.state != PEN_BOARD_FINISHED;
+}
+
+static bool can_tell(const struct pen__rank_view *rank)
+{
+    return !pen__process_is_halted(&rank->process) &&
+           rank->entry.state != PEN_BOARD_FINISHED;
+}
+
+static uint32_t count_ranks(const struct pen__node_view *view,
+                            bool (*is_meant)(const struct pen__rank_view *rank))
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < view->num_ranks; i++)
-        count += !pen__process_is_halted(&view->ranks[i].process) &&
-                 view->ranks[i].entry.state != PEN_BOARD_FINISHED;
+        count += is_meant(&view->ranks[i]);
     return count;
 }
 
-/* Others that can speak are waited for; those of other nodes, blindly. */
-static _Noreturn void leave_hang(struct pen_watchdog *watchdog,
-                                 uint32_t num_tellers)
+static void await_told(const struct pen_board *board, uint32_t count)
 {
-    const struct pen_board *board = watchdog->options.board;
-    bool is_alone = watchdog->options.num_ranks == pen_board_count(board);
     int64_t end = now_ns() + GRACE_NS;
-    while (now_ns() < end &&
-           !(is_alone &&
-             pen_board_word(board, PEN_BOARD_HANG_TOLD) >= num_tellers))
+    while (now_ns() < end && pen_board_word(board, PEN_BOARD_HANG_TOLD) < count)
         pause_a_little();
+}
+
+/*
+ * All leave at one moment, which the clock of the node tells them, so that as
+ * many as possible end by themselves before the launcher ends them.
+ */
+static _Noreturn void leave_hang(void)
+{
+    struct timespec moment;
+    int64_t ns = (now_ns() / LEAVING_NS + 1) * LEAVING_NS;
+    moment.tv_sec = (time_t)(ns / NS_PER_SEC);
+    moment.tv_nsec = (long)(ns % NS_PER_SEC);
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
     _exit(PEN_EXIT_HANG);
+}
+
+/* A rank that is stopped wakes up and leaves, too: with its own exit code. */
+static void wake_stopped(struct pen_board *board,
+                         const struct pen__node_view *view)
+{
+    pen_board_claim(board, PEN_BOARD_HANG_OVER, 1);
+    for (uint32_t i = 0; i < view->num_ranks; i++)
+        if (is_stopped(&view->ranks[i]) && pen_board_is_alive(board, i))
+            kill(view->ranks[i].entry.pid, SIGCONT);
 }
 
 static _Noreturn void tell_hang(struct pen_watchdog *watchdog)
@@ -186,7 +217,15 @@ static _Noreturn void tell_hang(struct pen_watchdog *watchdog)
     pen_text_add_string(line, "\n");
     write_line(line);
     pen_board_count_up(board, PEN_BOARD_HANG_TOLD);
-    leave_hang(watchdog, count_tellers(&view));
+    await_told(board, count_ranks(&view, can_tell));
+    if (pen_board_word(board, PEN_BOARD_HANG) == pen_board_own(board) + 1)
+        wake_stopped(board, &view);
+    /* Those of other nodes cannot be seen, only given time. */
+    bool is_whole_job = watchdog->options.num_ranks == view.num_ranks;
+    await_told(board, is_whole_job ? count_ranks(&view, can_tell) +
+                                         count_ranks(&view, is_stopped)
+                                   : UINT32_MAX);
+    leave_hang();
 }
 
 static void tell_death(struct pen_watchdog *watchdog, uint32_t dead)
@@ -294,9 +333,10 @@ static void look(struct pen_watchdog *watchdog)
     bool was_stopped = passed_ns > LONGEST_TICK_NS;
     watchdog->last_look_ns = now;
     if (pen_board_word(board, PEN_BOARD_HANG) != 0) {
-        if (was_stopped) /* the others have told it of this rank */
-            _exit(PEN_EXIT_HANG);
-        tell_hang(watchdog);
+        if (pen_board_word(board, PEN_BOARD_HANG_OVER) == 0)
+            tell_hang(watchdog);
+        pen_board_count_up(board, PEN_BOARD_HANG_TOLD); /* of this rank */
+        leave_hang();
     }
     look_at_others(watchdog);
     count_wait(watchdog, &own, was_stopped ? 0 : passed_ns);
