@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,6 +75,24 @@ pen_status pen_json_check_keys(const struct pen_json *json, const char *known,
     return PEN_OK;
 }
 
+pen_status pen_json_require_keys(const struct pen_json *json,
+                                 const char *required, struct pen_text *why)
+{
+    for (const char *at = required; *at != '\0'; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        char key[32];
+        PEN_BUG_UNLESS(length < sizeof key);
+        memcpy(key, at, length);
+        key[length] = '\0';
+        if (!pen_json_has(json, key)) {
+            pen_why(why, "%s%s is missing", json->path, key);
+            return PEN_INVALID;
+        }
+        at += length;
+    }
+    return PEN_OK;
+}
+
 bool pen_json_has(const struct pen_json *json, const char *key)
 {
     return json_object_get(json->object, key) != NULL;
@@ -95,7 +114,7 @@ pen_status pen_json_read_numbers(const struct pen_json *json,
                     number->key, number->least, number->most);
             return PEN_INVALID;
         }
-        *number->value = value;
+        *number->value = value + 0.0; /* never -0 */
     }
     return PEN_OK;
 }
@@ -117,6 +136,75 @@ pen_status pen_json_read_integer(const struct pen_json *json, const char *key,
     else
         pen_why(why, "an integer from %u to %u", least, most);
     return PEN_INVALID;
+}
+
+pen_status pen_json_read_count(const struct pen_json *json, const char *key,
+                               uint64_t least, uint64_t most, uint64_t *out,
+                               struct pen_text *why)
+{
+    const json_t *found = json_object_get(json->object, key);
+    json_int_t value = json_integer_value(found);
+    if (json_is_integer(found) && value >= 0 && (uint64_t)value >= least &&
+        (uint64_t)value <= most) {
+        *out = (uint64_t)value;
+        return PEN_OK;
+    }
+    pen_why(why, "%s%s must be an integer from %" PRIu64 " to %" PRIu64,
+            json->path, key, least, most);
+    return PEN_INVALID;
+}
+
+bool pen_json_is_word(const char *text, size_t size)
+{
+    size_t length = 0;
+    while (length < size && text[length] >= ' ' && text[length] <= '~' &&
+           text[length] != '"' && text[length] != '\\')
+        length++;
+    return length > 0 && length < size && text[length] == '\0';
+}
+
+pen_status pen_json_read_word(const struct pen_json *json, const char *key,
+                              char *out, size_t size, struct pen_text *why)
+{
+    const char *found = json_string_value(json_object_get(json->object, key));
+    if (found == NULL || !pen_json_is_word(found, size)) {
+        pen_why(why,
+                "%s%s must be a text of 1 to %zu letters of ASCII without "
+                "quotes and backslashes",
+                json->path, key, size - 1);
+        return PEN_INVALID;
+    }
+    memcpy(out, found, strlen(found) + 1);
+    return PEN_OK;
+}
+
+pen_status pen_json_read_choice(const struct pen_json *json, const char *key,
+                                const char *const *words, unsigned *out,
+                                struct pen_text *why)
+{
+    const char *found = json_string_value(json_object_get(json->object, key));
+    for (unsigned i = 0; found != NULL && words[i] != NULL; i++) {
+        if (strcmp(found, words[i]) == 0) {
+            *out = i;
+            return PEN_OK;
+        }
+    }
+    pen_why(why, "%s%s must be one of", json->path, key);
+    for (unsigned i = 0; words[i] != NULL; i++)
+        pen_why(why, " \"%s\"", words[i]);
+    return PEN_INVALID;
+}
+
+pen_status pen_json_read_hash(const struct pen_json *json, const char *key,
+                              char out[PEN_HASH_SIZE], struct pen_text *why)
+{
+    const char *found = json_string_value(json_object_get(json->object, key));
+    if (found == NULL || !pen_hash_is_valid(found)) {
+        pen_why(why, "%s%s must be 64 hexadecimal digits", json->path, key);
+        return PEN_INVALID;
+    }
+    memcpy(out, found, PEN_HASH_SIZE);
+    return PEN_OK;
 }
 
 pen_status pen_json_read_boolean(const struct pen_json *json, const char *key,

@@ -1,6 +1,7 @@
 #ifndef PEN_BASE_JSON_H
 #define PEN_BASE_JSON_H
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -45,6 +46,10 @@ pen_status pen_json_check_format(const struct pen_json *json,
 pen_status pen_json_check_keys(const struct pen_json *json, const char *known,
                                struct pen_text *why);
 
+/* Demands each of these keys, words separated by one space. */
+pen_status pen_json_require_keys(const struct pen_json *json,
+                                 const char *required, struct pen_text *why);
+
 bool pen_json_has(const struct pen_json *json, const char *key);
 
 pen_status pen_json_read_numbers(const struct pen_json *json,
@@ -55,6 +60,28 @@ pen_status pen_json_read_numbers(const struct pen_json *json,
 pen_status pen_json_read_integer(const struct pen_json *json, const char *key,
                                  uint32_t least, uint32_t most, uint32_t *out,
                                  struct pen_text *why);
+
+/* The same for a number of bytes or elements; most is at most INT64_MAX. */
+pen_status pen_json_read_count(const struct pen_json *json, const char *key,
+                               uint64_t least, uint64_t most, uint64_t *out,
+                               struct pen_text *why);
+
+/*
+ * The key must be there, with 1 to size - 1 letters of printable ASCII, none of
+ * them a quote or a backslash: what is read can be printed as it is.
+ */
+pen_status pen_json_read_word(const struct pen_json *json, const char *key,
+                              char *out, size_t size, struct pen_text *why);
+bool pen_json_is_word(const char *text, size_t size);
+
+/* The key must be there, with one of these words; the last is NULL. */
+pen_status pen_json_read_choice(const struct pen_json *json, const char *key,
+                                const char *const *words, unsigned *out,
+                                struct pen_text *why);
+
+/* The key must be there, with a SHA-256 as base/hash.h writes it. */
+pen_status pen_json_read_hash(const struct pen_json *json, const char *key,
+                              char out[PEN_HASH_SIZE], struct pen_text *why);
 
 /* *out is left alone when the key is absent. */
 pen_status pen_json_read_boolean(const struct pen_json *json, const char *key,

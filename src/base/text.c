@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,26 @@ void pen_text_add_number(struct pen_text *text, unsigned long number)
         number /= 10;
     } while (number != 0);
     pen_text_add_bytes(text, digits + at, sizeof digits - at);
+}
+
+void pen_real_print(double value, char text[PEN_REAL_SIZE])
+{
+    if (!isfinite(value)) {
+        strcpy(text, "null");
+        return;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, PEN_REAL_SIZE, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            return;
+    }
+}
+
+void pen_text_add_real(struct pen_text *text, double value)
+{
+    char digits[PEN_REAL_SIZE];
+    pen_real_print(value, digits);
+    pen_text_add_string(text, digits);
 }
 
 void pen_text_add_printable(struct pen_text *text, const char *bytes,

@@ -44,6 +44,11 @@ void pen_text_add_repeat(struct pen_text *text, char letter, size_t count);
 /* Decimal, without the cost of printf: a schedule has millions of numbers. */
 void pen_text_add_number(struct pen_text *text, unsigned long number);
 
+/* The fewest digits that read back as the same number; "null" if not finite. */
+#define PEN_REAL_SIZE 32
+void pen_real_print(double value, char text[PEN_REAL_SIZE]);
+void pen_text_add_real(struct pen_text *text, double value);
+
 /* For words out of a file: what cannot be printed becomes '?'. */
 void pen_text_add_printable(struct pen_text *text, const char *bytes,
                             size_t length);

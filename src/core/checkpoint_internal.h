@@ -19,13 +19,6 @@ bool pen__is_file_name(const char *name);
 /* Whether a file of a checkpoint has tensors, or is an index of them. */
 bool pen__is_tensor_file(const char *name);
 
-/* An integer from 0 to `most`, and 64 digits; both must be there. */
-pen_status pen__json_read_count(const struct pen_json *json, const char *key,
-                                uint64_t most, uint64_t *out,
-                                struct pen_text *why);
-pen_status pen__json_read_hash(const struct pen_json *json, const char *key,
-                               char out[PEN_HASH_SIZE], struct pen_text *why);
-
 /* Adds "weight", "moment2", "version1". */
 void pen__part_word(enum pen_checkpoint_part part, struct pen_text *out);
 

@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "core/checkpoint_internal.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,33 +146,6 @@ pen_status pen_manifest_print(struct pen_manifest *manifest,
     return status;
 }
 
-pen_status pen__json_read_count(const struct pen_json *json, const char *key,
-                                uint64_t most, uint64_t *out,
-                                struct pen_text *why)
-{
-    const json_t *found = json_object_get(json->object, key);
-    json_int_t value = json_integer_value(found);
-    if (!json_is_integer(found) || value < 0 || (uint64_t)value > most) {
-        pen_why(why, "%s%s must be an integer from 0 to %" PRIu64, json->path,
-                key, most);
-        return PEN_INVALID;
-    }
-    *out = (uint64_t)value;
-    return PEN_OK;
-}
-
-pen_status pen__json_read_hash(const struct pen_json *json, const char *key,
-                               char out[PEN_HASH_SIZE], struct pen_text *why)
-{
-    const char *found = json_string_value(json_object_get(json->object, key));
-    if (found == NULL || !pen_hash_is_valid(found)) {
-        pen_why(why, "%s%s must be 64 hexadecimal digits", json->path, key);
-        return PEN_INVALID;
-    }
-    memcpy(out, found, PEN_HASH_SIZE);
-    return PEN_OK;
-}
-
 static pen_status read_dtype(const struct pen_json *json, enum pen_dtype *out,
                              struct pen_text *why)
 {
@@ -263,10 +235,10 @@ static pen_status read_file(const json_t *list, size_t index,
     if (status == PEN_OK)
         status = pen_json_check_keys(&json, "name bytes sha256", why);
     if (status == PEN_OK)
-        status = pen__json_read_count(&json, "bytes", PEN__MAX_FILE_BYTES,
-                                      &num_bytes, why);
+        status = pen_json_read_count(&json, "bytes", 0, PEN__MAX_FILE_BYTES,
+                                     &num_bytes, why);
     if (status == PEN_OK)
-        status = pen__json_read_hash(&json, "sha256", hash, why);
+        status = pen_json_read_hash(&json, "sha256", hash, why);
     if (status != PEN_OK)
         return status;
     const char *name = json_string_value(json_object_get(json.object, "name"));
@@ -311,8 +283,8 @@ static pen_status read_configuration(const struct pen_json *json,
     if (status == PEN_OK)
         status = hash_configuration(out->configuration, hash, why);
     if (status == PEN_OK)
-        status = pen__json_read_hash(json, "configuration_sha256",
-                                     out->configuration_hash, why);
+        status = pen_json_read_hash(json, "configuration_sha256",
+                                    out->configuration_hash, why);
     if (status != PEN_OK || strcmp(hash, out->configuration_hash) == 0)
         return status;
     pen_why(why, "configuration_sha256 is not the hash of the configuration");
@@ -338,11 +310,11 @@ static pen_status read_fields(const struct pen_json *json,
     if (status == PEN_OK)
         status = pen_json_check_keys(json, KEYS, why);
     if (status == PEN_OK)
-        status =
-            pen__json_read_count(json, "step", PEN__MAX_STEP, &out->step, why);
+        status = pen_json_read_count(json, "step", 0, PEN__MAX_STEP, &out->step,
+                                     why);
     if (status == PEN_OK)
-        status =
-            pen__json_read_count(json, "sample", INT64_MAX, &out->sample, why);
+        status = pen_json_read_count(json, "sample", 0, INT64_MAX, &out->sample,
+                                     why);
     if (status == PEN_OK)
         status = read_dtype(json, &out->dtype, why);
     if (status == PEN_OK)
@@ -358,7 +330,7 @@ static pen_status read_fields(const struct pen_json *json,
         status = read_files(json, out, why);
     if (status == PEN_OK &&
         !json_is_null(json_object_get(json->object, "previous")))
-        status = pen__json_read_hash(json, "previous", out->previous, why);
+        status = pen_json_read_hash(json, "previous", out->previous, why);
     return status;
 }
 

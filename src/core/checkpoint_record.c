@@ -106,14 +106,14 @@ static pen_status read_names(const struct pen_json *json,
 static pen_status read_facts(const struct pen_json *json,
                              struct pen_record_file *out, struct pen_text *why)
 {
-    pen_status status = pen__json_read_count(json, "bytes", PEN__MAX_FILE_BYTES,
-                                             &out->facts.num_bytes, why);
+    pen_status status = pen_json_read_count(
+        json, "bytes", 0, PEN__MAX_FILE_BYTES, &out->facts.num_bytes, why);
     if (status == PEN_OK)
         status =
-            pen__json_read_count(json, "tensor_bytes", out->facts.num_bytes,
-                                 &out->tensor_bytes, why);
+            pen_json_read_count(json, "tensor_bytes", 0, out->facts.num_bytes,
+                                &out->tensor_bytes, why);
     if (status == PEN_OK)
-        status = pen__json_read_hash(json, "sha256", out->facts.hash, why);
+        status = pen_json_read_hash(json, "sha256", out->facts.hash, why);
     return status;
 }
 
@@ -169,8 +169,8 @@ static pen_status read_fields(const struct pen_json *json,
         status =
             pen_json_check_keys(json, "format version step share files", why);
     if (status == PEN_OK)
-        status =
-            pen__json_read_count(json, "step", PEN__MAX_STEP, &out->step, why);
+        status = pen_json_read_count(json, "step", 0, PEN__MAX_STEP, &out->step,
+                                     why);
     if (status == PEN_OK)
         status = pen_json_read_integer(json, "share", 0, PEN_RECORD_MAX_SHARE,
                                        &out->share, why);

@@ -1,6 +1,9 @@
 /* Flops and bytes of layers, from their shapes. */
 #include "core/model_cost.h"
 
+const char *const pen_recompute_names[PEN_RECOMPUTES + 1] = {
+    "none", "selective", "full", NULL};
+
 /* Widths of a block, in elements per token. */
 struct widths {
     uint64_t hidden;
@@ -109,6 +112,18 @@ void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
         head_cost(model, workload, out);
         break;
     }
+}
+
+uint64_t pen_model_range_parameters(const struct pen_model *model,
+                                    uint32_t first, uint32_t count)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        sum += pen_model_layer_parameters(model, first + i);
+    bool has_copy =
+        model->has_tied_embeddings && first > 0 && count > 0 &&
+        pen_model_layer_kind(model, first + count - 1) == PEN_LAYER_HEAD;
+    return has_copy ? sum + (uint64_t)model->hidden * model->vocab : sum;
 }
 
 double pen_model_step_flops(const struct pen_model *model, uint64_t batch,

@@ -12,8 +12,12 @@
 enum pen_recompute {
     PEN_RECOMPUTE_NONE,
     PEN_RECOMPUTE_SELECTIVE, /* norms and activation functions: cheap */
-    PEN_RECOMPUTE_FULL       /* whole blocks; their inputs are kept */
+    PEN_RECOMPUTE_FULL,      /* whole blocks; their inputs are kept */
+    PEN_RECOMPUTES
 };
+
+/* "none", "selective", "full", NULL. */
+extern const char *const pen_recompute_names[PEN_RECOMPUTES + 1];
 
 struct pen_workload {
     uint64_t batch; /* sequences of a micro-batch */
@@ -38,6 +42,14 @@ struct pen_layer_cost {
 void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
                           const struct pen_workload *workload,
                           struct pen_layer_cost *out);
+
+/*
+ * Parameters of layers first to first + count - 1, held together by
+ * one stage: a head that is tied to the embedding has a copy of its matrix
+ * where the embedding is not there.
+ */
+uint64_t pen_model_range_parameters(const struct pen_model *model,
+                                    uint32_t first, uint32_t count);
 
 /* All three passes of all layers, without what is computed again. */
 double pen_model_step_flops(const struct pen_model *model, uint64_t batch,

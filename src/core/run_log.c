@@ -37,37 +37,23 @@ static const struct field {
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)
-#define MOST_NUMBER 32 /* letters of a number */
-
-/* The fewest digits that read back as the same number. */
-static void print_real(double value, char text[MOST_NUMBER])
-{
-    if (!isfinite(value)) {
-        strcpy(text, "null");
-        return;
-    }
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, MOST_NUMBER, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            return;
-    }
-}
 
 static void print_field(const struct field *field,
-                        const struct pen_run_step *step, char text[MOST_NUMBER])
+                        const struct pen_run_step *step,
+                        char text[PEN_REAL_SIZE])
 {
     const char *at = (const char *)step + field->offset;
     if (field->kind == FIELD_COUNT) {
         uint64_t count = *(const uint64_t *)(const void *)at;
         PEN_BUG_UNLESS(count <= INT64_MAX);
-        snprintf(text, MOST_NUMBER, "%llu", (unsigned long long)count);
+        snprintf(text, PEN_REAL_SIZE, "%llu", (unsigned long long)count);
         return;
     }
     double value = *(const double *)(const void *)at;
     if (field->kind == FIELD_OPTIONAL_REAL && isnan(value))
         text[0] = '\0';
     else
-        print_real(value, text);
+        pen_real_print(value, text);
 }
 
 size_t pen_run_step_print(const struct pen_run_step *step,
@@ -75,7 +61,7 @@ size_t pen_run_step_print(const struct pen_run_step *step,
 {
     size_t length = 0;
     for (size_t i = 0; i < NUM_FIELDS; i++) {
-        char number[MOST_NUMBER];
+        char number[PEN_REAL_SIZE];
         print_field(&fields[i], step, number);
         if (number[0] == '\0')
             continue;

@@ -1,0 +1,142 @@
+#ifndef PEN_CORE_PLAN_H
+#define PEN_CORE_PLAN_H
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "core/model_cost.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * A plan: how a model is trained on many ranks. It says what runs where, not on
+ * which machines, and is kept as plan.json, which a user may edit.
+ *
+ *   dp pipelines, each of pp ranks with vpp stages; every stage a range of
+ *   layers. A step is num_microbatches micro-batches of micro_batch sequences
+ *   in each pipeline.
+ */
+
+/* Degrees of parallelism: name and key of the file. */
+#define PEN_DEGREE_TABLE(X)                                                    \
+    X(DP, "dp")   /* replicas of the pipeline */                               \
+    X(TP, "tp")   /* ranks that share each tensor */                           \
+    X(PP, "pp")   /* ranks of the pipeline */                                  \
+    X(VPP, "vpp") /* stages on each of them */                                 \
+    X(CP, "cp")   /* ranks that share each sequence */                         \
+    X(EP, "ep")   /* ranks that share the experts; lies over dp */
+
+enum pen_degree {
+#define PEN_DEGREE_ENUM(name, key) PEN_DEGREE_##name,
+    PEN_DEGREE_TABLE(PEN_DEGREE_ENUM)
+#undef PEN_DEGREE_ENUM
+        PEN_DEGREES
+};
+
+enum pen_sharding {
+    PEN_SHARDING_NONE,
+    PEN_SHARDING_ZERO1, /* each replica keeps a share of the moments */
+    PEN_SHARDINGS
+};
+
+/* A stage, in the order of the model. */
+struct pen_plan_stage {
+    uint32_t first_layer; /* as the model counts them */
+    uint32_t num_layers;
+    enum pen_recompute recompute;
+};
+
+/* A schedule by its name, with what its generator takes, or as a file. */
+struct pen_plan_schedule {
+    char *name; /* one of the two, owned; the other is NULL */
+    char *file;
+    uint32_t slices;  /* of a micro-batch; 0: the generator's own, as */
+    uint32_t batches; /* these three */
+    uint32_t warmup;
+    double memory_limit;
+    bool has_vertical_sync;
+};
+
+/* Ranks that need the same bytes. */
+struct pen_plan_memory {
+    uint32_t count;
+    uint64_t parameter_bytes; /* with gradients and moments */
+    uint64_t activation_bytes;
+    uint64_t other_bytes;
+};
+
+/* What somebody expected of the plan when it was made. */
+struct pen_plan_prediction {
+    bool is_there;
+    double step_sec;
+    double bubble;      /* 0 to 1 */
+    double utilisation; /* share of the peak, 0 to 1 */
+    double tokens_per_sec;
+    struct pen_plan_memory *memory; /* owned; classes of ranks */
+    uint32_t num_memory;
+};
+
+#define PEN_PLAN_WORD_SIZE 256u
+#define PEN_PLAN_MAX_DEGREE 65535u
+#define PEN_PLAN_MAX_STAGES 65535u
+#define PEN_PLAN_MAX_COUNT (1u << 24)
+
+struct pen_plan {
+    char *model;                    /* its name, as a user has it; owned */
+    char model_hash[PEN_HASH_SIZE]; /* as pen_profile_hash_model() */
+    uint32_t sequence;
+    bool is_bf16;
+    uint32_t degrees[PEN_DEGREES];
+    struct pen_plan_stage *stages; /* owned; pp * vpp of them */
+    uint32_t num_stages;
+    uint32_t micro_batch;
+    uint32_t num_microbatches; /* of one pipeline in one step */
+    struct pen_plan_schedule schedule;
+    enum pen_sharding sharding;
+    uint32_t logical_replicas; /* a multiple of dp */
+    uint64_t seed;
+    struct pen_plan_prediction predicted;
+};
+
+/*
+ * A plan of pp ranks and vpp stages each, with zeroed stages and the mildest
+ * choices: degrees 1, "1f1b", no sharding. NULL texts and names are to be set.
+ * NULL when memory runs out.
+ */
+struct pen_plan *pen_plan_create(uint32_t pp, uint32_t vpp);
+void pen_plan_free(struct pen_plan *plan);
+
+/* Sets an owned text of a plan; false when memory runs out. */
+bool pen_plan_set(char **text, const char *value);
+
+/*
+ * Reads plan.json (docs/formats.md), strictly. On failure *out is untouched and
+ * why has the path, and the key or line and column.
+ *
+ * On success *out is owned by the caller; free it with pen_plan_free().
+ */
+pen_status pen_plan_load(const char *path, struct pen_plan **out,
+                         struct pen_text *why);
+pen_status pen_plan_parse(const char *text, size_t length,
+                          struct pen_plan **out, struct pen_text *why);
+
+/* Of a plan that passes the check; what is printed reads back as the same. */
+void pen_plan_print(const struct pen_plan *plan, struct pen_text *out);
+pen_status pen_plan_save(const struct pen_plan *plan, const char *path,
+                         struct pen_text *why);
+
+/* Whether its parts go together; what is loaded passes. */
+pen_status pen_plan_check(const struct pen_plan *plan, struct pen_text *why);
+
+/* Whether it is a plan of this model, and its stages are all of its layers. */
+pen_status pen_plan_fits(const struct pen_plan *plan,
+                         const struct pen_model *model, struct pen_text *why);
+
+/* dp * tp * pp * cp. */
+uint64_t pen_plan_num_ranks(const struct pen_plan *plan);
+
+/* Sequences of one step. */
+uint64_t pen_plan_global_batch(const struct pen_plan *plan);
+
+#endif

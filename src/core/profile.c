@@ -1,0 +1,210 @@
+/* Profiles as a noun: names, checks, files. The text is profile_text.c. */
+#include "core/profile.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILE_BYTES ((size_t)1 << 20)
+
+const char *pen_layer_kind_name(enum pen_layer_kind kind)
+{
+    static const char *const names[] = {[PEN_LAYER_EMBEDDING] = "embedding",
+                                        [PEN_LAYER_BLOCK] = "block",
+                                        [PEN_LAYER_HEAD] = "head"};
+    return names[kind];
+}
+
+void pen_profile_free(struct pen_profile *profile)
+{
+    free(profile);
+}
+
+pen_status pen_profile_load(const char *path, struct pen_profile **out,
+                            struct pen_text *why)
+{
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = pen_file_read(path, MAX_FILE_BYTES, &bytes, why);
+    if (status != PEN_OK)
+        return status;
+    status = pen_profile_parse(bytes.bytes, bytes.length, out, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+    pen_text_release(&reason);
+    pen_text_release(&bytes);
+    return status;
+}
+
+pen_status pen_profile_save(const struct pen_profile *profile, const char *path,
+                            struct pen_text *why)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_status status = pen_profile_check(profile, why);
+    if (status != PEN_OK)
+        return status;
+    pen_profile_print(profile, &text);
+    if (text.has_failed) {
+        pen_why(why, "no memory for the text of a profile");
+        status = PEN_NOMEM;
+    } else {
+        status = pen_file_write(path, text.bytes, text.length, why);
+    }
+    pen_text_release(&text);
+    return status;
+}
+
+/* ---- the check ---- */
+
+static bool is_measured(const struct pen_measured *measured)
+{
+    return measured->median_sec >= 0 &&
+           measured->median_sec <= PEN_PROFILE_MAX_SECONDS &&
+           measured->spread_sec >= 0 &&
+           measured->spread_sec <= PEN_PROFILE_MAX_SECONDS;
+}
+
+static bool is_mode(const struct pen_profile_mode *mode)
+{
+    bool is_right = mode->stash_bytes <= PEN_PROFILE_MAX_BYTES &&
+                    mode->hold_bytes <= PEN_PROFILE_MAX_BYTES;
+    for (int pass = 0; pass < PEN_PASSES; pass++)
+        is_right = is_right && is_measured(&mode->passes[pass]);
+    return is_right;
+}
+
+/* All layers have the same modes, at least one. */
+static bool has_modes_of(const struct pen_profile_layer *layer,
+                         const struct pen_profile_layer *first)
+{
+    bool has_any = false;
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++) {
+        if (layer->modes[mode].is_there != first->modes[mode].is_there)
+            return false;
+        has_any = has_any || layer->modes[mode].is_there;
+    }
+    return has_any;
+}
+
+static pen_status check_layer(const struct pen_profile *profile,
+                              enum pen_layer_kind kind, struct pen_text *why)
+{
+    const struct pen_profile_layer *layer = &profile->layers[kind];
+    const char *name = pen_layer_kind_name(kind);
+    if (!has_modes_of(layer, &profile->layers[0])) {
+        pen_why(why,
+                "layers.%s must have one of \"none\", \"selective\" and "
+                "\"full\", and the same as the other layers",
+                name);
+        return PEN_INVALID;
+    }
+    bool is_right = layer->num_parameters <= PEN_PROFILE_MAX_BYTES &&
+                    layer->parameter_bytes <= PEN_PROFILE_MAX_BYTES &&
+                    layer->output_bytes <= PEN_PROFILE_MAX_BYTES;
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+        is_right = is_right && is_mode(&layer->modes[mode]);
+    if (is_right)
+        return PEN_OK;
+    pen_why(why, "layers.%s has a number out of its bounds", name);
+    return PEN_INVALID;
+}
+
+static bool is_count(uint32_t count)
+{
+    return count >= 1 && count <= PEN_PROFILE_MAX_COUNT;
+}
+
+static pen_status check_head(const struct pen_profile *profile,
+                             struct pen_text *why)
+{
+    bool has_words = pen_json_is_word(profile->cpu, sizeof profile->cpu) &&
+                     pen_json_is_word(profile->engine, sizeof profile->engine);
+    has_words = has_words &&
+                pen_json_is_word(profile->library, sizeof profile->library) &&
+                pen_json_is_word(profile->family, sizeof profile->family);
+    if (!has_words || !pen_hash_is_valid(profile->model_hash)) {
+        pen_why(why, "the profile must name machine, engine, library and model "
+                     "in plain ASCII");
+        return PEN_INVALID;
+    }
+    if (is_count(profile->num_cores) && is_count(profile->num_threads) &&
+        is_count(profile->micro_batch) && is_count(profile->sequence) &&
+        is_count(profile->num_rounds) &&
+        profile->memory_bytes <= PEN_PROFILE_MAX_BYTES)
+        return PEN_OK;
+    pen_why(why,
+            "cores, threads, micro_batch, sequence and rounds must be "
+            "from 1 to %u",
+            PEN_PROFILE_MAX_COUNT);
+    return PEN_INVALID;
+}
+
+pen_status pen_profile_check(const struct pen_profile *profile,
+                             struct pen_text *why)
+{
+    pen_status status = check_head(profile, why);
+    for (int kind = 0; status == PEN_OK && kind < PEN_LAYER_KINDS; kind++)
+        status = check_layer(profile, (enum pen_layer_kind)kind, why);
+    if (status != PEN_OK)
+        return status;
+    bool is_right = true;
+    for (int update = 0; update < PEN_UPDATES; update++)
+        is_right = is_right && is_measured(&profile->updates[update]);
+    const struct pen_profile_link *link = &profile->link;
+    if (link->is_there)
+        is_right = is_right && link->latency_sec >= 0 &&
+                   link->latency_sec <= PEN_PROFILE_MAX_SECONDS &&
+                   link->bytes_per_sec >= 1 &&
+                   link->bytes_per_sec <= (double)PEN_PROFILE_MAX_BYTES;
+    if (is_right)
+        return PEN_OK;
+    pen_why(why, "update or link has a number out of its bounds");
+    return PEN_INVALID;
+}
+
+/* ---- what it is for ---- */
+
+pen_status pen_profile_hash_model(const struct pen_model *model,
+                                  char out[PEN_HASH_SIZE], struct pen_text *why)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_model_print(model, &text);
+    pen_status status = PEN_NOMEM;
+    if (text.has_failed)
+        pen_why(why, "no memory for the text of a model");
+    else
+        status = pen_hash_bytes(text.bytes, text.length, out, why);
+    pen_text_release(&text);
+    return status;
+}
+
+pen_status pen_profile_fits(const struct pen_profile *profile,
+                            const struct pen_profile_use *use,
+                            struct pen_text *why)
+{
+    char hash[PEN_HASH_SIZE];
+    pen_status status = pen_profile_hash_model(use->model, hash, why);
+    if (status != PEN_OK)
+        return status;
+    if (strcmp(hash, profile->model_hash) != 0) {
+        pen_why(why, "the profile is of another model (a %s)", profile->family);
+        return PEN_INVALID;
+    }
+    if (profile->micro_batch != use->micro_batch ||
+        profile->sequence != use->sequence) {
+        pen_why(why,
+                "the profile is of micro-batches of %u sequences of %u tokens, "
+                "not of %u of %u",
+                profile->micro_batch, profile->sequence, use->micro_batch,
+                use->sequence);
+        return PEN_INVALID;
+    }
+    if (profile->is_bf16 != use->is_bf16) {
+        pen_why(why, "the profile was measured in %s",
+                profile->is_bf16 ? "bf16" : "f32");
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}

@@ -1,0 +1,272 @@
+/*
+ * A plan prints as a file that reads back as the same plan, and a file that is
+ * wrong is refused by its place.
+ */
+#include "support/support.h"
+
+#include "base/file.h"
+#include "core/plan.h"
+#include "core/profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* The shortest plan, in its parts, so that a test can change one. */
+#define HEAD "{\"format\":\"penstock-plan\",\"version\":1,"
+#define MODEL "\"model\":{\"name\":\"m\",\"sha256\":\"" HASH "\"},"
+#define WORK "\"workload\":{\"sequence\":8,\"dtype\":\"f32\"},"
+#define DEGREES                                                                \
+    "\"degrees\":{\"dp\":2,\"tp\":1,\"pp\":2,\"vpp\":1,\"cp\":1,\"ep\":1},"
+#define COUNTS "\"micro_batch\":1,\"microbatches\":4,"
+#define STAGES                                                                 \
+    "\"stages\":[{\"first\":0,\"count\":2,\"recompute\":\"none\"},"            \
+    "{\"first\":2,\"count\":2,\"recompute\":\"full\"}],"
+#define SCHEDULE "\"schedule\":{\"name\":\"1f1b\"},"
+#define REST "\"sharding\":\"none\",\"logical_replicas\":2,\"seed\":1"
+#define PLAN HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE REST "}"
+
+static struct pen_plan *parse_plan(const char *text)
+{
+    struct pen_plan *plan = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_plan_parse(text, strlen(text), &plan, &why) != PEN_OK)
+        fail_msg("%s\nrefused: %s", text, pen_text_string(&why));
+    pen_text_release(&why);
+    return plan;
+}
+
+static void expect_refusal(const char *text, const char *expected)
+{
+    struct pen_plan *plan = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_plan_parse(text, strlen(text), &plan, &why) != PEN_INVALID)
+        fail_msg("accepted: %s", text);
+    assert_string_equal(expected, pen_text_string(&why));
+    assert_null(plan);
+    pen_text_release(&why);
+}
+
+static void expect_same_print(const struct pen_plan *plan)
+{
+    struct pen_text first = PEN_TEXT_EMPTY;
+    struct pen_text second = PEN_TEXT_EMPTY;
+    pen_plan_print(plan, &first);
+    struct pen_plan *again = parse_plan(pen_text_string(&first));
+    pen_plan_print(again, &second);
+    assert_string_equal(pen_text_string(&first), pen_text_string(&second));
+    pen_plan_free(again);
+    pen_text_release(&first);
+    pen_text_release(&second);
+}
+
+static void a_plan_is_read(void **state)
+{
+    (void)state;
+    struct pen_plan *plan = parse_plan(PLAN);
+    assert_string_equal("m", plan->model);
+    assert_string_equal(HASH, plan->model_hash);
+    assert_int_equal(8, plan->sequence);
+    assert_false(plan->is_bf16);
+    assert_int_equal(2, plan->degrees[PEN_DEGREE_DP]);
+    assert_int_equal(2, plan->degrees[PEN_DEGREE_PP]);
+    assert_int_equal(1, plan->degrees[PEN_DEGREE_EP]);
+    assert_int_equal(2, plan->num_stages);
+    assert_int_equal(2, plan->stages[1].first_layer);
+    assert_int_equal(2, plan->stages[1].num_layers);
+    assert_int_equal(PEN_RECOMPUTE_FULL, plan->stages[1].recompute);
+    assert_string_equal("1f1b", plan->schedule.name);
+    assert_null(plan->schedule.file);
+    assert_int_equal(PEN_SHARDING_NONE, plan->sharding);
+    assert_int_equal(2, plan->logical_replicas);
+    assert_int_equal(4, pen_plan_num_ranks(plan));
+    assert_int_equal(8, pen_plan_global_batch(plan));
+    assert_false(plan->predicted.is_there);
+    expect_same_print(plan);
+    pen_plan_free(plan);
+}
+
+static void all_that_a_plan_can_say_comes_back(void **state)
+{
+    (void)state;
+    struct pen_plan *plan = parse_plan(
+        HEAD MODEL "\"workload\":{\"sequence\":1024,\"dtype\":\"bf16\"},"
+                   "\"degrees\":{\"dp\":1,\"tp\":1,\"pp\":1,\"vpp\":2,"
+                   "\"cp\":1,\"ep\":1}," COUNTS STAGES
+                   "\"schedule\":{\"name\":\"zb-v\",\"slices\":2,"
+                   "\"batches\":3,\"warmup\":4,\"memory_limit\":0.1,"
+                   "\"vertical_sync\":true},"
+                   "\"sharding\":\"zero1\",\"logical_replicas\":8,"
+                   "\"seed\":9223372036854775807,"
+                   "\"predicted\":{\"step_sec\":0.3,\"bubble\":0.125,"
+                   "\"utilisation\":0.7,\"tokens_per_sec\":1e5,"
+                   "\"memory\":[{\"count\":1,\"parameter_bytes\":1,"
+                   "\"activation_bytes\":2,\"other_bytes\":3}]}}");
+    assert_true(plan->is_bf16);
+    assert_int_equal(2, plan->schedule.slices);
+    assert_int_equal(3, plan->schedule.batches);
+    assert_int_equal(4, plan->schedule.warmup);
+    expect_close(0.1, plan->schedule.memory_limit, "memory limit");
+    assert_true(plan->schedule.has_vertical_sync);
+    assert_int_equal(PEN_SHARDING_ZERO1, plan->sharding);
+    assert_true(plan->seed == INT64_MAX);
+    assert_true(plan->predicted.is_there);
+    assert_true(plan->predicted.step_sec == 0.3);
+    assert_true(plan->predicted.utilisation == 0.7);
+    assert_int_equal(3, plan->predicted.memory[0].other_bytes);
+    expect_same_print(plan);
+    pen_plan_free(plan);
+    plan = parse_plan(HEAD MODEL WORK DEGREES COUNTS STAGES
+                      "\"schedule\":{\"file\":\"a b.pen\"}," REST "}");
+    assert_null(plan->schedule.name);
+    assert_string_equal("a b.pen", plan->schedule.file);
+    expect_same_print(plan);
+    pen_plan_free(plan);
+}
+
+static void a_plan_is_made_and_saved(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/penstock-plan-XXXXXX";
+    char path[100];
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/plan.json", folder);
+    struct pen_plan *plan = pen_plan_create(2, 1);
+    struct pen_plan *loaded = NULL;
+    assert_non_null(plan);
+    assert_int_equal(PEN_INVALID, pen_plan_save(plan, path, &why));
+    assert_int_not_equal(0, access(path, F_OK));
+    assert_true(pen_plan_set(&plan->model, "gpt2"));
+    memcpy(plan->model_hash, HASH, PEN_HASH_SIZE);
+    plan->sequence = 64;
+    plan->stages[0].num_layers = 3;
+    plan->stages[1] =
+        (struct pen_plan_stage){.first_layer = 3, .num_layers = 1};
+    assert_int_equal(PEN_OK, pen_plan_save(plan, path, NULL));
+    assert_int_equal(PEN_OK, pen_plan_load(path, &loaded, NULL));
+    assert_int_equal(3, loaded->stages[1].first_layer);
+    assert_string_equal("1f1b", loaded->schedule.name);
+    pen_plan_free(loaded);
+    pen_plan_free(plan);
+    assert_int_equal(PEN_OK, pen_file_write(path, "{\n\"a\":\n}", 8, NULL));
+    pen_text_clear(&why);
+    assert_int_equal(PEN_INVALID, pen_plan_load(path, &loaded, &why));
+    assert_non_null(strstr(pen_text_string(&why), "plan.json: line 3, column"));
+    unlink(path);
+    rmdir(folder);
+    pen_text_release(&why);
+}
+
+static void a_plan_fits_its_model(void **state)
+{
+    (void)state;
+    struct pen_model *model = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_plan *plan = parse_plan(PLAN);
+    assert_int_equal(PEN_OK, pen_model_load("preset:gpt2", &model, NULL));
+    assert_int_equal(PEN_INVALID, pen_plan_fits(plan, model, &why));
+    assert_string_equal("the plan is of another model (m)",
+                        pen_text_string(&why));
+    pen_text_clear(&why);
+    assert_int_equal(PEN_OK,
+                     pen_profile_hash_model(model, plan->model_hash, NULL));
+    assert_int_equal(PEN_INVALID, pen_plan_fits(plan, model, &why));
+    assert_string_equal("the stages have 4 layers, the model 14",
+                        pen_text_string(&why));
+    plan->stages[1].num_layers = 12;
+    assert_int_equal(PEN_OK, pen_plan_fits(plan, model, NULL));
+    pen_plan_free(plan);
+    pen_model_free(model);
+    pen_text_release(&why);
+}
+
+static void wrong_plans_are_refused_by_their_place(void **state)
+{
+    (void)state;
+    expect_refusal("{\"format\":\"penstock-costs\",\"version\":1}",
+                   "format must be \"penstock-plan\"");
+    expect_refusal("{\"format\":\"penstock-plan\",\"version\":2}",
+                   "version must be 1");
+    expect_refusal("[]", "the file must be one JSON object");
+    expect_refusal("{\"seed\":1,\n \"seed\":2}",
+                   "line 2, column 7: duplicate object key near '\"seed\"'");
+    expect_refusal(HEAD "\"sede\":1}",
+                   "sede is not a key of this format; expected one of format "
+                   "version model workload degrees micro_batch microbatches "
+                   "stages schedule sharding logical_replicas seed predicted");
+    expect_refusal(HEAD WORK "\"seed\":1}", "model must be an object");
+    expect_refusal(HEAD "\"model\":{\"name\":\"m\",\"sha256\":\"12\"}}",
+                   "model.sha256 must be 64 hexadecimal digits");
+    expect_refusal(HEAD "\"model\":{\"name\":\"a\\\"b\",\"sha256\":\"12\"}}",
+                   "model.name must be a text of 1 to 255 letters of ASCII "
+                   "without quotes and backslashes");
+    expect_refusal(HEAD MODEL
+                   "\"workload\":{\"sequence\":8,\"dtype\":\"f16\"}}",
+                   "workload.dtype must be one of \"f32\" \"bf16\"");
+    expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":0}}",
+                   "degrees.dp must be an integer from 1 to 65535");
+    expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":1}}",
+                   "degrees.tp must be an integer from 1 to 65535");
+    expect_refusal(HEAD MODEL WORK DEGREES "\"micro_batch\":1.5}",
+                   "micro_batch must be an integer from 1 to 16777216");
+}
+
+static void parts_that_do_not_go_together_are_refused(void **state)
+{
+    (void)state;
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS
+                   "\"stages\":[],\"sharding\":\"none\",\"seed\":1,"
+                   "\"logical_replicas\":2}",
+                   "stages must be a list of 1 to 65535 objects");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS
+                   "\"stages\":[{\"first\":0,\"count\":2,"
+                   "\"recompute\":\"none\"}]," SCHEDULE REST "}",
+                   "there are 1 stages; pp * vpp makes 2, at most 65535");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS
+                   "\"stages\":[{\"first\":0,\"count\":2,"
+                   "\"recompute\":\"none\"},{\"first\":3,\"count\":1,"
+                   "\"recompute\":\"none\"}]," SCHEDULE REST "}",
+                   "stages[1] must begin at layer 2 and have at least one");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS
+                   "\"stages\":[{\"first\":0,\"count\":2,"
+                   "\"recompute\":\"some\"}]," SCHEDULE REST "}",
+                   "stages[0].recompute must be one of \"none\" \"selective\" "
+                   "\"full\"");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE
+                   "\"sharding\":\"none\",\"logical_replicas\":3,\"seed\":1}",
+                   "logical_replicas must be a multiple of dp, 2, and at most "
+                   "65535");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES
+                   "\"schedule\":{\"file\":\"a\",\"name\":\"b\"}," REST "}",
+                   "schedule.name is not a key of this format; expected one "
+                   "of file");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE REST
+                   ",\"predicted\":{\"step_sec\":1}}",
+                   "predicted.bubble is missing");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE REST
+                   ",\"predicted\":{\"step_sec\":1,\"bubble\":2,"
+                   "\"utilisation\":0,\"tokens_per_sec\":0}}",
+                   "predicted.bubble must be a number from 0 to 1");
+    expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE REST
+                   ",\"predicted\":{\"step_sec\":1,\"bubble\":0,"
+                   "\"utilisation\":0,\"tokens_per_sec\":0,"
+                   "\"memory\":[{\"count\":3,\"parameter_bytes\":1,"
+                   "\"activation_bytes\":2,\"other_bytes\":3}]}}",
+                   "predicted.memory describes 3 ranks, the degrees make 4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_is_read),
+        cmocka_unit_test(all_that_a_plan_can_say_comes_back),
+        cmocka_unit_test(a_plan_is_made_and_saved),
+        cmocka_unit_test(a_plan_fits_its_model),
+        cmocka_unit_test(wrong_plans_are_refused_by_their_place),
+        cmocka_unit_test(parts_that_do_not_go_together_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

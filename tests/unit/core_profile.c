@@ -1,0 +1,215 @@
+/*
+ * A profile prints as a file that reads back as the same profile, number for
+ * number, and a file that is wrong is refused by its place.
+ */
+#include "support/support.h"
+
+#include "core/profile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Every number another one, none of them round. */
+static struct pen_profile make_profile(void)
+{
+    struct pen_profile profile = {.cpu = "Some (R) CPU @ 2.1GHz",
+                                  .num_cores = 2,
+                                  .memory_bytes = 1u << 30,
+                                  .engine = "onednn",
+                                  .library = "2.6.3, OpenMP",
+                                  .is_bf16 = true,
+                                  .num_threads = 1,
+                                  .family = "gpt2",
+                                  .micro_batch = 4,
+                                  .sequence = 128,
+                                  .num_rounds = 7};
+    double next = 1.0 / 3;
+    memset(profile.model_hash, 'a', PEN_HASH_SIZE - 1);
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
+        struct pen_profile_layer *layer = &profile.layers[kind];
+        layer->num_parameters = 100u + (unsigned)kind;
+        layer->parameter_bytes = PEN_PROFILE_MAX_BYTES;
+        layer->output_bytes = kind == PEN_LAYER_HEAD ? 0 : 64;
+        for (int mode = 0; mode < PEN_RECOMPUTES; mode += 2) {
+            struct pen_profile_mode *it = &layer->modes[mode];
+            it->is_there = true;
+            it->stash_bytes = 1000u + (unsigned)(10 * kind + mode);
+            it->hold_bytes = 2000u + (unsigned)(10 * kind + mode);
+            for (int pass = 0; pass < PEN_PASSES; pass++) {
+                it->passes[pass].median_sec = next *= 0.9;
+                it->passes[pass].spread_sec = next / 100;
+            }
+        }
+    }
+    for (int update = 0; update < PEN_UPDATES; update++)
+        profile.updates[update] =
+            (struct pen_measured){next * 1e-9, next * 1e-11};
+    profile.link = (struct pen_profile_link){
+        .is_there = true, .latency_sec = 3.1e-6, .bytes_per_sec = 4.2e9};
+    return profile;
+}
+
+static struct pen_profile *parse_profile(const char *text)
+{
+    struct pen_profile *profile = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_profile_parse(text, strlen(text), &profile, &why) != PEN_OK)
+        fail_msg("%s\nrefused: %s", text, pen_text_string(&why));
+    pen_text_release(&why);
+    return profile;
+}
+
+/* Prints a right profile, puts `with` in place of `what`, expects a refusal. */
+static void expect_refusal(const char *what, const char *with,
+                           const char *expected)
+{
+    struct pen_profile made = make_profile();
+    struct pen_profile *profile = NULL;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_text changed = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_profile_print(&made, &text);
+    const char *at = strstr(pen_text_string(&text), what);
+    if (at == NULL)
+        fail_msg("the text has no %s", what);
+    pen_text_add_bytes(&changed, text.bytes, (size_t)(at - text.bytes));
+    pen_text_add(&changed, "%s%s", with, at + strlen(what));
+    pen_status status =
+        pen_profile_parse(changed.bytes, changed.length, &profile, &why);
+    if (status != PEN_INVALID)
+        fail_msg("accepted: %s for %s", with, what);
+    assert_string_equal(expected, pen_text_string(&why));
+    assert_null(profile);
+    pen_text_release(&why);
+    pen_text_release(&changed);
+    pen_text_release(&text);
+}
+
+static void a_profile_comes_back_number_for_number(void **state)
+{
+    (void)state;
+    struct pen_profile made = make_profile();
+    struct pen_text first = PEN_TEXT_EMPTY;
+    struct pen_text second = PEN_TEXT_EMPTY;
+    pen_profile_print(&made, &first);
+    struct pen_profile *read = parse_profile(pen_text_string(&first));
+    pen_profile_print(read, &second);
+    assert_string_equal(pen_text_string(&first), pen_text_string(&second));
+    assert_string_equal(made.cpu, read->cpu);
+    assert_string_equal(made.library, read->library);
+    assert_true(read->is_bf16);
+    assert_memory_equal(made.layers, read->layers, sizeof made.layers);
+    assert_memory_equal(made.updates, read->updates, sizeof made.updates);
+    assert_true(read->link.bytes_per_sec == 4.2e9);
+    pen_profile_free(read);
+    pen_text_release(&first);
+    pen_text_release(&second);
+}
+
+static void a_profile_is_saved_if_it_is_right(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/penstock-profile-XXXXXX";
+    struct pen_profile made = make_profile();
+    struct pen_profile *read = NULL;
+    int handle = mkstemp(path);
+    assert_true(handle >= 0);
+    close(handle);
+    assert_int_equal(PEN_OK, pen_profile_save(&made, path, NULL));
+    assert_int_equal(PEN_OK, pen_profile_load(path, &read, NULL));
+    assert_int_equal(128, read->sequence);
+    pen_profile_free(read);
+    made.layers[1].modes[0].passes[0].median_sec = NAN;
+    assert_int_equal(PEN_INVALID, pen_profile_save(&made, path, NULL));
+    unlink(path);
+}
+
+static void wrong_profiles_are_refused_by_their_place(void **state)
+{
+    (void)state;
+    expect_refusal("penstock-profile", "penstock-plan",
+                   "format must be \"penstock-profile\"");
+    expect_refusal("\"version\": 1", "\"version\": 2", "version must be 1");
+    expect_refusal("{\"cpu\"", "{\"gpu\"",
+                   "machine.gpu is not a key of this format; expected one of "
+                   "cpu cores memory_bytes");
+    expect_refusal("\"cores\": 2", "\"cores\": 0",
+                   "machine.cores must be an integer from 1 to 16777216");
+    expect_refusal("Some (R)", "S\\u00e9",
+                   "machine.cpu must be a text of 1 to 95 letters of ASCII "
+                   "without quotes and backslashes");
+    expect_refusal("\"bf16\"", "\"fp8\"",
+                   "engine.dtype must be one of \"f32\" \"bf16\"");
+    expect_refusal("aaaa", "AAAA",
+                   "model.sha256 must be 64 hexadecimal digits");
+    expect_refusal("\"f_spread\"", "\"f_spraed\"",
+                   "layers.embedding.none.f_spraed is not a key of this "
+                   "format; expected one of f f_spread i i_spread w w_spread b "
+                   "b_spread stash_bytes hold_bytes");
+    expect_refusal("\"stash_bytes\": 1000", "\"stash_bytes\": -1",
+                   "layers.embedding.none.stash_bytes must be an integer from "
+                   "0 to 9007199254740992");
+    expect_refusal("\"latency\": 3.1e-06, ", "", "link.latency is missing");
+    expect_refusal("\"bandwidth\": 4.2e+09", "\"bandwidth\": 0",
+                   "link.bandwidth must be a number from 1 to 9.0072e+15");
+    expect_refusal("\"rounds\": 7", "\"rounds\": 7,\n  \"rounds\": 8",
+                   "line 10, column 10: duplicate object key near "
+                   "'\"rounds\"'");
+}
+
+static void layers_have_the_same_modes(void **state)
+{
+    (void)state;
+    struct pen_profile profile = make_profile();
+    profile.layers[PEN_LAYER_HEAD].modes[PEN_RECOMPUTE_FULL].is_there = false;
+    assert_int_equal(PEN_INVALID, pen_profile_check(&profile, NULL));
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+        for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+            profile.layers[kind].modes[mode].is_there = false;
+    assert_int_equal(PEN_INVALID, pen_profile_check(&profile, NULL));
+}
+
+static void a_profile_fits_what_it_was_measured_for(void **state)
+{
+    (void)state;
+    struct pen_profile profile = make_profile();
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_model *model = NULL;
+    assert_int_equal(PEN_OK, pen_model_load("preset:gpt2", &model, NULL));
+    struct pen_profile_use use = {
+        .model = model, .micro_batch = 4, .sequence = 128, .is_bf16 = true};
+    assert_int_equal(PEN_INVALID, pen_profile_fits(&profile, &use, &why));
+    assert_string_equal("the profile is of another model (a gpt2)",
+                        pen_text_string(&why));
+    assert_int_equal(PEN_OK,
+                     pen_profile_hash_model(model, profile.model_hash, NULL));
+    assert_int_equal(PEN_OK, pen_profile_fits(&profile, &use, NULL));
+    use.sequence = 64;
+    pen_text_clear(&why);
+    assert_int_equal(PEN_INVALID, pen_profile_fits(&profile, &use, &why));
+    assert_string_equal("the profile is of micro-batches of 4 sequences of 128 "
+                        "tokens, not of 4 of 64",
+                        pen_text_string(&why));
+    use.sequence = 128;
+    use.is_bf16 = false;
+    pen_text_clear(&why);
+    assert_int_equal(PEN_INVALID, pen_profile_fits(&profile, &use, &why));
+    assert_string_equal("the profile was measured in bf16",
+                        pen_text_string(&why));
+    pen_model_free(model);
+    pen_text_release(&why);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_profile_comes_back_number_for_number),
+        cmocka_unit_test(a_profile_is_saved_if_it_is_right),
+        cmocka_unit_test(wrong_profiles_are_refused_by_their_place),
+        cmocka_unit_test(layers_have_the_same_modes),
+        cmocka_unit_test(a_profile_fits_what_it_was_measured_for)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
