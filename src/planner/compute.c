@@ -1,0 +1,225 @@
+#include "planner/compute.h"
+
+#include "planner/partition.h"
+
+#include <stdlib.h>
+
+/* Of the machine that nobody has. */
+#define FLOPS_PER_SEC 1e11
+#define UPDATE_SEC 3e-9 /* of one element, all that a step does once */
+
+static struct pen_workload workload_of(const struct pen_compute *compute,
+                                       enum pen_recompute recompute)
+{
+    return (struct pen_workload){.batch = compute->micro_batch,
+                                 .sequence = compute->sequence,
+                                 .element_bytes = compute->is_bf16 ? 2 : 4,
+                                 .stat_bytes = 4,
+                                 .recompute = recompute};
+}
+
+pen_status pen_compute_check(const struct pen_compute *compute,
+                             enum pen_recompute recompute, struct pen_text *why)
+{
+    const struct pen_profile *profile = compute->profile;
+    if (profile == NULL)
+        return PEN_OK;
+    const struct pen_profile_use use = {.model = compute->model,
+                                        .micro_batch = compute->micro_batch,
+                                        .sequence = compute->sequence,
+                                        .is_bf16 = compute->is_bf16};
+    pen_status status = pen_profile_fits(profile, &use, why);
+    if (status != PEN_OK || profile->layers[0].modes[recompute].is_there)
+        return status;
+    pen_why(why, "the profile was measured without recomputation \"%s\"",
+            pen_recompute_names[recompute]);
+    return PEN_INVALID;
+}
+
+static void add_measured(const struct pen_profile_mode *mode,
+                         bool has_whole_backward, struct pen_cost *sum)
+{
+    const struct pen_measured *passes = mode->passes;
+    double weight = passes[PEN_PASS_WEIGHT].median_sec;
+    double input = passes[PEN_PASS_INPUT].median_sec;
+    if (has_whole_backward) {
+        double whole = passes[PEN_PASS_BACKWARD].median_sec;
+        weight = weight < whole ? weight : whole;
+        input = whole - weight;
+    }
+    sum->forward_sec += passes[PEN_PASS_FORWARD].median_sec;
+    sum->input_sec += input;
+    sum->weight_sec += weight;
+}
+
+static void add_counted(const struct pen_compute *compute, uint32_t layer,
+                        enum pen_recompute recompute, struct pen_cost *sum)
+{
+    struct pen_workload work = workload_of(compute, recompute);
+    struct pen_layer_cost cost;
+    pen_model_layer_cost(compute->model, layer, &work, &cost);
+    double again =
+        recompute == PEN_RECOMPUTE_FULL &&
+                pen_model_layer_kind(compute->model, layer) == PEN_LAYER_BLOCK
+            ? cost.forward_flops
+            : 0;
+    sum->forward_sec += cost.forward_flops / FLOPS_PER_SEC;
+    sum->input_sec += (cost.input_flops + again) / FLOPS_PER_SEC;
+    sum->weight_sec += cost.weight_flops / FLOPS_PER_SEC;
+}
+
+/* What a step does once for each element. */
+static double update_sec(const struct pen_compute *compute)
+{
+    if (compute->profile == NULL)
+        return UPDATE_SEC;
+    const struct pen_measured *updates = compute->profile->updates;
+    return updates[PEN_UPDATE_CLEAR].median_sec +
+           updates[PEN_UPDATE_NORM].median_sec +
+           updates[compute->optimizer].median_sec;
+}
+
+void pen_compute_stage(const struct pen_compute *compute,
+                       const struct pen_plan_stage *stage,
+                       bool has_whole_backward, struct pen_cost *out)
+{
+    struct pen_cost sum = {.recompute_sec = -1, .pair_sec = -1, .memory = -1};
+    for (uint32_t i = 0; i < stage->num_layers; i++) {
+        uint32_t layer = stage->first_layer + i;
+        enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
+        if (compute->profile == NULL)
+            add_counted(compute, layer, stage->recompute, &sum);
+        else
+            add_measured(
+                &compute->profile->layers[kind].modes[stage->recompute],
+                has_whole_backward, &sum);
+    }
+    sum.step_sec = update_sec(compute) *
+                   (double)pen_model_range_parameters(
+                       compute->model, stage->first_layer, stage->num_layers);
+    *out = sum;
+}
+
+uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
+                                 const struct pen_plan_stage *stage)
+{
+    struct pen_workload work = workload_of(compute, stage->recompute);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < stage->num_layers; i++) {
+        struct pen_layer_cost cost;
+        pen_model_layer_cost(compute->model, stage->first_layer + i, &work,
+                             &cost);
+        sum += cost.stash_bytes;
+    }
+    return sum;
+}
+
+uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute)
+{
+    struct pen_workload work = workload_of(compute, PEN_RECOMPUTE_NONE);
+    struct pen_layer_cost cost;
+    pen_model_layer_cost(compute->model, 0, &work, &cost);
+    return cost.output_bytes;
+}
+
+/* Seconds of one layer in a step of so many micro-batches. */
+static double layer_sec(const struct pen_compute *compute, uint32_t layer,
+                        enum pen_recompute recompute, uint32_t num_microbatches)
+{
+    const struct pen_plan_stage stage = {
+        .first_layer = layer, .num_layers = 1, .recompute = recompute};
+    struct pen_cost cost;
+    pen_compute_stage(compute, &stage, true, &cost);
+    return (cost.forward_sec + cost.input_sec + cost.weight_sec) *
+               num_microbatches +
+           cost.step_sec;
+}
+
+static void fill_stages(const uint32_t *counts, enum pen_recompute recompute,
+                        struct pen_plan_stage *stages, uint32_t num_stages)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < num_stages; i++) {
+        stages[i] = (struct pen_plan_stage){.first_layer = first,
+                                            .num_layers = counts[i],
+                                            .recompute = recompute};
+        first += counts[i];
+    }
+}
+
+pen_status pen_compute_cut(const struct pen_compute *compute,
+                           enum pen_recompute recompute,
+                           uint32_t num_microbatches,
+                           struct pen_plan_stage *stages, uint32_t num_stages,
+                           struct pen_text *why)
+{
+    uint32_t num_layers = compute->model->num_layers;
+    double *costs = calloc(num_layers, sizeof *costs);
+    uint32_t *counts = calloc((size_t)num_stages + 1, sizeof *counts);
+    pen_status status = PEN_NOMEM;
+    if (costs == NULL || counts == NULL)
+        pen_why(why, "no memory to cut %u layers", num_layers);
+    else
+        status = pen_compute_check(compute, recompute, why);
+    if (status == PEN_OK) {
+        for (uint32_t layer = 0; layer < num_layers; layer++)
+            costs[layer] =
+                layer_sec(compute, layer, recompute, num_microbatches);
+        const struct pen_partition_problem problem = {
+            .costs = costs, .num_layers = num_layers, .num_parts = num_stages};
+        status = pen_partition(&problem, counts, why);
+    }
+    if (status == PEN_OK)
+        fill_stages(counts, recompute, stages, num_stages);
+    free(costs);
+    free(counts);
+    return status;
+}
+
+static pen_status check_stages(const struct pen_compute *compute,
+                               const struct pen_plan_stage *stages,
+                               uint32_t num_stages, struct pen_text *why)
+{
+    bool is_met[PEN_RECOMPUTES] = {false};
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; status == PEN_OK && i < num_stages; i++) {
+        if (!is_met[stages[i].recompute])
+            status = pen_compute_check(compute, stages[i].recompute, why);
+        is_met[stages[i].recompute] = true;
+    }
+    return status;
+}
+
+pen_status pen_compute_costs(const struct pen_compute *compute,
+                             const struct pen_plan_stage *stages,
+                             uint32_t num_stages, uint32_t num_ranks,
+                             bool has_whole_backward, struct pen_costs *out,
+                             struct pen_text *why)
+{
+    pen_status status = check_stages(compute, stages, num_stages, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_cost *items = calloc(num_stages, sizeof *items);
+    if (items == NULL) {
+        pen_why(why, "no memory for the costs of %u stages", num_stages);
+        return PEN_NOMEM;
+    }
+    double total = 0;
+    for (uint32_t i = 0; i < num_stages; i++)
+        total += (double)pen_compute_stash_bytes(compute, &stages[i]);
+    for (uint32_t i = 0; i < num_stages; i++) {
+        pen_compute_stage(compute, &stages[i], has_whole_backward, &items[i]);
+        items[i].memory = (double)pen_compute_stash_bytes(compute, &stages[i]) *
+                          num_ranks / total;
+    }
+    pen_costs_init(out);
+    out->scope = PEN_COST_PER_STAGE;
+    out->items = items;
+    out->num_items = num_stages;
+    out->bytes = (double)pen_compute_boundary_bytes(compute);
+    if (compute->profile != NULL && compute->profile->link.is_there) {
+        out->latency_sec = compute->profile->link.latency_sec;
+        out->bytes_per_sec = compute->profile->link.bytes_per_sec;
+    }
+    return PEN_OK;
+}

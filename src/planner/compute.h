@@ -1,0 +1,75 @@
+#ifndef PEN_PLANNER_COMPUTE_H
+#define PEN_PLANNER_COMPUTE_H
+
+#include "core/plan.h"
+#include "core/profile.h"
+#include "schedule/costs.h"
+
+/*
+ * How long layers and stages compute: as a profile measured it or, without one,
+ * as their flops say. From that follow the cut of a model into stages and the
+ * costs under which a schedule is timed.
+ */
+struct pen_compute {
+    const struct pen_model *model;     /* borrowed */
+    const struct pen_profile *profile; /* borrowed; NULL: flops decide */
+    uint32_t micro_batch;              /* sequences */
+    uint32_t sequence;
+    bool is_bf16;
+    enum pen_update optimizer; /* ADAM or SGD */
+};
+
+/*
+ * Whether there is an answer: the profile was measured for this model and these
+ * micro-batches, with this mode of recomputation. The functions below expect a
+ * compute that passes for every mode they meet.
+ */
+pen_status pen_compute_check(const struct pen_compute *compute,
+                             enum pen_recompute recompute,
+                             struct pen_text *why);
+
+/*
+ * Seconds of layers first to first + count - 1 as one stage. Recomputation is
+ * part of the input gradient. A schedule that has whole backwards (B) is timed
+ * with those measured: then I is what is left of B beside W. `memory` is left
+ * at -1.
+ *
+ * Without a profile the seconds are those of a machine that nobody has; only
+ * their ratios mean something.
+ */
+void pen_compute_stage(const struct pen_compute *compute,
+                       const struct pen_plan_stage *stage,
+                       bool has_whole_backward, struct pen_cost *out);
+
+/* Bytes that one micro-batch leaves in a stage between forward and backward. */
+uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
+                                 const struct pen_plan_stage *stage);
+
+/* Bytes of one micro-batch between two stages. */
+uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute);
+
+/*
+ * Cuts the model into stages, all with this mode, so that a step of so many
+ * micro-batches, optimizer included, is as short as it can be in the slowest.
+ * Fills stages[0] to stages[num_stages - 1].
+ */
+pen_status pen_compute_cut(const struct pen_compute *compute,
+                           enum pen_recompute recompute,
+                           uint32_t num_microbatches,
+                           struct pen_plan_stage *stages, uint32_t num_stages,
+                           struct pen_text *why);
+
+/*
+ * The costs of a schedule on num_ranks ranks whose parts are these stages. The
+ * activations of all parts together are num_ranks A. A link that was measured
+ * is between all ranks; without one, messages take no time.
+ *
+ * On success *out is initialized; end with pen_costs_release().
+ */
+pen_status pen_compute_costs(const struct pen_compute *compute,
+                             const struct pen_plan_stage *stages,
+                             uint32_t num_stages, uint32_t num_ranks,
+                             bool has_whole_backward, struct pen_costs *out,
+                             struct pen_text *why);
+
+#endif
