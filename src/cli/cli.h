@@ -37,6 +37,7 @@ extern const struct pen__command pen__generate;
 extern const struct pen__command pen__train;
 extern const struct pen__command pen__eval;
 extern const struct pen__command pen__doctor;
+extern const struct pen__command pen__profile;
 
 /* Prints the reason as an error. */
 int pen__refuse(const struct pen_text *why);

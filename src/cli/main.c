@@ -29,13 +29,16 @@ static const struct pen__command eval = {
     help_in_train};
 static const struct pen__command generate = {
     "generate", "writes text with a model", run_in_train, help_in_train};
+static const struct pen__command profile = {
+    "profile", "measures the layers of a model on this machine", run_in_train,
+    help_in_train};
 static const struct pen__command doctor = {
     "doctor", "tells what this machine offers and what to change", run_in_train,
     help_in_train};
 
 static const struct pen__command *const commands[] = {
-    &pen__schedule, &pen__tokenize, &train,           &eval,   &generate,
-    &pen__plot,     &pen__view,     &pen__checkpoint, &doctor, NULL};
+    &pen__schedule, &pen__tokenize, &train,           &eval,    &generate,
+    &pen__plot,     &pen__view,     &pen__checkpoint, &profile, &doctor, NULL};
 
 int main(int argc, char **argv)
 {

@@ -6,7 +6,7 @@
 
 /* A command that is added here is named in main.c of penstock, too. */
 static const struct pen__command *const commands[] = {
-    &pen__train, &pen__eval, &pen__generate, &pen__doctor, NULL};
+    &pen__train, &pen__eval, &pen__generate, &pen__profile, &pen__doctor, NULL};
 
 int main(int argc, char **argv)
 {

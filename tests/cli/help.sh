@@ -38,7 +38,7 @@ same_words() { # OPTION COMMAND COMMAND
     same words "$(words_of "$1" "$3")" "$words"
 }
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
-    for command in train eval generate doctor; do
+    for command in train eval generate profile doctor; do
         run 0 help "$command"
         out_has "Usage: penstock $command [OPTION...]"
         run 0 "$command" --help
@@ -47,6 +47,9 @@ if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     done
     for option in token-ids seq-length micro-batch-size engine threads; do
         same_words $option train eval
+    done
+    for option in seq-length engine threads; do
+        same_words $option eval profile
     done
     same_words threads train generate
     same_words seed train generate

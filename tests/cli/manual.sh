@@ -53,7 +53,7 @@ compare_options tokenize
 compare_options plot
 compare_options view
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
-    for command in train eval generate doctor; do
+    for command in train eval generate profile doctor; do
         compare_options "$command"
         # Words that the completion offers are words that the program takes.
         for option in $options; do
@@ -122,6 +122,7 @@ same "plot" "$(complete_line penstock plot a.jsonl --x to)" "tokens"
 same "checkpoint" "$(complete_line penstock checkpoint ver)" "verify"
 same "its option" "$(complete_line penstock checkpoint hash --w)" "--weights"
 same "its help" "$(complete_line penstock help checkpoint l)" "ls"
+same "profile" "$(complete_line penstock profile --model m --rou)" "--rounds"
 same "doctor" "$(complete_line penstock doctor --j)" "--json"
 same "help" "$(complete_line penstock help schedule ti)" "time"
 finish

@@ -3,7 +3,7 @@
 # exit code and the help arrive; without it, the message says what to install.
 . "$(dirname "$0")/support.bash"
 beside=$(dirname "$PENSTOCK")
-commands="train eval generate doctor"
+commands="train eval generate profile doctor"
 
 # A sibling that tells its words and exits with 7.
 sibling() { # FOLDER

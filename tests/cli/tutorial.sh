@@ -69,7 +69,7 @@ while IFS= read -r command; do
     eval "words=($command
         )"
     case ${words[0]} in
-    train | eval | generate | tokenize | plot | doctor)
+    train | eval | generate | tokenize | plot | profile | doctor)
         run 0 "${words[@]}" --help
         ;;
     esac

@@ -57,6 +57,11 @@ _penstock_view_options() {
     echo --output --step --all-ranks
 }
 
+_penstock_profile_options() {
+    echo --model --micro-batch-size --seq-length --bf16 --engine --threads \
+        --recompute-granularity --rounds --output
+}
+
 _penstock_doctor_options() {
     echo --json
 }
@@ -115,7 +120,7 @@ _penstock_checkpoint() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="tokenize train eval generate plot view doctor"
+    local simple="tokenize train eval generate plot view profile doctor"
     local all="schedule checkpoint $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

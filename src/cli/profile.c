@@ -1,0 +1,261 @@
+/*
+ * penstock profile: seconds and bytes of a model's layers on this machine.
+ */
+#include "cli/cli.h"
+
+#include "base/table.h"
+#include "cli/progress.h"
+#include "cli/train_fields.h"
+#include "profiler/profiler.h"
+#include "runtime/threads.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ALL_MODES = PEN_RECOMPUTES, DEFAULT_ROUNDS = 7, MOST_ROUNDS = 1000 };
+
+struct args {
+    const char *model;
+    uint64_t micro_batch_size;
+    uint64_t seq_length;
+    bool is_bf16;
+    unsigned engine;
+    uint64_t threads;
+    unsigned recompute; /* enum pen_recompute, or ALL_MODES */
+    uint64_t rounds;
+    const char *output; /* NULL: standard output */
+};
+
+static const char *const engines[] = {"onednn", "reference", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", "all",
+                                         NULL};
+
+#define AT(member) offsetof(struct args, member)
+
+static const struct pen__field fields[] = {
+    {"model", "MODEL", "config.json, a directory with one, or preset:gpt2",
+     PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
+    {"micro-batch-size", "N", "sequences computed at once; 1 when not given",
+     PEN__FIELD_COUNT, AT(micro_batch_size), 1, 1u << 20, NULL},
+    {"seq-length", "N",
+     "tokens of a sequence; the positions of the model when not given",
+     PEN__FIELD_COUNT, AT(seq_length), 1, 1u << 24, NULL},
+    {"bf16", NULL, "products and activations in bf16", PEN__FIELD_FLAG,
+     AT(is_bf16), 0, 0, NULL},
+    {"engine", "NAME",
+     "onednn or reference (plain loops); onednn when not given",
+     PEN__FIELD_WORD, AT(engine), 0, 0, engines},
+    {"threads", "N",
+     "threads that compute; OMP_NUM_THREADS, or one per core, when not given",
+     PEN__FIELD_COUNT, AT(threads), 1, 4096, NULL},
+    {"recompute-granularity", "NAME",
+     "measure with none, selective or full recomputation, or all of them; all "
+     "when not given",
+     PEN__FIELD_WORD, AT(recompute), 0, 0, recomputes},
+    {"rounds", "N", "times that all is measured; 7 when not given",
+     PEN__FIELD_COUNT, AT(rounds), PEN_PROFILER_LEAST_ROUNDS, MOST_ROUNDS,
+     NULL}};
+
+enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct args *args = state->input;
+    if (key == 'o') {
+        args->output = text;
+        return 0;
+    }
+    if (key != ARGP_KEY_END)
+        return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+    if (args->model == NULL)
+        argp_error(state, "--model is required");
+    if (args->is_bf16 && strcmp(engines[args->engine], "reference") == 0)
+        argp_error(state, "--bf16 needs --engine onednn");
+    return 0;
+}
+
+static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
+{
+    pen__fields_list(fields, NUM_FIELDS, out);
+    out[NUM_FIELDS] = (struct argp_option){
+        .name = "output",
+        .key = 'o',
+        .arg = "FILE",
+        .doc = "write the profile here and a summary to standard output; "
+               "without it, the profile goes to standard output",
+        .group = NUM_FIELDS + 1};
+    out[NUM_FIELDS + 1] = (struct argp_option){0};
+}
+
+static struct argp parser_of(const struct argp_option *options)
+{
+    return (struct argp){
+        .options = options,
+        .parser = parse_option,
+        .doc = "Measures the layers of a model on this machine: seconds of "
+               "their passes and of the optimizer, and bytes.\v"
+               "Layers are measured inside a chain, as a training runs them. "
+               "The figures are right only while nothing else runs."};
+}
+
+/* ---- measuring ---- */
+
+static void show_progress(void *context, uint32_t done, uint32_t total)
+{
+    pen__progress_update(context, done, total, NULL);
+}
+
+static pen_status describe_machine(struct pen_profile *out,
+                                   struct pen_text *why)
+{
+    struct pen_topology topology;
+    struct pen_text name = PEN_TEXT_EMPTY;
+    pen_status status = pen_topology_read(&topology, why);
+    if (status != PEN_OK)
+        return status;
+    const char *cpu = topology.cpu_name;
+    for (const char *at = cpu; *at != '\0'; at++)
+        pen_text_add_printable(&name, *at == '"' || *at == '\\' ? "?" : at, 1);
+    snprintf(out->cpu, sizeof out->cpu, "%s",
+             name.length == 0 ? "unknown" : pen_text_string(&name));
+    pen_text_release(&name);
+    out->num_cores = topology.machine.cores;
+    out->memory_bytes = topology.memory_bytes;
+    return PEN_OK;
+}
+
+static pen_status measure(const struct args *args, int threads,
+                          const struct pen_model *model,
+                          struct pen_profile *out, struct pen_text *why)
+{
+    struct pen__progress progress;
+    struct pen_profiler_options options = {
+        .model = model,
+        .is_reference = strcmp(engines[args->engine], "reference") == 0,
+        .is_bf16 = args->is_bf16,
+        .threads = threads,
+        .micro_batch = (uint32_t)args->micro_batch_size,
+        .sequence = args->seq_length == 0 ? model->max_positions
+                                          : (uint32_t)args->seq_length,
+        .num_rounds = (uint32_t)args->rounds,
+        .progress = show_progress,
+        .context = &progress};
+    for (unsigned mode = 0; mode < PEN_RECOMPUTES; mode++)
+        options.modes[mode] =
+            args->recompute == ALL_MODES || args->recompute == mode;
+    pen_status status = describe_machine(out, why);
+    if (status != PEN_OK)
+        return status;
+    pen__progress_init(&progress, "rounds");
+    status = pen_profiler_run(&options, out, why);
+    pen__progress_finish(&progress);
+    return status;
+}
+
+/* ---- the answer ---- */
+
+static void add_rows(const struct pen_profile *profile, enum pen_recompute mode,
+                     struct pen_table *table)
+{
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
+        const struct pen_profile_layer *layer = &profile->layers[kind];
+        const struct pen_profile_mode *it = &layer->modes[mode];
+        if (!it->is_there)
+            continue;
+        pen_table_add(table, "%s",
+                      pen_layer_kind_name((enum pen_layer_kind)kind));
+        pen_table_add(table, "%s", pen_recompute_names[mode]);
+        for (int pass = 0; pass < PEN_PASSES; pass++)
+            pen_table_add(table, "%.3f", 1e3 * it->passes[pass].median_sec);
+        pen_table_add(table, "%.2f", 1e-6 * (double)it->stash_bytes);
+        pen_table_add(table, "%.2f", 1e-6 * (double)it->hold_bytes);
+        pen_table_add(table, "%.2f", 1e-6 * (double)layer->parameter_bytes);
+    }
+}
+
+static int print_summary(const struct pen_profile *profile)
+{
+    static const struct pen_column columns[] = {
+        {"layer", false, false},     {"recompute", false, false},
+        {"F, ms", true, false},      {"I, ms", true, false},
+        {"W, ms", true, false},      {"B, ms", true, false},
+        {"stash, MB", true, false},  {"hold, MB", true, false},
+        {"weights, MB", true, false}};
+    struct pen_table table;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+        add_rows(profile, (enum pen_recompute)mode, &table);
+    pen_table_print(&table, pen__page_width(), &text);
+    pen_table_release(&table);
+    pen_text_add(&text,
+                 "\nper million parameters: clear %.3f, norm %.3f, adam %.3f, "
+                 "sgd %.3f ms\n",
+                 1e9 * profile->updates[PEN_UPDATE_CLEAR].median_sec,
+                 1e9 * profile->updates[PEN_UPDATE_NORM].median_sec,
+                 1e9 * profile->updates[PEN_UPDATE_ADAM].median_sec,
+                 1e9 * profile->updates[PEN_UPDATE_SGD].median_sec);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static int answer(const struct args *args, const struct pen_profile *profile,
+                  struct pen_text *why)
+{
+    const char *path = args->output == NULL ? "-" : args->output;
+    if (pen_profile_save(profile, path, why) != PEN_OK)
+        return pen__refuse(why);
+    return strcmp(path, "-") == 0 ? PEN__EXIT_OK : print_summary(profile);
+}
+
+static int profile_model(const struct args *args, struct pen_text *why)
+{
+    struct pen_threads_options wanted = {.count = (int)args->threads};
+    struct pen_threads threads = {0};
+    struct pen_model *model = NULL;
+    struct pen_profile profile = {.num_cores = 0};
+    pen_status status = pen_threads_start(&wanted, &threads, why);
+    if (status == PEN_OK)
+        status = pen_model_load(args->model, &model, why);
+    if (status == PEN_OK)
+        status = measure(args, threads.count, model, &profile, why);
+    int code =
+        status == PEN_OK ? answer(args, &profile, why) : pen__refuse(why);
+    pen_model_free(model);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    struct args args = {.micro_batch_size = 1,
+                        .recompute = ALL_MODES,
+                        .rounds = DEFAULT_ROUNDS};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    char name[] = "penstock profile";
+    argv[0] = name;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    list_options(options);
+    struct argp parser = parser_of(options);
+    int code = PEN__EXIT_USAGE;
+    if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &args) == 0)
+        code = profile_model(&args, &why);
+    pen_text_release(&why);
+    return code;
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    char name[] = "penstock profile";
+    list_options(options);
+    struct argp parser = parser_of(options);
+    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__profile = {
+    "profile", "measures the layers of a model on this machine", run, help};

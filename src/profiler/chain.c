@@ -1,0 +1,284 @@
+/*
+ * One round of a chain:
+ *
+ *   F B   F I W   finish   norm   Adam   SGD
+ *
+ * The network tells when a layer is done, so every layer is measured where it
+ * stands, behind the one that a training runs before it. Gradients are not
+ * cleared between rounds: a backward adds to what is there, as all but the
+ * first micro-batch of a step do.
+ */
+#include "profiler/chain.h"
+
+#include "base/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, MOMENTS = 2, MICROBATCHES = 2 };
+
+#define LEARNING_RATE 1e-6
+
+static void layer_is_done(void *context)
+{
+    struct pen__chain *chain = context;
+    double now = pen__now_sec();
+    chain->layer_sec[chain->num_done++] = now - chain->last_sec;
+    chain->last_sec = now;
+}
+
+static void *take(struct pen__chain *chain, size_t *end, size_t bytes)
+{
+    void *at = bytes == 0 ? NULL : chain->arena + *end;
+    *end += bytes;
+    return at;
+}
+
+/*
+ * Numbers as a network has them: two bytes of any kind are a bf16 or the upper
+ * half of a float, and these are about 0.01.
+ */
+static void fill(void *bytes, size_t size, struct pen_random *random)
+{
+    uint16_t *halves = bytes;
+    for (size_t i = 0; i < size / sizeof *halves; i++)
+        halves[i] = (uint16_t)(0x3c00u | (pen_random_next(random) & 0x81ffu));
+}
+
+static pen_status make_arena(struct pen__chain *chain, size_t rows,
+                             struct pen_text *why)
+{
+    struct pen_network_sizes sizes;
+    pen_network_sizes(chain->network, &sizes);
+    size_t id_bytes =
+        (rows * sizeof(int32_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t bytes = sizes.stash + sizes.hold + sizes.input + 2 * sizes.output +
+                   2 * id_bytes;
+    chain->arena = aligned_alloc(ALIGNMENT, bytes);
+    if (chain->arena == NULL) {
+        pen_why(why, "no memory for %.1f MB of activations",
+                1e-6 * (double)bytes);
+        return PEN_NOMEM;
+    }
+    memset(chain->arena, 0, bytes);
+    size_t end = 0;
+    chain->stash = take(chain, &end, sizes.stash);
+    chain->hold = take(chain, &end, sizes.hold);
+    chain->dx = take(chain, &end, sizes.input);
+    chain->y = take(chain, &end, sizes.output);
+    chain->dy = take(chain, &end, sizes.output);
+    chain->ids = take(chain, &end, id_bytes);
+    chain->targets = take(chain, &end, id_bytes);
+    return PEN_OK;
+}
+
+/* What would come from the neighbours and from the data. */
+static void fill_inputs(struct pen__chain *chain, size_t rows)
+{
+    struct pen_network_sizes sizes;
+    struct pen_random random = {.state = 1};
+    uint32_t vocab = pen_network_model(chain->network)->vocab;
+    pen_network_sizes(chain->network, &sizes);
+    if (sizes.input > 0) {
+        chain->x = pen_network_input(chain->network, chain->stash);
+        fill(chain->x, sizes.input, &random);
+    }
+    if (sizes.output > 0)
+        fill(chain->dy, sizes.output, &random);
+    for (size_t i = 0; i < rows; i++) {
+        chain->ids[i] = (int32_t)pen_random_below(&random, vocab);
+        chain->targets[i] = (int32_t)pen_random_below(&random, vocab);
+    }
+}
+
+static uint64_t count_parameters(const struct pen_network *network)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        sum += (uint64_t)it->rows * it->columns;
+    }
+    return sum;
+}
+
+pen_status pen__chain_init(struct pen__chain *chain,
+                           const struct pen_profiler_options *options,
+                           struct pen_engine *engine,
+                           enum pen_recompute recompute, uint32_t first_layer,
+                           uint32_t num_layers, struct pen_text *why)
+{
+    size_t rows = (size_t)options->micro_batch * options->sequence;
+    const struct pen_network_options wanted = {.engine = engine,
+                                               .model = options->model,
+                                               .first_layer = first_layer,
+                                               .num_layers = num_layers,
+                                               .batch = options->micro_batch,
+                                               .sequence = options->sequence,
+                                               .step_rows = MICROBATCHES * rows,
+                                               .moments = MOMENTS,
+                                               .recompute = recompute};
+    *chain = (struct pen__chain){.first_layer = first_layer,
+                                 .num_layers = num_layers};
+    pen_status status = pen_network_create(&wanted, &chain->network, why);
+    if (status == PEN_OK)
+        status = pen_network_initialize(chain->network, 1);
+    if (status == PEN_OK)
+        status = make_arena(chain, rows, why);
+    if (status == PEN_OK) {
+        chain->layer_sec = calloc(num_layers, sizeof *chain->layer_sec);
+        status = chain->layer_sec == NULL ? PEN_NOMEM : PEN_OK;
+    }
+    if (status != PEN_OK) {
+        pen__chain_release(chain);
+        return status;
+    }
+    chain->num_rows = (double)rows;
+    fill_inputs(chain, rows);
+    chain->num_parameters = count_parameters(chain->network);
+    pen_network_set_progress(chain->network, layer_is_done, chain);
+    return PEN_OK;
+}
+
+void pen__chain_release(struct pen__chain *chain)
+{
+    pen_network_free(chain->network);
+    free(chain->arena);
+    free(chain->layer_sec);
+    *chain = (struct pen__chain){.network = NULL};
+}
+
+/* ---- passes ---- */
+
+static void start(struct pen__chain *chain)
+{
+    chain->num_done = 0;
+    chain->last_sec = pen__now_sec();
+}
+
+/* The mean over all layers of a kind is the sample of this round. */
+static void add_pass(const struct pen__chain *chain, enum pen_pass pass,
+                     struct pen__chain_samples *samples)
+{
+    const struct pen_model *model = pen_network_model(chain->network);
+    double sums[PEN_LAYER_KINDS] = {0};
+    uint32_t counts[PEN_LAYER_KINDS] = {0};
+    if (samples == NULL)
+        return;
+    for (uint32_t i = 0; i < chain->num_done; i++) {
+        uint32_t place = pass == PEN_PASS_FORWARD ? i : chain->num_done - 1 - i;
+        enum pen_layer_kind kind =
+            pen_model_layer_kind(model, chain->first_layer + place);
+        sums[kind] += chain->layer_sec[i];
+        counts[kind]++;
+    }
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+        if (counts[kind] > 0)
+            pen__samples_add(&samples->passes[kind][pass],
+                             sums[kind] / counts[kind]);
+}
+
+static void forward(struct pen__chain *chain, struct pen_microbatch *microbatch)
+{
+    start(chain);
+    pen_network_forward(chain->network, microbatch, chain->stash, chain->x,
+                        chain->y);
+}
+
+/* ---- what a step does once ---- */
+
+static void clear(struct pen_engine *engine, struct pen_parameter *parameter,
+                  uint64_t step)
+{
+    (void)step;
+    engine->ops->gradient_clear(engine, parameter);
+}
+
+static void square(struct pen_engine *engine, struct pen_parameter *parameter,
+                   uint64_t step)
+{
+    (void)step;
+    (void)engine->ops->gradient_sum_squares(engine, parameter);
+}
+
+static void adam(struct pen_engine *engine, struct pen_parameter *parameter,
+                 uint64_t step)
+{
+    const struct pen_adamw adamw = {.learning_rate = LEARNING_RATE,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.999,
+                                    .epsilon = 1e-8,
+                                    .weight_decay = 0.1,
+                                    .step = step,
+                                    .gradient_scale = 1};
+    engine->ops->adamw_step(engine, parameter, &adamw);
+}
+
+static void descend(struct pen_engine *engine, struct pen_parameter *parameter,
+                    uint64_t step)
+{
+    const struct pen_sgd sgd = {.learning_rate = LEARNING_RATE,
+                                .momentum = 0.9,
+                                .weight_decay = 0.1,
+                                .gradient_scale = 1};
+    (void)step;
+    engine->ops->sgd_step(engine, parameter, &sgd);
+}
+
+static void update(struct pen__chain *chain, enum pen_update what,
+                   struct pen__chain_samples *samples)
+{
+    static void (*const updates[])(struct pen_engine *, struct pen_parameter *,
+                                   uint64_t) = {[PEN_UPDATE_CLEAR] = clear,
+                                                [PEN_UPDATE_NORM] = square,
+                                                [PEN_UPDATE_ADAM] = adam,
+                                                [PEN_UPDATE_SGD] = descend};
+    struct pen_engine *engine = pen_network_engine(chain->network);
+    double begin = pen__now_sec();
+    for (size_t i = 0; i < pen_network_num_parameters(chain->network); i++)
+        updates[what](engine,
+                      pen_network_parameter(chain->network, i)->parameter,
+                      chain->step);
+    if (samples != NULL)
+        pen__samples_add(&samples->updates[what],
+                         (pen__now_sec() - begin) /
+                             (double)chain->num_parameters);
+}
+
+void pen__chain_round(struct pen__chain *chain,
+                      struct pen__chain_samples *samples)
+{
+    struct pen_network *network = chain->network;
+    struct pen_microbatch microbatch = {.ids = chain->ids,
+                                        .targets = chain->targets,
+                                        .loss_count = chain->num_rows};
+    chain->step++;
+
+    forward(chain, &microbatch);
+    add_pass(chain, PEN_PASS_FORWARD, samples);
+    start(chain);
+    pen_network_backward(network, &microbatch, chain->stash, chain->dy,
+                         chain->dx);
+    add_pass(chain, PEN_PASS_BACKWARD, samples);
+
+    forward(chain, &microbatch);
+    start(chain);
+    pen_network_backward_input(network, &microbatch, chain->stash, chain->hold,
+                               chain->dy, chain->dx);
+    add_pass(chain, PEN_PASS_INPUT, samples);
+    start(chain);
+    pen_network_backward_weight(network, &microbatch, chain->stash,
+                                chain->hold);
+    add_pass(chain, PEN_PASS_WEIGHT, samples);
+
+    pen_network_finish_gradients(network);
+    update(chain, PEN_UPDATE_NORM, samples);
+    update(chain, PEN_UPDATE_ADAM, samples);
+    update(chain, PEN_UPDATE_SGD, samples);
+}
+
+void pen__chain_clear(struct pen__chain *chain,
+                      struct pen__chain_samples *samples)
+{
+    update(chain, PEN_UPDATE_CLEAR, samples);
+}

@@ -1,0 +1,247 @@
+/*
+ * A profile in three loops: modes of recomputation, chains, rounds. A model of
+ * a few blocks is one chain. Of a larger one two pieces are measured, one with
+ * the embedding and one with the head:
+ *
+ *   embedding block ... block        block ... block head
+ *   `-- chain 0 ------------'        `-- chain 1 -------'
+ */
+#include "profiler/profiler.h"
+
+#include "base/bug.h"
+#include "profiler/chain.h"
+
+#include <stdio.h>
+
+enum { WHOLE_BLOCKS = 16, PIECE_BLOCKS = 8, MOST_CHAINS = 2 };
+
+struct piece {
+    uint32_t first_layer;
+    uint32_t num_layers;
+};
+
+struct profiler {
+    const struct pen_profiler_options *options;
+    struct piece pieces[MOST_CHAINS];
+    uint32_t num_pieces;
+    uint32_t num_rounds; /* of all, those before the first sample included */
+    uint32_t num_done;
+    struct pen__chain_samples samples; /* passes of one mode */
+    struct pen_profile *profile;
+};
+
+static pen_status make_engine(const struct pen_profiler_options *options,
+                              struct pen_engine **out, struct pen_text *why)
+{
+    if (options->is_reference)
+        return pen_engine_reference_create(PEN_PRECISION_F32, why, out);
+    return pen_engine_onednn_create(options->is_bf16 ? PEN_PRECISION_BF16
+                                                     : PEN_PRECISION_F32,
+                                    options->threads, why, out);
+}
+
+static void cut_pieces(struct profiler *profiler)
+{
+    uint32_t num_layers = profiler->options->model->num_layers;
+    profiler->num_pieces = 1;
+    profiler->pieces[0].num_layers = num_layers;
+    if (profiler->options->model->num_blocks <= WHOLE_BLOCKS)
+        return;
+    profiler->num_pieces = 2;
+    profiler->pieces[0].num_layers = PIECE_BLOCKS + 1;
+    profiler->pieces[1] =
+        (struct piece){.first_layer = num_layers - PIECE_BLOCKS - 1,
+                       .num_layers = PIECE_BLOCKS + 1};
+}
+
+/* ---- seconds ---- */
+
+static void release_samples(struct pen__chain_samples *samples)
+{
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+        for (int pass = 0; pass < PEN_PASSES; pass++)
+            pen__samples_release(&samples->passes[kind][pass]);
+    for (int update = 0; update < PEN_UPDATES; update++)
+        pen__samples_release(&samples->updates[update]);
+}
+
+/* Room for all modes in the updates, which do not depend on them. */
+static pen_status init_samples(struct profiler *profiler)
+{
+    struct pen__chain_samples *samples = &profiler->samples;
+    size_t count = (size_t)profiler->options->num_rounds * MOST_CHAINS;
+    bool is_right = true;
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+        for (int pass = 0; pass < PEN_PASSES; pass++)
+            is_right = pen__samples_init(&samples->passes[kind][pass], count) &&
+                       is_right;
+    for (int update = 0; update < PEN_UPDATES; update++)
+        is_right = pen__samples_init(&samples->updates[update],
+                                     count * PEN_RECOMPUTES) &&
+                   is_right;
+    return is_right ? PEN_OK : PEN_NOMEM;
+}
+
+static void tell_progress(struct profiler *profiler)
+{
+    const struct pen_profiler_options *options = profiler->options;
+    profiler->num_done++;
+    if (options->progress != NULL)
+        options->progress(options->context, profiler->num_done,
+                          profiler->num_rounds);
+}
+
+static pen_status measure_piece(struct profiler *profiler,
+                                const struct piece *piece,
+                                enum pen_recompute mode, struct pen_text *why)
+{
+    const struct pen_profiler_options *options = profiler->options;
+    struct pen_engine *engine = NULL;
+    struct pen__chain chain;
+    pen_status status = make_engine(options, &engine, why);
+    if (status != PEN_OK)
+        return status;
+    status = pen__chain_init(&chain, options, engine, mode, piece->first_layer,
+                             piece->num_layers, why);
+    if (status == PEN_OK) {
+        pen__chain_round(&chain, NULL);
+        tell_progress(profiler);
+        for (uint32_t i = 0; i < options->num_rounds; i++) {
+            pen__chain_round(&chain, &profiler->samples);
+            tell_progress(profiler);
+        }
+        for (uint32_t i = 0; i < options->num_rounds; i++)
+            pen__chain_clear(&chain, &profiler->samples);
+        pen__chain_release(&chain);
+    }
+    pen_engine_free(engine);
+    return status;
+}
+
+static pen_status measure_mode(struct profiler *profiler,
+                               enum pen_recompute mode, struct pen_text *why)
+{
+    struct pen__chain_samples *samples = &profiler->samples;
+    pen_status status = PEN_OK;
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+        for (int pass = 0; pass < PEN_PASSES; pass++)
+            samples->passes[kind][pass].count = 0;
+    for (uint32_t i = 0; status == PEN_OK && i < profiler->num_pieces; i++)
+        status = measure_piece(profiler, &profiler->pieces[i], mode, why);
+    if (status != PEN_OK)
+        return status;
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
+        struct pen_profile_mode *out =
+            &profiler->profile->layers[kind].modes[mode];
+        for (int pass = 0; pass < PEN_PASSES; pass++)
+            out->passes[pass] =
+                pen__samples_measure(&samples->passes[kind][pass]);
+        out->is_there = true;
+    }
+    return PEN_OK;
+}
+
+/* ---- bytes ---- */
+
+/* A layer of this kind alone; of blocks the first. */
+static pen_status size_layer(struct profiler *profiler,
+                             enum pen_layer_kind kind, enum pen_recompute mode,
+                             struct pen_text *why)
+{
+    const struct pen_profiler_options *options = profiler->options;
+    struct pen_profile_layer *layer = &profiler->profile->layers[kind];
+    uint32_t number = kind == PEN_LAYER_HEAD ? options->model->num_layers - 1
+                                             : (uint32_t)kind;
+    struct pen_engine *engine = NULL;
+    struct pen__chain chain;
+    struct pen_network_sizes sizes;
+    pen_status status = make_engine(options, &engine, why);
+    if (status != PEN_OK)
+        return status;
+    size_t before = engine->ops->memory_bytes(engine);
+    status = pen__chain_init(&chain, options, engine, mode, number, 1, why);
+    if (status == PEN_OK) {
+        pen_network_sizes(chain.network, &sizes);
+        layer->num_parameters = chain.num_parameters;
+        layer->parameter_bytes = engine->ops->memory_bytes(engine) - before;
+        layer->output_bytes = sizes.output;
+        layer->modes[mode].stash_bytes = sizes.stash;
+        layer->modes[mode].hold_bytes = sizes.hold;
+        pen__chain_release(&chain);
+    }
+    pen_engine_free(engine);
+    return status;
+}
+
+static pen_status size_layers(struct profiler *profiler,
+                              enum pen_recompute mode, struct pen_text *why)
+{
+    pen_status status = PEN_OK;
+    for (int kind = 0; status == PEN_OK && kind < PEN_LAYER_KINDS; kind++)
+        status = size_layer(profiler, (enum pen_layer_kind)kind, mode, why);
+    return status;
+}
+
+/* ---- both ---- */
+
+static pen_status describe(const struct pen_profiler_options *options,
+                           struct pen_profile *out, struct pen_text *why)
+{
+    struct pen_text library = PEN_TEXT_EMPTY;
+    pen_engine_onednn_describe(&library);
+    bool has_library = !options->is_reference && library.length > 0;
+    snprintf(out->engine, sizeof out->engine, "%s",
+             options->is_reference ? "reference" : "onednn");
+    snprintf(out->library, sizeof out->library, "%s",
+             has_library ? pen_text_string(&library) : "none");
+    snprintf(out->family, sizeof out->family, "%s",
+             pen_family_name(options->model->family));
+    pen_text_release(&library);
+    out->is_bf16 = options->is_bf16;
+    out->num_threads = (uint32_t)options->threads;
+    out->micro_batch = options->micro_batch;
+    out->sequence = options->sequence;
+    out->num_rounds = options->num_rounds;
+    return pen_profile_hash_model(options->model, out->model_hash, why);
+}
+
+static pen_status run(struct profiler *profiler, struct pen_text *why)
+{
+    const struct pen_profiler_options *options = profiler->options;
+    uint32_t num_modes = 0;
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+        num_modes += options->modes[mode];
+    profiler->num_rounds =
+        num_modes * profiler->num_pieces * (options->num_rounds + 1);
+    pen_status status = describe(options, profiler->profile, why);
+    for (int i = 0; status == PEN_OK && i < PEN_RECOMPUTES; i++) {
+        enum pen_recompute mode = (enum pen_recompute)i;
+        if (!options->modes[mode])
+            continue;
+        status = size_layers(profiler, mode, why);
+        if (status == PEN_OK)
+            status = measure_mode(profiler, mode, why);
+    }
+    for (int update = 0; status == PEN_OK && update < PEN_UPDATES; update++)
+        profiler->profile->updates[update] =
+            pen__samples_measure(&profiler->samples.updates[update]);
+    return status;
+}
+
+pen_status pen_profiler_run(const struct pen_profiler_options *options,
+                            struct pen_profile *out, struct pen_text *why)
+{
+    PEN_BUG_UNLESS(options->num_rounds >= PEN_PROFILER_LEAST_ROUNDS);
+    struct pen_profile profile = *out;
+    struct profiler profiler = {.options = options, .profile = &profile};
+    cut_pieces(&profiler);
+    pen_status status = init_samples(&profiler);
+    if (status == PEN_OK)
+        status = run(&profiler, why);
+    release_samples(&profiler.samples);
+    if (status == PEN_OK)
+        *out = profile;
+    else if (status == PEN_NOMEM && why != NULL && why->length == 0)
+        pen_why(why, "out of memory; a smaller micro-batch needs less");
+    return status;
+}

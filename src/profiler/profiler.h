@@ -1,0 +1,38 @@
+#ifndef PEN_PROFILER_PROFILER_H
+#define PEN_PROFILER_PROFILER_H
+
+#include "core/profile.h"
+#include "engine/engine.h"
+
+/*
+ * Measures the layers of a model on this machine, as a training runs them: one
+ * layer behind the other, with forward, backward and optimizer in turn, so that
+ * caches are as warm as they will be. Every round takes every pass once, and
+ * the median of the rounds is what counts.
+ */
+
+enum { PEN_PROFILER_LEAST_ROUNDS = 5 };
+
+struct pen_profiler_options {
+    const struct pen_model *model; /* borrowed */
+    bool is_reference;             /* plain loops, for tests; else oneDNN */
+    bool is_bf16;
+    int threads;
+    uint32_t micro_batch; /* sequences */
+    uint32_t sequence;
+    uint32_t num_rounds;        /* at least PEN_PROFILER_LEAST_ROUNDS */
+    bool modes[PEN_RECOMPUTES]; /* those to measure; at least one */
+
+    /* May be NULL. Told after every round. */
+    void (*progress)(void *context, uint32_t done, uint32_t total);
+    void *context;
+};
+
+/*
+ * Fills *out but for the machine (cpu, num_cores, memory_bytes) and the link,
+ * which are left alone. On failure *out is untouched.
+ */
+pen_status pen_profiler_run(const struct pen_profiler_options *options,
+                            struct pen_profile *out, struct pen_text *why);
+
+#endif

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# profile writes a file of the format with every layer, pass and mode that was
+# asked for, tells a summary, and refuses what cannot be measured.
+. "$(dirname "$0")/support.bash"
+if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
+    echo "penstock-train is not built; skipped"
+    exit 77
+fi
+export OMP_WAIT_POLICY=passive
+
+mkdir "$work/tiny"
+cat >"$work/tiny/config.json" <<'END'
+{"model_type": "gpt2", "vocab_size": 32, "n_positions": 32, "n_embd": 64,
+ "n_layer": 2, "n_head": 4}
+END
+tiny=(--model "$work/tiny" --threads 1 --micro-batch-size 2 --rounds 5)
+
+# All modes, to standard output.
+run 0 profile "${tiny[@]}"
+err_empty
+same format "$(json 'd["format"], d["version"]')" "('penstock-profile', 1)"
+same workload "$(json 'd["micro_batch"], d["sequence"], d["rounds"]')" \
+    "(2, 32, 5)"
+same engine "$(json 'd["engine"]["name"], d["engine"]["dtype"],
+    d["engine"]["threads"]')" "('onednn', 'f32', 1)"
+same memory "$(json 'd["machine"]["memory_bytes"] // 1024')" \
+    "$(awk '/^MemTotal/ { print $2 }' /proc/meminfo)"
+same layers "$(json 'list(d["layers"])')" "['embedding', 'block', 'head']"
+same "modes and passes" "$(json '{(mode, key) for layer in d["layers"].values()
+    for mode in ("none", "selective", "full") for key in "fiwb"
+    if layer[mode][key] < 0 or layer[mode][key + "_spread"] < 0}')" "set()"
+same "seconds of blocks" "$(json 'all(d["layers"]["block"]["none"][key] > 0
+    for key in "fiwb")')" True
+same "parameters of a block" "$(json 'd["layers"]["block"]["parameters"]')" \
+    $((12 * 64 * 64 + 13 * 64))
+same "boundary" "$(json 'd["layers"]["block"]["output_bytes"]')" \
+    $((2 * 32 * 64 * 4))
+same "what is kept" "$(json '[d["layers"]["block"][mode]["stash_bytes"]
+    for mode in ("none", "selective", "full")] == sorted([
+    d["layers"]["block"][mode]["stash_bytes"]
+    for mode in ("none", "selective", "full")], reverse=True)')" True
+
+# One mode, in bf16, to a file.
+run 0 profile --model "$work/tiny/config.json" --seq-length 16 --bf16 \
+    --threads 1 --rounds 5 --recompute-granularity full -o "$work/p.json"
+err_empty
+out_has "layer"
+out_has "per million parameters:"
+same "lines of the summary" "$(grep -c ' full ' "$work/out")" 3
+cp "$work/p.json" "$work/out"
+same "one mode" "$(json '[key for key in d["layers"]["head"]
+    if key in ("none", "selective", "full")]')" "['full']"
+same precision "$(json 'd["engine"]["dtype"], d["sequence"]')" "('bf16', 16)"
+
+# What cannot be measured.
+run 2 profile
+err_has "--model is required"
+run 2 profile "${tiny[@]}" --rounds 4
+err_has "--rounds must be a whole number from 5 to 1000"
+run 2 profile "${tiny[@]}" --recompute-granularity some
+err_has "none, selective, full or all"
+run 2 profile "${tiny[@]}" --bf16 --engine reference
+err_has "--bf16 needs --engine onednn"
+run 1 profile "${tiny[@]}" --seq-length 33
+err_has "the model has 32 positions"
+run 1 profile --model "$work/nothing" --rounds 5
+err_has "$work/nothing"
+run 1 profile "${tiny[@]}" --recompute-granularity none -o "$work/no/p.json"
+err_has "$work/no/p.json"
+finish
