@@ -4,10 +4,12 @@
 #include "cli/cli.h"
 
 #include "base/table.h"
+#include "cli/profile_link.h"
 #include "cli/progress.h"
 #include "cli/train_fields.h"
 #include "profiler/profiler.h"
 #include "runtime/threads.h"
+#include "runtime/transport.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +97,8 @@ static struct argp parser_of(const struct argp_option *options)
         .doc = "Measures the layers of a model on this machine: seconds of "
                "their passes and of the optimizer, and bytes.\v"
                "Layers are measured inside a chain, as a training runs them. "
+               "Under mpirun all ranks measure at the same time, as they will "
+               "compute, and the link between the first two is measured, too. "
                "The figures are right only while nothing else runs."};
 }
 
@@ -124,32 +128,39 @@ static pen_status describe_machine(struct pen_profile *out,
     return PEN_OK;
 }
 
-static pen_status measure(const struct args *args, int threads,
-                          const struct pen_model *model,
+static void set_options(const struct args *args, const struct pen_model *model,
+                        struct pen_profiler_options *out)
+{
+    out->model = model;
+    out->is_reference = strcmp(engines[args->engine], "reference") == 0;
+    out->is_bf16 = args->is_bf16;
+    out->micro_batch = (uint32_t)args->micro_batch_size;
+    out->sequence = args->seq_length == 0 ? model->max_positions
+                                          : (uint32_t)args->seq_length;
+    out->num_rounds = (uint32_t)args->rounds;
+    for (unsigned mode = 0; mode < PEN_RECOMPUTES; mode++)
+        out->modes[mode] =
+            args->recompute == ALL_MODES || args->recompute == mode;
+}
+
+/* All ranks do the same, and end together. */
+static pen_status measure(const struct pen_profiler_options *options,
+                          struct pen_transport *transport,
                           struct pen_profile *out, struct pen_text *why)
 {
-    struct pen__progress progress;
-    struct pen_profiler_options options = {
-        .model = model,
-        .is_reference = strcmp(engines[args->engine], "reference") == 0,
-        .is_bf16 = args->is_bf16,
-        .threads = threads,
-        .micro_batch = (uint32_t)args->micro_batch_size,
-        .sequence = args->seq_length == 0 ? model->max_positions
-                                          : (uint32_t)args->seq_length,
-        .num_rounds = (uint32_t)args->rounds,
-        .progress = show_progress,
-        .context = &progress};
-    for (unsigned mode = 0; mode < PEN_RECOMPUTES; mode++)
-        options.modes[mode] =
-            args->recompute == ALL_MODES || args->recompute == mode;
     pen_status status = describe_machine(out, why);
     if (status != PEN_OK)
         return status;
-    pen__progress_init(&progress, "rounds");
-    status = pen_profiler_run(&options, out, why);
-    pen__progress_finish(&progress);
-    return status;
+    out->num_ranks = pen_transport_size(transport);
+    pen_transport_meet(transport);
+    status = pen_profiler_run(options, out, why);
+    if (status != PEN_OK)
+        return status;
+    pen_transport_meet(transport);
+    if (out->num_ranks == 1)
+        return PEN_OK;
+    return pen__profile_link(
+        transport, out->layers[PEN_LAYER_BLOCK].output_bytes, &out->link, why);
 }
 
 /* ---- the answer ---- */
@@ -209,19 +220,47 @@ static int answer(const struct args *args, const struct pen_profile *profile,
     return strcmp(path, "-") == 0 ? PEN__EXIT_OK : print_summary(profile);
 }
 
-static int profile_model(const struct args *args, struct pen_text *why)
+/* What the first rank says is said once; it alone shows its progress. */
+static int profile_model(const struct args *args, int threads,
+                         const struct pen_model *model,
+                         struct pen_transport *transport, struct pen_text *why)
+{
+    struct pen__progress progress;
+    struct pen_profile profile = {.num_cores = 0};
+    struct pen_profiler_options options = {.threads = threads};
+    bool is_first = pen_transport_rank(transport) == 0;
+    set_options(args, model, &options);
+    pen__progress_init(&progress, "rounds");
+    if (is_first) {
+        options.progress = show_progress;
+        options.context = &progress;
+    }
+    pen_status status = measure(&options, transport, &profile, why);
+    pen__progress_finish(&progress);
+    if (status != PEN_OK) {
+        int code = pen__refuse(why);
+        if (pen_transport_size(transport) > 1)
+            pen_transport_abort(transport, code);
+        return code;
+    }
+    return is_first ? answer(args, &profile, why) : PEN__EXIT_OK;
+}
+
+static int start(const struct args *args, struct pen_text *why)
 {
     struct pen_threads_options wanted = {.count = (int)args->threads};
     struct pen_threads threads = {0};
+    struct pen_transport *transport = NULL;
     struct pen_model *model = NULL;
-    struct pen_profile profile = {.num_cores = 0};
     pen_status status = pen_threads_start(&wanted, &threads, why);
     if (status == PEN_OK)
         status = pen_model_load(args->model, &model, why);
     if (status == PEN_OK)
-        status = measure(args, threads.count, model, &profile, why);
-    int code =
-        status == PEN_OK ? answer(args, &profile, why) : pen__refuse(why);
+        status = pen_transport_open(&transport, why);
+    int code = status == PEN_OK
+                   ? profile_model(args, threads.count, model, transport, why)
+                   : pen__refuse(why);
+    pen_transport_close(transport);
     pen_model_free(model);
     return code;
 }
@@ -240,7 +279,7 @@ static int run(int argc, char **argv)
     struct argp parser = parser_of(options);
     int code = PEN__EXIT_USAGE;
     if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &args) == 0)
-        code = profile_model(&args, &why);
+        code = start(&args, &why);
     pen_text_release(&why);
     return code;
 }

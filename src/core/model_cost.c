@@ -114,16 +114,18 @@ void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
     }
 }
 
-uint64_t pen_model_range_parameters(const struct pen_model *model,
-                                    uint32_t first, uint32_t count)
+uint64_t pen_model_trained_parameters(const struct pen_model *model,
+                                      const struct pen_layer_range *range)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < count; i++)
-        sum += pen_model_layer_parameters(model, first + i);
-    bool has_copy =
-        model->has_tied_embeddings && first > 0 && count > 0 &&
-        pen_model_layer_kind(model, first + count - 1) == PEN_LAYER_HEAD;
-    return has_copy ? sum + (uint64_t)model->hidden * model->vocab : sum;
+    uint64_t matrix = (uint64_t)model->hidden * model->vocab;
+    for (uint32_t i = 0; i < range->count; i++)
+        sum += pen_model_layer_parameters(model, range->first + i);
+    bool has_embedding = range->first == 0;
+    bool has_head = range->first + range->count == model->num_layers;
+    if (!model->has_tied_embeddings || has_embedding == has_head)
+        return sum;
+    return has_head ? sum + matrix : sum - matrix;
 }
 
 double pen_model_step_flops(const struct pen_model *model, uint64_t batch,

@@ -19,6 +19,13 @@ enum pen_recompute {
 /* "none", "selective", "full", NULL. */
 extern const char *const pen_recompute_names[PEN_RECOMPUTES + 1];
 
+/* A stage: layers that follow each other, as the model counts them. */
+struct pen_layer_range {
+    uint32_t first;
+    uint32_t count;
+    enum pen_recompute recompute;
+};
+
 struct pen_workload {
     uint64_t batch; /* sequences of a micro-batch */
     uint64_t sequence;
@@ -44,12 +51,11 @@ void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
                           struct pen_layer_cost *out);
 
 /*
- * Parameters of layers first to first + count - 1, held together by
- * one stage: a head that is tied to the embedding has a copy of its matrix
- * where the embedding is not there.
+ * Parameters that a stage trains. A matrix that head and embedding share is
+ * trained by the stage with the head.
  */
-uint64_t pen_model_range_parameters(const struct pen_model *model,
-                                    uint32_t first, uint32_t count);
+uint64_t pen_model_trained_parameters(const struct pen_model *model,
+                                      const struct pen_layer_range *range);
 
 /* All three passes of all layers, without what is computed again. */
 double pen_model_step_flops(const struct pen_model *model, uint64_t batch,

@@ -165,15 +165,15 @@ static pen_status check_stages(const struct pen_plan *plan,
     }
     uint32_t next = 0;
     for (uint32_t i = 0; i < plan->num_stages; i++) {
-        const struct pen_plan_stage *stage = &plan->stages[i];
-        if (stage->first_layer != next ||
-            !is_within(stage->num_layers, PEN_PLAN_MAX_COUNT - next)) {
+        const struct pen_layer_range *stage = &plan->stages[i];
+        if (stage->first != next ||
+            !is_within(stage->count, PEN_PLAN_MAX_COUNT - next)) {
             pen_why(why,
                     "stages[%u] must begin at layer %u and have at least one",
                     i, next);
             return PEN_INVALID;
         }
-        next += stage->num_layers;
+        next += stage->count;
     }
     return PEN_OK;
 }
@@ -240,8 +240,8 @@ pen_status pen_plan_fits(const struct pen_plan *plan,
         pen_why(why, "the plan is of another model (%s)", plan->model);
         return PEN_INVALID;
     }
-    const struct pen_plan_stage *last = &plan->stages[plan->num_stages - 1];
-    uint32_t num_layers = last->first_layer + last->num_layers;
+    const struct pen_layer_range *last = &plan->stages[plan->num_stages - 1];
+    uint32_t num_layers = last->first + last->count;
     if (num_layers == model->num_layers)
         return PEN_OK;
     pen_why(why, "the stages have %u layers, the model %u", num_layers,

@@ -40,13 +40,6 @@ enum pen_sharding {
     PEN_SHARDINGS
 };
 
-/* A stage, in the order of the model. */
-struct pen_plan_stage {
-    uint32_t first_layer; /* as the model counts them */
-    uint32_t num_layers;
-    enum pen_recompute recompute;
-};
-
 /* A schedule by its name, with what its generator takes, or as a file. */
 struct pen_plan_schedule {
     char *name; /* one of the two, owned; the other is NULL */
@@ -88,7 +81,7 @@ struct pen_plan {
     uint32_t sequence;
     bool is_bf16;
     uint32_t degrees[PEN_DEGREES];
-    struct pen_plan_stage *stages; /* owned; pp * vpp of them */
+    struct pen_layer_range *stages; /* owned; pp * vpp of them, in order */
     uint32_t num_stages;
     uint32_t micro_batch;
     uint32_t num_microbatches; /* of one pipeline in one step */

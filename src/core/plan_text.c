@@ -37,11 +37,11 @@ static void add_stages(const struct pen_plan *plan, struct pen_text *out)
 {
     pen_text_add_string(out, "  \"stages\": [\n");
     for (uint32_t i = 0; i < plan->num_stages; i++) {
-        const struct pen_plan_stage *stage = &plan->stages[i];
+        const struct pen_layer_range *stage = &plan->stages[i];
         pen_text_add(out,
                      "    {\"first\": %u, \"count\": %u, "
                      "\"recompute\": \"%s\"}%s\n",
-                     stage->first_layer, stage->num_layers,
+                     stage->first, stage->count,
                      pen_recompute_names[stage->recompute],
                      i + 1 < plan->num_stages ? "," : "");
     }
@@ -199,16 +199,16 @@ static pen_status read_degrees(const struct pen_json *file,
 }
 
 static pen_status read_stage(const struct pen_json *json,
-                             struct pen_plan_stage *out, struct pen_text *why)
+                             struct pen_layer_range *out, struct pen_text *why)
 {
     unsigned recompute = 0;
     pen_status status = pen_json_check_keys(json, "first count recompute", why);
     if (status == PEN_OK)
         status = pen_json_read_integer(json, "first", 0, PEN_PLAN_MAX_COUNT,
-                                       &out->first_layer, why);
+                                       &out->first, why);
     if (status == PEN_OK)
         status = pen_json_read_integer(json, "count", 1, PEN_PLAN_MAX_COUNT,
-                                       &out->num_layers, why);
+                                       &out->count, why);
     if (status == PEN_OK)
         status = pen_json_read_choice(json, "recompute", pen_recompute_names,
                                       &recompute, why);

@@ -130,12 +130,12 @@ static pen_status check_head(const struct pen_profile *profile,
         return PEN_INVALID;
     }
     if (is_count(profile->num_cores) && is_count(profile->num_threads) &&
-        is_count(profile->micro_batch) && is_count(profile->sequence) &&
-        is_count(profile->num_rounds) &&
+        is_count(profile->num_ranks) && is_count(profile->micro_batch) &&
+        is_count(profile->sequence) && is_count(profile->num_rounds) &&
         profile->memory_bytes <= PEN_PROFILE_MAX_BYTES)
         return PEN_OK;
     pen_why(why,
-            "cores, threads, micro_batch, sequence and rounds must be "
+            "cores, threads, ranks, micro_batch, sequence and rounds must be "
             "from 1 to %u",
             PEN_PROFILE_MAX_COUNT);
     return PEN_INVALID;

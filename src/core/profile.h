@@ -22,7 +22,7 @@
     X(WEIGHT, "w")                                                             \
     X(BACKWARD, "b") /* both of them, layer by layer */
 
-enum pen_pass {
+enum pen_layer_pass {
 #define PEN_PASS_ENUM(name, key) PEN_PASS_##name,
     PEN_PASS_TABLE(PEN_PASS_ENUM)
 #undef PEN_PASS_ENUM
@@ -36,7 +36,7 @@ enum pen_pass {
     X(ADAM, "adam")                                                            \
     X(SGD, "sgd") /* with momentum */
 
-enum pen_update {
+enum pen_update_kind {
 #define PEN_UPDATE_ENUM(name, key) PEN_UPDATE_##name,
     PEN_UPDATE_TABLE(PEN_UPDATE_ENUM)
 #undef PEN_UPDATE_ENUM
@@ -58,7 +58,7 @@ struct pen_profile_mode {
 };
 
 struct pen_profile_layer {
-    uint64_t num_parameters;  /* a tied head has its copy of the matrix */
+    uint64_t num_parameters;  /* that it trains; a tied matrix is the head's */
     uint64_t parameter_bytes; /* with gradient, moments of Adam and scratch */
     uint64_t output_bytes;    /* what goes to the next layer */
     struct pen_profile_mode modes[PEN_RECOMPUTES];
@@ -85,6 +85,7 @@ struct pen_profile {
     char library[PEN_PROFILE_WORD_SIZE]; /* its version: "2.6.3, OpenMP" */
     bool is_bf16;
     uint32_t num_threads;
+    uint32_t num_ranks; /* processes that measured at the same time */
 
     char family[PEN_PROFILE_WORD_SIZE]; /* of the model: "gpt2" */
     char model_hash[PEN_HASH_SIZE];     /* see pen_profile_hash_model() */

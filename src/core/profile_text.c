@@ -84,9 +84,10 @@ void pen_profile_print(const struct pen_profile *profile, struct pen_text *out)
                  profile->memory_bytes);
     pen_text_add(out,
                  "  \"engine\": {\"name\": \"%s\", \"library\": \"%s\", "
-                 "\"dtype\": \"%s\", \"threads\": %u},\n",
+                 "\"dtype\": \"%s\", \"threads\": %u, \"ranks\": %u},\n",
                  profile->engine, profile->library,
-                 precisions[profile->is_bf16 ? 1 : 0], profile->num_threads);
+                 precisions[profile->is_bf16 ? 1 : 0], profile->num_threads,
+                 profile->num_ranks);
     pen_text_add(out,
                  "  \"model\": {\"family\": \"%s\", \"sha256\": \"%s\"},\n"
                  "  \"micro_batch\": %u,\n  \"sequence\": %u,\n"
@@ -224,7 +225,8 @@ static pen_status read_engine(const struct pen_json *file,
     unsigned precision = 0;
     pen_status status = pen_json_open(file, "engine", &json, why);
     if (status == PEN_OK)
-        status = pen_json_check_keys(&json, "name library dtype threads", why);
+        status =
+            pen_json_check_keys(&json, "name library dtype threads ranks", why);
     if (status == PEN_OK)
         status = pen_json_read_word(&json, "name", out->engine,
                                     sizeof out->engine, why);
@@ -237,6 +239,9 @@ static pen_status read_engine(const struct pen_json *file,
     if (status == PEN_OK)
         status = pen_json_read_integer(
             &json, "threads", 1, PEN_PROFILE_MAX_COUNT, &out->num_threads, why);
+    if (status == PEN_OK)
+        status = pen_json_read_integer(&json, "ranks", 1, PEN_PROFILE_MAX_COUNT,
+                                       &out->num_ranks, why);
     out->is_bf16 = precision == 1;
     return status;
 }

@@ -80,12 +80,12 @@ static double update_sec(const struct pen_compute *compute)
 }
 
 void pen_compute_stage(const struct pen_compute *compute,
-                       const struct pen_plan_stage *stage,
+                       const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out)
 {
     struct pen_cost sum = {.recompute_sec = -1, .pair_sec = -1, .memory = -1};
-    for (uint32_t i = 0; i < stage->num_layers; i++) {
-        uint32_t layer = stage->first_layer + i;
+    for (uint32_t i = 0; i < stage->count; i++) {
+        uint32_t layer = stage->first + i;
         enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
         if (compute->profile == NULL)
             add_counted(compute, layer, stage->recompute, &sum);
@@ -95,20 +95,18 @@ void pen_compute_stage(const struct pen_compute *compute,
                 has_whole_backward, &sum);
     }
     sum.step_sec = update_sec(compute) *
-                   (double)pen_model_range_parameters(
-                       compute->model, stage->first_layer, stage->num_layers);
+                   (double)pen_model_trained_parameters(compute->model, stage);
     *out = sum;
 }
 
 uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
-                                 const struct pen_plan_stage *stage)
+                                 const struct pen_layer_range *stage)
 {
     struct pen_workload work = workload_of(compute, stage->recompute);
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < stage->num_layers; i++) {
+    for (uint32_t i = 0; i < stage->count; i++) {
         struct pen_layer_cost cost;
-        pen_model_layer_cost(compute->model, stage->first_layer + i, &work,
-                             &cost);
+        pen_model_layer_cost(compute->model, stage->first + i, &work, &cost);
         sum += cost.stash_bytes;
     }
     return sum;
@@ -126,8 +124,8 @@ uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute)
 static double layer_sec(const struct pen_compute *compute, uint32_t layer,
                         enum pen_recompute recompute, uint32_t num_microbatches)
 {
-    const struct pen_plan_stage stage = {
-        .first_layer = layer, .num_layers = 1, .recompute = recompute};
+    const struct pen_layer_range stage = {
+        .first = layer, .count = 1, .recompute = recompute};
     struct pen_cost cost;
     pen_compute_stage(compute, &stage, true, &cost);
     return (cost.forward_sec + cost.input_sec + cost.weight_sec) *
@@ -136,13 +134,12 @@ static double layer_sec(const struct pen_compute *compute, uint32_t layer,
 }
 
 static void fill_stages(const uint32_t *counts, enum pen_recompute recompute,
-                        struct pen_plan_stage *stages, uint32_t num_stages)
+                        struct pen_layer_range *stages, uint32_t num_stages)
 {
     uint32_t first = 0;
     for (uint32_t i = 0; i < num_stages; i++) {
-        stages[i] = (struct pen_plan_stage){.first_layer = first,
-                                            .num_layers = counts[i],
-                                            .recompute = recompute};
+        stages[i] = (struct pen_layer_range){
+            .first = first, .count = counts[i], .recompute = recompute};
         first += counts[i];
     }
 }
@@ -150,7 +147,7 @@ static void fill_stages(const uint32_t *counts, enum pen_recompute recompute,
 pen_status pen_compute_cut(const struct pen_compute *compute,
                            enum pen_recompute recompute,
                            uint32_t num_microbatches,
-                           struct pen_plan_stage *stages, uint32_t num_stages,
+                           struct pen_layer_range *stages, uint32_t num_stages,
                            struct pen_text *why)
 {
     uint32_t num_layers = compute->model->num_layers;
@@ -177,7 +174,7 @@ pen_status pen_compute_cut(const struct pen_compute *compute,
 }
 
 static pen_status check_stages(const struct pen_compute *compute,
-                               const struct pen_plan_stage *stages,
+                               const struct pen_layer_range *stages,
                                uint32_t num_stages, struct pen_text *why)
 {
     bool is_met[PEN_RECOMPUTES] = {false};
@@ -190,8 +187,24 @@ static pen_status check_stages(const struct pen_compute *compute,
     return status;
 }
 
+/* The head's stage trains a tied matrix; the embedding's gets it each step. */
+static void add_tied(const struct pen_compute *compute, struct pen_cost *first,
+                     struct pen_cost *last)
+{
+    const struct pen_model *model = compute->model;
+    const struct pen_profile *profile = compute->profile;
+    if (first == last || !model->has_tied_embeddings || profile == NULL ||
+        !profile->link.is_there)
+        return;
+    double bytes = 4.0 * model->hidden * model->vocab;
+    double seconds =
+        profile->link.latency_sec + bytes / profile->link.bytes_per_sec;
+    first->step_sec += seconds;
+    last->step_sec += seconds;
+}
+
 pen_status pen_compute_costs(const struct pen_compute *compute,
-                             const struct pen_plan_stage *stages,
+                             const struct pen_layer_range *stages,
                              uint32_t num_stages, uint32_t num_ranks,
                              bool has_whole_backward, struct pen_costs *out,
                              struct pen_text *why)
@@ -212,6 +225,7 @@ pen_status pen_compute_costs(const struct pen_compute *compute,
         items[i].memory = (double)pen_compute_stash_bytes(compute, &stages[i]) *
                           num_ranks / total;
     }
+    add_tied(compute, &items[0], &items[num_stages - 1]);
     pen_costs_init(out);
     out->scope = PEN_COST_PER_STAGE;
     out->items = items;

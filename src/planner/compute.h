@@ -16,7 +16,7 @@ struct pen_compute {
     uint32_t micro_batch;              /* sequences */
     uint32_t sequence;
     bool is_bf16;
-    enum pen_update optimizer; /* ADAM or SGD */
+    enum pen_update_kind optimizer; /* ADAM or SGD */
 };
 
 /*
@@ -38,12 +38,12 @@ pen_status pen_compute_check(const struct pen_compute *compute,
  * their ratios mean something.
  */
 void pen_compute_stage(const struct pen_compute *compute,
-                       const struct pen_plan_stage *stage,
+                       const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out);
 
 /* Bytes that one micro-batch leaves in a stage between forward and backward. */
 uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
-                                 const struct pen_plan_stage *stage);
+                                 const struct pen_layer_range *stage);
 
 /* Bytes of one micro-batch between two stages. */
 uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute);
@@ -56,18 +56,20 @@ uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute);
 pen_status pen_compute_cut(const struct pen_compute *compute,
                            enum pen_recompute recompute,
                            uint32_t num_microbatches,
-                           struct pen_plan_stage *stages, uint32_t num_stages,
+                           struct pen_layer_range *stages, uint32_t num_stages,
                            struct pen_text *why);
 
 /*
  * The costs of a schedule on num_ranks ranks whose parts are these stages. The
  * activations of all parts together are num_ranks A. A link that was measured
- * is between all ranks; without one, messages take no time.
+ * is between all ranks; without one, messages take no time. Where embedding and
+ * head share a matrix from different stages, both stages' step has its way from
+ * the one to the other.
  *
  * On success *out is initialized; end with pen_costs_release().
  */
 pen_status pen_compute_costs(const struct pen_compute *compute,
-                             const struct pen_plan_stage *stages,
+                             const struct pen_layer_range *stages,
                              uint32_t num_stages, uint32_t num_ranks,
                              bool has_whole_backward, struct pen_costs *out,
                              struct pen_text *why);

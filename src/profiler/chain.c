@@ -10,6 +10,7 @@
  */
 #include "profiler/chain.h"
 
+#include "base/clock.h"
 #include "base/random.h"
 
 #include <stdlib.h>
@@ -19,12 +20,12 @@ enum { ALIGNMENT = 64, MOMENTS = 2, MICROBATCHES = 2 };
 
 #define LEARNING_RATE 1e-6
 
-static void layer_is_done(void *context)
+static void layer_is_done(void *context, uint32_t layer)
 {
     struct pen__chain *chain = context;
-    double now = pen__now_sec();
-    chain->layer_sec[chain->num_done++] = now - chain->last_sec;
-    chain->last_sec = now;
+    int64_t now = pen_clock_ns();
+    chain->layer_ns[layer - chain->first_layer] = now - chain->last_ns;
+    chain->last_ns = now;
 }
 
 static void *take(struct pen__chain *chain, size_t *end, size_t bytes)
@@ -97,7 +98,7 @@ static uint64_t count_parameters(const struct pen_network *network)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
-        sum += (uint64_t)it->rows * it->columns;
+        sum += it->is_value_only ? 0 : (uint64_t)it->rows * it->columns;
     }
     return sum;
 }
@@ -126,8 +127,8 @@ pen_status pen__chain_init(struct pen__chain *chain,
     if (status == PEN_OK)
         status = make_arena(chain, rows, why);
     if (status == PEN_OK) {
-        chain->layer_sec = calloc(num_layers, sizeof *chain->layer_sec);
-        status = chain->layer_sec == NULL ? PEN_NOMEM : PEN_OK;
+        chain->layer_ns = calloc(num_layers, sizeof *chain->layer_ns);
+        status = chain->layer_ns == NULL ? PEN_NOMEM : PEN_OK;
     }
     if (status != PEN_OK) {
         pen__chain_release(chain);
@@ -144,7 +145,7 @@ void pen__chain_release(struct pen__chain *chain)
 {
     pen_network_free(chain->network);
     free(chain->arena);
-    free(chain->layer_sec);
+    free(chain->layer_ns);
     *chain = (struct pen__chain){.network = NULL};
 }
 
@@ -152,12 +153,11 @@ void pen__chain_release(struct pen__chain *chain)
 
 static void start(struct pen__chain *chain)
 {
-    chain->num_done = 0;
-    chain->last_sec = pen__now_sec();
+    chain->last_ns = pen_clock_ns();
 }
 
 /* The mean over all layers of a kind is the sample of this round. */
-static void add_pass(const struct pen__chain *chain, enum pen_pass pass,
+static void add_pass(const struct pen__chain *chain, enum pen_layer_pass pass,
                      struct pen__chain_samples *samples)
 {
     const struct pen_model *model = pen_network_model(chain->network);
@@ -165,11 +165,10 @@ static void add_pass(const struct pen__chain *chain, enum pen_pass pass,
     uint32_t counts[PEN_LAYER_KINDS] = {0};
     if (samples == NULL)
         return;
-    for (uint32_t i = 0; i < chain->num_done; i++) {
-        uint32_t place = pass == PEN_PASS_FORWARD ? i : chain->num_done - 1 - i;
+    for (uint32_t i = 0; i < chain->num_layers; i++) {
         enum pen_layer_kind kind =
-            pen_model_layer_kind(model, chain->first_layer + place);
-        sums[kind] += chain->layer_sec[i];
+            pen_model_layer_kind(model, chain->first_layer + i);
+        sums[kind] += 1e-9 * (double)chain->layer_ns[i];
         counts[kind]++;
     }
     for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
@@ -225,7 +224,7 @@ static void descend(struct pen_engine *engine, struct pen_parameter *parameter,
     engine->ops->sgd_step(engine, parameter, &sgd);
 }
 
-static void update(struct pen__chain *chain, enum pen_update what,
+static void update(struct pen__chain *chain, enum pen_update_kind what,
                    struct pen__chain_samples *samples)
 {
     static void (*const updates[])(struct pen_engine *, struct pen_parameter *,
@@ -234,15 +233,17 @@ static void update(struct pen__chain *chain, enum pen_update what,
                                                 [PEN_UPDATE_ADAM] = adam,
                                                 [PEN_UPDATE_SGD] = descend};
     struct pen_engine *engine = pen_network_engine(chain->network);
-    double begin = pen__now_sec();
-    for (size_t i = 0; i < pen_network_num_parameters(chain->network); i++)
-        updates[what](engine,
-                      pen_network_parameter(chain->network, i)->parameter,
-                      chain->step);
+    int64_t begin = pen_clock_ns();
+    for (size_t i = 0; i < pen_network_num_parameters(chain->network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(chain->network, i);
+        if (!it->is_value_only)
+            updates[what](engine, it->parameter, chain->step);
+    }
+    int64_t taken = pen_clock_ns() - begin;
     if (samples != NULL)
         pen__samples_add(&samples->updates[what],
-                         (pen__now_sec() - begin) /
-                             (double)chain->num_parameters);
+                         1e-9 * (double)taken / (double)chain->num_parameters);
 }
 
 void pen__chain_round(struct pen__chain *chain,
@@ -272,6 +273,7 @@ void pen__chain_round(struct pen__chain *chain,
     add_pass(chain, PEN_PASS_WEIGHT, samples);
 
     pen_network_finish_gradients(network);
+    pen_network_clear_gathered(network);
     update(chain, PEN_UPDATE_NORM, samples);
     update(chain, PEN_UPDATE_ADAM, samples);
     update(chain, PEN_UPDATE_SGD, samples);

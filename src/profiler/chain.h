@@ -14,7 +14,7 @@ struct pen__chain {
     struct pen_network *network;
     uint32_t first_layer;
     uint32_t num_layers;
-    uint64_t num_parameters;
+    uint64_t num_parameters; /* that it trains */
 
     char *arena; /* owned; holds all below */
     void *stash;
@@ -29,9 +29,8 @@ struct pen__chain {
     uint64_t step;
 
     /* Filled by a pass, between its layers. */
-    double *layer_sec; /* owned; in the order of the pass */
-    uint32_t num_done;
-    double last_sec;
+    int64_t *layer_ns; /* owned */
+    int64_t last_ns;
 };
 
 /* On success end with pen__chain_release(). */

@@ -29,8 +29,9 @@ struct pen_profiler_options {
 };
 
 /*
- * Fills *out but for the machine (cpu, num_cores, memory_bytes) and the link,
- * which are left alone. On failure *out is untouched.
+ * Fills *out but for what only others know and which is left alone: the machine
+ * (cpu, num_cores, memory_bytes), num_ranks and the link. On failure *out is
+ * untouched.
  */
 pen_status pen_profiler_run(const struct pen_profiler_options *options,
                             struct pen_profile *out, struct pen_text *why);

@@ -3,7 +3,6 @@
 #include "base/bug.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 bool pen__samples_init(struct pen__samples *samples, size_t capacity)
 {
@@ -50,11 +49,4 @@ struct pen_measured pen__samples_measure(struct pen__samples *samples)
     return (struct pen_measured){.median_sec = quantile(samples, 0.5),
                                  .spread_sec = quantile(samples, 0.75) -
                                                quantile(samples, 0.25)};
-}
-
-double pen__now_sec(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }

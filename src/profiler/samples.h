@@ -21,7 +21,4 @@ void pen__samples_add(struct pen__samples *samples, double seconds);
 /* Of at least one; sorts them. Quartiles lie between samples if need be. */
 struct pen_measured pen__samples_measure(struct pen__samples *samples);
 
-/* Of a clock that nobody sets. */
-double pen__now_sec(void);
-
 #endif

@@ -22,12 +22,6 @@
  *     '-------'       |
  *         '-----------'
  */
-struct pen_layer_range {
-    uint32_t first;
-    uint32_t count;
-    enum pen_recompute recompute;
-};
-
 struct pen_layout {
     struct pen_shape shape; /* of the schedule */
     uint32_t num_replicas;  /* of the pipeline */

@@ -52,6 +52,22 @@ same "one mode" "$(json '[key for key in d["layers"]["head"]
     if key in ("none", "selective", "full")]')" "['full']"
 same precision "$(json 'd["engine"]["dtype"], d["sequence"]')" "('bf16', 16)"
 
+# Two ranks at the same time, and the link between them.
+if command -v mpirun >/dev/null; then
+    about "two ranks"
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        OMPI_MCA_rmaps_base_oversubscribe=1
+    mpirun -n 2 "$PENSTOCK" profile "${tiny[@]}" \
+        --recompute-granularity none >"$work/out" 2>"$work/err" ||
+        fail "exit code $?"
+    same ranks "$(json 'd["engine"]["ranks"]')" 2
+    same link "$(json '0 < d["link"]["latency"] < 1 and
+        d["link"]["bandwidth"] > 1e6')" True
+    mpirun -n 2 "$PENSTOCK" profile "${tiny[@]}" --seq-length 33 \
+        >"$work/out" 2>"$work/err" && fail "exit code 0"
+    err_has "the model has 32 positions"
+fi
+
 # What cannot be measured.
 run 2 profile
 err_has "--model is required"

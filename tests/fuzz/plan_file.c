@@ -10,10 +10,10 @@ static void check_stages(const struct pen_plan *plan)
 {
     uint32_t next = 0;
     for (uint32_t i = 0; i < plan->num_stages; i++) {
-        PEN_BUG_UNLESS(plan->stages[i].first_layer == next);
-        PEN_BUG_UNLESS(plan->stages[i].num_layers >= 1);
+        PEN_BUG_UNLESS(plan->stages[i].first == next);
+        PEN_BUG_UNLESS(plan->stages[i].count >= 1);
         PEN_BUG_UNLESS(plan->stages[i].recompute < PEN_RECOMPUTES);
-        next += plan->stages[i].num_layers;
+        next += plan->stages[i].count;
     }
 }
 

@@ -75,8 +75,8 @@ static void a_plan_is_read(void **state)
     assert_int_equal(2, plan->degrees[PEN_DEGREE_PP]);
     assert_int_equal(1, plan->degrees[PEN_DEGREE_EP]);
     assert_int_equal(2, plan->num_stages);
-    assert_int_equal(2, plan->stages[1].first_layer);
-    assert_int_equal(2, plan->stages[1].num_layers);
+    assert_int_equal(2, plan->stages[1].first);
+    assert_int_equal(2, plan->stages[1].count);
     assert_int_equal(PEN_RECOMPUTE_FULL, plan->stages[1].recompute);
     assert_string_equal("1f1b", plan->schedule.name);
     assert_null(plan->schedule.file);
@@ -143,12 +143,11 @@ static void a_plan_is_made_and_saved(void **state)
     assert_true(pen_plan_set(&plan->model, "gpt2"));
     memcpy(plan->model_hash, HASH, PEN_HASH_SIZE);
     plan->sequence = 64;
-    plan->stages[0].num_layers = 3;
-    plan->stages[1] =
-        (struct pen_plan_stage){.first_layer = 3, .num_layers = 1};
+    plan->stages[0].count = 3;
+    plan->stages[1] = (struct pen_layer_range){.first = 3, .count = 1};
     assert_int_equal(PEN_OK, pen_plan_save(plan, path, NULL));
     assert_int_equal(PEN_OK, pen_plan_load(path, &loaded, NULL));
-    assert_int_equal(3, loaded->stages[1].first_layer);
+    assert_int_equal(3, loaded->stages[1].first);
     assert_string_equal("1f1b", loaded->schedule.name);
     pen_plan_free(loaded);
     pen_plan_free(plan);
@@ -177,7 +176,7 @@ static void a_plan_fits_its_model(void **state)
     assert_int_equal(PEN_INVALID, pen_plan_fits(plan, model, &why));
     assert_string_equal("the stages have 4 layers, the model 14",
                         pen_text_string(&why));
-    plan->stages[1].num_layers = 12;
+    plan->stages[1].count = 12;
     assert_int_equal(PEN_OK, pen_plan_fits(plan, model, NULL));
     pen_plan_free(plan);
     pen_model_free(model);

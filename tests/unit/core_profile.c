@@ -22,6 +22,7 @@ static struct pen_profile make_profile(void)
                                   .library = "2.6.3, OpenMP",
                                   .is_bf16 = true,
                                   .num_threads = 1,
+                                  .num_ranks = 2,
                                   .family = "gpt2",
                                   .micro_batch = 4,
                                   .sequence = 128,

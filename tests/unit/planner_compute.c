@@ -53,7 +53,7 @@ static void a_stage_is_the_sum_of_its_layers(void **state)
     struct pen_model *model = load_gpt2();
     struct pen_profile profile = make_profile(model);
     struct pen_compute compute = compute_of(model, &profile);
-    struct pen_plan_stage stage = {.first_layer = 11, .num_layers = 3};
+    struct pen_layer_range stage = {.first = 11, .count = 3};
     struct pen_cost cost;
     pen_compute_stage(&compute, &stage, false, &cost);
     expect_close(12e-3, cost.forward_sec, "F of two blocks and the head");
@@ -63,7 +63,7 @@ static void a_stage_is_the_sum_of_its_layers(void **state)
     expect_close(48e-3, cost.input_sec + cost.weight_sec, "B");
     expect_close(36e-3, cost.weight_sec, "W inside B");
 
-    /* Two blocks, the last norm, and a copy of the tied matrix. */
+    /* Two blocks, the last norm, and the tied matrix. */
     double elements = 2 * 7087872.0 + 2 * 768.0 + 50257.0 * 768;
     expect_close(6e-12 * elements, cost.step_sec, "Adam");
     compute.optimizer = PEN_UPDATE_SGD;
@@ -71,7 +71,7 @@ static void a_stage_is_the_sum_of_its_layers(void **state)
     expect_close(10e-12 * elements, cost.step_sec, "SGD");
 
     /* All layers in one stage: the matrix is there once. */
-    stage = (struct pen_plan_stage){.num_layers = 14};
+    stage = (struct pen_layer_range){.count = 14};
     pen_compute_stage(&compute, &stage, true, &cost);
     expect_close(10e-12 * (double)model->num_parameters, cost.step_sec,
                  "one stage");
@@ -84,20 +84,20 @@ static void a_model_is_cut_by_what_was_measured(void **state)
     struct pen_model *model = load_gpt2();
     struct pen_profile profile = make_profile(model);
     struct pen_compute compute = compute_of(model, &profile);
-    struct pen_plan_stage stages[4];
+    struct pen_layer_range stages[4];
     /* Blocks take 5 ms, the head 50 and the embedding 0.5: 0.5 + 60 | 50. */
     assert_int_equal(PEN_OK, pen_compute_cut(&compute, PEN_RECOMPUTE_NONE, 8,
                                              stages, 2, NULL));
-    assert_int_equal(0, stages[0].first_layer);
-    assert_int_equal(12, stages[0].num_layers);
-    assert_int_equal(12, stages[1].first_layer);
-    assert_int_equal(2, stages[1].num_layers);
+    assert_int_equal(0, stages[0].first);
+    assert_int_equal(12, stages[0].count);
+    assert_int_equal(12, stages[1].first);
+    assert_int_equal(2, stages[1].count);
 
     /* An optimizer that takes most of a step moves the cut. */
     profile.updates[PEN_UPDATE_ADAM].median_sec = 1e-6;
     assert_int_equal(PEN_OK, pen_compute_cut(&compute, PEN_RECOMPUTE_NONE, 8,
                                              stages, 2, NULL));
-    assert_true(stages[0].num_layers < 10);
+    assert_int_equal(10, stages[0].count);
     pen_model_free(model);
 }
 
@@ -106,15 +106,15 @@ static void flops_cut_where_nothing_was_measured(void **state)
     (void)state;
     struct pen_model *model = load_gpt2();
     struct pen_compute compute = compute_of(model, NULL);
-    struct pen_plan_stage stages[14];
+    struct pen_layer_range stages[14];
     assert_int_equal(PEN_OK, pen_compute_cut(&compute, PEN_RECOMPUTE_FULL, 64,
                                              stages, 2, NULL));
     /* The head has the products of 5.4 blocks, and is not computed again. */
-    assert_true(stages[0].num_layers >= 9 && stages[0].num_layers <= 10);
+    assert_true(stages[0].count >= 9 && stages[0].count <= 10);
     assert_int_equal(PEN_RECOMPUTE_FULL, stages[1].recompute);
     struct pen_cost none;
     struct pen_cost full;
-    struct pen_plan_stage block = {.first_layer = 1, .num_layers = 1};
+    struct pen_layer_range block = {.first = 1, .count = 1};
     pen_compute_stage(&compute, &block, true, &none);
     block.recompute = PEN_RECOMPUTE_FULL;
     pen_compute_stage(&compute, &block, true, &full);
@@ -131,8 +131,8 @@ static void a_profile_predicts_a_schedule(void **state)
     struct pen_model *model = load_gpt2();
     struct pen_profile profile = make_profile(model);
     struct pen_compute compute = compute_of(model, &profile);
-    struct pen_plan_stage stages[2] = {{.first_layer = 0, .num_layers = 12},
-                                       {.first_layer = 12, .num_layers = 2}};
+    struct pen_layer_range stages[2] = {{.first = 0, .count = 12},
+                                        {.first = 12, .count = 2}};
     struct pen_costs costs;
     profile.link = (struct pen_profile_link){
         .is_there = true, .latency_sec = 1e-4, .bytes_per_sec = 1e9};
@@ -141,6 +141,10 @@ static void a_profile_predicts_a_schedule(void **state)
     expect_close(2 * 16 * 768 * 4.0, costs.bytes, "bytes of a boundary");
     expect_close(2, costs.items[0].memory + costs.items[1].memory,
                  "activations");
+    struct pen_cost alone;
+    pen_compute_stage(&compute, &stages[0], true, &alone);
+    expect_close(alone.step_sec + 1e-4 + 4e-9 * 50257 * 768,
+                 costs.items[0].step_sec, "step with the tied matrix");
     struct pen_schedule *schedule = make("1f1b", 2, 4, 1);
     struct pen_timing *timing = time_of(schedule, &costs);
     /* What rank 0 ends with, along its longest path: F0, there and back, B0 F2
@@ -162,8 +166,8 @@ static void what_was_not_measured_is_told(void **state)
     struct pen_model *model = load_gpt2();
     struct pen_profile profile = make_profile(model);
     struct pen_compute compute = compute_of(model, &profile);
-    struct pen_plan_stage stages[1] = {
-        {.num_layers = 14, .recompute = PEN_RECOMPUTE_SELECTIVE}};
+    struct pen_layer_range stages[1] = {
+        {.count = 14, .recompute = PEN_RECOMPUTE_SELECTIVE}};
     struct pen_costs costs;
     struct pen_text why = PEN_TEXT_EMPTY;
     assert_int_equal(PEN_INVALID, pen_compute_costs(&compute, stages, 1, 1,

@@ -56,7 +56,8 @@ static struct pen_profiler_options options_of(const struct pen_model *model,
 
 static struct pen_profile run(const struct pen_profiler_options *options)
 {
-    struct pen_profile profile = {.cpu = "some", .num_cores = 1};
+    struct pen_profile profile = {
+        .cpu = "some", .num_cores = 1, .num_ranks = 1};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (pen_profiler_run(options, &profile, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
@@ -133,9 +134,11 @@ static void expect_all(unsigned blocks, uint32_t num_chains)
     assert_string_equal("none", profile.library);
     assert_string_equal("gpt2", profile.family);
     assert_string_equal("some", profile.cpu);
-    /* The head has its own copy of the tied matrix, and the last norm. */
+    /* The head trains the tied matrix and the last norm. */
     assert_int_equal(37 * 24 + 2 * 24,
                      profile.layers[PEN_LAYER_HEAD].num_parameters);
+    assert_int_equal(16 * 24,
+                     profile.layers[PEN_LAYER_EMBEDDING].num_parameters);
     assert_int_equal(pen_model_layer_parameters(model, 1),
                      profile.layers[PEN_LAYER_BLOCK].num_parameters);
     assert_int_equal(BATCH * SEQUENCE * 24 * sizeof(float),

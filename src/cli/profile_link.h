@@ -1,0 +1,17 @@
+#ifndef PEN_CLI_PROFILE_LINK_H
+#define PEN_CLI_PROFILE_LINK_H
+
+#include "core/profile.h"
+#include "runtime/transport.h"
+
+/*
+ * Sends messages of a few bytes, and of `bytes`, to and fro between ranks 0 and
+ * 1, as a pipeline does: receives are posted before, nobody waits inside MPI.
+ * All ranks call it; all get the answer of rank 0. INFEASIBLE when a long
+ * message takes no longer than a short one.
+ */
+pen_status pen__profile_link(struct pen_transport *transport, size_t bytes,
+                             struct pen_profile_link *out,
+                             struct pen_text *why);
+
+#endif
