@@ -63,22 +63,17 @@ static double measure_way(struct ball *ball, size_t bytes)
     return 0.5e-9 * (double)least;
 }
 
-static void play(struct pen_transport *transport, char *block, size_t bytes,
-                 double seconds[2])
+/* seconds[0] of a short message, seconds[1] of one of `bytes`. */
+static void play(struct ball *ball, size_t bytes, double seconds[2])
 {
-    uint32_t rank = pen_transport_rank(transport);
-    struct ball ball = {.transport = transport,
-                        .peer = 1 - rank,
-                        .out = block,
-                        .in = block + bytes};
-    if (rank < 2) {
-        seconds[0] = measure_way(&ball, SHORT_BYTES);
-        seconds[1] = measure_way(&ball, bytes);
+    if (pen_transport_rank(ball->transport) < 2) {
+        seconds[0] = measure_way(ball, SHORT_BYTES);
+        seconds[1] = measure_way(ball, bytes);
     } else {
-        pen_transport_meet(transport);
-        pen_transport_meet(transport);
+        pen_transport_meet(ball->transport);
+        pen_transport_meet(ball->transport);
     }
-    pen_transport_share(transport, seconds, 2 * sizeof *seconds);
+    pen_transport_share(ball->transport, seconds, 2 * sizeof *seconds);
 }
 
 pen_status pen__profile_link(struct pen_transport *transport, size_t bytes,
@@ -92,7 +87,11 @@ pen_status pen__profile_link(struct pen_transport *transport, size_t bytes,
         return PEN_NOMEM;
     }
     memset(block, 1, 2 * room);
-    play(transport, block, room, seconds);
+    struct ball ball = {.transport = transport,
+                        .peer = 1 - pen_transport_rank(transport),
+                        .out = block,
+                        .in = block + room};
+    play(&ball, room, seconds);
     free(block);
     if (seconds[1] <= seconds[0]) {
         pen_why(why,
