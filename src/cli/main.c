@@ -37,8 +37,8 @@ static const struct pen__command doctor = {
     help_in_train};
 
 static const struct pen__command *const commands[] = {
-    &pen__schedule, &pen__tokenize, &train,           &eval,    &generate,
-    &pen__plot,     &pen__view,     &pen__checkpoint, &profile, &doctor, NULL};
+    &pen__schedule, &pen__tokenize,   &train,   &eval,   &generate, &pen__plot,
+    &pen__view,     &pen__checkpoint, &profile, &doctor, NULL};
 
 int main(int argc, char **argv)
 {

@@ -250,13 +250,14 @@ static int start(const struct args *args, struct pen_text *why)
 {
     struct pen_threads_options wanted = {.count = (int)args->threads};
     struct pen_threads threads = {0};
+    struct pen_launch launch = pen_launch_read_own();
     struct pen_transport *transport = NULL;
     struct pen_model *model = NULL;
     pen_status status = pen_threads_start(&wanted, &threads, why);
     if (status == PEN_OK)
         status = pen_model_load(args->model, &model, why);
     if (status == PEN_OK)
-        status = pen_transport_open(&transport, why);
+        status = pen_transport_open(&launch, &transport, why);
     int code = status == PEN_OK
                    ? profile_model(args, threads.count, model, transport, why)
                    : pen__refuse(why);

@@ -61,7 +61,7 @@ int pen__program_main(const struct pen__program *program, int argc, char **argv)
     }
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0) {
-        printf("%s %s\n", program->name, PEN_VERSION);
+        printf("%s %s\n", program->name, pen__program_version());
         return PEN__EXIT_OK;
     }
     if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0)
@@ -70,4 +70,9 @@ int pen__program_main(const struct pen__program *program, int argc, char **argv)
     if (command == NULL)
         return PEN__EXIT_USAGE;
     return command->run(argc - 1, argv + 1);
+}
+
+const char *pen__program_version(void)
+{
+    return PEN_VERSION;
 }

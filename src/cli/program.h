@@ -26,4 +26,7 @@ int pen__program_main(const struct pen__program *program, int argc,
 int pen__program_become(const char *sibling, const char *first, char **argv,
                         const char *hint);
 
+/* Of all programs: "0.1.0". */
+const char *pen__program_version(void);
+
 #endif

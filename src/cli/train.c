@@ -1,15 +1,16 @@
 /*
- * penstock train: one process that trains a network on text or images.
+ * penstock train: trains a network on text or images, in one process or as one
+ * rank of many.
  */
 #include "cli/cli.h"
 
 #include "base/log.h"
 #include "cli/train_checkpoint.h"
 #include "cli/train_data.h"
-#include "cli/train_layout.h"
-#include "cli/train_options.h"
 #include "cli/train_report.h"
-#include "network/weights.h"
+#include "cli/train_signals.h"
+#include "cli/train_start.h"
+#include "cli/train_watch.h"
 #include "runtime/peak.h"
 #include "runtime/threads.h"
 
@@ -18,74 +19,27 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What a training holds; all may be NULL. */
 struct training {
     struct pen__train_args args;
+    struct pen_launch launch;
+    struct pen_transport *transport;
+    bool is_first; /* of the ranks: this one talks */
     struct pen_pretrained pretrained;
     struct pen_checkpoint *resumed; /* of --load beside --model */
     struct pen_batches *batches;
     struct pen_batches *validation;
-    struct pen_transport *transport;
-    bool is_first; /* of the ranks: this one talks */
     struct pen__train_layout layout;
+    struct pen__train_watch watch;
     struct pen_trainer *trainer;
+    struct pen_checkpointer *checkpointer;
     int threads;
-    double peak_flops; /* NaN: not measured */
+    double peak_flops; /* of all ranks; NaN: not measured */
     struct pen__train_report report;
-    void *signal_stack;
+    struct pen__train_signals signals;
+    bool is_stopped; /* before the last step */
 };
-
-/* All registers, tiles included, are 12 kB. */
-#define SIGNAL_STACK_BYTES ((size_t)64 << 10)
-
-/* ---- signals ---- */
-
-/*
- * A signal reaches the process, not an object, so this is at file scope. The
- * second signal of a kind ends the program as it always did.
- */
-static volatile sig_atomic_t signal_seen;
-
-static void note_signal(int number)
-{
-    static const char words[] =
-        "\npenstock: finishing the step; once more to stop at once\n";
-    signal_seen = number;
-    ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
-    (void)written;
-}
-
-/*
- * The handler has a stack of its own: while oneDNN multiplies, the stack
- * pointer may be in the heap, and a signal's frame there would overwrite what
- * lies below. Linux gives signals of the process to this thread, not to those
- * of the engine.
- */
-static pen_status watch_signals(struct training *training)
-{
-    struct sigaction action = {.sa_handler = note_signal,
-                               .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
-    training->signal_stack = malloc(SIGNAL_STACK_BYTES);
-    if (training->signal_stack == NULL)
-        return PEN_NOMEM;
-    const stack_t stack = {.ss_sp = training->signal_stack,
-                           .ss_size = SIGNAL_STACK_BYTES};
-    sigaltstack(&stack, NULL);
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    return PEN_OK;
-}
-
-static void release_signal_stack(struct training *training)
-{
-    const stack_t none = {.ss_flags = SS_DISABLE};
-    if (training->signal_stack != NULL)
-        sigaltstack(&none, NULL);
-    free(training->signal_stack);
-}
 
 /* ---- making ready ---- */
 
@@ -105,12 +59,48 @@ static pen_status open_data(struct training *training, struct pen_text *why)
     return pen__data_open(model, &wish, &training->validation, why);
 }
 
+static const struct pen_checkpoint *
+checkpoint_of(const struct training *training)
+{
+    if (training->args.load == NULL)
+        return NULL;
+    return training->resumed != NULL ? training->resumed
+                                     : training->pretrained.checkpoint;
+}
+
+/* The number of logical replicas is part of a run. */
+static pen_status take_replicas(struct training *training, struct pen_text *why)
+{
+    struct pen__train_args *args = &training->args;
+    const struct pen_checkpoint *checkpoint = checkpoint_of(training);
+    if (checkpoint == NULL)
+        return PEN_OK;
+    uint64_t kept = checkpoint->manifest.num_replicas;
+    if (args->logical_replicas != 0 && args->logical_replicas != kept) {
+        pen_why(why,
+                "%s is of a run with %" PRIu64
+                " logical replicas: leave out --logical-replicas, or give it "
+                "as --model to start anew from its weights",
+                pen_text_string(&checkpoint->path), kept);
+        return PEN_INVALID;
+    }
+    args->logical_replicas = kept;
+    return PEN_OK;
+}
+
 static pen_status make_layout(struct training *training, struct pen_text *why)
 {
-    return pen__train_layout_init(&training->layout, &training->args,
-                                  &training->pretrained.model,
-                                  pen_batches_shape(training->batches).num_ids,
-                                  pen_transport_size(training->transport), why);
+    pen_status status = take_replicas(training, why);
+    if (status == PEN_OK)
+        status = pen__train_layout_init(
+            &training->layout, &training->args, &training->pretrained.model,
+            pen_batches_shape(training->batches).num_ids,
+            pen_transport_size(training->transport), why);
+    if (status == PEN_OK)
+        status = pen__train_check_ranks(&training->args, &training->layout,
+                                        &training->pretrained.model,
+                                        training->transport, why);
+    return status;
 }
 
 static pen_status make_trainer(struct training *training, struct pen_text *why)
@@ -131,6 +121,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .sleep_ns = args->sleep_ns,
+        .watch = pen__train_watch_hooks(&training->watch),
         .optimizer = args->numbers,
         .rates = args->schedule};
     return pen_trainer_create(&options, &training->trainer, why);
@@ -141,11 +132,8 @@ static pen_status set_weights(struct training *training, struct pen_text *why)
     const struct pen__train_args *args = &training->args;
     const struct pen_weights *weights = training->pretrained.weights;
     if (args->load != NULL)
-        return pen__train_resume(args,
-                                 training->resumed != NULL
-                                     ? training->resumed
-                                     : training->pretrained.checkpoint,
-                                 training->trainer, why);
+        return pen__train_resume(args, checkpoint_of(training),
+                                 training->trainer, training->is_first, why);
     if (weights == NULL || args->has_random_weights)
         return pen_trainer_initialize(training->trainer, args->seed);
     return pen_trainer_load_weights(training->trainer, weights, why);
@@ -180,7 +168,8 @@ static pen_status start_engine(struct training *training, struct pen_text *why)
     training->peak_flops = (double)NAN;
     if (args->engine != PEN_TRAINER_ONEDNN)
         return PEN_OK;
-    struct pen_threads_options options = {.count = (int)args->threads};
+    struct pen_threads_options options =
+        pen__train_threads(args, &training->launch);
     struct pen_threads threads;
     pen_status status = pen_threads_start(&options, &threads, why);
     if (status != PEN_OK)
@@ -191,25 +180,33 @@ static pen_status start_engine(struct training *training, struct pen_text *why)
                           threads.count, why, &training->peak_flops);
 }
 
+static pen_status make_checkpointer(struct training *training,
+                                    struct pen_text *why)
+{
+    if (training->args.save == NULL)
+        return PEN_OK;
+    return pen__train_saver_create(&training->args, &training->pretrained,
+                                   training->trainer, &training->checkpointer,
+                                   why);
+}
+
 static pen_status make_ready(struct training *training, struct pen_text *why)
 {
-    pen_status status = start_engine(training, why);
-    if (status == PEN_OK)
-        status = pen_transport_open(&training->transport, why);
-    training->is_first = training->transport != NULL &&
-                         pen_transport_rank(training->transport) == 0;
-    if (!training->is_first)
-        training->args.log = training->args.tensorboard_dir = NULL;
-    if (status == PEN_OK)
-        status = open_model(training, why);
+    pen_status status = open_model(training, why);
     if (status == PEN_OK)
         status = open_data(training, why);
     if (status == PEN_OK)
         status = make_layout(training, why);
     if (status == PEN_OK)
+        status = pen__train_watch_init(&training->watch, &training->args,
+                                       &training->layout, &training->launch,
+                                       training->transport, why);
+    if (status == PEN_OK)
         status = make_trainer(training, why);
     if (status == PEN_OK)
         status = set_weights(training, why);
+    if (status == PEN_OK)
+        status = make_checkpointer(training, why);
     pen_pretrained_close_weights(&training->pretrained);
     pen_checkpoint_close(training->resumed);
     training->resumed = NULL;
@@ -218,47 +215,51 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
 
 static void release(struct training *training)
 {
+    pen_checkpointer_free(training->checkpointer);
     pen_trainer_free(training->trainer);
+    pen__train_watch_release(&training->watch);
     pen__train_layout_release(&training->layout);
     pen_batches_free(training->batches);
     pen_batches_free(training->validation);
     pen_pretrained_release(&training->pretrained);
     pen__train_args_release(&training->args);
-    release_signal_stack(training);
+    pen__train_signals_release(&training->signals);
     pen_transport_close(training->transport);
 }
 
-/* ---- training ---- */
+/* ---- memory ---- */
 
-#define MB(bytes) (1e-6 * (double)(bytes))
-
-static size_t tell_memory(const struct training *training)
+static size_t predict_memory(const struct training *training,
+                             struct pen_trainer_memory *memory)
 {
-    const struct pen__train_args *args = &training->args;
-    struct pen_trainer_memory memory;
-    pen_trainer_predict_memory(training->trainer, args->save != NULL, &memory);
+    const struct pen_checkpointer *checkpointer = training->checkpointer;
+    size_t kept = 0, passing = 0;
+    if (checkpointer != NULL) {
+        kept = pen_checkpointer_bytes(checkpointer);
+        passing = pen_checkpointer_passing_bytes(checkpointer);
+    }
+    pen_trainer_predict_memory(training->trainer, kept, passing, memory);
+    return memory->total;
+}
+
+static void tell_memory(const struct training *training,
+                        const struct pen_trainer_memory *memory)
+{
     if (!training->is_first)
-        return memory.total;
+        return;
     pen_log(PEN_LOG_INFO,
             "%.1f M parameters; memory will be %.1f MB: parameters, gradients "
-            "and moments %.1f, activations %.1f (logits %.1f), program %.1f, "
-            "for a while %.1f",
+            "and moments %.1f, activations %.1f (logits %.1f), sums %.1f, "
+            "snapshot %.1f, program %.1f, for a while %.1f",
             1e-6 * (double)pen_any_model_num_parameters(
                        &training->pretrained.model),
-            MB(memory.total), MB(memory.parameters), MB(memory.activations),
-            MB(memory.logits), MB(memory.program), MB(memory.passing));
-    return memory.total;
+            PEN__MB(memory->total), PEN__MB(memory->parameters),
+            PEN__MB(memory->activations), PEN__MB(memory->logits),
+            PEN__MB(memory->exchange), PEN__MB(memory->snapshot),
+            PEN__MB(memory->program), PEN__MB(memory->passing));
 }
 
-static void tell_peak(const struct training *training, size_t predicted)
-{
-    size_t peak = pen_memory_peak();
-    if (peak > 0 && training->is_first)
-        pen_log(PEN_LOG_INFO,
-                "memory was %.1f MB at its peak, %+.1f %%; %.1f MB at the end",
-                MB(peak), 100 * ((double)peak / (double)predicted - 1),
-                MB(pen_memory_resident()));
-}
+/* ---- training ---- */
 
 /* Each sample of the validation part once at most. */
 static pen_status evaluate(struct training *training,
@@ -267,6 +268,7 @@ static pen_status evaluate(struct training *training,
     const struct pen__train_args *args = &training->args;
     uint64_t count = pen_batches_epoch(training->validation);
     uint64_t wanted = args->eval_iters * args->global_batch_size;
+    pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
     return pen_trainer_evaluate(training->trainer, training->validation,
                                 wanted < count ? wanted : count, out, why);
 }
@@ -276,34 +278,85 @@ static bool is_due(uint64_t step, uint64_t interval)
     return interval > 0 && step % interval == 0;
 }
 
-static pen_status train_step(struct training *training, struct pen_text *why)
+/* What this rank wants after the step. */
+static void vote(struct training *training)
+{
+    struct pen_trainer *trainer = training->trainer;
+    double limit_sec = 60 * training->args.exit_minutes;
+    if (pen__train_signal_to_stop() != 0)
+        pen_trainer_vote(trainer, PEN_VOTE_STOP);
+    if (training->is_first &&
+        pen__train_report_clock(&training->report) >= limit_sec)
+        pen_trainer_vote(trainer, PEN_VOTE_STOP);
+    if (pen__train_signal_to_save())
+        pen_trainer_vote(trainer, PEN_VOTE_SAVE);
+    if (training->checkpointer != NULL &&
+        pen_checkpointer_is_busy(training->checkpointer) &&
+        pen_checkpointer_is_over(training->checkpointer))
+        pen_trainer_vote(trainer, PEN_VOTE_SAVED);
+}
+
+static pen_status train_step(struct training *training, struct pen_step *step,
+                             struct pen_text *why)
 {
     struct pen__train_report *report = &training->report;
     const struct pen__train_args *args = &training->args;
-    struct pen_step step;
     struct pen_evaluation validation = {(double)NAN, (double)NAN};
+    uint64_t number = pen_trainer_progress(training->trainer).steps + 1;
     double begin = pen__train_report_clock(report);
+    pen__train_watch_begin(&training->watch, number);
+    vote(training);
     pen_status status =
-        pen_trainer_step(training->trainer, training->batches, &step, why);
+        pen_trainer_step(training->trainer, training->batches, step, why);
     double sec = pen__train_report_clock(report) - begin;
+    if (status == PEN_OK)
+        status = pen__train_watch_end(&training->watch, sec, why);
     if (status != PEN_OK)
         return status;
     if (training->validation != NULL &&
-        (is_due(step.step, args->eval_interval) ||
-         step.step == args->train_iters))
+        (is_due(step->step, args->eval_interval) ||
+         step->step == args->train_iters))
         status = evaluate(training, &validation, why);
     if (status == PEN_OK)
-        status = pen__train_report_step(report, &step, sec, &validation, why);
+        status = pen__train_report_step(report, step, sec, &validation, why);
     return status;
 }
 
-static pen_status save(struct training *training, struct pen_text *why)
+/* All ranks do the same here: they know the same votes. */
+static void look_after_checkpoints(struct training *training,
+                                   const struct pen_step *step, bool is_last)
+{
+    struct pen_checkpointer *checkpointer = training->checkpointer;
+    double size = pen_transport_size(training->transport);
+    if (checkpointer == NULL)
+        return;
+    bool is_wanted = is_last || step->votes[PEN_VOTE_SAVE] > 0 ||
+                     is_due(step->step, training->args.save_interval);
+    pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
+    if (pen_checkpointer_is_busy(checkpointer) &&
+        step->votes[PEN_VOTE_SAVED] == size)
+        pen_checkpointer_collect(checkpointer);
+    if (is_wanted && pen_checkpointer_is_busy(checkpointer)) {
+        struct pen_text why = PEN_TEXT_EMPTY;
+        (void)pen_checkpointer_settle(checkpointer, &why); /* it was told */
+        pen_text_release(&why);
+    }
+    if (is_wanted)
+        pen_checkpointer_begin(checkpointer);
+    pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
+}
+
+static pen_status settle(struct training *training, struct pen_text *why)
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status = pen__train_save(&training->args, &training->pretrained,
-                                        training->trainer, &reason);
+    if (training->checkpointer == NULL)
+        return PEN_OK;
+    pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
+    pen_status status =
+        pen_checkpointer_settle(training->checkpointer, &reason);
     if (status != PEN_OK)
-        pen_why(why, "no checkpoint was written: %s", pen_text_string(&reason));
+        pen_why(why, "the last checkpoint was not written: %s",
+                pen_text_string(&reason));
     pen_text_release(&reason);
     return status;
 }
@@ -311,29 +364,28 @@ static pen_status save(struct training *training, struct pen_text *why)
 /* Steps until the end or a signal, with checkpoints between and behind. */
 static pen_status run_steps(struct training *training, struct pen_text *why)
 {
-    const struct pen__train_args *args = &training->args;
-    uint64_t done = pen_trainer_progress(training->trainer).steps;
-    uint64_t saved = done;
+    uint64_t last = training->args.train_iters;
     pen_status status = PEN_OK;
-    while (done < args->train_iters && status == PEN_OK && signal_seen == 0) {
-        status = train_step(training, why);
-        done += status == PEN_OK;
-        if (status == PEN_OK && is_due(done, args->save_interval)) {
-            status = save(training, why);
-            saved = done;
-        }
+    while (pen_trainer_progress(training->trainer).steps < last &&
+           status == PEN_OK && !training->is_stopped) {
+        struct pen_step step;
+        status = train_step(training, &step, why);
+        if (status != PEN_OK)
+            return status;
+        training->is_stopped =
+            step.votes[PEN_VOTE_STOP] > 0 && step.step < last;
+        look_after_checkpoints(training, &step,
+                               training->is_stopped || step.step == last);
     }
-    if (status == PEN_OK && args->save != NULL && saved < done)
-        status = save(training, why);
-    return status;
+    return settle(training, why);
 }
 
 static void tell_end(struct training *training, size_t predicted)
 {
     const struct pen__train_args *args = &training->args;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
-    tell_peak(training, predicted);
-    if (signal_seen == 0 || !training->is_first)
+    pen__train_tell_peaks(training->transport, predicted);
+    if (!training->is_stopped || !training->is_first)
         return;
     if (args->save != NULL)
         pen_log(PEN_LOG_INFO,
@@ -347,18 +399,11 @@ static void tell_end(struct training *training, size_t predicted)
                 done);
 }
 
-static pen_status train(struct training *training, struct pen_text *why)
+static pen_status open_report(struct training *training, uint64_t done,
+                              struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     struct pen__train_report *report = &training->report;
-    uint64_t done = pen_trainer_progress(training->trainer).steps;
-    if (done >= args->train_iters) {
-        pen_log(PEN_LOG_INFO,
-                "nothing to do: the checkpoint has all %" PRIu64
-                " steps of --train-iters",
-                args->train_iters);
-        return PEN_OK;
-    }
     pen_status status = pen__train_report_open(report, args, done, why);
     if (status != PEN_OK)
         return status;
@@ -367,31 +412,87 @@ static pen_status train(struct training *training, struct pen_text *why)
     report->step_tokens = args->global_batch_size *
                           pen_batches_shape(training->batches).num_targets;
     report->step_flops = pen_trainer_step_flops(training->trainer);
-    report->peak_flops = training->peak_flops;
-    size_t predicted = tell_memory(training);
-    status = watch_signals(training);
+    report->peak_flops =
+        training->peak_flops * pen_transport_size(training->transport);
+    report->has_bubble = pen_transport_size(training->transport) > 1;
+    report->predicted_bubble = training->layout.predicted_bubble;
+    return PEN_OK;
+}
+
+static pen_status train(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    struct pen_trainer_memory memory;
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    if (done >= args->train_iters) {
+        if (training->is_first)
+            pen_log(PEN_LOG_INFO,
+                    "nothing to do: the checkpoint has all %" PRIu64
+                    " steps of --train-iters",
+                    args->train_iters);
+        return PEN_OK;
+    }
+    pen_status status = open_report(training, done, why);
+    if (status != PEN_OK)
+        return status;
+    size_t predicted = predict_memory(training, &memory);
+    tell_memory(training, &memory);
+    training->signals.is_quiet = !training->is_first;
+    status = pen__train_signals_watch(&training->signals);
     if (status == PEN_OK)
         status = run_steps(training, why);
-    pen__train_report_close(report);
+    pen__train_report_close(&training->report);
     if (status == PEN_OK)
         tell_end(training, predicted);
     return status;
 }
 
+/* ---- the command ---- */
+
+static pen_status start(struct training *training, struct pen_text *why)
+{
+    pen_status status = start_engine(training, why);
+    if (status == PEN_OK)
+        status =
+            pen_transport_open(&training->launch, &training->transport, why);
+    if (status != PEN_OK)
+        return status;
+    training->is_first = pen_transport_rank(training->transport) == 0;
+    if (!training->is_first)
+        training->args.log = training->args.tensorboard_dir = NULL;
+    return pen__train_agree(training->transport, make_ready(training, why),
+                            why);
+}
+
+/* Other ranks wait forever for one that stopped alone. */
+static int fail(struct training *training, const struct pen_text *why)
+{
+    bool is_alone = training->trainer != NULL &&
+                    pen_trainer_has_failed_alone(training->trainer);
+    bool is_quiet = training->transport != NULL && !training->is_first &&
+                    training->trainer != NULL && !is_alone;
+    int code = PEN__EXIT_NO;
+    if (!is_quiet && why->length > 0)
+        code = pen__refuse(why);
+    if (is_alone && pen_transport_size(training->transport) > 1)
+        pen_transport_abort(training->transport, code);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
-    struct training training = {0};
+    struct training training = {.launch = pen_launch_read_own()};
     struct pen_text why = PEN_TEXT_EMPTY;
     int code = pen__train_args_parse(&training.args, argc, argv);
     if (code != PEN__EXIT_OK)
         return code;
-    pen_status status = make_ready(&training, &why);
+    pen_status status = start(&training, &why);
     if (status == PEN_OK)
         status = train(&training, &why);
     if (status != PEN_OK)
-        code = pen__refuse(&why);
-    else if (signal_seen != 0)
-        code = 128 + (int)signal_seen;
+        code = fail(&training, &why);
+    else if (training.is_stopped && pen__train_signal_to_stop() == SIGINT)
+        code = 128 + SIGINT;
     release(&training);
     pen_text_release(&why);
     return code;

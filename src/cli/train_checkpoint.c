@@ -11,10 +11,28 @@
 
 /* Options that may change when a run is resumed without changing it. */
 static const char *const free_options[] = {
-    "model",         "load",         "random-weights",
-    "train-iters",   "save",         "save-interval",
-    "log",           "log-interval", "tensorboard-dir",
-    "eval-interval", "eval-iters",   "recompute-granularity"};
+    "model",
+    "load",
+    "random-weights",
+    "train-iters",
+    "save",
+    "save-interval",
+    "log",
+    "log-interval",
+    "tensorboard-dir",
+    "eval-interval",
+    "eval-iters",
+    "recompute-granularity",
+    "pipeline-model-parallel-size",
+    "num-virtual-stages-per-pipeline-rank",
+    "schedule",
+    "use-distributed-optimizer",
+    "logical-replicas",
+    "trace",
+    "hang-timeout",
+    "exit-duration-in-mins",
+    "plan",
+    "profile"};
 
 static bool is_free(const char *name)
 {
@@ -71,29 +89,29 @@ static pen_status set_settings(struct pen_manifest *manifest,
     return status;
 }
 
-pen_status pen__train_save(const struct pen__train_args *args,
-                           const struct pen_pretrained *pretrained,
-                           struct pen_trainer *trainer, struct pen_text *why)
+static pen_status describe(void *context, struct pen_manifest *manifest,
+                           struct pen_text *why)
 {
-    struct pen_checkpoint_writer *writer;
-    uint64_t step = pen_trainer_progress(trainer).steps;
-    pen_status status = pen_checkpoint_create_for(
-        &pretrained->model, args->save, step,
-        (uint32_t)pen_optimizer_moments(&args->numbers), SHARD_BYTES, &writer,
-        why);
-    if (status != PEN_OK)
-        return status;
-    status = pen_trainer_put(trainer, writer, why);
-    if (status == PEN_OK)
-        status = set_settings(pen_checkpoint_manifest(writer), args, why);
-    if (status == PEN_OK && pretrained->directory.length > 0)
-        status = pen_checkpoint_copy_tokenizer(
-            writer, pen_text_string(&pretrained->directory), why);
-    if (status != PEN_OK) {
-        pen_checkpoint_abandon(writer);
-        return status;
-    }
-    return pen_checkpoint_finish(writer, 0, why);
+    return set_settings(manifest, context, why);
+}
+
+pen_status pen__train_saver_create(struct pen__train_args *args,
+                                   const struct pen_pretrained *pretrained,
+                                   struct pen_trainer *trainer,
+                                   struct pen_checkpointer **out,
+                                   struct pen_text *why)
+{
+    struct pen_checkpointer_options options = {
+        .trainer = trainer,
+        .run = args->save,
+        .tokenizer_folder = pretrained->directory.length > 0
+                                ? pen_text_string(&pretrained->directory)
+                                : NULL,
+        .is_in_background = args->save_interval > 0,
+        .max_shard_bytes = SHARD_BYTES,
+        .describe = describe,
+        .context = args};
+    return pen_checkpointer_create(&options, out, why);
 }
 
 static pen_status warn_of_changes(const struct pen__train_args *args,
@@ -118,12 +136,14 @@ static pen_status warn_of_changes(const struct pen__train_args *args,
 
 pen_status pen__train_resume(const struct pen__train_args *args,
                              const struct pen_checkpoint *checkpoint,
-                             struct pen_trainer *trainer, struct pen_text *why)
+                             struct pen_trainer *trainer, bool is_telling,
+                             struct pen_text *why)
 {
-    pen_status status = warn_of_changes(args, checkpoint, why);
+    pen_status status =
+        is_telling ? warn_of_changes(args, checkpoint, why) : PEN_OK;
     if (status == PEN_OK)
         status = pen_trainer_load(trainer, checkpoint, why);
-    if (status == PEN_OK)
+    if (status == PEN_OK && is_telling)
         pen_log(PEN_LOG_INFO, "going on after step %" PRIu64 " from %s",
                 checkpoint->manifest.step, pen_text_string(&checkpoint->path));
     return status;

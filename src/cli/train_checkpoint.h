@@ -2,22 +2,26 @@
 #define PEN_CLI_TRAIN_CHECKPOINT_H
 
 #include "cli/train_options.h"
+#include "runtime/checkpointer.h"
 #include "runtime/pretrained.h"
 #include "runtime/trainer.h"
 
 /* Checkpoints of penstock train: the trainer's state and the settings. */
 
 /*
- * Writes a step to --save. Tokenizer files come along from the directory of
- * the model.
+ * Who writes checkpoints to --save: behind the steps where there are to be
+ * several, else in their place. args must stay.
  */
-pen_status pen__train_save(const struct pen__train_args *args,
-                           const struct pen_pretrained *pretrained,
-                           struct pen_trainer *trainer, struct pen_text *why);
+pen_status pen__train_saver_create(struct pen__train_args *args,
+                                   const struct pen_pretrained *pretrained,
+                                   struct pen_trainer *trainer,
+                                   struct pen_checkpointer **out,
+                                   struct pen_text *why);
 
 /* Goes on from a checkpoint; warns where settings are not those of its run. */
 pen_status pen__train_resume(const struct pen__train_args *args,
                              const struct pen_checkpoint *checkpoint,
-                             struct pen_trainer *trainer, struct pen_text *why);
+                             struct pen_trainer *trainer, bool is_telling,
+                             struct pen_text *why);
 
 #endif

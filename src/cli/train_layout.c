@@ -1,12 +1,73 @@
 #include "cli/train_layout.h"
 
-#include "core/model_cost.h"
+#include "planner/compute.h"
 #include "schedule/generators.h"
+#include "schedule/verify.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- a plan ---- */
+
+/* What a rank of this runtime cannot do is refused, not ignored. */
+static pen_status check_degrees(const struct pen_plan *plan,
+                                struct pen_text *why)
+{
+    static const struct {
+        enum pen_degree degree;
+        const char *name;
+    } missing[] = {
+        {PEN_DEGREE_TP, "tp"}, {PEN_DEGREE_CP, "cp"}, {PEN_DEGREE_EP, "ep"}};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (plan->degrees[missing[i].degree] > 1) {
+            pen_why(why,
+                    "the plan has %s %u: training here does not share tensors, "
+                    "sequences or experts; plan with %s 1, or export it",
+                    missing[i].name, plan->degrees[missing[i].degree],
+                    missing[i].name);
+            return PEN_INVALID;
+        }
+    return PEN_OK;
+}
+
+/* A plan overrides the options that it has its own word for. */
+static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
+{
+    args->pipeline_size = plan->degrees[PEN_DEGREE_PP];
+    args->chunks = plan->degrees[PEN_DEGREE_VPP];
+    args->pipeline =
+        plan->schedule.name != NULL ? plan->schedule.name : plan->schedule.file;
+    args->is_sharded = plan->sharding == PEN_SHARDING_ZERO1;
+    args->micro_batch_size = plan->micro_batch;
+    args->global_batch_size = pen_plan_global_batch(plan);
+    if (args->logical_replicas == 0)
+        args->logical_replicas = plan->logical_replicas;
+}
+
+static pen_status open_plan(struct pen__train_layout *layout,
+                            struct pen__train_args *args,
+                            const struct pen_model *model, uint32_t num_ranks,
+                            struct pen_text *why)
+{
+    if (args->plan == NULL)
+        return PEN_OK;
+    pen_status status = pen_plan_load(args->plan, &layout->plan, why);
+    if (status == PEN_OK)
+        status = pen_plan_fits(layout->plan, model, why);
+    if (status == PEN_OK)
+        status = check_degrees(layout->plan, why);
+    if (status != PEN_OK)
+        return status;
+    if (pen_plan_num_ranks(layout->plan) != num_ranks) {
+        pen_why(why, "%s is for %" PRIu64 " ranks, these are %u", args->plan,
+                pen_plan_num_ranks(layout->plan), num_ranks);
+        return PEN_INVALID;
+    }
+    take_plan(args, layout->plan);
+    return PEN_OK;
+}
 
 /* ---- the schedule ---- */
 
@@ -76,65 +137,81 @@ static pen_status make_schedule(const struct pen__train_args *args,
 
 /* ---- the split ---- */
 
-/*
- * Layers of near equal cost: a part ends where the sum comes closest to its
- * share.
- */
-static void split(const double *costs, uint32_t num_layers, uint32_t num_parts,
-                  struct pen_layer_range *parts)
-{
-    double total = 0, sum = 0;
-    uint32_t next = 0;
-    for (uint32_t i = 0; i < num_layers; i++)
-        total += costs[i];
-    for (uint32_t p = 0; p < num_parts; p++) {
-        double end = total * (p + 1) / num_parts;
-        uint32_t most = num_layers - (num_parts - 1 - p);
-        parts[p].first = next;
-        sum += costs[next++];
-        while (next < most &&
-               (p + 1 == num_parts || sum + costs[next] / 2 <= end))
-            sum += costs[next++];
-        parts[p].count = next - parts[p].first;
-    }
-}
-
 static pen_status split_layers(struct pen__train_layout *layout,
                                const struct pen__train_args *args,
-                               const struct pen_model *model, uint32_t sequence,
+                               const struct pen_compute *compute,
                                struct pen_text *why)
 {
-    uint32_t num_parts = pen_shape_parts(&layout->schedule->shape);
-    struct pen_workload workload = {.batch = args->micro_batch_size,
-                                    .sequence = sequence,
-                                    .element_bytes = 4,
-                                    .stat_bytes = 4};
-    if (num_parts > model->num_layers) {
-        pen_why(why,
-                "the model has %u layers with embedding and head, too few for "
-                "%u stages",
-                model->num_layers, num_parts);
+    const struct pen_shape *shape = &layout->schedule->shape;
+    uint32_t num_parts = pen_shape_parts(shape);
+    layout->parts = calloc(num_parts, sizeof *layout->parts);
+    if (layout->parts == NULL)
+        return PEN_NOMEM;
+    if (layout->plan == NULL)
+        return pen_compute_cut(compute, (enum pen_recompute)args->recompute,
+                               shape->num_microbatches, layout->parts,
+                               num_parts, why);
+    if (layout->plan->num_stages != num_parts) {
+        pen_why(why, "the plan has %u stages, its schedule %u",
+                layout->plan->num_stages, num_parts);
         return PEN_INVALID;
     }
-    double *costs = calloc(model->num_layers, sizeof *costs);
-    layout->parts = calloc(num_parts, sizeof *layout->parts);
-    if (costs == NULL || layout->parts == NULL) {
-        free(costs);
-        return PEN_NOMEM;
-    }
-    for (uint32_t i = 0; i < model->num_layers; i++) {
-        struct pen_layer_cost cost;
-        pen_model_layer_cost(model, i, &workload, &cost);
-        costs[i] = cost.forward_flops + cost.input_flops + cost.weight_flops;
-    }
-    split(costs, model->num_layers, num_parts, layout->parts);
-    free(costs);
-    for (uint32_t i = 0; i < num_parts; i++)
-        layout->parts[i].recompute = (enum pen_recompute)args->recompute;
+    memcpy(layout->parts, layout->plan->stages,
+           num_parts * sizeof *layout->parts);
     return PEN_OK;
 }
 
-/* ---- both ---- */
+/* ---- the prediction ---- */
+
+static bool has_whole_backward(const struct pen_schedule *schedule)
+{
+    for (uint32_t r = 0; r < schedule->shape.num_ranks; r++)
+        for (uint32_t i = 0; i < schedule->rows[r].count; i++)
+            if (schedule->rows[r].ops[i].kind == PEN_OP_BACKWARD)
+                return true;
+    return false;
+}
+
+/* Waiting as a share of all ranks' time. */
+static double idle_share(const struct pen_timing *timing)
+{
+    double busy = 0;
+    for (uint32_t i = 0; i < timing->num_ranks; i++)
+        busy += timing->ranks[i].busy_sec;
+    return 1 - busy / (timing->makespan_sec * timing->num_ranks);
+}
+
+/* A prediction that fails leaves none: the trainer verifies the schedule. */
+static void predict(struct pen__train_layout *layout,
+                    const struct pen_compute *compute)
+{
+    const struct pen_schedule *schedule = layout->schedule;
+    const struct pen_shape *shape = &schedule->shape;
+    struct pen_text unused = PEN_TEXT_EMPTY;
+    struct pen_timing *timing = NULL;
+    struct pen_time_options options = {0};
+    layout->has_costs =
+        pen_compute_costs(compute, layout->parts, pen_shape_parts(shape),
+                          shape->num_ranks, has_whole_backward(schedule),
+                          &layout->costs, &unused) == PEN_OK;
+    if (layout->has_costs &&
+        pen_schedule_verify(schedule, NULL, NULL, &unused) == PEN_OK &&
+        pen_schedule_time(schedule, &layout->costs, &options, &timing,
+                          &unused) == PEN_OK) {
+        layout->predicted_bubble = idle_share(timing);
+        layout->predicted_sec = timing->makespan_sec;
+    }
+    if (compute->profile == NULL) {
+        layout->predicted_sec = (double)NAN; /* of no real machine */
+        if (layout->has_costs)
+            pen_costs_release(&layout->costs);
+        layout->has_costs = false;
+    }
+    pen_timing_free(timing);
+    pen_text_release(&unused);
+}
+
+/* ---- all together ---- */
 
 static pen_status check_ranks(const struct pen__train_args *args,
                               uint32_t num_ranks, struct pen_text *why)
@@ -161,27 +238,56 @@ static pen_status check_batch(const struct pen__train_args *args,
     return PEN_INVALID;
 }
 
-pen_status pen__train_layout_init(struct pen__train_layout *layout,
-                                  const struct pen__train_args *args,
-                                  const struct pen_any_model *model,
-                                  uint32_t sequence, uint32_t num_ranks,
-                                  struct pen_text *why)
+static pen_status make(struct pen__train_layout *layout,
+                       const struct pen__train_args *args,
+                       const struct pen_compute *compute, uint32_t num_ranks,
+                       struct pen_text *why)
 {
     struct pen_costs costs;
-    *layout = (struct pen__train_layout){.predicted_bubble = (double)NAN};
-    if (model->decoder == NULL) /* the trainer has its own way for one rank */
-        return PEN_OK;
     pen_status status = check_ranks(args, num_ranks, why);
     uint32_t num_replicas = num_ranks / (uint32_t)args->pipeline_size;
     if (status == PEN_OK)
         status = check_batch(args, num_replicas, why);
+    if (status == PEN_OK)
+        status = pen_compute_check(compute, (enum pen_recompute)args->recompute,
+                                   why);
     if (status != PEN_OK)
         return status;
     pen_costs_init(&costs);
     status = make_schedule(args, num_replicas, &costs, &layout->schedule, why);
-    if (status == PEN_OK)
-        status = split_layers(layout, args, model->decoder, sequence, why);
     pen_costs_release(&costs);
+    if (status == PEN_OK)
+        status = split_layers(layout, args, compute, why);
+    if (status == PEN_OK)
+        predict(layout, compute);
+    return status;
+}
+
+pen_status pen__train_layout_init(struct pen__train_layout *layout,
+                                  struct pen__train_args *args,
+                                  const struct pen_any_model *model,
+                                  uint32_t sequence, uint32_t num_ranks,
+                                  struct pen_text *why)
+{
+    struct pen_profile *profile = NULL;
+    *layout = (struct pen__train_layout){.predicted_bubble = (double)NAN,
+                                         .predicted_sec = (double)NAN};
+    if (model->decoder == NULL) /* the trainer has its own way for one rank */
+        return PEN_OK;
+    pen_status status = open_plan(layout, args, model->decoder, num_ranks, why);
+    if (status == PEN_OK && args->profile != NULL)
+        status = pen_profile_load(args->profile, &profile, why);
+    struct pen_compute compute = {
+        .model = model->decoder,
+        .profile = profile,
+        .micro_batch = (uint32_t)args->micro_batch_size,
+        .sequence = sequence,
+        .is_bf16 = args->is_bf16,
+        .optimizer = args->numbers.kind == PEN_OPTIMIZER_ADAM ? PEN_UPDATE_ADAM
+                                                              : PEN_UPDATE_SGD};
+    if (status == PEN_OK)
+        status = make(layout, args, &compute, num_ranks, why);
+    pen_profile_free(profile);
     if (status != PEN_OK)
         pen__train_layout_release(layout);
     return status;
@@ -191,6 +297,8 @@ void pen__train_layout_release(struct pen__train_layout *layout)
 {
     pen_schedule_free(layout->schedule);
     free(layout->parts);
-    layout->schedule = NULL;
-    layout->parts = NULL;
+    pen_plan_free(layout->plan);
+    if (layout->has_costs)
+        pen_costs_release(&layout->costs);
+    *layout = (struct pen__train_layout){0};
 }

@@ -2,6 +2,7 @@
 #define PEN_CLI_TRAIN_LAYOUT_H
 
 #include "cli/train_options.h"
+#include "core/plan.h"
 #include "schedule/time.h"
 
 /*
@@ -9,14 +10,18 @@
  * stages, from the options.
  */
 struct pen__train_layout {
+    struct pen_plan *plan;         /* NULL: the options alone decide */
     struct pen_schedule *schedule; /* lowered */
     struct pen_layer_range *parts;
+    bool has_costs;          /* as below */
+    struct pen_costs costs;  /* of the schedule, as predicted */
     double predicted_bubble; /* NaN: not known */
+    double predicted_sec;    /* of a step, with a profile; else NaN */
 };
 
-/* On success release it. */
+/* A plan sets options in args. On success release it. */
 pen_status pen__train_layout_init(struct pen__train_layout *layout,
-                                  const struct pen__train_args *args,
+                                  struct pen__train_args *args,
                                   const struct pen_any_model *model,
                                   uint32_t sequence, uint32_t num_ranks,
                                   struct pen_text *why);

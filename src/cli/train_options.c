@@ -117,6 +117,12 @@ static const struct pen__field fields[] = {
           "shares of a batch whose gradients are summed apart, so that other "
           "numbers of ranks get the same bits; one per replica when not "
           "given, or what the checkpoint has"),
+    TEXT("plan", "FILE", plan,
+         "plan.json: stages, schedule, batch and sharding; in place of the "
+         "options for them"),
+    TEXT("profile", "FILE", profile,
+         "what `penstock profile` measured, to split layers by and to predict "
+         "steps"),
     TEXT("trace", "DIR", trace,
          "record every operation there, for `penstock "
          "view`"),

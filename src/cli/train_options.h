@@ -33,6 +33,8 @@ struct pen__train_args {
     const char *pipeline;      /* name or file of the schedule */
     bool is_sharded;           /* the optimizer, over replicas */
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
+    const char *plan;
+    const char *profile;
     const char *trace;
     double hang_timeout; /* seconds; NaN: from the steps */
     double exit_minutes; /* NaN: no limit */

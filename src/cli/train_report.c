@@ -93,6 +93,12 @@ static void add_line(const struct pen__train_report *report,
                  step->lr, step->tokens_per_sec, report->unit);
     if (!isnan(step->share_of_peak))
         pen_text_add(line, " | %.0f %% of peak", 100 * step->share_of_peak);
+    if (report->has_bubble)
+        pen_text_add(line, " | bubble %.1f %%",
+                     100 * report->bubble_sum / (double)report->line_steps);
+    if (report->has_bubble && !isnan(report->predicted_bubble))
+        pen_text_add(line, " (predicted %.1f %%)",
+                     100 * report->predicted_bubble);
     pen_text_add(line, " | %.2f GB | ", 1e-9 * (double)step->memory_bytes);
     if (!isnan(step->val_loss))
         pen_text_add(line, "validation loss %.4f | ", step->val_loss);
@@ -139,6 +145,7 @@ static void tell(struct pen__train_report *report, struct pen_run_step step)
         print_line(report, &step, stays);
     if (stays) {
         report->line_sec = 0;
+        report->bubble_sum = 0;
         report->line_steps = 0;
     }
 }
@@ -165,6 +172,7 @@ pen_status pen__train_report_step(struct pen__train_report *report,
     report->spent_sec += sec;
     report->line_sec += sec;
     report->line_steps++;
+    report->bubble_sum += step->wait_share;
     tell(report, line);
     pen_status status = PEN_OK;
     if (report->has_log)

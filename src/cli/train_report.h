@@ -25,8 +25,11 @@ struct pen__train_report {
     double spent_sec; /* in steps of this run */
     double line_sec;  /* in those since the last line */
     uint64_t line_steps;
-    double shown_sec; /* when the terminal's line was written */
-    bool is_quiet;    /* another rank talks */
+    double shown_sec;        /* when the terminal's line was written */
+    bool is_quiet;           /* another rank talks */
+    bool has_bubble;         /* there are ranks that may wait */
+    double predicted_bubble; /* NaN: not known */
+    double bubble_sum;       /* of the steps since the last line */
     bool is_terminal;
     bool is_shown;
 

@@ -520,4 +520,7 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
  */
 void pen_engine_onednn_describe(struct pen_text *out);
 
+/* Adds a number for the instructions that it uses on this machine. */
+void pen_engine_onednn_instructions(struct pen_text *out);
+
 #endif

@@ -2,6 +2,11 @@
 
 #include <math.h>
 
+const char *pen_optimizer_name(const struct pen_optimizer *optimizer)
+{
+    return optimizer->kind == PEN_OPTIMIZER_ADAM ? "adamw" : "sgd";
+}
+
 int pen_optimizer_moments(const struct pen_optimizer *optimizer)
 {
     if (optimizer->kind == PEN_OPTIMIZER_ADAM)

@@ -30,6 +30,9 @@ struct pen_optimizer {
     double clip_norm; /* the largest norm of all gradients; 0: no limit */
 };
 
+/* "adamw" or "sgd". */
+const char *pen_optimizer_name(const struct pen_optimizer *optimizer);
+
 /* Moments that a parameter has to keep. */
 int pen_optimizer_moments(const struct pen_optimizer *optimizer);
 

@@ -80,7 +80,12 @@ struct pen_trainer_progress
 pen_trainer_progress(const struct pen_trainer *trainer);
 
 /* What ranks may want at the end of a step: how many of them do. */
-enum pen_vote { PEN_VOTE_STOP, PEN_VOTE_SAVE, PEN_VOTES };
+enum pen_vote {
+    PEN_VOTE_STOP,
+    PEN_VOTE_SAVE,
+    PEN_VOTE_SAVED, /* its share of a checkpoint is written */
+    PEN_VOTES
+};
 
 struct pen_step {
     uint64_t step; /* 1 for the first */
@@ -100,6 +105,9 @@ void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 pen_status pen_trainer_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why);
+
+/* True when a step failed for a reason that only this rank has. */
+bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);
 
 struct pen_evaluation {
     double loss;     /* mean over all targets */
@@ -122,17 +130,19 @@ struct pen_trainer_memory {
     size_t activations; /* stashes, messages and scratch */
     size_t logits;      /* of those */
     size_t exchange;    /* sums of gradients on their way */
+    size_t snapshot;    /* of what is being written */
     size_t passing;     /* taken and given back: packed operands, or a tensor */
     size_t total;       /* at the peak: loading may have taken more */
 };
 
 /*
- * What steps will need, and the checkpoints between them if any are written;
- * asked before the first step, when weights are loaded. Files of tokens do not
- * count, as samples are copied out of them; images are part of the program.
+ * What steps will need, and the checkpoints between them: what those keep, and
+ * what they take and give back, 0 where none are written. Asked before the
+ * first step, when weights are loaded. Files of tokens do not count, as samples
+ * are copied out of them; images are part of the program.
  */
-void pen_trainer_predict_memory(const struct pen_trainer *trainer,
-                                bool is_saving, struct pen_trainer_memory *out);
+void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
+                                size_t passing, struct pen_trainer_memory *out);
 
 /* Resident bytes of this process, at its peak and now; 0 where nobody tells. */
 size_t pen_memory_peak(void);

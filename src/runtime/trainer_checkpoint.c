@@ -31,12 +31,6 @@ static int num_parts_of(const struct pen_trainer *trainer, uint32_t stage,
                : 1;
 }
 
-static const char *optimizer_name(const struct pen_trainer *trainer)
-{
-    return trainer->options.optimizer.kind == PEN_OPTIMIZER_ADAM ? "adamw"
-                                                                 : "sgd";
-}
-
 /* Of the largest parameter, as a plain array. */
 static size_t tensor_bytes(const struct pen_trainer *trainer)
 {
@@ -52,74 +46,6 @@ static size_t tensor_bytes(const struct pen_trainer *trainer)
         }
     }
     return most * sizeof(float);
-}
-
-size_t pen__trainer_saving_bytes(const struct pen_trainer *trainer)
-{
-    size_t tensor = tensor_bytes(trainer);
-    return tensor > PEN_CHECKPOINT_BLOCK_BYTES ? tensor
-                                               : PEN_CHECKPOINT_BLOCK_BYTES;
-}
-
-static pen_status put_parameter(struct pen_trainer *trainer,
-                                const struct pen_network_parameter *it,
-                                struct pen_checkpoint_writer *writer,
-                                float *plain, struct pen_text *why)
-{
-    struct pen_engine *engine = trainer->engine;
-    pen_status status = PEN_OK;
-    for (int p = 0; p < num_parts(trainer); p++) {
-        engine->ops->parameter_export(engine, it->parameter, parts[p].in_engine,
-                                      it->order, plain);
-        for (size_t k = 0; k < it->num_slices && status == PEN_OK; k++)
-            status = pen_checkpoint_put(
-                writer, parts[p].in_file, it->slices[k].tensor,
-                plain + it->slices[k].first,
-                it->slices[k].count * sizeof *plain, why);
-    }
-    return status;
-}
-
-/* What is not trained is in the network, not in the engine. */
-static pen_status put_statistics(struct pen_trainer *trainer,
-                                 struct pen_checkpoint_writer *writer,
-                                 struct pen_text *why)
-{
-    const struct pen_any_model *model = trainer->options.model;
-    pen_status status = PEN_OK;
-    for (uint32_t i = 0;
-         i < pen_any_model_num_tensors(model) && status == PEN_OK; i++) {
-        struct pen_any_tensor tensor;
-        pen_any_model_tensor(model, i, &tensor);
-        if (!tensor.is_trained)
-            status = pen_checkpoint_put(
-                writer, PEN_CHECKPOINT_WEIGHT, i,
-                pen_network_statistic(pen_trainer_network(trainer, 0), i),
-                tensor.num_elements * pen_dtype_bits(tensor.dtype) / 8, why);
-    }
-    return status;
-}
-
-pen_status pen_trainer_put(struct pen_trainer *trainer,
-                           struct pen_checkpoint_writer *writer,
-                           struct pen_text *why)
-{
-    struct pen_manifest *manifest = pen_checkpoint_manifest(writer);
-    manifest->sample = trainer->progress.samples;
-    manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
-    snprintf(manifest->optimizer, sizeof manifest->optimizer, "%s",
-             optimizer_name(trainer));
-    float *plain = malloc(tensor_bytes(trainer));
-    if (plain == NULL)
-        return PEN_NOMEM;
-    pen_status status = PEN_OK;
-    const struct pen_network *network = pen_trainer_network(trainer, 0);
-    for (size_t i = 0;
-         i < pen_network_num_parameters(network) && status == PEN_OK; i++)
-        status = put_parameter(trainer, pen_network_parameter(network, i),
-                               writer, plain, why);
-    free(plain);
-    return status == PEN_OK ? put_statistics(trainer, writer, why) : status;
 }
 
 static pen_status load_parameter(struct pen_trainer *trainer,
@@ -152,7 +78,7 @@ static pen_status check_optimizer(const struct pen_trainer *trainer,
                                   struct pen_text *why)
 {
     const struct pen_manifest *manifest = &checkpoint->manifest;
-    const char *name = optimizer_name(trainer);
+    const char *name = pen_optimizer_name(&trainer->options.optimizer);
     uint32_t num_moments = (uint32_t)num_parts(trainer) - 1;
     if (strcmp(manifest->optimizer, name) == 0 &&
         manifest->num_moments == num_moments)

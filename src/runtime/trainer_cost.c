@@ -80,8 +80,8 @@ static void add_stage(const struct pen_stage *stage,
  * program with its libraries. A step packs operands while there is no tensor
  * of a checkpoint, and the other way round.
  */
-void pen_trainer_predict_memory(const struct pen_trainer *trainer,
-                                bool is_saving, struct pen_trainer_memory *out)
+void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
+                                size_t passing, struct pen_trainer_memory *out)
 {
     const struct pen_engine *engine = trainer->engine;
     struct pen_trainer_memory memory = {
@@ -92,14 +92,15 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer,
         add_stage(pen_executor_stage(trainer->executor, s), &memory);
     if (trainer->exchange != NULL)
         memory.exchange = pen_exchange_bytes(trainer->exchange);
-    if (is_saving) {
-        memory.passing =
-            larger(memory.passing, pen__trainer_saving_bytes(trainer));
+    memory.snapshot = kept;
+    if (passing > 0) {
+        memory.passing = larger(memory.passing, passing);
         use_hash();
     }
     give_back();
     size_t resident = pen_memory_resident();
-    size_t known = memory.parameters + memory.activations + memory.exchange;
+    size_t known =
+        memory.parameters + memory.activations + memory.exchange + kept;
     memory.program = resident > known ? resident - known : 0;
     memory.total =
         larger(known + memory.program + memory.passing, pen_memory_peak());

@@ -19,6 +19,7 @@ struct pen_trainer {
     struct pen_exchange *exchange; /* NULL: there are no gradients */
     struct pen_trainer_progress progress;
     uint64_t num_passes;
+    bool has_failed_alone;
     size_t num_labels; /* whose accuracy is told; 0: it is not */
 
     double *losses; /* per micro-batch of the schedule */
@@ -29,12 +30,6 @@ struct pen_trainer {
     size_t num_totals;
     double votes[PEN_VOTES];
 };
-
-/*
- * Bytes that writing a checkpoint takes for a while: the largest parameter as
- * a plain array, or a block of a file.
- */
-size_t pen__trainer_saving_bytes(const struct pen_trainer *trainer);
 
 /* trainer_model.c: what depends on the kind of the model. */
 

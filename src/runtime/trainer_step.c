@@ -43,6 +43,11 @@ pen_status pen__trainer_make_totals(struct pen_trainer *trainer)
                                                               : PEN_OK;
 }
 
+bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer)
+{
+    return trainer->has_failed_alone;
+}
+
 void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote)
 {
     trainer->votes[vote] = 1;
@@ -189,6 +194,7 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     if (trainer->exchange != NULL)
         pen_exchange_begin(trainer->exchange);
     pen_status status = pen_executor_run(trainer->executor, &pass, why);
+    trainer->has_failed_alone = status != PEN_OK;
     if (status != PEN_OK)
         return status;
     if (trainer->exchange != NULL)

@@ -1,6 +1,7 @@
 #include "runtime/transport.h"
 
 #include "base/bug.h"
+#include "base/clock.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -10,6 +11,13 @@
 _Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
                "a request of MPI fits into the handle");
 
+/* smpirun leaves no sign in the environment of the ranks it simulates. */
+#ifdef SIMGRID_VERSION_MAJOR
+#define PEN__HAS_SIMULATED_MPI true
+#else
+#define PEN__HAS_SIMULATED_MPI false
+#endif
+
 struct pen_transport {
     bool has_mpi;
     uint32_t rank;
@@ -17,23 +25,6 @@ struct pen_transport {
     uint32_t most_tags;
     MPI_Comm all;
 };
-
-/* What launchers leave in the environment of those they start. */
-static bool is_launched(void)
-{
-    static const char *const signs[] = {"OMPI_COMM_WORLD_SIZE",
-                                        "PMI_RANK",
-                                        "PMI_SIZE",
-                                        "PMIX_RANK",
-                                        "PMIX_NAMESPACE",
-                                        "SLURM_PROCID",
-                                        "MPI_LOCALRANKID",
-                                        "SMPI_GLOBAL_SIZE"};
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (getenv(signs[i]) != NULL)
-            return true;
-    return false;
-}
 
 static uint32_t most_tags(MPI_Comm all)
 {
@@ -67,12 +58,28 @@ pen_status pen_transport_open_alone(struct pen_transport **out)
     return PEN_OK;
 }
 
-pen_status pen_transport_open(struct pen_transport **out, struct pen_text *why)
+/* MPI is left alone where nobody has started several processes. */
+static bool is_launched(const struct pen_launch *launch)
 {
-    (void)why;
-    pen_status status = pen_transport_open_alone(out);
-    if (status == PEN_OK && is_launched())
-        start_mpi(*out);
+    return launch->launcher != PEN_LAUNCHER_NONE || PEN__HAS_SIMULATED_MPI;
+}
+
+pen_status pen_transport_open(const struct pen_launch *launch,
+                              struct pen_transport **out, struct pen_text *why)
+{
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    struct pen_transport *transport = NULL;
+    pen_status status = pen_transport_open_alone(&transport);
+    if (status == PEN_OK && is_launched(launch)) {
+        start_mpi(transport);
+        MPI_Get_library_version(library, &length);
+        status = pen_launch_check(launch, transport->size, library, why);
+    }
+    if (status == PEN_OK)
+        *out = transport;
+    else
+        pen_transport_close(transport);
     return status;
 }
 
@@ -232,4 +239,41 @@ void pen_transport_meet(struct pen_transport *transport)
 {
     if (transport->size > 1)
         MPI_Barrier(transport->all);
+}
+
+/* ---- clocks ---- */
+
+/* Rank 0 answers with its clock. */
+static void serve_clock(struct pen_transport *transport, int rank, int tag)
+{
+    int64_t theirs, own;
+    MPI_Recv(&theirs, 1, MPI_INT64_T, rank, tag, transport->all,
+             MPI_STATUS_IGNORE);
+    own = pen_clock_ns();
+    MPI_Send(&own, 1, MPI_INT64_T, rank, tag, transport->all);
+}
+
+int64_t pen_transport_clock_offset(struct pen_transport *transport)
+{
+    enum { TRIES = 20 };
+    int tag = tag_of((struct pen_tag){PEN_TAG_STATE, 2});
+    int64_t shortest = INT64_MAX, offset = 0;
+    if (transport->rank == 0) {
+        for (uint32_t rank = 1; rank < transport->size; rank++)
+            for (int i = 0; i < TRIES; i++)
+                serve_clock(transport, (int)rank, tag);
+        return 0;
+    }
+    for (int i = 0; i < TRIES; i++) {
+        int64_t theirs, begin = pen_clock_ns();
+        MPI_Send(&begin, 1, MPI_INT64_T, 0, tag, transport->all);
+        MPI_Recv(&theirs, 1, MPI_INT64_T, 0, tag, transport->all,
+                 MPI_STATUS_IGNORE);
+        int64_t end = pen_clock_ns();
+        if (end - begin >= shortest)
+            continue;
+        shortest = end - begin; /* the answer was made half way */
+        offset = theirs - (begin + (end - begin) / 2);
+    }
+    return offset;
 }

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "runtime/launch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,8 +20,12 @@
  */
 struct pen_transport;
 
-/* On failure *out is untouched; INVALID when launcher and library differ. */
-pen_status pen_transport_open(struct pen_transport **out, struct pen_text *why);
+/*
+ * `launch` was read before. On failure *out is untouched; INVALID when launcher
+ * and library do not know each other.
+ */
+pen_status pen_transport_open(const struct pen_launch *launch,
+                              struct pen_transport **out, struct pen_text *why);
 
 /* One process, whatever launched it. */
 pen_status pen_transport_open_alone(struct pen_transport **out);
@@ -92,5 +97,11 @@ bool pen_transport_test(struct pen_transport *transport,
 void pen_transport_share(struct pen_transport *transport, void *bytes,
                          size_t length);
 void pen_transport_meet(struct pen_transport *transport);
+
+/*
+ * What has to be added to this rank's CLOCK_MONOTONIC to have rank 0's, in ns.
+ * All ranks must ask at the same time.
+ */
+int64_t pen_transport_clock_offset(struct pen_transport *transport);
 
 #endif

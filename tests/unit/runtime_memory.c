@@ -81,7 +81,7 @@ static void measure(const struct example *example, size_t sequence,
     if (pen_trainer_create(&options, &trainer, &why) != PEN_OK ||
         pen_trainer_initialize(trainer, 7) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));
-    pen_trainer_predict_memory(trainer, false, &memory);
+    pen_trainer_predict_memory(trainer, 0, 0, &memory);
     if (example->has_step &&
         pen_trainer_step(trainer, batches, &step, &why) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));

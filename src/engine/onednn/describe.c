@@ -23,3 +23,8 @@ void pen_engine_onednn_describe(struct pen_text *out)
     pen_text_add(out, "%d.%d.%d, %s", version->major, version->minor,
                  version->patch, runtime_name(version->cpu_runtime));
 }
+
+void pen_engine_onednn_instructions(struct pen_text *out)
+{
+    pen_text_add(out, "%#x", (unsigned)dnnl_get_effective_cpu_isa());
+}

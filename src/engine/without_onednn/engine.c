@@ -16,3 +16,8 @@ void pen_engine_onednn_describe(struct pen_text *out)
 {
     (void)out;
 }
+
+void pen_engine_onednn_instructions(struct pen_text *out)
+{
+    (void)out;
+}

@@ -1,0 +1,217 @@
+#include "cli/train_start.h"
+
+#include "base/log.h"
+#include "cli/program.h"
+#include "runtime/launch_identity.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- threads ---- */
+
+/* Of one of several ranks on this node: what it is bound to, or its share. */
+static int share_of_cores(uint32_t num_ranks)
+{
+    struct pen_topology topology;
+    struct pen_text unused = PEN_TEXT_EMPTY;
+    pen_status status = pen_topology_read(&topology, &unused);
+    pen_text_release(&unused);
+    if (status != PEN_OK)
+        return 1;
+    uint32_t usable = topology.usable.cores;
+    uint32_t share =
+        usable < topology.allowed.cores ? usable : usable / num_ranks;
+    return share == 0 ? 1 : (int)share;
+}
+
+struct pen_threads_options
+pen__train_threads(const struct pen__train_args *args,
+                   const struct pen_launch *launch)
+{
+    struct pen_threads_options options = {.count = (int)args->threads};
+    if (launch->local_size == PEN_LAUNCH_UNKNOWN || launch->local_size < 2)
+        return options;
+    options.is_unbound = true; /* launchers bind */
+    if (args->threads == 0 && getenv("OMP_NUM_THREADS") == NULL)
+        options.count = share_of_cores(launch->local_size);
+    return options;
+}
+
+/* ---- the same on all ranks ---- */
+
+static pen_status describe_plan(const struct pen__train_layout *layout,
+                                struct pen_launch_identity *identity,
+                                struct pen_text *why)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    const struct pen_schedule *schedule = layout->schedule;
+    if (schedule == NULL)
+        return PEN_OK;
+    pen_schedule_print(schedule, &text);
+    for (uint32_t i = 0; i < pen_shape_parts(&schedule->shape); i++)
+        pen_text_add(&text, "%u %u %u\n", layout->parts[i].first,
+                     layout->parts[i].count,
+                     (unsigned)layout->parts[i].recompute);
+    pen_status status =
+        pen_launch_identity_set(identity, PEN_IDENTITY_PLAN, schedule->name,
+                                pen_text_string(&text), text.length, why);
+    pen_text_release(&text);
+    return status;
+}
+
+static pen_status describe_model(const struct pen_any_model *model,
+                                 struct pen_launch_identity *identity,
+                                 struct pen_text *why)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_any_model_print(model, PEN_DTYPE_F32, &text);
+    pen_status status =
+        pen_launch_identity_set(identity, PEN_IDENTITY_MODEL, "config",
+                                pen_text_string(&text), text.length, why);
+    pen_text_release(&text);
+    return status;
+}
+
+/* Files that only some ranks write are left out. */
+static pen_status describe_options(const struct pen__train_args *args,
+                                   struct pen_launch_identity *identity,
+                                   struct pen_text *why)
+{
+    struct pen__train_args common = *args;
+    common.log = common.tensorboard_dir = NULL;
+    json_t *settings = pen__train_args_print(&common);
+    char *text = json_dumps(settings, JSON_SORT_KEYS);
+    pen_status status = PEN_NOMEM;
+    if (text != NULL)
+        status =
+            pen_launch_identity_set(identity, PEN_IDENTITY_OPTIONS,
+                                    "command line", text, strlen(text), why);
+    free(text);
+    json_decref(settings);
+    return status;
+}
+
+static pen_status describe(const struct pen__train_args *args,
+                           const struct pen__train_layout *layout,
+                           const struct pen_any_model *model,
+                           struct pen_launch_identity *identity,
+                           struct pen_text *why)
+{
+    struct pen_text library = PEN_TEXT_EMPTY;
+    struct pen_text instructions = PEN_TEXT_EMPTY;
+    pen_engine_onednn_describe(&library);
+    pen_engine_onednn_instructions(&instructions);
+    pen_status status = pen_launch_identity_set_build(
+        identity, pen__program_version(), pen_text_string(&library),
+        pen_text_string(&instructions), why);
+    pen_text_release(&library);
+    pen_text_release(&instructions);
+    if (status == PEN_OK)
+        status = describe_plan(layout, identity, why);
+    if (status == PEN_OK)
+        status = describe_model(model, identity, why);
+    if (status == PEN_OK)
+        status = describe_options(args, identity, why);
+    return status;
+}
+
+pen_status pen__train_check_ranks(const struct pen__train_args *args,
+                                  const struct pen__train_layout *layout,
+                                  const struct pen_any_model *model,
+                                  struct pen_transport *transport,
+                                  struct pen_text *why)
+{
+    struct pen_launch_identity own, first;
+    char host[56] = "";
+    if (pen_transport_size(transport) == 1)
+        return PEN_OK;
+    (void)gethostname(host, sizeof host - 1);
+    pen_launch_identity_init(&own, pen_transport_rank(transport), host);
+    pen_status status = describe(args, layout, model, &own, why);
+    first = own;
+    pen_transport_share(transport, &first, sizeof first);
+    if (status == PEN_OK)
+        status = pen_launch_identity_compare(&own, &first, why);
+    return status;
+}
+
+static void sum(struct pen_transport *transport, double *values, size_t count)
+{
+    struct pen_request request = {{0}, false};
+    pen_transport_sum(transport, values, count, &request);
+    while (!pen_transport_test(transport, &request))
+        sched_yield();
+}
+
+pen_status pen__train_agree(struct pen_transport *transport, pen_status status,
+                            struct pen_text *why)
+{
+    double num_failed = status == PEN_OK ? 0 : 1;
+    uint8_t has_first_failed = status != PEN_OK;
+    if (pen_transport_size(transport) == 1)
+        return status;
+    pen_transport_share(transport, &has_first_failed, sizeof has_first_failed);
+    sum(transport, &num_failed, 1);
+    if (num_failed == 0)
+        return PEN_OK;
+    if (has_first_failed && pen_transport_rank(transport) != 0)
+        pen_text_release(why);
+    return status == PEN_OK ? PEN_INVALID : status;
+}
+
+/* ---- memory ---- */
+
+/* Nobody reads a thousand lines; the worst is told in any case. */
+enum { MOST_LINES = 16 };
+
+static void tell_ranks(const double *peaks, const double *predicted,
+                       uint32_t size)
+{
+    uint32_t worst = 0, largest = 0;
+    for (uint32_t i = 0; i < size; i++) {
+        double off = fabs(peaks[i] / predicted[i] - 1);
+        if (off > fabs(peaks[worst] / predicted[worst] - 1))
+            worst = i;
+        if (peaks[i] > peaks[largest])
+            largest = i;
+        if (size > 1 && size <= MOST_LINES)
+            pen_log(PEN_LOG_INFO,
+                    "memory of rank %" PRIu32
+                    " was %.1f MB at its peak, predicted %.1f, %+.1f %%",
+                    i, PEN__MB(peaks[i]), PEN__MB(predicted[i]),
+                    100 * (peaks[i] / predicted[i] - 1));
+    }
+    if (size > MOST_LINES)
+        pen_log(PEN_LOG_INFO,
+                "memory was %.1f MB at its peak on rank %" PRIu32
+                "; furthest from its prediction was rank %" PRIu32
+                " with %+.1f %%",
+                PEN__MB(peaks[largest]), largest, worst,
+                100 * (peaks[worst] / predicted[worst] - 1));
+}
+
+void pen__train_tell_peaks(struct pen_transport *transport, size_t predicted)
+{
+    uint32_t size = pen_transport_size(transport);
+    uint32_t rank = pen_transport_rank(transport);
+    double *both = calloc((size_t)2 * size, sizeof *both);
+    if (both == NULL || pen_memory_peak() == 0) {
+        free(both);
+        return;
+    }
+    both[rank] = (double)pen_memory_peak();
+    both[size + rank] = (double)predicted;
+    sum(transport, both, (size_t)2 * size);
+    if (size == 1)
+        pen_log(PEN_LOG_INFO,
+                "memory was %.1f MB at its peak, %+.1f %%; %.1f MB at the end",
+                PEN__MB(both[0]), 100 * (both[0] / both[1] - 1),
+                PEN__MB(pen_memory_resident()));
+    else if (rank == 0)
+        tell_ranks(both, both + size, size);
+    free(both);
+}

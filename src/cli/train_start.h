@@ -1,0 +1,34 @@
+#ifndef PEN_CLI_TRAIN_START_H
+#define PEN_CLI_TRAIN_START_H
+
+#include "cli/train_layout.h"
+#include "runtime/launch.h"
+#include "runtime/threads.h"
+
+/* What the ranks of a training settle among themselves. */
+
+#define PEN__MB(bytes) (1e-6 * (double)(bytes))
+
+/* Ranks that a launcher put on one node without binding share its cores. */
+struct pen_threads_options
+pen__train_threads(const struct pen__train_args *args,
+                   const struct pen_launch *launch);
+
+/* Refuses where another rank has another build, plan, model or data. */
+pen_status pen__train_check_ranks(const struct pen__train_args *args,
+                                  const struct pen__train_layout *layout,
+                                  const struct pen_any_model *model,
+                                  struct pen_transport *transport,
+                                  struct pen_text *why);
+
+/*
+ * Fails on all ranks when one has failed. One of those that know why keeps its
+ * reason, all others have theirs emptied.
+ */
+pen_status pen__train_agree(struct pen_transport *transport, pen_status status,
+                            struct pen_text *why);
+
+/* On rank 0: the peak of every rank against what it predicted. */
+void pen__train_tell_peaks(struct pen_transport *transport, size_t predicted);
+
+#endif

@@ -1,0 +1,188 @@
+#include "cli/train_watch.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HOST_SIZE = 64, JOB_SIZE = 128, BOARD_SEC = 60 };
+
+static void host_name(char out[HOST_SIZE])
+{
+    if (gethostname(out, HOST_SIZE) != 0)
+        snprintf(out, HOST_SIZE, "unknown");
+    out[HOST_SIZE - 1] = '\0';
+}
+
+/* The same on all ranks, and of no other job: made by the first of them. */
+static void job_name(struct pen_transport *transport, const char *host,
+                     char out[JOB_SIZE])
+{
+    memset(out, 0, JOB_SIZE);
+    snprintf(out, JOB_SIZE, "%s-%ld-%" PRId64, host, (long)getpid(),
+             pen_clock_ns());
+    pen_transport_share(transport, out, JOB_SIZE);
+}
+
+static pen_status open_board(struct pen__train_watch *watch,
+                             const struct pen__train_args *args,
+                             const struct pen__train_layout *layout,
+                             const struct pen_launch *launch,
+                             struct pen_transport *transport,
+                             struct pen_text *why)
+{
+    char host[HOST_SIZE], job[JOB_SIZE];
+    host_name(host);
+    job_name(transport, host, job);
+    struct pen_board_options options = {.job = job,
+                                        .host = host,
+                                        .rank = pen_transport_rank(transport),
+                                        .local_rank = launch->local_rank,
+                                        .num_local = launch->local_size,
+                                        .deadline_sec = BOARD_SEC};
+    pen_status status = pen_board_create(&options, &watch->board, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_watchdog_options guard = {
+        .board = watch->board,
+        .schedule = layout->schedule,
+        .num_ranks = pen_transport_size(transport),
+        .hang_timeout_sec = isnan(args->hang_timeout) ? PEN_HANG_TIMEOUT_DEFAULT
+                                                      : args->hang_timeout};
+    return pen_watchdog_create(&guard, &watch->watchdog, why);
+}
+
+static pen_status open_trace(struct pen__train_watch *watch,
+                             const struct pen__train_args *args,
+                             const struct pen__train_layout *layout,
+                             struct pen_transport *transport,
+                             struct pen_text *why)
+{
+    const struct pen_schedule *schedule = layout->schedule;
+    uint32_t num_rows = schedule->shape.num_ranks;
+    uint32_t rank = pen_transport_rank(transport);
+    uint32_t row = rank % num_rows;
+    struct pen_tracer_settings settings = {
+        .folder = args->trace,
+        .rank = rank,
+        .num_ranks = pen_transport_size(transport),
+        .replica = rank / num_rows,
+        .row = row,
+        .num_ops = schedule->rows[row].count,
+        .capacity = schedule->rows[row].count,
+        .schedule = rank == 0 ? schedule : NULL,
+        .costs = rank == 0 && layout->has_costs ? &layout->costs : NULL};
+    pen_status status = pen_tracer_create(&settings, &watch->tracer, why);
+    if (status == PEN_OK)
+        pen_tracer_set_clock_offset(watch->tracer,
+                                    pen_transport_clock_offset(transport));
+    return status;
+}
+
+pen_status pen__train_watch_init(struct pen__train_watch *watch,
+                                 const struct pen__train_args *args,
+                                 const struct pen__train_layout *layout,
+                                 const struct pen_launch *launch,
+                                 struct pen_transport *transport,
+                                 struct pen_text *why)
+{
+    bool has_node = launch->local_rank != PEN_LAUNCH_UNKNOWN &&
+                    launch->local_size != PEN_LAUNCH_UNKNOWN;
+    pen_status status = PEN_OK;
+    *watch = (struct pen__train_watch){0};
+    if (pen_transport_size(transport) > 1 && has_node)
+        status = open_board(watch, args, layout, launch, transport, why);
+    if (status == PEN_OK && args->trace != NULL && layout->schedule != NULL)
+        status = open_trace(watch, args, layout, transport, why);
+    if (status != PEN_OK)
+        pen__train_watch_release(watch);
+    return status;
+}
+
+void pen__train_watch_release(struct pen__train_watch *watch)
+{
+    pen_watchdog_free(watch->watchdog);
+    pen__train_watch_note(watch, PEN_BOARD_FINISHED);
+    pen_board_free(watch->board);
+    pen_tracer_free(watch->tracer);
+    *watch = (struct pen__train_watch){0};
+}
+
+/* ---- hooks ---- */
+
+static void on_op(void *context, uint64_t pass, uint32_t position)
+{
+    struct pen__train_watch *watch = context;
+    (void)pass;
+    watch->position = position;
+    pen_board_note(watch->board, watch->step, position, PEN_BOARD_COMPUTING,
+                   PEN_BOARD_NOBODY);
+}
+
+static void on_wait(void *context, uint32_t rank)
+{
+    const struct pen__train_watch *watch = context;
+    if (rank == PEN_NO_RANK)
+        pen_board_note(watch->board, watch->step, watch->position,
+                       PEN_BOARD_COLLECTIVE, PEN_BOARD_NOBODY);
+    else
+        pen_board_note(watch->board, watch->step, watch->position,
+                       PEN_BOARD_WAITING, rank);
+}
+
+static void on_resume(void *context)
+{
+    const struct pen__train_watch *watch = context;
+    pen_board_note(watch->board, watch->step, watch->position,
+                   PEN_BOARD_COMPUTING, PEN_BOARD_NOBODY);
+}
+
+static void on_done(void *context, uint64_t pass, uint32_t position,
+                    int64_t begin, int64_t ready, int64_t end)
+{
+    const struct pen__train_watch *watch = context;
+    struct pen_trace_event event = {.step = (uint32_t)watch->step,
+                                    .position = position,
+                                    .begin_ns = begin,
+                                    .ready_ns = ready,
+                                    .end_ns = end};
+    (void)pass;
+    if (watch->tracer != NULL)
+        pen_tracer_record(watch->tracer, &event);
+}
+
+struct pen_executor_hooks pen__train_watch_hooks(struct pen__train_watch *watch)
+{
+    return (struct pen_executor_hooks){.context = watch,
+                                       .op = on_op,
+                                       .wait = on_wait,
+                                       .resume = on_resume,
+                                       .done = on_done};
+}
+
+/* ---- between steps ---- */
+
+void pen__train_watch_begin(struct pen__train_watch *watch, uint64_t step)
+{
+    watch->step = step;
+    watch->position = 0;
+}
+
+pen_status pen__train_watch_end(struct pen__train_watch *watch, double sec,
+                                struct pen_text *why)
+{
+    pen_watchdog_add_step(watch->watchdog, sec);
+    return watch->tracer == NULL ? PEN_OK
+                                 : pen_tracer_flush(watch->tracer, why);
+}
+
+void pen__train_watch_note(struct pen__train_watch *watch,
+                           enum pen_board_state state)
+{
+    watch->position = PEN_BOARD_NO_OP;
+    pen_board_note(watch->board, watch->step, PEN_BOARD_NO_OP, state,
+                   PEN_BOARD_NOBODY);
+}

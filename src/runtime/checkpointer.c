@@ -1,0 +1,539 @@
+#include "runtime/checkpointer.h"
+
+#include "base/bug.h"
+#include "base/log.h"
+#include "network/images.h"
+#include "runtime/saver.h"
+#include "runtime/snapshot.h"
+#include "runtime/trainer_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a tensor that this rank writes lies. */
+struct place {
+    uint32_t stage;
+    size_t parameter; /* NO_PARAMETER: a running statistic */
+    struct pen_tensor_slice slice;
+    struct pen_any_tensor tensor;
+};
+
+#define NO_PARAMETER SIZE_MAX
+
+struct pen_checkpointer {
+    struct pen_checkpointer_options options;
+    struct pen_transport *transport;
+    bool is_leader;
+    uint32_t num_moments;
+
+    struct place *places;
+    struct pen_checkpoint_tensor *tensors; /* of the places, in their order */
+    size_t count;
+    struct pen_snapshot *snapshot; /* NULL in the foreground */
+    struct pen_saver *saver;       /* likewise */
+    float *plain;                  /* a parameter as it lies in files */
+    size_t plain_bytes;
+
+    /* The step that is being written. */
+    bool is_busy;
+    bool has_begun; /* the leader could make its directory */
+    bool is_over;   /* this rank's share */
+    pen_status status;
+    uint64_t step;
+    struct pen_text record;
+    struct pen_text why;
+    struct pen_checkpoint_writer *writer; /* of the leader */
+
+    /* The one before it, on the leader. */
+    bool is_committing;
+    pen_status last;
+    struct pen_text last_why;
+};
+
+static const enum pen_parameter_part engine_parts[] = {
+    PEN_PART_VALUE, PEN_PART_MOMENT1, PEN_PART_MOMENT2};
+
+/* ---- what this rank writes ---- */
+
+static bool writes(const struct pen_trainer *trainer, uint32_t stage,
+                   size_t parameter)
+{
+    uint32_t member = pen_layout_member(
+        &trainer->layout, pen_executor_stage(trainer->executor, stage)->stage);
+    return pen_exchange_owns(trainer->exchange, stage, parameter) &&
+           (trainer->options.is_sharded || member == 0);
+}
+
+static void add_place(struct pen_checkpointer *checkpointer, struct place place)
+{
+    const struct pen_any_model *model =
+        checkpointer->options.trainer->options.model;
+    struct place *kept = &checkpointer->places[checkpointer->count];
+    *kept = place;
+    pen_any_model_tensor(model, place.slice.tensor, &kept->tensor);
+    checkpointer->tensors[checkpointer->count++] =
+        (struct pen_checkpoint_tensor){
+            .spec = {kept->tensor.name, kept->tensor.dtype,
+                     kept->tensor.num_dims, kept->tensor.shape},
+            .has_moments = kept->tensor.is_trained};
+}
+
+static void add_stage(struct pen_checkpointer *checkpointer, uint32_t stage)
+{
+    struct pen_trainer *trainer = checkpointer->options.trainer;
+    const struct pen_network *network = pen_trainer_network(trainer, stage);
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        if (!writes(trainer, stage, i))
+            continue;
+        size_t bytes = it->rows * it->columns * sizeof(float);
+        if (bytes > checkpointer->plain_bytes)
+            checkpointer->plain_bytes = bytes;
+        for (size_t k = 0; k < it->num_slices; k++)
+            add_place(checkpointer, (struct place){.stage = stage,
+                                                   .parameter = i,
+                                                   .slice = it->slices[k]});
+    }
+}
+
+/* What is not trained is in the network, not in the engine. */
+static void add_statistics(struct pen_checkpointer *checkpointer)
+{
+    const struct pen_any_model *model =
+        checkpointer->options.trainer->options.model;
+    for (uint32_t i = 0; i < pen_any_model_num_tensors(model); i++) {
+        struct pen_any_tensor tensor;
+        pen_any_model_tensor(model, i, &tensor);
+        if (!tensor.is_trained)
+            add_place(checkpointer, (struct place){.parameter = NO_PARAMETER,
+                                                   .slice = {.tensor = i}});
+    }
+}
+
+static pen_status list_tensors(struct pen_checkpointer *checkpointer)
+{
+    struct pen_trainer *trainer = checkpointer->options.trainer;
+    size_t most = pen_any_model_num_tensors(trainer->options.model);
+    checkpointer->places = calloc(most, sizeof *checkpointer->places);
+    checkpointer->tensors = calloc(most, sizeof *checkpointer->tensors);
+    if (checkpointer->places == NULL || checkpointer->tensors == NULL)
+        return PEN_NOMEM;
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+        add_stage(checkpointer, s);
+    if (checkpointer->is_leader)
+        add_statistics(checkpointer);
+    return PEN_OK;
+}
+
+static pen_status make_thread(struct pen_checkpointer *checkpointer,
+                              struct pen_text *why)
+{
+    pen_status status = pen_saver_create(&checkpointer->saver, why);
+    if (status == PEN_OK && checkpointer->count > 0)
+        status = pen_snapshot_create(checkpointer->tensors, checkpointer->count,
+                                     checkpointer->num_moments,
+                                     &checkpointer->snapshot, why);
+    return status;
+}
+
+pen_status
+pen_checkpointer_create(const struct pen_checkpointer_options *options,
+                        struct pen_checkpointer **out, struct pen_text *why)
+{
+    const struct pen_trainer *trainer = options->trainer;
+    struct pen_checkpointer *checkpointer = calloc(1, sizeof *checkpointer);
+    if (checkpointer == NULL)
+        return PEN_NOMEM;
+    checkpointer->options = *options;
+    checkpointer->transport = trainer->options.transport;
+    checkpointer->is_leader = pen_transport_rank(checkpointer->transport) == 0;
+    checkpointer->num_moments =
+        (uint32_t)pen_optimizer_moments(&trainer->options.optimizer);
+    pen_status status = list_tensors(checkpointer);
+    if (status == PEN_OK && options->is_in_background)
+        status = make_thread(checkpointer, why);
+    if (status == PEN_OK)
+        *out = checkpointer;
+    else
+        pen_checkpointer_free(checkpointer);
+    return status;
+}
+
+void pen_checkpointer_free(struct pen_checkpointer *checkpointer)
+{
+    if (checkpointer == NULL)
+        return;
+    pen_saver_free(checkpointer->saver);
+    if (checkpointer->writer != NULL)
+        pen_checkpoint_abandon(checkpointer->writer);
+    pen_snapshot_free(checkpointer->snapshot);
+    pen_text_release(&checkpointer->record);
+    pen_text_release(&checkpointer->why);
+    pen_text_release(&checkpointer->last_why);
+    free(checkpointer->plain);
+    free(checkpointer->places);
+    free(checkpointer->tensors);
+    free(checkpointer);
+}
+
+size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer)
+{
+    return checkpointer->snapshot == NULL
+               ? 0
+               : pen_snapshot_bytes(checkpointer->tensors, checkpointer->count,
+                                    checkpointer->num_moments);
+}
+
+size_t
+pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer)
+{
+    return checkpointer->plain_bytes > PEN_CHECKPOINT_BLOCK_BYTES
+               ? checkpointer->plain_bytes
+               : PEN_CHECKPOINT_BLOCK_BYTES;
+}
+
+/* ---- out of the engine ---- */
+
+static const void *read_part(struct pen_checkpointer *checkpointer,
+                             enum pen_checkpoint_part part, size_t tensor)
+{
+    struct pen_trainer *trainer = checkpointer->options.trainer;
+    struct pen_engine *engine = trainer->engine;
+    const struct place *place = &checkpointer->places[tensor];
+    struct pen_network *network = pen_trainer_network(trainer, place->stage);
+    if (place->parameter == NO_PARAMETER)
+        return pen_network_statistic(network, place->slice.tensor);
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, place->parameter);
+    engine->ops->parameter_export(engine, it->parameter, engine_parts[part],
+                                  it->order, checkpointer->plain);
+    return checkpointer->plain + place->slice.first;
+}
+
+static uint32_t num_parts_of(const struct pen_checkpointer *checkpointer,
+                             size_t tensor)
+{
+    return checkpointer->tensors[tensor].has_moments
+               ? 1 + checkpointer->num_moments
+               : 1;
+}
+
+static size_t bytes_of(const struct pen_any_tensor *tensor)
+{
+    return tensor->num_elements * pen_dtype_bits(tensor->dtype) / 8;
+}
+
+static bool take_plain(struct pen_checkpointer *checkpointer)
+{
+    checkpointer->plain = malloc(checkpointer->plain_bytes + 1);
+    return checkpointer->plain != NULL;
+}
+
+static void drop_plain(struct pen_checkpointer *checkpointer)
+{
+    free(checkpointer->plain);
+    checkpointer->plain = NULL;
+}
+
+static pen_status take_snapshot(struct pen_checkpointer *checkpointer)
+{
+    if (!take_plain(checkpointer))
+        return PEN_NOMEM;
+    for (size_t i = 0; i < checkpointer->count; i++)
+        for (uint32_t p = 0; p < num_parts_of(checkpointer, i); p++) {
+            enum pen_checkpoint_part part = (enum pen_checkpoint_part)p;
+            memcpy(pen_snapshot_part(checkpointer->snapshot, part, i),
+                   read_part(checkpointer, part, i),
+                   bytes_of(&checkpointer->places[i].tensor));
+        }
+    drop_plain(checkpointer);
+    return PEN_OK;
+}
+
+/* ---- writing a share ---- */
+
+static const void *source_of(void *context, enum pen_checkpoint_part part,
+                             size_t tensor)
+{
+    return read_part(context, part, tensor);
+}
+
+static pen_status write_now(struct pen_checkpointer *checkpointer,
+                            struct pen_text *why)
+{
+    struct pen_checkpoint_share_args args = {
+        .run = checkpointer->options.run,
+        .step = checkpointer->step,
+        .number = pen_transport_rank(checkpointer->transport),
+        .tensors = checkpointer->tensors,
+        .count = checkpointer->count,
+        .num_moments = checkpointer->num_moments,
+        .max_shard_bytes = checkpointer->options.max_shard_bytes};
+    struct pen_checkpoint_source source = {source_of, checkpointer};
+    if (!take_plain(checkpointer))
+        return PEN_NOMEM;
+    pen_status status =
+        pen_checkpoint_share_write(&args, &source, &checkpointer->record, why);
+    drop_plain(checkpointer);
+    return status;
+}
+
+/* Runs in the thread. */
+static pen_status write_snapshot(void *context, struct pen_text *why)
+{
+    struct pen_checkpointer *checkpointer = context;
+    return pen_snapshot_write(
+        checkpointer->snapshot, checkpointer->options.run, checkpointer->step,
+        pen_transport_rank(checkpointer->transport),
+        checkpointer->options.max_shard_bytes, &checkpointer->record, why);
+}
+
+static pen_status begin_step(struct pen_checkpointer *checkpointer)
+{
+    const struct pen_trainer *trainer = checkpointer->options.trainer;
+    struct pen_text *why = &checkpointer->why;
+    pen_status status = pen_checkpoint_begin_for(
+        trainer->options.model, checkpointer->options.run, checkpointer->step,
+        checkpointer->num_moments, &checkpointer->writer, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_manifest *manifest =
+        pen_checkpoint_manifest(checkpointer->writer);
+    manifest->sample = trainer->progress.samples;
+    manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
+    manifest->num_replicas = trainer->layout.num_logical;
+    snprintf(manifest->optimizer, sizeof manifest->optimizer, "%s",
+             pen_optimizer_name(&trainer->options.optimizer));
+    status = checkpointer->options.describe(checkpointer->options.context,
+                                            manifest, why);
+    if (status == PEN_OK && checkpointer->options.tokenizer_folder != NULL)
+        status = pen_checkpoint_copy_tokenizer(
+            checkpointer->writer, checkpointer->options.tokenizer_folder, why);
+    return status;
+}
+
+/* All ranks learn whether there is a directory to write to. */
+static void begin_all(struct pen_checkpointer *checkpointer)
+{
+    uint8_t has_begun = 0;
+    if (checkpointer->is_leader) {
+        checkpointer->status = begin_step(checkpointer);
+        has_begun = checkpointer->status == PEN_OK;
+    }
+    pen_transport_share(checkpointer->transport, &has_begun, sizeof has_begun);
+    checkpointer->has_begun = has_begun;
+}
+
+static void start_writing(struct pen_checkpointer *checkpointer)
+{
+    struct pen_saver_job job = {write_snapshot, checkpointer};
+    struct pen_text *why = &checkpointer->why;
+    if (checkpointer->count == 0) {
+        checkpointer->is_over = true;
+    } else if (checkpointer->snapshot == NULL) {
+        checkpointer->status = write_now(checkpointer, why);
+        checkpointer->is_over = true;
+    } else {
+        checkpointer->status = take_snapshot(checkpointer);
+        checkpointer->is_over = checkpointer->status != PEN_OK;
+        if (checkpointer->status == PEN_OK)
+            pen_saver_start(checkpointer->saver, &job);
+    }
+}
+
+void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
+{
+    struct pen_text unused = PEN_TEXT_EMPTY;
+    if (checkpointer->is_committing) /* slower than the steps between two */
+        (void)pen_checkpointer_settle(checkpointer, &unused);
+    pen_text_release(&unused);
+    PEN_BUG_UNLESS(!checkpointer->is_busy);
+    checkpointer->is_busy = true;
+    checkpointer->is_over = false;
+    checkpointer->status = PEN_OK;
+    checkpointer->step =
+        pen_trainer_progress(checkpointer->options.trainer).steps;
+    pen_text_release(&checkpointer->record);
+    pen_text_release(&checkpointer->why);
+    begin_all(checkpointer);
+    if (checkpointer->has_begun)
+        start_writing(checkpointer);
+    else
+        checkpointer->is_over = true;
+}
+
+bool pen_checkpointer_is_busy(const struct pen_checkpointer *checkpointer)
+{
+    return checkpointer->is_busy;
+}
+
+static void hear_thread(struct pen_checkpointer *checkpointer,
+                        enum pen_saver_state state)
+{
+    checkpointer->is_over = true;
+    if (state == PEN_SAVER_FAILED)
+        checkpointer->status = PEN_IO;
+}
+
+bool pen_checkpointer_is_over(struct pen_checkpointer *checkpointer)
+{
+    if (checkpointer->is_over)
+        return true;
+    enum pen_saver_state state =
+        pen_saver_poll(checkpointer->saver, &checkpointer->why);
+    if (state != PEN_SAVER_RUNNING)
+        hear_thread(checkpointer, state);
+    return checkpointer->is_over;
+}
+
+/* ---- collecting ---- */
+
+/* What a rank tells the leader first: the length of its record or reason. */
+struct answer {
+    uint64_t length;
+    uint8_t has_failed;
+};
+
+static void complete(struct pen_checkpointer *checkpointer,
+                     struct pen_request *request)
+{
+    while (!pen_transport_test(checkpointer->transport, request))
+        ;
+}
+
+static void send_answer(struct pen_checkpointer *checkpointer)
+{
+    struct pen_request requests[2] = {{{0}, false}, {{0}, false}};
+    bool has_failed = checkpointer->status != PEN_OK;
+    const struct pen_text *text =
+        has_failed ? &checkpointer->why : &checkpointer->record;
+    struct answer answer = {text->length, has_failed};
+    struct pen_tag tag = {PEN_TAG_STATE, 1};
+    pen_transport_send(checkpointer->transport, 0, tag, &answer, sizeof answer,
+                       &requests[0]);
+    if (text->length > 0)
+        pen_transport_send(checkpointer->transport, 0, tag,
+                           pen_text_string(text), text->length, &requests[1]);
+    complete(checkpointer, &requests[0]);
+    complete(checkpointer, &requests[1]);
+}
+
+static pen_status take_text(struct pen_checkpointer *checkpointer,
+                            uint32_t rank, const struct answer *answer,
+                            const char *text)
+{
+    struct pen_text *why = &checkpointer->why;
+    if (!answer->has_failed)
+        return answer->length == 0
+                   ? PEN_OK
+                   : pen_checkpoint_add_record(checkpointer->writer, text,
+                                               answer->length, why);
+    if (why->length == 0)
+        pen_why(why, "rank %" PRIu32 ": %.*s", rank, (int)answer->length, text);
+    return PEN_IO;
+}
+
+static pen_status take_answer(struct pen_checkpointer *checkpointer,
+                              uint32_t rank)
+{
+    struct pen_request request = {{0}, false};
+    struct pen_tag tag = {PEN_TAG_STATE, 1};
+    struct answer answer;
+    pen_transport_receive(checkpointer->transport, rank, tag, &answer,
+                          sizeof answer, &request);
+    complete(checkpointer, &request);
+    char *text = malloc(answer.length + 1);
+    if (text == NULL)
+        pen_transport_abort(checkpointer->transport, EXIT_FAILURE);
+    if (answer.length > 0) {
+        pen_transport_receive(checkpointer->transport, rank, tag, text,
+                              answer.length, &request);
+        complete(checkpointer, &request);
+    }
+    pen_status status = take_text(checkpointer, rank, &answer, text);
+    free(text);
+    return status;
+}
+
+/* Runs in the thread of the leader. */
+static pen_status commit(void *context, struct pen_text *why)
+{
+    struct pen_checkpointer *checkpointer = context;
+    struct pen_checkpoint_writer *writer = checkpointer->writer;
+    checkpointer->writer = NULL;
+    return pen_checkpoint_finish(writer, 0, why);
+}
+
+static void tell_result(struct pen_checkpointer *checkpointer,
+                        pen_status status, struct pen_text *why)
+{
+    checkpointer->is_committing = false;
+    checkpointer->last = status;
+    pen_text_release(&checkpointer->last_why);
+    checkpointer->last_why = *why;
+    *why = (struct pen_text)PEN_TEXT_EMPTY;
+    if (status != PEN_OK)
+        pen_log(PEN_LOG_WARN,
+                "no checkpoint was written of step %" PRIu64 ": %s",
+                checkpointer->step, pen_text_string(&checkpointer->last_why));
+}
+
+static void lead(struct pen_checkpointer *checkpointer)
+{
+    struct pen_saver_job job = {commit, checkpointer};
+    uint32_t size = pen_transport_size(checkpointer->transport);
+    pen_status status = checkpointer->status;
+    if (status == PEN_OK && checkpointer->record.length > 0)
+        status = pen_checkpoint_add_record(
+            checkpointer->writer, pen_text_string(&checkpointer->record),
+            checkpointer->record.length, &checkpointer->why);
+    for (uint32_t rank = 1; rank < size && checkpointer->has_begun; rank++) {
+        pen_status theirs = take_answer(checkpointer, rank);
+        status = status == PEN_OK ? theirs : status;
+    }
+    if (status == PEN_OK && checkpointer->saver != NULL) {
+        checkpointer->is_committing = true;
+        pen_saver_start(checkpointer->saver, &job);
+        return;
+    }
+    if (status == PEN_OK)
+        status = commit(checkpointer, &checkpointer->why);
+    if (checkpointer->writer != NULL)
+        pen_checkpoint_abandon(checkpointer->writer);
+    checkpointer->writer = NULL;
+    tell_result(checkpointer, status, &checkpointer->why);
+}
+
+void pen_checkpointer_collect(struct pen_checkpointer *checkpointer)
+{
+    PEN_BUG_UNLESS(checkpointer->is_busy && checkpointer->is_over);
+    if (checkpointer->is_leader)
+        lead(checkpointer);
+    else if (checkpointer->has_begun)
+        send_answer(checkpointer);
+    checkpointer->is_busy = false;
+}
+
+pen_status pen_checkpointer_settle(struct pen_checkpointer *checkpointer,
+                                   struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    if (checkpointer->is_busy && !pen_checkpointer_is_over(checkpointer))
+        hear_thread(checkpointer,
+                    pen_saver_wait(checkpointer->saver, &checkpointer->why));
+    if (checkpointer->is_busy)
+        pen_checkpointer_collect(checkpointer);
+    if (checkpointer->is_committing) {
+        enum pen_saver_state state =
+            pen_saver_wait(checkpointer->saver, &reason);
+        tell_result(checkpointer, state == PEN_SAVER_DONE ? PEN_OK : PEN_IO,
+                    &reason);
+    }
+    pen_text_release(&reason);
+    if (checkpointer->last != PEN_OK)
+        pen_why(why, "%s", pen_text_string(&checkpointer->last_why));
+    return checkpointer->last;
+}

@@ -1,0 +1,63 @@
+#ifndef PEN_RUNTIME_CHECKPOINTER_H
+#define PEN_RUNTIME_CHECKPOINTER_H
+
+#include "core/checkpoint.h"
+#include "runtime/trainer.h"
+
+/*
+ * Checkpoints of a training, written by all ranks: each writes the tensors
+ * that it keeps the moments of, rank 0 makes a step of the files.
+ *
+ *   begin     all ranks, between two steps: copies what is to be written
+ *   ...       threads write while steps go on; is_over() tells of this rank
+ *   collect   all ranks, when all are over: rank 0 gets the records, and its
+ *             thread gives the step its name
+ *   settle    all ranks: waits for all of that
+ *
+ * In the foreground nothing is copied, and begin() writes. What fails is told
+ * and leaves the training and older checkpoints as they were.
+ */
+struct pen_checkpointer;
+
+struct pen_checkpointer_options {
+    struct pen_trainer *trainer;
+    const char *run;              /* directory; borrowed, as the two below */
+    const char *tokenizer_folder; /* whose files are copied; NULL: none */
+    bool is_in_background;
+    uint64_t max_shard_bytes;
+    /* Fills in the settings; on rank 0 only. */
+    pen_status (*describe)(void *context, struct pen_manifest *manifest,
+                           struct pen_text *why);
+    void *context;
+};
+
+/* On failure *out is untouched. */
+pen_status
+pen_checkpointer_create(const struct pen_checkpointer_options *options,
+                        struct pen_checkpointer **out, struct pen_text *why);
+void pen_checkpointer_free(struct pen_checkpointer *checkpointer);
+
+/* Bytes that it holds, and those that it takes and gives back. */
+size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer);
+size_t
+pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer);
+
+/* Nothing may be under way. */
+void pen_checkpointer_begin(struct pen_checkpointer *checkpointer);
+
+/* True from begin() to the end of collect(). */
+bool pen_checkpointer_is_busy(const struct pen_checkpointer *checkpointer);
+
+/* Whether this rank has written its share, well or not. */
+bool pen_checkpointer_is_over(struct pen_checkpointer *checkpointer);
+
+void pen_checkpointer_collect(struct pen_checkpointer *checkpointer);
+
+/*
+ * Waits until nothing is under way. Says whether the last step is durable: on
+ * rank 0 with the reason, on all others PEN_OK.
+ */
+pen_status pen_checkpointer_settle(struct pen_checkpointer *checkpointer,
+                                   struct pen_text *why);
+
+#endif
