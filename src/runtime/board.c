@@ -4,13 +4,20 @@
  *   line 0      how it was made, how many have come
  *   line 1      words about the end of the job
  *   line 2 + i  what local rank i does
+ *   then        a lock per rank, which it holds until it leaves
  *
  * While it has a name, whoever opens or removes it holds its flock(). A rank
  * locks the byte of its line with fcntl() for as long as it lives: the kernel
  * gives the lock back when the process ends, however it ends, so the lock tells
  * who lives where process numbers may have been given out again or mean
  * something else (containers that share /dev/shm).
+ *
+ * The locks behind the lines are robust mutexes: they wake up a waiter when
+ * their owner ends. The kernel does that first of all, before it takes the
+ * memory of the process apart and closes its files, and processes are told of
+ * the end of others only after that. Launchers learn of it from closed files.
  */
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): clocklock */
 #include "runtime/board.h"
 
 #include "base/bug.h"
@@ -19,6 +26,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +69,10 @@ struct line {
     _Atomic int64_t since_ns;
 };
 
+struct life {
+    _Alignas(LINE_BYTES) pthread_mutex_t lock;
+};
+
 struct memory {
     _Alignas(LINE_BYTES) struct head head;
     _Alignas(LINE_BYTES) _Atomic uint32_t words[PEN_BOARD_WORDS];
@@ -78,6 +90,7 @@ struct pen_board {
     int handle;
     uint32_t local_rank;
     uint32_t num_local;
+    bool has_joined;
     char *host;
 };
 
@@ -101,7 +114,15 @@ static int64_t now_ns(void)
 
 static size_t size_for(uint32_t num_local)
 {
-    return sizeof(struct memory) + num_local * sizeof(struct line);
+    return sizeof(struct memory) +
+           num_local * (sizeof(struct line) + sizeof(struct life));
+}
+
+static pthread_mutex_t *life_of(const struct pen_board *board,
+                                uint32_t local_rank)
+{
+    struct life *lives = (struct life *)&board->memory->lines[board->num_local];
+    return &lives[local_rank].lock;
 }
 
 /* ---- who lives ---- */
@@ -126,6 +147,37 @@ bool pen_board_is_alive(const struct pen_board *board, uint32_t local_rank)
 {
     return local_rank == board->local_rank ||
            is_locked(board->handle, local_rank, 1);
+}
+
+static int init_lives(const struct pen_board *board)
+{
+    pthread_mutexattr_t kind;
+    int error = pthread_mutexattr_init(&kind);
+    if (error != 0)
+        return error;
+    pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    for (uint32_t i = 0; i < board->num_local && error == 0; i++)
+        error = pthread_mutex_init(life_of(board, i), &kind);
+    pthread_mutexattr_destroy(&kind);
+    return error;
+}
+
+enum pen_board_fate pen_board_await_end(struct pen_board *board,
+                                        uint32_t local_rank, int milliseconds)
+{
+    PEN_BUG_UNLESS(local_rank != board->local_rank);
+    pthread_mutex_t *life = life_of(board, local_rank);
+    int64_t end_ns = now_ns() + (int64_t)milliseconds * 1000000;
+    const struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000),
+                                 .tv_nsec = (long)(end_ns % 1000000000)};
+    int error = pthread_mutex_clocklock(life, CLOCK_MONOTONIC, &end);
+    if (error == ETIMEDOUT)
+        return PEN_BOARD_LIVES;
+    /* Given back as it is: whoever asks next gets the same answer. */
+    if (error == 0 || error == EOWNERDEAD)
+        pthread_mutex_unlock(life);
+    return error == 0 ? PEN_BOARD_LEFT : PEN_BOARD_DIED;
 }
 
 /* ---- boards that nobody needs any more ---- */
@@ -253,6 +305,9 @@ static pen_status map(struct pen_board *board, struct pen_text *why)
         return fail(why, "mapping it");
     board->memory = memory;
     if (is_first) {
+        errno = init_lives(board);
+        if (errno != 0)
+            return fail(why, "its locks");
         board->memory->head.num_local = board->num_local;
         atomic_store(&board->memory->head.magic, MAGIC);
     }
@@ -281,6 +336,10 @@ static pen_status join(struct pen_board *board,
                 atomic_load(&board->own->pid));
         return PEN_INVALID;
     }
+    errno = pthread_mutex_lock(life_of(board, board->local_rank));
+    if (errno != 0)
+        return fail(why, "its lock");
+    board->has_joined = true;
     atomic_store(&board->own->rank, options->rank);
     pen_board_note(board, 0, PEN_BOARD_NO_OP, PEN_BOARD_STARTING,
                    PEN_BOARD_NOBODY);
@@ -381,6 +440,8 @@ void pen_board_free(struct pen_board *board)
 {
     if (board == NULL)
         return;
+    if (board->has_joined)
+        pthread_mutex_unlock(life_of(board, board->local_rank));
     if (board->memory != NULL)
         munmap(board->memory, board->bytes);
     if (board->handle >= 0)

@@ -56,7 +56,7 @@ struct pen_board_options {
 /*
  * Opens the board of this node and returns when all its ranks have. Fails when
  * one does not come in time, dies meanwhile, or comes with another number of
- * ranks. On success free with pen_board_free().
+ * ranks. On success free with pen_board_free(), from the same thread.
  */
 pen_status pen_board_create(const struct pen_board_options *options,
                             struct pen_board **out, struct pen_text *why);
@@ -97,6 +97,21 @@ uint32_t pen_board_own(const struct pen_board *board); /* local rank */
 
 /* Whether the process of another rank of this node is still there. */
 bool pen_board_is_alive(const struct pen_board *board, uint32_t local_rank);
+
+/* What became of a rank. */
+enum pen_board_fate {
+    PEN_BOARD_LIVES,
+    PEN_BOARD_LEFT, /* freed its board */
+    PEN_BOARD_DIED  /* or ended without freeing it */
+};
+
+/*
+ * Waits for the end of another rank, at most so long. It is told before the
+ * kernel closes the files of that process, that is before a launcher can notice
+ * and end everybody.
+ */
+enum pen_board_fate pen_board_await_end(struct pen_board *board,
+                                        uint32_t local_rank, int milliseconds);
 
 /*
  * Words that the ranks of a node leave each other about the end of the job.

@@ -31,8 +31,10 @@ struct pen__process pen__process_parse(const char *text)
             return process;
         at++;
     }
-    process.has_status = process.state == 'Z' || process.state == 'X';
+    /* A process that is being taken apart has its status already. */
     process.status = (int)strtol(at, NULL, 10);
+    process.has_status =
+        process.status != 0 || process.state == 'Z' || process.state == 'X';
     return process;
 }
 

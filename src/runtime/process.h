@@ -8,7 +8,7 @@
 /* What Linux tells of another process. */
 struct pen__process {
     char state;      /* the letter of /proc/PID/stat; 0: there is none */
-    bool has_status; /* it has ended, nobody has collected it yet */
+    bool has_status; /* it ends or has, nobody has collected it yet */
     int status;      /* as waitpid() gives it */
 };
 

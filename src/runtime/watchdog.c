@@ -1,7 +1,9 @@
 /*
- * The thread looks up some forty times a second, and at once when a process of
- * this node ends (pidfd). What it has to say is written with one write(), since
- * the launcher may take everybody down a millisecond later.
+ * The thread looks up some forty times a second. Between two looks it waits for
+ * the end of the next rank of this node, which so has somebody who tells its
+ * death at once; the ends of all others are seen at the next look (pidfd), by
+ * when they have been told. What it has to say is written with one write(),
+ * since the launcher may take everybody down a millisecond later.
  *
  *   hang: the first whose own wait is too long says so on the board. All ranks
  *   then tell what they wait for and leave together, so that no line is lost
@@ -31,6 +33,7 @@ enum {
     OUTSIDE_FACTOR = 10 /* patience outside a row */
 };
 
+#define NO_RANK UINT32_MAX
 #define NS_PER_SEC INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
 
@@ -62,6 +65,7 @@ struct pen_watchdog {
     uint64_t num_steps;
 
     /* Of the watchdog's thread. */
+    uint32_t next; /* local rank whose end it waits for; NO_RANK: none */
     int64_t last_look_ns;
     int64_t wait_since_ns; /* which wait is counted */
     int64_t waited_ns;
@@ -323,6 +327,18 @@ static bool has_waited_too_long(struct pen_watchdog *watchdog)
     return least_ns / (is_wait_outside ? OUTSIDE_FACTOR : 1) >= patience_ns;
 }
 
+/* Once somebody has said that the job hangs, nobody goes on. */
+static void look_for_hang(struct pen_watchdog *watchdog)
+{
+    struct pen_board *board = watchdog->options.board;
+    if (pen_board_word(board, PEN_BOARD_HANG) == 0)
+        return;
+    if (pen_board_word(board, PEN_BOARD_HANG_OVER) == 0)
+        tell_hang(watchdog);
+    pen_board_count_up(board, PEN_BOARD_HANG_TOLD); /* of this rank */
+    leave_hang();
+}
+
 static void look(struct pen_watchdog *watchdog)
 {
     struct pen_board *board = watchdog->options.board;
@@ -332,18 +348,26 @@ static void look(struct pen_watchdog *watchdog)
     int64_t passed_ns = now - watchdog->last_look_ns;
     bool was_stopped = passed_ns > LONGEST_TICK_NS;
     watchdog->last_look_ns = now;
-    if (pen_board_word(board, PEN_BOARD_HANG) != 0) {
-        if (pen_board_word(board, PEN_BOARD_HANG_OVER) == 0)
-            tell_hang(watchdog);
-        pen_board_count_up(board, PEN_BOARD_HANG_TOLD); /* of this rank */
-        leave_hang();
-    }
     look_at_others(watchdog);
     count_wait(watchdog, &own, was_stopped ? 0 : passed_ns);
     if (has_waited_too_long(watchdog)) {
         pen_board_claim(board, PEN_BOARD_HANG, number + 1);
         tell_hang(watchdog);
     }
+}
+
+/* Until the next look; ends at once when the next rank dies. */
+static void await_next(struct pen_watchdog *watchdog)
+{
+    struct pen_board *board = watchdog->options.board;
+    uint32_t next = watchdog->next;
+    enum pen_board_fate fate = pen_board_await_end(board, next, TICK_MS);
+    if (fate == PEN_BOARD_LIVES)
+        return;
+    watchdog->next = NO_RANK;
+    if (fate == PEN_BOARD_DIED && pen_board_word(board, PEN_BOARD_HANG) == 0 &&
+        pen_board_read(board, next).state != PEN_BOARD_FINISHED)
+        end_by_death(watchdog, next);
 }
 
 static void *watch(void *context)
@@ -353,9 +377,13 @@ static void *watch(void *context)
     const struct pollfd *wake = &watchdog->polls[count];
     watchdog->last_look_ns = now_ns();
     for (;;) {
-        int ready = poll(watchdog->polls, count + 1, TICK_MS);
+        bool has_next = watchdog->next != NO_RANK;
+        if (has_next)
+            await_next(watchdog);
+        int ready = poll(watchdog->polls, count + 1, has_next ? 0 : TICK_MS);
         if (ready < 0 && errno != EINTR)
             return NULL;
+        look_for_hang(watchdog);
         if (ready > 0 && (wake->revents & POLLIN) != 0)
             return NULL;
         look(watchdog);
@@ -428,6 +456,8 @@ pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
     if (watchdog == NULL)
         return PEN_NOMEM;
     watchdog->options = *options;
+    watchdog->next =
+        count > 1 ? (pen_board_own(options->board) + 1) % count : NO_RANK;
     watchdog->wake = eventfd(0, EFD_CLOEXEC);
     watchdog->polls = calloc((size_t)count + 1, sizeof *watchdog->polls);
     watchdog->ranks = calloc(count, sizeof *watchdog->ranks);

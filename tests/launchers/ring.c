@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Every row has so many ops, and more. */
@@ -29,8 +30,15 @@ struct ring {
     struct pen_board *board;
 };
 
+/* Tells the time of day first, for the script that waits for the end. */
 static void suffer(const struct ring *ring)
 {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (strcmp(ring->accident, "none") != 0)
+        printf("accident at %lld.%03ld\n", (long long)now.tv_sec,
+               now.tv_nsec / 1000000);
+    fflush(stdout);
     if (strcmp(ring->accident, "stop") == 0)
         raise(SIGSTOP);
     else if (strcmp(ring->accident, "kill") == 0)
