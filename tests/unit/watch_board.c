@@ -163,6 +163,47 @@ static void a_wait_begins_when_it_is_first_said(void **state)
     assert_int_equal(code_of(start(&options, say_it_again)), 0);
 }
 
+/* Rank 1 leaves, rank 2 dies, rank 3 lives on until rank 0 has seen it all. */
+static int end_as_told(struct pen_board *board)
+{
+    switch (pen_board_own(board)) {
+    case 1:
+        return 0;
+    case 2:
+        raise(SIGKILL);
+        return 10;
+    case 3:
+        while (pen_board_word(board, PEN_BOARD_HANG) == 0)
+            pause_msec(1);
+        return 0;
+    default:
+        break;
+    }
+    bool is_right = pen_board_await_end(board, 1, 10000) == PEN_BOARD_LEFT &&
+                    pen_board_await_end(board, 2, 10000) == PEN_BOARD_DIED &&
+                    pen_board_await_end(board, 2, 10000) == PEN_BOARD_DIED &&
+                    pen_board_await_end(board, 3, 20) == PEN_BOARD_LIVES &&
+                    pen_board_is_alive(board, 3);
+    while (pen_board_is_alive(board, 2)) /* some steps of the kernel later */
+        pause_msec(1);
+    pen_board_claim(board, PEN_BOARD_HANG, 1);
+    return is_right ? 0 : 11;
+}
+
+static void the_end_of_a_rank_is_awaited(void **state)
+{
+    (void)state;
+    char job[64];
+    pid_t pids[RANKS];
+    name_job(job, sizeof job, "ends");
+    for (uint32_t i = 0; i < RANKS; i++) {
+        struct pen_board_options options = options_of(job, i);
+        pids[i] = start(&options, end_as_told);
+    }
+    for (uint32_t i = 0; i < RANKS; i++)
+        assert_int_equal(code_of(pids[i]), i == 2 ? -SIGKILL : 0);
+}
+
 static int claim_once(struct pen_board *board)
 {
     uint32_t own = pen_board_own(board) + 1;
@@ -322,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_see_each_other_whoever_comes_first),
         cmocka_unit_test(a_wait_begins_when_it_is_first_said),
+        cmocka_unit_test(the_end_of_a_rank_is_awaited),
         cmocka_unit_test(one_rank_is_the_first),
         cmocka_unit_test(who_does_not_come_is_not_awaited_for_ever),
         cmocka_unit_test(a_rank_that_dies_at_the_start_is_named),
