@@ -1,5 +1,6 @@
 #include "view/sources.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define NOWHERE UINT32_MAX
@@ -89,6 +90,32 @@ static void index_sends(struct pen__sources *sources)
     }
 }
 
+static uint64_t count_steps(const struct pen_schedule *schedule)
+{
+    uint64_t count = 0;
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        for (uint32_t i = 0; i < row->count; i++)
+            count += row->ops[i].kind == PEN_OP_STEP;
+    }
+    return count;
+}
+
+static void index_steps(struct pen__sources *sources)
+{
+    const struct pen_schedule *schedule = sources->schedule;
+    uint64_t count = 0;
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        sources->first_step[rank] = count;
+        for (uint32_t i = 0; i < row->count; i++) {
+            if (row->ops[i].kind == PEN_OP_STEP)
+                sources->steps[count++] = i;
+        }
+    }
+    sources->first_step[schedule->shape.num_ranks] = count;
+}
+
 pen_status pen__sources_init(struct pen__sources *sources,
                              const struct pen_schedule *schedule)
 {
@@ -99,13 +126,19 @@ pen_status pen__sources_init(struct pen__sources *sources,
     sources->sent_at = malloc(cells * sizeof *sources->sent_at);
     sources->link_of =
         malloc((size_t)2 * shape->num_stages * sizeof *sources->link_of);
-    if (sources->sent_at == NULL || sources->link_of == NULL) {
+    sources->first_step =
+        malloc(((size_t)shape->num_ranks + 1) * sizeof *sources->first_step);
+    sources->steps =
+        malloc((size_t)(count_steps(schedule) + 1) * sizeof *sources->steps);
+    if (sources->sent_at == NULL || sources->link_of == NULL ||
+        sources->first_step == NULL || sources->steps == NULL) {
         pen__sources_release(sources);
         return PEN_NOMEM;
     }
     for (size_t i = 0; i < cells; i++)
         sources->sent_at[i] = NOWHERE;
     index_sends(sources);
+    index_steps(sources);
     number_links(sources);
     return PEN_OK;
 }
@@ -114,6 +147,8 @@ void pen__sources_release(struct pen__sources *sources)
 {
     free(sources->sent_at);
     free(sources->link_of);
+    free(sources->steps);
+    free(sources->first_step);
     *sources = (struct pen__sources){.schedule = NULL};
 }
 
@@ -248,6 +283,121 @@ static struct pen__source group_of(const struct pen__course *course,
     return last.at_sec < 0 || last.line == line ? nobody : last;
 }
 
+/* The place of STEP number `number` of a row; NOWHERE: there is none. */
+static uint32_t find_step(const struct pen__sources *sources, uint32_t row,
+                          uint32_t number)
+{
+    uint64_t at = sources->first_step[row] + number;
+    return at < sources->first_step[row + 1] ? sources->steps[at] : NOWHERE;
+}
+
+/* Who came last to the STEP of this number while this one waited in its. */
+static struct pen__source step_of(const struct pen__sources *sources,
+                                  const struct pen__course *course,
+                                  uint32_t line, uint32_t position)
+{
+    const struct pen_schedule *schedule = course->schedule;
+    const struct pen_row *own = &schedule->rows[pen__row_of_line(course, line)];
+    const struct pen__span *span = &course->spans[line][position];
+    struct pen__source last = {
+        .kind = PEN__SOURCE_GROUP, .line = line, .at_sec = span->begin_sec};
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < position; i++)
+        number += own->ops[i].kind == PEN_OP_STEP;
+    for (uint32_t row = 0; row < schedule->shape.num_ranks; row++) {
+        uint32_t at = find_step(sources, row, number);
+        for (uint32_t other = row; at != NOWHERE && other < course->num_lines;
+             other += schedule->shape.num_ranks) {
+            double begin_sec = course->spans[other][at].begin_sec;
+            if (begin_sec <= last.at_sec || begin_sec > span->ready_sec)
+                continue;
+            last.at_sec = begin_sec;
+            last.line = other;
+            last.position = at;
+        }
+    }
+    return last.line == line ? group_of(course, line, position) : last;
+}
+
+/* Messages that ops of this row, up to an end, take from the other. */
+static uint32_t count_taken(const struct pen__course *course, uint32_t line,
+                            uint32_t from_row, enum pen_direction direction,
+                            double before_sec)
+{
+    const struct pen_shape *shape = &course->schedule->shape;
+    const struct pen_row *row =
+        &course->schedule->rows[pen__row_of_line(course, line)];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        const struct pen_op_info *info = pen_op_info(op->kind);
+        if (course->spans[line][i].ready_sec > before_sec)
+            break;
+        if (info->op_class != PEN_OP_CLASS_RECV || info->direction != direction)
+            continue;
+        uint32_t sender = sender_of(shape, op->stage, direction);
+        count += pen_shape_rank_of(shape, sender) == from_row;
+    }
+    return count;
+}
+
+/* Messages that the row sends on this channel before this place. */
+static uint32_t count_sent(const struct pen_schedule *schedule,
+                           const struct pen_row *row, uint32_t end,
+                           uint32_t to_row, enum pen_direction direction)
+{
+    const struct pen_shape *shape = &schedule->shape;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < end; i++) {
+        const struct pen_op_info *info = pen_op_info(row->ops[i].kind);
+        if (info->op_class == PEN_OP_CLASS_SEND && info->direction == direction)
+            count +=
+                pen_shape_rank_of(shape, receiver_of(shape, row->ops[i].stage,
+                                                     direction)) == to_row;
+    }
+    return count;
+}
+
+/*
+ * An op that gets no message waits for room for the one it makes, if the
+ * receiver has not come to as many as may be outstanding.
+ */
+static struct pen__source room_of(const struct pen__course *course,
+                                  uint32_t line, uint32_t position)
+{
+    const struct pen_schedule *schedule = course->schedule;
+    uint32_t own_row = pen__row_of_line(course, line);
+    const struct pen_row *row = &schedule->rows[own_row];
+    const struct pen_op *op = &row->ops[position];
+    enum pen_direction direction = pen_op_info(op->kind)->direction;
+    if (direction == PEN_DIRECTION_NONE)
+        return nobody;
+    struct pen__source source = window_of(course, line, op);
+    if (source.kind == PEN__SOURCE_NONE)
+        return nobody;
+    uint32_t to_row = pen__row_of_line(course, source.line);
+    uint32_t sent = count_sent(schedule, row, position, to_row, direction);
+    uint32_t taken = count_taken(course, source.line, own_row, direction,
+                                 course->spans[line][position].begin_sec);
+    return sent >= taken + pen_schedule_window(schedule) ? source : nobody;
+}
+
+void pen__course_await_groups(struct pen__course *course)
+{
+    for (uint32_t line = 0; line < course->num_lines; line++) {
+        const struct pen_row *row =
+            &course->schedule->rows[pen__row_of_line(course, line)];
+        for (uint32_t i = 0; i < row->count; i++) {
+            struct pen__span *span = &course->spans[line][i];
+            if (row->ops[i].kind != PEN_OP_SYNC_GRAD)
+                continue;
+            struct pen__source last = group_of(course, line, i);
+            if (last.kind == PEN__SOURCE_GROUP && last.at_sec > span->ready_sec)
+                span->ready_sec = fmin(last.at_sec, span->end_sec);
+        }
+    }
+}
+
 struct pen__source pen__source_of(const struct pen__sources *sources,
                                   const struct pen__course *course,
                                   uint32_t line, uint32_t position)
@@ -255,14 +405,19 @@ struct pen__source pen__source_of(const struct pen__sources *sources,
     const struct pen_op *op =
         &course->schedule->rows[pen__row_of_line(course, line)].ops[position];
     switch (pen_op_info(op->kind)->op_class) {
-    case PEN_OP_CLASS_COMPUTE:
+    case PEN_OP_CLASS_COMPUTE: {
+        struct pen__source source = message_of(sources, course, line, op);
+        return source.kind == PEN__SOURCE_NONE ? room_of(course, line, position)
+                                               : source;
+    }
     case PEN_OP_CLASS_RECV:
         return message_of(sources, course, line, op);
     case PEN_OP_CLASS_SEND:
         return window_of(course, line, op);
     case PEN_OP_CLASS_SYNC:
-    case PEN_OP_CLASS_STEP:
         return group_of(course, line, position);
+    case PEN_OP_CLASS_STEP:
+        return step_of(sources, course, line, position);
     default:
         return nobody;
     }

@@ -6,9 +6,12 @@
 /*
  * For whom an op waits, from the schedule:
  *
- *   compute, receive   the send of its activation or gradient
+ *   compute, receive   the send of its activation or gradient; an op that
+ *                      gets none, for the receiver of its own, as below
  *   send               the receiver, as long as its window is full
- *   SYNC, STEP         the rank that comes last to the synchronisation
+ *   SYNC               the rank that comes last to the synchronisation
+ *   STEP               likewise, or the one that comes last to its own STEP:
+ *                      a norm is of all gradients
  */
 enum pen__source_kind {
     PEN__SOURCE_NONE, /* for nobody: it reads data, or is late on its own */
@@ -25,11 +28,13 @@ struct pen__source {
     uint32_t link;     /* of a message; see pen__link_at() */
 };
 
-/* Where the sends of a schedule are. */
+/* Where the sends and the steps of a schedule are. */
 struct pen__sources {
     const struct pen_schedule *schedule; /* borrowed */
-    uint32_t *sent_at; /* per direction, stage, micro-batch, slice */
-    uint32_t *link_of; /* per direction and stage that sends */
+    uint32_t *sent_at;    /* per direction, stage, micro-batch, slice */
+    uint32_t *link_of;    /* per direction and stage that sends */
+    uint32_t *steps;      /* places of the STEPs of all rows, row by row */
+    uint64_t *first_step; /* per row, and the count of all behind them */
 };
 
 /* The schedule must have passed the verifier. */
@@ -40,6 +45,12 @@ void pen__sources_release(struct pen__sources *sources);
 struct pen__source pen__source_of(const struct pen__sources *sources,
                                   const struct pen__course *course,
                                   uint32_t line, uint32_t position);
+
+/*
+ * A synchronisation is not through before the last rank has come: until then
+ * all others wait, also where an executor took it for work.
+ */
+void pen__course_await_groups(struct pen__course *course);
 
 /*
  * Links are numbered by replica, direction and stage that sends: the first of

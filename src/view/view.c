@@ -131,8 +131,10 @@ static pen_status load(struct pen_view *view, const char *folder,
     if (status == PEN_OK)
         status = pen__course_measure(&view->measured, view->trace, &view->lines,
                                      view->schedule, view->step, why);
-    if (status == PEN_OK)
+    if (status == PEN_OK) {
+        pen__course_await_groups(&view->measured);
         status = judge(view, why);
+    }
     return status;
 }
 

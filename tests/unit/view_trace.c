@@ -258,6 +258,130 @@ static void a_slow_replica_holds_up_the_others(void **state)
     pen_schedule_free(schedule);
 }
 
+/* Loads the trace, lets it be changed, and saves it again. */
+static void change_trace(void (*change)(struct pen_trace *trace))
+{
+    struct pen_trace *trace = NULL;
+    assert_int_equal(PEN_OK, pen_trace_load(folder, &trace, NULL));
+    change(trace);
+    assert_int_equal(PEN_OK, pen_trace_save(trace, folder, NULL));
+    pen_trace_free(trace);
+}
+
+static struct pen_schedule *changed;
+
+/* As an executor does that takes a synchronisation for work. */
+static void work_in_sync(struct pen_trace *trace)
+{
+    for (uint32_t rank = 0; rank < trace->num_ranks; rank++) {
+        struct pen_rank_trace *from = &trace->ranks[rank];
+        const struct pen_row *row = &changed->rows[from->head.row];
+        for (uint64_t i = 0; i < from->head.num_events; i++) {
+            struct pen_trace_event *event = &from->events[i];
+            if (row->ops[event->position].kind == PEN_OP_SYNC_GRAD)
+                event->ready_ns = event->begin_ns;
+        }
+    }
+}
+
+static void a_synchronisation_waits_for_the_last_one(void **state)
+{
+    (void)state;
+    static const char *const truth[] = {AS_PREDICTED, HEAD
+                                        ",\"ranks\":[{\"f\":0.004,\"i\":0.006,"
+                                        "\"w\":0.002},{\"count\":3}]}"};
+    changed = make("1f1b", 4, 8, 0);
+    write_trace(changed, AS_PREDICTED, truth, 2, 1);
+    change_trace(work_in_sync);
+    struct pen_view *view = load(NULL);
+    expect_line_root(view, PEN__ROOT_WORK, 4);
+    assert_int_equal(4, view->findings.lines[0].waits_for);
+    pen_view_free(view);
+    pen_schedule_free(changed);
+}
+
+/* As an executor does that looks for room before it computes. */
+static void wait_before_computing(struct pen_trace *trace)
+{
+    struct pen_rank_trace *from = &trace->ranks[0];
+    const struct pen_row *row = &changed->rows[0];
+    for (uint64_t i = 0; i + 1 < from->head.num_events; i++) {
+        struct pen_trace_event *event = &from->events[i];
+        if (row->ops[event->position].kind != PEN_OP_SEND_ACT)
+            continue;
+        event->ready_ns = event->begin_ns;
+        event->end_ns = event->begin_ns;
+        event[1].begin_ns = event->begin_ns;
+    }
+}
+
+static void waiting_for_room_is_waiting_for_the_receiver(void **state)
+{
+    (void)state;
+    static const char *const truth[] = {
+        HEAD ",\"ranks\":[{},{\"f\":0.008,\"i\":0.003,\"w\":0.001}]}"};
+    changed = make("gpipe", 2, 8, 0);
+    write_trace(changed, AS_PREDICTED, truth, 1, 1);
+    change_trace(wait_before_computing);
+    struct pen_view *view = load(NULL);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < changed->rows[0].count; i++) {
+        const struct pen__span *span = &view->measured.spans[0][i];
+        if (changed->rows[0].ops[i].kind != PEN_OP_FORWARD ||
+            span->ready_sec - span->begin_sec < 1e-6)
+            continue;
+        struct pen__source source =
+            pen__source_of(&view->sources, &view->measured, 0, i);
+        assert_int_equal(PEN__SOURCE_WINDOW, source.kind);
+        assert_int_equal(1, source.line);
+        count++;
+    }
+    assert_true(count >= 4);
+    expect_line_root(view, PEN__ROOT_WORK, 1);
+    pen_view_free(view);
+    pen_schedule_free(changed);
+}
+
+/* As a norm of all gradients makes it: everybody waits for the last STEP. */
+static void step_together(struct pen_trace *trace)
+{
+    int64_t last_ns = 0;
+    for (uint32_t rank = 0; rank < trace->num_ranks; rank++) {
+        const struct pen_rank_trace *from = &trace->ranks[rank];
+        const struct pen_trace_event *step =
+            &from->events[from->head.num_events - 1];
+        int64_t ns = step->begin_ns + from->head.clock_offset_ns;
+        last_ns = ns > last_ns ? ns : last_ns;
+    }
+    for (uint32_t rank = 0; rank < trace->num_ranks; rank++) {
+        struct pen_rank_trace *from = &trace->ranks[rank];
+        struct pen_trace_event *step = &from->events[from->head.num_events - 1];
+        int64_t work_ns = step->end_ns - step->ready_ns;
+        step->ready_ns = last_ns - from->head.clock_offset_ns;
+        step->end_ns = step->ready_ns + work_ns;
+    }
+}
+
+static void a_common_step_waits_for_the_last_one(void **state)
+{
+    (void)state;
+    static const char *const truth[] = {AS_PREDICTED};
+    struct pen_schedule *schedule = make("1f1b", 4, 8, 0);
+    write_trace(schedule, AS_PREDICTED, truth, 1, 1);
+    change_trace(step_together);
+    struct pen_view *view = load(NULL);
+    for (uint32_t line = 1; line < 4; line++) {
+        uint32_t position = schedule->rows[line].count - 1;
+        struct pen__source source =
+            pen__source_of(&view->sources, &view->measured, line, position);
+        assert_int_equal(PEN__SOURCE_GROUP, source.kind);
+        assert_int_equal(0, source.line);
+        assert_int_equal(PEN__NOBODY, view->findings.lines[line].root);
+    }
+    pen_view_free(view);
+    pen_schedule_free(schedule);
+}
+
 static void without_a_prediction_waiting_still_has_roots(void **state)
 {
     (void)state;
@@ -280,16 +404,6 @@ static void without_a_prediction_waiting_still_has_roots(void **state)
     pen_view_free(view);
     pen_text_release(&path);
     pen_schedule_free(schedule);
-}
-
-/* Loads the trace, lets it be changed, and saves it again. */
-static void change_trace(void (*change)(struct pen_trace *trace))
-{
-    struct pen_trace *trace = NULL;
-    assert_int_equal(PEN_OK, pen_trace_load(folder, &trace, NULL));
-    change(trace);
-    assert_int_equal(PEN_OK, pen_trace_save(trace, folder, NULL));
-    pen_trace_free(trace);
 }
 
 static void pause_in_the_middle(struct pen_trace *trace)
@@ -501,6 +615,9 @@ int main(void)
         cmocka_unit_test(one_slow_link_is_the_root_of_all_waiting),
         cmocka_unit_test(what_is_common_to_all_ranks_is_not_blamed_on_one),
         cmocka_unit_test(a_slow_replica_holds_up_the_others),
+        cmocka_unit_test(a_synchronisation_waits_for_the_last_one),
+        cmocka_unit_test(waiting_for_room_is_waiting_for_the_receiver),
+        cmocka_unit_test(a_common_step_waits_for_the_last_one),
         cmocka_unit_test(without_a_prediction_waiting_still_has_roots),
         cmocka_unit_test(time_between_ops_is_told_apart),
         cmocka_unit_test(the_median_step_is_shown_or_the_one_asked_for),
