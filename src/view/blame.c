@@ -258,6 +258,30 @@ static double expected_sync_sec(const struct pen__case *matter, uint32_t line,
     return span->ready_sec - span->begin_sec;
 }
 
+/*
+ * The op waited for a message. If that was due only after the op began, its
+ * sender decided; else the op would have gone at once, and what it waited is
+ * the message's lateness, however long ago it was sent.
+ */
+static struct place blame_message(struct pen__blame *blame,
+                                  const struct pen__case *matter,
+                                  struct place own,
+                                  const struct pen__source *source)
+{
+    const struct pen__span *span = &matter->measured->spans[own.line][own.end];
+    double transit_sec =
+        pen__expected_transit_sec(matter, own.line, own.end, source->link);
+    bool is_known = !isnan(transit_sec);
+    double due_sec = source->at_sec + (is_known ? transit_sec : 0);
+    double from_sec = fmax(source->at_sec, span->begin_sec);
+    double late_sec = span->ready_sec - fmax(due_sec, span->begin_sec);
+    add(blame, PEN__ROOT_LINK, source->link,
+        fmax(0, span->ready_sec - from_sec), is_known ? late_sec : 0);
+    if (due_sec < span->begin_sec)
+        return own;
+    return (struct place){source->line, source->position + 1, source->at_sec};
+}
+
 /* What let this op go, and where the chain goes on. */
 static struct place blame_cause(struct pen__blame *blame,
                                 const struct pen__case *matter, uint32_t line,
@@ -272,14 +296,8 @@ static struct place blame_cause(struct pen__blame *blame,
     struct pen__source source =
         pen__source_of(matter->sources, matter->measured, line, position);
     switch (source.kind) {
-    case PEN__SOURCE_MESSAGE: {
-        double transit_sec =
-            pen__expected_transit_sec(matter, line, position, source.link);
-        sec = fmax(0, span->ready_sec - source.at_sec);
-        add(blame, PEN__ROOT_LINK, source.link, sec,
-            isnan(transit_sec) ? 0 : sec - transit_sec);
-        return (struct place){source.line, source.position + 1, source.at_sec};
-    }
+    case PEN__SOURCE_MESSAGE:
+        return blame_message(blame, matter, own, &source);
     case PEN__SOURCE_GROUP:
         sec = fmax(0, span->ready_sec - source.at_sec);
         add(blame, PEN__ROOT_SYNC, source.line, sec, sec - sync_sec);

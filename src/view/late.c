@@ -1,6 +1,7 @@
 /*
  * Messages that came later than predicted. When a message came is known only
- * if somebody waited for it: then it came when that op was ready.
+ * if somebody waited for it: then it came when that op was ready. If it was due
+ * before that op began to wait, only the waiting counts.
  */
 #include "view/findings.h"
 
@@ -33,6 +34,19 @@ static int by_lateness_down(const void *a, const void *b)
            (y->all_late_sec < x->all_late_sec);
 }
 
+static struct message make_message(const struct pen__case *matter,
+                                   uint32_t line, uint32_t position,
+                                   const struct pen__source *source)
+{
+    const struct pen__span *span = &matter->measured->spans[line][position];
+    double expected_sec =
+        pen__expected_transit_sec(matter, line, position, source->link);
+    double due_sec = source->at_sec + expected_sec;
+    double late_sec = span->ready_sec - fmax(due_sec, span->begin_sec);
+    return (struct message){source->link, fmax(0, expected_sec + late_sec),
+                            expected_sec};
+}
+
 /* Counts the messages that were waited for; fills them in if there is room. */
 static size_t find_messages(const struct pen__case *matter,
                             struct message *messages)
@@ -51,9 +65,7 @@ static size_t find_messages(const struct pen__case *matter,
             if (source.kind != PEN__SOURCE_MESSAGE)
                 continue;
             if (messages != NULL)
-                messages[count] = (struct message){
-                    source.link, fmax(0, span->ready_sec - source.at_sec),
-                    pen__expected_transit_sec(matter, line, i, source.link)};
+                messages[count] = make_message(matter, line, i, &source);
             count++;
         }
     }
