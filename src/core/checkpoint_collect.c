@@ -241,7 +241,7 @@ static pen_status begin_sets(const struct pen_checkpoint_writer *writer,
                              struct pen_text *why)
 {
     size_t total = writer->manifest.num_files + PEN_RECORD_KINDS;
-    for (int i = 0; i < PEN_RECORD_KINDS; i++)
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS; i++)
         sets[i] = (struct set){.kind = i, .map = json_object()};
     for (size_t i = 0; i < writer->num_records; i++) {
         const struct pen_record *record = &writer->records[i];

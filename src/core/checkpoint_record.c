@@ -64,7 +64,8 @@ pen_status pen_record_print(const struct pen_record *record,
 
 static bool is_kind(const char *word, enum pen_record_kind *out)
 {
-    for (int i = 0; word != NULL && i < PEN_RECORD_KINDS; i++) {
+    for (enum pen_record_kind i = 0; word != NULL && i < PEN_RECORD_KINDS;
+         i++) {
         if (strcmp(word, pen_record_kind_name(i)) != 0)
             continue;
         *out = i;

@@ -13,7 +13,7 @@
 
 bool pen__is_tensor_file(const char *name)
 {
-    for (int i = 0; i < PEN_RECORD_KINDS; i++) {
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS; i++) {
         const char *word = pen_record_kind_name(i);
         size_t length = strlen(word);
         if (strncmp(name, word, length) == 0 &&

@@ -47,7 +47,7 @@ static pen_status refuse_memory(struct pen_text *why)
 
 static void deallocate(struct pen_checkpoint_share *share)
 {
-    for (int i = 0; i < PEN_RECORD_KINDS; i++) {
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS; i++) {
         struct group *group = &share->groups[i];
         if (group->writer != NULL)
             pen_weights_free(group->writer);
@@ -150,7 +150,8 @@ static pen_status copy_tensors(struct pen_checkpoint_share *share,
 {
     pen_status status = PEN_OK;
     share->dims = calloc(count_dims(args) + 1, sizeof *share->dims);
-    for (int i = 0; i < PEN_RECORD_KINDS && status == PEN_OK; i++) {
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS && status == PEN_OK;
+         i++) {
         status = allocate_group(share, args, i, &share->groups[i], why);
         add_names(share, args, i);
     }
@@ -166,7 +167,7 @@ static pen_status copy_tensors(struct pen_checkpoint_share *share,
         dims += spec->num_dims;
     }
     const char *name = share->names.bytes;
-    for (int i = 0; i < PEN_RECORD_KINDS; i++)
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS; i++)
         fill_group(share, args, i, &share->groups[i], &name);
     return PEN_OK;
 }
@@ -206,7 +207,8 @@ pen_checkpoint_share_create(const struct pen_checkpoint_share_args *args,
     pen_status status = share->directory.has_failed
                             ? refuse_memory(why)
                             : copy_tensors(share, args, why);
-    for (int i = 0; i < PEN_RECORD_KINDS && status == PEN_OK; i++)
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS && status == PEN_OK;
+         i++)
         status =
             open_group(share, i, &share->groups[i], args->max_shard_bytes, why);
     if (status == PEN_OK)
@@ -285,7 +287,7 @@ static pen_status print_record(const struct pen_checkpoint_share *share,
     record.files = calloc(count + 1, sizeof *record.files);
     pen_status status =
         names == NULL || record.files == NULL ? refuse_memory(why) : PEN_OK;
-    for (int kind = 0; kind < PEN_RECORD_KINDS; kind++) {
+    for (enum pen_record_kind kind = 0; kind < PEN_RECORD_KINDS; kind++) {
         for (size_t i = 0;
              status == PEN_OK && i < num_files(&share->groups[kind]); i++) {
             size_t at = record.num_files++;
@@ -308,7 +310,8 @@ pen_status pen_checkpoint_share_finish(struct pen_checkpoint_share *share,
 {
     pen_status status = PEN_OK;
     size_t count = 0;
-    for (int i = 0; i < PEN_RECORD_KINDS && status == PEN_OK; i++) {
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS && status == PEN_OK;
+         i++) {
         struct group *group = &share->groups[i];
         count += num_files(group);
         if (group->writer != NULL)
@@ -325,7 +328,7 @@ pen_status pen_checkpoint_share_finish(struct pen_checkpoint_share *share,
 
 void pen_checkpoint_share_abandon(struct pen_checkpoint_share *share)
 {
-    for (int i = 0; i < PEN_RECORD_KINDS; i++) {
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS; i++) {
         struct group *group = &share->groups[i];
         if (group->writer != NULL)
             pen_weights_abandon(group->writer);
@@ -384,7 +387,8 @@ pen_checkpoint_share_write(const struct pen_checkpoint_share_args *args,
     pen_status status = pen_checkpoint_share_create(args, &share, why);
     if (status != PEN_OK)
         return status;
-    for (int i = 0; i < PEN_RECORD_KINDS && status == PEN_OK; i++)
+    for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS && status == PEN_OK;
+         i++)
         status = put_group(&share->groups[i], source, why);
     if (status == PEN_OK)
         return pen_checkpoint_share_finish(share, record, why);
