@@ -50,7 +50,7 @@ while IFS= read -r command; do
         run 0 "${words[@]}"
     fi
 done < <(joined "$tutorial" | sed -n 's/^    \$ penstock //p')
-same "commands" "$count" 12
+same "commands" "$count" 13
 about "stopped and resumed"
 same "hash" "$("$PENSTOCK" checkpoint hash run | cut -d' ' -f1)" \
     "$("$PENSTOCK" checkpoint hash whole | cut -d' ' -f1)"

@@ -617,6 +617,16 @@ static bool next_fates(const size_t *pending, size_t count, enum fate *fates)
     return false;
 }
 
+/* Each of `count` alone gone, each alone there, then by chance. */
+static enum fate choose(const size_t *pending, size_t count, size_t round,
+                        size_t op)
+{
+    if (round >= 2 * count)
+        return draw(num_fates(pending[op]));
+    bool is_alone = round % count == op;
+    return is_alone == (round < count) ? NONE : ALL;
+}
+
 static void check_crash(const struct scene *scene, size_t end, bool is_done,
                         size_t num_draws)
 {
@@ -634,11 +644,9 @@ static void check_crash(const struct scene *scene, size_t end, bool is_done,
         while (next_fates(pending, count, fates));
         return;
     }
-    /* All, none, each alone gone, each alone there; then by chance. */
     for (size_t i = 0; i < 2 * count + num_draws; i++) {
         for (size_t j = 0; j < count; j++)
-            fates[j] = i < 2 * count ? (i < count) == (i % count == j)
-                                     : draw(num_fates(pending[j]));
+            fates[j] = choose(pending, count, i, j);
         check_state(scene, end, pending, fates, is_done);
     }
 }
@@ -677,7 +685,7 @@ static size_t find_commit(size_t first)
 
 static void crash_everywhere(const struct scene *scene)
 {
-    size_t num_draws = getenv("PEN_LONG") != NULL ? 3000 : 60;
+    size_t num_draws = getenv("PEN_LONG") != NULL ? 400 : 60;
     begin_record();
     if (scene->has_first)
         save(1, 1, 0);
