@@ -16,6 +16,9 @@
  * temporary directory until the end; if it is missing, or the leader gives up,
  * nothing of it stays. A process must not write a share of a step that its
  * leader has given up.
+ *
+ * A share and the leader's writer have nothing in common in memory: one thread
+ * may write a share while another adds records.
  */
 struct pen_checkpoint_share;
 
