@@ -173,12 +173,16 @@ void pen__reading_add(struct pen__reading *reading, uint64_t num_bytes)
                                reading->total);
 }
 
-/* Feeds the hash with the rest of the file. */
+/* Feeds the hash with the rest of the file, a small one at once. */
 static pen_status read_all(int handle, const char *path, struct pen_hash *hash,
                            struct pen__reading *reading, uint64_t *num_bytes,
                            struct pen_text *why)
 {
-    unsigned char *block = malloc(PEN_CHECKPOINT_BLOCK_BYTES);
+    struct stat about;
+    size_t size = PEN_CHECKPOINT_BLOCK_BYTES;
+    if (fstat(handle, &about) == 0 && (uint64_t)about.st_size < size)
+        size = (size_t)about.st_size + 1;
+    unsigned char *block = malloc(size);
     if (block == NULL) {
         pen_why(why, "no memory to read %s", path);
         return PEN_NOMEM;
@@ -186,7 +190,7 @@ static pen_status read_all(int handle, const char *path, struct pen_hash *hash,
     pen_status status = PEN_OK;
     ssize_t got = 1;
     while (status == PEN_OK && got != 0) {
-        got = read(handle, block, PEN_CHECKPOINT_BLOCK_BYTES);
+        got = read(handle, block, size);
         if (got > 0) {
             pen_hash_add(hash, block, (size_t)got);
             *num_bytes += (uint64_t)got;
