@@ -99,6 +99,15 @@ void pen_compute_stage(const struct pen_compute *compute,
     *out = sum;
 }
 
+bool pen_compute_has_whole_backward(const struct pen_schedule *schedule)
+{
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++)
+        for (uint32_t i = 0; i < schedule->rows[rank].count; i++)
+            if (schedule->rows[rank].ops[i].kind == PEN_OP_BACKWARD)
+                return true;
+    return false;
+}
+
 uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
                                  const struct pen_layer_range *stage)
 {

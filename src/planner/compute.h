@@ -4,6 +4,7 @@
 #include "core/plan.h"
 #include "core/profile.h"
 #include "schedule/costs.h"
+#include "schedule/schedule.h"
 
 /*
  * How long layers and stages compute: as a profile measured it or, without one,
@@ -40,6 +41,9 @@ pen_status pen_compute_check(const struct pen_compute *compute,
 void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out);
+
+/* Whether any B is in it; a schedule with I and W alone splits them all. */
+bool pen_compute_has_whole_backward(const struct pen_schedule *schedule);
 
 /* Bytes that one micro-batch leaves in a stage between forward and backward. */
 uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,

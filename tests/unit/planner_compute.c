@@ -147,6 +147,10 @@ static void a_profile_predicts_a_schedule(void **state)
                  costs.items[0].step_sec, "step with the tied matrix");
     struct pen_schedule *schedule = make("1f1b", 2, 4, 1);
     struct pen_timing *timing = time_of(schedule, &costs);
+    struct pen_schedule *split = make("zb-h1", 2, 4, 1);
+    assert_true(pen_compute_has_whole_backward(schedule));
+    assert_false(pen_compute_has_whole_backward(split));
+    pen_schedule_free(split);
     /* What rank 0 ends with, along its longest path: F0, there and back, B0 F2
      * B1 F3, there and back, B3. Both ways take F and B of stage 1. */
     double hop = 1e-4 + costs.bytes / 1e9;
