@@ -241,9 +241,10 @@ static struct argp parser_of(const struct argp_option *options)
         .parser = parse_option,
         .doc =
             "Trains a network on tokens or images.\v"
-            "A line every --log-interval steps goes to stdout. Ctrl-C ends the "
-            "training after the step, with a checkpoint if --save is given; "
-            "the exit code is then 130 (SIGINT) or 143 (SIGTERM)."};
+            "A line every --log-interval steps goes to stdout. Ctrl-C or "
+            "SIGTERM ends the training after the step, with a checkpoint if "
+            "--save is given; SIGUSR1 writes one and goes on. Under mpirun or "
+            "srun all ranks train together."};
 }
 
 int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)

@@ -45,7 +45,7 @@ if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
         out_has "Usage: penstock $command [OPTION...]"
         err_empty
     done
-    for option in token-ids seq-length micro-batch-size engine threads; do
+    for option in token-ids seq-length micro-batch-size threads; do
         same_words $option train eval
     done
     for option in seq-length engine threads; do

@@ -36,7 +36,10 @@ _penstock_train_options() {
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
         --engine --threads --recompute-granularity --save --save-interval \
-        --log --log-interval --tensorboard-dir --eval-interval --eval-iters
+        --log --log-interval --tensorboard-dir --eval-interval --eval-iters \
+        --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
+        --schedule --use-distributed-optimizer --logical-replicas --plan \
+        --profile --trace --hang-timeout --exit-duration-in-mins
 }
 
 _penstock_eval_options() {
