@@ -13,7 +13,10 @@ static const struct pen__ink inks[PEN_OP_KINDS] = {
     [PEN_OP_BACKWARD_INPUT] = {{0.953, 0.855, 0.541}, PEN__HATCH_RISING},
     [PEN_OP_BACKWARD_WEIGHT] = {{0.431, 0.725, 0.620}, PEN__HATCH_FALLING},
     [PEN_OP_RECOMPUTE] = {{0.800, 0.737, 0.878}, PEN__HATCH_LEVEL},
+    [PEN_OP_SYNC_GRAD] = {{0.965, 0.800, 0.839}, PEN__HATCH_LEVEL},
     [PEN_OP_STEP] = {{0.780, 0.780, 0.780}, PEN__HATCH_NONE},
+    [PEN_OP_EVICT] = {{0.890, 0.890, 0.890}, PEN__HATCH_RISING},
+    [PEN_OP_LOAD] = {{0.890, 0.890, 0.890}, PEN__HATCH_FALLING},
 };
 
 static const struct pen__colour white = {1, 1, 1};

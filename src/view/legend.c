@@ -212,7 +212,7 @@ double pen__legend(cairo_t *cairo, const struct pen__page *page, bool is_drawn)
     if (!page->is_by_row)
         put_memory(&flow);
     for (unsigned op = 0; op < PEN_OP_KINDS; op++) {
-        if (shown.marks[op] && !pen_op_is_compute(op))
+        if (shown.marks[op] && !shown.cells[op] && !pen_op_is_compute(op))
             put(&flow,
                 (struct sample){SAMPLE_MARK, op, pen_op_info(op)->words});
     }

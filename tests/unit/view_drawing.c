@@ -172,6 +172,20 @@ static void kinds_differ_without_colour(void **state)
     }
 }
 
+/* Measured ops of any kind may take time. */
+static void labels_can_be_read_on_every_kind(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
+        unsigned op_class = pen_op_info(kind)->op_class;
+        struct pen__colour colour = pen__ink_of(kind, 0, 1).colour;
+        if (op_class == PEN_OP_CLASS_SEND || op_class == PEN_OP_CLASS_RECV)
+            continue;
+        if (!(colour.green > 0.5))
+            fail_msg("%s is too dark", pen_op_info(kind)->words);
+    }
+}
+
 static void stacked_schedules_are_all_drawn(void **state)
 {
     (void)state;
@@ -295,6 +309,7 @@ int main(void)
         cmocka_unit_test(files_begin_as_their_ending_says),
         cmocka_unit_test(an_svg_has_one_box_per_compute_op),
         cmocka_unit_test(kinds_differ_without_colour),
+        cmocka_unit_test(labels_can_be_read_on_every_kind),
         cmocka_unit_test(stacked_schedules_are_all_drawn),
         cmocka_unit_test(the_same_picture_has_the_same_bytes),
         cmocka_unit_test(a_schedule_without_time_can_be_drawn),
