@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- threads ---- */
@@ -95,6 +96,44 @@ static pen_status describe_options(const struct pen__train_args *args,
     return status;
 }
 
+/* A word of --data-path is a weight, a file, or what its files begin with. */
+static size_t add_files(const char *word, struct pen_text *names,
+                        const char **paths, size_t count)
+{
+    static const char *const endings[] = {"", ".bin", ".idx"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        struct pen_text *name = &names[count];
+        pen_text_add(name, "%s%s", word, endings[i]);
+        struct stat facts;
+        if (stat(pen_text_string(name), &facts) == 0 && S_ISREG(facts.st_mode))
+            paths[count++] = pen_text_string(name);
+        else
+            pen_text_release(name);
+    }
+    return count;
+}
+
+static pen_status describe_data(const struct pen__train_args *args,
+                                struct pen_launch_identity *identity,
+                                struct pen_text *why)
+{
+    size_t most = 3 * args->data_path.count + 1, count = 0;
+    const char **paths = calloc(most, sizeof *paths);
+    struct pen_text *names = calloc(most, sizeof *names);
+    pen_status status = paths == NULL || names == NULL ? PEN_NOMEM : PEN_OK;
+    for (size_t i = 0; i < args->data_path.count && status == PEN_OK; i++)
+        count = add_files(args->data_path.words[i], names, paths, count);
+    if (status == PEN_OK && args->token_ids != NULL)
+        paths[count++] = args->token_ids;
+    if (status == PEN_OK)
+        status = pen_launch_identity_set_files(identity, paths, count, why);
+    for (size_t i = 0; i < most && names != NULL; i++)
+        pen_text_release(&names[i]);
+    free(names);
+    free(paths);
+    return status;
+}
+
 static pen_status describe(const struct pen__train_args *args,
                            const struct pen__train_layout *layout,
                            const struct pen_any_model *model,
@@ -116,6 +155,8 @@ static pen_status describe(const struct pen__train_args *args,
         status = describe_model(model, identity, why);
     if (status == PEN_OK)
         status = describe_options(args, identity, why);
+    if (status == PEN_OK)
+        status = describe_data(args, identity, why);
     return status;
 }
 

@@ -458,6 +458,13 @@ static bool is_quiet(void *context)
     return executor->guests == NULL || pen_guests_is_idle(executor->guests);
 }
 
+/* A step that nobody takes here is taken behind the pass, and told then. */
+static bool is_deferred(const struct pen_executor *executor,
+                        const struct pen_op *op)
+{
+    return op->kind == PEN_OP_STEP && executor->options.hooks.step == NULL;
+}
+
 pen_status pen_executor_run(struct pen_executor *executor,
                             struct pen_pass *pass, struct pen_text *why)
 {
@@ -484,7 +491,7 @@ pen_status pen_executor_run(struct pen_executor *executor,
         int64_t end = pen_clock_ns();
         if (pen_op_is_compute(row->ops[i].kind))
             pass->busy_ns += end - executor->ready_ns;
-        if (hooks->done != NULL)
+        if (hooks->done != NULL && !is_deferred(executor, &row->ops[i]))
             hooks->done(hooks->context, pass->number, i, begin,
                         executor->ready_ns, end);
     }

@@ -177,6 +177,21 @@ static void update(struct pen_trainer *trainer, const struct pen_step *step)
     pen_exchange_values(trainer->exchange);
 }
 
+/* The step op of this rank, for who records: waited from, stepped from. */
+static void tell_step(const struct pen_trainer *trainer, int64_t begin,
+                      int64_t ready)
+{
+    const struct pen_executor_hooks *watch = &trainer->options.watch;
+    const struct pen_row *row =
+        &trainer->options.schedule->rows[trainer->layout.row];
+    for (uint32_t i = row->count; i-- > 0 && watch->done != NULL;)
+        if (row->ops[i].kind == PEN_OP_STEP) {
+            watch->done(watch->context, trainer->num_passes, i, begin, ready,
+                        pen_clock_ns());
+            return;
+        }
+}
+
 pen_status pen_trainer_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why)
@@ -197,15 +212,18 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     trainer->has_failed_alone = status != PEN_OK;
     if (status != PEN_OK)
         return status;
+    int64_t behind = pen_clock_ns();
     if (trainer->exchange != NULL)
         pen_exchange_finish(trainer->exchange);
     sum_totals(trainer, &pass, pen_clock_ns() - begin);
+    int64_t ready = pen_clock_ns();
     read_totals(trainer, &step);
     status = check_numbers(&step, why);
     if (status != PEN_OK)
         return status;
     if (trainer->exchange != NULL)
         update(trainer, &step);
+    tell_step(trainer, behind, ready);
     trainer->progress.steps++;
     trainer->progress.samples += options->global_batch;
     *out = step;
