@@ -163,15 +163,6 @@ static pen_status split_layers(struct pen__train_layout *layout,
 
 /* ---- the prediction ---- */
 
-static bool has_whole_backward(const struct pen_schedule *schedule)
-{
-    for (uint32_t r = 0; r < schedule->shape.num_ranks; r++)
-        for (uint32_t i = 0; i < schedule->rows[r].count; i++)
-            if (schedule->rows[r].ops[i].kind == PEN_OP_BACKWARD)
-                return true;
-    return false;
-}
-
 /* Waiting as a share of all ranks' time. */
 static double idle_share(const struct pen_timing *timing)
 {
@@ -181,19 +172,45 @@ static double idle_share(const struct pen_timing *timing)
     return 1 - busy / (timing->makespan_sec * timing->num_ranks);
 }
 
+/* Every operation of every stage takes as long as it sleeps. */
+static pen_status sleeping_costs(const struct pen_shape *shape,
+                                 int64_t sleep_ns, struct pen_costs *out)
+{
+    uint32_t count = pen_shape_parts(shape);
+    double sec = 1e-9 * (double)sleep_ns;
+    pen_costs_init(out);
+    out->items = calloc(count, sizeof *out->items);
+    if (out->items == NULL)
+        return PEN_NOMEM;
+    out->scope = PEN_COST_PER_STAGE;
+    out->num_items = count;
+    for (uint32_t i = 0; i < count; i++)
+        out->items[i] = (struct pen_cost){.forward_sec = sec,
+                                          .input_sec = sec,
+                                          .weight_sec = sec,
+                                          .recompute_sec = 0,
+                                          .pair_sec = -1,
+                                          .memory = -1};
+    return PEN_OK;
+}
+
 /* A prediction that fails leaves none: the trainer verifies the schedule. */
 static void predict(struct pen__train_layout *layout,
-                    const struct pen_compute *compute)
+                    const struct pen_compute *compute, int64_t sleep_ns)
 {
     const struct pen_schedule *schedule = layout->schedule;
     const struct pen_shape *shape = &schedule->shape;
     struct pen_text unused = PEN_TEXT_EMPTY;
     struct pen_timing *timing = NULL;
     struct pen_time_options options = {0};
-    layout->has_costs =
-        pen_compute_costs(compute, layout->parts, pen_shape_parts(shape),
-                          shape->num_ranks, has_whole_backward(schedule),
-                          &layout->costs, &unused) == PEN_OK;
+    pen_status status =
+        sleep_ns > 0
+            ? sleeping_costs(shape, sleep_ns, &layout->costs)
+            : pen_compute_costs(compute, layout->parts, pen_shape_parts(shape),
+                                shape->num_ranks,
+                                pen_compute_has_whole_backward(schedule),
+                                &layout->costs, &unused);
+    layout->has_costs = status == PEN_OK;
     if (layout->has_costs &&
         pen_schedule_verify(schedule, NULL, NULL, &unused) == PEN_OK &&
         pen_schedule_time(schedule, &layout->costs, &options, &timing,
@@ -201,7 +218,7 @@ static void predict(struct pen__train_layout *layout,
         layout->predicted_bubble = idle_share(timing);
         layout->predicted_sec = timing->makespan_sec;
     }
-    if (compute->profile == NULL) {
+    if (compute->profile == NULL && sleep_ns == 0) {
         layout->predicted_sec = (double)NAN; /* of no real machine */
         if (layout->has_costs)
             pen_costs_release(&layout->costs);
@@ -259,7 +276,7 @@ static pen_status make(struct pen__train_layout *layout,
     if (status == PEN_OK)
         status = split_layers(layout, args, compute, why);
     if (status == PEN_OK)
-        predict(layout, compute);
+        predict(layout, compute, args->sleep_ns);
     return status;
 }
 
