@@ -14,12 +14,16 @@ static volatile sig_atomic_t is_quiet;
 
 static void note_stop(int number)
 {
-    static const char words[] =
-        "\npenstock: finishing the step; once more to stop at once\n";
+    static const char first[] = "\npenstock: finishing the step";
+    static const char second[] = "; once more to stop at once";
+    bool is_repeated = stop_seen != 0;
     stop_seen = number;
-    if (is_quiet)
+    if (is_quiet || is_repeated)
         return;
-    ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
+    ssize_t written = write(STDERR_FILENO, first, sizeof first - 1);
+    if (number == SIGINT)
+        written = write(STDERR_FILENO, second, sizeof second - 1);
+    written = write(STDERR_FILENO, "\n", 1);
     (void)written;
 }
 
@@ -37,8 +41,9 @@ static void note_save(int number)
  */
 pen_status pen__train_signals_watch(struct pen__train_signals *signals)
 {
-    struct sigaction stop = {.sa_handler = note_stop,
-                             .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
+    struct sigaction interrupt = {.sa_handler = note_stop,
+                                  .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
+    struct sigaction stop = {.sa_handler = note_stop, .sa_flags = SA_ONSTACK};
     struct sigaction save = {.sa_handler = note_save,
                              .sa_flags = SA_ONSTACK | SA_RESTART};
     signals->stack = malloc(SIGNAL_STACK_BYTES);
@@ -48,9 +53,10 @@ pen_status pen__train_signals_watch(struct pen__train_signals *signals)
                            .ss_size = SIGNAL_STACK_BYTES};
     is_quiet = signals->is_quiet;
     sigaltstack(&stack, NULL);
+    sigemptyset(&interrupt.sa_mask);
     sigemptyset(&stop.sa_mask);
     sigemptyset(&save.sa_mask);
-    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGINT, &interrupt, NULL);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGUSR1, &save, NULL);
     return PEN_OK;

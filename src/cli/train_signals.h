@@ -7,8 +7,8 @@
 
 /*
  * Signals of a training: SIGINT and SIGTERM end it after the step, SIGUSR1 asks
- * for a checkpoint. A second SIGINT or SIGTERM ends the program as it always
- * did. One training per process.
+ * for a checkpoint. A second SIGINT ends the program as it always did; a second
+ * SIGTERM does not, for schedulers send two. One training per process.
  */
 struct pen__train_signals {
     void *stack; /* that handlers run on */
