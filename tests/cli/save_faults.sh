@@ -12,6 +12,8 @@ if ! strace -o /dev/null true 2>/dev/null; then
     echo "strace may not trace here; skipped"
     exit 77
 fi
+# LeakSanitizer cannot work beside strace.
+export ASAN_OPTIONS=detect_leaks=0
 steps=2
 if [ -n "${PEN_LONG:-}" ]; then steps=5; fi
 
