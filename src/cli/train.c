@@ -120,6 +120,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .parts = training->layout.parts,
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
+        .has_fast_sums = args->has_fast_sums,
         .sleep_ns = args->sleep_ns,
         .watch = pen__train_watch_hooks(&training->watch),
         .optimizer = args->numbers,

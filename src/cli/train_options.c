@@ -113,6 +113,9 @@ static const struct pen__field fields[] = {
          "interleaved with several stages per rank"),
     FLAG("use-distributed-optimizer", is_sharded,
          "every replica keeps a share of the optimizer's state (ZeRO-1)"),
+    FLAG("fast-sums", has_fast_sums,
+         "sum gradients over replicas in the order that MPI likes: the bits of "
+         "one process are not promised"),
     COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
           "shares of a batch whose gradients are summed apart, so that other "
           "numbers of ranks get the same bits; one per replica when not "

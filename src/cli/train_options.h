@@ -28,10 +28,11 @@ struct pen__train_args {
     unsigned wsd_style;
     struct pen_lr_schedule schedule;
 
-    uint64_t pipeline_size;    /* ranks of a pipeline */
-    uint64_t chunks;           /* stages of a rank; 0: as the schedule likes */
-    const char *pipeline;      /* name or file of the schedule */
-    bool is_sharded;           /* the optimizer, over replicas */
+    uint64_t pipeline_size; /* ranks of a pipeline */
+    uint64_t chunks;        /* stages of a rank; 0: as the schedule likes */
+    const char *pipeline;   /* name or file of the schedule */
+    bool is_sharded;        /* the optimizer, over replicas */
+    bool has_fast_sums;
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
     const char *plan;
     const char *profile;

@@ -55,7 +55,8 @@ static pen_status make_reduction(struct pen_exchange *exchange,
         .num_members = num_members,
         .member = pen_layout_member(layout, stage->stage),
         .ranks = ranks,
-        .is_sharded = exchange->options.is_sharded};
+        .is_sharded = exchange->options.is_sharded,
+        .is_fast = exchange->options.is_fast};
     pen_status status = pen_reduction_create(&options, out);
     free(ranks);
     return status;

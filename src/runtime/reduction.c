@@ -36,9 +36,10 @@ struct pen_reduction {
     struct piece *pieces;
     size_t num_pieces;
     size_t num_started;
-    size_t num_ready; /* of the pieces in their order */
-    size_t num_plain; /* before the tied ones */
-    bool is_sharing;  /* values, not gradients */
+    size_t num_ready;        /* of the pieces in their order */
+    size_t num_plain;        /* before the tied ones */
+    bool is_sharing;         /* values, not gradients */
+    struct pen_group *group; /* where sums have no order; else NULL */
     struct lane lanes[PEN_REDUCTION_LANES];
     float *block;
     float **sums; /* per member, while one sums */
@@ -205,6 +206,12 @@ pen_status pen_reduction_create(const struct pen_reduction_options *options,
         status = make_pieces(reduction);
     if (status == PEN_OK)
         status = make_lanes(reduction);
+    if (status == PEN_OK && options->is_fast && !options->is_sharded)
+        status = pen_group_create(
+            options->transport, options->ranks, options->num_members,
+            (struct pen_tag){PEN_TAG_STATE,
+                             options->part * PEN_REDUCTION_LANES + 3},
+            &reduction->group);
     if (status == PEN_OK)
         *out = reduction;
     else
@@ -218,6 +225,7 @@ void pen_reduction_free(struct pen_reduction *reduction)
         return;
     for (int i = 0; i < PEN_REDUCTION_LANES; i++)
         free(reduction->lanes[i].requests);
+    pen_group_free(reduction->group);
     free(reduction->block);
     free(reduction->sums);
     free(reduction->pieces);
@@ -289,6 +297,12 @@ static void send_to_others(struct pen_reduction *reduction, struct lane *lane,
 static void set_out(struct pen_reduction *reduction, struct lane *lane)
 {
     uint32_t owner = lane->piece->owner;
+    if (reduction->group != NULL) {
+        lane->is_coming_back = true;
+        pen_group_sum(reduction->group, span_of(reduction, lane->piece),
+                      lane->piece->count, &lane->requests[0]);
+        return;
+    }
     lane->is_coming_back = reduction->is_sharing;
     if (reduction->is_sharing) {
         if (is_own(reduction, lane->piece))

@@ -30,6 +30,7 @@ struct pen_reduction_options {
     uint32_t member;       /* of this stage */
     const uint32_t *ranks; /* of the members, in the world; copied */
     bool is_sharded;       /* parameters have owners */
+    bool is_fast;          /* sums in whatever order: bits are not promised */
 };
 
 /* On failure *out is untouched. */

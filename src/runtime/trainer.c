@@ -235,7 +235,8 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .executor = trainer->executor,
         .layout = trainer->layout,
         .num_per_step = trainer->num_per_step,
-        .is_sharded = trainer->options.is_sharded};
+        .is_sharded = trainer->options.is_sharded,
+        .is_fast = trainer->options.has_fast_sums};
     if (trainer->options.is_forward_only || trainer->options.sleep_ns > 0)
         return PEN_OK;
     pen_status status = pen_exchange_create(&options, &trainer->exchange, why);

@@ -37,8 +37,9 @@ struct pen_trainer_options {
     const struct pen_schedule *schedule; /* lowered */
     const struct pen_layer_range *parts; /* of the model, as the schedule has */
     uint32_t logical_replicas;           /* 0: as many as there are members */
-    bool is_sharded;  /* every rank keeps a share of the moments */
-    int64_t sleep_ns; /* > 0: operations only wait */
+    bool is_sharded;    /* every rank keeps a share of the moments */
+    bool has_fast_sums; /* over members, in an order that is not promised */
+    int64_t sleep_ns;   /* > 0: operations only wait */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
 
     struct pen_optimizer optimizer;

@@ -215,6 +215,52 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
                    transport->all, handle_of(request));
 }
 
+struct pen_group {
+    MPI_Comm comm;
+};
+
+/* Costs time and memory for these ranks only, not for all. */
+pen_status pen_group_create(struct pen_transport *transport,
+                            const uint32_t *ranks, uint32_t count,
+                            struct pen_tag tag, struct pen_group **out)
+{
+    MPI_Group all, some;
+    struct pen_group *group = calloc(1, sizeof *group);
+    int *list = calloc(count, sizeof *list);
+    if (group == NULL || list == NULL) {
+        free(group);
+        free(list);
+        return PEN_NOMEM;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = (int)ranks[i];
+    MPI_Comm_group(transport->all, &all);
+    MPI_Group_incl(all, (int)count, list, &some);
+    MPI_Comm_create_group(transport->all, some, tag_of(tag), &group->comm);
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    free(list);
+    *out = group;
+    return PEN_OK;
+}
+
+void pen_group_free(struct pen_group *group)
+{
+    if (group == NULL)
+        return;
+    MPI_Comm_free(&group->comm);
+    free(group);
+}
+
+void pen_group_sum(struct pen_group *group, float *values, size_t count,
+                   struct pen_request *request)
+{
+    PEN_BUG_UNLESS(!request->is_active && count <= INT_MAX);
+    request->is_active = true;
+    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_FLOAT, MPI_SUM,
+                   group->comm, handle_of(request));
+}
+
 bool pen_transport_test(struct pen_transport *transport,
                         struct pen_request *request)
 {

@@ -86,6 +86,19 @@ void pen_transport_receive(struct pen_transport *transport, uint32_t from,
 void pen_transport_sum(struct pen_transport *transport, double *values,
                        size_t count, struct pen_request *request);
 
+/* Some of the ranks, for sums among them in whatever order MPI likes. */
+struct pen_group;
+
+/* Called by its ranks alone, at the same time. On failure *out is untouched. */
+pen_status pen_group_create(struct pen_transport *transport,
+                            const uint32_t *ranks, uint32_t count,
+                            struct pen_tag tag, struct pen_group **out);
+void pen_group_free(struct pen_group *group);
+
+/* All ranks of the group begin their sums in the same order. In place. */
+void pen_group_sum(struct pen_group *group, float *values, size_t count,
+                   struct pen_request *request);
+
 /* True when it is done, or was not under way. */
 bool pen_transport_test(struct pen_transport *transport,
                         struct pen_request *request);

@@ -70,8 +70,7 @@ static struct pen_trainer *trainer_of(const struct example *example,
     if (pen_trainer_create(&options, &trainer, &why) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));
     pen_text_release(&why);
-    assert_int_equal(pen_trainer_initialize(trainer, 7),
-                     PEN_OK);
+    assert_int_equal(pen_trainer_initialize(trainer, 7), PEN_OK);
     return trainer;
 }
 

@@ -38,7 +38,7 @@ _penstock_train_options() {
         --engine --threads --recompute-granularity --save --save-interval \
         --log --log-interval --tensorboard-dir --eval-interval --eval-iters \
         --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
-        --schedule --use-distributed-optimizer --logical-replicas --plan \
+        --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan \
         --profile --trace --hang-timeout --exit-duration-in-mins
 }
 
