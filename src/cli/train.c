@@ -258,6 +258,9 @@ static void tell_memory(const struct training *training,
             PEN__MB(memory->activations), PEN__MB(memory->logits),
             PEN__MB(memory->exchange), PEN__MB(memory->snapshot),
             PEN__MB(memory->program), PEN__MB(memory->passing));
+    if (memory->loading > memory->total)
+        pen_log(PEN_LOG_INFO, "getting ready has taken %.1f MB",
+                PEN__MB(memory->loading));
 }
 
 /* ---- training ---- */

@@ -133,7 +133,8 @@ struct pen_trainer_memory {
     size_t exchange;    /* sums of gradients on their way */
     size_t snapshot;    /* of what is being written */
     size_t passing;     /* taken and given back: packed operands, or a tensor */
-    size_t total;       /* at the peak: loading may have taken more */
+    size_t total;       /* at the peak of steps */
+    size_t loading;     /* at the peak so far: what it took to be ready */
 };
 
 /*
@@ -145,7 +146,10 @@ struct pen_trainer_memory {
 void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
                                 size_t passing, struct pen_trainer_memory *out);
 
-/* Resident bytes of this process, at its peak and now; 0 where nobody tells. */
+/*
+ * Resident bytes of this process, at its peak (since the prediction, where the
+ * kernel can forget an older one) and now; 0 where nobody tells.
+ */
 size_t pen_memory_peak(void);
 size_t pen_memory_resident(void);
 
