@@ -258,12 +258,18 @@ static void *parameter_span(struct pen_engine *engine,
                                      : parameter->parts[part];
 }
 
-static size_t plain_at(const struct pen_parameter_shape *shape,
-                       enum pen_parameter_order order, size_t row,
-                       size_t column)
+/* to[column][row] = from[row][column], in tiles that stay in cache. */
+static void transpose(const float *from, size_t rows, size_t columns, float *to)
 {
-    return order == PEN_ORDER_ROWS ? row * shape->columns + column
-                                   : column * shape->rows + row;
+    enum { TILE = 32 };
+    for (size_t top = 0; top < rows; top += TILE)
+        for (size_t left = 0; left < columns; left += TILE) {
+            size_t bottom = top + TILE < rows ? top + TILE : rows;
+            size_t right = left + TILE < columns ? left + TILE : columns;
+            for (size_t row = top; row < bottom; row++)
+                for (size_t column = left; column < right; column++)
+                    to[column * rows + row] = from[row * columns + column];
+        }
 }
 
 static void parameter_import(struct pen_engine *engine,
@@ -272,11 +278,12 @@ static void parameter_import(struct pen_engine *engine,
                              enum pen_parameter_order order, const void *plain)
 {
     size_t count;
-    const float *from = plain;
+    const struct pen_parameter_shape *shape = &parameter->shape;
     float *to = parameter_span(engine, parameter, part, &count);
-    for (size_t row = 0; row < parameter->shape.rows; row++)
-        for (size_t column = 0; column < parameter->shape.columns; column++)
-            *to++ = from[plain_at(&parameter->shape, order, row, column)];
+    if (order == PEN_ORDER_ROWS)
+        memcpy(to, plain, count * sizeof *to);
+    else
+        transpose(plain, shape->columns, shape->rows, to);
     if (part == PEN_PART_VALUE)
         engine->ops->parameter_value_changed(engine, parameter);
 }
@@ -287,11 +294,12 @@ static void parameter_export(struct pen_engine *engine,
                              enum pen_parameter_order order, void *plain)
 {
     size_t count;
+    const struct pen_parameter_shape *shape = &parameter->shape;
     const float *from = parameter_span(engine, parameter, part, &count);
-    float *to = plain;
-    for (size_t row = 0; row < parameter->shape.rows; row++)
-        for (size_t column = 0; column < parameter->shape.columns; column++)
-            to[plain_at(&parameter->shape, order, row, column)] = *from++;
+    if (order == PEN_ORDER_ROWS)
+        memcpy(plain, from, count * sizeof *from);
+    else
+        transpose(from, shape->rows, shape->columns, plain);
 }
 
 static void gradient_clear(struct pen_engine *engine,
