@@ -197,8 +197,15 @@ pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer)
 
 /* ---- out of the engine ---- */
 
+static size_t bytes_of(const struct pen_any_tensor *tensor)
+{
+    return tensor->num_elements * pen_dtype_bits(tensor->dtype) / 8;
+}
+
+/* Into `whole`, room for a parameter; returns where the tensor begins. */
 static const void *read_part(struct pen_checkpointer *checkpointer,
-                             enum pen_checkpoint_part part, size_t tensor)
+                             enum pen_checkpoint_part part, size_t tensor,
+                             float *whole)
 {
     struct pen_trainer *trainer = checkpointer->options.trainer;
     struct pen_engine *engine = trainer->engine;
@@ -209,8 +216,31 @@ static const void *read_part(struct pen_checkpointer *checkpointer,
     const struct pen_network_parameter *it =
         pen_network_parameter(network, place->parameter);
     engine->ops->parameter_export(engine, it->parameter, engine_parts[part],
-                                  it->order, checkpointer->plain);
-    return checkpointer->plain + place->slice.first;
+                                  it->order, whole);
+    return whole + place->slice.first;
+}
+
+/* Whether the tensor is a parameter by itself. */
+static bool is_whole(struct pen_checkpointer *checkpointer, size_t tensor)
+{
+    const struct place *place = &checkpointer->places[tensor];
+    if (place->parameter == NO_PARAMETER)
+        return false;
+    return pen_network_parameter(
+               pen_trainer_network(checkpointer->options.trainer, place->stage),
+               place->parameter)
+               ->num_slices == 1;
+}
+
+static void copy_part(struct pen_checkpointer *checkpointer,
+                      enum pen_checkpoint_part part, size_t tensor)
+{
+    void *to = pen_snapshot_part(checkpointer->snapshot, part, tensor);
+    if (is_whole(checkpointer, tensor))
+        read_part(checkpointer, part, tensor, to);
+    else
+        memcpy(to, read_part(checkpointer, part, tensor, checkpointer->plain),
+               bytes_of(&checkpointer->places[tensor].tensor));
 }
 
 static uint32_t num_parts_of(const struct pen_checkpointer *checkpointer,
@@ -219,11 +249,6 @@ static uint32_t num_parts_of(const struct pen_checkpointer *checkpointer,
     return checkpointer->tensors[tensor].has_moments
                ? 1 + checkpointer->num_moments
                : 1;
-}
-
-static size_t bytes_of(const struct pen_any_tensor *tensor)
-{
-    return tensor->num_elements * pen_dtype_bits(tensor->dtype) / 8;
 }
 
 static bool take_plain(struct pen_checkpointer *checkpointer)
@@ -243,12 +268,8 @@ static pen_status take_snapshot(struct pen_checkpointer *checkpointer)
     if (!take_plain(checkpointer))
         return PEN_NOMEM;
     for (size_t i = 0; i < checkpointer->count; i++)
-        for (uint32_t p = 0; p < num_parts_of(checkpointer, i); p++) {
-            enum pen_checkpoint_part part = (enum pen_checkpoint_part)p;
-            memcpy(pen_snapshot_part(checkpointer->snapshot, part, i),
-                   read_part(checkpointer, part, i),
-                   bytes_of(&checkpointer->places[i].tensor));
-        }
+        for (uint32_t p = 0; p < num_parts_of(checkpointer, i); p++)
+            copy_part(checkpointer, (enum pen_checkpoint_part)p, i);
     drop_plain(checkpointer);
     return PEN_OK;
 }
@@ -258,7 +279,8 @@ static pen_status take_snapshot(struct pen_checkpointer *checkpointer)
 static const void *source_of(void *context, enum pen_checkpoint_part part,
                              size_t tensor)
 {
-    return read_part(context, part, tensor);
+    struct pen_checkpointer *checkpointer = context;
+    return read_part(checkpointer, part, tensor, checkpointer->plain);
 }
 
 static pen_status write_now(struct pen_checkpointer *checkpointer,
