@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -184,8 +183,7 @@ static void sum(struct pen_transport *transport, double *values, size_t count)
 {
     struct pen_request request = {{0}, false};
     pen_transport_sum(transport, values, count, &request);
-    while (!pen_transport_test(transport, &request))
-        sched_yield();
+    pen_transport_wait(transport, &request);
 }
 
 pen_status pen__train_agree(struct pen_transport *transport, pen_status status,

@@ -419,13 +419,6 @@ struct answer {
     uint8_t has_failed;
 };
 
-static void complete(struct pen_checkpointer *checkpointer,
-                     struct pen_request *request)
-{
-    while (!pen_transport_test(checkpointer->transport, request))
-        ;
-}
-
 static void send_answer(struct pen_checkpointer *checkpointer)
 {
     struct pen_request requests[2] = {{{0}, false}, {{0}, false}};
@@ -439,8 +432,8 @@ static void send_answer(struct pen_checkpointer *checkpointer)
     if (text->length > 0)
         pen_transport_send(checkpointer->transport, 0, tag,
                            pen_text_string(text), text->length, &requests[1]);
-    complete(checkpointer, &requests[0]);
-    complete(checkpointer, &requests[1]);
+    pen_transport_wait(checkpointer->transport, &requests[0]);
+    pen_transport_wait(checkpointer->transport, &requests[1]);
 }
 
 static pen_status take_text(struct pen_checkpointer *checkpointer,
@@ -466,14 +459,14 @@ static pen_status take_answer(struct pen_checkpointer *checkpointer,
     struct answer answer;
     pen_transport_receive(checkpointer->transport, rank, tag, &answer,
                           sizeof answer, &request);
-    complete(checkpointer, &request);
+    pen_transport_wait(checkpointer->transport, &request);
     char *text = malloc(answer.length + 1);
     if (text == NULL)
         pen_transport_abort(checkpointer->transport, EXIT_FAILURE);
     if (answer.length > 0) {
         pen_transport_receive(checkpointer->transport, rank, tag, text,
                               answer.length, &request);
-        complete(checkpointer, &request);
+        pen_transport_wait(checkpointer->transport, &request);
     }
     pen_status status = take_text(checkpointer, rank, &answer, text);
     free(text);

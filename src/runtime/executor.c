@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "runtime/executor_internal.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,25 +22,6 @@ void pen_executor_poll(struct pen_executor *executor)
         hooks->poll(hooks->context);
 }
 
-static void sleep_ns(int64_t duration)
-{
-    struct timespec some = {.tv_nsec = (long)duration};
-    nanosleep(&some, NULL);
-}
-
-/*
- * A message is soon there or it takes long: yield first, then sleep a little,
- * so that other ranks on the same core can compute.
- */
-static void pause_briefly(int64_t waited_ns)
-{
-    enum { YIELD_NS = 20000, NAP_NS = 20000 };
-    if (waited_ns < YIELD_NS)
-        sched_yield();
-    else
-        sleep_ns(NAP_NS);
-}
-
 void pen_executor_wait(struct pen_executor *executor,
                        bool (*is_done)(void *context), void *context,
                        uint32_t rank)
@@ -56,7 +36,8 @@ void pen_executor_wait(struct pen_executor *executor,
     if (hooks->wait != NULL)
         hooks->wait(hooks->context, rank);
     while (!is_done(context)) {
-        pause_briefly(pen_clock_ns() - begin);
+        pen_transport_pause(executor->options.transport,
+                            pen_clock_ns() - begin);
         pen_executor_poll(executor);
     }
     if (hooks->resume != NULL)
@@ -232,6 +213,12 @@ static struct pen_microbatch microbatch_of(const struct pen_executor *executor,
         microbatch.targets = batch.targets;
     }
     return microbatch;
+}
+
+static void sleep_ns(int64_t duration)
+{
+    struct timespec some = {.tv_nsec = (long)duration};
+    nanosleep(&some, NULL);
 }
 
 /* In place of an operation: waits so long, and looks after messages. */

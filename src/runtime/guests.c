@@ -87,13 +87,6 @@ static pen_status check_row(const struct pen_row *row, struct pen_text *why)
     return PEN_OK;
 }
 
-static void complete(struct pen_transport *transport,
-                     struct pen_request *request)
-{
-    while (!pen_transport_test(transport, request))
-        ;
-}
-
 /* Bytes of a stash here for bytes of one there. */
 static uint64_t exchange_bytes(struct pen_guests *guests, uint64_t own)
 {
@@ -104,8 +97,8 @@ static uint64_t exchange_bytes(struct pen_guests *guests, uint64_t own)
                           sizeof theirs, &in);
     pen_transport_send(guests->transport, guests->partner, tag, &own,
                        sizeof own, &out);
-    complete(guests->transport, &in);
-    complete(guests->transport, &out);
+    pen_transport_wait(guests->transport, &in);
+    pen_transport_wait(guests->transport, &out);
     return theirs;
 }
 

@@ -5,18 +5,34 @@
 
 #include <limits.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
                "a request of MPI fits into the handle");
 
 /* smpirun leaves no sign in the environment of the ranks it simulates. */
-#ifdef SIMGRID_VERSION_MAJOR
+#ifdef SMPI_H
 #define PEN__HAS_SIMULATED_MPI true
 #else
 #define PEN__HAS_SIMULATED_MPI false
 #endif
+
+struct under_way {
+    struct pen_request *request;
+    void *summands; /* or NULL */
+};
+
+/* What only a simulated MPI needs. */
+struct simulated {
+    struct under_way *under_way;
+    MPI_Request *handles; /* room for theirs */
+    size_t count;
+    size_t capacity;
+    bool has_moved; /* something began or ended since the last pause */
+};
 
 struct pen_transport {
     bool has_mpi;
@@ -24,6 +40,8 @@ struct pen_transport {
     uint32_t size;
     uint32_t most_tags;
     MPI_Comm all;
+
+    struct simulated simulated;
 };
 
 static uint32_t most_tags(MPI_Comm all)
@@ -89,6 +107,8 @@ void pen_transport_close(struct pen_transport *transport)
         return;
     if (transport->has_mpi)
         MPI_Finalize();
+    free(transport->simulated.under_way);
+    free(transport->simulated.handles);
     free(transport);
 }
 
@@ -142,12 +162,108 @@ static int tag_of(struct pen_tag tag)
     return (int)(tag.number * PEN_TAG_KINDS + (unsigned)tag.kind);
 }
 
-/* ---- messages ---- */
+/* ---- what is under way ---- */
 
 static MPI_Request *handle_of(struct pen_request *request)
 {
     return (MPI_Request *)(void *)request->handle;
 }
+
+static void *grow(struct pen_transport *transport, void *old, size_t bytes)
+{
+    void *grown = realloc(old, bytes);
+    if (grown == NULL)
+        pen_transport_abort(transport, EXIT_FAILURE);
+    return grown;
+}
+
+static void make_room(struct pen_transport *transport)
+{
+    struct simulated *it = &transport->simulated;
+    it->capacity = 2 * it->capacity + 16;
+    it->under_way =
+        grow(transport, it->under_way, it->capacity * sizeof *it->under_way);
+    it->handles =
+        grow(transport, it->handles, it->capacity * sizeof *it->handles);
+}
+
+static void note(struct pen_transport *transport, struct pen_request *request)
+{
+    struct simulated *it = &transport->simulated;
+    if (it->count == it->capacity)
+        make_room(transport);
+    it->under_way[it->count++] = (struct under_way){request, NULL};
+    it->has_moved = true;
+}
+
+static void forget(struct simulated *it, const struct pen_request *request)
+{
+    size_t at = 0;
+    while (it->under_way[at].request != request)
+        at++;
+    free(it->under_way[at].summands);
+    it->under_way[at] = it->under_way[--it->count];
+    it->has_moved = true;
+}
+
+static void begin(struct pen_transport *transport, struct pen_request *request)
+{
+    PEN_BUG_UNLESS(!request->is_active && transport->has_mpi);
+    request->is_active = true;
+    if (PEN__HAS_SIMULATED_MPI)
+        note(transport, request);
+}
+
+static void end(struct pen_transport *transport, struct pen_request *request)
+{
+    request->is_active = false;
+    if (PEN__HAS_SIMULATED_MPI)
+        forget(&transport->simulated, request);
+}
+
+/* ---- waiting ---- */
+
+/*
+ * Blocks until something is done, so that the simulator can tell a deadlock:
+ * tests would go on for ever. What came to its end here is MPI's null request
+ * for the next test. Where something has moved, those who look after messages
+ * may have more to do before.
+ */
+static void await_any(struct simulated *it)
+{
+    int count = (int)it->count;
+    int done = MPI_UNDEFINED;
+    bool has_moved = it->has_moved;
+    it->has_moved = false;
+    if (has_moved || count == 0)
+        return;
+    for (int i = 0; i < count; i++)
+        it->handles[i] = *handle_of(it->under_way[i].request);
+    MPI_Waitany(count, it->handles, &done, MPI_STATUS_IGNORE);
+    if (done != MPI_UNDEFINED)
+        *handle_of(it->under_way[done].request) = it->handles[done];
+}
+
+/* Yield first, then sleep, so that ranks on the same core can compute. */
+static void pause_briefly(int64_t waited_ns)
+{
+    enum { YIELD_NS = 20000, NAP_NS = 20000 };
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    if (waited_ns < YIELD_NS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+void pen_transport_pause(struct pen_transport *transport, int64_t waited_ns)
+{
+    if (PEN__HAS_SIMULATED_MPI)
+        await_any(&transport->simulated);
+    else
+        pause_briefly(waited_ns);
+}
+
+/* ---- messages ---- */
 
 /*
  * So many bytes as one element of a type of their own, where they are more
@@ -174,8 +290,7 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
                         struct pen_tag tag, const void *bytes, size_t length,
                         struct pen_request *request)
 {
-    PEN_BUG_UNLESS(!request->is_active && transport->has_mpi);
-    request->is_active = true;
+    begin(transport, request);
     if (length <= INT_MAX) {
         MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, tag_of(tag),
                   transport->all, handle_of(request));
@@ -191,8 +306,7 @@ void pen_transport_receive(struct pen_transport *transport, uint32_t from,
                            struct pen_tag tag, void *bytes, size_t length,
                            struct pen_request *request)
 {
-    PEN_BUG_UNLESS(!request->is_active && transport->has_mpi);
-    request->is_active = true;
+    begin(transport, request);
     if (length <= INT_MAX) {
         MPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, tag_of(tag),
                   transport->all, handle_of(request));
@@ -204,18 +318,39 @@ void pen_transport_receive(struct pen_transport *transport, uint32_t from,
     MPI_Type_free(&type);
 }
 
+/* Lasts as long as the sum, which has just begun. */
+static const void *copy_of(struct pen_transport *transport, const void *values,
+                           size_t bytes)
+{
+    struct simulated *it = &transport->simulated;
+    void *copy = grow(transport, NULL, bytes);
+    memcpy(copy, values, bytes);
+    it->under_way[it->count - 1].summands = copy;
+    return copy;
+}
+
+/* SMPI's MPI_Iallreduce() leaves values as they are that it has in place. */
+static const void *summands_of(struct pen_transport *transport,
+                               const void *values, size_t bytes)
+{
+    return PEN__HAS_SIMULATED_MPI ? copy_of(transport, values, bytes)
+                                  : MPI_IN_PLACE;
+}
+
 void pen_transport_sum(struct pen_transport *transport, double *values,
                        size_t count, struct pen_request *request)
 {
-    PEN_BUG_UNLESS(!request->is_active && count <= INT_MAX);
+    PEN_BUG_UNLESS(count <= INT_MAX);
     if (transport->size == 1)
         return;
-    request->is_active = true;
-    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM,
-                   transport->all, handle_of(request));
+    begin(transport, request);
+    MPI_Iallreduce(summands_of(transport, values, count * sizeof *values),
+                   values, (int)count, MPI_DOUBLE, MPI_SUM, transport->all,
+                   handle_of(request));
 }
 
 struct pen_group {
+    struct pen_transport *transport;
     MPI_Comm comm;
 };
 
@@ -232,6 +367,7 @@ pen_status pen_group_create(struct pen_transport *transport,
         free(list);
         return PEN_NOMEM;
     }
+    group->transport = transport;
     for (uint32_t i = 0; i < count; i++)
         list[i] = (int)ranks[i];
     MPI_Comm_group(transport->all, &all);
@@ -255,22 +391,32 @@ void pen_group_free(struct pen_group *group)
 void pen_group_sum(struct pen_group *group, float *values, size_t count,
                    struct pen_request *request)
 {
-    PEN_BUG_UNLESS(!request->is_active && count <= INT_MAX);
-    request->is_active = true;
-    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_FLOAT, MPI_SUM,
-                   group->comm, handle_of(request));
+    PEN_BUG_UNLESS(count <= INT_MAX);
+    begin(group->transport, request);
+    MPI_Iallreduce(
+        summands_of(group->transport, values, count * sizeof *values), values,
+        (int)count, MPI_FLOAT, MPI_SUM, group->comm, handle_of(request));
 }
 
 bool pen_transport_test(struct pen_transport *transport,
                         struct pen_request *request)
 {
     int is_done = 1;
-    (void)transport;
     if (!request->is_active)
         return true;
-    MPI_Test(handle_of(request), &is_done, MPI_STATUS_IGNORE);
-    request->is_active = !is_done;
+    if (*handle_of(request) != MPI_REQUEST_NULL) /* by a pause */
+        MPI_Test(handle_of(request), &is_done, MPI_STATUS_IGNORE);
+    if (is_done)
+        end(transport, request);
     return is_done;
+}
+
+void pen_transport_wait(struct pen_transport *transport,
+                        struct pen_request *request)
+{
+    int64_t since = pen_clock_ns();
+    while (!pen_transport_test(transport, request))
+        pen_transport_pause(transport, pen_clock_ns() - since);
 }
 
 void pen_transport_share(struct pen_transport *transport, void *bytes,

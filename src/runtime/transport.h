@@ -14,9 +14,9 @@
  * calls MPI, and only the main thread may call it. A process that no launcher
  * started is rank 0 of 1 and never touches MPI.
  *
- * Nothing here waits: sends, receives and sums are posted, and tested by
- * whoever needs them. Messages between two ranks with one tag arrive in the
- * order in which they were sent. A message may have any length.
+ * A step waits for nothing here: sends, receives and sums are posted, and
+ * tested by whoever needs them. Messages between two ranks with one tag arrive
+ * in the order in which they were sent. A message may have any length.
  */
 struct pen_transport;
 
@@ -67,7 +67,10 @@ struct pen_tag {
     uint32_t number;
 };
 
-/* Something under way; zeroed at first, and again when it is done. */
+/*
+ * Something under way; zeroed at first, and again when it is done. It may not
+ * move in between.
+ */
 struct pen_request {
     _Alignas(8) unsigned char handle[8];
     bool is_active;
@@ -104,9 +107,18 @@ bool pen_transport_test(struct pen_transport *transport,
                         struct pen_request *request);
 
 /*
- * For what is not part of a step, with ranks that do the same: waits. `bytes`
- * of rank 0 come to all others.
+ * Between two looks at what is waited for, for `waited_ns` so far: lets others
+ * compute. A message is soon there or it takes long, so this is short at first.
+ * Under a simulated MPI it lasts until something under way is done.
  */
+void pen_transport_pause(struct pen_transport *transport, int64_t waited_ns);
+
+/*
+ * For what is not part of a step, with ranks that do the same: these wait.
+ * `bytes` of rank 0 come to all others.
+ */
+void pen_transport_wait(struct pen_transport *transport,
+                        struct pen_request *request);
 void pen_transport_share(struct pen_transport *transport, void *bytes,
                          size_t length);
 void pen_transport_meet(struct pen_transport *transport);
