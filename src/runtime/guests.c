@@ -123,7 +123,11 @@ static pen_status make_room(struct pen_guests *guests,
                     ->stages[pen__executor_find(guests->executor,
                                                 guests->own_stage)]
                     .sizes.stash;
+    if (bytes == 0) /* an embedding alone has nothing to move */
+        guests->num_moves = 0;
     bytes = exchange_bytes(guests, bytes);
+    if (bytes == 0)
+        most = guests->num_per_pass = 0;
     guests->moves = calloc(guests->num_moves + 1, sizeof *guests->moves);
     guests->guests = calloc(most + 1, sizeof *guests->guests);
     if (guests->moves == NULL || guests->guests == NULL)
@@ -257,6 +261,8 @@ static bool has_stash(void *context)
 void pen_guests_move(struct pen_guests *guests, const struct pen_op *op)
 {
     PEN_BUG_UNLESS(guests != NULL);
+    if (guests->num_moves == 0)
+        return;
     struct move *move = new_move(guests, op);
     struct pen_shelf *shelf = &move->stage->stashes;
     if (move->is_load) {
