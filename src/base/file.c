@@ -88,6 +88,23 @@ static int is_special(const char *path)
     return lstat(path, &about) == 0 && !S_ISREG(about.st_mode);
 }
 
+pen_status pen_file_parse(const char *path, size_t limit,
+                          pen_file_parser *parse, void *out,
+                          struct pen_text *why)
+{
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = pen_file_read(path, limit, &bytes, why);
+    if (status != PEN_OK)
+        return status;
+    status = parse(out, bytes.bytes, bytes.length, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+    pen_text_release(&reason);
+    pen_text_release(&bytes);
+    return status;
+}
+
 pen_status pen_file_write(const char *path, const void *bytes, size_t length,
                           struct pen_text *why)
 {

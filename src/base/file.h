@@ -14,6 +14,15 @@
 pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
                          struct pen_text *why);
 
+/* Reads what the bytes of a file say; reasons do not name the file. */
+typedef pen_status pen_file_parser(void *out, const char *bytes, size_t length,
+                                   struct pen_text *why);
+
+/* Both: reads the file and parses it; a refusal begins with the path. */
+pen_status pen_file_parse(const char *path, size_t limit,
+                          pen_file_parser *parse, void *out,
+                          struct pen_text *why);
+
 /*
  * Writes the bytes to path ("-" is standard output). A file appears whole or
  * not at all: the bytes go to a temporary name beside it, which is renamed.

@@ -66,20 +66,16 @@ uint64_t pen_plan_global_batch(const struct pen_plan *plan)
            plan->degrees[PEN_DEGREE_DP];
 }
 
+static pen_status parse_file(void *out, const char *bytes, size_t length,
+                             struct pen_text *why)
+{
+    return pen_plan_parse(bytes, length, out, why);
+}
+
 pen_status pen_plan_load(const char *path, struct pen_plan **out,
                          struct pen_text *why)
 {
-    struct pen_text bytes = PEN_TEXT_EMPTY;
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status = pen_file_read(path, MAX_FILE_BYTES, &bytes, why);
-    if (status != PEN_OK)
-        return status;
-    status = pen_plan_parse(bytes.bytes, bytes.length, out, &reason);
-    if (status != PEN_OK)
-        pen_why(why, "%s: %s", path, pen_text_string(&reason));
-    pen_text_release(&reason);
-    pen_text_release(&bytes);
-    return status;
+    return pen_file_parse(path, MAX_FILE_BYTES, parse_file, out, why);
 }
 
 pen_status pen_plan_save(const struct pen_plan *plan, const char *path,

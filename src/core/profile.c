@@ -22,20 +22,16 @@ void pen_profile_free(struct pen_profile *profile)
     free(profile);
 }
 
+static pen_status parse_file(void *out, const char *bytes, size_t length,
+                             struct pen_text *why)
+{
+    return pen_profile_parse(bytes, length, out, why);
+}
+
 pen_status pen_profile_load(const char *path, struct pen_profile **out,
                             struct pen_text *why)
 {
-    struct pen_text bytes = PEN_TEXT_EMPTY;
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status = pen_file_read(path, MAX_FILE_BYTES, &bytes, why);
-    if (status != PEN_OK)
-        return status;
-    status = pen_profile_parse(bytes.bytes, bytes.length, out, &reason);
-    if (status != PEN_OK)
-        pen_why(why, "%s: %s", path, pen_text_string(&reason));
-    pen_text_release(&reason);
-    pen_text_release(&bytes);
-    return status;
+    return pen_file_parse(path, MAX_FILE_BYTES, parse_file, out, why);
 }
 
 pen_status pen_profile_save(const struct pen_profile *profile, const char *path,

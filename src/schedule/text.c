@@ -477,22 +477,24 @@ pen_status pen_schedule_parse(const char *text, size_t length,
     return PEN_OK;
 }
 
+static pen_status parse_csv(void *out, const char *bytes, size_t length,
+                            struct pen_text *why)
+{
+    return pen_torch_csv_parse(bytes, length, out, why);
+}
+
+static pen_status parse_text(void *out, const char *bytes, size_t length,
+                             struct pen_text *why)
+{
+    return pen_schedule_parse(bytes, length, out, why);
+}
+
 pen_status pen_schedule_load(const char *path, struct pen_schedule **out,
                              struct pen_text *why)
 {
-    struct pen_text bytes = PEN_TEXT_EMPTY;
-    pen_status status = pen_file_read(path, MAX_FILE_BYTES, &bytes, why);
-    if (status != PEN_OK)
-        return status;
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    status = pen_torch_csv_is_path(path)
-                 ? pen_torch_csv_parse(bytes.bytes, bytes.length, out, &reason)
-                 : pen_schedule_parse(bytes.bytes, bytes.length, out, &reason);
-    if (status != PEN_OK)
-        pen_why(why, "%s: %s", path, pen_text_string(&reason));
-    pen_text_release(&reason);
-    pen_text_release(&bytes);
-    return status;
+    return pen_file_parse(path, MAX_FILE_BYTES,
+                          pen_torch_csv_is_path(path) ? parse_csv : parse_text,
+                          out, why);
 }
 
 pen_status pen_schedule_save(const struct pen_schedule *schedule,
