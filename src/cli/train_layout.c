@@ -32,6 +32,25 @@ static pen_status check_degrees(const struct pen_plan *plan,
     return PEN_OK;
 }
 
+/* What was opened before the plan was read must be what it says. */
+static pen_status check_workload(const struct pen_plan *plan,
+                                 const struct pen__train_args *args,
+                                 uint32_t sequence, struct pen_text *why)
+{
+    if (plan->sequence != sequence) {
+        pen_why(why, "%s is for sequences of %u tokens: give --seq-length %u",
+                args->plan, plan->sequence, plan->sequence);
+        return PEN_INVALID;
+    }
+    if (plan->is_bf16 != args->is_bf16) {
+        pen_why(why, "%s is for %s: %s --bf16", args->plan,
+                plan->is_bf16 ? "bf16" : "f32",
+                plan->is_bf16 ? "give" : "leave out");
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
 /* A plan overrides the options that it has its own word for. */
 static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
 {
@@ -48,8 +67,8 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
 
 static pen_status open_plan(struct pen__train_layout *layout,
                             struct pen__train_args *args,
-                            const struct pen_model *model, uint32_t num_ranks,
-                            struct pen_text *why)
+                            const struct pen_model *model, uint32_t sequence,
+                            uint32_t num_ranks, struct pen_text *why)
 {
     if (args->plan == NULL)
         return PEN_OK;
@@ -58,6 +77,8 @@ static pen_status open_plan(struct pen__train_layout *layout,
         status = pen_plan_fits(layout->plan, model, why);
     if (status == PEN_OK)
         status = check_degrees(layout->plan, why);
+    if (status == PEN_OK)
+        status = check_workload(layout->plan, args, sequence, why);
     if (status != PEN_OK)
         return status;
     if (pen_plan_num_ranks(layout->plan) != num_ranks) {
@@ -113,6 +134,7 @@ static pen_status find_generator(const char *name,
 }
 
 static pen_status make_schedule(const struct pen__train_args *args,
+                                const struct pen_plan *plan,
                                 uint32_t num_replicas,
                                 const struct pen_costs *costs,
                                 struct pen_schedule **out, struct pen_text *why)
@@ -132,6 +154,12 @@ static pen_status make_schedule(const struct pen__train_args *args,
         .chunks = generator->has_chunks ? (uint32_t)args->chunks : 0,
         .slices = 1,
         .costs = costs};
+    if (plan != NULL) {
+        wanted.slices = plan->schedule.slices > 0 ? plan->schedule.slices : 1;
+        wanted.warmup = plan->schedule.warmup;
+        wanted.memory_limit = plan->schedule.memory_limit;
+        wanted.has_vertical_sync = plan->schedule.has_vertical_sync;
+    }
     return pen_generator_make(generator, &wanted, out, why);
 }
 
@@ -271,7 +299,8 @@ static pen_status make(struct pen__train_layout *layout,
     if (status != PEN_OK)
         return status;
     pen_costs_init(&costs);
-    status = make_schedule(args, num_replicas, &costs, &layout->schedule, why);
+    status = make_schedule(args, layout->plan, num_replicas, &costs,
+                           &layout->schedule, why);
     pen_costs_release(&costs);
     if (status == PEN_OK)
         status = split_layers(layout, args, compute, why);
@@ -291,7 +320,8 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                          .predicted_sec = (double)NAN};
     if (model->decoder == NULL) /* the trainer has its own way for one rank */
         return PEN_OK;
-    pen_status status = open_plan(layout, args, model->decoder, num_ranks, why);
+    pen_status status =
+        open_plan(layout, args, model->decoder, sequence, num_ranks, why);
     if (status == PEN_OK && args->profile != NULL)
         status = pen_profile_load(args->profile, &profile, why);
     struct pen_compute compute = {
