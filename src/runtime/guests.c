@@ -129,7 +129,7 @@ static pen_status make_room(struct pen_guests *guests,
     if (bytes == 0)
         most = guests->num_per_pass = 0;
     guests->moves = calloc(guests->num_moves + 1, sizeof *guests->moves);
-    guests->guests = calloc(most + 1, sizeof *guests->guests);
+    guests->guests = calloc((size_t)most + 1, sizeof *guests->guests);
     if (guests->moves == NULL || guests->guests == NULL)
         return PEN_NOMEM;
     return pen_shelf_init(&guests->shelf, most, bytes);
