@@ -1,6 +1,7 @@
 #ifndef PEN_SCHEDULE_GENERATORS_H
 #define PEN_SCHEDULE_GENERATORS_H
 
+#include "schedule/correction.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
 
@@ -35,8 +36,9 @@ struct pen_generator {
     bool is_synchronous;
     bool has_chunks; /* --chunks means something to it */
     bool has_slices;
-    bool has_limit;      /* --memory-limit */
-    bool uses_costs;     /* the order depends on the costs */
+    bool has_limit;                 /* --memory-limit */
+    bool uses_costs;                /* the order depends on the costs */
+    enum pen_correction correction; /* that its method computes with */
     const char *note;    /* where it is ours rather than the paper's; or NULL */
     const char *missing; /* why it cannot be generated; NULL when it can */
     pen_status (*generate)(const struct pen_generator_args *args,
