@@ -23,8 +23,8 @@ static double gradient_scale(const struct pen_optimizer *optimizer, double norm)
     return scale < 1 ? scale : 1;
 }
 
-static double decay_of(const struct pen_optimizer *optimizer,
-                       enum pen_role role)
+double pen_optimizer_decay(const struct pen_optimizer *optimizer,
+                           enum pen_role role)
 {
     bool decays =
         optimizer->decay_group == PEN_DECAY_ALL || role == PEN_ROLE_MATRIX;
@@ -39,7 +39,7 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
     const struct pen_network_parameter *it =
         pen_network_parameter(network, parameter);
     double scale = gradient_scale(optimizer, update->norm);
-    double decay = decay_of(optimizer, it->role);
+    double decay = pen_optimizer_decay(optimizer, it->role);
     if (optimizer->kind == PEN_OPTIMIZER_ADAM) {
         struct pen_adamw adamw = {.learning_rate = update->learning_rate,
                                   .beta1 = optimizer->beta1,

@@ -36,6 +36,10 @@ const char *pen_optimizer_name(const struct pen_optimizer *optimizer);
 /* Moments that a parameter has to keep. */
 int pen_optimizer_moments(const struct pen_optimizer *optimizer);
 
+/* The weight decay of a parameter. */
+double pen_optimizer_decay(const struct pen_optimizer *optimizer,
+                           enum pen_role role);
+
 struct pen_update {
     double learning_rate;
     uint64_t step; /* 1 for the first */

@@ -1,0 +1,211 @@
+#include "runtime/corrections.h"
+
+#include "base/bug.h"
+
+#include <math.h>
+
+/* Of PipeMare: what is left of an average after its delay. */
+#define AVERAGE_DECAY 0.135
+
+static uint32_t delay_of(const struct pen_correction_setup *setup)
+{
+    return setup->num_stages - 1 - setup->stage;
+}
+
+static double delay_in_steps(const struct pen_correction_setup *setup)
+{
+    return (double)delay_of(setup) / setup->period;
+}
+
+static const char *needs_of(enum pen_correction kind,
+                            const struct pen_optimizer *optimizer)
+{
+    switch (kind) {
+    case PEN_CORRECTION_MOMENTUM:
+    case PEN_CORRECTION_SPIKE:
+        if (optimizer->kind != PEN_OPTIMIZER_SGD)
+            return "--optimizer sgd";
+        if (optimizer->momentum == 0)
+            return "a --sgd-momentum above 0";
+        return optimizer->is_nesterov ? "SGD without --sgd-nesterov" : NULL;
+    case PEN_CORRECTION_ADAM:
+        return optimizer->kind == PEN_OPTIMIZER_ADAM ? NULL
+                                                     : "--optimizer adam";
+    case PEN_CORRECTION_AVERAGE:
+    case PEN_CORRECTION_NONE:
+        break;
+    }
+    return NULL;
+}
+
+pen_status pen_correction_check(enum pen_correction kind,
+                                const struct pen_optimizer *optimizer,
+                                struct pen_text *why)
+{
+    const char *needs = needs_of(kind, optimizer);
+    if (needs == NULL)
+        return PEN_OK;
+    pen_why(why,
+            "this --schedule corrects its delays by the optimizer's own "
+            "numbers and needs %s",
+            needs);
+    return PEN_INVALID;
+}
+
+bool pen_correction_averages(const struct pen_correction_setup *setup)
+{
+    return setup->kind == PEN_CORRECTION_AVERAGE && delay_of(setup) > 0;
+}
+
+double pen_correction_distance(const struct pen_correction_setup *setup,
+                               const struct pen_op *op)
+{
+    bool is_forward = op->kind == PEN_OP_FORWARD;
+    uint32_t delay = delay_of(setup);
+    uint32_t half = setup->stage / 2;
+    switch (setup->kind) {
+    case PEN_CORRECTION_MOMENTUM:
+        return half + (is_forward ? delay : 0);
+    case PEN_CORRECTION_ADAM:
+        return is_forward && op->version != PEN_OP_CURRENT
+                   ? op->microbatch / setup->period - op->version
+                   : 0;
+    case PEN_CORRECTION_AVERAGE:
+        return is_forward ? 0 : delay_in_steps(setup);
+    case PEN_CORRECTION_SPIKE:
+        return is_forward ? delay : 0;
+    case PEN_CORRECTION_NONE:
+        break;
+    }
+    return 0;
+}
+
+static float *span_of(struct pen_network *network, size_t parameter,
+                      enum pen_parameter_part part, size_t *count)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    return engine->ops->parameter_span(
+        engine, pen_network_parameter(network, parameter)->parameter, part,
+        count);
+}
+
+static void value_changed(struct pen_network *network, size_t parameter)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    engine->ops->parameter_value_changed(
+        engine, pen_network_parameter(network, parameter)->parameter);
+}
+
+static void move_along(float *value, const float *direction, size_t count,
+                       float far)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        value[i] -= far * direction[i];
+}
+
+static void move_along_adam(const struct pen_correction_setup *setup,
+                            struct pen_network *network, size_t parameter,
+                            double far, uint64_t steps)
+{
+    const struct pen_optimizer *optimizer = setup->optimizer;
+    size_t count;
+    float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
+    const float *first = span_of(network, parameter, PEN_PART_MOMENT1, &count);
+    const float *second = span_of(network, parameter, PEN_PART_MOMENT2, &count);
+    float rate = (float)(far / (1 - pow(optimizer->beta1, (double)steps)));
+    float unbias = (float)(1 / sqrt(1 - pow(optimizer->beta2, (double)steps)));
+    float epsilon = (float)optimizer->epsilon;
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        value[i] -= rate * first[i] / (sqrtf(second[i]) * unbias + epsilon);
+}
+
+void pen_correction_predict(const struct pen_correction_setup *setup,
+                            struct pen_network *network, size_t parameter,
+                            double distance, const float *average,
+                            const struct pen_correction_moment *at)
+{
+    size_t count;
+    double far = distance * at->learning_rate;
+    float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
+    switch (setup->kind) {
+    case PEN_CORRECTION_MOMENTUM:
+    case PEN_CORRECTION_SPIKE:
+        move_along(value, span_of(network, parameter, PEN_PART_MOMENT1, &count),
+                   count, (float)far);
+        break;
+    case PEN_CORRECTION_ADAM:
+        if (at->steps == 0) /* there is no direction yet */
+            return;
+        move_along_adam(setup, network, parameter, far, at->steps);
+        break;
+    case PEN_CORRECTION_AVERAGE:
+        move_along(value, average, count, (float)distance);
+        break;
+    case PEN_CORRECTION_NONE:
+        PEN_BUG_UNLESS(false);
+    }
+    value_changed(network, parameter);
+}
+
+static void spike_step(const struct pen_correction_setup *setup,
+                       struct pen_network *network, size_t parameter,
+                       double learning_rate)
+{
+    const struct pen_optimizer *optimizer = setup->optimizer;
+    size_t count;
+    float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
+    float *moment = span_of(network, parameter, PEN_PART_MOMENT1, &count);
+    const float *gradient =
+        span_of(network, parameter, PEN_PART_GRADIENT, &count);
+    double left = pow(optimizer->momentum, delay_of(setup));
+    float momentum = (float)optimizer->momentum;
+    float carried = (float)left;
+    float direct = (float)((1 - left) / (1 - optimizer->momentum));
+    float rate = (float)learning_rate;
+    float decay = (float)pen_optimizer_decay(
+        optimizer, pen_network_parameter(network, parameter)->role);
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        float slope = gradient[i] + decay * value[i];
+        float now = momentum * moment[i] + slope;
+        moment[i] = now;
+        value[i] -= rate * (carried * now + direct * slope);
+    }
+    value_changed(network, parameter);
+}
+
+/* Smaller where the delay is longer, until the run is well under way. */
+static double annealed_rate(const struct pen_correction_setup *setup,
+                            const struct pen_correction_moment *at)
+{
+    double delay = delay_in_steps(setup);
+    if (setup->kind != PEN_CORRECTION_AVERAGE || delay <= 1 ||
+        at->steps >= setup->anneal_steps)
+        return at->learning_rate;
+    double power = 1 - (double)at->steps / (double)setup->anneal_steps;
+    return at->learning_rate / pow(delay, power);
+}
+
+void pen_correction_step(const struct pen_correction_setup *setup,
+                         struct pen_network *network, size_t parameter,
+                         const struct pen_correction_moment *at)
+{
+    struct pen_update update = {.learning_rate = annealed_rate(setup, at),
+                                .step = at->steps + 1};
+    if (setup->kind == PEN_CORRECTION_SPIKE && delay_of(setup) > 0)
+        spike_step(setup, network, parameter, at->learning_rate);
+    else
+        pen_optimizer_step(setup->optimizer, network, parameter, &update);
+}
+
+void pen_correction_average(const struct pen_correction_setup *setup,
+                            size_t count, const float *before,
+                            const float *behind, float *average)
+{
+    float kept = (float)pow(AVERAGE_DECAY, 1 / delay_in_steps(setup));
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        average[i] = kept * average[i] + (1 - kept) * (behind[i] - before[i]);
+}
