@@ -185,13 +185,23 @@ void pen_exchange_poll(struct pen_exchange *exchange)
             pen_reduction_poll(exchange->sums[i].reduction);
 }
 
+static void begin_sums(struct sums *sums)
+{
+    pen_gradients_begin(sums->gradients);
+    if (sums->reduction != NULL)
+        pen_reduction_begin(sums->reduction);
+}
+
+void pen_exchange_clear(struct pen_exchange *exchange,
+                        const struct pen_stage *stage)
+{
+    begin_sums(&exchange->sums[index_of(exchange, stage)]);
+}
+
 void pen_exchange_begin(struct pen_exchange *exchange)
 {
-    for (uint32_t i = 0; i < exchange->num_stages; i++) {
-        pen_gradients_begin(exchange->sums[i].gradients);
-        if (exchange->sums[i].reduction != NULL)
-            pen_reduction_begin(exchange->sums[i].reduction);
-    }
+    for (uint32_t i = 0; i < exchange->num_stages; i++)
+        begin_sums(&exchange->sums[i]);
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_begin(exchange->tied[i]);
 }
@@ -228,14 +238,32 @@ void pen_exchange_sync(struct pen_exchange *exchange,
         pen_reduction_start(sums->reduction);
 }
 
+static bool is_summed(void *context)
+{
+    const struct sums *sums = context;
+    return sums->reduction == NULL || pen_reduction_is_done(sums->reduction);
+}
+
 static bool is_done(void *context)
 {
     const struct pen_exchange *exchange = context;
     for (uint32_t i = 0; i < exchange->num_stages; i++)
-        if (exchange->sums[i].reduction != NULL &&
-            !pen_reduction_is_done(exchange->sums[i].reduction))
+        if (!is_summed(&exchange->sums[i]))
             return false;
     return true;
+}
+
+void pen_exchange_await(struct pen_exchange *exchange,
+                        const struct pen_stage *stage)
+{
+    pen_executor_wait(exchange->options.executor, is_summed,
+                      &exchange->sums[index_of(exchange, stage)], PEN_NO_RANK);
+}
+
+void pen_exchange_set_executor(struct pen_exchange *exchange,
+                               struct pen_executor *executor)
+{
+    exchange->options.executor = executor;
 }
 
 void pen_exchange_finish(struct pen_exchange *exchange)

@@ -43,6 +43,19 @@ void pen_exchange_sync(struct pen_exchange *exchange,
 void pen_exchange_begin(struct pen_exchange *exchange);
 void pen_exchange_finish(struct pen_exchange *exchange);
 
+/*
+ * The same for one stage, where steps overlap: waits until its gradients are
+ * summed; and clears them for the next step.
+ */
+void pen_exchange_await(struct pen_exchange *exchange,
+                        const struct pen_stage *stage);
+void pen_exchange_clear(struct pen_exchange *exchange,
+                        const struct pen_stage *stage);
+
+/* From here on waits with another executor, of the same stages. */
+void pen_exchange_set_executor(struct pen_exchange *exchange,
+                               struct pen_executor *executor);
+
 /* After the optimizer: waits until all ranks have the new values. */
 void pen_exchange_values(struct pen_exchange *exchange);
 

@@ -10,9 +10,11 @@ void pen_trainer_free(struct pen_trainer *trainer)
 {
     if (trainer == NULL)
         return;
+    pen__trainer_free_async(trainer);
     pen_exchange_free(trainer->exchange);
     pen_executor_free(trainer->evaluator);
     pen_executor_free(trainer->executor);
+    pen_executor_free(trainer->longest);
     pen_engine_free(trainer->engine);
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
@@ -167,29 +169,33 @@ static void on_done(void *context, uint64_t pass, uint32_t position,
         watch->done(watch->context, pass, position, begin, ready, end);
 }
 
-static struct pen_executor_options executor_options(struct pen_trainer *trainer)
+struct pen_executor_options
+pen__trainer_executor_options(struct pen_trainer *trainer)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    return (struct pen_executor_options){.transport = options->transport,
-                                         .schedule = options->schedule,
-                                         .layout = trainer->layout,
-                                         .sample = options->sample,
-                                         .micro_batch = options->micro_batch,
-                                         .num_per_step = trainer->num_per_step,
-                                         .step_samples = options->global_batch,
-                                         .step_targets =
-                                             (double)options->global_batch *
-                                             options->sample.num_targets,
-                                         .sleep_ns = options->sleep_ns,
-                                         .hooks = {.context = trainer,
-                                                   .poll = on_poll,
-                                                   .layer = on_layer,
-                                                   .gradient = on_gradient,
-                                                   .sync = on_sync,
-                                                   .op = on_op,
-                                                   .wait = on_wait,
-                                                   .resume = on_resume,
-                                                   .done = on_done}};
+    struct pen_executor_options wanted = {.transport = options->transport,
+                                          .schedule = options->schedule,
+                                          .layout = trainer->layout,
+                                          .sample = options->sample,
+                                          .micro_batch = options->micro_batch,
+                                          .num_per_step = trainer->num_per_step,
+                                          .step_samples = options->global_batch,
+                                          .step_targets =
+                                              (double)options->global_batch *
+                                              options->sample.num_targets,
+                                          .sleep_ns = options->sleep_ns,
+                                          .hooks = {.context = trainer,
+                                                    .poll = on_poll,
+                                                    .layer = on_layer,
+                                                    .gradient = on_gradient,
+                                                    .sync = on_sync,
+                                                    .op = on_op,
+                                                    .wait = on_wait,
+                                                    .resume = on_resume,
+                                                    .done = on_done}};
+    if (trainer->is_asynchronous)
+        pen__trainer_hook_async(&wanted.hooks);
+    return wanted;
 }
 
 /* ---- making ---- */
@@ -197,7 +203,8 @@ static struct pen_executor_options executor_options(struct pen_trainer *trainer)
 static pen_status make_executor(struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
-    struct pen_executor_options options = executor_options(trainer);
+    struct pen_executor_options options =
+        pen__trainer_executor_options(trainer);
     struct pen_stage *stages;
     uint32_t num_stages;
     pen_status status = make_stages(trainer, &stages, &num_stages, why);
@@ -260,6 +267,8 @@ static pen_status make_parts(struct pen_trainer *trainer, struct pen_text *why)
         status = make_exchange(trainer, why);
     if (status == PEN_OK)
         status = pen__trainer_make_totals(trainer);
+    if (status == PEN_OK && trainer->is_asynchronous)
+        status = pen__trainer_make_async(trainer, why);
     return status;
 }
 

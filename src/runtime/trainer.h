@@ -7,6 +7,7 @@
 #include "runtime/executor.h"
 #include "runtime/lr_schedule.h"
 #include "runtime/optimizer.h"
+#include "schedule/correction.h"
 
 /*
  * Training, in one process or as one rank of many. A step carries out the row
@@ -19,6 +20,7 @@
  * memory is there before the first step: a step allocates nothing.
  */
 struct pen_trainer;
+struct pen_versions; /* runtime/versions.h */
 
 enum pen_trainer_engine { PEN_TRAINER_ONEDNN, PEN_TRAINER_REFERENCE };
 
@@ -36,11 +38,14 @@ struct pen_trainer_options {
     struct pen_transport *transport;     /* borrowed, as the two below */
     const struct pen_schedule *schedule; /* lowered */
     const struct pen_layer_range *parts; /* of the model, as the schedule has */
+    enum pen_correction correction;      /* of an asynchronous schedule */
     uint32_t logical_replicas;           /* 0: as many as there are members */
     bool is_sharded;    /* every rank keeps a share of the moments */
     bool has_fast_sums; /* over members, in an order that is not promised */
     int64_t sleep_ns;   /* > 0: operations only wait */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
+    void (*vote)(void *voter);       /* when votes are counted; NULL: before */
+    void *voter;
 
     struct pen_optimizer optimizer;
     struct pen_lr_schedule rates;
@@ -98,9 +103,9 @@ struct pen_step {
 };
 
 /*
- * One step on the next samples. INVALID when a sample has an id that the model
- * does not have (this rank alone knows) or the loss is no number (all do); the
- * parameters are then unchanged.
+ * One step of a synchronous schedule on the next samples. INVALID when a sample
+ * has an id that the model does not have (this rank alone knows) or the loss is
+ * no number (all do); the parameters are then unchanged.
  */
 void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 pen_status pen_trainer_step(struct pen_trainer *trainer,
@@ -109,6 +114,30 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
 
 /* True when a step failed for a reason that only this rank has. */
 bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);
+
+/*
+ * One pass over the schedule, of either kind: `out` has a place for each of
+ * its steps. Where steps overlap the pass begins with an empty pipeline and
+ * ends with one, so that delays begin anew; the parameters have changed when
+ * it returns INVALID, and votes are counted at its end.
+ */
+uint32_t pen_trainer_pass_steps(const struct pen_trainer *trainer);
+pen_status pen_trainer_pass(struct pen_trainer *trainer,
+                            struct pen_batches *batches, struct pen_step *out,
+                            struct pen_text *why);
+
+/*
+ * From here on passes of another schedule, which has fewer micro-batches than
+ * the asynchronous one of the options and is its like otherwise. Borrowed.
+ */
+pen_status pen_trainer_set_schedule(struct pen_trainer *trainer,
+                                    const struct pen_schedule *schedule,
+                                    struct pen_text *why);
+
+/* The weights that a stage of this rank holds; NULL where steps do not overlap.
+ */
+const struct pen_versions *
+pen_trainer_versions(const struct pen_trainer *trainer, uint32_t stage);
 
 struct pen_evaluation {
     double loss;     /* mean over all targets */

@@ -99,8 +99,11 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
         .parameters = engine->ops->memory_bytes(engine),
         .activations = pen_executor_bytes(trainer->executor),
         .passing = engine->ops->passing_bytes(engine)};
-    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
         add_stage(pen_executor_stage(trainer->executor, s), &memory);
+        if (trainer->versions != NULL)
+            memory.parameters += pen_versions_bytes(trainer->versions[s]);
+    }
     if (trainer->exchange != NULL)
         memory.exchange = pen_exchange_bytes(trainer->exchange);
     memory.snapshot = kept;

@@ -3,6 +3,7 @@
 
 #include "runtime/exchange.h"
 #include "runtime/trainer.h"
+#include "runtime/versions.h"
 
 /* What the files of the trainer share. */
 struct pen_trainer {
@@ -17,6 +18,13 @@ struct pen_trainer {
     struct pen_executor *evaluator; /* forward alone; made when needed */
     struct pen_schedule *evaluation;
     struct pen_exchange *exchange; /* NULL: there are no gradients */
+
+    /* Where steps overlap; see trainer_async.c. */
+    bool is_asynchronous;
+    struct pen_executor *longest; /* owns the stages, if `executor` does not */
+    struct pen_versions **versions; /* per stage; NULL: none */
+    double *squares;                /* of gradients, per step and part */
+
     struct pen_trainer_progress progress;
     uint64_t num_passes;
     bool has_failed_alone;
@@ -54,5 +62,42 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer,
 
 /* trainer_step.c */
 pen_status pen__trainer_make_totals(struct pen_trainer *trainer);
+
+/* What is added behind the totals of any kind of step. */
+enum { PEN__FURTHER = 2 + PEN_VOTES };
+
+/* Adds `totals` up over all ranks; the last PEN__FURTHER are filled in here. */
+void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
+                      const struct pen_pass *pass, int64_t pass_ns);
+void pen__trainer_read_further(const double *further, struct pen_step *out);
+
+/* Losses of a step: of the replicas of a stage, and their sum. */
+void pen__trainer_put_losses(const struct pen_trainer *trainer,
+                             const struct pen_stage *stage, size_t step,
+                             double *out);
+double pen__trainer_join_losses(const struct pen_trainer *trainer,
+                                double *losses);
+
+/* INVALID when they are none. */
+pen_status pen__trainer_check_numbers(const struct pen_step *step,
+                                      struct pen_text *why);
+
+/* trainer_async.c */
+
+/* What an asynchronous schedule asks of the options. */
+pen_status pen__trainer_check_async(const struct pen_trainer *trainer,
+                                    struct pen_text *why);
+
+/* The versions of all stages, and totals. */
+pen_status pen__trainer_make_async(struct pen_trainer *trainer,
+                                   struct pen_text *why);
+void pen__trainer_free_async(struct pen_trainer *trainer);
+
+/* Adds them to the hooks of the executor. */
+void pen__trainer_hook_async(struct pen_executor_hooks *hooks);
+
+/* trainer.c: what the executor of the layout gets. */
+struct pen_executor_options
+pen__trainer_executor_options(struct pen_trainer *trainer);
 
 #endif

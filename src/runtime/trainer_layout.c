@@ -193,5 +193,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer,
         trainer->num_per_step =
             (uint32_t)(options->global_batch / options->micro_batch /
                        pen_layout_members(&trainer->layout));
-    return status;
+    trainer->is_asynchronous =
+        status == PEN_OK && options->schedule->rules.period != 0;
+    return trainer->is_asynchronous ? pen__trainer_check_async(trainer, why)
+                                    : status;
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Behind the two arrays. */
-enum { BUSY_NS, PASS_NS, VOTES, NUM_FURTHER = VOTES + PEN_VOTES };
+enum { BUSY_NS, PASS_NS, VOTES };
 
 static size_t num_tensors(const struct pen_trainer *trainer)
 {
@@ -35,7 +35,7 @@ static double *further_of(const struct pen_trainer *trainer)
 pen_status pen__trainer_make_totals(struct pen_trainer *trainer)
 {
     trainer->num_totals =
-        num_tensors(trainer) + trainer->layout.num_logical + NUM_FURTHER;
+        num_tensors(trainer) + trainer->layout.num_logical + PEN__FURTHER;
     trainer->totals = calloc(trainer->num_totals, sizeof *trainer->totals);
     trainer->losses =
         calloc(trainer->layout.shape.num_microbatches, sizeof *trainer->losses);
@@ -74,23 +74,25 @@ static void add_squares(struct pen_trainer *trainer, uint32_t index)
 }
 
 /* Of each logical replica of this rank, over its micro-batches in order. */
-static void add_losses(struct pen_trainer *trainer,
-                       const struct pen_stage *stage)
+void pen__trainer_put_losses(const struct pen_trainer *trainer,
+                             const struct pen_stage *stage, size_t step,
+                             double *out)
 {
     const struct pen_layout *layout = &trainer->layout;
     uint32_t share = pen_layout_share(layout);
     uint32_t per_replica = trainer->num_per_step / share;
     uint32_t member = pen_layout_member(layout, stage->stage);
-    uint32_t copy = pen_shape_copy_of_stage(&layout->shape, stage->stage);
-    const double *losses =
-        trainer->losses + copy * pen_layout_microbatches(layout);
+    size_t copy = pen_shape_copy_of_stage(&layout->shape, stage->stage);
+    const double *losses = trainer->losses +
+                           copy * pen_layout_microbatches(layout) +
+                           step * trainer->num_per_step;
     if (!stage->has_head)
         return;
     for (uint32_t r = 0; r < share; r++) {
         double sum = 0;
         for (uint32_t i = 0; i < per_replica; i++)
             sum += losses[r * per_replica + i];
-        losses_of(trainer)[member * share + r] = sum;
+        out[member * share + r] = sum;
     }
 }
 
@@ -100,6 +102,21 @@ static bool is_summed(void *context)
     return pen_transport_test(trainer->options.transport, &trainer->request);
 }
 
+void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
+                      const struct pen_pass *pass, int64_t pass_ns)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    double *further = totals + count - PEN__FURTHER;
+    if (options->vote != NULL)
+        options->vote(options->voter);
+    further[BUSY_NS] = (double)pass->busy_ns;
+    further[PASS_NS] = (double)pass_ns;
+    memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
+    memset(trainer->votes, 0, sizeof trainer->votes);
+    pen_transport_sum(options->transport, totals, count, &trainer->request);
+    pen_executor_wait(trainer->executor, is_summed, trainer, PEN_NO_RANK);
+}
+
 static void sum_totals(struct pen_trainer *trainer, const struct pen_pass *pass,
                        int64_t pass_ns)
 {
@@ -107,24 +124,20 @@ static void sum_totals(struct pen_trainer *trainer, const struct pen_pass *pass,
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
         if (trainer->exchange != NULL)
             add_squares(trainer, s);
-        add_losses(trainer, pen_executor_stage(trainer->executor, s));
+        pen__trainer_put_losses(trainer,
+                                pen_executor_stage(trainer->executor, s), 0,
+                                losses_of(trainer));
     }
-    double *further = further_of(trainer);
-    further[BUSY_NS] = (double)pass->busy_ns;
-    further[PASS_NS] = (double)pass_ns;
-    memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
-    memset(trainer->votes, 0, sizeof trainer->votes);
-    pen_transport_sum(trainer->options.transport, trainer->totals,
-                      trainer->num_totals, &trainer->request);
-    pen_executor_wait(trainer->executor, is_summed, trainer, PEN_NO_RANK);
+    pen__trainer_sum(trainer, trainer->totals, trainer->num_totals, pass,
+                     pass_ns);
 }
 
 /* ---- what all know then ---- */
 
 /* The tree of layout.h. */
-static double total_loss(const struct pen_trainer *trainer)
+double pen__trainer_join_losses(const struct pen_trainer *trainer,
+                                double *losses)
 {
-    double *losses = losses_of(trainer);
     uint32_t count = trainer->layout.num_logical;
     for (uint32_t step = 1; step < count; step *= 2)
         for (uint32_t i = 0; i + step < count; i += 2 * step)
@@ -140,17 +153,21 @@ static double total_norm(const struct pen_trainer *trainer)
     return sqrt(sum);
 }
 
-static void read_totals(const struct pen_trainer *trainer, struct pen_step *out)
+void pen__trainer_read_further(const double *further, struct pen_step *out)
 {
-    const double *further = further_of(trainer);
-    out->loss = total_loss(trainer);
-    out->gradient_norm = total_norm(trainer);
     out->wait_share = 1 - further[BUSY_NS] / further[PASS_NS];
     memcpy(out->votes, further + VOTES, sizeof out->votes);
 }
 
-static pen_status check_numbers(const struct pen_step *step,
-                                struct pen_text *why)
+static void read_totals(const struct pen_trainer *trainer, struct pen_step *out)
+{
+    out->loss = pen__trainer_join_losses(trainer, losses_of(trainer));
+    out->gradient_norm = total_norm(trainer);
+    pen__trainer_read_further(further_of(trainer), out);
+}
+
+pen_status pen__trainer_check_numbers(const struct pen_step *step,
+                                      struct pen_text *why)
 {
     if (isfinite(step->loss) && isfinite(step->gradient_norm))
         return PEN_OK;
@@ -197,7 +214,7 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
                             struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    PEN_BUG_UNLESS(!options->is_forward_only);
+    PEN_BUG_UNLESS(!options->is_forward_only && !trainer->is_asynchronous);
     struct pen_step step = {.step = trainer->progress.steps + 1,
                             .learning_rate = pen_lr_schedule_rate(
                                 &options->rates, trainer->progress.steps)};
@@ -218,7 +235,7 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     sum_totals(trainer, &pass, pen_clock_ns() - begin);
     int64_t ready = pen_clock_ns();
     read_totals(trainer, &step);
-    status = check_numbers(&step, why);
+    status = pen__trainer_check_numbers(&step, why);
     if (status != PEN_OK)
         return status;
     if (trainer->exchange != NULL)

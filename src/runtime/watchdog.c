@@ -59,6 +59,7 @@ struct pen_watchdog {
     struct pen__rank_view *ranks; /* for the view */
     struct pen_text line;         /* made large before it is needed */
     _Atomic int64_t patience_ns;  /* INT64_MAX: for ever */
+    _Atomic(const struct pen_schedule *) schedule;
 
     /* Of the executor's thread. */
     double steps[STEPS_KEPT];
@@ -142,7 +143,7 @@ static void write_line(const struct pen_text *line)
 static struct pen__node_view read_view(struct pen_watchdog *watchdog)
 {
     const struct pen_board *board = watchdog->options.board;
-    struct pen__node_view view = {.schedule = watchdog->options.schedule,
+    struct pen__node_view view = {.schedule = atomic_load(&watchdog->schedule),
                                   .host = pen_board_host(board),
                                   .now_ns = now_ns(),
                                   .num_ranks = pen_board_count(board),
@@ -243,7 +244,7 @@ static void tell_death(struct pen_watchdog *watchdog, uint32_t dead)
                  pen_board_host(board));
     pen__process_add_end(&process, line);
     pen_text_add_string(line, ") ");
-    pen__place_tell(watchdog->options.schedule, &entry, line);
+    pen__place_tell(atomic_load(&watchdog->schedule), &entry, line);
     pen_text_add_string(line, "; the job ends\n");
     write_line(line);
     pen_board_claim(board, PEN_BOARD_DEATH_TOLD, 1);
@@ -390,6 +391,13 @@ static void *watch(void *context)
     }
 }
 
+void pen_watchdog_set_schedule(struct pen_watchdog *watchdog,
+                               const struct pen_schedule *schedule)
+{
+    if (watchdog != NULL)
+        atomic_store(&watchdog->schedule, schedule);
+}
+
 /* ---- beginning and end ---- */
 
 /*
@@ -462,6 +470,7 @@ pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
     watchdog->polls = calloc((size_t)count + 1, sizeof *watchdog->polls);
     watchdog->ranks = calloc(count, sizeof *watchdog->ranks);
     atomic_init(&watchdog->patience_ns, first_patience_ns(options));
+    atomic_init(&watchdog->schedule, options->schedule);
     /* When it is used, the main thread may hold the lock of malloc(). */
     pen_text_add_repeat(&watchdog->line, ' ', 4096);
     if (watchdog->wake < 0 || watchdog->polls == NULL ||

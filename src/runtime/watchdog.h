@@ -51,6 +51,10 @@ void pen_watchdog_free(struct pen_watchdog *watchdog);
  */
 void pen_watchdog_add_step(struct pen_watchdog *watchdog, double sec);
 
+/* Rows are those of another schedule from here on, likewise borrowed. */
+void pen_watchdog_set_schedule(struct pen_watchdog *watchdog,
+                               const struct pen_schedule *schedule);
+
 /* The rule of the default, for its tests: seconds that a wait may take. */
 double pen_watchdog_patience(double median_step_sec);
 

@@ -1,0 +1,423 @@
+/*
+ * Schedules whose steps overlap. A pass covers several steps: every stage
+ * steps by itself, as its row says, with the gradient of the micro-batches
+ * since its last step. What all ranks have to know of the steps comes behind
+ * the pass, again as numbers of which each has one contributor:
+ *
+ *   | squares of gradients, per step and part | losses, per step and logical
+ *   replica | ...
+ */
+#include "base/bug.h"
+#include "base/clock.h"
+#include "runtime/trainer_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t num_parts(const struct pen_trainer *trainer)
+{
+    return pen_shape_parts(&trainer->layout.shape);
+}
+
+/* ---- what can be right ---- */
+
+static pen_status check_period(const struct pen_trainer *trainer,
+                               struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    uint32_t period = options->schedule->rules.period;
+    if (period == trainer->num_per_step)
+        return PEN_OK;
+    pen_why(
+        why,
+        "the schedule has a step for %u micro-batch%s of each of %u places "
+        "that train: --global-batch-size must be %zu, not %zu",
+        period, period == 1 ? "" : "es", pen_layout_members(&trainer->layout),
+        options->micro_batch * period * pen_layout_members(&trainer->layout),
+        options->global_batch);
+    return PEN_INVALID;
+}
+
+static pen_status check_optimizer(const struct pen_trainer *trainer,
+                                  struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    if (options->optimizer.clip_norm > 0) {
+        pen_why(why,
+                "--clip-grad %g: where steps overlap, a stage steps before "
+                "the norm of all gradients is known; give --clip-grad 0",
+                options->optimizer.clip_norm);
+        return PEN_INVALID;
+    }
+    if (options->is_sharded) {
+        pen_why(why, "--use-distributed-optimizer is for synchronous "
+                     "schedules: here every member steps by itself");
+        return PEN_INVALID;
+    }
+    return pen_correction_check(options->correction, &options->optimizer, why);
+}
+
+static pen_status check_correction(const struct pen_trainer *trainer,
+                                   struct pen_text *why)
+{
+    const struct pen_shape *shape = &trainer->layout.shape;
+    if (trainer->options.correction == PEN_CORRECTION_NONE ||
+        shape->num_stages == shape->num_ranks)
+        return PEN_OK;
+    pen_why(why,
+            "the correction of the delays is known for one stage per rank, "
+            "the schedule has %u on %u",
+            shape->num_stages, shape->num_ranks);
+    return PEN_INVALID;
+}
+
+static pen_status check_model(const struct pen_trainer *trainer,
+                              struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    const struct pen_model *model = options->model->decoder;
+    if (model != NULL && model->has_tied_embeddings && num_parts(trainer) > 1) {
+        pen_why(why, "embedding and head are tied but step at different "
+                     "times under this --schedule; the model needs "
+                     "\"tie_word_embeddings\": false");
+        return PEN_INVALID;
+    }
+    for (uint32_t i = 0; i < num_parts(trainer); i++) {
+        if (options->schedule->rules.is_stale &&
+            options->parts[i].recompute != PEN_RECOMPUTE_NONE) {
+            pen_why(why, "--recompute-granularity: under this --schedule a "
+                         "backward has other weights than its forward and "
+                         "cannot compute it again");
+            return PEN_INVALID;
+        }
+    }
+    return PEN_OK;
+}
+
+static pen_status check_replicas(const struct pen_trainer *trainer,
+                                 struct pen_text *why)
+{
+    uint32_t share = pen_layout_share(&trainer->layout);
+    if (share == 1)
+        return PEN_OK;
+    pen_why(why,
+            "--logical-replicas %u: under this --schedule there are as many "
+            "as places that train the model, %u",
+            trainer->layout.num_logical, pen_layout_members(&trainer->layout));
+    return PEN_INVALID;
+}
+
+pen_status pen__trainer_check_async(const struct pen_trainer *trainer,
+                                    struct pen_text *why)
+{
+    pen_status status = check_replicas(trainer, why);
+    if (status == PEN_OK)
+        status = check_period(trainer, why);
+    if (status == PEN_OK)
+        status = check_optimizer(trainer, why);
+    if (status == PEN_OK)
+        status = check_correction(trainer, why);
+    if (status == PEN_OK)
+        status = check_model(trainer, why);
+    return status;
+}
+
+/* ---- hooks of the executor ---- */
+
+/* NULL for a stage that only sleeps. */
+static struct pen_versions *versions_of(const struct pen_trainer *trainer,
+                                        const struct pen_stage *stage)
+{
+    if (trainer->versions == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < pen_trainer_num_stages(trainer); i++)
+        if (pen_executor_stage(trainer->executor, i)->stage == stage->stage)
+            return trainer->versions[i];
+    return NULL;
+}
+
+static uint32_t on_use(void *context, struct pen_stage *stage,
+                       const struct pen_op *op, uint32_t version)
+{
+    struct pen_versions *versions = versions_of(context, stage);
+    return versions == NULL ? op->version
+                            : pen_versions_use(versions, op, version);
+}
+
+static void on_unuse(void *context, struct pen_stage *stage,
+                     const struct pen_op *op)
+{
+    struct pen_versions *versions = versions_of(context, stage);
+    (void)op;
+    if (versions != NULL)
+        pen_versions_unuse(versions);
+}
+
+/* A gradient that several members have is counted by the first of them. */
+static void add_squares(struct pen_trainer *trainer,
+                        const struct pen_stage *stage, size_t step)
+{
+    struct pen_engine *engine = trainer->engine;
+    double *sum = &trainer->squares[step * num_parts(trainer) + stage->part];
+    if (pen_layout_member(&trainer->layout, stage->stage) != 0)
+        return;
+    for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++)
+        *sum += engine->ops->gradient_sum_squares(
+            engine, pen_network_parameter(stage->network, i)->parameter);
+}
+
+static void on_step(void *context, struct pen_stage *stage, uint32_t version)
+{
+    struct pen_trainer *trainer = context;
+    struct pen_versions *versions = versions_of(trainer, stage);
+    if (versions == NULL)
+        return;
+    pen_exchange_await(trainer->exchange, stage);
+    add_squares(trainer, stage, pen_versions_newest(versions));
+    pen_versions_step(versions, version);
+    pen_exchange_clear(trainer->exchange, stage);
+}
+
+void pen__trainer_hook_async(struct pen_executor_hooks *hooks)
+{
+    hooks->use = on_use;
+    hooks->unuse = on_unuse;
+    hooks->step = on_step;
+    hooks->layer = NULL; /* the last gradient of a pass is not that of a step */
+}
+
+/* ---- making ---- */
+
+static size_t num_totals(const struct pen_trainer *trainer)
+{
+    return pen_trainer_pass_steps(trainer) *
+               ((size_t)num_parts(trainer) + trainer->layout.num_logical) +
+           PEN__FURTHER;
+}
+
+/* As in the paper: five warm-ups, or a quarter of the run without one. */
+static uint64_t anneal_steps(const struct pen_lr_schedule *rates)
+{
+    return rates->warmup_iters > 0 ? 5 * rates->warmup_iters
+                                   : rates->decay_iters / 4;
+}
+
+static pen_status make_versions(struct pen_trainer *trainer, uint32_t index,
+                                struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    const struct pen_stage *stage =
+        pen_executor_stage(trainer->executor, index);
+    struct pen_versions_options wanted = {
+        .network = stage->network,
+        .stage = stage->stage,
+        .is_stale = options->schedule->rules.is_stale,
+        .correction = {.kind = options->correction,
+                       .optimizer = &options->optimizer,
+                       .stage = stage->part,
+                       .num_stages = num_parts(trainer),
+                       .period = options->schedule->rules.period,
+                       .anneal_steps = anneal_steps(&options->rates)},
+        .rates = &options->rates};
+    return pen_versions_create(&wanted,
+                               &options->schedule->rows[trainer->layout.row],
+                               &trainer->versions[index], why);
+}
+
+pen_status pen__trainer_make_async(struct pen_trainer *trainer,
+                                   struct pen_text *why)
+{
+    uint32_t num_stages = pen_trainer_num_stages(trainer);
+    trainer->squares = calloc(num_totals(trainer), sizeof *trainer->squares);
+    if (trainer->squares == NULL)
+        return PEN_NOMEM;
+    if (trainer->exchange == NULL)
+        return PEN_OK;
+    trainer->versions = calloc(num_stages, sizeof *trainer->versions);
+    pen_status status = trainer->versions == NULL ? PEN_NOMEM : PEN_OK;
+    for (uint32_t s = 0; s < num_stages && status == PEN_OK; s++)
+        status = make_versions(trainer, s, why);
+    if (status == PEN_NOMEM)
+        pen_why(why, "no memory for the versions of the weights");
+    return status;
+}
+
+void pen__trainer_free_async(struct pen_trainer *trainer)
+{
+    for (uint32_t s = 0;
+         trainer->versions != NULL && s < pen_trainer_num_stages(trainer); s++)
+        pen_versions_free(trainer->versions[s]);
+    free(trainer->versions);
+    free(trainer->squares);
+}
+
+const struct pen_versions *
+pen_trainer_versions(const struct pen_trainer *trainer, uint32_t stage)
+{
+    return trainer->versions == NULL ? NULL : trainer->versions[stage];
+}
+
+/* ---- passes of other lengths ---- */
+
+static pen_status borrow_stages(struct pen_trainer *trainer,
+                                uint32_t num_microbatches,
+                                struct pen_stage **out)
+{
+    struct pen_executor *from =
+        trainer->longest != NULL ? trainer->longest : trainer->executor;
+    uint32_t count = pen_executor_num_stages(from);
+    struct pen_stage *stages = calloc(count, sizeof *stages);
+    pen_status status = stages == NULL ? PEN_NOMEM : PEN_OK;
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++)
+        status = pen_stage_borrow(pen_executor_stage(from, i), num_microbatches,
+                                  &stages[i]);
+    if (status == PEN_OK) {
+        *out = stages;
+        return PEN_OK;
+    }
+    for (uint32_t i = 0; i < count && stages != NULL; i++)
+        pen_stage_release(&stages[i]);
+    free(stages);
+    return status;
+}
+
+static void take_executor(struct pen_trainer *trainer,
+                          struct pen_executor *executor)
+{
+    if (trainer->longest == NULL)
+        trainer->longest = trainer->executor;
+    else
+        pen_executor_free(trainer->executor);
+    trainer->executor = executor;
+    if (trainer->exchange != NULL)
+        pen_exchange_set_executor(trainer->exchange, executor);
+}
+
+static pen_status set_rows(struct pen_trainer *trainer)
+{
+    const struct pen_row *row =
+        &trainer->options.schedule->rows[trainer->layout.row];
+    pen_status status = PEN_OK;
+    for (uint32_t s = 0;
+         trainer->versions != NULL && s < pen_trainer_num_stages(trainer) &&
+         status == PEN_OK;
+         s++)
+        status = pen_versions_set_row(trainer->versions[s], row);
+    return status;
+}
+
+pen_status pen_trainer_set_schedule(struct pen_trainer *trainer,
+                                    const struct pen_schedule *schedule,
+                                    struct pen_text *why)
+{
+    struct pen_stage *stages;
+    struct pen_executor *executor;
+    PEN_BUG_UNLESS(trainer->is_asynchronous);
+    pen_status status =
+        borrow_stages(trainer, schedule->shape.num_microbatches, &stages);
+    if (status != PEN_OK)
+        return status;
+    trainer->options.schedule = schedule;
+    trainer->layout.shape = schedule->shape;
+    struct pen_executor_options options =
+        pen__trainer_executor_options(trainer);
+    status = pen_executor_create(
+        &options, stages, pen_trainer_num_stages(trainer), &executor, why);
+    if (status != PEN_OK)
+        return status;
+    take_executor(trainer, executor);
+    return set_rows(trainer);
+}
+
+/* ---- the pass ---- */
+
+uint32_t pen_trainer_pass_steps(const struct pen_trainer *trainer)
+{
+    return trainer->is_asynchronous
+               ? pen_layout_microbatches(&trainer->layout) /
+                     trainer->num_per_step
+               : 1;
+}
+
+static void begin_pass(struct pen_trainer *trainer)
+{
+    memset(trainer->squares, 0, num_totals(trainer) * sizeof *trainer->squares);
+    if (trainer->exchange == NULL)
+        return;
+    pen_exchange_begin(trainer->exchange);
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+        pen_versions_begin(trainer->versions[s], trainer->progress.steps);
+}
+
+static void put_losses(struct pen_trainer *trainer, double *losses)
+{
+    for (size_t i = 0; i < pen_trainer_pass_steps(trainer); i++)
+        for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+            pen__trainer_put_losses(trainer,
+                                    pen_executor_stage(trainer->executor, s), i,
+                                    losses + i * trainer->layout.num_logical);
+}
+
+static void read_step(struct pen_trainer *trainer, size_t index, double *losses,
+                      struct pen_step *out)
+{
+    const double *squares = trainer->squares + index * num_parts(trainer);
+    uint64_t done = trainer->progress.steps;
+    double sum = 0;
+    for (uint32_t i = 0; i < num_parts(trainer); i++)
+        sum += squares[i];
+    *out = (struct pen_step){
+        .step = done + 1,
+        .loss = pen__trainer_join_losses(
+            trainer, losses + index * trainer->layout.num_logical),
+        .gradient_norm = sqrt(sum),
+        .learning_rate = pen_lr_schedule_rate(&trainer->options.rates, done)};
+}
+
+/* All steps are told up to one that is none. */
+static pen_status read_steps(struct pen_trainer *trainer, double *losses,
+                             struct pen_step *out, struct pen_text *why)
+{
+    uint32_t count = pen_trainer_pass_steps(trainer);
+    const double *further =
+        trainer->squares + num_totals(trainer) - PEN__FURTHER;
+    for (uint32_t i = 0; i < count; i++) {
+        read_step(trainer, i, losses, &out[i]);
+        pen_status status = pen__trainer_check_numbers(&out[i], why);
+        if (status != PEN_OK)
+            return status;
+        trainer->progress.steps++;
+        trainer->progress.samples += trainer->options.global_batch;
+        pen__trainer_read_further(further, &out[i]);
+        if (i + 1 < count)
+            memset(out[i].votes, 0, sizeof out[i].votes);
+    }
+    return PEN_OK;
+}
+
+pen_status pen_trainer_pass(struct pen_trainer *trainer,
+                            struct pen_batches *batches, struct pen_step *out,
+                            struct pen_text *why)
+{
+    if (!trainer->is_asynchronous)
+        return pen_trainer_step(trainer, batches, out, why);
+    struct pen_pass pass = {.number = ++trainer->num_passes,
+                            .first_sample = trainer->progress.samples,
+                            .batches = batches,
+                            .losses = trainer->losses};
+    double *losses =
+        trainer->squares +
+        (size_t)pen_trainer_pass_steps(trainer) * num_parts(trainer);
+    int64_t begin = pen_clock_ns();
+    begin_pass(trainer);
+    pen_status status = pen_executor_run(trainer->executor, &pass, why);
+    trainer->has_failed_alone = status != PEN_OK;
+    if (status != PEN_OK)
+        return status;
+    put_losses(trainer, losses);
+    pen__trainer_sum(trainer, trainer->squares, num_totals(trainer), &pass,
+                     pen_clock_ns() - begin);
+    return read_steps(trainer, losses, out, why);
+}
