@@ -34,6 +34,7 @@ struct training {
     struct pen__train_watch watch;
     struct pen_trainer *trainer;
     struct pen_checkpointer *checkpointer;
+    struct pen_step *steps; /* of a pass */
     int threads;
     double peak_flops; /* of all ranks; NaN: not measured */
     struct pen__train_report report;
@@ -103,6 +104,25 @@ static pen_status make_layout(struct training *training, struct pen_text *why)
     return status;
 }
 
+/* What this rank wants after the step, or after those that overlap. */
+static void vote(void *context)
+{
+    struct training *training = context;
+    struct pen_trainer *trainer = training->trainer;
+    double limit_sec = 60 * training->args.exit_minutes;
+    if (pen__train_signal_to_stop() != 0)
+        pen_trainer_vote(trainer, PEN_VOTE_STOP);
+    if (training->is_first &&
+        pen__train_report_clock(&training->report) >= limit_sec)
+        pen_trainer_vote(trainer, PEN_VOTE_STOP);
+    if (pen__train_signal_to_save())
+        pen_trainer_vote(trainer, PEN_VOTE_SAVE);
+    if (training->checkpointer != NULL &&
+        pen_checkpointer_is_busy(training->checkpointer) &&
+        pen_checkpointer_is_over(training->checkpointer))
+        pen_trainer_vote(trainer, PEN_VOTE_SAVED);
+}
+
 static pen_status make_trainer(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
@@ -118,14 +138,22 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .transport = training->transport,
         .schedule = training->layout.schedule,
         .parts = training->layout.parts,
+        .correction = training->layout.correction,
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
         .sleep_ns = args->sleep_ns,
         .watch = pen__train_watch_hooks(&training->watch),
+        .vote = vote,
+        .voter = training,
         .optimizer = args->numbers,
         .rates = args->schedule};
-    return pen_trainer_create(&options, &training->trainer, why);
+    pen_status status = pen_trainer_create(&options, &training->trainer, why);
+    if (status != PEN_OK)
+        return status;
+    training->steps = calloc(pen_trainer_pass_steps(training->trainer),
+                             sizeof *training->steps);
+    return training->steps == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 static pen_status set_weights(struct training *training, struct pen_text *why)
@@ -219,6 +247,7 @@ static void release(struct training *training)
     pen_checkpointer_free(training->checkpointer);
     pen_trainer_free(training->trainer);
     pen__train_watch_release(&training->watch);
+    free(training->steps);
     pen__train_layout_release(&training->layout);
     pen_batches_free(training->batches);
     pen_batches_free(training->validation);
@@ -282,47 +311,59 @@ static bool is_due(uint64_t step, uint64_t interval)
     return interval > 0 && step % interval == 0;
 }
 
-/* What this rank wants after the step. */
-static void vote(struct training *training)
+static pen_status report_step(struct training *training,
+                              const struct pen_step *step, double sec,
+                              struct pen_text *why)
 {
-    struct pen_trainer *trainer = training->trainer;
-    double limit_sec = 60 * training->args.exit_minutes;
-    if (pen__train_signal_to_stop() != 0)
-        pen_trainer_vote(trainer, PEN_VOTE_STOP);
-    if (training->is_first &&
-        pen__train_report_clock(&training->report) >= limit_sec)
-        pen_trainer_vote(trainer, PEN_VOTE_STOP);
-    if (pen__train_signal_to_save())
-        pen_trainer_vote(trainer, PEN_VOTE_SAVE);
-    if (training->checkpointer != NULL &&
-        pen_checkpointer_is_busy(training->checkpointer) &&
-        pen_checkpointer_is_over(training->checkpointer))
-        pen_trainer_vote(trainer, PEN_VOTE_SAVED);
-}
-
-static pen_status train_step(struct training *training, struct pen_step *step,
-                             struct pen_text *why)
-{
-    struct pen__train_report *report = &training->report;
     const struct pen__train_args *args = &training->args;
     struct pen_evaluation validation = {(double)NAN, (double)NAN};
-    uint64_t number = pen_trainer_progress(training->trainer).steps + 1;
-    double begin = pen__train_report_clock(report);
-    pen__train_watch_begin(&training->watch, number);
-    vote(training);
-    pen_status status =
-        pen_trainer_step(training->trainer, training->batches, step, why);
-    double sec = pen__train_report_clock(report) - begin;
-    if (status == PEN_OK)
-        status = pen__train_watch_end(&training->watch, sec, why);
-    if (status != PEN_OK)
-        return status;
+    pen_status status = PEN_OK;
     if (training->validation != NULL &&
         (is_due(step->step, args->eval_interval) ||
          step->step == args->train_iters))
         status = evaluate(training, &validation, why);
     if (status == PEN_OK)
-        status = pen__train_report_step(report, step, sec, &validation, why);
+        status = pen__train_report_step(&training->report, step, sec,
+                                        &validation, why);
+    return status;
+}
+
+static pen_status set_pass(struct training *training, uint64_t done,
+                           struct pen_text *why)
+{
+    const struct pen_schedule *schedule;
+    pen_status status = pen__train_layout_set_pass(
+        &training->layout, &training->args, done, &schedule, why);
+    if (status != PEN_OK || schedule == NULL)
+        return status;
+    pen__train_watch_set_schedule(&training->watch, schedule);
+    return pen_trainer_set_schedule(training->trainer, schedule, why);
+}
+
+/*
+ * One step, or as many as overlap before the pipeline has to be empty; *last
+ * is the last of them.
+ */
+static pen_status train_pass(struct training *training, struct pen_step *last,
+                             struct pen_text *why)
+{
+    struct pen__train_report *report = &training->report;
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    pen_status status = set_pass(training, done, why);
+    double begin = pen__train_report_clock(report);
+    if (status != PEN_OK)
+        return status;
+    pen__train_watch_begin(&training->watch, done + 1);
+    status = pen_trainer_pass(training->trainer, training->batches,
+                              training->steps, why);
+    uint32_t count = pen_trainer_pass_steps(training->trainer);
+    double sec = (pen__train_report_clock(report) - begin) / count;
+    if (status == PEN_OK)
+        status = pen__train_watch_end(
+            &training->watch, sec * training->layout.overlapping_steps, why);
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++)
+        status = report_step(training, &training->steps[i], sec, why);
+    *last = training->steps[count - 1];
     return status;
 }
 
@@ -373,7 +414,7 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
     while (pen_trainer_progress(training->trainer).steps < last &&
            status == PEN_OK && !training->is_stopped) {
         struct pen_step step;
-        status = train_step(training, &step, why);
+        status = train_pass(training, &step, why);
         if (status != PEN_OK)
             return status;
         training->is_stopped =

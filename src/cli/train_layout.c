@@ -133,34 +133,163 @@ static pen_status find_generator(const char *name,
     return PEN_INVALID;
 }
 
+static uint32_t num_microbatches(const struct pen__train_args *args,
+                                 uint32_t num_replicas)
+{
+    return (uint32_t)(args->global_batch_size / args->micro_batch_size /
+                      num_replicas);
+}
+
+static const char *schedule_name(const struct pen__train_args *args)
+{
+    return args->pipeline != NULL ? args->pipeline : default_schedule(args);
+}
+
+/* `batches` is for those whose steps overlap. */
 static pen_status make_schedule(const struct pen__train_args *args,
                                 const struct pen_plan *plan,
-                                uint32_t num_replicas,
-                                const struct pen_costs *costs,
+                                uint32_t num_replicas, uint32_t batches,
                                 struct pen_schedule **out, struct pen_text *why)
 {
     const struct pen_generator *generator;
-    const char *name =
-        args->pipeline != NULL ? args->pipeline : default_schedule(args);
+    struct pen_costs costs;
+    const char *name = schedule_name(args);
     if (names_a_file(name))
         return load_schedule(name, out, why);
     pen_status status = find_generator(name, &generator, why);
     if (status != PEN_OK)
         return status;
+    pen_costs_init(&costs);
     struct pen_generator_args wanted = {
         .ranks = (uint32_t)args->pipeline_size,
-        .microbatches = (uint32_t)(args->global_batch_size /
-                                   args->micro_batch_size / num_replicas),
+        .microbatches = num_microbatches(args, num_replicas),
+        .batches = batches,
         .chunks = generator->has_chunks ? (uint32_t)args->chunks : 0,
         .slices = 1,
-        .costs = costs};
+        .costs = &costs};
     if (plan != NULL) {
         wanted.slices = plan->schedule.slices > 0 ? plan->schedule.slices : 1;
         wanted.warmup = plan->schedule.warmup;
         wanted.memory_limit = plan->schedule.memory_limit;
         wanted.has_vertical_sync = plan->schedule.has_vertical_sync;
     }
-    return pen_generator_make(generator, &wanted, out, why);
+    status = pen_generator_make(generator, &wanted, out, why);
+    pen_costs_release(&costs);
+    return status;
+}
+
+/* ---- passes of several steps ---- */
+
+/* Micro-batches of a pass: what a schedule of them takes stays small. */
+#define MOST_MICROBATCHES ((uint64_t)1 << 16)
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t until_multiple(uint64_t done, uint64_t interval)
+{
+    return interval == 0 ? UINT64_MAX : interval - done % interval;
+}
+
+/* Steps until the pipeline has to be empty. */
+static uint64_t until_stop(const struct pen__train_args *args, uint64_t done)
+{
+    uint64_t steps = args->train_iters - done;
+    steps = smaller(steps, until_multiple(done, args->save_interval));
+    return smaller(steps, until_multiple(done, args->eval_interval));
+}
+
+static uint64_t most_steps(const struct pen__train_args *args,
+                           uint32_t num_replicas)
+{
+    uint64_t most = MOST_MICROBATCHES / num_microbatches(args, num_replicas);
+    return smaller(until_stop(args, 0), most == 0 ? 1 : most);
+}
+
+static uint64_t steps_of(const struct pen_schedule *schedule)
+{
+    return schedule->shape.num_microbatches / schedule->shape.num_copies /
+           schedule->rules.period;
+}
+
+/* What is known of the schedule beside its ops goes by its name. */
+static void note_kind(struct pen__train_layout *layout)
+{
+    const struct pen_schedule *schedule = layout->schedule;
+    const struct pen_generator *generator = pen_generator_find(schedule->name);
+    uint32_t period = schedule->rules.period;
+    layout->is_asynchronous = period != 0;
+    if (period == 0)
+        return;
+    if (generator != NULL)
+        layout->correction = generator->correction;
+    layout->most_steps =
+        schedule->shape.num_microbatches / schedule->shape.num_copies / period;
+    layout->pass_steps = layout->most_steps;
+    layout->overlapping_steps += (schedule->shape.num_ranks - 1) / period;
+}
+
+/* A file has the steps that it has. */
+static pen_status check_file(const struct pen__train_layout *layout,
+                             const struct pen__train_args *args, uint64_t steps,
+                             struct pen_text *why)
+{
+    if (steps % layout->most_steps == 0)
+        return PEN_OK;
+    pen_why(why,
+            "%s has %" PRIu64 " steps, but a checkpoint, an evaluation or the "
+            "end of the training comes after %" PRIu64
+            ": that must be a multiple",
+            args->pipeline, layout->most_steps, steps);
+    return PEN_INVALID;
+}
+
+/* All are kept: who looks on from another thread may still read them. */
+static pen_status find_schedule(struct pen__train_layout *layout,
+                                const struct pen__train_args *args,
+                                uint64_t steps, const struct pen_schedule **out,
+                                struct pen_text *why)
+{
+    struct pen_schedule *made;
+    *out = layout->schedule;
+    if (steps == layout->most_steps)
+        return PEN_OK;
+    for (size_t i = 0; i < layout->num_shorter; i++)
+        if (steps_of(layout->shorter[i]) == steps) {
+            *out = layout->shorter[i];
+            return PEN_OK;
+        }
+    struct pen_schedule **grown =
+        realloc(layout->shorter, (layout->num_shorter + 1) * sizeof *grown);
+    if (grown == NULL)
+        return PEN_NOMEM;
+    layout->shorter = grown;
+    pen_status status = make_schedule(args, layout->plan, layout->num_replicas,
+                                      (uint32_t)steps, &made, why);
+    if (status == PEN_OK)
+        *out = layout->shorter[layout->num_shorter++] = made;
+    return status;
+}
+
+pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
+                                      const struct pen__train_args *args,
+                                      uint64_t done,
+                                      const struct pen_schedule **out,
+                                      struct pen_text *why)
+{
+    *out = NULL;
+    if (!layout->is_asynchronous)
+        return PEN_OK;
+    uint64_t steps = until_stop(args, done);
+    if (names_a_file(schedule_name(args)))
+        return check_file(layout, args, steps, why);
+    steps = smaller(steps, layout->most_steps);
+    if (steps == layout->pass_steps)
+        return PEN_OK;
+    layout->pass_steps = steps;
+    return find_schedule(layout, args, steps, out, why);
 }
 
 /* ---- the split ---- */
@@ -245,6 +374,8 @@ static void predict(struct pen__train_layout *layout,
                           &unused) == PEN_OK) {
         layout->predicted_bubble = idle_share(timing);
         layout->predicted_sec = timing->makespan_sec;
+        if (layout->is_asynchronous)
+            layout->predicted_sec /= (double)layout->most_steps;
     }
     if (compute->profile == NULL && sleep_ns == 0) {
         layout->predicted_sec = (double)NAN; /* of no real machine */
@@ -288,7 +419,6 @@ static pen_status make(struct pen__train_layout *layout,
                        const struct pen_compute *compute, uint32_t num_ranks,
                        struct pen_text *why)
 {
-    struct pen_costs costs;
     pen_status status = check_ranks(args, num_ranks, why);
     uint32_t num_replicas = num_ranks / (uint32_t)args->pipeline_size;
     if (status == PEN_OK)
@@ -298,12 +428,14 @@ static pen_status make(struct pen__train_layout *layout,
                                    why);
     if (status != PEN_OK)
         return status;
-    pen_costs_init(&costs);
-    status = make_schedule(args, layout->plan, num_replicas, &costs,
+    layout->num_replicas = num_replicas;
+    status = make_schedule(args, layout->plan, num_replicas,
+                           (uint32_t)most_steps(args, num_replicas),
                            &layout->schedule, why);
-    pen_costs_release(&costs);
-    if (status == PEN_OK)
+    if (status == PEN_OK) {
+        note_kind(layout);
         status = split_layers(layout, args, compute, why);
+    }
     if (status == PEN_OK)
         predict(layout, compute, args->sleep_ns);
     return status;
@@ -317,7 +449,8 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
 {
     struct pen_profile *profile = NULL;
     *layout = (struct pen__train_layout){.predicted_bubble = (double)NAN,
-                                         .predicted_sec = (double)NAN};
+                                         .predicted_sec = (double)NAN,
+                                         .overlapping_steps = 1};
     if (model->decoder == NULL) /* the trainer has its own way for one rank */
         return PEN_OK;
     pen_status status =
@@ -343,6 +476,9 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
 void pen__train_layout_release(struct pen__train_layout *layout)
 {
     pen_schedule_free(layout->schedule);
+    for (size_t i = 0; i < layout->num_shorter; i++)
+        pen_schedule_free(layout->shorter[i]);
+    free(layout->shorter);
     free(layout->parts);
     pen_plan_free(layout->plan);
     if (layout->has_costs)

@@ -17,6 +17,17 @@ struct pen__train_layout {
     struct pen_costs costs;  /* of the schedule, as predicted */
     double predicted_bubble; /* NaN: not known */
     double predicted_sec;    /* of a step, with a profile; else NaN */
+
+    /* Where steps overlap: a pass has several, and then the pipeline drains. */
+    bool is_asynchronous;
+    enum pen_correction correction;
+    uint32_t num_replicas;
+    uint64_t most_steps;        /* of a pass, that of the schedule above */
+    uint64_t pass_steps;        /* of the coming one */
+    uint32_t overlapping_steps; /* at once; 1 where they do not */
+    struct pen_schedule *
+        *shorter; /* of passes that have less; all there were */
+    size_t num_shorter;
 };
 
 /* A plan sets options in args. On success release it. */
@@ -25,6 +36,17 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                   const struct pen_any_model *model,
                                   uint32_t sequence, uint32_t num_ranks,
                                   struct pen_text *why);
+
+/*
+ * After `done` steps of an asynchronous schedule: how many until a checkpoint,
+ * an evaluation or the end. Where that is another number than before, *out is
+ * a schedule for it, borrowed until the release; else NULL.
+ */
+pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
+                                      const struct pen__train_args *args,
+                                      uint64_t done,
+                                      const struct pen_schedule **out,
+                                      struct pen_text *why);
 void pen__train_layout_release(struct pen__train_layout *layout);
 
 #endif

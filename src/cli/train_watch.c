@@ -92,7 +92,8 @@ pen_status pen__train_watch_init(struct pen__train_watch *watch,
     bool has_node = launch->local_rank != PEN_LAUNCH_UNKNOWN &&
                     launch->local_size != PEN_LAUNCH_UNKNOWN;
     pen_status status = PEN_OK;
-    *watch = (struct pen__train_watch){0};
+    *watch = (struct pen__train_watch){.traced = layout->schedule,
+                                       .is_traced = true};
     if (pen_transport_size(transport) > 1 && has_node)
         status = open_board(watch, args, layout, launch, transport, why);
     if (status == PEN_OK && args->trace != NULL && layout->schedule != NULL)
@@ -150,7 +151,7 @@ static void on_done(void *context, uint64_t pass, uint32_t position,
                                     .ready_ns = ready,
                                     .end_ns = end};
     (void)pass;
-    if (watch->tracer != NULL)
+    if (watch->tracer != NULL && watch->is_traced)
         pen_tracer_record(watch->tracer, &event);
 }
 
@@ -164,6 +165,13 @@ struct pen_executor_hooks pen__train_watch_hooks(struct pen__train_watch *watch)
 }
 
 /* ---- between steps ---- */
+
+void pen__train_watch_set_schedule(struct pen__train_watch *watch,
+                                   const struct pen_schedule *schedule)
+{
+    watch->is_traced = schedule == watch->traced;
+    pen_watchdog_set_schedule(watch->watchdog, schedule);
+}
 
 void pen__train_watch_begin(struct pen__train_watch *watch, uint64_t step)
 {

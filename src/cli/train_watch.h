@@ -14,7 +14,9 @@ struct pen__train_watch {
     struct pen_board *board;
     struct pen_watchdog *watchdog;
     struct pen_tracer *tracer;
-    uint64_t step; /* that is being taken, from 1 */
+    const struct pen_schedule *traced; /* the schedule that the trace is of */
+    bool is_traced;                    /* its rows are carried out */
+    uint64_t step;                     /* that is being taken, from 1 */
     uint32_t position;
 };
 
@@ -30,6 +32,13 @@ void pen__train_watch_release(struct pen__train_watch *watch);
 /* Hooks for the trainer; `watch` must stay where it is. */
 struct pen_executor_hooks
 pen__train_watch_hooks(struct pen__train_watch *watch);
+
+/*
+ * The rows are those of another schedule from here on, which must stay until
+ * the end. A trace has the passes of the first one alone.
+ */
+void pen__train_watch_set_schedule(struct pen__train_watch *watch,
+                                   const struct pen_schedule *schedule);
 
 /* Between steps: one begins, or took so long; something else is done. */
 void pen__train_watch_begin(struct pen__train_watch *watch, uint64_t step);

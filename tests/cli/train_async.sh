@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# train under schedules whose steps overlap: it learns, tells every step,
+# drains where a checkpoint, an evaluation or a file wants it, goes on from
+# there to the same bits, and refuses in one line what cannot be right.
+. "$(dirname "$0")/support.bash"
+if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
+    echo "penstock-train is not built; skipped"
+    exit 77
+fi
+export OMP_WAIT_POLICY=passive
+# Words of Open MPI, which others do not read.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none
+
+mkdir "$work/untied" "$work/tied"
+llama='{"model_type": "llama", "vocab_size": 32, "hidden_size": 32,
+ "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2,
+ "num_key_value_heads": 1, "max_position_embeddings": 32,
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": '
+echo "$llama false}" >"$work/untied/config.json"
+echo "$llama true}" >"$work/tied/config.json"
+python3 - "$work" <<'END'
+import random, struct, sys
+random.seed(5)
+tokens = [0]
+for _ in range(5000):                       # the next is mostly known
+    tokens.append((3 * tokens[-1] + 1 + (random.random() < 0.2)) % 32)
+open(sys.argv[1] + "/letters.bin", "wb").write(struct.pack("<5001H", *tokens))
+END
+same_run=(--threads 1 --seq-length 16 --lr 1e-2 --log-interval 1
+    --data-path "$work/letters.bin" --split 90,10 --micro-batch-size 2)
+untied=(--model "$work/untied" "${same_run[@]}")
+
+# ranks CODE COUNT ARGS...: penstock train on so many ranks.
+ranks() {
+    local expected=$1 count=$2 code=0
+    shift 2
+    line="mpiexec -n $count penstock train $*"
+    mpiexec -n "$count" "$PENSTOCK" train "$@" >"$work/out" 2>"$work/err" ||
+        code=$?
+    [ "$code" = "$expected" ] || fail "exit code $code, expected $expected"
+}
+
+# Steps of a log, and those with an evaluation.
+read_log() {
+    python3 - "$1" >"$work/out" <<'END'
+import json, sys
+head, *steps = [json.loads(line) for line in open(sys.argv[1])]
+print(json.dumps({
+    "steps": [s["step"] for s in steps],
+    "rates": [round(s["lr"], 6) for s in steps],
+    "falls": steps[0]["loss"] - steps[-1]["loss"],
+    "evaluated": [s["step"] for s in steps if s.get("val_loss") is not None]}))
+END
+}
+
+# One process: two buffers are one step late there, too. It drains after steps
+# 4, 5, 8 and 10, and a run that goes on from step 5 ends with the same bits.
+late=("${untied[@]}" --schedule pipedream-2bw --global-batch-size 4
+    --clip-grad 0 --train-iters 10 --eval-interval 4 --eval-iters 2
+    --save-interval 5)
+run 0 train "${late[@]}" --save "$work/whole" --log "$work/whole.jsonl"
+out_has "step 10/10 | loss "
+err_has "memory will be"
+read_log "$work/whole.jsonl"
+about "steps of several passes"
+same "steps" "$(json 'd["steps"] == list(range(1, 11))')" True
+same "rates" "$(json 'd["rates"] == [round(0.01 - 0.001 * i, 6)
+    for i in range(10)]')" True
+same "evaluated" "$(json 'd["evaluated"]')" "[4, 8, 10]"
+mkdir "$work/cut"
+cp -r "$work/whole/step-00000005" "$work/cut/"
+run 0 train "${late[@]}" --save "$work/cut" --load "$work/cut"
+err_has "going on after step 5 from $work/cut/step-00000005"
+same "hash" "$(hash_of "$work/cut")" "$(hash_of "$work/whole")"
+[ -n "$(hash_of "$work/whole")" ] || fail "there is no hash"
+run 0 train "${untied[@]}" --global-batch-size 4 --clip-grad 0 \
+    --train-iters 10 --save "$work/flushed"
+about "a late gradient is another gradient"
+[ "$(hash_of "$work/flushed")" != "$(hash_of "$work/whole")" ] ||
+    fail "the same bits as without a delay"
+
+if ! command -v mpiexec >/dev/null; then
+    echo "mpiexec is missing for several ranks"
+    finish
+    exit
+fi
+two=("${untied[@]}" --pipeline-model-parallel-size 2)
+
+# It learns on two ranks, in every way.
+for way in "pipedream" "pipedream-2bw --global-batch-size 4" \
+    "wpipe --global-batch-size 4" "xpipe --global-batch-size 4" \
+    "pipemare --global-batch-size 4" "spectrain --optimizer sgd" \
+    "pb --optimizer sgd" "cyclic --global-batch-size 4"; do
+    # shellcheck disable=SC2086
+    ranks 0 2 "${two[@]}" --clip-grad 0 --train-iters 80 \
+        --log "$work/way.jsonl" --schedule $way
+    read_log "$work/way.jsonl"
+    same "steps" "$(json 'd["steps"] == list(range(1, 81))')" True
+    same "it learns" "$(json 'd["falls"] > 0.1')" True
+done
+
+# Checkpoints of two ranks, with passes of 4, 4 and 2 steps and their trace.
+late=("${two[@]}" --schedule pipedream-2bw --global-batch-size 4
+    --clip-grad 0 --train-iters 10 --save-interval 4)
+ranks 0 2 "${late[@]}" --save "$work/whole2" --trace "$work/trace"
+mkdir "$work/cut2"
+cp -r "$work/whole2/step-00000004" "$work/cut2/"
+ranks 0 2 "${late[@]}" --save "$work/cut2" --load "$work/cut2"
+err_has "going on after step 4 from $work/cut2/step-00000004"
+same "hash" "$(hash_of "$work/cut2")" "$(hash_of "$work/whole2")"
+[ -n "$(hash_of "$work/whole2")" ] || fail "there is no hash"
+run 0 view "$work/trace"
+
+# A file has its own steps; this one has one version for all stages.
+make_file vertical.pen pipedream --stages 2 --microbatches 1 --batches 5 \
+    --vertical-sync
+file=("${two[@]}" --clip-grad 0 --schedule "$work/vertical.pen")
+ranks 0 2 "${file[@]}" --train-iters 10
+out_has "step 10/10 | loss "
+ranks 1 2 "${file[@]}" --train-iters 12
+err_has "vertical.pen has 5 steps, but a checkpoint, an evaluation or the end"
+
+# What cannot be right.
+ranks 1 2 "${two[@]}" --train-iters 5 --schedule pipedream
+err_has "--clip-grad 1: where steps overlap"
+free=(--train-iters 5 --clip-grad 0)
+ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream --global-batch-size 8
+err_has "--global-batch-size must be 2, not 8"
+ranks 1 2 --model "$work/tied" "${same_run[@]}" "${free[@]}" \
+    --pipeline-model-parallel-size 2 --schedule pipedream
+err_has '"tie_word_embeddings": false'
+ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream-2bw \
+    --global-batch-size 4 --logical-replicas 2
+err_has "--logical-replicas 2: under this --schedule"
+ranks 1 2 "${two[@]}" "${free[@]}" --schedule spectrain
+err_has "needs --optimizer sgd"
+ranks 1 2 "${two[@]}" "${free[@]}" --schedule xpipe --optimizer sgd
+err_has "needs --optimizer adam"
+ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream \
+    --use-distributed-optimizer
+err_has "--use-distributed-optimizer is for synchronous schedules"
+ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipemare \
+    --recompute-granularity full
+err_has "--recompute-granularity: under this --schedule"
+ranks 0 2 "${two[@]}" "${free[@]}" --schedule pipedream \
+    --recompute-granularity full
+finish
