@@ -213,6 +213,7 @@ static const void *read_part(struct pen_checkpointer *checkpointer,
     struct pen_network *network = pen_trainer_network(trainer, place->stage);
     if (place->parameter == NO_PARAMETER)
         return pen_network_statistic(network, place->slice.tensor);
+    PEN_BUG_UNLESS(part < sizeof engine_parts / sizeof *engine_parts);
     const struct pen_network_parameter *it =
         pen_network_parameter(network, place->parameter);
     engine->ops->parameter_export(engine, it->parameter, engine_parts[part],
