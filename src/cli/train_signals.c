@@ -12,19 +12,25 @@ static volatile sig_atomic_t stop_seen;
 static volatile sig_atomic_t save_seen;
 static volatile sig_atomic_t is_quiet;
 
+/* From a handler; that it fails is nobody's business. */
+static void say(const char *words, size_t length)
+{
+    ssize_t written = write(STDERR_FILENO, words, length);
+    (void)written;
+}
+
 static void note_stop(int number)
 {
-    static const char first[] = "\npenstock: finishing the step";
-    static const char second[] = "; once more to stop at once";
+    static const char words[] = "\npenstock: finishing the step";
+    static const char more[] = "; once more to stop at once";
     bool is_repeated = stop_seen != 0;
     stop_seen = number;
     if (is_quiet || is_repeated)
         return;
-    ssize_t written = write(STDERR_FILENO, first, sizeof first - 1);
+    say(words, sizeof words - 1);
     if (number == SIGINT)
-        written = write(STDERR_FILENO, second, sizeof second - 1);
-    written = write(STDERR_FILENO, "\n", 1);
-    (void)written;
+        say(more, sizeof more - 1);
+    say("\n", 1);
 }
 
 static void note_save(int number)
