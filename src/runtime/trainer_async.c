@@ -175,9 +175,11 @@ static void on_step(void *context, struct pen_stage *stage, uint32_t version)
     if (versions == NULL)
         return;
     pen_exchange_await(trainer->exchange, stage);
+    int64_t begin = pen_clock_ns();
     add_squares(trainer, stage, pen_versions_newest(versions));
     pen_versions_step(versions, version);
     pen_exchange_clear(trainer->exchange, stage);
+    trainer->step_ns += pen_clock_ns() - begin;
 }
 
 void pen__trainer_hook_async(struct pen_executor_hooks *hooks)
@@ -344,6 +346,7 @@ uint32_t pen_trainer_pass_steps(const struct pen_trainer *trainer)
 static void begin_pass(struct pen_trainer *trainer)
 {
     memset(trainer->squares, 0, num_totals(trainer) * sizeof *trainer->squares);
+    trainer->step_ns = 0;
     if (trainer->exchange == NULL)
         return;
     pen_exchange_begin(trainer->exchange);
@@ -417,6 +420,7 @@ pen_status pen_trainer_pass(struct pen_trainer *trainer,
     if (status != PEN_OK)
         return status;
     put_losses(trainer, losses);
+    pass.busy_ns += trainer->step_ns;
     pen__trainer_sum(trainer, trainer->squares, num_totals(trainer), &pass,
                      pen_clock_ns() - begin);
     return read_steps(trainer, losses, out, why);

@@ -24,6 +24,7 @@ struct pen_trainer {
     struct pen_executor *longest; /* owns the stages, if `executor` does not */
     struct pen_versions **versions; /* per stage; NULL: none */
     double *squares;                /* of gradients, per step and part */
+    int64_t step_ns;                /* of a pass, spent in steps */
 
     struct pen_trainer_progress progress;
     uint64_t num_passes;

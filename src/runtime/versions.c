@@ -147,6 +147,17 @@ static float *value_of(const struct pen_versions *versions, size_t parameter,
         engine, parameter_at(versions, parameter), PEN_PART_VALUE, count);
 }
 
+/* Touched here, so that the memory is there before the first step. */
+static void clear_averages(struct pen_versions *versions)
+{
+    for (size_t i = 0;
+         versions->averages != NULL && i < num_parameters(versions); i++) {
+        size_t count;
+        value_of(versions, i, &count);
+        memset(versions->averages[i], 0, count * sizeof **versions->averages);
+    }
+}
+
 static pen_status add_averages(struct pen_versions *versions)
 {
     size_t count;
@@ -158,10 +169,11 @@ static pen_status add_averages(struct pen_versions *versions)
         return PEN_NOMEM;
     for (size_t i = 0; i < num_parameters(versions); i++) {
         value_of(versions, i, &count);
-        versions->averages[i] = calloc(count, sizeof **versions->averages);
+        versions->averages[i] = malloc(count * sizeof **versions->averages);
         if (versions->averages[i] == NULL)
             return PEN_NOMEM;
     }
+    clear_averages(versions);
     return PEN_OK;
 }
 
@@ -348,12 +360,7 @@ void pen_versions_begin(struct pen_versions *versions, uint64_t steps)
     versions->first_step = steps;
     versions->newest = 0;
     versions->prediction.is_valid = false;
-    for (size_t i = 0;
-         versions->averages != NULL && i < num_parameters(versions); i++) {
-        size_t count;
-        value_of(versions, i, &count);
-        memset(versions->averages[i], 0, count * sizeof **versions->averages);
-    }
+    clear_averages(versions);
 }
 
 static void use_stored(struct pen_versions *versions, uint32_t version)
