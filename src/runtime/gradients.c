@@ -40,11 +40,13 @@ static bool is_plain(const struct pen_gradients *gradients,
     return !parameter->is_value_only && parameter != gradients->tied;
 }
 
+/* Of at least one element, so that NULL means that memory ran out. */
 static float *resident(size_t count)
 {
-    float *array = malloc(count * sizeof *array);
+    size_t bytes = (count > 0 ? count : 1) * sizeof(float);
+    float *array = malloc(bytes);
     if (array != NULL)
-        memset(array, 0, count * sizeof *array);
+        memset(array, 0, bytes);
     return array;
 }
 

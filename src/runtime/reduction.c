@@ -165,7 +165,7 @@ static pen_status make_pieces(struct pen_reduction *reduction)
 
 size_t pen_reduction_bytes(const struct pen_reduction *reduction)
 {
-    return PEN_REDUCTION_LANES * reduction->options.num_members *
+    return (size_t)PEN_REDUCTION_LANES * reduction->options.num_members *
            reduction->piece_count * sizeof(float);
 }
 

@@ -88,8 +88,9 @@ static pen_status make_stages(struct pen_trainer *trainer,
                               struct pen_text *why)
 {
     const struct pen_shape *shape = &trainer->layout.shape;
-    struct pen_stage *stages =
-        calloc(count_stages(&trainer->layout), sizeof *stages);
+    uint32_t num = count_stages(&trainer->layout);
+    PEN_BUG_UNLESS(num > 0); /* placements leave no rank without a stage */
+    struct pen_stage *stages = calloc(num, sizeof *stages);
     pen_status status = stages == NULL ? PEN_NOMEM : PEN_OK;
     uint32_t count = 0;
     for (uint32_t i = 0; i < shape->num_stages && status == PEN_OK; i++)
