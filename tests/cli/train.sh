@@ -105,6 +105,37 @@ grep -q 'loss 0\.' "$work/out" || fail "weights of the run were not used"
 run 0 train "${once[@]}" --random-weights
 grep -q 'loss 3\.' "$work/out" || fail "weights are not random"
 
+# USR1 writes a checkpoint and the training goes on; INT ends it with 130.
+about "USR1 and INT"
+# Without job control a shell gives what runs behind it no INT.
+python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$PENSTOCK" train "${tiny[@]}" \
+    "${letters[@]}" --train-iters 100000 --save "$work/asked" \
+    --log "$work/asked.jsonl" >"$work/out" 2>"$work/err" &
+pid=$!
+for _ in $(seq 600); do
+    [ "$(wc -l 2>/dev/null <"$work/asked.jsonl" || echo 0)" -ge 3 ] && break
+    read -rt 0.1 <> <(:) || true
+done
+kill -USR1 $pid
+for _ in $(seq 600); do
+    ls "$work"/asked/step-*/MANIFEST.json >/dev/null 2>&1 && break
+    read -rt 0.1 <> <(:) || true
+done
+same "checkpoints" "$(ls -d "$work"/asked/step-* | wc -l)" 1
+kill -0 $pid 2>/dev/null || fail "it did not go on"
+kill -INT $pid
+wait $pid
+same "exit code" $? 130
+same "checkpoints" "$(ls -d "$work"/asked/step-* | wc -l)" 2
+
+# A limit of time ends like TERM.
+run 0 train "${tiny[@]}" "${letters[@]}" --train-iters 10000000 \
+    --exit-duration-in-mins 0.02 --save "$work/timed"
+err_has "stopped after step"
+[ -f "$(echo "$work"/timed/step-*/MANIFEST.json)" ] || fail "no checkpoint"
+
 # Ctrl-C ends after the step, with a checkpoint; the run goes on from there.
 about "a signal"
 "$PENSTOCK" train "${tiny[@]}" "${letters[@]}" --train-iters 100000 \
