@@ -507,7 +507,7 @@ static void a_slow_rank_that_goes_on_does_not_hang(void **state)
     struct pen_schedule *schedule = make("1f1b", STAGES, MICROBATCHES, 1);
     struct play play = {.schedule = schedule,
                         .accident = {.rank = 2, .step = 3, .signal = IS_SLOW},
-                        .hang_timeout_sec = 0.3,
+                        .hang_timeout_sec = 1,
                         .num_steps = STEPS};
     begin(&play);
     end(&play);
