@@ -6,6 +6,7 @@ the tokens per second of PyTorch's best it gives.
 
   pipeline_ratio.py --penstock build/release/penstock --torch TORCH_PIPELINE.PY \\
       [--python PYTHON] [--dtype f32|bf16] [--rounds 5] [--micro 8] [--seq 256]
+      [--ours single,zb-h1,dp2] [--profile PROFILE.JSON]
 """
 import argparse
 import json
@@ -20,7 +21,7 @@ import tempfile
 MPIRUN = "mpirun.openmpi --allow-run-as-root --bind-to core -n"
 CONFIG = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,
           "vocab_size": 50257, "tie_word_embeddings": False}
-STEPS = 3  # of one turn; the first warms up
+STEPS = 2  # of one turn; the first warms up
 
 OURS = {  # ranks, options
     "single": (1, ""),
@@ -65,7 +66,7 @@ def run_ours(folder, args, ranks, options):
 def run_theirs(args):
     out = subprocess.run(
         [args.python, args.torch, "--dtype", args.dtype, "--micro", str(args.micro),
-         "--seq", str(args.seq), "--rounds", "2", "--wait", "3",
+         "--seq", str(args.seq), "--rounds", "1", "--wait", "3",
          "--which", ",".join(sorted(THEIRS))],
         check=True, capture_output=True, text=True).stdout
     found = {}
@@ -84,16 +85,17 @@ def main():
     parser.add_argument("--micro", type=int, default=8)
     parser.add_argument("--seq", type=int, default=256)
     parser.add_argument("--profile")
+    parser.add_argument("--ours", default=",".join(OURS))
     args = parser.parse_args()
-    ours = {name: [] for name in OURS}
+    ours = {name: [] for name in args.ours.split(",")}
     theirs = {name: [] for name in THEIRS}
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder, args)
         for turn in range(args.rounds):
             for name, found in run_theirs(args).items():
                 theirs[name].append(statistics.median(found))
-            for name, (ranks, options) in OURS.items():
-                ours[name].append(statistics.median(run_ours(folder, args, ranks, options)))
+            for name, times in ours.items():
+                times.append(statistics.median(run_ours(folder, args, *OURS[name])))
             print(f"round {turn + 1}", {k: round(v[-1]) for k, v in ours.items()},
                   {k: round(v[-1]) for k, v in theirs.items()}, file=sys.stderr, flush=True)
     pipe = min(statistics.median(v) for k, v in theirs.items() if k != "ddp" and v)
