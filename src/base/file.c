@@ -130,3 +130,13 @@ pen_status pen_file_write(const char *path, const void *bytes, size_t length,
     pen_text_release(&name);
     return status;
 }
+
+pen_status pen_file_write_text(const char *path, const struct pen_text *text,
+                               struct pen_text *why)
+{
+    if (text->has_failed) {
+        pen_why(why, "out of memory while writing %s", path);
+        return PEN_NOMEM;
+    }
+    return pen_file_write(path, text->bytes, text->length, why);
+}

@@ -31,4 +31,8 @@ pen_status pen_file_parse(const char *path, size_t limit,
 pen_status pen_file_write(const char *path, const void *bytes, size_t length,
                           struct pen_text *why);
 
+/* The same of a text, which is refused when memory ran out while it grew. */
+pen_status pen_file_write_text(const char *path, const struct pen_text *text,
+                               struct pen_text *why);
+
 #endif

@@ -86,12 +86,7 @@ pen_status pen_plan_save(const struct pen_plan *plan, const char *path,
     if (status != PEN_OK)
         return status;
     pen_plan_print(plan, &text);
-    if (text.has_failed) {
-        pen_why(why, "no memory for the text of a plan");
-        status = PEN_NOMEM;
-    } else {
-        status = pen_file_write(path, text.bytes, text.length, why);
-    }
+    status = pen_file_write_text(path, &text, why);
     pen_text_release(&text);
     return status;
 }

@@ -42,12 +42,7 @@ pen_status pen_profile_save(const struct pen_profile *profile, const char *path,
     if (status != PEN_OK)
         return status;
     pen_profile_print(profile, &text);
-    if (text.has_failed) {
-        pen_why(why, "no memory for the text of a profile");
-        status = PEN_NOMEM;
-    } else {
-        status = pen_file_write(path, text.bytes, text.length, why);
-    }
+    status = pen_file_write_text(path, &text, why);
     pen_text_release(&text);
     return status;
 }

@@ -506,12 +506,8 @@ pen_status pen_schedule_save(const struct pen_schedule *schedule,
         status = pen_torch_csv_print(schedule, &text, why);
     else
         pen_schedule_print(schedule, &text);
-    if (status == PEN_OK && text.has_failed) {
-        pen_why(why, "out of memory while writing %s", path);
-        status = PEN_NOMEM;
-    }
     if (status == PEN_OK)
-        status = pen_file_write(path, text.bytes, text.length, why);
+        status = pen_file_write_text(path, &text, why);
     pen_text_release(&text);
     return status;
 }
