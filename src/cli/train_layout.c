@@ -42,10 +42,11 @@ static pen_status check_workload(const struct pen_plan *plan,
                 args->plan, plan->sequence, plan->sequence);
         return PEN_INVALID;
     }
-    if (plan->is_bf16 != args->is_bf16) {
+    enum pen_number number = args->is_bf16 ? PEN_NUMBER_BF16 : PEN_NUMBER_F32;
+    if (plan->number != number) {
         pen_why(why, "%s is for %s: %s --bf16", args->plan,
-                plan->is_bf16 ? "bf16" : "f32",
-                plan->is_bf16 ? "give" : "leave out");
+                pen_number_names[plan->number],
+                plan->number == PEN_NUMBER_BF16 ? "give" : "leave out");
         return PEN_INVALID;
     }
     return PEN_OK;

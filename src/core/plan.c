@@ -10,6 +10,22 @@
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
+const char *const pen_target_names[PEN_TARGETS + 1] = {
+#define TARGET_NAME(name, key) key,
+    PEN_TARGET_TABLE(TARGET_NAME) NULL};
+
+const char *const pen_memory_names[PEN_MEMORY_PARTS + 1] = {
+#define MEMORY_NAME(name, key) key,
+    PEN_MEMORY_TABLE(MEMORY_NAME) NULL};
+
+uint64_t pen_plan_memory_bytes(const struct pen_plan_memory *memory)
+{
+    uint64_t bytes = 0;
+    for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+        bytes += memory->bytes[part];
+    return bytes;
+}
+
 struct pen_plan *pen_plan_create(uint32_t pp, uint32_t vpp)
 {
     struct pen_plan *plan = calloc(1, sizeof *plan);
@@ -36,6 +52,8 @@ void pen_plan_free(struct pen_plan *plan)
     if (plan == NULL)
         return;
     free(plan->model);
+    free(plan->config);
+    free(plan->cluster);
     free(plan->stages);
     free(plan->schedule.name);
     free(plan->schedule.file);
@@ -108,6 +126,10 @@ static pen_status check_words(const struct pen_plan *plan, struct pen_text *why)
     const struct pen_plan_schedule *schedule = &plan->schedule;
     if (!is_text(plan->model) || !pen_hash_is_valid(plan->model_hash)) {
         pen_why(why, "model must have a name in plain ASCII and a hash");
+        return PEN_INVALID;
+    }
+    if (plan->cluster != NULL && !is_text(plan->cluster)) {
+        pen_why(why, "cluster must have a name in plain ASCII");
         return PEN_INVALID;
     }
     if ((schedule->name == NULL) == (schedule->file == NULL) ||
@@ -191,10 +213,8 @@ static pen_status check_prediction(const struct pen_plan *plan,
     for (uint32_t i = 0; i < predicted->num_memory; i++) {
         const struct pen_plan_memory *memory = &predicted->memory[i];
         num_ranks += memory->count;
-        is_right = is_right &&
-                   memory->parameter_bytes <= PEN_PROFILE_MAX_BYTES &&
-                   memory->activation_bytes <= PEN_PROFILE_MAX_BYTES &&
-                   memory->other_bytes <= PEN_PROFILE_MAX_BYTES;
+        is_right =
+            is_right && pen_plan_memory_bytes(memory) <= PEN_PROFILE_MAX_BYTES;
     }
     if (!is_right) {
         pen_why(why, "predicted has a number out of its bounds");

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "core/model_cost.h"
+#include "core/number.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,8 +38,27 @@ enum pen_degree {
 enum pen_sharding {
     PEN_SHARDING_NONE,
     PEN_SHARDING_ZERO1, /* each replica keeps a share of the moments */
+    PEN_SHARDING_ZERO2, /* and of the gradients */
+    PEN_SHARDING_ZERO3, /* and of the weights */
     PEN_SHARDINGS
 };
+
+/* Whose runtime carries a plan out: name and key of the file. */
+#define PEN_TARGET_TABLE(X)                                                    \
+    X(PENSTOCK, "penstock")                                                    \
+    X(MEGATRON, "megatron")                                                    \
+    X(TORCHTITAN, "torchtitan")                                                \
+    X(DEEPSPEED, "deepspeed")
+
+enum pen_target {
+#define PEN_TARGET_ENUM(name, key) PEN_TARGET_##name,
+    PEN_TARGET_TABLE(PEN_TARGET_ENUM)
+#undef PEN_TARGET_ENUM
+        PEN_TARGETS
+};
+
+/* The keys, NULL behind the last one. */
+extern const char *const pen_target_names[PEN_TARGETS + 1];
 
 /* A schedule by its name, with what its generator takes, or as a file. */
 struct pen_plan_schedule {
@@ -51,35 +71,62 @@ struct pen_plan_schedule {
     bool has_vertical_sync;
 };
 
+/* What the memory of a rank is full of: name and key of the file. */
+#define PEN_MEMORY_TABLE(X)                                                    \
+    X(WEIGHTS, "weights")                                                      \
+    X(GRADIENTS, "gradients")                                                  \
+    X(OPTIMIZER, "optimizer") /* moments, and masters of the weights */        \
+    X(ACTIVATIONS, "activations")                                              \
+    X(LOSS, "loss")         /* logits and their gradients */                   \
+    X(BUFFERS, "buffers")   /* of messages and of reductions */                \
+    X(OVERHEAD, "overhead") /* of the runtime: context, workspace, holes */
+
+enum pen_memory_part {
+#define PEN_MEMORY_ENUM(name, key) PEN_MEMORY_##name,
+    PEN_MEMORY_TABLE(PEN_MEMORY_ENUM)
+#undef PEN_MEMORY_ENUM
+        PEN_MEMORY_PARTS
+};
+
+/* The keys, NULL behind the last one. */
+extern const char *const pen_memory_names[PEN_MEMORY_PARTS + 1];
+
 /* Ranks that need the same bytes. */
 struct pen_plan_memory {
-    uint32_t count;
-    uint64_t parameter_bytes; /* with gradients and moments */
-    uint64_t activation_bytes;
-    uint64_t other_bytes;
+    uint64_t count;
+    uint64_t bytes[PEN_MEMORY_PARTS];
 };
+
+/* All parts together. */
+uint64_t pen_plan_memory_bytes(const struct pen_plan_memory *memory);
 
 /* What somebody expected of the plan when it was made. */
 struct pen_plan_prediction {
     bool is_there;
     double step_sec;
-    double bubble;      /* 0 to 1 */
-    double utilisation; /* share of the peak, 0 to 1 */
+    double step_error;   /* how far off it may be, as a share; 0: not known */
+    double memory_error; /* the same of the bytes */
+    double bubble;       /* 0 to 1 */
+    double utilisation;  /* share of the peak, 0 to 1 */
     double tokens_per_sec;
     struct pen_plan_memory *memory; /* owned; classes of ranks */
     uint32_t num_memory;
 };
 
 #define PEN_PLAN_WORD_SIZE 256u
-#define PEN_PLAN_MAX_DEGREE 65535u
+#define PEN_PLAN_MAX_DEGREE 1000000u
 #define PEN_PLAN_MAX_STAGES 65535u
 #define PEN_PLAN_MAX_COUNT (1u << 24)
 
 struct pen_plan {
     char *model;                    /* its name, as a user has it; owned */
     char model_hash[PEN_HASH_SIZE]; /* as pen_profile_hash_model() */
+    char *config;  /* its config.json, so that a plan stands alone; or NULL */
+    char *cluster; /* the name of one, or NULL; owned, as the config */
+    uint32_t node_size; /* devices of a node of it; 0: not known */
+    enum pen_target target;
     uint32_t sequence;
-    bool is_bf16;
+    enum pen_number number;
     uint32_t degrees[PEN_DEGREES];
     struct pen_layer_range *stages; /* owned; pp * vpp of them, in order */
     uint32_t num_stages;
@@ -87,7 +134,8 @@ struct pen_plan {
     uint32_t num_microbatches; /* of one pipeline in one step */
     struct pen_plan_schedule schedule;
     enum pen_sharding sharding;
-    uint32_t logical_replicas; /* a multiple of dp */
+    bool has_sequence_parallel; /* norms and dropout are cut over tp, too */
+    uint32_t logical_replicas;  /* a multiple of dp */
     uint64_t seed;
     struct pen_plan_prediction predicted;
 };

@@ -2,13 +2,14 @@
  * plan.json.
  *
  *   {"format": "penstock-plan", "version": 1,
- *    "model": {"name": "gpt2", "sha256": "..."},
+ *    "model": {"name": "gpt2", "sha256": "...", "config": {...}},
+ *    "cluster": {"name": "dgx-a100*8", "node_size": 8}, "target": "megatron",
  *    "workload": {"sequence": 1024, "dtype": "bf16"},
  *    "degrees": {"dp": 1, "tp": 1, "pp": 2, "vpp": 1, "cp": 1, "ep": 1},
  *    "micro_batch": 4, "microbatches": 8,
  *    "stages": [{"first": 0, "count": 7, "recompute": "none"}, ...],
  *    "schedule": {"name": "1f1b"}, "sharding": "none",
- *    "logical_replicas": 1, "seed": 1234,
+ *    "sequence_parallel": false, "logical_replicas": 1, "seed": 1234,
  *    "predicted": {...}}
  */
 #include "core/plan.h"
@@ -18,14 +19,17 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FORMAT "penstock-plan"
 #define VERSION 1
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define MAX_LIMIT 1e6 /* of a schedule's memory, in A */
 
-static const char *const precisions[] = {"f32", "bf16", NULL};
-static const char *const shardings[] = {"none", "zero1", NULL};
+#define MAX_ERROR 100.0
+
+static const char *const shardings[] = {"none", "zero1", "zero2", "zero3",
+                                        NULL};
 
 static const char *const degree_keys[] = {
 #define DEGREE_KEY(name, key) key,
@@ -78,13 +82,11 @@ static void add_memory(const struct pen_plan_prediction *predicted,
     pen_text_add_string(out, ",\n    \"memory\": [\n");
     for (uint32_t i = 0; i < predicted->num_memory; i++) {
         const struct pen_plan_memory *memory = &predicted->memory[i];
-        pen_text_add(out,
-                     "      {\"count\": %u, \"parameter_bytes\": %" PRIu64
-                     ", \"activation_bytes\": %" PRIu64
-                     ", \"other_bytes\": %" PRIu64 "}%s\n",
-                     memory->count, memory->parameter_bytes,
-                     memory->activation_bytes, memory->other_bytes,
-                     i + 1 < predicted->num_memory ? "," : "");
+        pen_text_add(out, "      {\"count\": %" PRIu64, memory->count);
+        for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+            pen_text_add(out, ", \"%s\": %" PRIu64, pen_memory_names[part],
+                         memory->bytes[part]);
+        pen_text_add(out, "}%s\n", i + 1 < predicted->num_memory ? "," : "");
     }
     pen_text_add_string(out, "    ]");
 }
@@ -96,6 +98,8 @@ static void add_prediction(const struct pen_plan_prediction *predicted,
         const char *key;
         double value;
     } reals[] = {{"step_sec", predicted->step_sec},
+                 {"step_error", predicted->step_error},
+                 {"memory_error", predicted->memory_error},
                  {"bubble", predicted->bubble},
                  {"utilisation", predicted->utilisation},
                  {"tokens_per_sec", predicted->tokens_per_sec}};
@@ -109,15 +113,41 @@ static void add_prediction(const struct pen_plan_prediction *predicted,
     pen_text_add_string(out, "\n  }");
 }
 
-void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
+/* The config is JSON of its own; its lines move in by two. */
+static void add_config(const char *config, struct pen_text *out)
+{
+    pen_text_add_string(out, ", \"config\":\n    ");
+    for (const char *at = config; *at != '\0'; at++)
+        if (*at != '\n')
+            pen_text_add(out, "%c", *at);
+        else if (at[1] != '\0')
+            pen_text_add_string(out, "\n    ");
+}
+
+static void add_head(const struct pen_plan *plan, struct pen_text *out)
 {
     pen_text_add(out,
                  "{\n  \"format\": \"%s\",\n  \"version\": %d,\n"
-                 "  \"model\": {\"name\": \"%s\", \"sha256\": \"%s\"},\n"
-                 "  \"workload\": {\"sequence\": %u, \"dtype\": \"%s\"},\n"
-                 "  \"degrees\": {",
-                 FORMAT, VERSION, plan->model, plan->model_hash, plan->sequence,
-                 precisions[plan->is_bf16 ? 1 : 0]);
+                 "  \"model\": {\"name\": \"%s\", \"sha256\": \"%s\"",
+                 FORMAT, VERSION, plan->model, plan->model_hash);
+    if (plan->config != NULL)
+        add_config(plan->config, out);
+    pen_text_add_string(out, "},\n");
+    if (plan->cluster != NULL)
+        pen_text_add(out,
+                     "  \"cluster\": {\"name\": \"%s\", \"node_size\": %u},\n",
+                     plan->cluster, plan->node_size);
+    pen_text_add(out,
+                 "  \"target\": \"%s\",\n"
+                 "  \"workload\": {\"sequence\": %u, \"dtype\": \"%s\"},\n",
+                 pen_target_names[plan->target], plan->sequence,
+                 pen_number_names[plan->number]);
+}
+
+void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
+{
+    add_head(plan, out);
+    pen_text_add_string(out, "  \"degrees\": {");
     for (int degree = 0; degree < PEN_DEGREES; degree++)
         pen_text_add(out, "%s\"%s\": %u", degree == 0 ? "" : ", ",
                      degree_keys[degree], plan->degrees[degree]);
@@ -126,9 +156,11 @@ void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
     add_stages(plan, out);
     add_schedule(&plan->schedule, out);
     pen_text_add(out,
-                 "  \"sharding\": \"%s\",\n  \"logical_replicas\": %u,\n"
-                 "  \"seed\": %" PRIu64,
-                 shardings[plan->sharding], plan->logical_replicas, plan->seed);
+                 "  \"sharding\": \"%s\",\n  \"sequence_parallel\": %s,\n"
+                 "  \"logical_replicas\": %u,\n  \"seed\": %" PRIu64,
+                 shardings[plan->sharding],
+                 plan->has_sequence_parallel ? "true" : "false",
+                 plan->logical_replicas, plan->seed);
     if (plan->predicted.is_there)
         add_prediction(&plan->predicted, out);
     pen_text_add_string(out, "\n}\n");
@@ -152,13 +184,56 @@ static pen_status read_text(const struct pen_json *json, const char *key,
     return status;
 }
 
+/* What was read is printed again, so that a plan has one form of it. */
+static pen_status read_config(const struct pen_json *json, char **out,
+                              struct pen_text *why)
+{
+    const json_t *config = json_object_get(json->object, "config");
+    if (config == NULL)
+        return PEN_OK;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_model *model = NULL;
+    char *dump = json_dumps(config, JSON_ENCODE_ANY);
+    pen_status status = dump == NULL ? refuse_memory(why) : PEN_OK;
+    if (status == PEN_OK)
+        status = pen_model_parse(dump, strlen(dump), &model, why);
+    if (status == PEN_OK) {
+        pen_model_print(model, &text);
+        if (!pen_plan_set(out, pen_text_string(&text)))
+            status = refuse_memory(why);
+    }
+    free(dump);
+    pen_model_free(model);
+    pen_text_release(&text);
+    return status;
+}
+
+static pen_status read_cluster(const struct pen_json *file,
+                               struct pen_plan *out, struct pen_text *why)
+{
+    struct pen_json json;
+    if (!pen_json_has(file, "cluster"))
+        return PEN_OK;
+    pen_status status = pen_json_open(file, "cluster", &json, why);
+    if (status == PEN_OK)
+        status = pen_json_check_keys(&json, "name node_size", why);
+    if (status == PEN_OK)
+        status = read_text(&json, "name", &out->cluster, why);
+    if (status == PEN_OK)
+        status = pen_json_read_integer(
+            &json, "node_size", 0, PEN_PLAN_MAX_DEGREE, &out->node_size, why);
+    return status;
+}
+
 static pen_status read_model(const struct pen_json *file, struct pen_plan *out,
                              struct pen_text *why)
 {
     struct pen_json json;
     pen_status status = pen_json_open(file, "model", &json, why);
     if (status == PEN_OK)
-        status = pen_json_check_keys(&json, "name sha256", why);
+        status = pen_json_check_keys(&json, "name sha256 config", why);
+    if (status == PEN_OK)
+        status = read_config(&json, &out->config, why);
     if (status == PEN_OK)
         status = read_text(&json, "name", &out->model, why);
     if (status == PEN_OK)
@@ -170,7 +245,7 @@ static pen_status read_workload(const struct pen_json *file,
                                 struct pen_plan *out, struct pen_text *why)
 {
     struct pen_json json;
-    unsigned precision = 0;
+    unsigned number = 0;
     pen_status status = pen_json_open(file, "workload", &json, why);
     if (status == PEN_OK)
         status = pen_json_check_keys(&json, "sequence dtype", why);
@@ -178,9 +253,9 @@ static pen_status read_workload(const struct pen_json *file,
         status = pen_json_read_integer(&json, "sequence", 1, PEN_PLAN_MAX_COUNT,
                                        &out->sequence, why);
     if (status == PEN_OK)
-        status =
-            pen_json_read_choice(&json, "dtype", precisions, &precision, why);
-    out->is_bf16 = precision == 1;
+        status = pen_json_read_choice(&json, "dtype", pen_number_names, &number,
+                                      why);
+    out->number = (enum pen_number)number;
     return status;
 }
 
@@ -304,20 +379,18 @@ static pen_status read_schedule(const struct pen_json *file,
 static pen_status read_memory(const struct pen_json *json,
                               struct pen_plan_memory *out, struct pen_text *why)
 {
-    const struct {
-        const char *key;
-        uint64_t *bytes;
-    } parts[] = {{"parameter_bytes", &out->parameter_bytes},
-                 {"activation_bytes", &out->activation_bytes},
-                 {"other_bytes", &out->other_bytes}};
     pen_status status = pen_json_check_keys(
-        json, "count parameter_bytes activation_bytes other_bytes", why);
+        json,
+        "count weights gradients optimizer activations loss buffers "
+        "overhead",
+        why);
     if (status == PEN_OK)
-        status = pen_json_read_integer(json, "count", 1, UINT32_MAX,
-                                       &out->count, why);
-    for (size_t i = 0; status == PEN_OK && i < COUNT_OF(parts); i++)
-        status = pen_json_read_count(
-            json, parts[i].key, 0, PEN_PROFILE_MAX_BYTES, parts[i].bytes, why);
+        status =
+            pen_json_read_count(json, "count", 1, UINT32_MAX, &out->count, why);
+    for (int i = 0; status == PEN_OK && i < PEN_MEMORY_PARTS; i++)
+        status =
+            pen_json_read_count(json, pen_memory_names[i], 0,
+                                PEN_PROFILE_MAX_BYTES, &out->bytes[i], why);
     return status;
 }
 
@@ -351,6 +424,8 @@ static pen_status read_prediction(const struct pen_json *file,
     struct pen_json json;
     const struct pen_json_number numbers[] = {
         {"step_sec", &out->step_sec, 0, PEN_PROFILE_MAX_SECONDS},
+        {"step_error", &out->step_error, 0, MAX_ERROR},
+        {"memory_error", &out->memory_error, 0, MAX_ERROR},
         {"bubble", &out->bubble, 0, 1},
         {"utilisation", &out->utilisation, 0, 1},
         {"tokens_per_sec", &out->tokens_per_sec, 0,
@@ -360,8 +435,10 @@ static pen_status read_prediction(const struct pen_json *file,
         return PEN_OK;
     pen_status status = pen_json_open(file, "predicted", &json, why);
     if (status == PEN_OK)
-        status = pen_json_check_keys(
-            &json, "step_sec bubble utilisation tokens_per_sec memory", why);
+        status = pen_json_check_keys(&json,
+                                     "step_sec step_error memory_error bubble "
+                                     "utilisation tokens_per_sec memory",
+                                     why);
     if (status == PEN_OK)
         status = pen_json_require_keys(&json, required, why);
     if (status == PEN_OK)
@@ -376,6 +453,7 @@ static pen_status read_counts(const struct pen_json *file, struct pen_plan *out,
                               struct pen_text *why)
 {
     unsigned sharding = 0;
+    unsigned target = PEN_TARGET_PENSTOCK;
     pen_status status = pen_json_read_integer(
         file, "micro_batch", 1, PEN_PLAN_MAX_COUNT, &out->micro_batch, why);
     if (status == PEN_OK)
@@ -392,6 +470,13 @@ static pen_status read_counts(const struct pen_json *file, struct pen_plan *out,
     if (status == PEN_OK)
         status =
             pen_json_read_count(file, "seed", 0, INT64_MAX, &out->seed, why);
+    if (status == PEN_OK && pen_json_has(file, "target"))
+        status = pen_json_read_choice(file, "target", pen_target_names, &target,
+                                      why);
+    if (status == PEN_OK)
+        status = pen_json_read_boolean(file, "sequence_parallel",
+                                       &out->has_sequence_parallel, why);
+    out->target = (enum pen_target)target;
     out->sharding = (enum pen_sharding)sharding;
     return status;
 }
@@ -403,11 +488,14 @@ static pen_status read_file(const struct pen_json *file, struct pen_plan *out,
     if (status == PEN_OK)
         status = pen_json_check_keys(
             file,
-            "format version model workload degrees micro_batch microbatches "
-            "stages schedule sharding logical_replicas seed predicted",
+            "format version model cluster target workload degrees micro_batch "
+            "microbatches stages schedule sharding sequence_parallel "
+            "logical_replicas seed predicted",
             why);
     if (status == PEN_OK)
         status = read_model(file, out, why);
+    if (status == PEN_OK)
+        status = read_cluster(file, out, why);
     if (status == PEN_OK)
         status = read_workload(file, out, why);
     if (status == PEN_OK)

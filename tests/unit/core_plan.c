@@ -70,7 +70,7 @@ static void a_plan_is_read(void **state)
     assert_string_equal("m", plan->model);
     assert_string_equal(HASH, plan->model_hash);
     assert_int_equal(8, plan->sequence);
-    assert_false(plan->is_bf16);
+    assert_int_equal(PEN_NUMBER_F32, plan->number);
     assert_int_equal(2, plan->degrees[PEN_DEGREE_DP]);
     assert_int_equal(2, plan->degrees[PEN_DEGREE_PP]);
     assert_int_equal(1, plan->degrees[PEN_DEGREE_EP]);
@@ -103,9 +103,10 @@ static void all_that_a_plan_can_say_comes_back(void **state)
                    "\"seed\":9223372036854775807,"
                    "\"predicted\":{\"step_sec\":0.3,\"bubble\":0.125,"
                    "\"utilisation\":0.7,\"tokens_per_sec\":1e5,"
-                   "\"memory\":[{\"count\":1,\"parameter_bytes\":1,"
-                   "\"activation_bytes\":2,\"other_bytes\":3}]}}");
-    assert_true(plan->is_bf16);
+                   "\"memory\":[{\"count\":1,\"weights\":1,"
+                   "\"gradients\":2,\"optimizer\":3,\"activations\":4,"
+                   "\"loss\":5,\"buffers\":6,\"overhead\":7}]}}");
+    assert_int_equal(PEN_NUMBER_BF16, plan->number);
     assert_int_equal(2, plan->schedule.slices);
     assert_int_equal(3, plan->schedule.batches);
     assert_int_equal(4, plan->schedule.warmup);
@@ -116,7 +117,8 @@ static void all_that_a_plan_can_say_comes_back(void **state)
     assert_true(plan->predicted.is_there);
     assert_true(plan->predicted.step_sec == 0.3);
     assert_true(plan->predicted.utilisation == 0.7);
-    assert_int_equal(3, plan->predicted.memory[0].other_bytes);
+    assert_int_equal(7, plan->predicted.memory[0].bytes[PEN_MEMORY_OVERHEAD]);
+    assert_int_equal(28, pen_plan_memory_bytes(&plan->predicted.memory[0]));
     expect_same_print(plan);
     pen_plan_free(plan);
     plan = parse_plan(HEAD MODEL WORK DEGREES COUNTS STAGES
@@ -195,8 +197,9 @@ static void wrong_plans_are_refused_by_their_place(void **state)
                    "line 2, column 7: duplicate object key near '\"seed\"'");
     expect_refusal(HEAD "\"sede\":1}",
                    "sede is not a key of this format; expected one of format "
-                   "version model workload degrees micro_batch microbatches "
-                   "stages schedule sharding logical_replicas seed predicted");
+                   "version model cluster target workload degrees micro_batch "
+                   "microbatches stages schedule sharding sequence_parallel "
+                   "logical_replicas seed predicted");
     expect_refusal(HEAD WORK "\"seed\":1}", "model must be an object");
     expect_refusal(HEAD "\"model\":{\"name\":\"m\",\"sha256\":\"12\"}}",
                    "model.sha256 must be 64 hexadecimal digits");
@@ -238,7 +241,7 @@ static void parts_that_do_not_go_together_are_refused(void **state)
     expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE
                    "\"sharding\":\"none\",\"logical_replicas\":3,\"seed\":1}",
                    "logical_replicas must be a multiple of dp, 2, and at most "
-                   "65535");
+                   "1000000");
     expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES
                    "\"schedule\":{\"file\":\"a\",\"name\":\"b\"}," REST "}",
                    "schedule.name is not a key of this format; expected one "
@@ -253,8 +256,9 @@ static void parts_that_do_not_go_together_are_refused(void **state)
     expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE REST
                    ",\"predicted\":{\"step_sec\":1,\"bubble\":0,"
                    "\"utilisation\":0,\"tokens_per_sec\":0,"
-                   "\"memory\":[{\"count\":3,\"parameter_bytes\":1,"
-                   "\"activation_bytes\":2,\"other_bytes\":3}]}}",
+                   "\"memory\":[{\"count\":3,\"weights\":1,"
+                   "\"gradients\":2,\"optimizer\":3,\"activations\":4,"
+                   "\"loss\":5,\"buffers\":6,\"overhead\":7}]}}",
                    "predicted.memory describes 3 ranks, the degrees make 4");
 }
 

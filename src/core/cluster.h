@@ -1,0 +1,130 @@
+#ifndef PEN_CORE_CLUSTER_H
+#define PEN_CORE_CLUSTER_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "core/number.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A cluster: kinds of device, how many of each, and the levels of links between
+ * them. Ten thousand devices are one entry; nothing has an entry per device.
+ */
+
+/*
+ * How far a device stays behind its sheet: name, key of the file. They are
+ * fitted once per kind of device (docs/accuracy.md) and do not depend on model,
+ * cluster or layout. Seconds of one operation are
+ *
+ *   max(flops / (peak * share), bytes / (bandwidth * share)) + launch
+ */
+#define PEN_CONSTANT_TABLE(X)                                                  \
+    X(PRODUCT_SHARE, "product_share")     /* of the peak, large products */    \
+    X(PRODUCT_HALF, "product_half_flops") /* of a product at half of it */     \
+    X(TILE, "tile")                       /* rows, columns that go together */ \
+    X(NARROW_HALF, "narrow_half")         /* inner length at half the speed */ \
+    X(ATTENTION_SHARE, "attention_share") /* of the peak, fused attention */   \
+    X(BYTES_SHARE, "bytes_share")         /* of the bandwidth, large arrays */ \
+    X(BYTES_HALF, "bytes_half")           /* of an array at half of it */      \
+    X(LAUNCH, "launch_sec")               /* before each operation */          \
+    X(LINK_SHARE, "link_share")           /* of the bandwidth inside a node */ \
+    X(NETWORK_SHARE, "network_share")     /* of that between nodes */          \
+    X(STEP, "step_sec")                   /* of a step: what nobody counts */  \
+    X(MICROBATCH, "microbatch_sec")       /* of a stage's forward, backward */
+
+enum pen_constant {
+#define PEN_CONSTANT_ENUM(name, key) PEN_CONSTANT_##name,
+    PEN_CONSTANT_TABLE(PEN_CONSTANT_ENUM)
+#undef PEN_CONSTANT_ENUM
+        PEN_CONSTANTS
+};
+
+#define PEN_CLUSTER_WORD_SIZE 64u
+#define PEN_CLUSTER_MAX_DEVICES 10000000u /* of all kinds */
+#define PEN_CLUSTER_MAX_KINDS 1000u
+#define PEN_CLUSTER_MAX_LEVELS 16u
+#define PEN_CLUSTER_MAX_GROUPS 256u
+
+struct pen_device {
+    char kind[PEN_CLUSTER_WORD_SIZE];
+    double flops[PEN_NUMBERS]; /* a second, by the sheet; 0: not offered */
+    uint64_t memory_bytes;
+    double memory_bytes_per_sec;
+    double constants[PEN_CONSTANTS];
+    double watts; /* 0: not known, as the price */
+    double price_per_hour;
+};
+
+/* Devices of one kind. */
+struct pen_device_group {
+    struct pen_device device;
+    uint64_t count;
+};
+
+/*
+ * Devices that are joined at this level come in blocks of `size`: 8 to a node,
+ * 64 to a rack. The outermost has size 0: all of them. The bandwidth is that of
+ * one device, one direction, while all the others talk too.
+ */
+struct pen_link_level {
+    char name[PEN_CLUSTER_WORD_SIZE];
+    uint64_t size;
+    double bytes_per_sec;
+    double latency_sec;
+};
+
+struct pen_cluster {
+    char name[PEN_CLUSTER_WORD_SIZE];
+    struct pen_device_group *groups; /* owned; at least one */
+    uint32_t num_groups;
+    struct pen_link_level *levels; /* owned; from the inside out */
+    uint32_t num_levels;
+    /*
+     * Irregular networks: between groups i and j, as a matrix of num_groups
+     * rows; both NULL when levels say all. Owned.
+     */
+    double *group_bytes_per_sec;
+    double *group_latency_sec;
+};
+
+/*
+ * Loads "preset:h100-sxm*1024", "preset:dgx-h100*128" or a YAML file
+ * (docs/formats.md), strictly. On failure *out is untouched and why has the
+ * path, line and column, or the presets there are.
+ *
+ * On success *out is owned by the caller; free it with pen_cluster_free().
+ */
+pen_status pen_cluster_load(const char *source, struct pen_cluster **out,
+                            struct pen_text *why);
+pen_status pen_cluster_parse(const char *text, size_t length,
+                             struct pen_cluster **out, struct pen_text *why);
+void pen_cluster_free(struct pen_cluster *cluster);
+
+/* A cluster that passes the check; what is printed reads back as the same. */
+void pen_cluster_print(const struct pen_cluster *cluster, struct pen_text *out);
+
+/* Whether all numbers are within their bounds and go together. */
+pen_status pen_cluster_check(const struct pen_cluster *cluster,
+                             struct pen_text *why);
+
+/* Devices of all kinds. */
+uint64_t pen_cluster_num_devices(const struct pen_cluster *cluster);
+
+/* The innermost level whose blocks have at least this many devices. */
+const struct pen_link_level *
+pen_cluster_level(const struct pen_cluster *cluster, uint64_t num_devices);
+
+/* A preset by its name; NULL when there is none. Behind the last one NULL. */
+const struct pen_device *pen_device_find(const char *kind);
+const struct pen_device *pen_device_at(size_t index);
+
+/*
+ * Sets the constants of a kind: those fitted for it, or those of the kind that
+ * is most like it.
+ */
+void pen_device_default_constants(struct pen_device *device);
+
+#endif

@@ -1,0 +1,12 @@
+#include "core/number.h"
+
+#include <stddef.h>
+
+const char *const pen_number_names[PEN_NUMBERS + 1] = {
+#define NUMBER_NAME(name, key) key,
+    PEN_NUMBER_TABLE(NUMBER_NAME) NULL};
+
+uint32_t pen_number_bytes(enum pen_number number)
+{
+    return number == PEN_NUMBER_F32 ? 4 : 2;
+}

@@ -1,0 +1,26 @@
+#ifndef PEN_CORE_NUMBER_H
+#define PEN_CORE_NUMBER_H
+
+#include <stdint.h>
+
+/* Numbers that products are computed in: name, key of files. */
+#define PEN_NUMBER_TABLE(X)                                                    \
+    X(F32, "f32")                                                              \
+    X(BF16, "bf16")                                                            \
+    X(FP16, "fp16")                                                            \
+    X(FP8, "fp8") /* products only; all else is bf16 */
+
+enum pen_number {
+#define PEN_NUMBER_ENUM(name, key) PEN_NUMBER_##name,
+    PEN_NUMBER_TABLE(PEN_NUMBER_ENUM)
+#undef PEN_NUMBER_ENUM
+        PEN_NUMBERS
+};
+
+/* The keys, NULL behind the last one. */
+extern const char *const pen_number_names[PEN_NUMBERS + 1];
+
+/* Bytes of one weight or activation in memory: 4, otherwise 2. */
+uint32_t pen_number_bytes(enum pen_number number);
+
+#endif
