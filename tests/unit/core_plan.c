@@ -208,7 +208,8 @@ static void wrong_plans_are_refused_by_their_place(void **state)
                    "without quotes and backslashes");
     expect_refusal(HEAD MODEL
                    "\"workload\":{\"sequence\":8,\"dtype\":\"f16\"}}",
-                   "workload.dtype must be one of \"f32\" \"bf16\"");
+                   "workload.dtype must be one of \"f32\" \"bf16\" \"fp16\" "
+                   "\"fp8\"");
     expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":0}}",
                    "degrees.dp must be an integer from 1 to 65535");
     expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":1}}",

@@ -1,0 +1,142 @@
+#ifndef PEN_PLANNER_PREDICT_H
+#define PEN_PLANNER_PREDICT_H
+
+#include "core/cluster.h"
+#include "core/plan.h"
+#include "core/profile.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * How long a step of a plan takes on a cluster, and what its ranks hold.
+ *
+ * Layers are lists of operations, timed by the constants of the device or by a
+ * profile; stages are sums of layers; the schedule is generated and timed with
+ * them; what is not hidden of reductions, and the optimizer, comes behind it.
+ */
+
+/* What a plan leaves open and a runtime decides. */
+struct pen_practice {
+    bool has_fused_attention; /* no matrix of all pairs in memory */
+    bool has_dropout;         /* masks are kept */
+    bool overlaps_gradients;  /* reduced while backwards run */
+    bool overlaps_parameters; /* gathered while forwards run */
+    bool overlaps_tensor;     /* messages inside layers behind products */
+    bool keeps_gathered;      /* zero3: weights stay gathered in a step */
+    uint32_t gradient_bytes;  /* of one accumulated gradient */
+    uint32_t reduction_bytes; /* of one on its way to the others */
+    uint32_t optimizer_bytes; /* of one weight: moments and master */
+    double overhead_bytes;    /* of the runtime on each device */
+    double memory_holes;      /* share of activations lost between them */
+};
+
+/* The practice of a target, with what it does by default today. */
+void pen_practice_init(struct pen_practice *practice, enum pen_target target,
+                       enum pen_number number);
+
+/* What all plans that are compared have in common; all borrowed. */
+struct pen_setting {
+    const struct pen_model *model;
+    const struct pen_cluster *cluster;
+    const struct pen_profile *profile; /* NULL: the formulas decide */
+    uint64_t global_batch;             /* sequences of a step */
+    uint32_t sequence;
+    enum pen_number number;
+    enum pen_target target;
+    struct pen_practice practice;
+    uint64_t memory_limit; /* bytes of a device; 0: what it has */
+};
+
+/* Where the seconds of a step go: name and words. */
+#define PEN_SPENDING_TABLE(X)                                                  \
+    X(FORWARD, "forward")                                                      \
+    X(BACKWARD, "backward")                                                    \
+    X(RECOMPUTE, "recomputation")                                              \
+    X(TENSOR, "tensor parallel") /* messages inside layers, exposed */         \
+    X(CONTEXT, "context parallel")                                             \
+    X(EXPERT, "expert parallel")                                               \
+    X(BUBBLE, "bubble")       /* waiting, messages of the pipeline too */      \
+    X(REDUCTION, "gradients") /* what is not hidden of them */                 \
+    X(GATHER, "parameters")                                                    \
+    X(UPDATE, "optimizer")                                                     \
+    X(OTHER, "other")
+
+enum pen_spending {
+#define PEN_SPENDING_ENUM(name, words) PEN_SPENDING_##name,
+    PEN_SPENDING_TABLE(PEN_SPENDING_ENUM)
+#undef PEN_SPENDING_ENUM
+        PEN_SPENDINGS
+};
+
+extern const char *const pen_spending_names[PEN_SPENDINGS + 1];
+
+/* One micro-batch through one layer on one rank. */
+struct pen_layer_time {
+    double forward_sec; /* with its messages, as the others */
+    double input_sec;
+    double weight_sec;
+    double recompute_sec; /* of the mode asked for; not in input_sec */
+    double tensor_sec;    /* parts of the above: exposed messages */
+    double context_sec;
+    double expert_sec;
+};
+
+struct pen_layer_bytes {
+    uint64_t num_parameters; /* of this rank: cut by tp and ep */
+    uint64_t num_experts;    /* of those, experts' */
+    uint64_t stash_bytes;    /* from forward to backward of a micro-batch */
+    uint64_t output_bytes;   /* to the next layer */
+    uint64_t working_bytes;  /* while it computes, gone afterwards */
+};
+
+/*
+ * A layer under the degrees, micro-batch and sequence parallelism of a plan
+ * (its stages are not looked at), on this group of the cluster's devices.
+ */
+void pen_predict_layer(const struct pen_setting *setting,
+                       const struct pen_plan *plan, uint32_t group,
+                       uint32_t layer, enum pen_recompute recompute,
+                       struct pen_layer_time *time,
+                       struct pen_layer_bytes *bytes);
+
+struct pen_prediction {
+    double step_sec;
+    double spent[PEN_SPENDINGS]; /* of the rank that is busiest; they sum up */
+    double bubble;               /* share of the pipeline's span */
+    double utilisation;          /* of the peak, without recomputation */
+    double tokens_per_sec;
+    double step_error; /* by which it may be off, as a share */
+    double memory_error;
+    struct pen_plan_memory *memory; /* owned: one class per pipeline rank */
+    uint32_t num_memory;
+    uint32_t fullest;    /* of them */
+    uint64_t peak_bytes; /* of the fullest */
+    bool fits;
+};
+
+/*
+ * Predicts a plan of this setting. The schedule is generated and timed. INVALID
+ * when the plan cannot be: why names the rule that it breaks; a plan that does
+ * not fit into memory is predicted all the same.
+ *
+ * On success release with pen_prediction_release().
+ */
+pen_status pen_predict(const struct pen_setting *setting,
+                       const struct pen_plan *plan, struct pen_prediction *out,
+                       struct pen_text *why);
+void pen_prediction_release(struct pen_prediction *prediction);
+
+/*
+ * The same without timing the schedule: seconds that no schedule of its kind
+ * can beat, and the bytes. Microseconds instead of milliseconds.
+ */
+pen_status pen_predict_bound(const struct pen_setting *setting,
+                             const struct pen_plan *plan,
+                             struct pen_prediction *out, struct pen_text *why);
+
+/* Copies what was predicted into the plan. False when memory runs out. */
+bool pen_prediction_store(const struct pen_prediction *prediction,
+                          struct pen_plan *plan);
+
+#endif
