@@ -22,18 +22,23 @@
  *   max(flops / (peak * share), bytes / (bandwidth * share)) + launch
  */
 #define PEN_CONSTANT_TABLE(X)                                                  \
-    X(PRODUCT_SHARE, "product_share")     /* of the peak, large products */    \
-    X(PRODUCT_HALF, "product_half_flops") /* of a product at half of it */     \
-    X(TILE, "tile")                       /* rows, columns that go together */ \
-    X(NARROW_HALF, "narrow_half")         /* inner length at half the speed */ \
+    X(UNITS, "units")                 /* that take a tile of a product each */ \
+    X(PRODUCT_SHARE, "product_share") /* of the peak, large products */        \
+    X(PRODUCT_SHARE_FP8, "product_share_fp8")                                  \
+    X(TILE_HALF, "tile_half")   /* reuse of a tile at half the speed */        \
+    X(DEPTH_HALF, "depth_half") /* inner length at half the speed */           \
+    X(ROUNDING, "rounding")     /* of a last round of tiles, 0 to 1 */         \
     X(ATTENTION_SHARE, "attention_share") /* of the peak, fused attention */   \
     X(BYTES_SHARE, "bytes_share")         /* of the bandwidth, large arrays */ \
-    X(BYTES_HALF, "bytes_half")           /* of an array at half of it */      \
-    X(LAUNCH, "launch_sec")               /* before each operation */          \
+    X(BYTES_HALF, "bytes_half")           /* of an array at half the speed */  \
+    X(LAUNCH, "launch_sec")               /* of the host, for each kernel */   \
     X(LINK_SHARE, "link_share")           /* of the bandwidth inside a node */ \
-    X(NETWORK_SHARE, "network_share")     /* of that between nodes */          \
-    X(STEP, "step_sec")                   /* of a step: what nobody counts */  \
-    X(MICROBATCH, "microbatch_sec")       /* of a stage's forward, backward */
+    X(LINK_HALF, "link_half")             /* of a message at half the speed */ \
+    X(LINK_SEC, "link_sec")           /* to begin a collective in a node */    \
+    X(NETWORK_SHARE, "network_share") /* of the bandwidth between nodes */     \
+    X(NETWORK_SEC, "network_sec")     /* to begin a collective between them */ \
+    X(STEP_SEC, "step_sec")           /* of a step: what nobody counts */      \
+    X(MICROBATCH_SEC, "microbatch_sec") /* of a micro-batch, the same */
 
 enum pen_constant {
 #define PEN_CONSTANT_ENUM(name, key) PEN_CONSTANT_##name,

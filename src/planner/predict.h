@@ -20,8 +20,10 @@
 struct pen_practice {
     bool has_fused_attention; /* no matrix of all pairs in memory */
     bool has_dropout;         /* masks are kept */
+    bool has_fused_norm;      /* norms and rotations in one pass over memory */
     bool overlaps_gradients;  /* reduced while backwards run */
     bool overlaps_parameters; /* gathered while forwards run */
+    bool blocks_on_messages;  /* of the pipeline: nothing runs beside */
     bool overlaps_tensor;     /* messages inside layers behind products */
     bool keeps_gathered;      /* zero3: weights stay gathered in a step */
     uint32_t gradient_bytes;  /* of one accumulated gradient */
@@ -35,6 +37,8 @@ struct pen_practice {
 void pen_practice_init(struct pen_practice *practice, enum pen_target target,
                        enum pen_number number);
 
+struct pen_timings; /* planner/timings.h */
+
 /* What all plans that are compared have in common; all borrowed. */
 struct pen_setting {
     const struct pen_model *model;
@@ -45,7 +49,8 @@ struct pen_setting {
     enum pen_number number;
     enum pen_target target;
     struct pen_practice practice;
-    uint64_t memory_limit; /* bytes of a device; 0: what it has */
+    struct pen_timings *timings; /* NULL: no schedule is kept */
+    uint64_t memory_limit;       /* bytes of a device; 0: what it has */
 };
 
 /* Where the seconds of a step go: name and words. */

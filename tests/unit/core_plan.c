@@ -211,9 +211,9 @@ static void wrong_plans_are_refused_by_their_place(void **state)
                    "workload.dtype must be one of \"f32\" \"bf16\" \"fp16\" "
                    "\"fp8\"");
     expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":0}}",
-                   "degrees.dp must be an integer from 1 to 65535");
+                   "degrees.dp must be an integer from 1 to 1000000");
     expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":1}}",
-                   "degrees.tp must be an integer from 1 to 65535");
+                   "degrees.tp must be an integer from 1 to 1000000");
     expect_refusal(HEAD MODEL WORK DEGREES "\"micro_batch\":1.5}",
                    "micro_batch must be an integer from 1 to 16777216");
 }

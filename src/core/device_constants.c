@@ -1,0 +1,85 @@
+/*
+ * How far devices stay behind their sheets: one set of figures per kind, fitted
+ * as docs/accuracy.md says and then frozen. Kinds that nobody measured take
+ * those of the kind that is most like them, with their own number of units.
+ */
+#include "core/cluster.h"
+
+#include <string.h>
+
+static const double a100[PEN_CONSTANTS] = {
+    [PEN_CONSTANT_UNITS] = 108,
+    [PEN_CONSTANT_PRODUCT_SHARE] = 0.80,
+    [PEN_CONSTANT_PRODUCT_SHARE_FP8] = 0.80,
+    [PEN_CONSTANT_TILE_HALF] = 20,
+    [PEN_CONSTANT_DEPTH_HALF] = 200,
+    [PEN_CONSTANT_ROUNDING] = 0.5,
+    [PEN_CONSTANT_ATTENTION_SHARE] = 0.45,
+    [PEN_CONSTANT_BYTES_SHARE] = 0.80,
+    [PEN_CONSTANT_BYTES_HALF] = 4e6,
+    [PEN_CONSTANT_LAUNCH] = 40e-6,
+    [PEN_CONSTANT_LINK_SHARE] = 0.75,
+    [PEN_CONSTANT_LINK_HALF] = 1e6,
+    [PEN_CONSTANT_LINK_SEC] = 40e-6,
+    [PEN_CONSTANT_NETWORK_SHARE] = 0.7,
+    [PEN_CONSTANT_NETWORK_SEC] = 100e-6,
+    [PEN_CONSTANT_STEP_SEC] = 5e-3,
+    [PEN_CONSTANT_MICROBATCH_SEC] = 2e-3};
+
+static const double h100[PEN_CONSTANTS] = {
+    [PEN_CONSTANT_UNITS] = 132,
+    [PEN_CONSTANT_PRODUCT_SHARE] = 0.72,
+    [PEN_CONSTANT_PRODUCT_SHARE_FP8] = 0.65,
+    [PEN_CONSTANT_TILE_HALF] = 20,
+    [PEN_CONSTANT_DEPTH_HALF] = 300,
+    [PEN_CONSTANT_ROUNDING] = 0.5,
+    [PEN_CONSTANT_ATTENTION_SHARE] = 0.45,
+    [PEN_CONSTANT_BYTES_SHARE] = 0.80,
+    [PEN_CONSTANT_BYTES_HALF] = 4e6,
+    [PEN_CONSTANT_LAUNCH] = 10e-6,
+    [PEN_CONSTANT_LINK_SHARE] = 0.78,
+    [PEN_CONSTANT_LINK_HALF] = 1e6,
+    [PEN_CONSTANT_LINK_SEC] = 20e-6,
+    [PEN_CONSTANT_NETWORK_SHARE] = 0.8,
+    [PEN_CONSTANT_NETWORK_SEC] = 50e-6,
+    [PEN_CONSTANT_STEP_SEC] = 5e-3,
+    [PEN_CONSTANT_MICROBATCH_SEC] = 0};
+
+static const double processor[PEN_CONSTANTS] = {
+    [PEN_CONSTANT_UNITS] = 1,
+    [PEN_CONSTANT_PRODUCT_SHARE] = 0.9,
+    [PEN_CONSTANT_PRODUCT_SHARE_FP8] = 0.9,
+    [PEN_CONSTANT_TILE_HALF] = 4,
+    [PEN_CONSTANT_DEPTH_HALF] = 32,
+    [PEN_CONSTANT_ROUNDING] = 0.1,
+    [PEN_CONSTANT_ATTENTION_SHARE] = 0.4,
+    [PEN_CONSTANT_BYTES_SHARE] = 0.9,
+    [PEN_CONSTANT_BYTES_HALF] = 4096,
+    [PEN_CONSTANT_LAUNCH] = 1e-6,
+    [PEN_CONSTANT_LINK_SHARE] = 1,
+    [PEN_CONSTANT_NETWORK_SHARE] = 1};
+
+/* Kinds, by the beginning of their names. */
+static const struct {
+    const char *kind;
+    const double *constants;
+    double units; /* 0: those of the set */
+} kinds[] = {
+    {"a100", a100, 0},      {"v100", a100, 80},     {"h100", h100, 0},
+    {"h200", h100, 0},      {"b200", h100, 148},    {"gb200", h100, 152},
+    {"mi250", a100, 110},   {"mi300", a100, 304},   {"rtx3080", a100, 68},
+    {"rtx4090", h100, 128}, {"xeon", processor, 0}, {"host", processor, 0}};
+
+void pen_device_default_constants(struct pen_device *device)
+{
+    const double *constants = h100;
+    double units = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(device->kind, kinds[i].kind, strlen(kinds[i].kind)) == 0) {
+            constants = kinds[i].constants;
+            units = kinds[i].units;
+        }
+    memcpy(device->constants, constants, sizeof device->constants);
+    if (units > 0)
+        device->constants[PEN_CONSTANT_UNITS] = units;
+}

@@ -1,0 +1,60 @@
+#ifndef PEN_PLANNER_OPERATIONS_H
+#define PEN_PLANNER_OPERATIONS_H
+
+#include "core/cluster.h"
+
+#include <stdint.h>
+
+/*
+ * What a layer does, as a short list of operations, and how long one of them
+ * takes on a device.
+ */
+
+enum pen_operation_kind {
+    PEN_OPERATION_PRODUCT,   /* batch products of [m, k] by [k, n] */
+    PEN_OPERATION_ATTENTION, /* fused: no matrix of pairs in memory */
+    PEN_OPERATION_ROWS       /* norm, activation, softmax: bytes */
+};
+
+struct pen_operation {
+    enum pen_operation_kind kind;
+    double m;
+    double n;
+    double k;
+    double batch;
+    double flops;   /* of fused attention */
+    double bytes;   /* of rows, read and written */
+    double kernels; /* that are launched for it */
+};
+
+#define PEN_MAX_OPERATIONS 48u
+
+/* The operations of one pass of one layer. */
+struct pen_operation_list {
+    struct pen_operation items[PEN_MAX_OPERATIONS];
+    uint32_t count;
+};
+
+void pen_operations_add_product(struct pen_operation_list *list, double batch,
+                                double m, double n, double k);
+void pen_operations_add_attention(struct pen_operation_list *list,
+                                  double flops);
+void pen_operations_add_rows(struct pen_operation_list *list, double bytes,
+                             double kernels);
+
+/* Seconds of the device itself, without the launch. */
+double pen_operation_time(const struct pen_device *device,
+                          enum pen_number number,
+                          const struct pen_operation *operation);
+
+/* Seconds of the device for a whole list, and of the host that launches it. */
+double pen_operations_busy(const struct pen_device *device,
+                           enum pen_number number,
+                           const struct pen_operation_list *list);
+double pen_operations_host(const struct pen_device *device,
+                           const struct pen_operation_list *list);
+
+/* Seconds to read and write so many bytes. */
+double pen_bytes_time(const struct pen_device *device, double bytes);
+
+#endif

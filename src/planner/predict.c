@@ -1,0 +1,621 @@
+#include "planner/predict.h"
+
+#include "planner/collective.h"
+#include "planner/operations.h"
+#include "planner/timings.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const pen_spending_names[PEN_SPENDINGS + 1] = {
+#define SPENDING_NAME(name, words) words,
+    PEN_SPENDING_TABLE(SPENDING_NAME) NULL};
+
+/* A stage on one of its ranks. */
+struct stage {
+    struct pen_layer_time time;   /* sums of its layers */
+    struct pen_layer_bytes bytes; /* sums; the largest working_bytes */
+    double sync_sec;
+    double gather_sec; /* part of the step behind the optimizer */
+    double update_sec;
+};
+
+/* A plan with all that was found out about it on the way. */
+struct work {
+    const struct pen_setting *setting;
+    const struct pen_plan *plan;
+    const struct pen_device *device; /* of the slowest group */
+    struct stage *stages;
+    const struct pen_generator *generator;
+    double hop_sec; /* of a message between two stages */
+    struct pen_costs costs;
+    double activation_bytes; /* of one A of the costs */
+};
+
+static uint32_t degree(const struct pen_plan *plan, enum pen_degree which)
+{
+    return plan->degrees[which];
+}
+
+/* ---- whether the plan can be ---- */
+
+static pen_status check_plan(struct work *work, struct pen_text *why)
+{
+    const struct pen_plan *plan = work->plan;
+    const struct pen_layer_range *last = &plan->stages[plan->num_stages - 1];
+    uint64_t ranks = pen_plan_num_ranks(plan);
+    uint64_t devices = pen_cluster_num_devices(work->setting->cluster);
+    if (last->first + last->count != work->setting->model->num_layers) {
+        pen_why(why, "the stages have %u layers, the model %u",
+                last->first + last->count, work->setting->model->num_layers);
+        return PEN_INVALID;
+    }
+    if (ranks > devices) {
+        pen_why(why, "the plan has %llu ranks, the cluster %llu devices",
+                (unsigned long long)ranks, (unsigned long long)devices);
+        return PEN_INVALID;
+    }
+    if (plan->schedule.name == NULL) {
+        pen_why(why, "a schedule from a file cannot be predicted here; "
+                     "`penstock schedule time` does");
+        return PEN_INVALID;
+    }
+    work->generator = pen_generator_find(plan->schedule.name);
+    if (work->generator == NULL || work->generator->missing != NULL) {
+        pen_why(why,
+                "there is no schedule %s; `penstock schedule list` "
+                "has them all",
+                plan->schedule.name);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+/* ---- stages ---- */
+
+/* A layer of each kind and mode is looked at once. */
+struct layer_table {
+    bool is_there[PEN_LAYER_KINDS][2][PEN_RECOMPUTES];
+    struct pen_layer_time times[PEN_LAYER_KINDS][2][PEN_RECOMPUTES];
+    struct pen_layer_bytes bytes[PEN_LAYER_KINDS][2][PEN_RECOMPUTES];
+};
+
+static void add_layer(const struct pen_layer_time *time,
+                      const struct pen_layer_bytes *bytes, double count,
+                      struct stage *out)
+{
+    struct pen_layer_time *sum = &out->time;
+    uint64_t times = (uint64_t)count;
+    sum->forward_sec += count * time->forward_sec;
+    sum->input_sec += count * time->input_sec;
+    sum->weight_sec += count * time->weight_sec;
+    sum->recompute_sec += count * time->recompute_sec;
+    sum->tensor_sec += count * time->tensor_sec;
+    sum->context_sec += count * time->context_sec;
+    sum->expert_sec += count * time->expert_sec;
+    out->bytes.num_parameters += times * bytes->num_parameters;
+    out->bytes.num_experts += times * bytes->num_experts;
+    out->bytes.stash_bytes += times * bytes->stash_bytes;
+    out->bytes.output_bytes = bytes->output_bytes;
+    if (bytes->working_bytes > out->bytes.working_bytes)
+        out->bytes.working_bytes = bytes->working_bytes;
+}
+
+static void sum_stage(const struct work *work,
+                      const struct pen_layer_range *range,
+                      struct layer_table *table, struct stage *out)
+{
+    const struct pen_model *model = work->setting->model;
+    *out = (struct stage){.sync_sec = 0};
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        enum pen_layer_kind kind = pen_model_layer_kind(model, i);
+        int sparse = 0;
+        enum pen_recompute mode = range->recompute;
+        struct pen_layer_time *time = &table->times[kind][sparse][mode];
+        struct pen_layer_bytes *bytes = &table->bytes[kind][sparse][mode];
+        if (!table->is_there[kind][sparse][mode])
+            pen_predict_layer(work->setting, work->plan, 0, i, mode, time,
+                              bytes);
+        table->is_there[kind][sparse][mode] = true;
+        add_layer(time, bytes, 1, out);
+    }
+}
+
+/* Gradients and weights of a stage go to the replicas and come back. */
+static double replica_time(const struct work *work, enum pen_collective kind,
+                           double bytes)
+{
+    struct pen_device_set set = {(uint64_t)degree(work->plan, PEN_DEGREE_DP) *
+                                     degree(work->plan, PEN_DEGREE_CP),
+                                 degree(work->plan, PEN_DEGREE_TP)};
+    return pen_collective_time(work->setting->cluster, work->device, kind, &set,
+                               bytes);
+}
+
+/* The whole weights pass through every rank, layer by layer. */
+static void share_weights(const struct work *work, struct stage *stage)
+{
+    double bytes = (double)stage->bytes.num_parameters;
+    double element = pen_number_bytes(work->setting->number);
+    double gather = replica_time(work, PEN_COLLECTIVE_GATHER, bytes * element);
+    double scatter =
+        replica_time(work, PEN_COLLECTIVE_GATHER,
+                     bytes * work->setting->practice.reduction_bytes);
+    struct pen_layer_time *time = &stage->time;
+    double backward = time->input_sec + time->weight_sec + time->recompute_sec;
+    double longer = fmax(1, (gather + scatter) / backward);
+    time->forward_sec = fmax(time->forward_sec, gather);
+    time->input_sec *= longer;
+    time->weight_sec *= longer;
+    time->recompute_sec *= longer;
+}
+
+static double reduction_time(const struct work *work, const struct stage *stage)
+{
+    const struct pen_practice *practice = &work->setting->practice;
+    double bytes = (double)stage->bytes.num_parameters;
+    if (work->plan->sharding == PEN_SHARDING_ZERO3)
+        return 0; /* done already */
+    bool is_cut = work->plan->sharding != PEN_SHARDING_NONE;
+    double sec = replica_time(
+        work, is_cut ? PEN_COLLECTIVE_GATHER : PEN_COLLECTIVE_REDUCE,
+        bytes * practice->reduction_bytes);
+    if (practice->overlaps_gradients)
+        sec = fmax(sec / 8, sec - 0.9 * (stage->time.input_sec +
+                                         stage->time.weight_sec));
+    return sec;
+}
+
+static double gather_time(const struct work *work, const struct stage *stage)
+{
+    const struct pen_practice *practice = &work->setting->practice;
+    if (work->plan->sharding != PEN_SHARDING_ZERO1 &&
+        work->plan->sharding != PEN_SHARDING_ZERO2)
+        return 0;
+    double sec = replica_time(work, PEN_COLLECTIVE_GATHER,
+                              (double)stage->bytes.num_parameters *
+                                  pen_number_bytes(work->setting->number));
+    if (practice->overlaps_parameters)
+        sec = fmax(sec / 8, sec - 0.9 * stage->time.forward_sec);
+    return sec;
+}
+
+/* Bytes that an optimizer step touches for each of its parameters. */
+#define UPDATE_BYTES_MIXED 46.0
+#define UPDATE_BYTES_F32 36.0
+
+static double update_time(const struct work *work, const struct stage *stage)
+{
+    double share = work->plan->sharding == PEN_SHARDING_NONE
+                       ? 1
+                       : 1.0 / (degree(work->plan, PEN_DEGREE_DP) *
+                                (double)degree(work->plan, PEN_DEGREE_CP));
+    double bytes = work->setting->number == PEN_NUMBER_F32 ? UPDATE_BYTES_F32
+                                                           : UPDATE_BYTES_MIXED;
+    return pen_bytes_time(work->device,
+                          share * bytes * (double)stage->bytes.num_parameters);
+}
+
+/* Embedding and head with one matrix on two ranks agree on its gradient. */
+static double tie_time(const struct work *work)
+{
+    const struct pen_plan *plan = work->plan;
+    const struct pen_model *model = work->setting->model;
+    if (!model->has_tied_embeddings || degree(plan, PEN_DEGREE_PP) == 1)
+        return 0;
+    uint64_t distance =
+        (uint64_t)degree(plan, PEN_DEGREE_TP) * degree(plan, PEN_DEGREE_CP) *
+        degree(plan, PEN_DEGREE_DP) * (degree(plan, PEN_DEGREE_PP) - 1);
+    double bytes = (double)model->vocab * model->hidden /
+                   degree(plan, PEN_DEGREE_TP) *
+                   work->setting->practice.reduction_bytes;
+    return bytes / pen_message_bandwidth(work->setting->cluster, work->device,
+                                         distance);
+}
+
+static void sum_stages(struct work *work)
+{
+    const struct pen_plan *plan = work->plan;
+    struct layer_table table;
+    memset(&table, 0, sizeof table);
+    double once = work->device->constants[PEN_CONSTANT_MICROBATCH_SEC] /
+                  degree(plan, PEN_DEGREE_VPP);
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        struct stage *stage = &work->stages[i];
+        sum_stage(work, &plan->stages[i], &table, stage);
+        stage->time.forward_sec += once / 2;
+        stage->time.input_sec += once / 2;
+        if (plan->sharding == PEN_SHARDING_ZERO3)
+            share_weights(work, stage);
+        stage->sync_sec = reduction_time(work, stage);
+        stage->gather_sec = gather_time(work, stage);
+        stage->update_sec = update_time(work, stage);
+    }
+    double tie = tie_time(work);
+    work->stages[0].sync_sec += tie;
+    if (plan->num_stages > 1)
+        work->stages[plan->num_stages - 1].sync_sec += tie;
+}
+
+/* ---- the schedule ---- */
+
+static uint32_t rank_of(const struct work *work, uint32_t stage)
+{
+    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
+    uint32_t turn = stage % pp;
+    bool is_back =
+        work->generator->placement == PEN_PLACEMENT_V && (stage / pp) % 2 == 1;
+    return is_back ? pp - 1 - turn : turn;
+}
+
+static pen_status make_costs(struct work *work, struct pen_text *why)
+{
+    const struct pen_plan *plan = work->plan;
+    struct pen_costs *costs = &work->costs;
+    uint64_t distance = (uint64_t)degree(plan, PEN_DEGREE_TP) *
+                        degree(plan, PEN_DEGREE_CP) *
+                        degree(plan, PEN_DEGREE_DP);
+    double stash = 0;
+    costs->items = calloc(plan->num_stages, sizeof *costs->items);
+    if (costs->items == NULL) {
+        pen_why(why, "no memory for the costs of %u stages", plan->num_stages);
+        return PEN_NOMEM;
+    }
+    costs->scope = PEN_COST_PER_STAGE;
+    costs->num_items = plan->num_stages;
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        stash += (double)work->stages[i].bytes.stash_bytes;
+    work->activation_bytes = stash / degree(plan, PEN_DEGREE_PP);
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        const struct stage *stage = &work->stages[i];
+        costs->items[i] = (struct pen_cost){
+            .forward_sec = stage->time.forward_sec,
+            .input_sec = stage->time.input_sec + stage->time.recompute_sec,
+            .weight_sec = stage->time.weight_sec,
+            .recompute_sec = -1,
+            .pair_sec = -1,
+            .sync_sec = stage->sync_sec,
+            .step_sec = stage->update_sec + stage->gather_sec,
+            .memory = work->activation_bytes == 0
+                          ? 0
+                          : (double)stage->bytes.stash_bytes /
+                                work->activation_bytes};
+    }
+    if (degree(plan, PEN_DEGREE_PP) == 1)
+        return PEN_OK;
+    /* Each of the tp ranks sends its share; they gather it on the other side.
+     */
+    struct pen_device_set set = {degree(plan, PEN_DEGREE_TP), 1};
+    double bytes = (double)work->stages[0].bytes.output_bytes;
+    double gather =
+        plan->has_sequence_parallel
+            ? 0
+            : pen_collective_time(work->setting->cluster, work->device,
+                                  PEN_COLLECTIVE_GATHER, &set, bytes);
+    costs->bytes = bytes / degree(plan, PEN_DEGREE_TP);
+    costs->bytes_per_sec =
+        pen_message_bandwidth(work->setting->cluster, work->device, distance);
+    costs->latency_sec =
+        pen_message_latency(work->setting->cluster, work->device, distance) +
+        gather;
+    costs->is_blocking = work->setting->practice.blocks_on_messages;
+    work->hop_sec = costs->latency_sec + costs->bytes / costs->bytes_per_sec;
+    return PEN_OK;
+}
+
+static pen_status time_schedule(const struct work *work,
+                                struct pen_timing **out, struct pen_text *why)
+{
+    const struct pen_plan *plan = work->plan;
+    struct pen_generator_args args = {
+        .ranks = degree(plan, PEN_DEGREE_PP),
+        .microbatches = plan->num_microbatches,
+        .chunks =
+            work->generator->has_chunks ? degree(plan, PEN_DEGREE_VPP) : 0,
+        .slices = plan->schedule.slices,
+        .batches = plan->schedule.batches,
+        .warmup = plan->schedule.warmup,
+        .memory_limit = plan->schedule.memory_limit,
+        .has_vertical_sync = plan->schedule.has_vertical_sync,
+        .costs = &work->costs};
+    return pen_timings_run(work->setting->timings, work->generator, &args, out,
+                           why);
+}
+
+/* ---- what is told ---- */
+
+/* Sums over the stages of one pipeline rank. */
+static void sum_rank(const struct work *work, uint32_t rank, struct stage *out)
+{
+    *out = (struct stage){.sync_sec = 0};
+    for (uint32_t i = 0; i < work->plan->num_stages; i++) {
+        const struct stage *stage = &work->stages[i];
+        if (rank_of(work, i) != rank)
+            continue;
+        add_layer(&stage->time, &stage->bytes, 1, out);
+        out->sync_sec += stage->sync_sec;
+        out->gather_sec += stage->gather_sec;
+        out->update_sec += stage->update_sec;
+    }
+}
+
+static double busy_of(const struct work *work, const struct stage *rank)
+{
+    const struct pen_layer_time *time = &rank->time;
+    return work->plan->num_microbatches *
+               (time->forward_sec + time->input_sec + time->weight_sec +
+                time->recompute_sec) +
+           rank->sync_sec + rank->gather_sec + rank->update_sec;
+}
+
+/* The rank that computes longest tells where a step's seconds go. */
+static void spend(const struct work *work, double step_sec, double other_sec,
+                  struct pen_prediction *out)
+{
+    struct stage rank;
+    struct stage busiest = {.sync_sec = -1};
+    double longest = -1;
+    for (uint32_t i = 0; i < degree(work->plan, PEN_DEGREE_PP); i++) {
+        sum_rank(work, i, &rank);
+        if (busy_of(work, &rank) > longest) {
+            longest = busy_of(work, &rank);
+            busiest = rank;
+        }
+    }
+    const struct pen_layer_time *time = &busiest.time;
+    double count = work->plan->num_microbatches;
+    double messages = time->tensor_sec + time->context_sec + time->expert_sec;
+    double all = time->forward_sec + time->input_sec + time->weight_sec +
+                 time->recompute_sec;
+    double pure = all > 0 ? fmax(0, 1 - messages / all) : 0;
+    double *spent = out->spent;
+    spent[PEN_SPENDING_FORWARD] = count * time->forward_sec * pure;
+    spent[PEN_SPENDING_BACKWARD] =
+        count * (time->input_sec + time->weight_sec) * pure;
+    spent[PEN_SPENDING_RECOMPUTE] = count * time->recompute_sec * pure;
+    spent[PEN_SPENDING_TENSOR] = count * time->tensor_sec;
+    spent[PEN_SPENDING_CONTEXT] = count * time->context_sec;
+    spent[PEN_SPENDING_EXPERT] = count * time->expert_sec;
+    spent[PEN_SPENDING_REDUCTION] = busiest.sync_sec;
+    spent[PEN_SPENDING_GATHER] = busiest.gather_sec;
+    spent[PEN_SPENDING_UPDATE] = busiest.update_sec;
+    spent[PEN_SPENDING_OTHER] = other_sec;
+    spent[PEN_SPENDING_BUBBLE] = fmax(0, step_sec - other_sec - longest);
+    out->bubble = spent[PEN_SPENDING_BUBBLE] / step_sec;
+}
+
+static void fill_memory(const struct work *work, const struct stage *rank,
+                        double stash_bytes, bool has_head,
+                        struct pen_plan_memory *out)
+{
+    const struct pen_plan *plan = work->plan;
+    const struct pen_practice *practice = &work->setting->practice;
+    double replicas =
+        (double)degree(plan, PEN_DEGREE_DP) * degree(plan, PEN_DEGREE_CP);
+    double parameters = (double)rank->bytes.num_parameters;
+    double shares[PEN_MEMORY_PARTS] = {0};
+    for (int i = PEN_MEMORY_WEIGHTS; i <= PEN_MEMORY_OPTIMIZER; i++)
+        shares[i] = 1;
+    if (plan->sharding >= PEN_SHARDING_ZERO1)
+        shares[PEN_MEMORY_OPTIMIZER] = 1 / replicas;
+    if (plan->sharding >= PEN_SHARDING_ZERO2)
+        shares[PEN_MEMORY_GRADIENTS] = 1 / replicas;
+    if (plan->sharding >= PEN_SHARDING_ZERO3 && !practice->keeps_gathered)
+        shares[PEN_MEMORY_WEIGHTS] = 1 / replicas;
+    double element = pen_number_bytes(work->setting->number);
+    double boundary = (double)rank->bytes.output_bytes;
+    double bytes[PEN_MEMORY_PARTS] = {
+        [PEN_MEMORY_WEIGHTS] =
+            parameters * element * shares[PEN_MEMORY_WEIGHTS],
+        [PEN_MEMORY_GRADIENTS] = parameters * practice->gradient_bytes *
+                                 shares[PEN_MEMORY_GRADIENTS],
+        [PEN_MEMORY_OPTIMIZER] = parameters * practice->optimizer_bytes *
+                                 shares[PEN_MEMORY_OPTIMIZER],
+        [PEN_MEMORY_ACTIVATIONS] = stash_bytes * (1 + practice->memory_holes),
+        [PEN_MEMORY_LOSS] = has_head ? (double)rank->bytes.working_bytes : 0,
+        [PEN_MEMORY_BUFFERS] =
+            4 * boundary + (has_head ? 0 : (double)rank->bytes.working_bytes),
+        [PEN_MEMORY_OVERHEAD] = practice->overhead_bytes};
+    for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+        out->bytes[part] = (uint64_t)bytes[part];
+    out->count = pen_plan_num_ranks(plan) / degree(plan, PEN_DEGREE_PP);
+}
+
+/* Micro-batches that a rank of the pipeline holds, where nothing is timed. */
+static double guess_in_flight(const struct work *work, uint32_t rank)
+{
+    double pp = degree(work->plan, PEN_DEGREE_PP);
+    double vpp = degree(work->plan, PEN_DEGREE_VPP);
+    double m = work->plan->num_microbatches;
+    if (strcmp(work->generator->name, "gpipe") == 0)
+        return m;
+    if (vpp > 1 && work->generator->placement != PEN_PLACEMENT_V)
+        return fmin(m, pp + (pp - 1) / vpp - 2.0 * rank / vpp);
+    return fmin(m, vpp > 1 ? pp : pp - rank);
+}
+
+static pen_status tell_memory(const struct work *work,
+                              const struct pen_timing *timing,
+                              struct pen_prediction *out, struct pen_text *why)
+{
+    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
+    uint32_t last = rank_of(work, work->plan->num_stages - 1);
+    uint64_t limit = work->setting->memory_limit;
+    if (limit == 0)
+        limit = work->device->memory_bytes;
+    out->memory = calloc(pp, sizeof *out->memory);
+    if (out->memory == NULL) {
+        pen_why(why, "no memory for the classes of %u ranks", pp);
+        return PEN_NOMEM;
+    }
+    out->num_memory = pp;
+    for (uint32_t i = 0; i < pp; i++) {
+        struct stage rank;
+        sum_rank(work, i, &rank);
+        double stash =
+            timing != NULL
+                ? timing->ranks[i].peak * work->activation_bytes
+                : guess_in_flight(work, i) * (double)rank.bytes.stash_bytes;
+        fill_memory(work, &rank, stash, i == last, &out->memory[i]);
+        uint64_t bytes = pen_plan_memory_bytes(&out->memory[i]);
+        if (bytes > out->peak_bytes) {
+            out->peak_bytes = bytes;
+            out->fullest = i;
+        }
+    }
+    out->fits = out->peak_bytes <= limit;
+    return PEN_OK;
+}
+
+static void tell_time(const struct work *work, double span_sec,
+                      struct pen_prediction *out)
+{
+    const struct pen_setting *setting = work->setting;
+    const struct pen_plan *plan = work->plan;
+    double other = work->device->constants[PEN_CONSTANT_STEP_SEC];
+    double peak = work->device->flops[setting->number];
+    if (peak == 0)
+        peak = work->device->flops[PEN_NUMBER_F32];
+    double batch = (double)pen_plan_global_batch(plan);
+    out->step_sec = span_sec + other;
+    spend(work, out->step_sec, other, out);
+    out->tokens_per_sec = batch * plan->sequence / out->step_sec;
+    out->utilisation =
+        pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence) /
+        (out->step_sec * peak * (double)pen_plan_num_ranks(plan));
+    out->step_error = 0.1;
+    out->memory_error = 0.1;
+}
+
+/* No rank ends before it has done its part and those before it have begun. */
+static double bound_span(const struct work *work)
+{
+    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
+    double before = 0;
+    double most = 0;
+    for (uint32_t i = 0; i < pp; i++) {
+        struct stage rank;
+        sum_rank(work, i, &rank);
+        most = fmax(most, before + busy_of(work, &rank));
+        before += work->stages[i].time.forward_sec +
+                  work->stages[i].time.input_sec +
+                  work->stages[i].time.recompute_sec;
+    }
+    return most;
+}
+
+static pen_status open_work(const struct pen_setting *setting,
+                            const struct pen_plan *plan, struct work *work,
+                            struct pen_text *why)
+{
+    *work = (struct work){.setting = setting,
+                          .plan = plan,
+                          .device = &setting->cluster->groups[0].device};
+    pen_costs_init(&work->costs);
+    pen_status status = check_plan(work, why);
+    if (status != PEN_OK)
+        return status;
+    work->stages = calloc(plan->num_stages, sizeof *work->stages);
+    if (work->stages == NULL) {
+        pen_why(why, "no memory for %u stages", plan->num_stages);
+        return PEN_NOMEM;
+    }
+    sum_stages(work);
+    return PEN_OK;
+}
+
+static void close_work(struct work *work)
+{
+    free(work->stages);
+    pen_costs_release(&work->costs);
+}
+
+pen_status pen_predict(const struct pen_setting *setting,
+                       const struct pen_plan *plan, struct pen_prediction *out,
+                       struct pen_text *why)
+{
+    struct work work;
+    struct pen_timing *timing = NULL;
+    struct pen_prediction found = {.step_sec = 0};
+    pen_status status = open_work(setting, plan, &work, why);
+    if (status == PEN_OK)
+        status = make_costs(&work, why);
+    if (status == PEN_OK)
+        status = time_schedule(&work, &timing, why);
+    if (status == PEN_OK)
+        status = tell_memory(&work, timing, &found, why);
+    if (status == PEN_OK) {
+        tell_time(&work, timing->makespan_sec, &found);
+        *out = found;
+    } else
+        pen_prediction_release(&found);
+    pen_timing_free(timing);
+    close_work(&work);
+    return status;
+}
+
+pen_status pen_predict_bound(const struct pen_setting *setting,
+                             const struct pen_plan *plan,
+                             struct pen_prediction *out, struct pen_text *why)
+{
+    struct work work;
+    struct pen_prediction found = {.step_sec = 0};
+    pen_status status = open_work(setting, plan, &work, why);
+    if (status == PEN_OK)
+        status = tell_memory(&work, NULL, &found, why);
+    if (status == PEN_OK) {
+        tell_time(&work, bound_span(&work), &found);
+        *out = found;
+    } else
+        pen_prediction_release(&found);
+    close_work(&work);
+    return status;
+}
+
+void pen_prediction_release(struct pen_prediction *prediction)
+{
+    free(prediction->memory);
+    *prediction = (struct pen_prediction){.step_sec = 0};
+}
+
+bool pen_prediction_store(const struct pen_prediction *prediction,
+                          struct pen_plan *plan)
+{
+    struct pen_plan_memory *memory =
+        calloc(prediction->num_memory + 1, sizeof *memory);
+    if (memory == NULL)
+        return false;
+    memcpy(memory, prediction->memory, prediction->num_memory * sizeof *memory);
+    free(plan->predicted.memory);
+    plan->predicted = (struct pen_plan_prediction){
+        .is_there = true,
+        .step_sec = prediction->step_sec,
+        .step_error = prediction->step_error,
+        .memory_error = prediction->memory_error,
+        .bubble = prediction->bubble,
+        .utilisation = prediction->utilisation,
+        .tokens_per_sec = prediction->tokens_per_sec,
+        .memory = memory,
+        .num_memory = prediction->num_memory};
+    return true;
+}
+
+void pen_practice_init(struct pen_practice *practice, enum pen_target target,
+                       enum pen_number number)
+{
+    bool is_mixed = number != PEN_NUMBER_F32;
+    *practice = (struct pen_practice){
+        .has_fused_attention = target != PEN_TARGET_PENSTOCK,
+        .overlaps_gradients = true,
+        .overlaps_parameters = true,
+        .blocks_on_messages =
+            target == PEN_TARGET_MEGATRON || target == PEN_TARGET_DEEPSPEED,
+        .gradient_bytes = 4,
+        .reduction_bytes = target == PEN_TARGET_DEEPSPEED && is_mixed ? 2 : 4,
+        .optimizer_bytes = is_mixed ? 12 : 8,
+        .overhead_bytes = 2.5e9,
+        .memory_holes = 0.05};
+    if (target == PEN_TARGET_TORCHTITAN)
+        practice->keeps_gathered = false;
+}
