@@ -226,6 +226,14 @@ static inline void practise_2021(struct row *row)
     practice->gradient_bytes = 2;
     practice->reduction_bytes = 2;
     practice->optimizer_bytes = 12;
+    practice->fuses_accumulation = false;
+}
+
+/* Megatron-LM itself: 18 bytes for each parameter. */
+static inline void sum_in_32_bits(struct row *row)
+{
+    row->setting.practice.gradient_bytes = 4;
+    row->setting.practice.reduction_bytes = 4;
 }
 
 static inline void add_sc21(struct rows *rows)
@@ -261,8 +269,11 @@ static inline void add_sc21(struct rows *rows)
             make_cluster(&selene, number_of(facts, "gpus", 0), row);
             set_up(row, 2048, PEN_NUMBER_FP16, PEN_TARGET_MEGATRON);
             practise_2021(row);
+            if (!is_zero3)
+                sum_in_32_bits(row);
             if (is_zero3)
                 row->plan->sharding = PEN_SHARDING_ZERO3;
+            row->setting.practice.gathers_singly = is_zero3;
         }
     }
 }
@@ -307,6 +318,8 @@ static inline void add_recompute(struct rows *rows)
             make_cluster(&selene, number_of(facts, "gpus", 0), row);
             set_up(row, 2048, PEN_NUMBER_FP16, PEN_TARGET_MEGATRON);
             practise_2021(row);
+            sum_in_32_bits(row);
+            row->setting.practice.fuses_accumulation = true;
         }
     }
 }

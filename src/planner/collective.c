@@ -44,7 +44,7 @@ double pen_collective_time(const struct pen_cluster *cluster,
     double inside = node_bandwidth(cluster, device);
     if (count * (double)set->stride <= node)
         return constants[PEN_CONSTANT_LINK_SEC] +
-               cluster->levels[0].latency_sec * log2(count) +
+               cluster->levels[0].latency_sec * 2 * (count - 1) +
                passes * (bytes + constants[PEN_CONSTANT_LINK_HALF]) / inside;
     const struct pen_link_level *outer = find_outer(cluster, set);
     double together = fmin(count, fmax(1, floor(node / (double)set->stride)));

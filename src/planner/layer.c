@@ -165,13 +165,17 @@ static void list_input(const struct layer *layer,
                                layer->hidden);
 }
 
-/* Weight gradients are added to what is there already. */
+/* A weight gradient, and its way into the sum over the micro-batches. */
 static void add_gradient(const struct layer *layer, double rows, double columns,
                          struct pen_operation_list *list)
 {
-    double bytes = layer->setting->practice.gradient_bytes;
+    const struct pen_practice *practice = &layer->setting->practice;
     pen_operations_add_product(list, 1, rows, columns, layer->tokens);
-    pen_operations_add_rows(list, rows * columns * 2 * bytes, 1);
+    if (!practice->fuses_accumulation)
+        pen_operations_add_rows(
+            list,
+            rows * columns * (layer->element + 2 * practice->gradient_bytes),
+            1);
 }
 
 static void list_weight(const struct layer *layer,
@@ -192,8 +196,21 @@ static double busy_time(const struct layer *layer,
     return pen_operations_busy(layer->device, layer->setting->number, list);
 }
 
-/* Behind the products that hide them, two thirds of the messages are gone. */
-#define EXPOSED_SHARE 0.35
+/*
+ * The device runs while the host launches what comes next. Where both take
+ * about as long, each waits for the other now and then.
+ */
+#define BLEND 4.0
+
+static double blend(double device_sec, double host_sec)
+{
+    double most = fmax(device_sec, host_sec);
+    if (most <= 0)
+        return 0;
+    return most *
+           pow(pow(device_sec / most, BLEND) + pow(host_sec / most, BLEND),
+               1 / BLEND);
+}
 
 /* The messages of tensor parallelism of one pass of a block. */
 static double tensor_time(const struct layer *layer, double kernels,
@@ -212,7 +229,7 @@ static double tensor_time(const struct layer *layer, double kernels,
     *host += kernels * (is_cut ? 2 : 1) *
              layer->device->constants[PEN_CONSTANT_LAUNCH];
     if (layer->setting->practice.overlaps_tensor)
-        sec *= EXPOSED_SHARE;
+        sec *= PEN_BESIDE_SHARE;
     return kernels * sec;
 }
 
@@ -251,12 +268,13 @@ static void time_block(const struct layer *layer, enum pen_recompute recompute,
     double context[2] = {context_time(layer, 1), context_time(layer, 2)};
     double busy = busy_time(layer, &forward);
     *out = (struct pen_layer_time){
-        .forward_sec = fmax(busy + tensor[0] + context[0], host[0]),
+        .forward_sec = blend(busy + tensor[0] + context[0], host[0]),
         .tensor_sec = tensor[0] + tensor[1],
         .context_sec = context[0] + context[1]};
     double backward_sec = busy_time(layer, &input) + tensor[1] + context[1];
     double weight_sec = busy_time(layer, &weight);
-    double slow = fmax(1, (host[1] + host[2]) / (backward_sec + weight_sec));
+    double slow = blend(backward_sec + weight_sec, host[1] + host[2]) /
+                  (backward_sec + weight_sec);
     out->input_sec = backward_sec * slow;
     out->weight_sec = weight_sec * slow;
     if (recompute == PEN_RECOMPUTE_FULL) {
@@ -266,6 +284,12 @@ static void time_block(const struct layer *layer, enum pen_recompute recompute,
         out->recompute_sec = busy_time(layer, &core);
 }
 
+/* Batches come, losses go; half of it with the first layer, half at the end. */
+static double once_time(const struct layer *layer)
+{
+    return layer->device->constants[PEN_CONSTANT_MICROBATCH_SEC] / 2;
+}
+
 static void time_embedding(const struct layer *layer,
                            struct pen_layer_time *out)
 {
@@ -273,7 +297,8 @@ static void time_embedding(const struct layer *layer,
     double bytes = layer->tokens * layer->hidden * layer->element;
     double tensor = tensor_time(layer, 1, &host);
     *out = (struct pen_layer_time){
-        .forward_sec = pen_bytes_time(layer->device, 3 * bytes) + tensor,
+        .forward_sec = pen_bytes_time(layer->device, 3 * bytes) + tensor +
+                       once_time(layer),
         .weight_sec = pen_bytes_time(layer->device, 4 * bytes),
         .tensor_sec = tensor};
 }
@@ -294,18 +319,18 @@ static void time_head(const struct layer *layer, struct pen_layer_time *out)
     pen_operations_add_rows(&forward, row * 2 * layer->element, 1);
     pen_operations_add_product(&forward, 1, layer->tokens, vocab,
                                layer->hidden);
-    pen_operations_add_rows(&forward, layer->tokens * vocab * 18, 5);
-    pen_operations_add_rows(&input, layer->tokens * vocab * 10, 3);
+    pen_operations_add_rows(&forward, layer->tokens * vocab * 32, 8);
+    pen_operations_add_rows(&input, layer->tokens * vocab * 14, 3);
     pen_operations_add_product(&input, 1, layer->tokens, layer->hidden, vocab);
     pen_operations_add_rows(&input, row * 4 * layer->element, 2);
     add_gradient(&head, layer->hidden, vocab, &weight);
     double host = 0;
     double tensor = tensor_time(layer, 1, &host);
-    *out =
-        (struct pen_layer_time){.forward_sec = busy_time(&head, &forward),
-                                .input_sec = busy_time(&head, &input) + tensor,
-                                .weight_sec = busy_time(&head, &weight),
-                                .tensor_sec = tensor};
+    *out = (struct pen_layer_time){
+        .forward_sec = busy_time(&head, &forward) + once_time(layer),
+        .input_sec = busy_time(&head, &input) + tensor,
+        .weight_sec = busy_time(&head, &weight),
+        .tensor_sec = tensor};
 }
 
 /* ---- bytes ---- */

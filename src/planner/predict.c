@@ -134,18 +134,34 @@ static double replica_time(const struct work *work, enum pen_collective kind,
 }
 
 /* The whole weights pass through every rank, layer by layer. */
+static double pass_time(const struct work *work, double bytes)
+{
+    struct pen_device_set set = {(uint64_t)degree(work->plan, PEN_DEGREE_DP) *
+                                     degree(work->plan, PEN_DEGREE_CP),
+                                 degree(work->plan, PEN_DEGREE_TP)};
+    if (work->setting->practice.gathers_singly)
+        set.stride = pen_cluster_node_size(work->setting->cluster);
+    return pen_collective_time(work->setting->cluster, work->device,
+                               PEN_COLLECTIVE_GATHER, &set, bytes);
+}
+
+/* Seconds of computing with messages beside it. */
+static double pass_beside(double compute_sec, double message_sec)
+{
+    return fmax(message_sec, compute_sec + PEN_BESIDE_SHARE * message_sec);
+}
+
 static void share_weights(const struct work *work, struct stage *stage)
 {
     double bytes = (double)stage->bytes.num_parameters;
     double element = pen_number_bytes(work->setting->number);
-    double gather = replica_time(work, PEN_COLLECTIVE_GATHER, bytes * element);
+    double gather = pass_time(work, bytes * element);
     double scatter =
-        replica_time(work, PEN_COLLECTIVE_GATHER,
-                     bytes * work->setting->practice.reduction_bytes);
+        pass_time(work, bytes * work->setting->practice.reduction_bytes);
     struct pen_layer_time *time = &stage->time;
     double backward = time->input_sec + time->weight_sec + time->recompute_sec;
-    double longer = fmax(1, (gather + scatter) / backward);
-    time->forward_sec = fmax(time->forward_sec, gather);
+    double longer = pass_beside(backward, gather + scatter) / backward;
+    time->forward_sec = pass_beside(time->forward_sec, gather);
     time->input_sec *= longer;
     time->weight_sec *= longer;
     time->recompute_sec *= longer;
@@ -182,7 +198,7 @@ static double gather_time(const struct work *work, const struct stage *stage)
 }
 
 /* Bytes that an optimizer step touches for each of its parameters. */
-#define UPDATE_BYTES_MIXED 46.0
+#define UPDATE_BYTES_MIXED 30.0
 #define UPDATE_BYTES_F32 36.0
 
 static double update_time(const struct work *work, const struct stage *stage)
@@ -219,13 +235,9 @@ static void sum_stages(struct work *work)
     const struct pen_plan *plan = work->plan;
     struct layer_table table;
     memset(&table, 0, sizeof table);
-    double once = work->device->constants[PEN_CONSTANT_MICROBATCH_SEC] /
-                  degree(plan, PEN_DEGREE_VPP);
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         struct stage *stage = &work->stages[i];
         sum_stage(work, &plan->stages[i], &table, stage);
-        stage->time.forward_sec += once / 2;
-        stage->time.input_sec += once / 2;
         if (plan->sharding == PEN_SHARDING_ZERO3)
             share_weights(work, stage);
         stage->sync_sec = reduction_time(work, stage);
@@ -607,6 +619,7 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
     bool is_mixed = number != PEN_NUMBER_F32;
     *practice = (struct pen_practice){
         .has_fused_attention = target != PEN_TARGET_PENSTOCK,
+        .fuses_accumulation = target != PEN_TARGET_DEEPSPEED,
         .overlaps_gradients = true,
         .overlaps_parameters = true,
         .blocks_on_messages =

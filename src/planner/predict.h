@@ -21,10 +21,12 @@ struct pen_practice {
     bool has_fused_attention; /* no matrix of all pairs in memory */
     bool has_dropout;         /* masks are kept */
     bool has_fused_norm;      /* norms and rotations in one pass over memory */
+    bool fuses_accumulation;  /* products add to the gradient themselves */
     bool overlaps_gradients;  /* reduced while backwards run */
     bool overlaps_parameters; /* gathered while forwards run */
     bool blocks_on_messages;  /* of the pipeline: nothing runs beside */
     bool overlaps_tensor;     /* messages inside layers behind products */
+    bool gathers_singly;      /* zero3: array by array, one network card busy */
     bool keeps_gathered;      /* zero3: weights stay gathered in a step */
     uint32_t gradient_bytes;  /* of one accumulated gradient */
     uint32_t reduction_bytes; /* of one on its way to the others */
@@ -32,6 +34,12 @@ struct pen_practice {
     double overhead_bytes;    /* of the runtime on each device */
     double memory_holes;      /* share of activations lost between them */
 };
+
+/*
+ * Messages beside computing take units and bandwidth from it: this share of
+ * their time is paid even where all of it is hidden.
+ */
+#define PEN_BESIDE_SHARE 0.45
 
 /* The practice of a target, with what it does by default today. */
 void pen_practice_init(struct pen_practice *practice, enum pen_target target,
