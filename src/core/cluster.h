@@ -35,6 +35,7 @@
     X(LINK_SHARE, "link_share")           /* of the bandwidth inside a node */ \
     X(LINK_HALF, "link_half")             /* of a message at half the speed */ \
     X(LINK_SEC, "link_sec")           /* to begin a collective in a node */    \
+    X(MESSAGE_SHARE, "message_share") /* of it, between two devices */         \
     X(NETWORK_SHARE, "network_share") /* of the bandwidth between nodes */     \
     X(NETWORK_SEC, "network_sec")     /* to begin a collective between them */ \
     X(STEP_SEC, "step_sec")           /* of a step: what nobody counts */      \

@@ -78,7 +78,8 @@ double pen_message_bandwidth(const struct pen_cluster *cluster,
                              const struct pen_device *device, uint64_t distance)
 {
     if (!is_outside(cluster, distance))
-        return node_bandwidth(cluster, device);
+        return cluster->levels[0].bytes_per_sec *
+               device->constants[PEN_CONSTANT_MESSAGE_SHARE];
     return pen_cluster_level(cluster, 2 * distance)->bytes_per_sec *
            device->constants[PEN_CONSTANT_NETWORK_SHARE];
 }

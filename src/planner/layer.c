@@ -319,8 +319,8 @@ static void time_head(const struct layer *layer, struct pen_layer_time *out)
     pen_operations_add_rows(&forward, row * 2 * layer->element, 1);
     pen_operations_add_product(&forward, 1, layer->tokens, vocab,
                                layer->hidden);
-    pen_operations_add_rows(&forward, layer->tokens * vocab * 32, 8);
-    pen_operations_add_rows(&input, layer->tokens * vocab * 14, 3);
+    pen_operations_add_rows(&forward, layer->tokens * vocab * 38, 8);
+    pen_operations_add_rows(&input, layer->tokens * vocab * 22, 3);
     pen_operations_add_product(&input, 1, layer->tokens, layer->hidden, vocab);
     pen_operations_add_rows(&input, row * 4 * layer->element, 2);
     add_gradient(&head, layer->hidden, vocab, &weight);

@@ -197,9 +197,8 @@ static double gather_time(const struct work *work, const struct stage *stage)
     return sec;
 }
 
-/* Bytes that an optimizer step touches for each of its parameters. */
-#define UPDATE_BYTES_MIXED 30.0
-#define UPDATE_BYTES_F32 36.0
+/* Weights, and moments twice: read and written. */
+#define UPDATE_BYTES 24.0
 
 static double update_time(const struct work *work, const struct stage *stage)
 {
@@ -207,8 +206,9 @@ static double update_time(const struct work *work, const struct stage *stage)
                        ? 1
                        : 1.0 / (degree(work->plan, PEN_DEGREE_DP) *
                                 (double)degree(work->plan, PEN_DEGREE_CP));
-    double bytes = work->setting->number == PEN_NUMBER_F32 ? UPDATE_BYTES_F32
-                                                           : UPDATE_BYTES_MIXED;
+    double bytes = UPDATE_BYTES + work->setting->practice.gradient_bytes;
+    if (work->setting->number != PEN_NUMBER_F32)
+        bytes += pen_number_bytes(work->setting->number);
     return pen_bytes_time(work->device,
                           share * bytes * (double)stage->bytes.num_parameters);
 }
