@@ -523,6 +523,7 @@ static inline void add_aleph(struct rows *rows)
         set_up(row, shape.sequence, PEN_NUMBER_BF16, PEN_TARGET_DEEPSPEED);
         practise_2021(row);
         row->setting.practice.has_dropout = false;
+        row->setting.practice.gathers_logits = true;
         row->setting.practice.gradient_bytes = 2;
         row->setting.practice.has_fused_attention =
             strstr(word_of(facts, "kernel"), "flash") != NULL;

@@ -335,20 +335,30 @@ static void time_head(const struct layer *layer, struct pen_layer_time *out)
 
 /* ---- bytes ---- */
 
+/* In steps, a norm keeps its input and its result in 32 bits, and a cast. */
+#define UNFUSED_NORM_BYTES 10.0
+
 /* What a block keeps of each token, in bytes, without recomputation. */
 static double stash_of_block(const struct layer *layer, bool has_core)
 {
     double element = layer->element;
     double masks = layer->setting->practice.has_dropout ? 1 : 0;
     double rows = layer->hidden * (4 * element + 2 * masks) / layer->rows_tp;
+    if (!layer->setting->practice.has_fused_norm)
+        rows += layer->hidden * 2 * UNFUSED_NORM_BYTES / layer->rows_tp;
     double heads = (2 * layer->query + 2 * layer->key) * element;
     double inner = (up_width(layer) + layer->inner) * element;
+    if (layer->has_gate && !layer->setting->practice.has_fused_gate)
+        inner += layer->inner * element;
     double pairs = 0;
     if (!layer->setting->practice.has_fused_attention && has_core)
         pairs = layer->heads * layer->sequence * layer->cp *
                 (masks > 0 ? 2 * element + masks : element);
     return rows + heads + inner + pairs;
 }
+
+/* Gradients of the pairs before and after the softmax, one in 32 bits. */
+#define PAIR_WORK_BYTES 8.0
 
 static void bytes_of_block(const struct layer *layer,
                            enum pen_recompute recompute,
@@ -365,11 +375,18 @@ static void bytes_of_block(const struct layer *layer,
         out->working_bytes = (uint64_t)all;
     } else
         out->working_bytes = (uint64_t)(all - (double)out->stash_bytes);
+    if (!layer->setting->practice.has_fused_attention)
+        out->working_bytes +=
+            (uint64_t)(layer->tokens * layer->heads * layer->sequence *
+                       layer->cp * PAIR_WORK_BYTES);
     /* Gradients of the widest array and of what flows through. */
     out->working_bytes +=
         (uint64_t)(layer->tokens * (up_width(layer) + 2 * layer->hidden) *
                    layer->element);
 }
+
+/* A logit in 16 and 32 bits, its softmax, and its gradient in both. */
+#define LOGIT_BYTES 16.0
 
 static uint64_t parameters_of(const struct layer *layer, uint32_t index)
 {
@@ -401,8 +418,9 @@ void pen_predict_layer(const struct pen_setting *setting,
         time_head(&layer, time);
         bytes->stash_bytes = (uint64_t)(boundary / layer.rows_tp * 2);
         bytes->working_bytes =
-            (uint64_t)(layer.tokens * ceil(setting->model->vocab / layer.tp) *
-                       10);
+            (uint64_t)(layer.tokens * LOGIT_BYTES *
+                       ceil(setting->model->vocab /
+                            (setting->practice.gathers_logits ? 1 : layer.tp)));
         break;
     default:
         time_block(&layer, recompute, time);

@@ -619,6 +619,8 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
     bool is_mixed = number != PEN_NUMBER_F32;
     *practice = (struct pen_practice){
         .has_fused_attention = target != PEN_TARGET_PENSTOCK,
+        .has_fused_gate = target != PEN_TARGET_DEEPSPEED,
+        .has_fused_norm = true,
         .fuses_accumulation = target != PEN_TARGET_DEEPSPEED,
         .overlaps_gradients = true,
         .overlaps_parameters = true,
@@ -627,8 +629,8 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         .gradient_bytes = 4,
         .reduction_bytes = target == PEN_TARGET_DEEPSPEED && is_mixed ? 2 : 4,
         .optimizer_bytes = is_mixed ? 12 : 8,
-        .overhead_bytes = 2.5e9,
-        .memory_holes = 0.05};
+        .overhead_bytes = 2.0e9,
+        .memory_holes = 0.15};
     if (target == PEN_TARGET_TORCHTITAN)
         practice->keeps_gathered = false;
 }

@@ -20,7 +20,9 @@
 struct pen_practice {
     bool has_fused_attention; /* no matrix of all pairs in memory */
     bool has_dropout;         /* masks are kept */
+    bool has_fused_gate;      /* a gated activation keeps its inputs alone */
     bool has_fused_norm;      /* norms and rotations in one pass over memory */
+    bool gathers_logits;      /* all of them on each rank of a tensor group */
     bool fuses_accumulation;  /* products add to the gradient themselves */
     bool overlaps_gradients;  /* reduced while backwards run */
     bool overlaps_parameters; /* gathered while forwards run */
