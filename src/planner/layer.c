@@ -95,16 +95,29 @@ static void add_cast(const struct layer *layer, double width,
         pen_operations_add_rows(list, layer->tokens * width * 4, 1);
 }
 
+/* In steps, each reads and writes as much as all of them fused. */
+#define UNFUSED_NORM_ARRAYS 6.0
+
+/* What a norm reads and writes of a row, per element of 16 bits. */
+static double norm_bytes(const struct layer *layer, bool is_backward)
+{
+    bool is_fused = layer->setting->practice.has_fused_norm;
+    double arrays = is_backward ? 4 : 2;
+    return layer->element * (is_fused ? arrays : UNFUSED_NORM_ARRAYS * arrays);
+}
+
 static void add_norms(const struct layer *layer, bool is_backward,
                       struct pen_operation_list *list)
 {
     double row = layer->tokens * layer->hidden / layer->rows_tp;
     double dropout = layer->setting->practice.has_dropout ? 1 : 0;
-    double element = layer->element;
+    double kernels = is_backward ? 2 : 1;
+    if (!layer->setting->practice.has_fused_norm)
+        kernels *= UNFUSED_NORM_ARRAYS;
     for (int i = 0; i < 2; i++) {
-        pen_operations_add_rows(list, row * element * (is_backward ? 4 : 2),
-                                is_backward ? 2 : 1);
-        pen_operations_add_rows(list, row * (3 * element + dropout), 1);
+        pen_operations_add_rows(list, row * norm_bytes(layer, is_backward),
+                                kernels);
+        pen_operations_add_rows(list, row * (3 * layer->element + dropout), 1);
     }
 }
 
@@ -336,7 +349,7 @@ static void time_head(const struct layer *layer, struct pen_layer_time *out)
 /* ---- bytes ---- */
 
 /* In steps, a norm keeps its input and its result in 32 bits, and a cast. */
-#define UNFUSED_NORM_BYTES 10.0
+#define UNFUSED_NORM_BYTES 7.0
 
 /* What a block keeps of each token, in bytes, without recomputation. */
 static double stash_of_block(const struct layer *layer, bool has_core)
@@ -352,13 +365,13 @@ static double stash_of_block(const struct layer *layer, bool has_core)
         inner += layer->inner * element;
     double pairs = 0;
     if (!layer->setting->practice.has_fused_attention && has_core)
-        pairs = layer->heads * layer->sequence * layer->cp *
-                (masks > 0 ? 2 * element + masks : element);
+        pairs =
+            layer->heads * layer->sequence * layer->cp * (2 * element + masks);
     return rows + heads + inner + pairs;
 }
 
 /* Gradients of the pairs before and after the softmax, one in 32 bits. */
-#define PAIR_WORK_BYTES 8.0
+#define PAIR_WORK_BYTES 16.0
 
 static void bytes_of_block(const struct layer *layer,
                            enum pen_recompute recompute,
@@ -387,6 +400,18 @@ static void bytes_of_block(const struct layer *layer,
 
 /* A logit in 16 and 32 bits, its softmax, and its gradient in both. */
 #define LOGIT_BYTES 16.0
+
+/* On their way together they are in two more places. */
+#define GATHERED_LOGIT_BYTES 6.0
+
+/* Of all logits of a token, while its loss is found. */
+static double logit_bytes(const struct layer *layer)
+{
+    double vocab = layer->setting->model->vocab;
+    if (layer->setting->practice.gathers_logits && layer->tp > 1)
+        return vocab * (LOGIT_BYTES + GATHERED_LOGIT_BYTES);
+    return ceil(vocab / layer->tp) * LOGIT_BYTES;
+}
 
 static uint64_t parameters_of(const struct layer *layer, uint32_t index)
 {
@@ -417,10 +442,7 @@ void pen_predict_layer(const struct pen_setting *setting,
     case PEN_LAYER_HEAD:
         time_head(&layer, time);
         bytes->stash_bytes = (uint64_t)(boundary / layer.rows_tp * 2);
-        bytes->working_bytes =
-            (uint64_t)(layer.tokens * LOGIT_BYTES *
-                       ceil(setting->model->vocab /
-                            (setting->practice.gathers_logits ? 1 : layer.tp)));
+        bytes->working_bytes = (uint64_t)(layer.tokens * logit_bytes(&layer));
         break;
     default:
         time_block(&layer, recompute, time);

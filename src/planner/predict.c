@@ -447,6 +447,12 @@ static double guess_in_flight(const struct work *work, uint32_t rank)
     return fmin(m, vpp > 1 ? pp : pp - rank);
 }
 
+/*
+ * How far the bytes were off where they could be compared. A plan must fit all
+ * the same: close to the brim, allocators slow down before they fail.
+ */
+#define MEMORY_ERROR 0.1
+
 static pen_status tell_memory(const struct work *work,
                               const struct pen_timing *timing,
                               struct pen_prediction *out, struct pen_text *why)
@@ -476,7 +482,8 @@ static pen_status tell_memory(const struct work *work,
             out->fullest = i;
         }
     }
-    out->fits = out->peak_bytes <= limit;
+    out->memory_error = MEMORY_ERROR;
+    out->fits = (double)out->peak_bytes * (1 + MEMORY_ERROR) <= (double)limit;
     return PEN_OK;
 }
 
@@ -497,7 +504,6 @@ static void tell_time(const struct work *work, double span_sec,
         pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence) /
         (out->step_sec * peak * (double)pen_plan_num_ranks(plan));
     out->step_error = 0.1;
-    out->memory_error = 0.1;
 }
 
 /* No rank ends before it has done its part and those before it have begun. */
@@ -629,8 +635,8 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         .gradient_bytes = 4,
         .reduction_bytes = target == PEN_TARGET_DEEPSPEED && is_mixed ? 2 : 4,
         .optimizer_bytes = is_mixed ? 12 : 8,
-        .overhead_bytes = 2.0e9,
-        .memory_holes = 0.15};
+        .overhead_bytes = 2.5e9,
+        .memory_holes = 0.2};
     if (target == PEN_TARGET_TORCHTITAN)
         practice->keeps_gathered = false;
 }
