@@ -31,7 +31,7 @@ static const struct range a100_ranges[] = {
      0.8}, /* 0.869 at best, less for long */
     {PEN_CONSTANT_TILE_HALF, 0.5, 200, 20},
     {PEN_CONSTANT_DEPTH_HALF, 1, 2000, 200},
-    {PEN_CONSTANT_ROUNDING, 0.01, 1, 0.5},
+    {PEN_CONSTANT_ROUNDING, 0.01, 0.5, 0.5},
     {PEN_CONSTANT_BYTES_SHARE, 0.3, 0.95, 0.8},
     {PEN_CONSTANT_BYTES_HALF, 1e4, 1e8, 4e6},
     {PEN_CONSTANT_LAUNCH, 1e-6, 2e-4, 40e-6},
