@@ -8,10 +8,12 @@
  *   hang: the first whose own wait is too long says so on the board. All ranks
  *   then tell what they wait for and leave together, so that no line is lost
  *   when the launcher sees the first one go. A launcher tells the exit code of
- *   those that it did not have to kill, so a stopped rank is woken up to leave.
+ *   the job only if it had to kill nobody, so a stopped rank is woken up to
+ *   leave, too (leave.c).
  */
 #include "runtime/watchdog.h"
 
+#include "runtime/leave.h"
 #include "runtime/wait_chain.h"
 
 #include <errno.h>
@@ -49,7 +51,6 @@ enum {
 #define GRACE_NS (NS_PER_SEC / 2)
 #define TELLER_NS (NS_PER_SEC / 5)
 #define PAUSE_NS (2 * NS_PER_MS)
-#define LEAVING_NS (50 * NS_PER_MS)
 
 struct pen_watchdog {
     struct pen_watchdog_options options;
@@ -187,20 +188,6 @@ static void await_told(const struct pen_board *board, uint32_t count)
         pause_a_little();
 }
 
-/*
- * All leave at one moment, which the clock of the node tells them, so that as
- * many as possible end by themselves before the launcher ends them.
- */
-static _Noreturn void leave_hang(void)
-{
-    struct timespec moment;
-    int64_t ns = (now_ns() / LEAVING_NS + 1) * LEAVING_NS;
-    moment.tv_sec = (time_t)(ns / NS_PER_SEC);
-    moment.tv_nsec = (long)(ns % NS_PER_SEC);
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
-    _exit(PEN_EXIT_HANG);
-}
-
 /* A rank that is stopped wakes up and leaves, too: with its own exit code. */
 static void wake_stopped(struct pen_board *board,
                          const struct pen__node_view *view)
@@ -230,7 +217,7 @@ static _Noreturn void tell_hang(struct pen_watchdog *watchdog)
     await_told(board, is_whole_job ? count_ranks(&view, can_tell) +
                                          count_ranks(&view, is_stopped)
                                    : UINT32_MAX);
-    leave_hang();
+    pen__leave_together(board, PEN_EXIT_HANG);
 }
 
 static void tell_death(struct pen_watchdog *watchdog, uint32_t dead)
@@ -337,7 +324,7 @@ static void look_for_hang(struct pen_watchdog *watchdog)
     if (pen_board_word(board, PEN_BOARD_HANG_OVER) == 0)
         tell_hang(watchdog);
     pen_board_count_up(board, PEN_BOARD_HANG_TOLD); /* of this rank */
-    leave_hang();
+    pen__leave_together(board, PEN_EXIT_HANG);
 }
 
 static void look(struct pen_watchdog *watchdog)

@@ -53,6 +53,7 @@ struct play {
     uint64_t num_steps;
     char job[64];
     int links[RANKS][RANKS][3][2]; /* from, to, direction or collective */
+    int sockets[RANKS]; /* read ends: closed when all files of a rank are */
     pid_t pids[RANKS];
     int codes[RANKS]; /* exit code, or minus the signal */
 };
@@ -262,12 +263,16 @@ static void begin(struct play *play)
     for_all_links(play, open_link);
     for (uint32_t i = 0; i < RANKS; i++) {
         char path[64];
+        int link[2];
         path_of(i, path, sizeof path);
         remove(path);
+        open_link(link);
         play->pids[i] = fork();
         assert_true(play->pids[i] >= 0);
         if (play->pids[i] == 0)
             be_rank(play, i);
+        close(link[1]);
+        play->sockets[i] = link[0];
     }
 }
 
@@ -281,8 +286,10 @@ static void collect(struct play *play, uint32_t rank)
 
 static void end(struct play *play)
 {
-    for (uint32_t i = 0; i < RANKS; i++)
+    for (uint32_t i = 0; i < RANKS; i++) {
         collect(play, i);
+        close(play->sockets[i]);
+    }
     for_all_links(play, close_link);
 }
 
@@ -376,6 +383,46 @@ static void the_stopped_rank_is_named_by_all_others(void **state)
     }
     print_message("%d of %d stops told by the %d others\n", STOPS, STOPS,
                   RANKS - 1);
+    pen_schedule_free(schedule);
+}
+
+static void await_closed_socket(const struct play *play)
+{
+    struct pollfd polls[RANKS];
+    for (uint32_t i = 0; i < RANKS; i++)
+        polls[i] = (struct pollfd){.fd = play->sockets[i], .events = POLLIN};
+    assert_true(poll(polls, RANKS, 20000) > 0);
+}
+
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+    assert_int_equal(
+        waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+    return info.si_pid == pid;
+}
+
+/* MPICH's launcher kills all when the first socket closes. */
+static void no_file_closes_before_all_ranks_have_an_exit_code(void **state)
+{
+    (void)state;
+    struct pen_random random = {.state = 5};
+    struct pen_schedule *schedule = make("1f1b", STAGES, MICROBATCHES, 1);
+    setenv("MPI_LOCALNRANKS", "8", 1);
+    for (int i = 0; i < STOPS / 4; i++) {
+        struct play play = {.schedule = schedule,
+                            .accident =
+                                any_accident(&random, schedule, SIGSTOP),
+                            .hang_timeout_sec = 0.3,
+                            .num_steps = STEPS};
+        begin(&play);
+        await_closed_socket(&play);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            assert_true(has_ended(play.pids[rank]));
+        end(&play);
+        expect_root(&play);
+    }
+    unsetenv("MPI_LOCALNRANKS");
     pen_schedule_free(schedule);
 }
 
@@ -555,6 +602,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_stopped_rank_is_named_by_all_others),
+        cmocka_unit_test(no_file_closes_before_all_ranks_have_an_exit_code),
         cmocka_unit_test(a_hang_is_told_within_two_seconds),
         cmocka_unit_test(the_killed_rank_is_named_once),
         cmocka_unit_test(ranks_that_finish_are_not_missed),
