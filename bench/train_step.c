@@ -54,6 +54,7 @@ static void set_up(const struct settings *settings, struct run *run)
                                    ? PEN_PRECISION_BF16
                                    : PEN_PRECISION_F32;
     require(pen_model_load(source, &run->model, &why), &why);
+    require(pen_model_check_trainable(run->model, &why), &why);
     require(
         pen_engine_onednn_create(dtype, settings->threads, &why, &run->engine),
         &why);

@@ -257,6 +257,8 @@ static int start(const struct args *args, struct pen_text *why)
     if (status == PEN_OK)
         status = pen_model_load(args->model, &model, why);
     if (status == PEN_OK)
+        status = pen_model_check_trainable(model, why);
+    if (status == PEN_OK)
         status = pen_transport_open(&launch, &transport, why);
     int code = status == PEN_OK
                    ? profile_model(args, threads.count, model, transport, why)

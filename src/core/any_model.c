@@ -2,20 +2,42 @@
 
 #include <string.h>
 
+/* Nothing can be done here with a model that has no tensors. */
+static pen_status check_tensors(struct pen_any_model *out, const char *source,
+                                struct pen_any_model *model,
+                                struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = pen_model_check_trainable(model->decoder, &reason);
+    if (status == PEN_OK) {
+        *out = *model;
+    } else {
+        pen_why(why, "%s: %s", source, pen_text_string(&reason));
+        pen_any_model_release(model);
+    }
+    pen_text_release(&reason);
+    return status;
+}
+
 pen_status pen_any_model_load(struct pen_any_model *out, const char *source,
                               struct pen_text *why)
 {
     struct pen_any_model model = {.decoder = NULL};
-    pen_status status = pen_image_model_is(source)
-                            ? pen_image_model_load(source, &model.images, why)
-                            : pen_model_load(source, &model.decoder, why);
-    if (status == PEN_OK)
-        *out = model;
-    else if (strncmp(source, "preset:", strlen("preset:")) == 0) {
-        pen_why(why, "; for images ");
-        pen_image_model_list_presets(why);
+    if (pen_image_model_is(source)) {
+        pen_status status = pen_image_model_load(source, &model.images, why);
+        if (status == PEN_OK)
+            *out = model;
+        return status;
     }
-    return status;
+    pen_status status = pen_model_load(source, &model.decoder, why);
+    if (status != PEN_OK) {
+        if (strncmp(source, "preset:", strlen("preset:")) == 0) {
+            pen_why(why, "\nfor images ");
+            pen_image_model_list_presets(why);
+        }
+        return status;
+    }
+    return check_tensors(out, source, &model, why);
 }
 
 void pen_any_model_release(struct pen_any_model *model)

@@ -15,7 +15,8 @@ struct pen_any_model {
 
 /*
  * Loads what pen_model_load() or pen_image_model_load() does; model_type or the
- * name of the preset says which. On success release it.
+ * name of the preset says which. A model for planning is refused. On success
+ * release it.
  */
 pen_status pen_any_model_load(struct pen_any_model *out, const char *source,
                               struct pen_text *why);

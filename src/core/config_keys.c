@@ -2,6 +2,9 @@
 
 #include "base/file.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -96,4 +99,31 @@ pen_status pen__config_word(const struct pen_json *json, const char *key,
                                 : " or ",
                 words[i].text);
     return PEN_INVALID;
+}
+
+void pen__config_add_word(struct pen_text *out, const char *key,
+                          const char *word)
+{
+    pen_text_add(out, ",\n  \"%s\": \"%s\"", key, word);
+}
+
+void pen__config_add_count(struct pen_text *out, const char *key,
+                           uint32_t count)
+{
+    pen_text_add(out, ",\n  \"%s\": %u", key, count);
+}
+
+void pen__config_add_flag(struct pen_text *out, const char *key, bool flag)
+{
+    pen_text_add(out, ",\n  \"%s\": %s", key, flag ? "true" : "false");
+}
+
+void pen__config_add_real(struct pen_text *out, const char *key, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.15g", value);
+    if (strtod(text, NULL) != value)
+        snprintf(text, sizeof text, "%.17g", value);
+    bool is_whole = value == floor(value) && fabs(value) < 1e15;
+    pen_text_add(out, ",\n  \"%s\": %s%s", key, text, is_whole ? ".0" : "");
 }

@@ -4,7 +4,7 @@
 #include "base/json.h"
 
 /*
- * Reading keys as Hugging Face writes them: most may be absent or null, and
+ * Keys as Hugging Face writes them: most may be absent or null, and
  * then mean a default. Outputs are left alone when nothing was given.
  */
 
@@ -50,5 +50,15 @@ struct pen__config_word {
 pen_status pen__config_word(const struct pen_json *json, const char *key,
                             const struct pen__config_word *words, size_t count,
                             int *out, struct pen_text *why);
+
+/* Writing keys behind the first one of an object. */
+void pen__config_add_word(struct pen_text *out, const char *key,
+                          const char *word);
+void pen__config_add_count(struct pen_text *out, const char *key,
+                           uint32_t count);
+void pen__config_add_flag(struct pen_text *out, const char *key, bool flag);
+
+/* As short as it can be read back; always a float to Python. */
+void pen__config_add_real(struct pen_text *out, const char *key, double value);
 
 #endif

@@ -176,15 +176,10 @@ static void list_tensors(struct pen_model *model)
     }
     PEN_BUG_UNLESS(at == num_rows && num_forms <= PEN_PARTS);
     model->first_form[PEN_LAYER_KINDS] = num_forms;
-    model->num_layers = model->num_blocks + 2;
     uint32_t first;
-    uint32_t last = model->num_layers - 1;
-    uint32_t count = pen_model_layer_tensors(model, last, &first);
+    uint32_t count =
+        pen_model_layer_tensors(model, model->num_layers - 1, &first);
     model->num_tensors = first + count;
-    model->num_parameters =
-        pen_model_layer_parameters(model, 0) +
-        model->num_blocks * pen_model_layer_parameters(model, 1) +
-        pen_model_layer_parameters(model, last);
 }
 
 pen_status pen__model_create(const struct pen_model *shape,
@@ -196,7 +191,18 @@ pen_status pen__model_create(const struct pen_model *shape,
         return PEN_NOMEM;
     }
     *model = *shape;
-    list_tensors(model);
+    model->num_layers = model->num_blocks + 2;
+    if (model->v_head_dim == 0)
+        model->v_head_dim = model->head_dim;
+    if (model->sparse_step == 0)
+        model->sparse_step = 1;
+    if (!pen__model_count(model, &model->num_parameters)) {
+        pen_why(why, "the model has more than 2^60 parameters");
+        free(model);
+        return PEN_INVALID;
+    }
+    if (pen_model_check_trainable(model, NULL) == PEN_OK)
+        list_tensors(model);
     *out = model;
     return PEN_OK;
 }
@@ -229,17 +235,6 @@ uint32_t pen_model_layer_tensors(const struct pen_model *model, uint32_t layer,
                         : num_forms(model, PEN_LAYER_EMBEDDING) +
                               (layer - 1) * num_forms(model, PEN_LAYER_BLOCK);
     return num_forms(model, kind);
-}
-
-uint64_t pen_model_layer_parameters(const struct pen_model *model,
-                                    uint32_t layer)
-{
-    enum pen_layer_kind kind = pen_model_layer_kind(model, layer);
-    uint64_t sum = 0;
-    for (uint32_t i = model->first_form[kind]; i < model->first_form[kind + 1];
-         i++)
-        sum += model->forms[i].num_elements;
-    return sum;
 }
 
 static uint32_t layer_of(const struct pen_model *model, uint32_t tensor)
@@ -289,13 +284,23 @@ uint32_t pen_model_find_part(const struct pen_model *model, uint32_t layer,
     return model->num_tensors;
 }
 
-uint32_t pen_model_window(const struct pen_model *model, uint32_t block)
-{
-    return block < model->first_window_block ? 0 : model->window;
-}
-
 const char *pen_model_bare_name(const struct pen_model *model, const char *name)
 {
     size_t length = strlen(prefix(model));
     return strncmp(name, prefix(model), length) == 0 ? name + length : name;
+}
+
+pen_status pen_model_check_trainable(const struct pen_model *model,
+                                     struct pen_text *why)
+{
+    if (model->family < PEN_FAMILY_OPT)
+        return PEN_OK;
+    pen_why(why,
+            "model_type \"%s\" is for planning only; what can be trained and "
+            "measured is",
+            pen_family_name(model->family));
+    for (int family = 0; family < PEN_FAMILY_OPT; family++)
+        pen_why(why, "%s \"%s\"", family == 0 ? "" : ",",
+                pen_family_name((enum pen_family)family));
+    return PEN_INVALID;
 }

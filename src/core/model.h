@@ -26,7 +26,17 @@ enum pen_family {
     PEN_FAMILY_LLAMA,
     PEN_FAMILY_MISTRAL,
     PEN_FAMILY_QWEN2,
-    PEN_FAMILY_QWEN3
+    PEN_FAMILY_QWEN3,
+    /* From here on for planning only; see pen_model_check_trainable(). */
+    PEN_FAMILY_OPT,
+    PEN_FAMILY_BLOOM,
+    PEN_FAMILY_GPT_NEOX,
+    PEN_FAMILY_BERT,
+    PEN_FAMILY_MIXTRAL,
+    PEN_FAMILY_QWEN3_MOE,
+    PEN_FAMILY_DEEPSEEK_V3,
+    PEN_FAMILY_GPT_OSS,
+    PEN_FAMILIES
 };
 
 enum pen_model_norm {
@@ -36,11 +46,13 @@ enum pen_model_norm {
 
 enum pen_activation {
     PEN_ACTIVATION_GELU_TANH, /* up, gelu by tanh ("gelu_new"), down */
-    PEN_ACTIVATION_SILU       /* gated: down(silu(gate) * up) */
+    PEN_ACTIVATION_SILU,      /* gated: down(silu(gate) * up) */
+    PEN_ACTIVATION_GELU,
+    PEN_ACTIVATION_RELU
 };
 
 enum pen_rope_kind {
-    PEN_ROPE_NONE, /* positions are learnt */
+    PEN_ROPE_NONE, /* positions are learnt, or BLOOM's slopes */
     PEN_ROPE_DEFAULT,
     PEN_ROPE_LINEAR, /* positions divided by factor */
     PEN_ROPE_LLAMA3  /* slow frequencies divided by factor, smoothly */
@@ -50,6 +62,7 @@ enum pen_rope_kind {
 struct pen_rope {
     enum pen_rope_kind kind;
     double theta;
+    double share; /* of a head that is rotated; 0: all of it */
     double factor;
     double low_freq_factor;
     double high_freq_factor;
@@ -119,8 +132,8 @@ struct pen_model {
     uint32_t num_blocks;
     uint32_t num_heads;
     uint32_t num_kv_heads;
-    uint32_t head_dim; /* num_heads * head_dim need not be hidden */
-    uint32_t intermediate;
+    uint32_t head_dim;     /* num_heads * head_dim need not be hidden */
+    uint32_t intermediate; /* of a block without experts */
     uint32_t vocab;
     uint32_t max_positions;
     enum pen_model_norm norm;
@@ -129,17 +142,44 @@ struct pen_model {
     struct pen_rope rope;
     uint32_t window; /* positions a windowed block sees; 0: all */
     uint32_t first_window_block;
-    bool has_tied_embeddings; /* the head uses the token embedding */
+    bool has_alternate_windows; /* every second block sees all positions */
+    bool has_tied_embeddings;   /* the head uses the token embedding */
     bool has_qkv_bias;
     bool has_attention_out_bias;
     bool has_mlp_bias;
     bool has_qk_norm;
     enum pen_dtype dtype; /* of the weights on disk, as far as the file says */
 
+    /* What only families for planning have; 0 and false in the others. */
+    uint32_t embedding_dim;     /* of a token, if it is not hidden */
+    uint32_t num_token_types;   /* rows that BERT adds by segment */
+    bool has_embedding_norm;    /* BLOOM, BERT */
+    bool is_post_norm;          /* norms behind the sums, none in the head */
+    bool has_parallel_residual; /* attention and MLP have the same input */
+    bool has_attention_sinks;   /* one number per head */
+
+    /* Experts; num_experts is 0 where every token takes the same weights. */
+    uint32_t num_experts; /* of a block, routed */
+    uint32_t experts_per_token;
+    uint32_t expert_intermediate;
+    uint32_t num_shared_experts; /* as wide as the others; for every token */
+    uint32_t num_dense_blocks;   /* at the input, without experts */
+    uint32_t sparse_step;        /* every how many blocks has experts */
+    bool has_router_bias;
+    bool has_expert_bias;
+    uint32_t num_mtp_layers; /* predict further tokens; in no other count */
+
+    /* Latent attention; kv_lora_rank is 0 where there is none. */
+    uint32_t q_lora_rank; /* 0: queries straight from the input */
+    uint32_t kv_lora_rank;
+    uint32_t qk_nope_dim; /* of a head, together head_dim */
+    uint32_t qk_rope_dim;
+    uint32_t v_head_dim; /* head_dim where there is no latent attention */
+
     struct pen_tensor_form forms[PEN_PARTS]; /* those of one kind together */
     uint32_t first_form[PEN_LAYER_KINDS + 1];
-    uint32_t num_layers; /* num_blocks + 2 */
-    uint32_t num_tensors;
+    uint32_t num_layers;  /* num_blocks + 2 */
+    uint32_t num_tensors; /* 0 in families for planning */
     uint64_t num_parameters;
 };
 
@@ -152,9 +192,10 @@ struct pen_tensor_info {
 };
 
 /*
- * Loads "preset:gpt2" (also gpt2-medium, gpt2-large, gpt2-xl), a config.json
- * or a directory that has one. Keys that Penstock does not know are ignored;
- * settings that would change the network and are not supported are refused.
+ * Loads "preset:gpt2" or another of model_presets.c, a config.json or a
+ * directory that has one; also what llm-analysis and GPT-NeoX have instead
+ * (model_dialect.c). Keys that Penstock does not know are ignored; settings
+ * that would change the network and are not supported are refused.
  *
  * On success *out is owned by the caller; free it with pen_model_free(). On
  * failure why has the path and the key, or line and column.
@@ -181,10 +222,6 @@ enum pen_layer_kind pen_model_layer_kind(const struct pen_model *model,
 uint32_t pen_model_layer_tensors(const struct pen_model *model, uint32_t layer,
                                  uint32_t *first);
 
-/* A tied output matrix counts where it is stored, in the embedding. */
-uint64_t pen_model_layer_parameters(const struct pen_model *model,
-                                    uint32_t layer);
-
 /* tensor < num_tensors. */
 void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
                       struct pen_tensor_info *out);
@@ -193,14 +230,54 @@ void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
 uint32_t pen_model_find_part(const struct pen_model *model, uint32_t layer,
                              enum pen_part part);
 
-/* How many positions the attention of block 0, 1, ... sees; 0 means all. */
-uint32_t pen_model_window(const struct pen_model *model, uint32_t block);
-
 /*
  * The same name without what the outer module puts before it: checkpoints of
  * the bare network, as gpt2's own, have "h.0.ln_1.weight". Points into name.
  */
 const char *pen_model_bare_name(const struct pen_model *model,
                                 const char *name);
+
+/*
+ * Whether train, eval, generate and profile run this family. If not, why says
+ * so and the answer is PEN_INVALID: such a model has no list of tensors.
+ */
+pen_status pen_model_check_trainable(const struct pen_model *model,
+                                     struct pen_text *why);
+
+/*
+ * Counts, from the sizes alone (model_shape.c).
+ */
+
+/* A tied output matrix counts where it is stored, in the embedding. */
+uint64_t pen_model_layer_parameters(const struct pen_model *model,
+                                    uint32_t layer);
+
+/* Of those, the ones of routed experts. */
+uint64_t pen_model_expert_parameters(const struct pen_model *model,
+                                     uint32_t layer);
+
+/* Of the whole model, those that one token takes part in. */
+uint64_t pen_model_active_parameters(const struct pen_model *model);
+
+/*
+ * Of one layer that predicts a further token. Embedding and output matrix are
+ * those of the model. 0 where num_mtp_layers is.
+ */
+uint64_t pen_model_mtp_parameters(const struct pen_model *model);
+
+/* Entries of the matrices that one token is multiplied with in a block. */
+uint64_t pen_model_block_products(const struct pen_model *model,
+                                  uint32_t block);
+
+bool pen_model_block_is_sparse(const struct pen_model *model, uint32_t block);
+
+/* An MLP or expert has three matrices: gate, up and down. */
+bool pen_model_has_gate(const struct pen_model *model);
+
+/* Every position sees only those before it; not so in an encoder. */
+bool pen_model_is_causal(const struct pen_model *model);
+
+/* How many positions the attention of block 0, 1, ... sees; 0 means all. */
+uint32_t pen_model_window(const struct pen_model *model, uint32_t block);
 
 #endif

@@ -17,18 +17,11 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* Chosen so that no count of bytes of a model leaves 64 bits. */
-#define MAX_HIDDEN (1u << 18)
-#define MAX_BLOCKS (1u << 16)
-#define MAX_HEADS (1u << 16)
-#define MAX_WIDTH (1u << 22)
-#define MAX_VOCAB (1u << 24)
-#define MAX_POSITIONS (1u << 30)
-
 #define DEFAULT_WINDOW 4096
 #define DEFAULT_MAX_WINDOW_LAYERS 28
 
-/* What transformers takes when the key is absent. */
+/* What transformers takes when the key is absent; model_planned.c has what is
+ * left of the families that it reads. */
 struct defaults {
     const char *name;
     uint32_t kv_heads; /* 0: as many as heads */
@@ -42,7 +35,15 @@ static const struct defaults families[] = {
     [PEN_FAMILY_LLAMA] = {"llama", 0, 0, 1e-6, false},
     [PEN_FAMILY_MISTRAL] = {"mistral", 8, 0, 1e-6, false},
     [PEN_FAMILY_QWEN2] = {"qwen2", 32, 0, 1e-6, false},
-    [PEN_FAMILY_QWEN3] = {"qwen3", 32, 128, 1e-6, false}};
+    [PEN_FAMILY_QWEN3] = {"qwen3", 32, 128, 1e-6, false},
+    [PEN_FAMILY_OPT] = {"opt", 0, 0, 1e-5, true},
+    [PEN_FAMILY_BLOOM] = {"bloom", 0, 0, 1e-5, true},
+    [PEN_FAMILY_GPT_NEOX] = {"gpt_neox", 0, 0, 1e-5, false},
+    [PEN_FAMILY_BERT] = {"bert", 0, 0, 1e-12, true},
+    [PEN_FAMILY_MIXTRAL] = {"mixtral", 0, 0, 1e-5, false},
+    [PEN_FAMILY_QWEN3_MOE] = {"qwen3_moe", 0, 0, 1e-6, false},
+    [PEN_FAMILY_DEEPSEEK_V3] = {"deepseek_v3", 0, 0, 1e-6, false},
+    [PEN_FAMILY_GPT_OSS] = {"gpt_oss", 0, 0, 1e-5, false}};
 
 const char *pen_family_name(enum pen_family family)
 {
@@ -88,9 +89,9 @@ static pen_status read_dtype(const struct pen_json *json, enum pen_dtype *out,
 static pen_status read_llama3(const struct pen_json *json,
                               struct pen_rope *rope, struct pen_text *why)
 {
-    pen_status status =
-        pen_json_read_integer(json, "original_max_position_embeddings", 1,
-                              MAX_POSITIONS, &rope->original_positions, why);
+    pen_status status = pen_json_read_integer(
+        json, "original_max_position_embeddings", 1, PEN__MAX_POSITIONS,
+        &rope->original_positions, why);
     if (status == PEN_OK)
         status = pen__config_number(json, "low_freq_factor", 1e-3, 1e6,
                                     &rope->low_freq_factor, why);
@@ -202,7 +203,7 @@ static pen_status read_upper_windows(const struct pen_json *json,
     if (status != PEN_OK || !is_on)
         return status;
     static const struct pen__config_count window = {
-        "sliding_window", DEFAULT_WINDOW, 0, MAX_POSITIONS};
+        "sliding_window", DEFAULT_WINDOW, 0, PEN__MAX_POSITIONS};
     status = pen__config_count(json, &window, &model->window, why);
     if (status != PEN_OK || model->window == 0)
         return status;
@@ -210,8 +211,9 @@ static pen_status read_upper_windows(const struct pen_json *json,
         return read_layer_types(json, model, why);
     model->first_window_block = DEFAULT_MAX_WINDOW_LAYERS;
     if (pen__config_has(json, "max_window_layers"))
-        status = pen_json_read_integer(json, "max_window_layers", 0, MAX_BLOCKS,
-                                       &model->first_window_block, why);
+        status =
+            pen_json_read_integer(json, "max_window_layers", 0, PEN__MAX_BLOCKS,
+                                  &model->first_window_block, why);
     return status;
 }
 
@@ -219,18 +221,16 @@ static pen_status read_window(const struct pen_json *json,
                               struct pen_model *model, struct pen_text *why)
 {
     static const struct pen__config_count window = {
-        "sliding_window", DEFAULT_WINDOW, 0, MAX_POSITIONS};
+        "sliding_window", DEFAULT_WINDOW, 0, PEN__MAX_POSITIONS};
     switch (model->family) {
     case PEN_FAMILY_MISTRAL:
         return pen__config_count(json, &window, &model->window, why);
     case PEN_FAMILY_QWEN2:
     case PEN_FAMILY_QWEN3:
         return read_upper_windows(json, model, why);
-    case PEN_FAMILY_GPT2:
-    case PEN_FAMILY_LLAMA:
-        break;
+    default:
+        return PEN_OK;
     }
-    return PEN_OK;
 }
 
 /* A count that every file must have. */
@@ -255,11 +255,11 @@ static pen_status check_heads(const struct pen_model *model,
                               struct pen_text *why)
 {
     if (model->head_dim == 0 ||
-        (uint64_t)model->num_heads * model->head_dim > MAX_WIDTH) {
+        (uint64_t)model->num_heads * model->head_dim > PEN__MAX_WIDTH) {
         pen_why(why,
                 "%u heads do not divide a hidden size of %u, or are wider than "
                 "%u together",
-                model->num_heads, model->hidden, MAX_WIDTH);
+                model->num_heads, model->hidden, PEN__MAX_WIDTH);
         return PEN_INVALID;
     }
     if (model->num_heads % model->num_kv_heads != 0) {
@@ -282,7 +282,7 @@ static uint32_t equal_head_dim(const struct pen_model *model)
     return divides ? model->hidden / model->num_heads : 0;
 }
 
-void pen__model_complete_gpt2(struct pen_model *model)
+static void complete_gpt2(struct pen_model *model)
 {
     model->num_kv_heads = model->num_heads;
     model->head_dim = equal_head_dim(model);
@@ -300,10 +300,10 @@ static pen_status read_gpt2(const struct pen_json *json,
         {"gelu_new", PEN_ACTIVATION_GELU_TANH},
         {"gelu_pytorch_tanh", PEN_ACTIVATION_GELU_TANH}};
     const struct required counts[] = {
-        {"n_embd", MAX_HIDDEN, &model->hidden},
-        {"n_layer", MAX_BLOCKS, &model->num_blocks},
-        {"n_head", MAX_HEADS, &model->num_heads},
-        {"n_positions", MAX_POSITIONS, &model->max_positions}};
+        {"n_embd", PEN__MAX_HIDDEN, &model->hidden},
+        {"n_layer", PEN__MAX_BLOCKS, &model->num_blocks},
+        {"n_head", PEN__MAX_HEADS, &model->num_heads},
+        {"n_positions", PEN__MAX_POSITIONS, &model->max_positions}};
     int activation = PEN_ACTIVATION_GELU_TANH;
     pen_status status = read_required(json, counts, COUNT_OF(counts), why);
     if (status == PEN_OK)
@@ -321,9 +321,9 @@ static pen_status read_gpt2(const struct pen_json *json,
         status = pen__config_demand(json, "add_cross_attention", false, why);
     if (status != PEN_OK)
         return status;
-    pen__model_complete_gpt2(model);
+    complete_gpt2(model);
     const struct pen__config_count inner = {"n_inner", 4 * model->hidden,
-                                            4 * model->hidden, MAX_WIDTH};
+                                            4 * model->hidden, PEN__MAX_WIDTH};
     return pen__config_count(json, &inner, &model->intermediate, why);
 }
 
@@ -336,10 +336,10 @@ static pen_status read_llama_heads(const struct pen_json *json,
     const struct pen__config_count kv_heads = {
         "num_key_value_heads",
         family->kv_heads == 0 ? model->num_heads : family->kv_heads,
-        model->num_heads, MAX_HEADS};
+        model->num_heads, PEN__MAX_HEADS};
     const struct pen__config_count head_dim = {
         "head_dim", family->head_dim == 0 ? equal : family->head_dim, equal,
-        MAX_WIDTH};
+        PEN__MAX_WIDTH};
     pen_status status =
         pen__config_count(json, &kv_heads, &model->num_kv_heads, why);
     if (status == PEN_OK)
@@ -374,11 +374,11 @@ static pen_status read_llama(const struct pen_json *json,
     static const struct pen__config_word activations[] = {
         {"silu", PEN_ACTIVATION_SILU}, {"swish", PEN_ACTIVATION_SILU}};
     const struct required counts[] = {
-        {"hidden_size", MAX_HIDDEN, &model->hidden},
-        {"num_hidden_layers", MAX_BLOCKS, &model->num_blocks},
-        {"num_attention_heads", MAX_HEADS, &model->num_heads},
-        {"intermediate_size", MAX_WIDTH, &model->intermediate},
-        {"max_position_embeddings", MAX_POSITIONS, &model->max_positions}};
+        {"hidden_size", PEN__MAX_HIDDEN, &model->hidden},
+        {"num_hidden_layers", PEN__MAX_BLOCKS, &model->num_blocks},
+        {"num_attention_heads", PEN__MAX_HEADS, &model->num_heads},
+        {"intermediate_size", PEN__MAX_WIDTH, &model->intermediate},
+        {"max_position_embeddings", PEN__MAX_POSITIONS, &model->max_positions}};
     int activation = PEN_ACTIVATION_SILU;
     model->norm = PEN_MODEL_NORM_RMS;
     model->activation = PEN_ACTIVATION_SILU;
@@ -410,17 +410,21 @@ static pen_status read_model(const struct pen_json *json,
         return status;
     model->norm_eps = families[model->family].norm_eps;
     model->has_tied_embeddings = families[model->family].is_tied;
-    const struct required vocab = {"vocab_size", MAX_VOCAB, &model->vocab};
+    const struct required vocab = {"vocab_size", PEN__MAX_VOCAB, &model->vocab};
     status = read_required(json, &vocab, 1, why);
     if (status == PEN_OK)
         status = pen__config_flag(json, "tie_word_embeddings",
                                   &model->has_tied_embeddings, why);
     if (status == PEN_OK)
         status = read_dtype(json, &model->dtype, why);
-    if (status == PEN_OK)
-        status = model->family == PEN_FAMILY_GPT2
-                     ? read_gpt2(json, model, why)
-                     : read_llama(json, model, why);
+    if (status != PEN_OK)
+        return status;
+    if (pen_model_check_trainable(model, NULL) != PEN_OK)
+        status = pen__model_read_planned(json, model, why);
+    else if (model->family == PEN_FAMILY_GPT2)
+        status = read_gpt2(json, model, why);
+    else
+        status = read_llama(json, model, why);
     return status == PEN_OK ? check_heads(model, why) : status;
 }
 
@@ -429,7 +433,7 @@ pen_status pen_model_parse(const char *text, size_t length,
 {
     struct pen_json json;
     struct pen_model model = {.family = PEN_FAMILY_GPT2};
-    pen_status status = pen_json_load(text, length, &json, why);
+    pen_status status = pen__model_load_keys(text, length, &json, why);
     if (status != PEN_OK)
         return status;
     status = read_model(&json, &model, why);

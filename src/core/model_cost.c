@@ -8,26 +8,43 @@ const char *const pen_recompute_names[PEN_RECOMPUTES + 1] = {
 struct widths {
     uint64_t hidden;
     uint64_t queries; /* all heads side by side */
+    uint64_t values;  /* that come out of the attention */
     uint64_t keys;
     uint64_t qkv;
     uint64_t inner; /* of the MLP, behind the activation function */
     uint64_t wide;  /* before it: gate and up side by side */
 };
 
-static struct widths widths_of(const struct pen_model *model)
+/* Of what one token takes: an MLP, or the experts chosen for it. */
+static uint64_t inner_of(const struct pen_model *model, uint32_t block)
 {
-    struct widths w = {.hidden = model->hidden, .inner = model->intermediate};
+    if (!pen_model_block_is_sparse(model, block))
+        return model->intermediate;
+    uint64_t num_experts =
+        (uint64_t)model->experts_per_token + model->num_shared_experts;
+    return num_experts * model->expert_intermediate;
+}
+
+static struct widths widths_of(const struct pen_model *model, uint32_t block)
+{
+    struct widths w = {.hidden = model->hidden,
+                       .inner = inner_of(model, block)};
     w.queries = (uint64_t)model->num_heads * model->head_dim;
     w.keys = (uint64_t)model->num_kv_heads * model->head_dim;
     w.qkv = w.queries + 2 * w.keys;
-    w.wide = model->activation == PEN_ACTIVATION_SILU ? 2 * w.inner : w.inner;
+    w.values = (uint64_t)model->num_heads * model->v_head_dim;
+    w.wide = pen_model_has_gate(model) ? 2 * w.inner : w.inner;
     return w;
 }
 
 /* Pairs (query, key) that attention looks at in one sequence. */
-static double attended_pairs(uint64_t sequence, uint64_t window)
+static double attended_pairs(const struct pen_model *model, uint32_t block,
+                             uint64_t sequence)
 {
     double length = (double)sequence;
+    uint64_t window = pen_model_window(model, block);
+    if (!pen_model_is_causal(model))
+        return length * length;
     if (window == 0 || window >= sequence)
         return length * (length + 1) / 2;
     double span = (double)window;
@@ -38,15 +55,13 @@ static void block_cost(const struct pen_model *model, uint32_t block,
                        const struct pen_workload *work,
                        struct pen_layer_cost *out)
 {
-    struct widths w = widths_of(model);
+    struct widths w = widths_of(model, block);
     uint64_t rows = work->batch * work->sequence;
-    double products = 2.0 * (double)rows *
-                      (double)(w.hidden * w.qkv + w.queries * w.hidden +
-                               w.hidden * w.wide + w.inner * w.hidden);
+    double products =
+        2.0 * (double)rows * (double)pen_model_block_products(model, block);
     /* Scores, and the weighted sum of the values. */
-    double attention =
-        4.0 * (double)(work->batch * w.queries) *
-        attended_pairs(work->sequence, pen_model_window(model, block));
+    double attention = 2.0 * (double)(work->batch * (w.queries + w.values)) *
+                       attended_pairs(model, block, work->sequence);
     out->forward_flops = products + attention;
     /* The scores are computed again: five products instead of two. */
     out->input_flops = products + 2.5 * attention;
@@ -54,7 +69,7 @@ static void block_cost(const struct pen_model *model, uint32_t block,
 
     bool is_layer_norm = model->norm == PEN_MODEL_NORM_LAYER;
     uint64_t stats = (is_layer_norm ? 4 : 2) + model->num_heads;
-    uint64_t kept = w.qkv + w.queries + w.hidden + w.wide;
+    uint64_t kept = w.qkv + w.values + w.hidden + w.wide;
     if (work->recompute != PEN_RECOMPUTE_SELECTIVE)
         kept += 2 * w.hidden + w.inner;
     uint64_t held = 3 * w.hidden + w.qkv + w.wide;

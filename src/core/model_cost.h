@@ -6,7 +6,8 @@
 /*
  * What a layer of a model costs: flops of its three passes, and the bytes it
  * keeps between them. Counted from the shapes alone, before anything runs, for
- * the layers as src/network computes them.
+ * the layers as src/network computes them; the bytes of families that it does
+ * not compute are what the same way of computing would keep.
  */
 
 enum pen_recompute {

@@ -3,11 +3,45 @@
 
 #include "core/model.h"
 
-/* Sets what all GPT-2 have in common, given hidden size and heads. */
-void pen__model_complete_gpt2(struct pen_model *model);
+#include "base/json.h"
+
+/* Chosen so that no count of bytes of a layer leaves 64 bits. */
+#define PEN__MAX_HIDDEN (1u << 18)
+#define PEN__MAX_BLOCKS (1u << 16)
+#define PEN__MAX_HEADS (1u << 16)
+#define PEN__MAX_EXPERTS (1u << 14)
+#define PEN__MAX_WIDTH (1u << 22)
+#define PEN__MAX_VOCAB (1u << 24)
+#define PEN__MAX_POSITIONS (1u << 30)
+
+/* The same for all layers together. */
+#define PEN__MAX_PARAMETERS ((uint64_t)1 << 60)
 
 /* Copies the shape and lists its tensors. */
 pen_status pen__model_create(const struct pen_model *shape,
                              struct pen_model **out, struct pen_text *why);
+
+/* All parameters; false if there are more than the most. */
+bool pen__model_count(const struct pen_model *model, uint64_t *out);
+
+/* Families for planning: what stands in a config.json beside the keys of all,
+ * read and printed from one table. */
+pen_status pen__model_read_planned(const struct pen_json *json,
+                                   struct pen_model *model,
+                                   struct pen_text *why);
+void pen__model_print_planned(const struct pen_model *model,
+                              struct pen_text *out);
+
+/*
+ * Makes keys of Hugging Face out of those of llm-analysis, or takes the place
+ * of a text that is no JSON by what GPT-NeoX means with it. Drop out->object
+ * with json_decref().
+ */
+pen_status pen__model_load_keys(const char *text, size_t length,
+                                struct pen_json *out, struct pen_text *why);
+
+/* The model of this name, without "preset:". */
+pen_status pen__model_make_preset(const char *name, struct pen_model **out,
+                                  struct pen_text *why);
 
 #endif

@@ -4,9 +4,8 @@
  */
 #include "core/model.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "core/config_keys.h"
+#include "core/model_internal.h"
 
 static const char *architecture(enum pen_family family)
 {
@@ -15,7 +14,15 @@ static const char *architecture(enum pen_family family)
         [PEN_FAMILY_LLAMA] = "LlamaForCausalLM",
         [PEN_FAMILY_MISTRAL] = "MistralForCausalLM",
         [PEN_FAMILY_QWEN2] = "Qwen2ForCausalLM",
-        [PEN_FAMILY_QWEN3] = "Qwen3ForCausalLM"};
+        [PEN_FAMILY_QWEN3] = "Qwen3ForCausalLM",
+        [PEN_FAMILY_OPT] = "OPTForCausalLM",
+        [PEN_FAMILY_BLOOM] = "BloomForCausalLM",
+        [PEN_FAMILY_GPT_NEOX] = "GPTNeoXForCausalLM",
+        [PEN_FAMILY_BERT] = "BertForMaskedLM",
+        [PEN_FAMILY_MIXTRAL] = "MixtralForCausalLM",
+        [PEN_FAMILY_QWEN3_MOE] = "Qwen3MoeForCausalLM",
+        [PEN_FAMILY_DEEPSEEK_V3] = "DeepseekV3ForCausalLM",
+        [PEN_FAMILY_GPT_OSS] = "GptOssForCausalLM"};
     return names[family];
 }
 
@@ -27,60 +34,34 @@ static const char *dtype_word(enum pen_dtype dtype)
                                     : "float32";
 }
 
-static void add_word(struct pen_text *out, const char *key, const char *word)
-{
-    pen_text_add(out, ",\n  \"%s\": \"%s\"", key, word);
-}
-
-static void add_count(struct pen_text *out, const char *key, uint32_t count)
-{
-    pen_text_add(out, ",\n  \"%s\": %u", key, count);
-}
-
-static void add_flag(struct pen_text *out, const char *key, bool flag)
-{
-    pen_text_add(out, ",\n  \"%s\": %s", key, flag ? "true" : "false");
-}
-
-/* As short as it can be read back; always a float to Python. */
-static void add_real(struct pen_text *out, const char *key, double value)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.15g", value);
-    if (strtod(text, NULL) != value)
-        snprintf(text, sizeof text, "%.17g", value);
-    bool is_whole = value == floor(value) && fabs(value) < 1e15;
-    pen_text_add(out, ",\n  \"%s\": %s%s", key, text, is_whole ? ".0" : "");
-}
-
 static void add_gpt2(const struct pen_model *model, struct pen_text *out)
 {
-    add_count(out, "n_embd", model->hidden);
-    add_count(out, "n_layer", model->num_blocks);
-    add_count(out, "n_head", model->num_heads);
-    add_count(out, "n_positions", model->max_positions);
-    add_count(out, "n_inner", model->intermediate);
-    add_word(out, "activation_function", "gelu_new");
-    add_real(out, "layer_norm_epsilon", model->norm_eps);
-    add_real(out, "resid_pdrop", 0);
-    add_real(out, "embd_pdrop", 0);
-    add_real(out, "attn_pdrop", 0);
+    pen__config_add_count(out, "n_embd", model->hidden);
+    pen__config_add_count(out, "n_layer", model->num_blocks);
+    pen__config_add_count(out, "n_head", model->num_heads);
+    pen__config_add_count(out, "n_positions", model->max_positions);
+    pen__config_add_count(out, "n_inner", model->intermediate);
+    pen__config_add_word(out, "activation_function", "gelu_new");
+    pen__config_add_real(out, "layer_norm_epsilon", model->norm_eps);
+    pen__config_add_real(out, "resid_pdrop", 0);
+    pen__config_add_real(out, "embd_pdrop", 0);
+    pen__config_add_real(out, "attn_pdrop", 0);
 }
 
 static void add_rope(const struct pen_rope *rope, struct pen_text *out)
 {
-    add_real(out, "rope_theta", rope->theta);
+    pen__config_add_real(out, "rope_theta", rope->theta);
     if (rope->kind == PEN_ROPE_DEFAULT)
         return;
     bool is_llama3 = rope->kind == PEN_ROPE_LLAMA3;
     pen_text_add(out, ",\n  \"rope_scaling\": {\n  \"rope_type\": \"%s\"",
                  is_llama3 ? "llama3" : "linear");
-    add_real(out, "factor", rope->factor);
+    pen__config_add_real(out, "factor", rope->factor);
     if (is_llama3) {
-        add_real(out, "low_freq_factor", rope->low_freq_factor);
-        add_real(out, "high_freq_factor", rope->high_freq_factor);
-        add_count(out, "original_max_position_embeddings",
-                  rope->original_positions);
+        pen__config_add_real(out, "low_freq_factor", rope->low_freq_factor);
+        pen__config_add_real(out, "high_freq_factor", rope->high_freq_factor);
+        pen__config_add_count(out, "original_max_position_embeddings",
+                              rope->original_positions);
     }
     pen_text_add_string(out, "\n  }");
 }
@@ -90,30 +71,32 @@ static void add_window(const struct pen_model *model, struct pen_text *out)
     if (model->family == PEN_FAMILY_LLAMA)
         return;
     if (model->family != PEN_FAMILY_MISTRAL) {
-        add_flag(out, "use_sliding_window", model->window > 0);
-        add_count(out, "max_window_layers", model->first_window_block);
+        pen__config_add_flag(out, "use_sliding_window", model->window > 0);
+        pen__config_add_count(out, "max_window_layers",
+                              model->first_window_block);
     }
     if (model->window > 0)
-        add_count(out, "sliding_window", model->window);
+        pen__config_add_count(out, "sliding_window", model->window);
     else
         pen_text_add_string(out, ",\n  \"sliding_window\": null");
 }
 
 static void add_llama(const struct pen_model *model, struct pen_text *out)
 {
-    add_count(out, "hidden_size", model->hidden);
-    add_count(out, "num_hidden_layers", model->num_blocks);
-    add_count(out, "num_attention_heads", model->num_heads);
-    add_count(out, "num_key_value_heads", model->num_kv_heads);
-    add_count(out, "head_dim", model->head_dim);
-    add_count(out, "intermediate_size", model->intermediate);
-    add_count(out, "max_position_embeddings", model->max_positions);
-    add_word(out, "hidden_act", "silu");
-    add_real(out, "rms_norm_eps", model->norm_eps);
+    pen__config_add_count(out, "hidden_size", model->hidden);
+    pen__config_add_count(out, "num_hidden_layers", model->num_blocks);
+    pen__config_add_count(out, "num_attention_heads", model->num_heads);
+    pen__config_add_count(out, "num_key_value_heads", model->num_kv_heads);
+    pen__config_add_count(out, "head_dim", model->head_dim);
+    pen__config_add_count(out, "intermediate_size", model->intermediate);
+    pen__config_add_count(out, "max_position_embeddings", model->max_positions);
+    pen__config_add_word(out, "hidden_act", "silu");
+    pen__config_add_real(out, "rms_norm_eps", model->norm_eps);
     if (model->family == PEN_FAMILY_LLAMA)
-        add_flag(out, "mlp_bias", model->has_mlp_bias);
+        pen__config_add_flag(out, "mlp_bias", model->has_mlp_bias);
     if (model->family == PEN_FAMILY_LLAMA || model->family == PEN_FAMILY_QWEN3)
-        add_flag(out, "attention_bias", model->has_attention_out_bias);
+        pen__config_add_flag(out, "attention_bias",
+                             model->has_attention_out_bias);
     add_rope(&model->rope, out);
     add_window(model, out);
 }
@@ -122,11 +105,14 @@ void pen_model_print(const struct pen_model *model, struct pen_text *out)
 {
     pen_text_add(out, "{\n  \"architectures\": [\"%s\"]",
                  architecture(model->family));
-    add_word(out, "model_type", pen_family_name(model->family));
-    add_word(out, "torch_dtype", dtype_word(model->dtype));
-    add_count(out, "vocab_size", model->vocab);
-    add_flag(out, "tie_word_embeddings", model->has_tied_embeddings);
-    if (model->family == PEN_FAMILY_GPT2)
+    pen__config_add_word(out, "model_type", pen_family_name(model->family));
+    pen__config_add_word(out, "torch_dtype", dtype_word(model->dtype));
+    pen__config_add_count(out, "vocab_size", model->vocab);
+    pen__config_add_flag(out, "tie_word_embeddings",
+                         model->has_tied_embeddings);
+    if (pen_model_check_trainable(model, NULL) != PEN_OK)
+        pen__model_print_planned(model, out);
+    else if (model->family == PEN_FAMILY_GPT2)
         add_gpt2(model, out);
     else
         add_llama(model, out);

@@ -2,6 +2,9 @@
  * What tests/interop/run_models asks of Penstock.
  *
  *   model_files tensors SOURCE           name and shape of every tensor
+ *   model_files layers SOURCE            parameters of every layer, of those of
+ *                                        experts; all, active, one further
+ *                                        prediction
  *   model_files config SOURCE            config.json as Penstock writes it
  *   model_files fits SOURCE WEIGHTS      every tensor found in the weights?
  *   model_files copy WEIGHTS DIRECTORY MAX_SHARD_BYTES
@@ -24,6 +27,16 @@ static void print_tensors(const struct pen_model *model)
             printf(" %" PRIu64, info.form->shape[d]);
         printf("\n");
     }
+}
+
+static void print_layers(const struct pen_model *model)
+{
+    for (uint32_t layer = 0; layer < model->num_layers; layer++)
+        printf("%" PRIu64 " %" PRIu64 "\n",
+               pen_model_layer_parameters(model, layer),
+               pen_model_expert_parameters(model, layer));
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", model->num_parameters,
+           pen_model_active_parameters(model), pen_model_mtp_parameters(model));
 }
 
 static void print_config(const struct pen_model *model)
@@ -100,6 +113,8 @@ static pen_status run(int count, char **words, struct pen_text *why)
         return status;
     if (strcmp(words[1], "tensors") == 0)
         print_tensors(model);
+    else if (strcmp(words[1], "layers") == 0)
+        print_layers(model);
     else if (strcmp(words[1], "config") == 0)
         print_config(model);
     else if (count == 4)

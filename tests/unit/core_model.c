@@ -343,7 +343,9 @@ static void refusals_name_the_key(void **state)
         {"{}", "model_type is missing; is this a model's config.json?"},
         {"{\"model_type\":\"mamba\"}",
          "model_type \"mamba\" is not supported; it must be \"gpt2\", "
-         "\"llama\", \"mistral\", \"qwen2\" or \"qwen3\""},
+         "\"llama\", \"mistral\", \"qwen2\", \"qwen3\", \"opt\", \"bloom\", "
+         "\"gpt_neox\", \"bert\", \"mixtral\", \"qwen3_moe\", "
+         "\"deepseek_v3\" or \"gpt_oss\""},
         {"{" LLAMA "\n,,}",
          "line 2, column 2: string or '}' expected near ','"},
         {"{" LLAMA ",\"vocab_size\":5}",
@@ -394,10 +396,13 @@ static void a_missing_file_and_preset_are_named(void **state)
                         pen_text_string(&why));
     pen_text_clear(&why);
     assert_int_equal(PEN_INVALID, pen_model_load("preset:x", &model, &why));
-    assert_string_equal("there is no preset:x; known are preset:gpt2, "
-                        "preset:gpt2-medium, preset:gpt2-large, "
-                        "preset:gpt2-xl",
-                        pen_text_string(&why));
+    static const char known[] =
+        "there is no preset:x; known are preset: and one of\n"
+        "  gpt2 gpt2-medium gpt2-large gpt2-xl\n"
+        "  gpt3-175b mt-nlg-530b gpt-1t\n"
+        "  llama-2-7b llama-2-13b llama-2-70b\n";
+    assert_memory_equal(known, pen_text_string(&why), sizeof known - 1);
+    assert_non_null(strstr(pen_text_string(&why), "\n  deepseek-v3\n"));
     pen_text_release(&why);
 }
 
