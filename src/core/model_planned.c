@@ -41,6 +41,9 @@ struct row {
 #define POSITIONS PEN__MAX_POSITIONS
 #define MAX_THETA 1e12
 
+/* What it was trained with; its positions are slopes and have no end. */
+#define BLOOM_POSITIONS 2048
+
 /* clang-format off */
 static const struct row opt_rows[] = {
     ROW("hidden_size", SIZE, hidden, HIDDEN, 0, NULL),
@@ -56,7 +59,7 @@ static const struct row bloom_rows[] = {
     ROW("hidden_size", SIZE, hidden, HIDDEN, 0, "n_embed"),
     ROW("n_layer", SIZE, num_blocks, BLOCKS, 0, "num_hidden_layers"),
     ROW("n_head", SIZE, num_heads, HEADS, 0, "num_attention_heads"),
-    ROW("seq_length", COUNT, max_positions, POSITIONS, 2048, NULL),
+    ROW("seq_length", COUNT, max_positions, POSITIONS, BLOOM_POSITIONS, NULL),
     ROW("layer_norm_epsilon", REAL, norm_eps, 1, 1e-5, NULL),
 };
 
@@ -190,6 +193,8 @@ static pen_status finish_bloom(const struct pen_json *json,
                                             4 * model->hidden, WIDTH};
     set_all_biases(model);
     model->has_embedding_norm = true;
+    if (model->max_positions == 0)
+        model->max_positions = BLOOM_POSITIONS;
     pen_status status =
         pen__config_count(json, &inner, &model->intermediate, why);
     if (status != PEN_OK || model->intermediate == 4 * model->hidden)
