@@ -27,11 +27,16 @@ bool pen_model_is_causal(const struct pen_model *model)
     return model->family != PEN_FAMILY_BERT;
 }
 
+static bool is_sparse(const struct pen_model *model, uint32_t block)
+{
+    return model->num_experts > 0 && block >= model->num_dense_blocks &&
+           (block + 1) % model->sparse_step == 0;
+}
+
 bool pen_model_block_is_sparse(const struct pen_model *model, uint32_t block)
 {
     PEN_BUG_UNLESS(block < model->num_blocks);
-    return model->num_experts > 0 && block >= model->num_dense_blocks &&
-           (block + 1) % model->sparse_step == 0;
+    return is_sparse(model, block);
 }
 
 uint32_t pen_model_window(const struct pen_model *model, uint32_t block)
@@ -128,11 +133,12 @@ static uint64_t shared_matrices(const struct pen_model *model)
                                    model->expert_intermediate);
 }
 
-static uint64_t block_parameters(const struct pen_model *model, bool is_sparse)
+static uint64_t block_parameters(const struct pen_model *model,
+                                 bool has_experts)
 {
     uint64_t sum = attention_matrices(model) + attention_vectors(model) +
                    2 * norm_parameters(model, model->hidden);
-    if (!is_sparse) {
+    if (!has_experts) {
         uint64_t inner = model->intermediate;
         return sum + mlp_matrices(model, inner) +
                (model->has_mlp_bias ? mlp_biases(model, inner) : 0);
@@ -199,8 +205,7 @@ uint64_t pen_model_layer_parameters(const struct pen_model *model,
     case PEN_LAYER_EMBEDDING:
         return embedding_parameters(model);
     case PEN_LAYER_BLOCK:
-        return block_parameters(model,
-                                pen_model_block_is_sparse(model, layer - 1));
+        return block_parameters(model, is_sparse(model, layer - 1));
     case PEN_LAYER_HEAD:
     case PEN_LAYER_KINDS:
         break;
@@ -211,9 +216,9 @@ uint64_t pen_model_layer_parameters(const struct pen_model *model,
 uint64_t pen_model_expert_parameters(const struct pen_model *model,
                                      uint32_t layer)
 {
-    bool is_sparse = pen_model_layer_kind(model, layer) == PEN_LAYER_BLOCK &&
-                     pen_model_block_is_sparse(model, layer - 1);
-    return is_sparse ? model->num_experts * expert_parameters(model) : 0;
+    bool has_experts = pen_model_layer_kind(model, layer) == PEN_LAYER_BLOCK &&
+                       is_sparse(model, layer - 1);
+    return has_experts ? model->num_experts * expert_parameters(model) : 0;
 }
 
 /* Blocks with experts. */
@@ -237,9 +242,10 @@ uint64_t pen_model_mtp_parameters(const struct pen_model *model)
     uint64_t hidden = model->hidden;
     if (model->num_mtp_layers == 0)
         return 0;
-    /* Two norms side by side, a matrix over both, a block, a norm. */
+    /* Two norms side by side, a matrix over both, a block as one more of the
+     * model would be, a norm. */
     return 3 * norm_parameters(model, hidden) + 2 * hidden * hidden +
-           block_parameters(model, model->num_experts > 0);
+           block_parameters(model, is_sparse(model, model->num_blocks));
 }
 
 uint64_t pen_model_block_products(const struct pen_model *model, uint32_t block)
