@@ -52,7 +52,11 @@ enum pen_constant {
 #define PEN_CLUSTER_MAX_DEVICES 10000000u /* of all kinds */
 #define PEN_CLUSTER_MAX_KINDS 1000u
 #define PEN_CLUSTER_MAX_LEVELS 16u
-#define PEN_CLUSTER_MAX_GROUPS 256u
+#define PEN_CLUSTER_MAX_GROUPS 256u /* where there is a matrix of them */
+#define PEN_CLUSTER_MAX_RATE 1e18   /* bytes or flops, a second */
+#define PEN_CLUSTER_MAX_BYTES ((uint64_t)1 << 53)
+#define PEN_CLUSTER_MAX_LATENCY 1e3
+#define PEN_CLUSTER_MAX_WATTS 1e6 /* of one device, as the price */
 
 struct pen_device {
     char kind[PEN_CLUSTER_WORD_SIZE];
@@ -90,16 +94,18 @@ struct pen_cluster {
     uint32_t num_levels;
     /*
      * Irregular networks: between groups i and j, as a matrix of num_groups
-     * rows; both NULL when levels say all. Owned.
+     * rows, instead of the outermost level; both NULL when levels say all.
+     * Owned.
      */
     double *group_bytes_per_sec;
     double *group_latency_sec;
 };
 
 /*
- * Loads "preset:h100-sxm*1024", "preset:dgx-h100*128" or a YAML file
- * (docs/formats.md), strictly. On failure *out is untouched and why has the
- * path, line and column, or the presets there are.
+ * Loads "preset:h100-sxm*1024" (devices in their usual system),
+ * "preset:dgx-h100*128" (systems) or a YAML file (docs/formats.md), strictly.
+ * On failure *out is untouched and why has the path, line and column, or the
+ * presets there are.
  *
  * On success *out is owned by the caller; free it with pen_cluster_free().
  */
@@ -123,7 +129,10 @@ uint64_t pen_cluster_num_devices(const struct pen_cluster *cluster);
 const struct pen_link_level *
 pen_cluster_level(const struct pen_cluster *cluster, uint64_t num_devices);
 
-/* A preset by its name; NULL when there is none. Behind the last one NULL. */
+/*
+ * A preset by its name; NULL when there is none. Behind the last one NULL. It
+ * has the figures of the sheet; its constants are 0.
+ */
 const struct pen_device *pen_device_find(const char *kind);
 const struct pen_device *pen_device_at(size_t index);
 
@@ -132,5 +141,25 @@ const struct pen_device *pen_device_at(size_t index);
  * is most like it.
  */
 void pen_device_default_constants(struct pen_device *device);
+
+/* Devices as they are bought together: "dgx-h100" is 8 of them and a network.
+ */
+#define PEN_SYSTEM_MAX_LEVELS 3u
+
+struct pen_system {
+    const char *name;
+    const char *device; /* its kind; a preset */
+    uint64_t size;      /* devices of one */
+    uint32_t num_levels;
+    struct pen_link_level levels[PEN_SYSTEM_MAX_LEVELS];
+    const char *links; /* what they are, for people */
+};
+
+/* As for devices. */
+const struct pen_system *pen_system_find(const char *name);
+const struct pen_system *pen_system_at(size_t index);
+
+/* Where a kind of device usually is; NULL when it is no preset. */
+const struct pen_system *pen_system_of_device(const char *kind);
 
 #endif

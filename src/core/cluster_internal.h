@@ -1,0 +1,26 @@
+#ifndef PEN_CORE_CLUSTER_INTERNAL_H
+#define PEN_CORE_CLUSTER_INTERNAL_H
+
+#include "core/cluster.h"
+
+/* What the files of clusters share. */
+
+/* A constant of devices: the key of files, and its bounds. */
+struct pen__constant {
+    const char *key;
+    double least;
+    double most;
+};
+
+struct pen__constant pen__constant_of(enum pen_constant constant);
+
+/* With so many groups and levels, all zero, and with matrices if asked. */
+pen_status pen__cluster_create(uint32_t num_groups, uint32_t num_levels,
+                               bool has_matrix, struct pen_cluster **out,
+                               struct pen_text *why);
+
+/* "h100-sxm*1024": what stands behind "preset:". */
+pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
+                                    struct pen_text *why);
+
+#endif

@@ -1,0 +1,227 @@
+/*
+ * Systems: devices as they are bought together, and clusters made of them.
+ * Bandwidths are those of one device in one direction while all others talk, so
+ * a port that four of them share counts as a quarter. Latencies are what a
+ * message of a few bytes takes through the usual software.
+ */
+#include "core/cluster_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct pen_system systems[] = {
+    {"dgx-1",
+     "v100-32",
+     8,
+     2,
+     {{"node", 8, 150e9, 3e-6}, {"cluster", 0, 6.25e9, 6e-6}},
+     "NVLink 2, 4 x InfiniBand EDR a node"},
+    {"dgx-a100",
+     "a100-80",
+     8,
+     2,
+     {{"node", 8, 300e9, 3e-6}, {"cluster", 0, 25e9, 6e-6}},
+     "NVLink 3, 8 x InfiniBand HDR a node"},
+    {"dgx-h100",
+     "h100-sxm",
+     8,
+     2,
+     {{"node", 8, 450e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "NVLink 4, 8 x InfiniBand NDR a node"},
+    {"dgx-h200",
+     "h200",
+     8,
+     2,
+     {{"node", 8, 450e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "NVLink 4, 8 x InfiniBand NDR a node"},
+    {"dgx-b200",
+     "b200",
+     8,
+     2,
+     {{"node", 8, 900e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "NVLink 5, 8 x InfiniBand NDR a node"},
+    {"gb200-nvl72",
+     "gb200",
+     72,
+     2,
+     {{"rack", 72, 900e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "NVLink 5 in a rack, InfiniBand NDR for each device"},
+    {"h100-pcie-node",
+     "h100-pcie",
+     8,
+     2,
+     {{"node", 8, 63e9, 8e-6}, {"cluster", 0, 25e9, 6e-6}},
+     "PCIe 5, 4 x InfiniBand NDR a node"},
+    {"mi250x-node",
+     "mi250x",
+     8,
+     3,
+     {{"package", 2, 200e9, 3e-6},
+      {"node", 8, 50e9, 4e-6},
+      {"cluster", 0, 12.5e9, 6e-6}},
+     "Infinity Fabric, 4 x Slingshot 200 Gbit/s a node"},
+    {"mi300x-node",
+     "mi300x",
+     8,
+     2,
+     {{"node", 8, 448e9, 4e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "7 links of Infinity Fabric, 400 Gbit/s for each device"},
+    {"ethernet-10",
+     "rtx4090",
+     4,
+     2,
+     {{"node", 4, 31e9, 10e-6}, {"cluster", 0, 0.3125e9, 40e-6}},
+     "PCIe 4, one port of 10 Gbit/s a node"},
+    {"ethernet-25",
+     "rtx4090",
+     4,
+     2,
+     {{"node", 4, 31e9, 10e-6}, {"cluster", 0, 0.78125e9, 40e-6}},
+     "PCIe 4, one port of 25 Gbit/s a node"},
+    {"ethernet-100",
+     "rtx4090",
+     4,
+     2,
+     {{"node", 4, 31e9, 10e-6}, {"cluster", 0, 3.125e9, 30e-6}},
+     "PCIe 4, one port of 100 Gbit/s a node"},
+    {"xeon-node",
+     "xeon-amx",
+     2,
+     2,
+     {{"node", 2, 32e9, 1e-6}, {"cluster", 0, 6.25e9, 3e-6}},
+     "UPI, one port of 100 Gbit/s a node"},
+    {"xeon-node-cores",
+     "xeon-amx-core",
+     112,
+     2,
+     {{"node", 112, 2.7e9, 1e-6}, {"cluster", 0, 0.11e9, 3e-6}},
+     "memory, one port of 100 Gbit/s a node"}};
+
+enum { NUM_SYSTEMS = sizeof systems / sizeof *systems };
+
+/* Kinds whose usual system has another one in it. */
+static const struct {
+    const char *kind;
+    const char *system;
+} guests[] = {{"v100-16", "dgx-1"},
+              {"a100-40", "dgx-a100"},
+              {"rtx3080", "ethernet-25"},
+              {"rtx4090", "ethernet-25"}};
+
+const struct pen_system *pen_system_at(size_t index)
+{
+    return index < NUM_SYSTEMS ? &systems[index] : NULL;
+}
+
+const struct pen_system *pen_system_find(const char *name)
+{
+    for (size_t i = 0; i < NUM_SYSTEMS; i++)
+        if (strcmp(systems[i].name, name) == 0)
+            return &systems[i];
+    return NULL;
+}
+
+const struct pen_system *pen_system_of_device(const char *kind)
+{
+    for (size_t i = 0; i < sizeof guests / sizeof *guests; i++)
+        if (strcmp(guests[i].kind, kind) == 0)
+            return pen_system_find(guests[i].system);
+    for (size_t i = 0; i < NUM_SYSTEMS; i++)
+        if (strcmp(systems[i].device, kind) == 0)
+            return &systems[i];
+    return NULL;
+}
+
+/* ---- a cluster of them ---- */
+
+/* Levels that one block of the level below fills already are left out. */
+static uint32_t count_levels(const struct pen_system *system, uint64_t count)
+{
+    uint32_t levels = 1;
+    while (levels < system->num_levels &&
+           system->levels[levels - 1].size < count)
+        levels++;
+    return levels;
+}
+
+static pen_status build(const struct pen_system *system, const char *kind,
+                        uint64_t count, const char *name,
+                        struct pen_cluster **out, struct pen_text *why)
+{
+    uint32_t levels = count_levels(system, count);
+    struct pen_cluster *cluster = NULL;
+    pen_status status = pen__cluster_create(1, levels, false, &cluster, why);
+    if (status != PEN_OK)
+        return status;
+    snprintf(cluster->name, sizeof cluster->name, "%s", name);
+    cluster->groups[0].device = *pen_device_find(kind);
+    cluster->groups[0].count = count;
+    pen_device_default_constants(&cluster->groups[0].device);
+    memcpy(cluster->levels, system->levels, levels * sizeof *cluster->levels);
+    cluster->levels[levels - 1].size = 0;
+    *out = cluster;
+    return PEN_OK;
+}
+
+static pen_status refuse_name(const char *name, struct pen_text *why)
+{
+    if (strcmp(name, "host") == 0) {
+        pen_why(why, "this host has to be measured: give the file that "
+                     "`penstock cluster detect -o cluster.yaml` writes");
+        return PEN_INVALID;
+    }
+    pen_why(why, "there is no preset '");
+    if (why != NULL)
+        pen_text_add_printable(why, name, strlen(name));
+    pen_why(why, "'; expected one of");
+    for (size_t i = 0; pen_device_at(i) != NULL; i++)
+        pen_why(why, " %s", pen_device_at(i)->kind);
+    for (size_t i = 0; i < NUM_SYSTEMS; i++)
+        pen_why(why, " %s", systems[i].name);
+    return PEN_INVALID;
+}
+
+/* "h100-sxm*1024" is a name and a number; without one the number is 1. */
+static bool split(const char *text, char name[PEN_CLUSTER_WORD_SIZE],
+                  uint64_t *number)
+{
+    size_t length = strcspn(text, "*");
+    const char *digits = text[length] == '*' ? text + length + 1 : "1";
+    size_t num_digits = strspn(digits, "0123456789");
+    if (length == 0 || length >= PEN_CLUSTER_WORD_SIZE || num_digits == 0 ||
+        num_digits > 8 || digits[num_digits] != '\0')
+        return false;
+    memcpy(name, text, length);
+    name[length] = '\0';
+    *number = 0;
+    for (size_t i = 0; i < num_digits; i++)
+        *number = 10 * *number + (uint64_t)(digits[i] - '0');
+    return true;
+}
+
+pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
+                                    struct pen_text *why)
+{
+    char name[PEN_CLUSTER_WORD_SIZE];
+    uint64_t count = 0;
+    if (!split(text, name, &count)) {
+        pen_why(why, "a preset is written as preset:h100-sxm*1024 or "
+                     "preset:dgx-h100*128");
+        return PEN_INVALID;
+    }
+    const struct pen_system *system = pen_system_find(name);
+    const char *kind = system != NULL ? system->device : name;
+    if (system != NULL)
+        count *= system->size;
+    else
+        system = pen_system_of_device(name);
+    if (system == NULL)
+        return refuse_name(name, why);
+    if (count < 1 || count > PEN_CLUSTER_MAX_DEVICES) {
+        pen_why(why, "preset:%s: a cluster has 1 to %u devices, not %" PRIu64,
+                text, PEN_CLUSTER_MAX_DEVICES, count);
+        return PEN_INVALID;
+    }
+    return build(system, kind, count, text, out, why);
+}

@@ -1,0 +1,63 @@
+/*
+ * Devices by their vendors' sheets: dense products, no sparsity, with sums in
+ * f32. A device is what software sees as one: of an MI250X one of two dies.
+ * Memory is the nominal size, which tools show in GiB.
+ *
+ *   v100      NVIDIA V100 datasheet (SXM2)
+ *   a100      NVIDIA A100 datasheet (SXM)
+ *   h100      NVIDIA H100 datasheet; half of what it gives with sparsity
+ *   h200      NVIDIA H200 datasheet
+ *   b200      NVIDIA DGX B200 datasheet, an eighth
+ *   gb200     NVIDIA GB200 NVL72 datasheet, a 72nd
+ *   mi250x    AMD Instinct MI250X datasheet, half
+ *   mi300x    AMD Instinct MI300X datasheet
+ *   rtx3080   NVIDIA GA102 white paper, appendix
+ *   rtx4090   NVIDIA Ada white paper, appendix
+ *   xeon-amx  Intel Xeon Platinum 8480+: 56 cores at 2 GHz, 1024 (bf16) and 64
+ *             (f32) flops a cycle and core, 8 channels of DDR5-4800 with 64 GiB
+ *             each; a core is its share of the socket
+ */
+#include "core/cluster.h"
+
+#include <string.h>
+
+/* Speeds in Tflop/s, memory in GiB, its bandwidth in GB/s. */
+#define DEVICE(name, f32, bf16, fp16, fp8, memory, bandwidth, power)           \
+    {                                                                          \
+        .kind = name,                                                          \
+        .flops = {(f32)*1e12, (bf16)*1e12, (fp16)*1e12, (fp8)*1e12},           \
+        .memory_bytes = UINT64_C(memory) << 30,                                \
+        .memory_bytes_per_sec = (bandwidth)*1e9, .watts = (power)              \
+    }
+
+static const struct pen_device presets[] = {
+    DEVICE("v100-16", 15.7, 0, 125, 0, 16, 900, 300),
+    DEVICE("v100-32", 15.7, 0, 125, 0, 32, 900, 300),
+    DEVICE("a100-40", 19.5, 312, 312, 0, 40, 1555, 400),
+    DEVICE("a100-80", 19.5, 312, 312, 0, 80, 2039, 400),
+    DEVICE("h100-sxm", 67, 989, 989, 1979, 80, 3350, 700),
+    DEVICE("h100-pcie", 51, 756, 756, 1513, 80, 2000, 350),
+    DEVICE("h200", 67, 989, 989, 1979, 141, 4800, 700),
+    DEVICE("b200", 80, 2250, 2250, 4500, 180, 8000, 1000),
+    DEVICE("gb200", 80, 2500, 2500, 5000, 186, 8000, 1200),
+    DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 64, 1638, 280),
+    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 192, 5300, 750),
+    DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 10, 760, 320),
+    DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 24, 1008, 450),
+    DEVICE("xeon-amx", 7.168, 114.688, 0, 0, 512, 307.2, 350),
+    DEVICE("xeon-amx-core", 0.128, 2.048, 0, 0, 9, 5.5, 6)};
+
+enum { NUM_PRESETS = sizeof presets / sizeof *presets };
+
+const struct pen_device *pen_device_at(size_t index)
+{
+    return index < NUM_PRESETS ? &presets[index] : NULL;
+}
+
+const struct pen_device *pen_device_find(const char *kind)
+{
+    for (size_t i = 0; i < NUM_PRESETS; i++)
+        if (strcmp(presets[i].kind, kind) == 0)
+            return &presets[i];
+    return NULL;
+}
