@@ -27,6 +27,7 @@ struct pen__command {
 
 /* Of penstock; listed in main.c. */
 extern const struct pen__command pen__checkpoint;
+extern const struct pen__command pen__cluster; /* but for detect */
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__plot;
@@ -38,6 +39,7 @@ extern const struct pen__command pen__train;
 extern const struct pen__command pen__eval;
 extern const struct pen__command pen__doctor;
 extern const struct pen__command pen__profile;
+extern const struct pen__command pen__cluster_detect;
 
 /* Prints the reason as an error. */
 int pen__refuse(const struct pen_text *why);

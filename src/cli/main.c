@@ -4,6 +4,9 @@
  */
 #include "cli/program.h"
 
+#include <stdbool.h>
+#include <string.h>
+
 #define TRAIN "penstock-train"
 #define TRAIN_HINT                                                             \
     "install the package " TRAIN ", or build it: apt install libdnnl-dev "     \
@@ -21,6 +24,23 @@ static int help_in_train(int argc, char **argv)
     return pen__program_become(TRAIN, "help", argv, TRAIN_HINT);
 }
 
+static bool is_detect(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], "detect") == 0;
+}
+
+static int run_cluster(int argc, char **argv)
+{
+    return (is_detect(argc, argv) ? run_in_train : pen__cluster.run)(argc,
+                                                                     argv);
+}
+
+static int help_cluster(int argc, char **argv)
+{
+    return (is_detect(argc, argv) ? help_in_train : pen__cluster.help)(argc,
+                                                                       argv);
+}
+
 /* Summaries as in the commands themselves; tests/cli/program.sh compares. */
 static const struct pen__command train = {
     "train", "trains a network on text or images", run_in_train, help_in_train};
@@ -36,9 +56,13 @@ static const struct pen__command doctor = {
     "doctor", "tells what this machine offers and what to change", run_in_train,
     help_in_train};
 
+static const struct pen__command cluster = {
+    "cluster", "lists, shows, checks and measures clusters", run_cluster,
+    help_cluster};
+
 static const struct pen__command *const commands[] = {
-    &pen__schedule, &pen__tokenize,   &train,   &eval,   &generate, &pen__plot,
-    &pen__view,     &pen__checkpoint, &profile, &doctor, NULL};
+    &pen__schedule, &pen__tokenize,   &train,   &eval,    &generate, &pen__plot,
+    &pen__view,     &pen__checkpoint, &cluster, &profile, &doctor,   NULL};
 
 int main(int argc, char **argv)
 {

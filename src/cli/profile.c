@@ -159,8 +159,10 @@ static pen_status measure(const struct pen_profiler_options *options,
     pen_transport_meet(transport);
     if (out->num_ranks == 1)
         return PEN_OK;
-    return pen__profile_link(
-        transport, out->layers[PEN_LAYER_BLOCK].output_bytes, &out->link, why);
+    uint32_t rank = pen_transport_rank(transport);
+    return pen__profile_link(transport, rank < 2 ? 1 - rank : rank,
+                             out->layers[PEN_LAYER_BLOCK].output_bytes,
+                             &out->link, why);
 }
 
 /* ---- the answer ---- */

@@ -43,7 +43,7 @@ static void throw_ball(struct ball *ball)
 static double measure_way(struct ball *ball, size_t bytes)
 {
     int64_t least = INT64_MAX;
-    bool is_first = ball->peer == 1;
+    bool is_first = pen_transport_rank(ball->transport) < ball->peer;
     ball->bytes = bytes;
     post(ball);
     pen_transport_meet(ball->transport);
@@ -66,7 +66,7 @@ static double measure_way(struct ball *ball, size_t bytes)
 /* seconds[0] of a short message, seconds[1] of one of `bytes`. */
 static void play(struct ball *ball, size_t bytes, double seconds[2])
 {
-    if (pen_transport_rank(ball->transport) < 2) {
+    if (pen_transport_rank(ball->transport) != ball->peer) {
         seconds[0] = measure_way(ball, SHORT_BYTES);
         seconds[1] = measure_way(ball, bytes);
     } else {
@@ -76,8 +76,9 @@ static void play(struct ball *ball, size_t bytes, double seconds[2])
     pen_transport_share(ball->transport, seconds, 2 * sizeof *seconds);
 }
 
-pen_status pen__profile_link(struct pen_transport *transport, size_t bytes,
-                             struct pen_profile_link *out, struct pen_text *why)
+pen_status pen__profile_link(struct pen_transport *transport, uint32_t peer,
+                             size_t bytes, struct pen_profile_link *out,
+                             struct pen_text *why)
 {
     double seconds[2] = {0, 0};
     size_t room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -87,10 +88,8 @@ pen_status pen__profile_link(struct pen_transport *transport, size_t bytes,
         return PEN_NOMEM;
     }
     memset(block, 1, 2 * room);
-    struct ball ball = {.transport = transport,
-                        .peer = 1 - pen_transport_rank(transport),
-                        .out = block,
-                        .in = block + room};
+    struct ball ball = {
+        .transport = transport, .peer = peer, .out = block, .in = block + room};
     play(&ball, room, seconds);
     free(block);
     if (seconds[1] <= seconds[0]) {

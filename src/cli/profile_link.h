@@ -5,13 +5,14 @@
 #include "runtime/transport.h"
 
 /*
- * Sends messages of a few bytes, and of `bytes`, to and fro between ranks 0 and
- * 1, as a pipeline does: receives are posted before, nobody waits inside MPI.
- * All ranks call it; all get the answer of rank 0. INFEASIBLE when a long
- * message takes no longer than a short one.
+ * Sends messages of a few bytes, and of `bytes`, to and fro between this rank
+ * and its peer, as a pipeline does: receives are posted before, nobody waits
+ * inside MPI. All ranks call it, each pair with each other, at the same time;
+ * who has no peer gives itself. All get the answer of rank 0, which has one.
+ * INFEASIBLE when a long message takes no longer than a short one.
  */
-pen_status pen__profile_link(struct pen_transport *transport, size_t bytes,
-                             struct pen_profile_link *out,
+pen_status pen__profile_link(struct pen_transport *transport, uint32_t peer,
+                             size_t bytes, struct pen_profile_link *out,
                              struct pen_text *why);
 
 #endif
