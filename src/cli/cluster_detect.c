@@ -1,7 +1,8 @@
 /*
  * penstock cluster detect: this machine, or under mpirun all of them, measured
  * into a cluster.yaml. A device is a rank: all measure at the same time, as
- * they will compute, and what they share shows in the figures.
+ * they will compute, so that shared memory shows in the figures. Cores that are
+ * shared do not, for the best of several runs counts: that is warned of.
  */
 #include "cli/cli.h"
 
@@ -22,8 +23,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is measured one after the other; the links are the last two. */
-enum { NUM_PARTS = 5, HOST_SIZE = 256 };
+/* What is measured one after the other: of one process, and links. */
+enum { OWN_PARTS = 3, ALL_PARTS = 5, HOST_SIZE = 256 };
 
 #define MESSAGE_BYTES ((size_t)4 << 20)
 #define ALIKE 0.2 /* nodes that differ by less are of one kind */
@@ -104,7 +105,8 @@ struct detection {
 static void show(struct detection *it, uint32_t done, const char *next)
 {
     if (pen_transport_rank(it->transport) == 0)
-        pen__progress_update(&it->progress, done, NUM_PARTS, next);
+        pen__progress_update(&it->progress, done,
+                             it->num_ranks == 1 ? OWN_PARTS : ALL_PARTS, next);
 }
 
 /* FNV-1a, cut to what a double holds. */
@@ -206,11 +208,12 @@ static pen_status measure_links(struct detection *it, struct pen_text *why)
     uint32_t all = it->num_ranks;
     uint32_t size = it->node_size == 0 ? 1 : it->node_size;
     pen_status status = PEN_OK;
-    show(it, 3, "links inside nodes");
+    show(it, OWN_PARTS, all == 1 ? NULL : "links inside nodes");
     if (size > 1)
         status = pen__profile_link(it->transport, peer_at(it, 1, size),
                                    MESSAGE_BYTES, &it->inside, why);
-    show(it, 4, "links between nodes");
+    if (all > size)
+        show(it, OWN_PARTS + 1, "links between nodes");
     if (status == PEN_OK && all > size)
         status = pen__profile_link(it->transport, peer_at(it, size, all),
                                    MESSAGE_BYTES, &it->outside, why);
@@ -359,6 +362,24 @@ static pen_status write_cluster(const struct detection *it, const char *path,
 
 /* ---- the command ---- */
 
+static void warn(const struct detection *it)
+{
+    uint32_t cores = it->topology.machine.cores;
+    uint32_t sharers = 0;
+    for (uint32_t i = 0; i < it->num_ranks; i++)
+        sharers += it->ranks[i].host == it->ranks[0].host;
+    if ((uint64_t)sharers * (uint32_t)it->threads > cores)
+        pen_log(PEN_LOG_WARN,
+                "%u rank%s of %d thread%s share %u core%s: the figures are "
+                "those of a rank that has its cores alone",
+                sharers, sharers == 1 ? "" : "s", it->threads,
+                it->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    if (it->node_size == 0)
+        pen_log(PEN_LOG_WARN, "the ranks of a node do not follow each other, "
+                              "or nodes have different numbers of them: all "
+                              "links are taken as one level");
+}
+
 /* All ranks end together; what is wrong with one ends them all. */
 static int detect(const struct args *args, struct detection *it,
                   struct pen_text *why)
@@ -368,13 +389,11 @@ static int detect(const struct args *args, struct detection *it,
     pen__progress_init(&it->progress, "parts");
     pen_status status = measure(it, why);
     pen__progress_finish(&it->progress);
-    if (status == PEN_OK && is_first && it->node_size == 0)
-        pen_log(PEN_LOG_WARN, "the ranks of a node do not follow each other, "
-                              "or nodes have different numbers of them: all "
-                              "links are taken as one level");
-    if (status == PEN_OK && is_first)
+    if (status == PEN_OK && is_first) {
+        warn(it);
         status =
             write_cluster(it, args->output == NULL ? "-" : args->output, why);
+    }
     free(it->ranks);
     if (status == PEN_OK)
         return PEN__EXIT_OK;

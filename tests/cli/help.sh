@@ -25,7 +25,7 @@ out_has "compare"
 
 # Commands that compute: the same option has the same words in each.
 words_of() { # OPTION COMMAND
-    "$PENSTOCK" "$2" --help | awk -v option="--$1" '
+    "$PENSTOCK" $2 --help | awk -v option="--$1" '
         /^ +(-., )?--/ { is_on = $1 ~ "^" option "(=|$)"; $1 = "" }
         /^$/ { is_on = 0 }
         is_on { for (i = 1; i <= NF; i++) printf "%s ", $i }'
@@ -52,6 +52,7 @@ if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
         same_words $option eval profile
     done
     same_words threads train generate
+    same_words threads train "cluster detect"
     same_words seed train generate
     same_words model eval generate
     same_words json eval doctor

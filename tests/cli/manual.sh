@@ -94,6 +94,27 @@ for command in $commands; do
     done
 done
 
+# The commands and options of cluster; detect is penstock-train's.
+page=$root/docs/man/penstock-cluster.1
+run 0 cluster --help
+commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
+same "commands of the man page" \
+    "$(awk '/^\.Nm penstock cluster/ { getline; print $2 }' "$page" | sort)" \
+    "$(sort <<<"$commands")"
+[ -x "$(dirname "$PENSTOCK")/penstock-train" ] ||
+    commands=$(grep -vx detect <<<"$commands")
+for command in $commands; do
+    run 0 cluster "$command" --help
+    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
+        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$')
+    same "completion of cluster" \
+        "$(_penstock_cluster_options "$command" | tr ' ' '\n')" "$options"
+    for option in $options; do
+        grep -qE "^\.It Fl (o , )?-${option#--}" "$page" ||
+            fail "man page lacks $option"
+    done
+done
+
 # The completion itself.
 PATH=$(dirname "$PENSTOCK"):$PATH
 complete_line() {
@@ -122,6 +143,9 @@ same "plot" "$(complete_line penstock plot a.jsonl --x to)" "tokens"
 same "checkpoint" "$(complete_line penstock checkpoint ver)" "verify"
 same "its option" "$(complete_line penstock checkpoint hash --w)" "--weights"
 same "its help" "$(complete_line penstock help checkpoint l)" "ls"
+same "cluster" "$(complete_line penstock cluster sh)" "show"
+same "its option" "$(complete_line penstock cluster detect --th)" "--threads"
+same "its help" "$(complete_line penstock help cluster de)" "detect"
 same "profile" "$(complete_line penstock profile --model m --rou)" "--rounds"
 same "doctor" "$(complete_line penstock doctor --j)" "--json"
 same "help" "$(complete_line penstock help schedule ti)" "time"

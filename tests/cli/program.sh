@@ -23,6 +23,9 @@ for command in $commands; do
     run 1 help "$command"
     err_has "penstock-train is not installed"
 done
+run 1 cluster detect
+err_has "penstock-train is not installed"
+run 0 cluster check preset:h200
 run 2 trian
 err_has "did you mean train"
 
@@ -32,6 +35,10 @@ same "words" "$(cat "$work/out")" "<train><--lr><6e-4><two words><>"
 err_empty
 run 7 help train
 same "words of help" "$(cat "$work/out")" "<help><train>"
+run 7 cluster detect -o c.yaml
+same "words" "$(cat "$work/out")" "<cluster><detect><-o><c.yaml>"
+run 7 help cluster detect
+same "words of help" "$(cat "$work/out")" "<help><cluster><detect>"
 ln -s "$PENSTOCK" "$work/link"
 "$work/link" doctor >"$work/out"
 same "through a link" "$(cat "$work/out")" "<doctor>"

@@ -78,6 +78,12 @@ _penstock_checkpoint_options() {
     esac
 }
 
+_penstock_cluster_options() {
+    case $1 in
+    detect) echo --threads --output ;;
+    esac
+}
+
 _penstock_schedule_names() {
     penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
 }
@@ -121,15 +127,27 @@ _penstock_checkpoint() { # WORD COMMAND
     fi
 }
 
+_penstock_cluster() { # WORD COMMAND
+    if [ "$COMP_CWORD" = 2 ]; then
+        COMPREPLY=($(compgen -W "list show check detect --help" -- "$1"))
+    elif [[ $1 == -* ]]; then
+        COMPREPLY=($(compgen -W \
+            "$(_penstock_cluster_options "$2") --help --usage" -- "$1"))
+    else
+        COMPREPLY=($(compgen -f -- "$1"))
+    fi
+}
+
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local simple="tokenize train eval generate plot view profile doctor"
-    local all="schedule checkpoint $simple"
+    local all="schedule checkpoint cluster $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
     COMPREPLY=()
     if [ "$first" = help ]; then
         [ "$command" = checkpoint ] && commands="ls verify hash reshard export"
+        [ "$command" = cluster ] && commands="list show check detect"
         case $COMP_CWORD in
         2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
         3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
@@ -146,6 +164,10 @@ _penstock() {
     fi
     if [ "$first" = checkpoint ]; then
         _penstock_checkpoint "$word" "$command"
+        return
+    fi
+    if [ "$first" = cluster ]; then
+        _penstock_cluster "$word" "$command"
         return
     fi
     if [ "$COMP_CWORD" = 2 ]; then
