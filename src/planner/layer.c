@@ -1,209 +1,13 @@
 /* One layer on one rank: its operations, its messages and what it keeps. */
 #include "planner/collective.h"
-#include "planner/operations.h"
+#include "planner/layer_operations.h"
 #include "planner/predict.h"
 
 #include <math.h>
 
-/* What the lists are made from: sizes on one rank. */
-struct layer {
-    const struct pen_setting *setting;
-    const struct pen_device *device;
-    double tp;
-    double cp;
-    double rows_tp;  /* over which norms and residuals are cut */
-    double batch;    /* sequences */
-    double sequence; /* tokens of one on this rank */
-    double tokens;   /* of all of them */
-    double hidden;
-    double heads; /* of this rank */
-    double head_dim;
-    double query;   /* width of all queries of this rank */
-    double key;     /* of its keys; values have as much */
-    double inner;   /* of the MLP on this rank */
-    double element; /* bytes */
-    bool has_gate;
-};
-
-static void open_layer(const struct pen_setting *setting,
-                       const struct pen_plan *plan, uint32_t group,
-                       struct layer *out)
-{
-    const struct pen_model *model = setting->model;
-    double tp = plan->degrees[PEN_DEGREE_TP];
-    double cp = plan->degrees[PEN_DEGREE_CP];
-    *out = (struct layer){
-        .setting = setting,
-        .device = &setting->cluster->groups[group].device,
-        .tp = tp,
-        .cp = cp,
-        .rows_tp = plan->has_sequence_parallel ? tp : 1,
-        .batch = plan->micro_batch,
-        .sequence = plan->sequence / cp,
-        .tokens = plan->micro_batch * (plan->sequence / cp),
-        .hidden = model->hidden,
-        .heads = model->num_heads / tp,
-        .head_dim = model->head_dim,
-        .query = (double)model->num_heads * model->head_dim / tp,
-        .key = fmax(model->num_kv_heads / tp, 1) * model->head_dim,
-        .inner = model->intermediate / tp,
-        .element = pen_number_bytes(setting->number),
-        .has_gate = model->activation == PEN_ACTIVATION_SILU};
-}
-
-/* ---- operations ---- */
-
-/* Positions that a query sees, of those on this rank and on all others. */
-static double seen_positions(const struct layer *layer, bool is_fused)
-{
-    double sequence = layer->sequence * layer->cp;
-    double window = layer->setting->model->window;
-    if (!is_fused)
-        return sequence; /* all are computed, half of them for nothing */
-    return window > 0 && window < sequence ? window : sequence / 2;
-}
-
-/* Queries by keys, softmax, by values: passes 1 forward, 2 backward. */
-static void add_attention(const struct layer *layer, bool is_backward,
-                          struct pen_operation_list *list)
-{
-    bool is_fused = layer->setting->practice.has_fused_attention;
-    double seen = seen_positions(layer, is_fused);
-    double pairs = layer->batch * layer->heads * layer->sequence * seen;
-    if (is_fused) {
-        double flops = 4 * pairs * layer->head_dim;
-        pen_operations_add_attention(list, is_backward ? 2.5 * flops : flops);
-        return;
-    }
-    double batch = layer->batch * layer->heads;
-    for (int i = 0; i < (is_backward ? 2 : 1); i++) {
-        pen_operations_add_product(list, batch, layer->sequence, seen,
-                                   layer->head_dim);
-        pen_operations_add_product(list, batch, layer->sequence,
-                                   layer->head_dim, seen);
-    }
-    double dropout = layer->setting->practice.has_dropout ? 5 : 0;
-    pen_operations_add_rows(list, pairs * ((is_backward ? 6 : 4) + dropout),
-                            dropout > 0 ? 2 : 1);
-}
-
-/* Casts of the inputs of a product to 8 bits, and their transposes. */
-static void add_cast(const struct layer *layer, double width,
-                     struct pen_operation_list *list)
-{
-    if (layer->setting->number == PEN_NUMBER_FP8)
-        pen_operations_add_rows(list, layer->tokens * width * 4, 1);
-}
-
-/* In steps, each reads and writes as much as all of them fused. */
-#define UNFUSED_NORM_ARRAYS 6.0
-
-/* What a norm reads and writes of a row, per element of 16 bits. */
-static double norm_bytes(const struct layer *layer, bool is_backward)
-{
-    bool is_fused = layer->setting->practice.has_fused_norm;
-    double arrays = is_backward ? 4 : 2;
-    return layer->element * (is_fused ? arrays : UNFUSED_NORM_ARRAYS * arrays);
-}
-
-static void add_norms(const struct layer *layer, bool is_backward,
-                      struct pen_operation_list *list)
-{
-    double row = layer->tokens * layer->hidden / layer->rows_tp;
-    double dropout = layer->setting->practice.has_dropout ? 1 : 0;
-    double kernels = is_backward ? 2 : 1;
-    if (!layer->setting->practice.has_fused_norm)
-        kernels *= UNFUSED_NORM_ARRAYS;
-    for (int i = 0; i < 2; i++) {
-        pen_operations_add_rows(list, row * norm_bytes(layer, is_backward),
-                                kernels);
-        pen_operations_add_rows(list, row * (3 * layer->element + dropout), 1);
-    }
-}
-
-static void add_activation(const struct layer *layer, bool is_backward,
-                           struct pen_operation_list *list)
-{
-    double arrays = layer->has_gate ? 3 : 2;
-    if (is_backward)
-        arrays = layer->has_gate ? 5 : 3;
-    pen_operations_add_rows(
-        list, layer->tokens * layer->inner * arrays * layer->element, 1);
-    if (layer->setting->model->rope.kind != PEN_ROPE_NONE)
-        pen_operations_add_rows(list,
-                                layer->tokens * (layer->query + layer->key) *
-                                    2 * layer->element,
-                                1);
-}
-
-static double up_width(const struct layer *layer)
-{
-    return layer->has_gate ? 2 * layer->inner : layer->inner;
-}
-
-static void list_forward(const struct layer *layer,
-                         struct pen_operation_list *list)
-{
-    double qkv = layer->query + 2 * layer->key;
-    add_norms(layer, false, list);
-    add_cast(layer, layer->hidden, list);
-    pen_operations_add_product(list, 1, layer->tokens, qkv, layer->hidden);
-    add_attention(layer, false, list);
-    add_cast(layer, layer->query, list);
-    pen_operations_add_product(list, 1, layer->tokens, layer->hidden,
-                               layer->query);
-    add_cast(layer, layer->hidden, list);
-    pen_operations_add_product(list, 1, layer->tokens, up_width(layer),
-                               layer->hidden);
-    add_activation(layer, false, list);
-    add_cast(layer, layer->inner, list);
-    pen_operations_add_product(list, 1, layer->tokens, layer->hidden,
-                               layer->inner);
-}
-
-static void list_input(const struct layer *layer,
-                       struct pen_operation_list *list)
-{
-    double qkv = layer->query + 2 * layer->key;
-    add_norms(layer, true, list);
-    add_cast(layer, 2 * layer->hidden + qkv + up_width(layer), list);
-    pen_operations_add_product(list, 1, layer->tokens, layer->hidden, qkv);
-    add_attention(layer, true, list);
-    pen_operations_add_product(list, 1, layer->tokens, layer->query,
-                               layer->hidden);
-    pen_operations_add_product(list, 1, layer->tokens, layer->hidden,
-                               up_width(layer));
-    add_activation(layer, true, list);
-    pen_operations_add_product(list, 1, layer->tokens, layer->inner,
-                               layer->hidden);
-}
-
-/* A weight gradient, and its way into the sum over the micro-batches. */
-static void add_gradient(const struct layer *layer, double rows, double columns,
-                         struct pen_operation_list *list)
-{
-    const struct pen_practice *practice = &layer->setting->practice;
-    pen_operations_add_product(list, 1, rows, columns, layer->tokens);
-    if (!practice->fuses_accumulation)
-        pen_operations_add_rows(
-            list,
-            rows * columns * (layer->element + 2 * practice->gradient_bytes),
-            1);
-}
-
-static void list_weight(const struct layer *layer,
-                        struct pen_operation_list *list)
-{
-    double qkv = layer->query + 2 * layer->key;
-    add_gradient(layer, layer->hidden, qkv, list);
-    add_gradient(layer, layer->query, layer->hidden, list);
-    add_gradient(layer, layer->hidden, up_width(layer), list);
-    add_gradient(layer, layer->inner, layer->hidden, list);
-}
-
 /* ---- seconds ---- */
 
-static double busy_time(const struct layer *layer,
+static double busy_time(const struct pen__layer *layer,
                         const struct pen_operation_list *list)
 {
     return pen_operations_busy(layer->device, layer->setting->number, list);
@@ -226,7 +30,7 @@ static double blend(double device_sec, double host_sec)
 }
 
 /* The messages of tensor parallelism of one pass of a block. */
-static double tensor_time(const struct layer *layer, double kernels,
+static double tensor_time(const struct pen__layer *layer, double kernels,
                           double *host)
 {
     struct pen_device_set set = {(uint64_t)layer->tp, 1};
@@ -247,7 +51,7 @@ static double tensor_time(const struct layer *layer, double kernels,
 }
 
 /* Keys and values travel around a ring while the pairs are computed. */
-static double context_time(const struct layer *layer, double passes)
+static double context_time(const struct pen__layer *layer, double passes)
 {
     if (layer->cp <= 1)
         return 0;
@@ -257,34 +61,49 @@ static double context_time(const struct layer *layer, double passes)
                    layer->element;
     double sec = pen_collective_time(layer->setting->cluster, layer->device,
                                      PEN_COLLECTIVE_GATHER, &set, bytes);
-    add_attention(layer, passes > 1, &list);
+    pen__layer_list_attention(layer, passes > 1, &list);
     double hidden = busy_time(layer, &list) * (layer->cp - 1) / layer->cp;
     return fmax(0, passes * sec - hidden);
 }
 
-static void time_block(const struct layer *layer, enum pen_recompute recompute,
-                       struct pen_layer_time *out)
+/* Tokens go to their experts and come back. */
+static double expert_time(const struct pen__layer *layer)
+{
+    struct pen_device_set set = {(uint64_t)layer->ep, (uint64_t)layer->tp};
+    if (layer->experts == 0)
+        return 0;
+    return 2 *
+           pen_collective_time(layer->setting->cluster, layer->device,
+                               PEN_COLLECTIVE_EXCHANGE, &set,
+                               layer->routed * layer->hidden * layer->element);
+}
+
+static void time_block(const struct pen__layer *layer,
+                       enum pen_recompute recompute, struct pen_layer_time *out)
 {
     struct pen_operation_list forward = {.count = 0};
     struct pen_operation_list input = {.count = 0};
     struct pen_operation_list weight = {.count = 0};
     struct pen_operation_list core = {.count = 0};
-    list_forward(layer, &forward);
-    list_input(layer, &input);
-    list_weight(layer, &weight);
-    add_attention(layer, false, &core);
+    pen__layer_list_forward(layer, &forward);
+    pen__layer_list_input(layer, &input);
+    pen__layer_list_weight(layer, &weight);
+    pen__layer_list_attention(layer, false, &core);
     double host[3] = {pen_operations_host(layer->device, &forward),
                       pen_operations_host(layer->device, &input),
                       pen_operations_host(layer->device, &weight)};
     double tensor[2] = {tensor_time(layer, 2, &host[0]),
                         tensor_time(layer, 2, &host[1])};
     double context[2] = {context_time(layer, 1), context_time(layer, 2)};
+    double expert = expert_time(layer);
     double busy = busy_time(layer, &forward);
     *out = (struct pen_layer_time){
-        .forward_sec = blend(busy + tensor[0] + context[0], host[0]),
+        .forward_sec = blend(busy + tensor[0] + context[0] + expert, host[0]),
+        .expert_sec = 2 * expert,
         .tensor_sec = tensor[0] + tensor[1],
         .context_sec = context[0] + context[1]};
-    double backward_sec = busy_time(layer, &input) + tensor[1] + context[1];
+    double backward_sec =
+        busy_time(layer, &input) + tensor[1] + context[1] + expert;
     double weight_sec = busy_time(layer, &weight);
     double slow = blend(backward_sec + weight_sec, host[1] + host[2]) /
                   (backward_sec + weight_sec);
@@ -293,17 +112,18 @@ static void time_block(const struct layer *layer, enum pen_recompute recompute,
     if (recompute == PEN_RECOMPUTE_FULL) {
         out->recompute_sec = out->forward_sec;
         out->tensor_sec += tensor[0];
+        out->expert_sec += expert;
     } else if (recompute == PEN_RECOMPUTE_SELECTIVE)
         out->recompute_sec = busy_time(layer, &core);
 }
 
 /* Batches come, losses go; half of it with the first layer, half at the end. */
-static double once_time(const struct layer *layer)
+static double once_time(const struct pen__layer *layer)
 {
     return layer->device->constants[PEN_CONSTANT_MICROBATCH_SEC] / 2;
 }
 
-static void time_embedding(const struct layer *layer,
+static void time_embedding(const struct pen__layer *layer,
                            struct pen_layer_time *out)
 {
     double host = 0;
@@ -317,9 +137,10 @@ static void time_embedding(const struct layer *layer,
 }
 
 /* Last norm, logits, their softmax and its gradient in 32 bits. */
-static void time_head(const struct layer *layer, struct pen_layer_time *out)
+static void time_head(const struct pen__layer *layer,
+                      struct pen_layer_time *out)
 {
-    struct layer head = *layer;
+    struct pen__layer head = *layer;
     struct pen_operation_list forward = {.count = 0};
     struct pen_operation_list input = {.count = 0};
     struct pen_operation_list weight = {.count = 0};
@@ -336,7 +157,8 @@ static void time_head(const struct layer *layer, struct pen_layer_time *out)
     pen_operations_add_rows(&input, layer->tokens * vocab * 22, 3);
     pen_operations_add_product(&input, 1, layer->tokens, layer->hidden, vocab);
     pen_operations_add_rows(&input, row * 4 * layer->element, 2);
-    add_gradient(&head, layer->hidden, vocab, &weight);
+    pen__layer_add_gradient(&head, 1, layer->hidden, vocab, layer->tokens,
+                            &weight);
     double host = 0;
     double tensor = tensor_time(layer, 1, &host);
     *out = (struct pen_layer_time){
@@ -352,17 +174,22 @@ static void time_head(const struct layer *layer, struct pen_layer_time *out)
 #define UNFUSED_NORM_BYTES 7.0
 
 /* What a block keeps of each token, in bytes, without recomputation. */
-static double stash_of_block(const struct layer *layer, bool has_core)
+static double stash_of_block(const struct pen__layer *layer, bool has_core)
 {
     double element = layer->element;
     double masks = layer->setting->practice.has_dropout ? 1 : 0;
     double rows = layer->hidden * (4 * element + 2 * masks) / layer->rows_tp;
     if (!layer->setting->practice.has_fused_norm)
         rows += layer->hidden * 2 * UNFUSED_NORM_BYTES / layer->rows_tp;
-    double heads = (2 * layer->query + 2 * layer->key) * element;
-    double inner = (up_width(layer) + layer->inner) * element;
+    double heads = (layer->query + layer->value + 2 * layer->key) * element;
+    double inner =
+        (pen__layer_up_width(layer, layer->inner) + layer->inner) * element;
     if (layer->has_gate && !layer->setting->practice.has_fused_gate)
         inner += layer->inner * element;
+    if (layer->experts > 0)
+        inner += layer->routed / layer->tokens * element *
+                 (layer->hidden + layer->expert_inner +
+                  pen__layer_up_width(layer, layer->expert_inner));
     double pairs = 0;
     if (!layer->setting->practice.has_fused_attention && has_core)
         pairs =
@@ -373,7 +200,7 @@ static double stash_of_block(const struct layer *layer, bool has_core)
 /* Gradients of the pairs before and after the softmax, one in 32 bits. */
 #define PAIR_WORK_BYTES 16.0
 
-static void bytes_of_block(const struct layer *layer,
+static void bytes_of_block(const struct pen__layer *layer,
                            enum pen_recompute recompute,
                            struct pen_layer_bytes *out)
 {
@@ -393,9 +220,10 @@ static void bytes_of_block(const struct layer *layer,
             (uint64_t)(layer->tokens * layer->heads * layer->sequence *
                        layer->cp * PAIR_WORK_BYTES);
     /* Gradients of the widest array and of what flows through. */
-    out->working_bytes +=
-        (uint64_t)(layer->tokens * (up_width(layer) + 2 * layer->hidden) *
-                   layer->element);
+    out->working_bytes += (uint64_t)(layer->tokens *
+                                     (pen__layer_up_width(layer, layer->inner) +
+                                      2 * layer->hidden) *
+                                     layer->element);
 }
 
 /* A logit in 16 and 32 bits, its softmax, and its gradient in both. */
@@ -405,7 +233,7 @@ static void bytes_of_block(const struct layer *layer,
 #define GATHERED_LOGIT_BYTES 6.0
 
 /* Of all logits of a token, while its loss is found. */
-static double logit_bytes(const struct layer *layer)
+static double logit_bytes(const struct pen__layer *layer)
 {
     double vocab = layer->setting->model->vocab;
     if (layer->setting->practice.gathers_logits && layer->tp > 1)
@@ -413,12 +241,16 @@ static double logit_bytes(const struct layer *layer)
     return ceil(vocab / layer->tp) * LOGIT_BYTES;
 }
 
-static uint64_t parameters_of(const struct layer *layer, uint32_t index)
+/* Norms are not cut; they are too small to tell. */
+static void count_parameters(const struct pen__layer *layer, uint32_t index,
+                             struct pen_layer_bytes *out)
 {
-    /* Norms are not cut; they are too small to tell. */
-    return (uint64_t)((double)pen_model_layer_parameters(layer->setting->model,
-                                                         index) /
-                      layer->tp);
+    const struct pen_model *model = layer->setting->model;
+    uint64_t all = pen_model_layer_parameters(model, index);
+    uint64_t experts = pen_model_expert_parameters(model, index);
+    out->num_experts = (uint64_t)((double)experts / (layer->tp * layer->ep));
+    out->num_parameters =
+        (uint64_t)((double)(all - experts) / layer->tp) + out->num_experts;
 }
 
 void pen_predict_layer(const struct pen_setting *setting,
@@ -427,12 +259,11 @@ void pen_predict_layer(const struct pen_setting *setting,
                        struct pen_layer_time *time,
                        struct pen_layer_bytes *bytes)
 {
-    struct layer layer;
-    open_layer(setting, plan, group, &layer);
+    struct pen__layer layer;
+    pen__layer_open(setting, plan, group, index, &layer);
     double boundary = layer.tokens * layer.hidden * layer.element;
-    *bytes =
-        (struct pen_layer_bytes){.num_parameters = parameters_of(&layer, index),
-                                 .output_bytes = (uint64_t)boundary};
+    *bytes = (struct pen_layer_bytes){.output_bytes = (uint64_t)boundary};
+    count_parameters(&layer, index, bytes);
     switch (pen_model_layer_kind(setting->model, index)) {
     case PEN_LAYER_EMBEDDING:
         time_embedding(&layer, time);

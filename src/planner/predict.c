@@ -74,11 +74,22 @@ static pen_status check_plan(struct work *work, struct pen_text *why)
 
 /* ---- stages ---- */
 
+/* Blocks differ in experts and in windows. */
+enum { VARIANTS = 4 };
+
+static int variant_of(const struct pen_model *model, uint32_t layer)
+{
+    if (pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK)
+        return 0;
+    return (pen_model_block_is_sparse(model, layer - 1) ? 2 : 0) +
+           (pen_model_window(model, layer - 1) > 0 ? 1 : 0);
+}
+
 /* A layer of each kind and mode is looked at once. */
 struct layer_table {
-    bool is_there[PEN_LAYER_KINDS][2][PEN_RECOMPUTES];
-    struct pen_layer_time times[PEN_LAYER_KINDS][2][PEN_RECOMPUTES];
-    struct pen_layer_bytes bytes[PEN_LAYER_KINDS][2][PEN_RECOMPUTES];
+    bool is_there[PEN_LAYER_KINDS][VARIANTS][PEN_RECOMPUTES];
+    struct pen_layer_time times[PEN_LAYER_KINDS][VARIANTS][PEN_RECOMPUTES];
+    struct pen_layer_bytes bytes[PEN_LAYER_KINDS][VARIANTS][PEN_RECOMPUTES];
 };
 
 static void add_layer(const struct pen_layer_time *time,
@@ -110,27 +121,35 @@ static void sum_stage(const struct work *work,
     *out = (struct stage){.sync_sec = 0};
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
         enum pen_layer_kind kind = pen_model_layer_kind(model, i);
-        int sparse = 0;
+        int variant = variant_of(model, i);
         enum pen_recompute mode = range->recompute;
-        struct pen_layer_time *time = &table->times[kind][sparse][mode];
-        struct pen_layer_bytes *bytes = &table->bytes[kind][sparse][mode];
-        if (!table->is_there[kind][sparse][mode])
+        struct pen_layer_time *time = &table->times[kind][variant][mode];
+        struct pen_layer_bytes *bytes = &table->bytes[kind][variant][mode];
+        if (!table->is_there[kind][variant][mode])
             pen_predict_layer(work->setting, work->plan, 0, i, mode, time,
                               bytes);
-        table->is_there[kind][sparse][mode] = true;
+        table->is_there[kind][variant][mode] = true;
         add_layer(time, bytes, 1, out);
     }
 }
 
 /* Gradients and weights of a stage go to the replicas and come back. */
 static double replica_time(const struct work *work, enum pen_collective kind,
-                           double bytes)
+                           const struct pen_layer_bytes *bytes, double element)
 {
-    struct pen_device_set set = {(uint64_t)degree(work->plan, PEN_DEGREE_DP) *
-                                     degree(work->plan, PEN_DEGREE_CP),
-                                 degree(work->plan, PEN_DEGREE_TP)};
-    return pen_collective_time(work->setting->cluster, work->device, kind, &set,
-                               bytes);
+    uint64_t ep = degree(work->plan, PEN_DEGREE_EP);
+    uint64_t tp = degree(work->plan, PEN_DEGREE_TP);
+    uint64_t replicas = (uint64_t)degree(work->plan, PEN_DEGREE_DP) *
+                        degree(work->plan, PEN_DEGREE_CP);
+    struct pen_device_set all = {replicas, tp};
+    struct pen_device_set same = {replicas / ep, tp * ep};
+    double shared = (double)(bytes->num_parameters - bytes->num_experts);
+    double sec = pen_collective_time(work->setting->cluster, work->device, kind,
+                                     &all, shared * element);
+    if (bytes->num_experts > 0)
+        sec += pen_collective_time(work->setting->cluster, work->device, kind,
+                                   &same, (double)bytes->num_experts * element);
+    return sec;
 }
 
 /* The whole weights pass through every rank, layer by layer. */
@@ -170,13 +189,12 @@ static void share_weights(const struct work *work, struct stage *stage)
 static double reduction_time(const struct work *work, const struct stage *stage)
 {
     const struct pen_practice *practice = &work->setting->practice;
-    double bytes = (double)stage->bytes.num_parameters;
     if (work->plan->sharding == PEN_SHARDING_ZERO3)
         return 0; /* done already */
     bool is_cut = work->plan->sharding != PEN_SHARDING_NONE;
     double sec = replica_time(
         work, is_cut ? PEN_COLLECTIVE_GATHER : PEN_COLLECTIVE_REDUCE,
-        bytes * practice->reduction_bytes);
+        &stage->bytes, practice->reduction_bytes);
     if (practice->overlaps_gradients)
         sec = fmax(sec / 8, sec - 0.9 * (stage->time.input_sec +
                                          stage->time.weight_sec));
@@ -189,9 +207,8 @@ static double gather_time(const struct work *work, const struct stage *stage)
     if (work->plan->sharding != PEN_SHARDING_ZERO1 &&
         work->plan->sharding != PEN_SHARDING_ZERO2)
         return 0;
-    double sec = replica_time(work, PEN_COLLECTIVE_GATHER,
-                              (double)stage->bytes.num_parameters *
-                                  pen_number_bytes(work->setting->number));
+    double sec = replica_time(work, PEN_COLLECTIVE_GATHER, &stage->bytes,
+                              pen_number_bytes(work->setting->number));
     if (practice->overlaps_parameters)
         sec = fmax(sec / 8, sec - 0.9 * stage->time.forward_sec);
     return sec;

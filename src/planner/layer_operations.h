@@ -1,0 +1,62 @@
+#ifndef PEN_PLANNER_LAYER_OPERATIONS_H
+#define PEN_PLANNER_LAYER_OPERATIONS_H
+
+#include "planner/operations.h"
+#include "planner/predict.h"
+
+/* The sizes of a layer on one rank, and the operations of a block. */
+
+struct pen__layer {
+    const struct pen_setting *setting;
+    const struct pen_device *device;
+    double tp;
+    double cp;
+    double ep;
+    double rows_tp;  /* over which norms and residuals are cut */
+    double batch;    /* sequences */
+    double sequence; /* tokens of one on this rank */
+    double tokens;   /* of all of them */
+    double hidden;
+    double heads; /* of this rank */
+    double head_dim;
+    double query;   /* width of all queries of this rank */
+    double key;     /* of its keys; without latent attention of values, too */
+    double value;   /* of what attention gives */
+    double window;  /* positions that a query sees; 0: all before it */
+    double inner;   /* of the MLP that every token takes, on this rank */
+    double experts; /* on this rank; 0: the block has none */
+    double expert_inner;
+    double routed;  /* tokens that come to them, all together */
+    double element; /* bytes */
+    bool has_gate;
+};
+
+/* The sizes of layer `index` under a plan, on this group of devices. */
+void pen__layer_open(const struct pen_setting *setting,
+                     const struct pen_plan *plan, uint32_t group,
+                     uint32_t index, struct pen__layer *out);
+
+/* Width of the first product of an MLP: twice with a gate. */
+double pen__layer_up_width(const struct pen__layer *layer, double inner);
+
+/* Queries by keys, softmax, by values. */
+void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
+                               struct pen_operation_list *list);
+
+/* The passes of a block. */
+void pen__layer_list_forward(const struct pen__layer *layer,
+                             struct pen_operation_list *list);
+void pen__layer_list_input(const struct pen__layer *layer,
+                           struct pen_operation_list *list);
+void pen__layer_list_weight(const struct pen__layer *layer,
+                            struct pen_operation_list *list);
+
+/*
+ * The gradient of batch weights of [rows, columns] over so many tokens each,
+ * and its way into the sum over the micro-batches.
+ */
+void pen__layer_add_gradient(const struct pen__layer *layer, double batch,
+                             double rows, double columns, double tokens,
+                             struct pen_operation_list *list);
+
+#endif
