@@ -402,10 +402,16 @@ static bool has_ended(pid_t pid)
     return info.si_pid == pid;
 }
 
-/* MPICH's launcher kills all when the first socket closes. */
+/*
+ * MPICH's launcher kills all when the first socket closes. The sanitizer of
+ * threads does not work in a process that shares the memory of another.
+ */
 static void no_file_closes_before_all_ranks_have_an_exit_code(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip();
+#endif
     struct pen_random random = {.state = 5};
     struct pen_schedule *schedule = make("1f1b", STAGES, MICROBATCHES, 1);
     setenv("MPI_LOCALNRANKS", "8", 1);
