@@ -25,7 +25,7 @@ struct stage {
 struct work {
     const struct pen_setting *setting;
     const struct pen_plan *plan;
-    const struct pen_device *device; /* of the slowest group */
+    const struct pen_device *device; /* of the slowest group in use */
     struct stage *stages;
     const struct pen_generator *generator;
     double hop_sec; /* of a message between two stages */
@@ -72,6 +72,46 @@ static pen_status check_plan(struct work *work, struct pen_text *why)
     return PEN_OK;
 }
 
+/* ---- devices ---- */
+
+static double speed_of(const struct work *work, uint32_t group)
+{
+    const struct pen_device *device =
+        &work->setting->cluster->groups[group].device;
+    double flops = device->flops[work->setting->number];
+    return flops > 0 ? flops : device->flops[PEN_NUMBER_F32];
+}
+
+/*
+ * Devices are taken in the order of the cluster, the ranks of one pipeline rank
+ * side by side. Where they are of several kinds the slowest counts.
+ */
+static uint32_t group_of(const struct work *work, uint64_t first,
+                         uint64_t count)
+{
+    const struct pen_cluster *cluster = work->setting->cluster;
+    uint32_t slowest = 0;
+    uint64_t begin = 0;
+    bool is_found = false;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        uint64_t end = begin + cluster->groups[i].count;
+        if (begin < first + count && first < end &&
+            (!is_found || speed_of(work, i) < speed_of(work, slowest))) {
+            slowest = i;
+            is_found = true;
+        }
+        begin = end;
+    }
+    return slowest;
+}
+
+static uint32_t group_of_rank(const struct work *work, uint32_t rank)
+{
+    uint64_t size =
+        pen_plan_num_ranks(work->plan) / degree(work->plan, PEN_DEGREE_PP);
+    return group_of(work, rank * size, size);
+}
+
 /* ---- stages ---- */
 
 /* Blocks differ in experts and in windows. */
@@ -93,28 +133,27 @@ struct layer_table {
 };
 
 static void add_layer(const struct pen_layer_time *time,
-                      const struct pen_layer_bytes *bytes, double count,
+                      const struct pen_layer_bytes *bytes, double share,
                       struct stage *out)
 {
     struct pen_layer_time *sum = &out->time;
-    uint64_t times = (uint64_t)count;
-    sum->forward_sec += count * time->forward_sec;
-    sum->input_sec += count * time->input_sec;
-    sum->weight_sec += count * time->weight_sec;
-    sum->recompute_sec += count * time->recompute_sec;
-    sum->tensor_sec += count * time->tensor_sec;
-    sum->context_sec += count * time->context_sec;
-    sum->expert_sec += count * time->expert_sec;
-    out->bytes.num_parameters += times * bytes->num_parameters;
-    out->bytes.num_experts += times * bytes->num_experts;
-    out->bytes.stash_bytes += times * bytes->stash_bytes;
+    sum->forward_sec += share * time->forward_sec;
+    sum->input_sec += share * time->input_sec;
+    sum->weight_sec += share * time->weight_sec;
+    sum->recompute_sec += share * time->recompute_sec;
+    sum->tensor_sec += share * time->tensor_sec;
+    sum->context_sec += share * time->context_sec;
+    sum->expert_sec += share * time->expert_sec;
+    out->bytes.num_parameters += bytes->num_parameters;
+    out->bytes.num_experts += bytes->num_experts;
+    out->bytes.stash_bytes += bytes->stash_bytes;
     out->bytes.output_bytes = bytes->output_bytes;
     if (bytes->working_bytes > out->bytes.working_bytes)
         out->bytes.working_bytes = bytes->working_bytes;
 }
 
 static void sum_stage(const struct work *work,
-                      const struct pen_layer_range *range,
+                      const struct pen_layer_range *range, uint32_t group,
                       struct layer_table *table, struct stage *out)
 {
     const struct pen_model *model = work->setting->model;
@@ -126,7 +165,7 @@ static void sum_stage(const struct work *work,
         struct pen_layer_time *time = &table->times[kind][variant][mode];
         struct pen_layer_bytes *bytes = &table->bytes[kind][variant][mode];
         if (!table->is_there[kind][variant][mode])
-            pen_predict_layer(work->setting, work->plan, 0, i, mode, time,
+            pen_predict_layer(work->setting, work->plan, group, i, mode, time,
                               bytes);
         table->is_there[kind][variant][mode] = true;
         add_layer(time, bytes, 1, out);
@@ -247,14 +286,28 @@ static double tie_time(const struct work *work)
                                          distance);
 }
 
+/* Which rank of the pipeline has a stage; of several copies, of the first. */
+static uint32_t rank_of(const struct work *work, uint32_t stage)
+{
+    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
+    uint32_t turn = stage % pp;
+    bool turns = work->generator->placement == PEN_PLACEMENT_V ||
+                 work->generator->placement == PEN_PLACEMENT_WAVE;
+    return turns && (stage / pp) % 2 == 1 ? pp - 1 - turn : turn;
+}
+
 static void sum_stages(struct work *work)
 {
     const struct pen_plan *plan = work->plan;
     struct layer_table table;
-    memset(&table, 0, sizeof table);
+    uint32_t last = UINT32_MAX;
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         struct stage *stage = &work->stages[i];
-        sum_stage(work, &plan->stages[i], &table, stage);
+        uint32_t group = group_of_rank(work, rank_of(work, i));
+        if (group != last)
+            memset(&table, 0, sizeof table);
+        last = group;
+        sum_stage(work, &plan->stages[i], group, &table, stage);
         if (plan->sharding == PEN_SHARDING_ZERO3)
             share_weights(work, stage);
         stage->sync_sec = reduction_time(work, stage);
@@ -268,15 +321,6 @@ static void sum_stages(struct work *work)
 }
 
 /* ---- the schedule ---- */
-
-static uint32_t rank_of(const struct work *work, uint32_t stage)
-{
-    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
-    uint32_t turn = stage % pp;
-    bool is_back =
-        work->generator->placement == PEN_PLACEMENT_V && (stage / pp) % 2 == 1;
-    return is_back ? pp - 1 - turn : turn;
-}
 
 static pen_status make_costs(struct work *work, struct pen_text *why)
 {
@@ -354,15 +398,25 @@ static pen_status time_schedule(const struct work *work,
 
 /* ---- what is told ---- */
 
+/* Two pipelines in opposite directions: half of the micro-batches each. */
+static bool has_two_copies(const struct work *work)
+{
+    return work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL ||
+           work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL_V;
+}
+
 /* Sums over the stages of one pipeline rank. */
 static void sum_rank(const struct work *work, uint32_t rank, struct stage *out)
 {
+    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
+    bool has_twin = pp > 1 && has_two_copies(work);
     *out = (struct stage){.sync_sec = 0};
     for (uint32_t i = 0; i < work->plan->num_stages; i++) {
         const struct stage *stage = &work->stages[i];
-        if (rank_of(work, i) != rank)
+        bool is_twin = has_twin && pp - 1 - rank_of(work, i) == rank;
+        if (rank_of(work, i) != rank && !is_twin)
             continue;
-        add_layer(&stage->time, &stage->bytes, 1, out);
+        add_layer(&stage->time, &stage->bytes, has_twin ? 0.5 : 1, out);
         out->sync_sec += stage->sync_sec;
         out->gather_sec += stage->gather_sec;
         out->update_sec += stage->update_sec;
@@ -470,15 +524,21 @@ static double guess_in_flight(const struct work *work, uint32_t rank)
  */
 #define MEMORY_ERROR 0.1
 
+static uint64_t limit_of(const struct work *work, uint32_t rank)
+{
+    uint64_t has = work->setting->cluster->groups[group_of_rank(work, rank)]
+                       .device.memory_bytes;
+    uint64_t limit = work->setting->memory_limit;
+    return limit > 0 && limit < has ? limit : has;
+}
+
 static pen_status tell_memory(const struct work *work,
                               const struct pen_timing *timing,
                               struct pen_prediction *out, struct pen_text *why)
 {
     uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
     uint32_t last = rank_of(work, work->plan->num_stages - 1);
-    uint64_t limit = work->setting->memory_limit;
-    if (limit == 0)
-        limit = work->device->memory_bytes;
+    out->fits = true;
     out->memory = calloc(pp, sizeof *out->memory);
     if (out->memory == NULL) {
         pen_why(why, "no memory for the classes of %u ranks", pp);
@@ -498,9 +558,10 @@ static pen_status tell_memory(const struct work *work,
             out->peak_bytes = bytes;
             out->fullest = i;
         }
+        if ((double)bytes * (1 + MEMORY_ERROR) > (double)limit_of(work, i))
+            out->fits = false;
     }
     out->memory_error = MEMORY_ERROR;
-    out->fits = (double)out->peak_bytes * (1 + MEMORY_ERROR) <= (double)limit;
     return PEN_OK;
 }
 
@@ -551,6 +612,8 @@ static pen_status open_work(const struct pen_setting *setting,
     pen_status status = check_plan(work, why);
     if (status != PEN_OK)
         return status;
+    uint32_t slowest = group_of(work, 0, pen_plan_num_ranks(plan));
+    work->device = &setting->cluster->groups[slowest].device;
     work->stages = calloc(plan->num_stages, sizeof *work->stages);
     if (work->stages == NULL) {
         pen_why(why, "no memory for %u stages", plan->num_stages);
