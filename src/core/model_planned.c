@@ -386,21 +386,30 @@ static const struct pen_json *find(const struct row *row,
     return json;
 }
 
-static pen_status read_row(const struct row *row, const struct pen_json *json,
-                           const char *key, void *field, struct pen_text *why)
+static pen_status read_count(const struct row *row, const struct pen_json *json,
+                             const char *key, uint32_t *out,
+                             struct pen_text *why)
 {
     struct pen__config_count count = {key, (uint32_t)row->absent, 0,
                                       (uint32_t)row->most};
+    if (row->kind == COUNT)
+        return pen__config_count(json, &count, out, why);
+    if (row->kind == SIZE)
+        return pen_json_read_integer(json, key, 1, count.most, out, why);
+    *out = count.absent;
+    return pen__config_has(json, key)
+               ? pen_json_read_integer(json, key, 0, count.most, out, why)
+               : PEN_OK;
+}
+
+static pen_status read_row(const struct row *row, const struct pen_json *json,
+                           const char *key, void *field, struct pen_text *why)
+{
     switch (row->kind) {
     case SIZE:
-        return pen_json_read_integer(json, key, 1, count.most, field, why);
     case COUNT:
-        return pen__config_count(json, &count, field, why);
     case TIMES:
-        *(uint32_t *)field = count.absent;
-        return pen__config_has(json, key)
-                   ? pen_json_read_integer(json, key, 0, count.most, field, why)
-                   : PEN_OK;
+        return read_count(row, json, key, field, why);
     case FLAG:
         *(bool *)field = row->absent != 0;
         return pen__config_flag(json, key, field, why);

@@ -177,6 +177,8 @@ refused() { # WORDS OPTIONS...
 }
 refused "--global-batch-size 6 is not a multiple of --micro-batch-size 4" \
     "${letters[@]}" --micro-batch-size 4 --global-batch-size 6
+refused 'preset:deepseek-v3: model_type "deepseek_v3" is for planning only' \
+    "${letters[@]}" --model preset:deepseek-v3
 refused "--seq-length 33 is more than the 32 positions that the model has" \
     "${letters[@]}" --seq-length 33
 refused "the vocabulary of the model ends at 31" --data-path "$work/other.bin" \
