@@ -1,0 +1,339 @@
+/*
+ * {"maxSizePerFPGA": bytes, "maxFPGAs": 6, "maxCPUs": 1,
+ *  "nodes": [{"id": 1, "supportedOnFpga": 1, "cpuLatency": 36,
+ *             "fpgaLatency": 3.6, "isBackwardNode": 0, "colorClass": 5,
+ *             "size": bytes, "name": "...", "layerId": 5}],
+ *  "edges": [{"sourceId": 1, "destId": 3, "cost": 0.1, "size": bytes}]}
+ *
+ * Names, layers and the sizes of edges are notes of its authors: any value
+ * passes. All edges out of a node have the same cost.
+ */
+#include "core/placement_graph.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MAX_FILE_BYTES ((size_t)64 << 20)
+#define MAX_ID 0x7fffffffu
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+#define NO_COLOR UINT32_MAX
+
+/* A number of the file and whose it is, sorted for the search. */
+struct named {
+    uint32_t name;
+    uint32_t node;
+};
+
+struct reader {
+    struct pen_placement_graph *graph;
+    struct named *ids;
+    struct named *colors;
+    struct pen_edge *edges;
+    uint32_t num_nodes;
+    uint32_t num_edges;
+    struct pen_text *why;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct named *x = a;
+    const struct named *y = b;
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+/* true, false, 1 and 0 all occur. */
+static pen_status read_flag(const struct pen_json *json, const char *key,
+                            bool *out, struct pen_text *why)
+{
+    const json_t *found = json_object_get(json->object, key);
+    if (json_is_boolean(found)) {
+        *out = json_is_true(found);
+        return PEN_OK;
+    }
+    uint32_t number;
+    pen_status status = pen_json_read_integer(json, key, 0, 1, &number, why);
+    if (status == PEN_OK)
+        *out = number == 1;
+    return status;
+}
+
+static pen_status read_figures(const struct pen_json *json,
+                               struct pen_placement_node *node,
+                               struct pen_text *why)
+{
+    const struct pen_json_number numbers[] = {
+        {"cpuLatency", &node->cpu_cost, 0, PEN_PLACEMENT_MAX_COST},
+        {"fpgaLatency", &node->device_cost, 0, PEN_PLACEMENT_MAX_COST},
+        {"size", &node->bytes, 0, PEN_PLACEMENT_MAX_BYTES}};
+    pen_status status =
+        pen_json_read_numbers(json, numbers, COUNT_OF(numbers), why);
+    if (status == PEN_OK)
+        status =
+            read_flag(json, "supportedOnFpga", &node->runs_on_devices, why);
+    if (status == PEN_OK)
+        status = read_flag(json, "isBackwardNode", &node->is_backward, why);
+    return status;
+}
+
+static pen_status read_node(struct reader *reader, const struct pen_json *json,
+                            uint32_t number)
+{
+    struct pen_placement_node *node = &reader->graph->nodes[number];
+    pen_status status = pen_json_check_keys(
+        json,
+        "id supportedOnFpga cpuLatency fpgaLatency isBackwardNode colorClass "
+        "size name layerId",
+        reader->why);
+    if (status == PEN_OK)
+        status = pen_json_require_keys(
+            json, "id cpuLatency fpgaLatency supportedOnFpga isBackwardNode",
+            reader->why);
+    if (status == PEN_OK)
+        status = read_figures(json, node, reader->why);
+    if (status == PEN_OK)
+        status = pen_json_read_integer(json, "id", 0, MAX_ID, &node->id,
+                                       reader->why);
+    node->color = NO_COLOR;
+    if (status == PEN_OK && pen_json_has(json, "colorClass"))
+        status = pen_json_read_integer(json, "colorClass", 0, MAX_ID,
+                                       &node->color, reader->why);
+    reader->ids[number] = (struct named){node->id, number};
+    reader->colors[number] = (struct named){node->color, number};
+    return status;
+}
+
+/* Colors of the file become 0, 1, ...; a node without one has its own. */
+static void number_colors(struct reader *reader)
+{
+    uint32_t count = 0;
+    qsort(reader->colors, reader->num_nodes, sizeof *reader->colors, by_name);
+    for (uint32_t i = 0; i < reader->num_nodes; i++) {
+        bool is_same = i > 0 && reader->colors[i].name != NO_COLOR &&
+                       reader->colors[i].name == reader->colors[i - 1].name;
+        if (!is_same)
+            count++;
+        reader->graph->nodes[reader->colors[i].node].color = count - 1;
+    }
+    reader->graph->num_colors = count;
+}
+
+static pen_status check_ids(struct reader *reader)
+{
+    qsort(reader->ids, reader->num_nodes, sizeof *reader->ids, by_name);
+    for (uint32_t i = 1; i < reader->num_nodes; i++) {
+        if (reader->ids[i].name != reader->ids[i - 1].name)
+            continue;
+        pen_why(reader->why, "nodes[%u].id is that of nodes[%u]",
+                reader->ids[i].node, reader->ids[i - 1].node);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+static pen_status read_end(const struct reader *reader,
+                           const struct pen_json *json, const char *key,
+                           uint32_t *out)
+{
+    uint32_t id;
+    pen_status status =
+        pen_json_read_integer(json, key, 0, MAX_ID, &id, reader->why);
+    if (status != PEN_OK)
+        return status;
+    uint32_t low = 0;
+    uint32_t high = reader->num_nodes;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (reader->ids[middle].name < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == reader->num_nodes || reader->ids[low].name != id) {
+        pen_why(reader->why, "%s%s is no node", json->path, key);
+        return PEN_INVALID;
+    }
+    *out = reader->ids[low].node;
+    return PEN_OK;
+}
+
+static pen_status read_edge(struct reader *reader, const struct pen_json *json,
+                            uint32_t number)
+{
+    struct pen_edge *edge = &reader->edges[number];
+    double cost = 0;
+    const struct pen_json_number numbers[] = {
+        {"cost", &cost, 0, PEN_PLACEMENT_MAX_COST}};
+    pen_status status =
+        pen_json_check_keys(json, "sourceId destId cost size", reader->why);
+    if (status == PEN_OK)
+        status =
+            pen_json_require_keys(json, "sourceId destId cost", reader->why);
+    if (status == PEN_OK)
+        status = pen_json_read_numbers(json, numbers, 1, reader->why);
+    if (status == PEN_OK)
+        status = read_end(reader, json, "sourceId", &edge->from);
+    if (status == PEN_OK)
+        status = read_end(reader, json, "destId", &edge->to);
+    if (status != PEN_OK)
+        return status;
+    struct pen_placement_node *from = &reader->graph->nodes[edge->from];
+    const struct pen_placement_node *to = &reader->graph->nodes[edge->to];
+    if (from->is_backward && !to->is_backward) {
+        pen_why(reader->why, "%sdestId is before the backward pass",
+                json->path);
+        return PEN_INVALID;
+    }
+    if (from->transfer_cost >= 0 && fabs(from->transfer_cost - cost) > 1e-6) {
+        pen_why(reader->why, "%scost is not that of its node's other edges",
+                json->path);
+        return PEN_INVALID;
+    }
+    if (from->transfer_cost < 0)
+        from->transfer_cost = cost;
+    return PEN_OK;
+}
+
+typedef pen_status read_entry(struct reader *reader,
+                              const struct pen_json *json, uint32_t number);
+
+static pen_status read_list(struct reader *reader, const json_t *list,
+                            const char *name, read_entry *read)
+{
+    pen_status status = PEN_OK;
+    for (size_t i = 0; i < json_array_size(list) && status == PEN_OK; i++) {
+        struct pen_json json;
+        status = pen_json_open_entry(list, name, i, &json, reader->why);
+        if (status == PEN_OK)
+            status = read(reader, &json, (uint32_t)i);
+    }
+    return status;
+}
+
+static pen_status read_lists(struct reader *reader, const json_t *nodes,
+                             const json_t *edges)
+{
+    struct pen_placement_graph *graph = reader->graph;
+    pen_status status = read_list(reader, nodes, "nodes", read_node);
+    if (status == PEN_OK)
+        status = check_ids(reader);
+    if (status != PEN_OK)
+        return status;
+    number_colors(reader);
+    for (uint32_t i = 0; i < reader->num_nodes; i++)
+        graph->nodes[i].transfer_cost = -1;
+    status = read_list(reader, edges, "edges", read_edge);
+    for (uint32_t i = 0; i < reader->num_nodes; i++)
+        if (graph->nodes[i].transfer_cost < 0)
+            graph->nodes[i].transfer_cost = 0;
+    if (status == PEN_OK)
+        status = pen_graph_init(&graph->graph, reader->num_nodes, reader->edges,
+                                reader->num_edges, reader->why);
+    return status;
+}
+
+static pen_status read_graph(struct reader *reader, const struct pen_json *json)
+{
+    struct pen_placement_graph *graph = reader->graph;
+    const json_t *nodes = json_object_get(json->object, "nodes");
+    const json_t *edges = json_object_get(json->object, "edges");
+    size_t num_nodes = json_array_size(nodes);
+    size_t num_edges = json_array_size(edges);
+    if (num_nodes == 0 || num_nodes > PEN_GRAPH_MAX_NODES ||
+        !json_is_array(edges) || num_edges > PEN_GRAPH_MAX_EDGES) {
+        pen_why(reader->why,
+                "nodes must be a list of 1 to %u, edges one of at most %u",
+                PEN_GRAPH_MAX_NODES, PEN_GRAPH_MAX_EDGES);
+        return PEN_INVALID;
+    }
+    reader->num_nodes = (uint32_t)num_nodes;
+    reader->num_edges = (uint32_t)num_edges;
+    graph->nodes = calloc(num_nodes, sizeof *graph->nodes);
+    reader->ids = calloc(num_nodes, sizeof *reader->ids);
+    reader->colors = calloc(num_nodes, sizeof *reader->colors);
+    reader->edges = calloc(num_edges + 1, sizeof *reader->edges);
+    pen_status status = PEN_NOMEM;
+    if (graph->nodes == NULL || reader->ids == NULL || reader->colors == NULL ||
+        reader->edges == NULL)
+        pen_why(reader->why, "no memory for %zu nodes", num_nodes);
+    else
+        status = read_lists(reader, nodes, edges);
+    free(reader->ids);
+    free(reader->colors);
+    free(reader->edges);
+    return status;
+}
+
+static pen_status read_all(struct reader *reader, const struct pen_json *json)
+{
+    struct pen_placement_graph *graph = reader->graph;
+    const struct pen_json_number numbers[] = {
+        {"maxSizePerFPGA", &graph->memory_bytes, 0, PEN_PLACEMENT_MAX_BYTES}};
+    pen_status status = pen_json_check_keys(
+        json, "maxSizePerFPGA maxFPGAs maxCPUs nodes edges", reader->why);
+    if (status == PEN_OK)
+        status = pen_json_require_keys(json, "maxSizePerFPGA", reader->why);
+    if (status == PEN_OK)
+        status = pen_json_read_numbers(json, numbers, 1, reader->why);
+    if (status == PEN_OK)
+        status = pen_json_read_integer(json, "maxFPGAs", 0,
+                                       PEN_PLACEMENT_MAX_DEVICES,
+                                       &graph->num_devices, reader->why);
+    if (status == PEN_OK)
+        status =
+            pen_json_read_integer(json, "maxCPUs", 0, PEN_PLACEMENT_MAX_DEVICES,
+                                  &graph->num_cpus, reader->why);
+    if (status == PEN_OK)
+        status = read_graph(reader, json);
+    return status;
+}
+
+pen_status pen_placement_graph_parse(const char *text, size_t length,
+                                     struct pen_placement_graph **out,
+                                     struct pen_text *why)
+{
+    struct pen_json json;
+    pen_status status = pen_json_load(text, length, &json, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_placement_graph *graph = calloc(1, sizeof *graph);
+    if (graph == NULL) {
+        pen_why(why, "no memory for a graph");
+        status = PEN_NOMEM;
+    } else {
+        struct reader reader = {.graph = graph, .why = why};
+        status = read_all(&reader, &json);
+    }
+    json_decref(json.object);
+    if (status == PEN_OK)
+        *out = graph;
+    else
+        pen_placement_graph_free(graph);
+    return status;
+}
+
+static pen_status parse(void *out, const char *bytes, size_t length,
+                        struct pen_text *why)
+{
+    return pen_placement_graph_parse(bytes, length, out, why);
+}
+
+pen_status pen_placement_graph_load(const char *path,
+                                    struct pen_placement_graph **out,
+                                    struct pen_text *why)
+{
+    return pen_file_parse(path, MAX_FILE_BYTES, parse, out, why);
+}
+
+void pen_placement_graph_free(struct pen_placement_graph *graph)
+{
+    if (graph == NULL)
+        return;
+    pen_graph_release(&graph->graph);
+    free(graph->nodes);
+    free(graph);
+}
