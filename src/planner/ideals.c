@@ -24,7 +24,8 @@ struct search {
     size_t capacity; /* of sets, hashes and origins */
     size_t up_capacity;
     uint64_t *node_hashes;
-    uint64_t *hashes;               /* per ideal */
+    uint32_t *marks;  /* per node: the ideal that last looked at it */
+    uint64_t *hashes; /* per ideal */
     struct pen_ideal_step *origins; /* node added, ideal it was added to */
     uint32_t *slots;                /* of the hash table: ideal or NONE */
     size_t num_slots;               /* a power of two */
@@ -195,16 +196,6 @@ static bool is_ready(const struct search *search, uint32_t ideal, uint32_t node)
     return true;
 }
 
-/* Whether an edge before this one has the same ends. */
-static bool is_repeated(const struct pen_graph *graph, uint32_t node,
-                        uint32_t edge)
-{
-    for (uint32_t i = graph->out_begin[node]; i < edge; i++)
-        if (graph->out[i] == graph->out[edge])
-            return true;
-    return false;
-}
-
 static pen_status step_from_empty(struct search *search)
 {
     pen_status status = PEN_OK;
@@ -212,6 +203,14 @@ static pen_status step_from_empty(struct search *search)
         if (is_ready(search, 0, i))
             status = add_step(search, 0, i);
     return status;
+}
+
+/* False when an edge before this one leads to the same node. */
+static bool is_new(struct search *search, uint32_t node, uint32_t ideal)
+{
+    bool is_first = search->marks[node] != ideal;
+    search->marks[node] = ideal;
+    return is_first;
 }
 
 static pen_status step_from(struct search *search, uint32_t ideal)
@@ -226,8 +225,8 @@ static pen_status step_from(struct search *search, uint32_t ideal)
             status = add_step(search, ideal, ideals->up[i].node);
     for (uint32_t i = graph->out_begin[origin.node];
          i < graph->out_begin[origin.node + 1] && status == PEN_OK; i++)
-        if (is_ready(search, ideal, graph->out[i]) &&
-            !is_repeated(graph, origin.node, i))
+        if (is_new(search, graph->out[i], ideal) &&
+            is_ready(search, ideal, graph->out[i]))
             status = add_step(search, ideal, graph->out[i]);
     return status;
 }
@@ -271,16 +270,18 @@ pen_status pen_ideals_create(const struct pen_graph *graph, uint32_t most,
     ideals->up = calloc(search.up_capacity, sizeof *ideals->up);
     search.node_hashes =
         calloc((size_t)graph->num_nodes + 1, sizeof *search.node_hashes);
+    search.marks = calloc((size_t)graph->num_nodes + 1, sizeof *search.marks);
     search.hashes = calloc(2, sizeof *search.hashes);
     search.origins = calloc(2, sizeof *search.origins);
     pen_status status = PEN_NOMEM;
     if (ideals->sets == NULL || ideals->up_begin == NULL ||
         ideals->up == NULL || search.node_hashes == NULL ||
-        search.hashes == NULL || search.origins == NULL)
+        search.marks == NULL || search.hashes == NULL || search.origins == NULL)
         (void)refuse_memory(&search);
     else
         status = run(&search);
     free(search.node_hashes);
+    free(search.marks);
     free(search.hashes);
     free(search.origins);
     free(search.slots);

@@ -24,7 +24,9 @@
 #define DEFAULT_IDEALS 1000000u
 #define DEFAULT_PAIRS 2000000000u
 #define FIRST_GAP 0.02 /* of the first ceiling above even loads */
+#define LAST_GAP 1000
 #define CPU_MARK 0x80000000u
+#define MAX_CELL_BYTES ((size_t)1 << 30)
 
 /* How the best of a cell ends: the set before, marked if on a CPU. */
 struct cell {
@@ -61,6 +63,7 @@ struct solver {
 
     double ceiling;
     uint64_t pairs_left;
+    uint64_t pair_price; /* more where there are many devices */
     bool has_stopped;
     struct pen_text *why;
 };
@@ -175,12 +178,12 @@ static void walk_up(struct solver *solver, uint32_t from)
         if (solver->visits[up.ideal] == from + 1)
             continue;
         solver->visits[up.ideal] = from + 1;
-        if (solver->pairs_left == 0) {
+        if (solver->pairs_left < solver->pair_price) {
             solver->has_stopped = true;
             step->next = ideals->up_begin[step->ideal + 1];
             continue;
         }
-        solver->pairs_left--;
+        solver->pairs_left -= solver->pair_price;
         add_unit(solver, up.node);
         if (!is_for_device(solver) && !is_for_cpu(solver)) {
             drop_unit(solver, up.node);
@@ -264,6 +267,13 @@ static pen_status prepare_pass(struct solver *solver,
     if (status != PEN_OK)
         return status;
     size_t count = solver->ideals->count;
+    size_t cell_bytes = solver->num_states * sizeof *solver->cells;
+    if (cell_bytes > MAX_CELL_BYTES / count) {
+        pen_why(solver->why,
+                "%zu downward-closed sets on these devices are too many",
+                count);
+        return PEN_INFEASIBLE;
+    }
     solver->costs = calloc(count, sizeof *solver->costs);
     solver->cells = calloc(count * solver->num_states, sizeof *solver->cells);
     solver->visits = calloc(count, sizeof *solver->visits);
@@ -382,6 +392,29 @@ static double lower_bound(const struct solver *solver)
 
 /* ---- all of it ---- */
 
+/*
+ * Raises the ceiling until the optimum is below it, at most to the load that
+ * the plan has already.
+ */
+static void raise_ceiling(struct solver *solver, struct pen_max_load_plan *plan)
+{
+    double most = plan->load;
+    for (double gap = FIRST_GAP;; gap *= 2) {
+        double ceiling = lower_bound(solver) * (1 + gap);
+        bool is_last = gap > LAST_GAP || !(ceiling < most);
+        solver->ceiling = is_last ? most : ceiling;
+        bool has_found = isfinite(run_pass(solver));
+        if (has_found)
+            trace(solver, plan);
+        if (has_found && !solver->has_stopped)
+            plan->bound = plan->load;
+        else if (!solver->has_stopped)
+            plan->bound = solver->ceiling;
+        if (has_found || solver->has_stopped || is_last)
+            return;
+    }
+}
+
 static pen_status solve_in_order(struct solver *solver,
                                  struct pen_max_load_plan *plan)
 {
@@ -403,36 +436,12 @@ static pen_status solve_in_order(struct solver *solver,
     pen_graph_release(&chain);
     if (status != PEN_OK)
         return status;
-    solver->ceiling = INFINITY;
-    plan->load = run_pass(solver);
-    if (isfinite(plan->load))
-        trace(solver, plan);
-    return PEN_OK;
-}
-
-/* Raises the ceiling until the optimum is below it. */
-static void raise_ceiling(struct solver *solver, struct pen_max_load_plan *plan)
-{
-    double most = plan->load;
-    double gap = FIRST_GAP;
-    for (;;) {
-        double ceiling = plan->bound * (1 + gap);
-        bool is_last = !(ceiling < most);
-        solver->ceiling = is_last ? most : ceiling;
-        double found = run_pass(solver);
-        if (isfinite(found)) {
-            trace(solver, plan);
-            if (!solver->has_stopped)
-                plan->bound = plan->load;
-            return;
-        }
-        if (solver->has_stopped)
-            return;
-        plan->bound = solver->ceiling;
-        if (is_last)
-            return;
-        gap = gap < 0.1 ? gap * 2 : gap;
-    }
+    plan->load = INFINITY;
+    raise_ceiling(solver, plan);
+    if (!solver->has_stopped)
+        return PEN_OK;
+    pen_why(solver->why, "%u units are too many to cut", count);
+    return PEN_INVALID;
 }
 
 static pen_status solve_exactly(struct solver *solver, uint32_t most,
@@ -463,7 +472,8 @@ static pen_status solve(struct solver *solver,
     uint64_t pairs =
         problem->most_pairs == 0 ? DEFAULT_PAIRS : problem->most_pairs;
     sum_units(solver);
-    solver->pairs_left = UINT64_MAX;
+    solver->pair_price = 1 + solver->num_states / 32;
+    solver->pairs_left = DEFAULT_PAIRS;
     pen_status status = solve_in_order(solver, plan);
     release_pass(solver);
     if (status != PEN_OK)
@@ -471,7 +481,7 @@ static pen_status solve(struct solver *solver,
     plan->bound = lower_bound(solver);
     solver->pairs_left = pairs;
     status = solve_exactly(solver, most, plan);
-    plan->num_pairs = pairs - solver->pairs_left;
+    plan->num_pairs = (pairs - solver->pairs_left) / solver->pair_price;
     release_pass(solver);
     if (status == PEN_OK && !isfinite(plan->load)) {
         pen_why(solver->why, "no placement on %u devices with %g bytes each",

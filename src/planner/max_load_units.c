@@ -12,6 +12,7 @@
 
 #define NOTHING 1e-6 /* a cost below it is none */
 #define NONE UINT32_MAX
+#define MOST_ROUNDS 256 /* of step 3, which only saves time */
 
 struct maker {
     const struct pen_placement_graph *from;
@@ -366,7 +367,7 @@ static pen_status make(struct maker *maker)
     pen_status status = unite_circles(maker);
     if (status != PEN_OK)
         return status;
-    while (unite_free(maker))
+    for (int i = 0; i < MOST_ROUNDS && unite_free(maker); i++)
         continue;
     number_units(maker);
     fill_units(maker);
