@@ -26,7 +26,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_IDEALS 100000u
-#define DEFAULT_PAIRS 10000000u
+#define DEFAULT_PAIRS 4000000u
 #define MAX_CELLS ((size_t)1 << 24)
 #define MOST_STEPS 4096 /* of a knapsack */
 #define FIRST_GAP 0.02
@@ -262,15 +262,36 @@ static void walk_up(struct solver *solver, uint32_t from)
     }
 }
 
-static bool has_any(const struct solver *solver, uint32_t ideal)
+/* Device seconds of a node in its cheapest mode. */
+static double least_work(const struct solver *solver, uint32_t number)
 {
-    size_t count =
-        (size_t)(solver->num_devices + 1) * (solver->most_replicas + 1);
-    const struct cell *cells = cell_of(solver, ideal, 0, 0);
-    for (size_t i = 0; i < count; i++)
-        if (cells[i].best < INFINITY)
-            return true;
-    return false;
+    const struct pen_piper_node *node = &solver->profile->nodes[number];
+    double least = INFINITY;
+    for (uint32_t i = 0; i < node->num_modes; i++)
+        least = fmin(least, node->modes[i].compute_sec * node->modes[i].degree);
+    return least;
+}
+
+/* Forgets what the devices that are left could not bring to an end. */
+static bool keep_hopeful(struct solver *solver, uint32_t ideal)
+{
+    const uint64_t *set = pen_ideal_set(solver->ideals, ideal);
+    double rest = 0;
+    bool has_any = false;
+    for (uint32_t i = 0; i < solver->profile->graph.num_nodes; i++)
+        if (!pen_set_has(set, i))
+            rest += least_work(solver, i);
+    for (uint32_t k = 0; k <= solver->num_devices; k++) {
+        bool is_hopeless =
+            rest * (1 - 1e-12) > (solver->num_devices - k) * solver->ceiling;
+        for (uint32_t s = 0; s <= solver->most_replicas; s++) {
+            struct cell *cell = cell_of(solver, ideal, k, s);
+            if (is_hopeless)
+                cell->best = INFINITY;
+            has_any = has_any || cell->best < INFINITY;
+        }
+    }
+    return has_any;
 }
 
 /* The best of all nodes: its devices and replicas; false without one. */
@@ -305,7 +326,7 @@ static bool run_pass(struct solver *solver)
     cell_of(solver, 0, 0, 0)->best = 0;
     for (uint32_t i = 0; i + 1 < solver->ideals->count && !solver->has_stopped;
          i++)
-        if (has_any(solver, i))
+        if (keep_hopeful(solver, i))
             walk_up(solver, i);
     return find_best(solver, &devices, &replicas);
 }
@@ -365,14 +386,8 @@ static void trace(struct solver *solver, struct pen_piper_plan *plan)
 static double lower_bound(const struct solver *solver)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < solver->profile->graph.num_nodes; i++) {
-        const struct pen_piper_node *node = &solver->profile->nodes[i];
-        double least = INFINITY;
-        for (uint32_t j = 0; j < node->num_modes; j++)
-            least =
-                fmin(least, node->modes[j].compute_sec * node->modes[j].degree);
-        sum += least;
-    }
+    for (uint32_t i = 0; i < solver->profile->graph.num_nodes; i++)
+        sum += least_work(solver, i);
     return sum / solver->num_devices;
 }
 

@@ -18,7 +18,7 @@
 struct pen_piper_problem {
     const struct pen_piper_profile *profile;
     uint32_t most_ideals; /* 0: 100,000 */
-    uint64_t most_pairs;  /* of ideals that are looked at; 0: ten million */
+    uint64_t most_pairs;  /* of ideals that are looked at; 0: four million */
 };
 
 struct pen_piper_stage {
