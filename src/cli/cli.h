@@ -30,6 +30,7 @@ extern const struct pen__command pen__checkpoint;
 extern const struct pen__command pen__cluster; /* but for detect */
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
+extern const struct pen__command pen__partition;
 extern const struct pen__command pen__plot;
 extern const struct pen__command pen__view;
 

@@ -1,7 +1,6 @@
 #ifndef PEN_PLANNER_KNAPSACK_H
 #define PEN_PLANNER_KNAPSACK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -24,22 +23,25 @@ struct pen_knapsack {
 /* What the search needs per item; held by the caller, (num_items + 1). */
 struct pen_knapsack_room {
     uint32_t pick; /* the result: a choice, counted from the item's first */
+    /* The rest is of the search, which has items in an order of its own. */
+    uint32_t item;
+    uint32_t best;
     uint32_t tried;
     uint32_t next;
+    double rate;   /* at which the item gives up size for cost, at best */
+    double saving; /* most size that it can give up */
     double cost;
     double size;
     double rest_cost;
     double rest_size;
-    double rest_least_size;
-    double rest_rate;
 };
 
 /*
  * The least cost, or INFINITY when nothing fits; room[i].pick is the choice of
- * item i. *is_exact becomes false when the search was cut short: the cost is
- * that of a choice that fits, but there may be a better one.
+ * item i. *bound is what no choice that fits can be below: the cost itself,
+ * unless the search was cut short and there may be a better one.
  */
 double pen_knapsack_solve(const struct pen_knapsack *knapsack,
-                          struct pen_knapsack_room *room, bool *is_exact);
+                          struct pen_knapsack_room *room, double *bound);
 
 #endif

@@ -29,6 +29,7 @@
 #define DEFAULT_PAIRS 4000000u
 #define MAX_CELLS ((size_t)1 << 24)
 #define MOST_STEPS 4096 /* of a knapsack */
+#define MOST_DOUBTS 65536u
 #define FIRST_GAP 0.02
 #define LAST_GAP 1000
 
@@ -42,6 +43,12 @@ struct cell {
 struct walk_step {
     uint32_t ideal;
     uint32_t next;
+};
+
+/* A choice of modes that was cut short: what it is, what it might be. */
+struct doubt {
+    double found;
+    double bound;
 };
 
 struct solver {
@@ -68,7 +75,8 @@ struct solver {
     double ceiling;
     uint64_t pairs_left;
     bool has_stopped;
-    bool has_all_modes;
+    struct doubt *doubts; /* of this pass */
+    uint32_t num_doubts;
     struct pen_text *why;
 };
 
@@ -149,7 +157,28 @@ static double stage_sec(struct solver *solver, const struct spread *spread)
         .num_items = solver->num_nodes,
         .capacity = solver->profile->memory_bytes,
         .most_steps = MOST_STEPS + 2 * (uint64_t)solver->num_nodes};
-    return pen_knapsack_solve(&knapsack, solver->room, &solver->has_all_modes);
+    double bound;
+    double found = pen_knapsack_solve(&knapsack, solver->room, &bound);
+    if (bound < found && bound < solver->ceiling) {
+        solver->doubts[solver->num_doubts % MOST_DOUBTS] =
+            (struct doubt){found, bound};
+        solver->num_doubts++;
+    }
+    return found;
+}
+
+/*
+ * Whether a stage could be faster than it is taken for, and by that the plan.
+ * One that is below the plan's slowest stage already could not.
+ */
+static bool has_doubt(const struct solver *solver, double sec)
+{
+    if (solver->num_doubts > MOST_DOUBTS)
+        return true;
+    for (uint32_t i = 0; i < solver->num_doubts; i++)
+        if (solver->doubts[i].bound < sec && solver->doubts[i].found >= sec)
+            return true;
+    return false;
 }
 
 /* Least seconds of all that is inside with this tensor degree, alone. */
@@ -324,6 +353,7 @@ static bool run_pass(struct solver *solver)
     for (uint32_t i = 0; i < solver->ideals->count; i++)
         solver->visits[i] = 0;
     cell_of(solver, 0, 0, 0)->best = 0;
+    solver->num_doubts = 0;
     for (uint32_t i = 0; i + 1 < solver->ideals->count && !solver->has_stopped;
          i++)
         if (keep_hopeful(solver, i))
@@ -487,7 +517,6 @@ static pen_status solve_all(struct solver *solver,
     uint32_t most =
         problem->most_ideals == 0 ? DEFAULT_IDEALS : problem->most_ideals;
     solver->why = NULL;
-    solver->has_all_modes = true;
     solver->pairs_left =
         problem->most_pairs == 0 ? DEFAULT_PAIRS : problem->most_pairs;
     pen_status status = solve_order(solver, false, most, plan);
@@ -497,7 +526,7 @@ static pen_status solve_all(struct solver *solver,
                          "nodes were cut in one fixed order only";
     else if (solver->has_stopped)
         plan->left_out = "there are too many stages to look at all of them";
-    else if (!solver->has_all_modes)
+    else if (has_doubt(solver, plan->stage_sec))
         plan->left_out = "modes of some stages have too many combinations";
     return PEN_OK;
 }
@@ -567,6 +596,7 @@ static pen_status run(struct solver *solver,
     solver->begins = calloc(nodes, sizeof *solver->begins);
     solver->modes = calloc(modes + 1, sizeof *solver->modes);
     solver->room = calloc(nodes, sizeof *solver->room);
+    solver->doubts = calloc(MOST_DOUBTS, sizeof *solver->doubts);
     plan->stages = calloc(nodes, sizeof *plan->stages);
     plan->node_stages = calloc(nodes, sizeof *plan->node_stages);
     plan->node_modes = calloc(nodes, sizeof *plan->node_modes);
@@ -574,7 +604,8 @@ static pen_status run(struct solver *solver,
     if (solver->degrees == NULL || solver->steps == NULL ||
         solver->nodes == NULL || solver->is_inside == NULL ||
         solver->choices == NULL || solver->begins == NULL ||
-        solver->modes == NULL || solver->room == NULL || plan->stages == NULL ||
+        solver->modes == NULL || solver->room == NULL ||
+        solver->doubts == NULL || plan->stages == NULL ||
         plan->node_stages == NULL || plan->node_modes == NULL)
         pen_why(solver->why, "no memory for %u nodes",
                 profile->graph.num_nodes);
@@ -588,6 +619,7 @@ static pen_status run(struct solver *solver,
     free(solver->begins);
     free(solver->modes);
     free(solver->room);
+    free(solver->doubts);
     return status;
 }
 
@@ -599,7 +631,6 @@ pen_status pen_piper_solve(const struct pen_piper_problem *problem,
     struct solver solver = {.profile = profile,
                             .num_devices = profile->num_devices,
                             .most_replicas = profile->num_devices,
-                            .has_all_modes = true,
                             .why = why};
     if (plan == NULL) {
         pen_why(why, "no memory for a plan");

@@ -52,6 +52,7 @@ compare_options() { # COMMAND
 compare_options tokenize
 compare_options plot
 compare_options view
+compare_options partition
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     for command in train eval generate profile doctor; do
         compare_options "$command"
@@ -147,6 +148,7 @@ same "cluster" "$(complete_line penstock cluster sh)" "show"
 same "its option" "$(complete_line penstock cluster detect --th)" "--threads"
 same "its help" "$(complete_line penstock help cluster de)" "detect"
 same "profile" "$(complete_line penstock profile --model m --rou)" "--rounds"
+same "partition" "$(complete_line penstock partition g.txt --ba)" "--bandwidth"
 same "doctor" "$(complete_line penstock doctor --j)" "--json"
 same "help" "$(complete_line penstock help schedule ti)" "time"
 finish

@@ -56,6 +56,10 @@ _penstock_plot_options() {
     echo --output --x --smooth --log-y --title
 }
 
+_penstock_partition_options() {
+    echo --devices --bandwidth --memory-limit --straight --no-transfers --json
+}
+
 _penstock_view_options() {
     echo --output --step --all-ranks
 }
@@ -140,7 +144,7 @@ _penstock_cluster() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="tokenize train eval generate plot view profile doctor"
+    local simple="tokenize train eval generate plot view profile doctor partition"
     local all="schedule checkpoint cluster $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# partition cuts each kind of file that it is told, prints stages and says what
+# is wrong.
+. "$(dirname "$0")/support.bash"
+
+figures() { # FORWARD BACKWARD ACTIVATION PARAMETER
+    echo "forward_compute_time=$1, backward_compute_time=$2, activation_size=$3, parameter_size=$4"
+}
+{
+    echo "in -- Input0 -- $(figures 0 0 0 0)"
+    for i in 1 2 3 4; do
+        echo "n$i -- Linear -- $(figures 1.0 2.0 1000.0 1000000.0)"
+    done
+    printf '\tin -- n1\n\tn1 -- n2\n\tn2 -- n3\n\tn3 -- n4\n'
+} >"$work/chain.txt"
+
+# Reductions take longer than computing: one layer on each device.
+run 0 partition "$work/chain.txt" --devices 4 --bandwidth 1e8
+out_has "slowest stage 3 ms per micro-batch; one device 12 ms"
+err_empty
+run 0 partition "$work/chain.txt" --devices 4 --bandwidth 1e8 --json
+same "stages" "$(json 'len(d["stages"])')" 4
+same "replicas" "$(json '[s["replicas"] for s in d["stages"]]')" "[1, 1, 1, 1]"
+same "stages of nodes" "$(json 'd["node_stages"]')" "[0, 0, 1, 2, 3]"
+same "seconds" "$(json 'round(d["stage_sec"], 9)')" 0.003
+
+# A fast network: all devices are replicas, unless that is not wanted.
+run 0 partition "$work/chain.txt" --devices 3 --bandwidth 1e12 --json
+same "replicas" "$(json '[s["replicas"] for s in d["stages"]]')" "[3]"
+run 0 partition "$work/chain.txt" --devices 2,2 --bandwidth 1e12,1e12 --straight --json
+same "levels" "$(json 'sorted(set(s["level"] for s in d["stages"]))')" "[0, 1]"
+same "stages" "$(json 'sum(s["level"] == 0 for s in d["stages"])')" 4
+
+# What goes from stage to stage counts, and may be left out.
+run 0 partition "$work/chain.txt" --devices 4 --bandwidth 2e5 --json
+same "with transfers" "$(json 'd["stage_sec"] > 0.0099')" True
+run 0 partition "$work/chain.txt" --devices 4 --bandwidth 2e5 --no-transfers --json
+same "without" "$(json 'round(d["stage_sec"], 9)')" 0.003
+run 1 partition "$work/chain.txt" --devices 4 --bandwidth 1e8 --straight --memory-limit 10
+err_has "no stages fit in 10 bytes of memory"
+run 1 partition "$work/chain.txt"
+err_has "needs --devices and --bandwidth of the same levels"
+run 1 partition "$work/chain.txt" --devices 4,2 --bandwidth 1e8
+err_has "of the same levels"
+
+cat >"$work/placement.json" <<'END'
+{"maxSizePerFPGA": 100, "maxFPGAs": 2, "maxCPUs": 0, "nodes": [
+  {"id": 1, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 5, "isBackwardNode": 0, "size": 40},
+  {"id": 2, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 3, "isBackwardNode": 0, "size": 40},
+  {"id": 3, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 3, "isBackwardNode": 0, "size": 40}],
+ "edges": [{"sourceId": 1, "destId": 2, "cost": 0.5}, {"sourceId": 2, "destId": 3, "cost": 0.25}]}
+END
+run 0 partition "$work/placement.json"
+out_has "largest load 6.5; no placement has less"
+run 0 partition "$work/placement.json" --devices 3 --json
+same "load" "$(json 'd["load"]')" 5.5
+same "stages of nodes" "$(json 'd["node_stages"]')" "[0, 1, 2]"
+run 1 partition "$work/placement.json" --memory-limit 30
+err_has "no placement on 2 devices with 30 bytes each"
+run 1 partition "$work/placement.json" --bandwidth 1e9
+err_has "are for profiles of PipeDream"
+
+mode() { # SECONDS IN OUT
+    echo "{\"id\": \"vanilla\", \"timePerSample\": $1, \"parameterSize\": 0, \"memoryUsageA\": 1, \"memoryUsageB\": 1, \"syncTimeFw\": {$2}, \"syncTimeBw\": {$3}}"
+}
+cat >"$work/piper.json" <<END
+{"maxDevices": 2, "maxMemoryPerDevice": 3, "bandwidth": 1e9, "mbsInBatch": 4, "nodes": [
+  {"id": 0, "TMPCs": {"1": [$(mode 0.5 "" '"1": 0')]}},
+  {"id": 1, "TMPCs": {"1": [$(mode 0.25 '"0": 0' "")]}}],
+ "edges": [{"sourceId": 0, "destId": 1, "communicationCost": 0}]}
+END
+run 0 partition "$work/piper.json" --json
+same "memory for one node" "$(json 'len(d["stages"])')" 2
+same "seconds" "$(json 'd["stage_sec"]')" 0.5
+run 0 partition "$work/piper.json" --memory-limit 10
+out_has "slowest stage 375 ms per micro-batch"
+run 1 partition "$work/piper.json" --devices 1
+err_has "nothing fits on 1 devices with 3 bytes each"
+
+printf '{"maxFPGAs": 2' >"$work/bad.json"
+run 1 partition "$work/bad.json"
+err_has "$work/bad.json: line 1, column"
+run 1 partition "$work/none.txt"
+err_has "cannot open"
+run 2 partition
+err_has "expected FILE"
+run 2 partition a b
+err_has "'b' is one word too many"
+run 2 partition "$work/chain.txt" --devices 1.5
+err_has "--devices must be whole numbers"
+run 2 partition "$work/chain.txt" --bandwidth 1,x
+err_has "--bandwidth must be 1 to 4 numbers"
+finish
