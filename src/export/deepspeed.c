@@ -1,0 +1,197 @@
+/*
+ * DeepSpeed: ds_config.json, and pipeline.py, since the number of stages and
+ * where they are cut cannot be said in JSON. JSON has no comments, either: what
+ * is to be noted stands in pipeline.py.
+ */
+#include "export/export_internal.h"
+
+#include <inttypes.h>
+
+#define PROGRAM "DeepSpeed"
+
+/* ---- the nearest plan ---- */
+
+static void fit_sharding(struct pen_plan *plan, struct pen_text *notes)
+{
+    enum pen_sharding most = PEN_SHARDING_ZERO3;
+    if (plan->degrees[PEN_DEGREE_PP] > 1)
+        most = PEN_SHARDING_ZERO1;
+    else if (plan->degrees[PEN_DEGREE_TP] > 1)
+        most = PEN_SHARDING_ZERO2;
+    if (plan->sharding <= most)
+        return;
+    pen__note(notes, "%s takes ZeRO %d at most with %s: it has that", PROGRAM,
+              (int)most,
+              most == PEN_SHARDING_ZERO1 ? "a pipeline" : "shared tensors");
+    plan->sharding = most;
+}
+
+/* Whole layers or nothing. */
+static void fit_recompute(struct pen_plan *plan, struct pen_text *notes)
+{
+    pen__nearest_recompute(plan, PROGRAM, notes);
+    if (plan->stages[0].recompute != PEN_RECOMPUTE_SELECTIVE)
+        return;
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        plan->stages[i].recompute = PEN_RECOMPUTE_FULL;
+    pen__note(notes,
+              "%s recomputes whole layers: full recomputation takes the "
+              "place of selective",
+              PROGRAM);
+}
+
+/* Sequences are cut by heads, and not together with a pipeline. */
+static pen_status fit_sequences(struct pen_plan *plan,
+                                const struct pen_model *model,
+                                struct pen_text *notes, struct pen_text *why)
+{
+    uint32_t tp = plan->degrees[PEN_DEGREE_TP];
+    uint32_t cp = plan->degrees[PEN_DEGREE_CP];
+    if (plan->degrees[PEN_DEGREE_PP] > 1 && cp > 1) {
+        pen_why(why,
+                "%s does not cut sequences in a pipeline; plan with cp 1 "
+                "or pp 1",
+                PROGRAM);
+        return PEN_INVALID;
+    }
+    if (model->num_heads / tp % cp != 0) {
+        pen_why(why, "cp %u does not divide the %u heads of a rank", cp,
+                model->num_heads / tp);
+        return PEN_INVALID;
+    }
+    if (plan->has_sequence_parallel && tp > 1)
+        pen__note(notes, "%s does not cut norms and dropout over tp", PROGRAM);
+    plan->has_sequence_parallel = false;
+    return PEN_OK;
+}
+
+static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
+                      struct pen_text *notes, struct pen_text *why)
+{
+    plan->target = PEN_TARGET_DEEPSPEED;
+    plan->logical_replicas = plan->degrees[PEN_DEGREE_DP];
+    pen_status status = pen__refuse_degree(plan, PEN_DEGREE_EP, PROGRAM, why);
+    if (status == PEN_OK)
+        status = pen__check_cuts(plan, model, why);
+    if (status == PEN_OK)
+        status = fit_sequences(plan, model, notes, why);
+    if (status != PEN_OK)
+        return status;
+    pen__nearest_merge(plan, PROGRAM, notes);
+    fit_recompute(plan, notes);
+    fit_sharding(plan, notes);
+    if (plan->number == PEN_NUMBER_FP8) {
+        pen__note(notes, "%s has no fp8: bf16 takes its place", PROGRAM);
+        plan->number = PEN_NUMBER_BF16;
+    }
+    if (plan->degrees[PEN_DEGREE_PP] > 1 && plan->degrees[PEN_DEGREE_TP] > 1)
+        pen__note(notes,
+                  "in a pipeline %s shares no tensors itself: the "
+                  "layers have to, over the model axis of the topology",
+                  PROGRAM);
+    return pen__nearest_schedule(plan, "1f1b", PROGRAM, notes, why);
+}
+
+/* ---- ds_config.json ---- */
+
+static void write_config(const struct pen_plan *plan, struct pen_text *out)
+{
+    const uint32_t *degrees = plan->degrees;
+    pen_text_add(out,
+                 "{\n  \"train_batch_size\": %" PRIu64 ",\n"
+                 "  \"train_micro_batch_size_per_gpu\": %u,\n"
+                 "  \"gradient_accumulation_steps\": %u,\n"
+                 "  \"zero_optimization\": {\"stage\": %d%s}",
+                 pen_plan_global_batch(plan), plan->micro_batch,
+                 plan->num_microbatches, (int)plan->sharding,
+                 plan->sharding > PEN_SHARDING_NONE ? ", \"overlap_comm\": true"
+                                                    : "");
+    if (plan->number != PEN_NUMBER_F32)
+        pen_text_add(out, ",\n  \"%s\": {\"enabled\": true}",
+                     pen_number_names[plan->number]);
+    if (degrees[PEN_DEGREE_PP] > 1)
+        pen_text_add(out,
+                     ",\n  \"pipeline\": "
+                     "{\"activation_checkpoint_interval\": %d}",
+                     plan->stages[0].recompute == PEN_RECOMPUTE_FULL);
+    else if (degrees[PEN_DEGREE_TP] > 1)
+        pen_text_add(out, ",\n  \"tensor_parallel\": {\"autotp_size\": %u}",
+                     degrees[PEN_DEGREE_TP]);
+    if (degrees[PEN_DEGREE_CP] > 1)
+        pen_text_add(out, ",\n  \"sequence_parallel_size\": %u",
+                     degrees[PEN_DEGREE_CP]);
+    pen_text_add_string(out, "\n}\n");
+}
+
+/* ---- pipeline.py ---- */
+
+static void add_parts(const struct pen_plan *plan, struct pen_text *out)
+{
+    pen_text_add_string(out, "PARTS = [0");
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        pen_text_add(out, ",%s%u", i % 12 == 11 ? "\n         " : " ",
+                     plan->stages[i].first + plan->stages[i].count);
+    pen_text_add_string(out, "]\n");
+}
+
+static void write_pipeline(const struct pen_plan *plan, struct pen_text *out)
+{
+    const uint32_t *degrees = plan->degrees;
+    pen_text_add_string(
+        out, "from deepspeed.pipe import PipelineModule\n"
+             "from deepspeed.runtime.pipe.topology import (\n"
+             "    PipeModelDataParallelTopology)\n\n"
+             "# Where stages begin: layer 0 is the embedding, the last one the "
+             "head.\n");
+    add_parts(plan, out);
+    pen_text_add(
+        out,
+        "\n\nclass PlannedModule(PipelineModule):\n"
+        "    \"\"\"Cuts the layers where the plan does.\"\"\"\n\n"
+        "    def _partition_layers(self, method=None):\n"
+        "        stage = self._topo.get_coord(self.global_rank).pipe\n"
+        "        self.parts = list(PARTS)\n"
+        "        self._set_bounds(start=PARTS[stage], stop=PARTS[stage + 1])\n"
+        "\n\ndef pipeline(layers, **options):\n"
+        "    if len(layers) != PARTS[-1]:\n"
+        "        raise ValueError(\n"
+        "            f\"{len(layers)} layers, the plan has {PARTS[-1]}\")\n"
+        "    return PlannedModule(\n"
+        "        layers=layers,\n"
+        "        topology=PipeModelDataParallelTopology(\n"
+        "            num_pp=%u, num_mp=%u, num_dp=%u),\n"
+        "        activation_checkpoint_interval=%d, **options)\n",
+        degrees[PEN_DEGREE_PP], degrees[PEN_DEGREE_TP], degrees[PEN_DEGREE_DP],
+        plan->stages[0].recompute == PEN_RECOMPUTE_FULL);
+}
+
+static void write_plain(const struct pen_plan *plan, struct pen_text *out)
+{
+    bool is_full = plan->stages[0].recompute == PEN_RECOMPUTE_FULL;
+    pen_text_add(out,
+                 "import deepspeed\n\n\n"
+                 "def initialize(model, **options):\n"
+                 "    \"\"\"There is one stage: the model is trained as it "
+                 "is.\"\"\"\n%s"
+                 "    return deepspeed.initialize(\n"
+                 "        model=model, config=\"ds_config.json\", "
+                 "**options)\n",
+                 is_full ? "    model.gradient_checkpointing_enable()\n" : "");
+}
+
+static pen_status write(const struct pen_export_job *job,
+                        struct pen_export_files *out, struct pen_text *why)
+{
+    (void)why;
+    write_config(job->plan, pen__export_open(out, "ds_config.json"));
+    struct pen_text *pipeline = pen__export_open(out, "pipeline.py");
+    pen__export_add_head(&pen__export_deepspeed, job, pipeline);
+    if (job->plan->degrees[PEN_DEGREE_PP] > 1)
+        write_pipeline(job->plan, pipeline);
+    else
+        write_plain(job->plan, pipeline);
+    return PEN_OK;
+}
+
+const struct pen_export pen__export_deepspeed = {
+    "deepspeed", "0.19.6", "configuration of " PROGRAM " 0.19.6", fit, write};

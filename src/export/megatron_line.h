@@ -1,0 +1,30 @@
+#ifndef PEN_EXPORT_MEGATRON_LINE_H
+#define PEN_EXPORT_MEGATRON_LINE_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "core/model.h"
+#include "core/plan.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Reads the command line of a training with Megatron-LM, or a file of its
+ * options: words as a shell parts them, with quotes, backslashes and comments;
+ * "--key value" and "--key=value". What comes before the options is skipped,
+ * options that say nothing of model and layout are counted in a note.
+ *
+ * The number of ranks is not among the options. With world_size 0 it is taken
+ * from torchrun's words in the line, and otherwise is that of one replica.
+ *
+ * Notes, a line each, tell what was assumed and what a plan cannot say. On
+ * success *model and *plan are owned by the caller; on failure both are
+ * untouched and why has one line.
+ */
+pen_status
+pen_megatron_line_parse(const char *text, size_t length, uint64_t world_size,
+                        struct pen_model **model, struct pen_plan **plan,
+                        struct pen_text *notes, struct pen_text *why);
+
+#endif

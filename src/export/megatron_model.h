@@ -1,0 +1,16 @@
+#ifndef PEN_EXPORT_MEGATRON_MODEL_H
+#define PEN_EXPORT_MEGATRON_MODEL_H
+
+#include "core/model.h"
+#include "export/megatron_words.h"
+
+/*
+ * The model of a Megatron line, of the family that is nearest: the activation
+ * decides between GPT-2 and Llama, since it says how many matrices there are.
+ * On success free it with pen_model_free().
+ */
+pen_status pen__megatron_model(const struct pen__megatron_words *words,
+                               struct pen_model **out, struct pen_text *notes,
+                               struct pen_text *why);
+
+#endif

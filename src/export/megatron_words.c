@@ -1,0 +1,239 @@
+/* A command line as words and options; what they mean is megatron_line.c. */
+#include "export/megatron_words.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LINE_BYTES ((size_t)1 << 20)
+
+static const char *const names[] = {
+#define OPTION_NAME(name, word) word,
+    PEN__MEGATRON_TABLE(OPTION_NAME)};
+
+/* ---- words ---- */
+
+struct scanner {
+    const char *at;
+    const char *end;
+};
+
+static void skip_line(struct scanner *scanner)
+{
+    while (scanner->at < scanner->end && *scanner->at != '\n')
+        scanner->at++;
+}
+
+/* Blanks, comments, and lines that go on. */
+static void skip_blanks(struct scanner *scanner)
+{
+    while (scanner->at < scanner->end) {
+        const char *at = scanner->at;
+        if (isspace((unsigned char)*at))
+            scanner->at++;
+        else if (*at == '\\' && at + 1 < scanner->end && at[1] == '\n')
+            scanner->at += 2;
+        else if (*at == '#')
+            skip_line(scanner);
+        else
+            return;
+    }
+}
+
+/* A backslash takes the next letter as it is; at the end of a line, nothing. */
+static void take_escape(struct scanner *scanner, struct pen_text *out)
+{
+    scanner->at++;
+    if (scanner->at == scanner->end)
+        return;
+    if (*scanner->at != '\n')
+        pen_text_add_bytes(out, scanner->at, 1);
+    scanner->at++;
+}
+
+/* Within double quotes a backslash only covers a quote, itself and a newline.
+ */
+static bool covers(const struct scanner *scanner, char quote)
+{
+    return quote == '"' && *scanner->at == '\\' &&
+           scanner->at + 1 < scanner->end &&
+           strchr("\"\\\n", scanner->at[1]) != NULL;
+}
+
+static bool take_quoted(struct scanner *scanner, struct pen_text *out)
+{
+    char quote = *scanner->at++;
+    while (scanner->at < scanner->end && *scanner->at != quote) {
+        if (covers(scanner, quote))
+            take_escape(scanner, out);
+        else
+            pen_text_add_bytes(out, scanner->at++, 1);
+    }
+    if (scanner->at == scanner->end)
+        return false;
+    scanner->at++;
+    return true;
+}
+
+/* The next word, with a NUL behind it. */
+static bool take_word(struct scanner *scanner, struct pen_text *out)
+{
+    while (scanner->at < scanner->end &&
+           !isspace((unsigned char)*scanner->at)) {
+        char letter = *scanner->at;
+        if (letter == '\'' || letter == '"') {
+            if (!take_quoted(scanner, out))
+                return false;
+        } else if (letter == '\\') {
+            take_escape(scanner, out);
+        } else {
+            pen_text_add_bytes(out, scanner->at++, 1);
+        }
+    }
+    pen_text_add_bytes(out, "", 1);
+    return true;
+}
+
+static pen_status split(const char *text, size_t length, struct pen_text *out,
+                        struct pen_text *why)
+{
+    struct scanner scanner = {text, text + length};
+    if (length > MAX_LINE_BYTES || memchr(text, '\0', length) != NULL) {
+        pen_why(why, "a command line is a text of at most 1 MiB");
+        return PEN_INVALID;
+    }
+    for (skip_blanks(&scanner); scanner.at < scanner.end;
+         skip_blanks(&scanner)) {
+        if (!take_word(&scanner, out)) {
+            pen_why(why, "the line ends inside a quote");
+            return PEN_INVALID;
+        }
+    }
+    if (out->has_failed) {
+        pen_why(why, "no memory for a command line");
+        return PEN_NOMEM;
+    }
+    return PEN_OK;
+}
+
+/* ---- options ---- */
+
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] == '-' && word[2] != '\0';
+}
+
+/* torchrun has its names with underscores, too. */
+static bool is_name(const char *word, size_t length, const char *name)
+{
+    if (strlen(name) != length)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (word[i] != name[i] && (word[i] != '_' || name[i] != '-'))
+            return false;
+    return true;
+}
+
+static void note_option(struct pen__megatron_words *words, const char *word,
+                        const char *next)
+{
+    size_t length = strcspn(word + 2, "=");
+    const char *value = "";
+    if (word[2 + length] == '=')
+        value = word + 2 + length + 1;
+    else if (next != NULL && !is_option(next))
+        value = next;
+    for (int i = 0; i < PEN__MEGATRON_OPTIONS; i++)
+        if (is_name(word + 2, length, names[i])) {
+            words->values[i] = value;
+            words->num_known++;
+            return;
+        }
+    words->num_unknown++;
+}
+
+pen_status pen__megatron_words_init(struct pen__megatron_words *words,
+                                    const char *text, size_t length,
+                                    struct pen_text *why)
+{
+    *words = (struct pen__megatron_words){.words = PEN_TEXT_EMPTY};
+    pen_status status =
+        length == 0 ? PEN_OK : split(text, length, &words->words, why);
+    if (status != PEN_OK) {
+        pen_text_release(&words->words);
+        return status;
+    }
+    if (words->words.length == 0)
+        return PEN_OK;
+    const char *end = words->words.bytes + words->words.length;
+    for (const char *word = words->words.bytes; word < end;) {
+        const char *next = word + strlen(word) + 1;
+        if (is_option(word))
+            note_option(words, word, next < end ? next : NULL);
+        word = next;
+    }
+    return PEN_OK;
+}
+
+void pen__megatron_words_release(struct pen__megatron_words *words)
+{
+    pen_text_release(&words->words);
+}
+
+bool pen__megatron_has(const struct pen__megatron_words *words,
+                       enum pen__megatron_option option)
+{
+    return words->values[option] != NULL;
+}
+
+bool pen__megatron_is(const struct pen__megatron_words *words,
+                      enum pen__megatron_option option, const char *value)
+{
+    return words->values[option] != NULL &&
+           strcmp(words->values[option], value) == 0;
+}
+
+static pen_status refuse_value(const struct pen__megatron_words *words,
+                               enum pen__megatron_option option,
+                               const char *expected, struct pen_text *why)
+{
+    const char *value = words->values[option];
+    pen_why(why, "--%s is '", names[option]);
+    if (why != NULL)
+        pen_text_add_printable(why, value, strnlen(value, 40));
+    pen_why(why, "', expected %s", expected);
+    return PEN_INVALID;
+}
+
+pen_status pen__megatron_count(const struct pen__megatron_words *words,
+                               enum pen__megatron_option option, uint32_t most,
+                               uint32_t *out, struct pen_text *why)
+{
+    const char *value = words->values[option];
+    if (value == NULL)
+        return PEN_OK;
+    size_t length = strspn(value, "0123456789");
+    unsigned long number = strtoul(value, NULL, 10);
+    if (length == 0 || length > 10 || value[length] != '\0' || number < 1 ||
+        number > most)
+        return refuse_value(words, option, "a whole number within its bounds",
+                            why);
+    *out = (uint32_t)number;
+    return PEN_OK;
+}
+
+pen_status pen__megatron_real(const struct pen__megatron_words *words,
+                              enum pen__megatron_option option, double *out,
+                              struct pen_text *why)
+{
+    const char *value = words->values[option];
+    char *end;
+    if (value == NULL)
+        return PEN_OK;
+    double number = strtod(value, &end);
+    if (end == value || *end != '\0' || !isfinite(number))
+        return refuse_value(words, option, "a number", why);
+    *out = number;
+    return PEN_OK;
+}

@@ -1,0 +1,147 @@
+/*
+ * Steps towards the nearest plan that a program has words for. Each says in a
+ * line what it changed; a plan that needs no change passes in silence.
+ */
+#include "export/export_internal.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pen__note(struct pen_text *notes, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pen_text_add_list(notes, format, args);
+    va_end(args);
+    pen_text_add_string(notes, "\n");
+}
+
+static enum pen_recompute stronger(enum pen_recompute a, enum pen_recompute b)
+{
+    return a > b ? a : b;
+}
+
+void pen__nearest_merge(struct pen_plan *plan, const char *program,
+                        struct pen_text *notes)
+{
+    uint32_t vpp = plan->degrees[PEN_DEGREE_VPP];
+    uint32_t pp = plan->degrees[PEN_DEGREE_PP];
+    if (vpp == 1)
+        return;
+    for (uint32_t rank = 0; rank < pp; rank++) {
+        struct pen_layer_range merged = plan->stages[rank * vpp];
+        for (uint32_t i = 1; i < vpp; i++) {
+            const struct pen_layer_range *stage = &plan->stages[rank * vpp + i];
+            merged.count += stage->count;
+            merged.recompute = stronger(merged.recompute, stage->recompute);
+        }
+        plan->stages[rank] = merged;
+    }
+    plan->degrees[PEN_DEGREE_VPP] = 1;
+    plan->num_stages = pp;
+    pen__note(notes,
+              "%s takes one stage on a rank here: %u that follow each "
+              "other are joined",
+              program, vpp);
+}
+
+void pen__nearest_recompute(struct pen_plan *plan, const char *program,
+                            struct pen_text *notes)
+{
+    enum pen_recompute strongest = PEN_RECOMPUTE_NONE;
+    bool is_even = true;
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        strongest = stronger(strongest, plan->stages[i].recompute);
+        is_even =
+            is_even && plan->stages[i].recompute == plan->stages[0].recompute;
+    }
+    if (is_even)
+        return;
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        plan->stages[i].recompute = strongest;
+    pen__note(notes,
+              "%s recomputes in all stages or in none: all of them get %s "
+              "recomputation, which costs time and saves memory",
+              program, pen_recompute_names[strongest]);
+}
+
+bool pen__schedule_is(const struct pen_plan *plan, const char *name)
+{
+    return plan->schedule.name != NULL &&
+           strcmp(plan->schedule.name, name) == 0;
+}
+
+pen_status pen__nearest_schedule(struct pen_plan *plan, const char *name,
+                                 const char *program, struct pen_text *notes,
+                                 struct pen_text *why)
+{
+    struct pen_plan_schedule *schedule = &plan->schedule;
+    if (pen__schedule_is(plan, name))
+        return PEN_OK;
+    if (plan->degrees[PEN_DEGREE_PP] > 1)
+        pen__note(notes, "%s has no schedule %s: %s takes its place", program,
+                  schedule->name != NULL ? schedule->name : schedule->file,
+                  name);
+    char *word = NULL;
+    if (!pen_plan_set(&word, name)) {
+        pen_why(why, "no memory for a plan");
+        return PEN_NOMEM;
+    }
+    free(schedule->name);
+    free(schedule->file);
+    *schedule = (struct pen_plan_schedule){.name = word};
+    return PEN_OK;
+}
+
+pen_status pen__refuse_degree(const struct pen_plan *plan,
+                              enum pen_degree degree, const char *program,
+                              struct pen_text *why)
+{
+    static const char *const words[] = {
+#define DEGREE_WORD(name, key) key,
+        PEN_DEGREE_TABLE(DEGREE_WORD)};
+    if (plan->degrees[degree] == 1)
+        return PEN_OK;
+    pen_why(why, "%s cannot be told %s %u; plan with %s 1", program,
+            words[degree], plan->degrees[degree], words[degree]);
+    return PEN_INVALID;
+}
+
+/* ---- what tensors and sequences can be cut into ---- */
+
+static pen_status check_heads(uint32_t tp, const struct pen_model *model,
+                              struct pen_text *why)
+{
+    if (model->num_heads % tp != 0 || model->intermediate % tp != 0) {
+        pen_why(why, "tp %u does not divide %u heads and a width of %u", tp,
+                model->num_heads, model->intermediate);
+        return PEN_INVALID;
+    }
+    if (model->num_kv_heads % tp != 0) {
+        pen_why(why, "tp %u does not divide %u heads of keys and values", tp,
+                model->num_kv_heads);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+pen_status pen__check_cuts(const struct pen_plan *plan,
+                           const struct pen_model *model, struct pen_text *why)
+{
+    uint32_t tp = plan->degrees[PEN_DEGREE_TP];
+    uint64_t pieces = plan->degrees[PEN_DEGREE_CP];
+    pen_status status = check_heads(tp, model, why);
+    if (status != PEN_OK)
+        return status;
+    if (pieces > 1)
+        pieces *= 2; /* each rank has a piece of either end */
+    if (plan->has_sequence_parallel)
+        pieces *= tp;
+    if (plan->sequence % pieces != 0) {
+        pen_why(why, "a sequence of %u tokens does not divide by %llu",
+                plan->sequence, (unsigned long long)pieces);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
