@@ -28,6 +28,7 @@ struct pen__command {
 /* Of penstock; listed in main.c. */
 extern const struct pen__command pen__checkpoint;
 extern const struct pen__command pen__cluster; /* but for detect */
+extern const struct pen__command pen__export;
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__partition;

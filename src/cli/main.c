@@ -61,9 +61,9 @@ static const struct pen__command cluster = {
     help_cluster};
 
 static const struct pen__command *const commands[] = {
-    &pen__schedule, &pen__tokenize,      &train,           &eval,    &generate,
-    &pen__plot,     &pen__view,          &pen__checkpoint, &cluster, &profile,
-    &doctor,        NULL &pen__schedule, &pen__partition,  NULL};
+    &pen__schedule, &pen__tokenize,  &train,           &eval,    &generate,
+    &pen__plot,     &pen__view,      &pen__checkpoint, &cluster, &profile,
+    &doctor,        &pen__partition, &pen__export,     NULL};
 
 int main(int argc, char **argv)
 {

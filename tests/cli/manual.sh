@@ -53,6 +53,7 @@ compare_options tokenize
 compare_options plot
 compare_options view
 compare_options partition
+compare_options export
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     for command in train eval generate profile doctor; do
         compare_options "$command"

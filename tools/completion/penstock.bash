@@ -73,6 +73,10 @@ _penstock_doctor_options() {
     echo --json
 }
 
+_penstock_export_options() {
+    echo --to --output --model
+}
+
 _penstock_checkpoint_options() {
     case $1 in
     ls) echo --json ;;
@@ -103,6 +107,7 @@ _penstock_words() { # OPTION
     --weight-decay-groups) echo matrices all ;;
     --engine) echo onednn reference ;;
     --recompute-granularity) echo none selective full ;;
+    --to) echo megatron torchtitan torchtitan@0.2.2 deepspeed nanotron sbatch all ;;
     esac
 }
 
@@ -144,7 +149,7 @@ _penstock_cluster() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="tokenize train eval generate plot view profile doctor partition"
+    local simple="tokenize train eval generate plot view profile doctor partition export"
     local all="schedule checkpoint cluster $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

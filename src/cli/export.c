@@ -1,0 +1,234 @@
+/*
+ * penstock export: a plan as files of the program that is to carry it out.
+ */
+#include "cli/cli.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "export/export.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum option_key { KEY_TO = 256, KEY_MODEL };
+
+static const struct argp_option options[] = {
+    {"to", KEY_TO, "TARGET", 0,
+     "whom to write for: megatron, torchtitan (also torchtitan@0.2.2), "
+     "deepspeed, nanotron or sbatch; all for every one that can say the plan; "
+     "the target of the plan when not given",
+     1},
+    {"output", 'o', "DIR", 0, "where to write; made when it is not there", 2},
+    {"model", KEY_MODEL, "MODEL", 0,
+     "config.json or its folder, for a plan that does not have it inside", 3},
+    {NULL, 0, NULL, 0, NULL, 0}};
+
+struct args {
+    const char *plan;
+    const char *to;
+    const char *output;
+    const char *model;
+};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct args *args = state->input;
+    switch (key) {
+    case KEY_TO:
+        args->to = text;
+        return 0;
+    case 'o':
+        args->output = text;
+        return 0;
+    case KEY_MODEL:
+        args->model = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->plan != NULL)
+            argp_error(state, "expected one PLAN");
+        args->plan = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (args->plan == NULL || args->output == NULL)
+            argp_error(state, "expected PLAN and -o DIR");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = options,
+    .parser = parse_option,
+    .args_doc = "PLAN -o DIR",
+    .doc = "Writes a plan as files that another program reads.\v"
+           "What a program cannot be told is left out or replaced by what is "
+           "nearest; each such change is a warning, and a comment in the "
+           "files."};
+
+/* ---- one exporter ---- */
+
+static void warn_notes(const struct pen_export *exporter,
+                       const struct pen_text *notes)
+{
+    const char *line = pen_text_string(notes);
+    while (*line != '\0') {
+        size_t length = strcspn(line, "\n");
+        pen_log(PEN_LOG_WARN, "%s: %.*s", exporter->name, (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static pen_status write_files(const struct pen_export_files *files,
+                              const char *folder, struct pen_text *written,
+                              struct pen_text *why)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; status == PEN_OK && i < files->count; i++) {
+        const struct pen_export_file *file = &files->list[i];
+        pen_text_clear(&path);
+        pen_text_add(&path, "%s/%s", folder, file->name);
+        status = pen_file_write_text(pen_text_string(&path), &file->text, why);
+        pen_text_add(written, "%s\n", pen_text_string(&path));
+    }
+    pen_text_release(&path);
+    return status;
+}
+
+static pen_status export_to(const struct pen_export *exporter,
+                            const struct pen_plan *plan,
+                            const struct pen_model *model, const char *folder,
+                            struct pen_text *written, struct pen_text *why)
+{
+    struct pen_export_files files = PEN_EXPORT_NO_FILES;
+    struct pen_text notes = PEN_TEXT_EMPTY;
+    pen_status status =
+        pen_export_make(exporter, plan, model, &files, &notes, why);
+    if (status == PEN_OK) {
+        warn_notes(exporter, &notes);
+        status = write_files(&files, folder, written, why);
+    }
+    pen_export_files_release(&files);
+    pen_text_release(&notes);
+    return status;
+}
+
+/* ---- all that was asked for ---- */
+
+static pen_status make_folder(const char *folder, struct pen_text *why)
+{
+    if (mkdir(folder, 0777) == 0 || errno == EEXIST)
+        return PEN_OK;
+    pen_why(why, "cannot make %s: %s", folder, strerror(errno));
+    return PEN_IO;
+}
+
+/* Both versions of torchtitan have a schedule.csv: a folder for each. */
+static pen_status export_all(const struct pen_plan *plan,
+                             const struct pen_model *model, const char *folder,
+                             struct pen_text *written, struct pen_text *why)
+{
+    const struct pen_export *exporter;
+    pen_status status = PEN_OK;
+    for (size_t i = 0;
+         status == PEN_OK && (exporter = pen_export_at(i)) != NULL; i++) {
+        struct pen_text path = PEN_TEXT_EMPTY;
+        struct pen_text reason = PEN_TEXT_EMPTY;
+        pen_text_add(&path, "%s/%s%s%s", folder, exporter->name,
+                     exporter->version == NULL ? "" : "@",
+                     exporter->version == NULL ? "" : exporter->version);
+        status = make_folder(pen_text_string(&path), why);
+        if (status == PEN_OK)
+            status = export_to(exporter, plan, model, pen_text_string(&path),
+                               written, &reason);
+        if (status == PEN_INVALID) {
+            pen_log(PEN_LOG_WARN, "%s is left out: %s", exporter->name,
+                    pen_text_string(&reason));
+            status = PEN_OK;
+        } else if (status != PEN_OK) {
+            pen_why(why, "%s", pen_text_string(&reason));
+        }
+        pen_text_release(&path);
+        pen_text_release(&reason);
+    }
+    return status;
+}
+
+/* What a plan for our own runtime needs is a job. */
+static const char *default_target(const struct pen_plan *plan)
+{
+    return plan->target == PEN_TARGET_PENSTOCK ? "sbatch"
+                                               : pen_target_names[plan->target];
+}
+
+static pen_status export_plan(const struct args *args,
+                              const struct pen_plan *plan,
+                              const struct pen_model *model,
+                              struct pen_text *written, struct pen_text *why)
+{
+    const char *to = args->to != NULL ? args->to : default_target(plan);
+    bool is_all = strcmp(to, "all") == 0;
+    const struct pen_export *exporter =
+        is_all ? NULL : pen_export_find(to, why);
+    if (!is_all && exporter == NULL)
+        return PEN_INVALID;
+    pen_status status = make_folder(args->output, why);
+    if (status != PEN_OK)
+        return status;
+    return is_all
+               ? export_all(plan, model, args->output, written, why)
+               : export_to(exporter, plan, model, args->output, written, why);
+}
+
+static pen_status load_model(const struct args *args,
+                             const struct pen_plan *plan,
+                             struct pen_model **out, struct pen_text *why)
+{
+    if (args->model != NULL)
+        return pen_model_load(args->model, out, why);
+    if (plan->config != NULL)
+        return pen_model_parse(plan->config, strlen(plan->config), out, why);
+    pen_why(why, "%s has no model inside: give --model", args->plan);
+    return PEN_INVALID;
+}
+
+static int run(int argc, char **argv)
+{
+    struct args args = {NULL, NULL, NULL, NULL};
+    struct pen_plan *plan = NULL;
+    struct pen_model *model = NULL;
+    struct pen_text written = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    char name[] = "penstock export";
+    argv[0] = name;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+        return PEN__EXIT_USAGE;
+    pen_status status = pen_plan_load(args.plan, &plan, &why);
+    if (status == PEN_OK)
+        status = load_model(&args, plan, &model, &why);
+    if (status == PEN_OK)
+        status = export_plan(&args, plan, model, &written, &why);
+    int code = status == PEN_OK ? pen__print(&written) : pen__refuse(&why);
+    pen_model_free(model);
+    pen_plan_free(plan);
+    pen_text_release(&written);
+    pen_text_release(&why);
+    return code;
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    char name[] = "penstock export";
+    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__export = {
+    "export", "writes a plan for the program that carries it out", run, help};
