@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Let the program that a plan was exported for load the files, many in one process.
+
+Usage: check_exports.py TARGET DIR...
+Each DIR has plan.json and what `penstock export plan.json --to TARGET -o DIR` wrote.
+The judging is that of check_megatron.py, check_torchtitan.py and check_deepspeed.py.
+Prints a line for each refusal and the number of those accepted; exits 1 on a refusal.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import runpy
+import sys
+import warnings
+
+
+def judge(script, words):
+    """The judge's exit code and words."""
+    said = io.StringIO()
+    sys.argv = [script] + [str(word) for word in words]
+    module = importlib.import_module(script)
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            module.main()
+    except SystemExit as stop:
+        if stop.code:
+            raise ValueError(said.getvalue().strip()[-600:]) from None
+    return said.getvalue()
+
+
+def ranks(plan):
+    d = plan["degrees"]
+    return d["dp"] * d["tp"] * d["pp"] * d["cp"]
+
+
+def layers(plan):
+    last = plan["stages"][-1]
+    return last["first"] + last["count"] - 2
+
+
+def check_megatron(plan):
+    judge("check_megatron", ["megatron.args", "--world", ranks(plan)])
+
+
+def check_titan_022(plan):
+    judge("check_torchtitan", ["torchtitan.toml", "--layers", layers(plan),
+                               "--world", ranks(plan)])
+
+
+def check_titan_030(plan):
+    """Arguments and recipe must come to the same configuration."""
+    sys.modules.pop("recipe", None)
+    sys.path.insert(0, os.getcwd())
+    try:
+        judge("check_torchtitan", ["torchtitan.args", "--layers", layers(plan),
+                                   "--world", ranks(plan)])
+        from check_torchtitan import load
+
+        with open("recipe.args", "w") as f:
+            f.write("--module recipe --config plan\n")
+        given, made = load("torchtitan.args"), load("recipe.args")
+        for name in ("training", "parallelism", "activation_checkpoint", "debug"):
+            if getattr(given, name) != getattr(made, name):
+                raise ValueError(f"recipe.py differs in {name}: {getattr(made, name)}, "
+                                 f"torchtitan.args: {getattr(given, name)}")
+    finally:
+        sys.path.pop(0)
+
+
+def check_deepspeed(plan):
+    d = plan["degrees"]
+    judge("check_deepspeed", ["ds_config.json", "--data", d["dp"], "--pipeline", d["pp"],
+                              "--tensor", d["tp"] * d["cp"]])
+    check_cut(plan, runpy.run_path("pipeline.py"))
+
+
+def check_cut(plan, module):
+    """DeepSpeed's own module, asked on each stage which layers it builds."""
+    if plan["degrees"]["pp"] == 1:
+        return
+    parts = module["PARTS"]
+    if parts[-1] != layers(plan) + 2 or sorted(set(parts)) != parts:
+        raise ValueError(f"parts {parts} are not all layers")
+
+    class Bare(module["PlannedModule"]):
+        def __init__(self, rank, topology):
+            object.__setattr__(self, "_topo", topology)
+            object.__setattr__(self, "global_rank", rank)
+
+        def __setattr__(self, name, value):
+            object.__setattr__(self, name, value)
+
+    from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
+
+    d = plan["degrees"]
+    topology = PipeModelDataParallelTopology(num_pp=d["pp"], num_mp=d["tp"], num_dp=d["dp"])
+    for rank in range(topology.world_size()):
+        bare = Bare(rank, topology)
+        bare._partition_layers()
+        stage = topology.get_coord(rank).pipe
+        if (bare._local_start, bare._local_stop) != (parts[stage], parts[stage + 1]):
+            raise ValueError(f"rank {rank} builds {bare._local_start}..{bare._local_stop}")
+
+
+def check_nanotron(plan):
+    import yaml
+
+    with open("nanotron.yaml") as f:
+        config = yaml.safe_load(f)
+    d, p = plan["degrees"], config["parallelism"]
+    if p["dp"] * p["tp"] * p["pp"] * p["context_parallel_size"] != ranks(plan):
+        raise ValueError(f"{p} are not {d}")
+
+
+CHECKS = {"megatron": check_megatron, "torchtitan@0.2.2": check_titan_022,
+          "torchtitan@0.3.0": check_titan_030, "deepspeed": check_deepspeed,
+          "nanotron": check_nanotron}
+
+
+def main():
+    check = CHECKS[sys.argv[1]]
+    folders = [os.path.abspath(folder) for folder in sys.argv[2:]]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    warnings.simplefilter("ignore")
+    target, refused = sys.argv[1], 0
+    for folder in folders:
+        os.chdir(folder)
+        with open("plan.json") as f:
+            plan = json.load(f)
+        try:
+            check(plan)
+        except Exception as error:
+            refused += 1
+            print(f"{folder}: {type(error).__name__}: {error}")
+    print(f"{target}: {len(folders) - refused} of {len(folders)} accepted")
+    sys.exit(refused > 0)
+
+
+if __name__ == "__main__":
+    main()
