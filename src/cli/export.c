@@ -27,10 +27,10 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
-    const char *plan;
-    const char *to;
-    const char *output;
-    const char *model;
+    char *plan;
+    char *to;
+    char *output;
+    char *model;
 };
 
 static error_t parse_option(int key, char *text, struct argp_state *state)

@@ -29,12 +29,12 @@ void pen__nearest_merge(struct pen_plan *plan, const char *program,
     uint32_t pp = plan->degrees[PEN_DEGREE_PP];
     if (vpp == 1)
         return;
+    const struct pen_layer_range *next = plan->stages;
     for (uint32_t rank = 0; rank < pp; rank++) {
-        struct pen_layer_range merged = plan->stages[rank * vpp];
-        for (uint32_t i = 1; i < vpp; i++) {
-            const struct pen_layer_range *stage = &plan->stages[rank * vpp + i];
-            merged.count += stage->count;
-            merged.recompute = stronger(merged.recompute, stage->recompute);
+        struct pen_layer_range merged = *next++;
+        for (uint32_t i = 1; i < vpp; i++, next++) {
+            merged.count += next->count;
+            merged.recompute = stronger(merged.recompute, next->recompute);
         }
         plan->stages[rank] = merged;
     }
