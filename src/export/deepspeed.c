@@ -26,20 +26,6 @@ static void fit_sharding(struct pen_plan *plan, struct pen_text *notes)
     plan->sharding = most;
 }
 
-/* Whole layers or nothing. */
-static void fit_recompute(struct pen_plan *plan, struct pen_text *notes)
-{
-    pen__nearest_recompute(plan, PROGRAM, notes);
-    if (plan->stages[0].recompute != PEN_RECOMPUTE_SELECTIVE)
-        return;
-    for (uint32_t i = 0; i < plan->num_stages; i++)
-        plan->stages[i].recompute = PEN_RECOMPUTE_FULL;
-    pen__note(notes,
-              "%s recomputes whole layers: full recomputation takes the "
-              "place of selective",
-              PROGRAM);
-}
-
 /* Sequences are cut by heads, and not together with a pipeline. */
 static pen_status fit_sequences(struct pen_plan *plan,
                                 const struct pen_model *model,
@@ -70,7 +56,10 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
 {
     plan->target = PEN_TARGET_DEEPSPEED;
     plan->logical_replicas = plan->degrees[PEN_DEGREE_DP];
-    pen_status status = pen__refuse_degree(plan, PEN_DEGREE_EP, PROGRAM, why);
+    pen_status status = plan->degrees[PEN_DEGREE_PP] > 1
+                            ? pen__refuse_degree(plan, PEN_DEGREE_EP,
+                                                 PROGRAM " in a pipeline", why)
+                            : pen__check_experts(plan, model, why);
     if (status == PEN_OK)
         status = pen__check_cuts(plan, model, why);
     if (status == PEN_OK)
@@ -78,7 +67,7 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
     if (status != PEN_OK)
         return status;
     pen__nearest_merge(plan, PROGRAM, notes);
-    fit_recompute(plan, notes);
+    pen__nearest_whole_recompute(plan, PROGRAM, notes);
     fit_sharding(plan, notes);
     if (plan->number == PEN_NUMBER_FP8) {
         pen__note(notes, "%s has no fp8: bf16 takes its place", PROGRAM);
@@ -117,6 +106,11 @@ static void write_config(const struct pen_plan *plan, struct pen_text *out)
     else if (degrees[PEN_DEGREE_TP] > 1)
         pen_text_add(out, ",\n  \"tensor_parallel\": {\"autotp_size\": %u}",
                      degrees[PEN_DEGREE_TP]);
+    if (degrees[PEN_DEGREE_EP] > 1)
+        pen_text_add(out,
+                     ",\n  \"expert_parallel\": "
+                     "{\"enabled\": true, \"autoep_size\": %u}",
+                     degrees[PEN_DEGREE_EP]);
     if (degrees[PEN_DEGREE_CP] > 1)
         pen_text_add(out, ",\n  \"sequence_parallel_size\": %u",
                      degrees[PEN_DEGREE_CP]);

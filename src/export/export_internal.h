@@ -50,6 +50,10 @@ void pen__nearest_merge(struct pen_plan *plan, const char *program,
 void pen__nearest_recompute(struct pen_plan *plan, const char *program,
                             struct pen_text *notes);
 
+/* The same, where layers are recomputed whole. */
+void pen__nearest_whole_recompute(struct pen_plan *plan, const char *program,
+                                  struct pen_text *notes);
+
 /* Another schedule. */
 pen_status pen__nearest_schedule(struct pen_plan *plan, const char *name,
                                  const char *program, struct pen_text *notes,
@@ -63,6 +67,11 @@ pen_status pen__refuse_degree(const struct pen_plan *plan,
 /* Whether heads, widths and tokens can be cut as tp and cp say. */
 pen_status pen__check_cuts(const struct pen_plan *plan,
                            const struct pen_model *model, struct pen_text *why);
+
+/* Whether there are experts for ep to share, and ranks to share them. */
+pen_status pen__check_experts(const struct pen_plan *plan,
+                              const struct pen_model *model,
+                              struct pen_text *why);
 
 /* Whether the plan's schedule is the one of this name. */
 bool pen__schedule_is(const struct pen_plan *plan, const char *name);

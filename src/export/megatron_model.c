@@ -1,36 +1,19 @@
 /*
- * Options to a config.json, which core/model_config.c then judges. What is not
- * given has the default of Megatron-LM.
+ * Options to the sizes of a model, and those to a config.json, which
+ * core/model_config.c then judges. What is not given has the default of
+ * Megatron-LM.
  */
 #include "export/megatron_model.h"
 
 #include "export/export_internal.h"
+#include "export/megatron_pattern.h"
+#include "export/megatron_shape.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define MAX_COUNT (1u << 30)
 #define DEFAULT_VOCAB 128000u
-
-struct shape {
-    enum pen_family family;
-    uint32_t num_blocks;
-    uint32_t hidden;
-    uint32_t intermediate;
-    uint32_t num_heads;
-    uint32_t num_kv_heads;
-    uint32_t head_dim;
-    uint32_t max_positions;
-    uint32_t vocab;
-    uint32_t window;
-    uint32_t first_window_block;
-    uint32_t rotary_base;
-    uint32_t rotary_factor;
-    double rope_factor;
-    double norm_eps;
-    bool has_rope;
-    bool has_all_biases;
-};
 
 /* ---- what is given ---- */
 
@@ -49,17 +32,17 @@ static pen_status require(const struct pen__megatron_words *words,
             pen_why(why, "--%s is missing", needed[i].name);
             return PEN_INVALID;
         }
-    if (pen__megatron_has(words, PEN__MEGATRON_NUM_EXPERTS) ||
-        pen__megatron_has(words, PEN__MEGATRON_LATENT)) {
-        pen_why(why, "mixtures of experts and latent attention cannot be read "
-                     "from a Megatron line yet");
+    if (pen__megatron_has(words, PEN__MEGATRON_LATENT) &&
+        !pen__megatron_has(words, PEN__MEGATRON_NUM_EXPERTS)) {
+        pen_why(why, "latent attention is known with experts only");
         return PEN_INVALID;
     }
     return PEN_OK;
 }
 
 static pen_status read_counts(const struct pen__megatron_words *words,
-                              struct shape *shape, struct pen_text *why)
+                              struct pen__megatron_shape *shape,
+                              struct pen_text *why)
 {
     const struct {
         enum pen__megatron_option option;
@@ -75,7 +58,16 @@ static pen_status read_counts(const struct pen__megatron_words *words,
                   {PEN__MEGATRON_PADDED_VOCAB, &shape->vocab},
                   {PEN__MEGATRON_VOCAB_SIZE, &shape->vocab},
                   {PEN__MEGATRON_ROTARY_BASE, &shape->rotary_base},
-                  {PEN__MEGATRON_ROTARY_FACTOR, &shape->rotary_factor}};
+                  {PEN__MEGATRON_ROTARY_FACTOR, &shape->rotary_factor},
+                  {PEN__MEGATRON_NUM_EXPERTS, &shape->num_experts},
+                  {PEN__MEGATRON_TOP_EXPERTS, &shape->experts_per_token},
+                  {PEN__MEGATRON_EXPERT_SIZE, &shape->expert_intermediate},
+                  {PEN__MEGATRON_SHARED_SIZE, &shape->shared_intermediate},
+                  {PEN__MEGATRON_Q_RANK, &shape->q_lora_rank},
+                  {PEN__MEGATRON_KV_RANK, &shape->kv_lora_rank},
+                  {PEN__MEGATRON_QK_DIM, &shape->qk_nope_dim},
+                  {PEN__MEGATRON_QK_ROPE_DIM, &shape->qk_rope_dim},
+                  {PEN__MEGATRON_V_DIM, &shape->v_head_dim}};
     pen_status status = PEN_OK;
     for (size_t i = 0; status == PEN_OK && i < sizeof counts / sizeof *counts;
          i++)
@@ -90,32 +82,62 @@ static pen_status read_counts(const struct pen__megatron_words *words,
     return status;
 }
 
-/* "(4095,0)": positions before the own one. "([0]*20+[1]*4)": which blocks. */
-static pen_status read_window(const struct pen__megatron_words *words,
-                              struct shape *shape, struct pen_text *why)
+/* Which blocks have a thing; a family may be able to say only that they do. */
+static pen_status read_blocks(const struct pen__megatron_words *words,
+                              enum pen__megatron_option option,
+                              const char *name, uint32_t num_blocks,
+                              struct pen__megatron_pattern *out,
+                              struct pen_text *notes, struct pen_text *why)
 {
+    *out = (struct pen__megatron_pattern){0, 1, true};
+    if (!pen__megatron_has(words, option))
+        return PEN_OK;
+    pen_status status = pen__megatron_pattern_parse(words->values[option], name,
+                                                    num_blocks, out, why);
+    if (status == PEN_OK && !out->is_exact)
+        pen__note(notes, "--%s is counted as every %u. block", name, out->step);
+    return status;
+}
+
+/* "(4095,0)": positions before the own one. */
+static pen_status read_window(const struct pen__megatron_words *words,
+                              struct pen__megatron_shape *shape,
+                              struct pen_text *notes, struct pen_text *why)
+{
+    struct pen__megatron_pattern pattern;
     unsigned before = 0;
-    unsigned first = 0;
-    char end = '\0';
     const char *size = words->values[PEN__MEGATRON_WINDOW_SIZE];
-    const char *skip = words->values[PEN__MEGATRON_WINDOW_SKIP];
     if (size == NULL)
         return PEN_OK;
-    if (strlen(size) > 20 || sscanf(size[0] == '(' ? size + 1 : size, "%9u,0%c",
-                                    &before, &end) < 1) {
+    if (strlen(size) > 20 ||
+        sscanf(size[0] == '(' ? size + 1 : size, "%9u,0", &before) < 1) {
         pen_why(why, "--window-size must be as (4095,0)");
         return PEN_INVALID;
     }
     shape->window = before + 1;
-    if (skip == NULL)
+    pen_status status =
+        read_blocks(words, PEN__MEGATRON_WINDOW_SKIP, "window-attn-skip-freq",
+                    shape->num_blocks, &pattern, notes, why);
+    if (status == PEN_OK)
+        shape->first_window_block = pattern.num_first;
+    return status;
+}
+
+static pen_status read_experts(const struct pen__megatron_words *words,
+                               struct pen__megatron_shape *shape,
+                               struct pen_text *notes, struct pen_text *why)
+{
+    struct pen__megatron_pattern pattern;
+    if (shape->num_experts == 0)
         return PEN_OK;
-    if (strlen(skip) > 60 ||
-        sscanf(skip, "([0]*%9u+[1]*%c", &first, &end) < 2) {
-        pen_why(why, "--window-attn-skip-freq must be as ([0]*20+[1]*4)");
-        return PEN_INVALID;
+    pen_status status =
+        read_blocks(words, PEN__MEGATRON_EXPERT_BLOCKS, "moe-layer-freq",
+                    shape->num_blocks, &pattern, notes, why);
+    if (status == PEN_OK) {
+        shape->num_dense_blocks = pattern.num_first;
+        shape->sparse_step = pattern.step;
     }
-    shape->first_window_block = first;
-    return PEN_OK;
+    return status;
 }
 
 /* ---- what follows ---- */
@@ -133,7 +155,7 @@ static uint32_t default_vocab(const struct pen__megatron_words *words,
 }
 
 static void complete(const struct pen__megatron_words *words,
-                     struct shape *shape, struct pen_text *notes)
+                     struct pen__megatron_shape *shape, struct pen_text *notes)
 {
     bool is_gated = pen__megatron_has(words, PEN__MEGATRON_SWIGLU);
     if (shape->intermediate == 0)
@@ -145,6 +167,8 @@ static void complete(const struct pen__megatron_words *words,
         shape->num_kv_heads = 1;
     if (shape->head_dim == 0)
         shape->head_dim = shape->hidden / shape->num_heads;
+    if (shape->expert_intermediate == 0)
+        shape->expert_intermediate = shape->intermediate;
     if (shape->vocab == 0)
         shape->vocab = default_vocab(words, notes);
     shape->has_rope =
@@ -154,11 +178,16 @@ static void complete(const struct pen__megatron_words *words,
 }
 
 static enum pen_family choose_family(const struct pen__megatron_words *words,
-                                     const struct shape *shape)
+                                     const struct pen__megatron_shape *shape)
 {
+    bool has_qk_norm = pen__megatron_has(words, PEN__MEGATRON_QK_NORM);
+    if (pen__megatron_has(words, PEN__MEGATRON_LATENT))
+        return PEN_FAMILY_DEEPSEEK_V3;
+    if (shape->num_experts > 0)
+        return has_qk_norm ? PEN_FAMILY_QWEN3_MOE : PEN_FAMILY_MIXTRAL;
     if (!pen__megatron_has(words, PEN__MEGATRON_SWIGLU))
         return PEN_FAMILY_GPT2;
-    if (pen__megatron_has(words, PEN__MEGATRON_QK_NORM))
+    if (has_qk_norm)
         return PEN_FAMILY_QWEN3;
     if (shape->has_all_biases)
         return PEN_FAMILY_LLAMA;
@@ -168,14 +197,38 @@ static enum pen_family choose_family(const struct pen__megatron_words *words,
     return shape->window > 0 ? PEN_FAMILY_MISTRAL : PEN_FAMILY_LLAMA;
 }
 
+static void note_experts(const struct pen__megatron_words *words,
+                         const struct pen__megatron_shape *shape,
+                         struct pen_text *notes)
+{
+    const char *name = pen_family_name(shape->family);
+    if (shape->num_experts == 0)
+        return;
+    if (!pen__megatron_has(words, PEN__MEGATRON_SWIGLU))
+        pen__note(notes, "experts are counted as those of %s, with a gate",
+                  name);
+    if (shape->family == PEN_FAMILY_DEEPSEEK_V3) {
+        if (shape->shared_intermediate % shape->expert_intermediate != 0)
+            pen__note(notes, "shared experts are counted as wide as others");
+        return;
+    }
+    if (shape->shared_intermediate > 0)
+        pen__note(notes, "shared experts are not counted with %s", name);
+    if (shape->family == PEN_FAMILY_MIXTRAL &&
+        (shape->num_dense_blocks > 0 || shape->sparse_step > 1))
+        pen__note(notes, "experts are counted in all blocks, as in %s", name);
+}
+
 /* The family has one answer to each; a line may have another. */
 static void note_family(const struct pen__megatron_words *words,
-                        const struct shape *shape, struct pen_text *notes)
+                        const struct pen__megatron_shape *shape,
+                        struct pen_text *notes)
 {
     bool is_gpt2 = shape->family == PEN_FAMILY_GPT2;
     bool has_rms =
         pen__megatron_is(words, PEN__MEGATRON_NORMALIZATION, "RMSNorm");
     const char *name = pen_family_name(shape->family);
+    note_experts(words, shape, notes);
     if (shape->has_rope == is_gpt2)
         pen__note(notes, "positions are counted as those of %s", name);
     if (has_rms == is_gpt2)
@@ -186,129 +239,40 @@ static void note_family(const struct pen__megatron_words *words,
         pen__note(notes, "the window is not counted with %s", name);
     bool has_own_biases =
         is_gpt2 ? !shape->has_all_biases
-                : shape->family == PEN_FAMILY_QWEN3 &&
+                : shape->family >= PEN_FAMILY_QWEN3 &&
                       (shape->has_all_biases ||
                        pen__megatron_has(words, PEN__MEGATRON_QKV_BIAS));
     if (has_own_biases)
         pen__note(notes, "biases are counted as those of %s", name);
 }
 
-/* ---- the config ---- */
-
-static void add_count(struct pen_text *out, const char *key, uint32_t value)
-{
-    pen_text_add(out, ", \"%s\": %u", key, value);
-}
-
-static void add_flag(struct pen_text *out, const char *key, bool flag)
-{
-    pen_text_add(out, ", \"%s\": %s", key, flag ? "true" : "false");
-}
-
-static void add_real(struct pen_text *out, const char *key, double value)
-{
-    pen_text_add(out, ", \"%s\": ", key);
-    pen_text_add_real(out, value);
-}
-
-static void add_gpt2(const struct shape *shape, struct pen_text *out)
-{
-    add_count(out, "n_embd", shape->hidden);
-    add_count(out, "n_layer", shape->num_blocks);
-    add_count(out, "n_head", shape->num_heads);
-    add_count(out, "n_positions", shape->max_positions);
-    add_count(out, "n_inner", shape->intermediate);
-    add_real(out, "layer_norm_epsilon", shape->norm_eps);
-}
-
-static void add_rope(const struct pen__megatron_words *words,
-                     const struct shape *shape, struct pen_text *out)
-{
-    add_count(out, "rope_theta", shape->rotary_base);
-    if (pen__megatron_has(words, PEN__MEGATRON_ROPE_SCALING)) {
-        pen_text_add_string(out, ", \"rope_scaling\": {\"rope_type\": "
-                                 "\"llama3\", \"low_freq_factor\": 1.0, "
-                                 "\"high_freq_factor\": 4.0, "
-                                 "\"original_max_position_embeddings\": 8192");
-        add_real(out, "factor", shape->rope_factor);
-        pen_text_add_string(out, "}");
-    } else if (shape->rotary_factor > 0) {
-        pen_text_add(out,
-                     ", \"rope_scaling\": {\"rope_type\": \"linear\", "
-                     "\"factor\": %u.0}",
-                     shape->rotary_factor);
-    }
-}
-
-static void add_window(const struct shape *shape, struct pen_text *out)
-{
-    if (shape->window == 0) {
-        pen_text_add_string(out, ", \"sliding_window\": null");
-        return;
-    }
-    add_count(out, "sliding_window", shape->window);
-    add_flag(out, "use_sliding_window", true);
-    add_count(out, "max_window_layers", shape->first_window_block);
-}
-
-static void add_llama(const struct pen__megatron_words *words,
-                      const struct shape *shape, struct pen_text *out)
-{
-    add_count(out, "hidden_size", shape->hidden);
-    add_count(out, "num_hidden_layers", shape->num_blocks);
-    add_count(out, "num_attention_heads", shape->num_heads);
-    add_count(out, "num_key_value_heads", shape->num_kv_heads);
-    add_count(out, "head_dim", shape->head_dim);
-    add_count(out, "intermediate_size", shape->intermediate);
-    add_count(out, "max_position_embeddings", shape->max_positions);
-    add_real(out, "rms_norm_eps", shape->norm_eps);
-    add_flag(out, "attention_bias", shape->has_all_biases);
-    add_flag(out, "mlp_bias", shape->has_all_biases);
-    add_rope(words, shape, out);
-    add_window(shape, out);
-}
-
-static const char *dtype_of(const struct pen__megatron_words *words)
-{
-    return pen__megatron_has(words, PEN__MEGATRON_BF16)   ? "bfloat16"
-           : pen__megatron_has(words, PEN__MEGATRON_FP16) ? "float16"
-                                                          : "float32";
-}
-
-static void print_config(const struct pen__megatron_words *words,
-                         const struct shape *shape, struct pen_text *out)
-{
-    pen_text_add(out, "{\"model_type\": \"%s\", \"torch_dtype\": \"%s\"",
-                 pen_family_name(shape->family), dtype_of(words));
-    add_count(out, "vocab_size", shape->vocab);
-    add_flag(out, "tie_word_embeddings",
-             !pen__megatron_has(words, PEN__MEGATRON_UNTIE));
-    if (shape->family == PEN_FAMILY_GPT2)
-        add_gpt2(shape, out);
-    else
-        add_llama(words, shape, out);
-    pen_text_add_string(out, "}");
-}
-
 pen_status pen__megatron_model(const struct pen__megatron_words *words,
                                struct pen_model **out, struct pen_text *notes,
                                struct pen_text *why)
 {
-    struct shape shape = {
-        .rotary_base = 10000, .rope_factor = 8, .norm_eps = 1e-5};
+    struct pen__megatron_shape shape = {.rotary_base = 10000,
+                                        .rope_factor = 8,
+                                        .norm_eps = 1e-5,
+                                        .experts_per_token = 2,
+                                        .kv_lora_rank = 32,
+                                        .qk_nope_dim = 128,
+                                        .qk_rope_dim = 64,
+                                        .v_head_dim = 128};
     struct pen_text config = PEN_TEXT_EMPTY;
     struct pen_text reason = PEN_TEXT_EMPTY;
     pen_status status = require(words, why);
     if (status == PEN_OK)
         status = read_counts(words, &shape, why);
     if (status == PEN_OK)
-        status = read_window(words, &shape, why);
+        status = read_window(words, &shape, notes, why);
+    if (status == PEN_OK)
+        status = read_experts(words, &shape, notes, why);
     if (status != PEN_OK)
         return status;
     complete(words, &shape, notes);
     shape.family = choose_family(words, &shape);
     note_family(words, &shape, notes);
-    print_config(words, &shape, &config);
+    pen__megatron_shape_print(words, &shape, &config);
     status =
         pen_model_parse(pen_text_string(&config), config.length, out, &reason);
     if (status != PEN_OK)

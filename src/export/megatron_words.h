@@ -36,8 +36,18 @@
     X(NO_BIAS, "disable-bias-linear")                                          \
     X(QKV_BIAS, "add-qkv-bias")                                                \
     X(UNTIE, "untie-embeddings-and-output-weights")                            \
+    X(ROTARY_SHARE, "rotary-percent")                                          \
     X(NUM_EXPERTS, "num-experts")                                              \
+    X(TOP_EXPERTS, "moe-router-topk")                                          \
+    X(EXPERT_SIZE, "moe-ffn-hidden-size")                                      \
+    X(EXPERT_BLOCKS, "moe-layer-freq")                                         \
+    X(SHARED_SIZE, "moe-shared-expert-intermediate-size")                      \
     X(LATENT, "multi-latent-attention")                                        \
+    X(Q_RANK, "q-lora-rank")                                                   \
+    X(KV_RANK, "kv-lora-rank")                                                 \
+    X(QK_DIM, "qk-head-dim")                                                   \
+    X(QK_ROPE_DIM, "qk-pos-emb-head-dim")                                      \
+    X(V_DIM, "v-head-dim")                                                     \
     X(MTP_LAYERS, "mtp-num-layers")                                            \
     X(SEQ_LENGTH, "seq-length")                                                \
     X(MICRO_BATCH, "micro-batch-size")                                         \

@@ -16,7 +16,8 @@ static pen_status check_model(const struct pen_plan *plan,
 {
     if (model->activation == PEN_ACTIVATION_SILU &&
         model->norm == PEN_MODEL_NORM_RMS && !model->has_qk_norm &&
-        !model->has_qkv_bias && !model->has_mlp_bias && model->window == 0)
+        !model->has_qkv_bias && !model->has_mlp_bias && model->window == 0 &&
+        model->num_experts == 0)
         return PEN_OK;
     pen_why(why, "%s has no model with the layers of %s", PROGRAM, plan->model);
     return PEN_INVALID;
@@ -24,15 +25,7 @@ static pen_status check_model(const struct pen_plan *plan,
 
 static void fit_choices(struct pen_plan *plan, struct pen_text *notes)
 {
-    pen__nearest_recompute(plan, PROGRAM, notes);
-    if (plan->stages[0].recompute == PEN_RECOMPUTE_SELECTIVE) {
-        for (uint32_t i = 0; i < plan->num_stages; i++)
-            plan->stages[i].recompute = PEN_RECOMPUTE_FULL;
-        pen__note(notes,
-                  "%s recomputes whole layers: full recomputation takes "
-                  "the place of selective",
-                  PROGRAM);
-    }
+    pen__nearest_whole_recompute(plan, PROGRAM, notes);
     if (plan->sharding > PEN_SHARDING_ZERO1) {
         pen__note(notes, "%s has ZeRO 0 and 1: it has 1", PROGRAM);
         plan->sharding = PEN_SHARDING_ZERO1;

@@ -66,6 +66,20 @@ void pen__nearest_recompute(struct pen_plan *plan, const char *program,
               program, pen_recompute_names[strongest]);
 }
 
+void pen__nearest_whole_recompute(struct pen_plan *plan, const char *program,
+                                  struct pen_text *notes)
+{
+    pen__nearest_recompute(plan, program, notes);
+    if (plan->stages[0].recompute != PEN_RECOMPUTE_SELECTIVE)
+        return;
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        plan->stages[i].recompute = PEN_RECOMPUTE_FULL;
+    pen__note(notes,
+              "%s recomputes whole layers: full recomputation takes the place "
+              "of selective",
+              program);
+}
+
 bool pen__schedule_is(const struct pen_plan *plan, const char *name)
 {
     return plan->schedule.name != NULL &&
@@ -113,9 +127,11 @@ pen_status pen__refuse_degree(const struct pen_plan *plan,
 static pen_status check_heads(uint32_t tp, const struct pen_model *model,
                               struct pen_text *why)
 {
-    if (model->num_heads % tp != 0 || model->intermediate % tp != 0) {
-        pen_why(why, "tp %u does not divide %u heads and a width of %u", tp,
-                model->num_heads, model->intermediate);
+    if (model->num_heads % tp != 0 || model->intermediate % tp != 0 ||
+        model->expert_intermediate % tp != 0) {
+        pen_why(why, "tp %u does not divide %u heads and widths of %u and %u",
+                tp, model->num_heads, model->intermediate,
+                model->expert_intermediate);
         return PEN_INVALID;
     }
     if (model->num_kv_heads % tp != 0) {
@@ -144,4 +160,19 @@ pen_status pen__check_cuts(const struct pen_plan *plan,
         return PEN_INVALID;
     }
     return PEN_OK;
+}
+
+pen_status pen__check_experts(const struct pen_plan *plan,
+                              const struct pen_model *model,
+                              struct pen_text *why)
+{
+    uint32_t ep = plan->degrees[PEN_DEGREE_EP];
+    uint64_t ranks =
+        (uint64_t)plan->degrees[PEN_DEGREE_DP] * plan->degrees[PEN_DEGREE_CP];
+    if (ep == 1 || (model->num_experts > 0 && model->num_experts % ep == 0 &&
+                    ranks % ep == 0))
+        return PEN_OK;
+    pen_why(why, "ep %u does not divide %u experts and dp x cp, %llu", ep,
+            model->num_experts, (unsigned long long)ranks);
+    return PEN_INVALID;
 }

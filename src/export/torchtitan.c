@@ -17,39 +17,63 @@ struct known {
     uint32_t intermediate;
     uint32_t vocab;
     bool is_tied;
+    uint32_t num_experts;
+    uint32_t experts_per_token;
+    uint32_t expert_intermediate;
 };
 
+/* clang-format off */
 static const struct known models[] = {
-    {{"llama3", "8B", "llama3_8b"}, 4096, 32, 32, 8, 128, 14336, 128256, false},
+    {{"llama3", "8B", "llama3_8b"},
+     4096, 32, 32, 8, 128, 14336, 128256, false, 0, 0, 0},
     {{"llama3", "70B", "llama3_70b"},
-     8192,
-     80,
-     64,
-     8,
-     128,
-     28672,
-     128256,
-     false},
-    {{"llama3", "405B", NULL}, 16384, 126, 128, 8, 128, 53248, 128256, false},
-    {{"qwen3", "0.6B", "qwen3_0_6b"}, 1024, 28, 16, 8, 128, 3072, 151936, true},
-    {{"qwen3", "1.7B", "qwen3_1_7b"}, 2048, 28, 16, 8, 128, 6144, 151936, true},
-    {{"qwen3", "4B", NULL}, 2560, 36, 32, 8, 128, 9728, 151936, true},
-    {{"qwen3", "8B", NULL}, 4096, 36, 32, 8, 128, 12288, 151936, false},
-    {{"qwen3", "14B", "qwen3_14b"}, 5120, 40, 40, 8, 128, 17408, 151936, false},
+     8192, 80, 64, 8, 128, 28672, 128256, false, 0, 0, 0},
+    {{"llama3", "405B", NULL},
+     16384, 126, 128, 8, 128, 53248, 128256, false, 0, 0, 0},
+    {{"qwen3", "0.6B", "qwen3_0_6b"},
+     1024, 28, 16, 8, 128, 3072, 151936, true, 0, 0, 0},
+    {{"qwen3", "1.7B", "qwen3_1_7b"},
+     2048, 28, 16, 8, 128, 6144, 151936, true, 0, 0, 0},
+    {{"qwen3", "4B", NULL},
+     2560, 36, 32, 8, 128, 9728, 151936, true, 0, 0, 0},
+    {{"qwen3", "8B", NULL},
+     4096, 36, 32, 8, 128, 12288, 151936, false, 0, 0, 0},
+    {{"qwen3", "14B", "qwen3_14b"},
+     5120, 40, 40, 8, 128, 17408, 151936, false, 0, 0, 0},
     {{"qwen3", "32B", "qwen3_32b"},
-     5120,
-     64,
-     64,
-     8,
-     128,
-     25600,
-     151936,
-     false}};
+     5120, 64, 64, 8, 128, 25600, 151936, false, 0, 0, 0},
+    {{"qwen3", "30B-A3B", "qwen3_30b_a3b"},
+     2048, 48, 32, 4, 128, 6144, 151936, false, 128, 8, 768},
+    {{"qwen3", "235B-A22B", NULL},
+     4096, 94, 64, 4, 128, 12288, 151936, false, 128, 8, 1536},
+    {{"deepseek_v3", "671B", "deepseek_v3_671b"},
+     7168, 61, 128, 128, 192, 18432, 129280, false, 256, 8, 2048},
+    {{"gpt_oss", "20b", "gpt_oss_20b"},
+     2880, 24, 64, 8, 64, 2880, 201088, false, 32, 4, 2880},
+    {{"gpt_oss", "120b", "gpt_oss_120b"},
+     2880, 36, 64, 8, 64, 2880, 201088, false, 128, 4, 2880}};
+/* clang-format on */
+
+static const char *module_of_experts(const struct pen_model *model)
+{
+    switch (model->family) {
+    case PEN_FAMILY_QWEN3_MOE:
+        return "qwen3";
+    case PEN_FAMILY_DEEPSEEK_V3:
+        return "deepseek_v3";
+    case PEN_FAMILY_GPT_OSS:
+        return "gpt_oss";
+    default:
+        return NULL;
+    }
+}
 
 const char *pen__titan_module(const struct pen_model *model)
 {
     bool has_bias = model->has_qkv_bias || model->has_attention_out_bias ||
                     model->has_mlp_bias;
+    if (model->num_experts > 0)
+        return module_of_experts(model);
     if (model->norm != PEN_MODEL_NORM_RMS ||
         model->activation != PEN_ACTIVATION_SILU ||
         model->rope.kind == PEN_ROPE_NONE || has_bias || model->window > 0)
@@ -67,7 +91,10 @@ static bool has_numbers(const struct pen_model *model,
            model->head_dim == known->head_dim &&
            model->intermediate == known->intermediate &&
            model->vocab == known->vocab &&
-           model->has_tied_embeddings == known->is_tied;
+           model->has_tied_embeddings == known->is_tied &&
+           model->num_experts == known->num_experts &&
+           model->experts_per_token == known->experts_per_token &&
+           model->expert_intermediate == known->expert_intermediate;
 }
 
 const struct pen__titan_flavour *
@@ -223,8 +250,10 @@ static void fit_sharding(const struct pen__titan *titan, struct pen_plan *plan,
     bool is_alone = pen_plan_num_ranks(plan) == dp;
     if (dp == 1)
         return;
+    bool must_shard =
+        (titan->is_old && !is_alone) || plan->degrees[PEN_DEGREE_EP] > 1;
     if (plan->sharding == PEN_SHARDING_ZERO1 ||
-        (plan->sharding == PEN_SHARDING_NONE && titan->is_old && !is_alone)) {
+        (plan->sharding == PEN_SHARDING_NONE && must_shard)) {
         pen__note(notes,
                   "%s cannot shard %s here: weights, gradients and moments are "
                   "sharded, and weights stay gathered from forward to backward",
@@ -257,30 +286,44 @@ static void fit_numbers(const struct pen__titan *titan, struct pen_plan *plan,
                   titan->program);
 }
 
-static pen_status check_model(const struct pen__titan *titan,
-                              const struct pen_plan *plan,
-                              const struct pen_model *model,
-                              struct pen_text *why)
+/* By name in 0.2.2; 0.3.0 takes numbers, too, but not those of experts. */
+static pen_status check_name(const struct pen__titan *titan,
+                             const struct pen_plan *plan,
+                             const struct pen_model *model,
+                             struct pen_text *why)
 {
     const struct pen__titan_flavour *flavour = pen__titan_flavour(model);
+    bool is_named =
+        flavour != NULL && (titan->is_old || flavour->configure != NULL);
     if (pen__titan_module(model) == NULL) {
         pen_why(why, "%s has no model with the layers of %s", titan->program,
                 plan->model);
         return PEN_INVALID;
     }
-    if (titan->is_old && flavour == NULL) {
-        pen_why(why,
-                "%s has models by name only, and none with the numbers of "
-                "%s; 0.3.0 takes numbers",
-                titan->program, plan->model);
-        return PEN_INVALID;
-    }
-    if (plan->degrees[PEN_DEGREE_PP] > 1 && model->has_tied_embeddings) {
-        pen_why(why, "%s has no pipeline for tied embeddings; plan with pp 1",
-                titan->program);
-        return PEN_INVALID;
-    }
-    return PEN_OK;
+    if (is_named || (!titan->is_old && model->num_experts == 0))
+        return PEN_OK;
+    pen_why(why,
+            "%s has such models by name only, and none with the numbers of %s",
+            titan->program, plan->model);
+    return PEN_INVALID;
+}
+
+static pen_status check_model(const struct pen__titan *titan,
+                              const struct pen_plan *plan,
+                              const struct pen_model *model,
+                              struct pen_text *why)
+{
+    pen_status status = check_name(titan, plan, model, why);
+    if (status != PEN_OK || plan->degrees[PEN_DEGREE_PP] == 1)
+        return status;
+    const char *module = pen__titan_module(model);
+    bool has_pipeline = strcmp(module, "llama3") == 0 ||
+                        strcmp(module, "deepseek_v3") == 0 || !titan->is_old;
+    if (has_pipeline && !model->has_tied_embeddings)
+        return PEN_OK;
+    pen_why(why, "%s has no pipeline for %s; plan with pp 1", titan->program,
+            has_pipeline ? "tied embeddings" : module);
+    return PEN_INVALID;
 }
 
 pen_status pen__titan_fit(const struct pen__titan *titan, struct pen_plan *plan,
@@ -297,7 +340,7 @@ pen_status pen__titan_fit(const struct pen__titan *titan, struct pen_plan *plan,
     plan->has_sequence_parallel =
         tp > 1 && (titan->is_old || plan->has_sequence_parallel);
     if (status == PEN_OK)
-        status = pen__refuse_degree(plan, PEN_DEGREE_EP, titan->program, why);
+        status = pen__check_experts(plan, model, why);
     if (status == PEN_OK)
         status = pen__check_cuts(plan, model, why);
     if (status == PEN_OK)

@@ -16,7 +16,7 @@ struct pen__titan_flavour {
 const struct pen__titan_flavour *
 pen__titan_flavour(const struct pen_model *model);
 
-/* "llama3" or "qwen3" where one has the layers of this model, or NULL. */
+/* "llama3" or another that has the layers of this model, or NULL. */
 const char *pen__titan_module(const struct pen_model *model);
 
 /* Which version is written for, where they differ. */

@@ -72,10 +72,11 @@ static void add_degrees(const struct pen_plan *plan, struct pen_text *out)
                  "fsdp_reshard_after_forward = \"%s\"\n"
                  "tensor_parallel_degree = %u\n"
                  "context_parallel_degree = %u\n"
+                 "expert_parallel_degree = %u\n"
                  "pipeline_parallel_degree = %u\n",
                  numbers.replicas, numbers.shards, numbers.reshard,
                  plan->degrees[PEN_DEGREE_TP], plan->degrees[PEN_DEGREE_CP],
-                 plan->degrees[PEN_DEGREE_PP]);
+                 plan->degrees[PEN_DEGREE_EP], plan->degrees[PEN_DEGREE_PP]);
 }
 
 static pen_status write(const struct pen_export_job *job,

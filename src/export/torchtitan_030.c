@@ -88,7 +88,7 @@ static void collect_training(const struct pen_plan *plan, struct settings *out)
     add_count(out, "training.global_batch_size", numbers.global_batch);
     add_count(out, "training.seq_len", plan->sequence);
     add_word(out, "training.mixed_precision_param", numbers.dtype);
-    if (plan->degrees[PEN_DEGREE_PP] > 1)
+    if (plan->degrees[PEN_DEGREE_PP] > 1 || plan->degrees[PEN_DEGREE_EP] > 1)
         add_flag(out, "training.disable_cuda_graphs", true);
     add_count(out, "debug.seed", plan->seed);
     add_count(out, "parallelism.data_parallel_replicate_degree",
@@ -113,6 +113,8 @@ static pen_status collect(const struct pen_plan *plan, struct settings *out,
     /* Of the attention that these models have, with masks of documents. */
     if (degrees[PEN_DEGREE_CP] > 1)
         add_word(out, "parallelism.context_parallel_load_balancer", "ptrr");
+    add_count(out, "parallelism.expert_parallel_degree",
+              degrees[PEN_DEGREE_EP]);
     add_count(out, "parallelism.pipeline_parallel_degree",
               degrees[PEN_DEGREE_PP]);
     if (degrees[PEN_DEGREE_PP] == 1)

@@ -48,7 +48,8 @@ static void add_named(struct pen_random *random, struct pen_text *out)
                   {"qwen3", {2560, 36, 32, 8, 9728}, 151936, true},
                   {"qwen3", {4096, 36, 32, 8, 12288}, 151936, false},
                   {"qwen3", {5120, 40, 40, 8, 17408}, 151936, false},
-                  {"qwen3", {5120, 64, 64, 8, 25600}, 151936, false}};
+                  {"qwen3", {5120, 64, 64, 8, 25600}, 151936, false},
+                  {"qwen3_moe", {2048, 48, 32, 4, 6144}, 151936, false}};
     size_t i = pen_random_below(random, sizeof models / sizeof *models);
     const uint32_t *numbers = models[i].numbers;
     pen_text_add(out,
@@ -61,6 +62,9 @@ static void add_named(struct pen_random *random, struct pen_text *out)
                  models[i].family, numbers[0], numbers[1], numbers[2],
                  numbers[3], numbers[4], models[i].vocab,
                  models[i].is_tied ? "true" : "false");
+    if (strcmp(models[i].family, "qwen3_moe") == 0)
+        pen_text_add_string(out, ", \"num_experts\": 128, "
+                                 "\"moe_intermediate_size\": 768");
 }
 
 static void add_gpt2(struct pen_random *random, struct pen_text *out)
@@ -124,6 +128,51 @@ static void add_llama(struct pen_random *random, const char *family,
         add_window(random, family, out);
 }
 
+static void add_latent(struct pen_random *random, struct pen_text *out)
+{
+    pen_text_add(out,
+                 ", \"q_lora_rank\": %s, \"kv_lora_rank\": 512, "
+                 "\"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, "
+                 "\"v_head_dim\": 128, \"n_shared_experts\": %u, "
+                 "\"first_k_dense_replace\": %u",
+                 one_in(random, 2) ? "1536" : "null", between(random, 1, 3),
+                 between(random, 0, 2));
+}
+
+/* Experts in the blocks of a Llama. */
+static void add_mixture(struct pen_random *random, struct pen_text *out)
+{
+    static const char *const families[] = {"mixtral", "qwen3_moe",
+                                           "deepseek_v3", "gpt_oss"};
+    uint32_t i = pen_random_below(random, 4);
+    uint32_t experts = 8u << pen_random_below(random, 5);
+    add_llama(random, families[i], true, out);
+    pen_text_add(out,
+                 ", \"num_local_experts\": %u, \"num_experts_per_tok\": %u, "
+                 "\"moe_intermediate_size\": %u",
+                 experts, between(random, 1, 8), 64 * between(random, 1, 64));
+    if (i == 1)
+        pen_text_add(out, ", \"decoder_sparse_step\": %u",
+                     between(random, 1, 2));
+    if (i == 2)
+        add_latent(random, out);
+}
+
+/* Families of another kind: not all of them can be said. */
+static void add_older(struct pen_random *random, struct pen_text *out)
+{
+    uint32_t heads = 8 * between(random, 1, 8);
+    uint32_t hidden = 64 * heads;
+    static const char *const families[] = {"opt", "bloom", "gpt_neox"};
+    pen_text_add(out,
+                 "\"model_type\": \"%s\", \"hidden_size\": %u, "
+                 "\"num_hidden_layers\": %u, \"num_attention_heads\": %u, "
+                 "\"max_position_embeddings\": 131072, \"ffn_dim\": %u, "
+                 "\"intermediate_size\": %u, \"vocab_size\": 50000",
+                 families[pen_random_below(random, 3)], hidden,
+                 between(random, 2, 100), heads, 4 * hidden, 4 * hidden);
+}
+
 static void add_model(struct pen_random *random, const char *target,
                       struct pen_text *out)
 {
@@ -136,6 +185,10 @@ static void add_model(struct pen_random *random, const char *target,
         add_named(random, out);
     else if (!is_titan && !is_nanotron && one_in(random, 5))
         add_gpt2(random, out);
+    else if (!is_titan && !is_nanotron && one_in(random, 5))
+        add_older(random, out);
+    else if (!is_titan && !is_nanotron && one_in(random, 3))
+        add_mixture(random, out);
     else
         add_llama(random,
                   families[pen_random_below(random, is_nanotron ? 2
@@ -224,6 +277,11 @@ static void choose_degrees(struct pen_random *random, const char *target,
         degrees[PEN_DEGREE_TP] = 1u << pen_random_below(random, 4);
     while (model->num_kv_heads % degrees[PEN_DEGREE_TP] != 0 ||
            model->intermediate % degrees[PEN_DEGREE_TP] != 0);
+    bool can_share = model->num_experts % 2 == 0 && model->num_experts > 0 &&
+                     degrees[PEN_DEGREE_DP] % 2 == 0 &&
+                     !(is_for(target, "deepspeed") && has_pipeline);
+    if (can_share && one_in(random, 2))
+        degrees[PEN_DEGREE_EP] = 2;
     if (one_in(random, 4) && !(is_for(target, "deepspeed") && has_pipeline))
         degrees[PEN_DEGREE_CP] = 2;
     if (model->num_heads / degrees[PEN_DEGREE_TP] % 2 != 0)
@@ -266,8 +324,11 @@ void random_plan_make(struct pen_random *random, const char *target,
     struct pen_model *model = make_model(random, target, number);
     const struct pen_generator *generator = choose_schedule(random);
     bool is_titan = is_for(target, "torchtitan");
-    bool is_alone =
-        one_in(random, 6) || (is_titan && model->has_tied_embeddings);
+    bool has_no_pipeline =
+        is_titan &&
+        (model->has_tied_embeddings ||
+         (is_for(target, "torchtitan@0.2.2") && model->has_qk_norm));
+    bool is_alone = one_in(random, 6) || has_no_pipeline;
     uint32_t vpp = choose_chunks(random, generator);
     uint32_t most = model->num_layers / vpp;
     uint32_t pp =

@@ -195,6 +195,7 @@ static void torchtitan_gets_arguments(void **state)
         "--parallelism.fsdp_reshard_after_forward always\n"
         "--parallelism.tensor_parallel_degree 1\n"
         "--parallelism.context_parallel_degree 1\n"
+        "--parallelism.expert_parallel_degree 1\n"
         "--parallelism.pipeline_parallel_degree 3\n"
         "--parallelism.pipeline_parallel_schedule PipelineScheduleMulti\n"
         "--parallelism.pipeline_parallel_schedule_csv schedule.csv\n"
@@ -229,6 +230,7 @@ static void old_torchtitan_gets_toml(void **state)
         "data_parallel_shard_degree = 2\n"
         "fsdp_reshard_after_forward = \"always\"\n"
         "tensor_parallel_degree = 1\ncontext_parallel_degree = 1\n"
+        "expert_parallel_degree = 1\n"
         "pipeline_parallel_degree = 1\n\n"
         "[activation_checkpoint]\nmode = \"selective\"\n"
         "selective_ac_option = \"op\"\n",
@@ -353,8 +355,8 @@ static void what_has_no_near_plan_is_refused(void **state)
     expect_refusal("megatron", plan, model,
                    "a sequence of 1022 tokens does not divide by 4");
     expect_refusal("torchtitan@0.2.2", make_plan(model, 2, 1, "1f1b"), model,
-                   "torchtitan 0.2.2 has models by name only, and none with "
-                   "the numbers of tiny; 0.3.0 takes numbers");
+                   "torchtitan 0.2.2 has such models by name only, and none "
+                   "with the numbers of tiny");
     expect_refusal("torchtitan", make_plan(gpt2, 2, 1, "1f1b"), gpt2,
                    "torchtitan 0.3.0 has no model with the layers of tiny");
     expect_refusal("megatron", make_plan(gpt2, 2, 1, "1f1b"), model,

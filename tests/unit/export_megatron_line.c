@@ -234,6 +234,42 @@ static void a_layout_from_the_field_is_read(void **state)
     release(&read);
 }
 
+static void experts_are_read(void **state)
+{
+    (void)state;
+    struct read read = read_line(
+        LEAST "--swiglu --normalization RMSNorm --position-embedding-type "
+              "rope --disable-bias-linear --num-experts 16 --moe-router-topk 4 "
+              "--moe-ffn-hidden-size 48 --moe-layer-freq ([0]*3+[1]*5) "
+              "--moe-shared-expert-intermediate-size 96 "
+              "--multi-latent-attention --q-lora-rank 24 --kv-lora-rank 16 "
+              "--qk-head-dim 8 --qk-pos-emb-head-dim 4 --v-head-dim 8 "
+              "--expert-model-parallel-size 2",
+        4);
+    const struct pen_model *model = read.model;
+    assert_int_equal(PEN_FAMILY_DEEPSEEK_V3, model->family);
+    assert_int_equal(16, model->num_experts);
+    assert_int_equal(4, model->experts_per_token);
+    assert_int_equal(48, model->expert_intermediate);
+    assert_int_equal(2, model->num_shared_experts);
+    assert_int_equal(3, model->num_dense_blocks);
+    assert_int_equal(24, model->q_lora_rank);
+    assert_int_equal(12, model->head_dim);
+    assert_int_equal(2, read.plan->degrees[PEN_DEGREE_EP]);
+    assert_string_equal("", pen_text_string(&read.notes));
+    release(&read);
+    read = read_line(LEAST "--swiglu --normalization RMSNorm "
+                           "--position-embedding-type rope --qk-layernorm "
+                           "--disable-bias-linear --num-experts 16 "
+                           "--moe-router-topk 4 --moe-layer-freq "
+                           "([0]*1+[1]*1+[0]*1+[1]*1+[0]*1+[1]*1+[0]*1+[1]*1)",
+                     4);
+    assert_int_equal(PEN_FAMILY_QWEN3_MOE, read.model->family);
+    assert_int_equal(2, read.model->sparse_step);
+    assert_string_equal("", pen_text_string(&read.notes));
+    release(&read);
+}
+
 /* ---- the rest ---- */
 
 static void recomputation_and_sharding_are_read(void **state)
@@ -273,9 +309,11 @@ static void numbers_that_do_not_agree_are_refused(void **state)
     expect_refusal(LEAST "--num-attention-heads 5", 1,
                    "the model of the line: 5 heads do not divide a hidden "
                    "size of 64, or are wider than 4194304 together");
-    expect_refusal(LEAST "--num-experts 8", 1,
-                   "mixtures of experts and latent attention cannot be read "
-                   "from a Megatron line yet");
+    expect_refusal(LEAST "--multi-latent-attention", 1,
+                   "latent attention is known with experts only");
+    expect_refusal(LEAST "--num-experts 8 --moe-layer-freq ([0]*3+[1]*9)", 1,
+                   "--moe-layer-freq must be a number or as ([0]*3+[1]*5), of "
+                   "8 blocks");
 }
 
 int main(void)
@@ -287,6 +325,7 @@ int main(void)
         cmocka_unit_test(layouts_are_read_with_their_traps),
         cmocka_unit_test(layers_are_dealt_as_the_options_say),
         cmocka_unit_test(a_layout_from_the_field_is_read),
+        cmocka_unit_test(experts_are_read),
         cmocka_unit_test(recomputation_and_sharding_are_read),
         cmocka_unit_test(numbers_that_do_not_agree_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,23 @@
+#ifndef PEN_EXPORT_MEGATRON_OPTIONS_H
+#define PEN_EXPORT_MEGATRON_OPTIONS_H
+
+#include "export/export_internal.h"
+
+/* The options of Megatron-LM that describe a model. */
+
+/* What of a model has no option; refuses what is no model of GPT's kind. */
+pen_status pen__megatron_note_model(const struct pen_plan *plan,
+                                    const struct pen_model *model,
+                                    struct pen_text *notes,
+                                    struct pen_text *why);
+
+/* One option in a line. */
+void pen__megatron_add_model(const struct pen_model *model,
+                             struct pen_text *out);
+
+/* A line. */
+void pen__megatron_add_flag(struct pen_text *out, const char *name);
+void pen__megatron_add_count(struct pen_text *out, const char *name,
+                             uint64_t value);
+
+#endif
