@@ -109,15 +109,17 @@ bool pen_unit_parse(enum pen_unit unit, const char *text, double *out)
 static bool print_as(const struct scale *scale, enum pen_unit unit,
                      double value, struct pen_text *out)
 {
-    char digits[PEN_REAL_SIZE];
     char text[PEN_REAL_SIZE + 16];
-    double again = -1;
-    pen_real_print(value * scale->over / scale->times, digits);
-    snprintf(text, sizeof text, "%s %s", digits, scale->name);
-    if (!pen_unit_parse(unit, text, &again) || again != value)
-        return false;
-    pen_text_add_string(out, text);
-    return true;
+    for (int digits = 6; digits <= 17; digits++) {
+        double again = -1;
+        snprintf(text, sizeof text, "%.*g %s", digits,
+                 value * scale->over / scale->times, scale->name);
+        if (!pen_unit_parse(unit, text, &again) || again != value)
+            continue;
+        pen_text_add_string(out, text);
+        return true;
+    }
+    return false;
 }
 
 void pen_unit_print(enum pen_unit unit, double value, struct pen_text *out)

@@ -202,7 +202,16 @@ static uint32_t peer_at(const struct detection *it, uint32_t distance,
     return peer / block == rank / block && peer < it->num_ranks ? peer : rank;
 }
 
-/* Where ranks do not lie in blocks, any pair stands for all. */
+/* Where ranks do not lie in blocks: rank 0 and the first of another node. */
+static uint32_t peer_elsewhere(const struct detection *it)
+{
+    uint32_t rank = pen_transport_rank(it->transport);
+    uint32_t other = 1;
+    while (it->ranks[other].host == it->ranks[0].host)
+        other++;
+    return rank == 0 ? other : rank == other ? 0 : rank;
+}
+
 static pen_status measure_links(struct detection *it, struct pen_text *why)
 {
     uint32_t all = it->num_ranks;
@@ -215,7 +224,9 @@ static pen_status measure_links(struct detection *it, struct pen_text *why)
     if (all > size)
         show(it, OWN_PARTS + 1, "links between nodes");
     if (status == PEN_OK && all > size)
-        status = pen__profile_link(it->transport, peer_at(it, size, all),
+        status = pen__profile_link(it->transport,
+                                   it->node_size == 0 ? peer_elsewhere(it)
+                                                      : peer_at(it, size, all),
                                    MESSAGE_BYTES, &it->outside, why);
     return status;
 }
@@ -234,6 +245,14 @@ static pen_status measure(struct detection *it, struct pen_text *why)
 
 /* ---- the cluster ---- */
 
+/* Four digits: no more was measured. */
+static double shorten(double value)
+{
+    char text[PEN_REAL_SIZE];
+    snprintf(text, sizeof text, "%.4g", value);
+    return strtod(text, NULL);
+}
+
 /* The mean of a node's ranks as a device; they share the memory. */
 static struct pen_device device_of(const struct detection *it, uint32_t first,
                                    uint32_t count)
@@ -247,12 +266,11 @@ static struct pen_device device_of(const struct detection *it, uint32_t first,
     }
     for (uint32_t i = 0; i < it->num_ranks; i++)
         sharers += it->ranks[i].host == it->ranks[first].host;
-    device.memory_bytes_per_sec = round(rate);
-    /* In whole MiB, and flops in millions: no more was measured. */
+    device.memory_bytes_per_sec = shorten(rate);
     device.memory_bytes =
         (uint64_t)(it->ranks[first].memory_bytes / sharers) >> 20 << 20;
     for (int i = 0; i < PEN_NUMBERS; i++)
-        device.flops[i] = 1e6 * round(1e-6 * device.flops[i]);
+        device.flops[i] = shorten(device.flops[i]);
     return device;
 }
 
@@ -298,8 +316,8 @@ static void add_level(struct pen_cluster *out, const char *name, uint32_t size,
     struct pen_link_level *level = &out->levels[out->num_levels++];
     snprintf(level->name, sizeof level->name, "%s", name);
     level->size = size;
-    level->bytes_per_sec = round(link->bytes_per_sec);
-    level->latency_sec = 1e-9 * round(1e9 * link->latency_sec);
+    level->bytes_per_sec = shorten(link->bytes_per_sec);
+    level->latency_sec = shorten(link->latency_sec);
 }
 
 /* One process has no link: a copy in memory, read and written, stands for it.
@@ -380,7 +398,10 @@ static void warn(const struct detection *it)
                               "links are taken as one level");
 }
 
-/* All ranks end together; what is wrong with one ends them all. */
+/*
+ * All ranks end together; what is wrong with one ends them all. Links that
+ * cannot be told are known to all, and said once.
+ */
 static int detect(const struct args *args, struct detection *it,
                   struct pen_text *why)
 {
@@ -397,8 +418,10 @@ static int detect(const struct args *args, struct detection *it,
     free(it->ranks);
     if (status == PEN_OK)
         return PEN__EXIT_OK;
+    if (status == PEN_INFEASIBLE && !is_first)
+        return PEN__EXIT_NO;
     int code = pen__refuse(why);
-    if (it->num_ranks > 1)
+    if (it->num_ranks > 1 && status != PEN_INFEASIBLE)
         pen_transport_abort(it->transport, code);
     return code;
 }

@@ -6,7 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_BYTES = 8, WARM_TRIPS = 5, TRIPS = 51, ALIGNMENT = 64 };
+enum {
+    SHORT_BYTES = 8,
+    WARM_TRIPS = 5,
+    TRIPS = 51,
+    ROUNDS = 5, /* so that a disturbance that lasts does not hit all of one */
+    ALIGNMENT = 64
+};
 
 struct ball {
     struct pen_transport *transport;
@@ -66,13 +72,17 @@ static double measure_way(struct ball *ball, size_t bytes)
 /* seconds[0] of a short message, seconds[1] of one of `bytes`. */
 static void play(struct ball *ball, size_t bytes, double seconds[2])
 {
-    if (pen_transport_rank(ball->transport) != ball->peer) {
-        seconds[0] = measure_way(ball, SHORT_BYTES);
-        seconds[1] = measure_way(ball, bytes);
-    } else {
-        pen_transport_meet(ball->transport);
-        pen_transport_meet(ball->transport);
-    }
+    bool is_player = pen_transport_rank(ball->transport) != ball->peer;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < 2; i++) {
+            if (!is_player) {
+                pen_transport_meet(ball->transport);
+                continue;
+            }
+            double taken = measure_way(ball, i == 0 ? SHORT_BYTES : bytes);
+            if (round == 0 || taken < seconds[i])
+                seconds[i] = taken;
+        }
     pen_transport_share(ball->transport, seconds, 2 * sizeof *seconds);
 }
 

@@ -52,9 +52,10 @@ export OMP_WAIT_POLICY=passive
 figure() {
     python3 - "$1" "$2" <<'P'
 import re, sys
-units = {"": 1, "us": 1e-6, "ns": 1e-9, "ms": 1e-3, "s": 1, "GiB": 2**30,
-         "MiB": 2**20, "GB/s": 1e9, "MB/s": 1e6, "TB/s": 1e12,
-         "GFLOP/s": 1e9, "TFLOP/s": 1e12}
+units = {"us": 1e-6, "ns": 1e-9, "ms": 1e-3, "s": 1, "TiB": 2**40,
+         "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1, "TB/s": 1e12,
+         "GB/s": 1e9, "MB/s": 1e6, "kB/s": 1e3, "B/s": 1, "TFLOP/s": 1e12,
+         "GFLOP/s": 1e9, "MFLOP/s": 1e6, "FLOP/s": 1}
 found = re.search(sys.argv[1] + r": ([0-9.e+-]+) ?([A-Za-z/]*)",
                   open(sys.argv[2]).read())
 print(float(found[1]) * units[found[2]])

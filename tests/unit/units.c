@@ -74,6 +74,8 @@ static void the_largest_unit_is_printed(void **state)
     expect_text(PEN_UNIT_BYTES_PER_SEC, 0.5, "0.5 B/s");
     expect_text(PEN_UNIT_SECONDS, 3e-6, "3 us");
     expect_text(PEN_UNIT_SECONDS, 4e-5, "40 us");
+    expect_text(PEN_UNIT_SECONDS, 5.73e-7, "573 ns");
+    expect_text(PEN_UNIT_FLOPS, 2500e12, "2500 TFLOP/s");
     expect_text(PEN_UNIT_SECONDS, 0, "0 s");
     expect_text(PEN_UNIT_FLOPS, 0, "0 FLOP/s");
     expect_text(PEN_UNIT_FLOPS, 191.5e12, "191.5 TFLOP/s");
