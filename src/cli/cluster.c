@@ -6,11 +6,11 @@
 
 #include "base/log.h"
 #include "base/table.h"
-#include "base/units.h"
 #include "core/cluster.h"
 
 #include <argp.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -160,18 +160,22 @@ struct args {
     const char *source;
 };
 
+static bool needs_source(const struct verb *verb)
+{
+    return verb->words[0] != '\0';
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct args *args = state->input;
-    bool needs_source = args != NULL && args->verb->words[0] != '\0';
     switch (key) {
     case ARGP_KEY_ARG:
-        if (!needs_source || args->source != NULL)
+        if (!needs_source(args->verb) || args->source != NULL)
             argp_error(state, "'%s' is one word too many", text);
         args->source = text;
         return 0;
     case ARGP_KEY_END:
-        if (needs_source && args->source == NULL)
+        if (needs_source(args->verb) && args->source == NULL)
             argp_error(state, "expected SOURCE");
         return 0;
     default:

@@ -358,14 +358,14 @@ static pen_status write_cluster(const struct detection *it, const char *path,
     struct pen_link_level levels[2] = {{.size = 0}};
     struct pen_cluster cluster = {.levels = levels};
     struct pen_text text = PEN_TEXT_EMPTY;
+    snprintf(cluster.name, sizeof cluster.name, "%u rank%s, %u to a node",
+             it->num_ranks, it->num_ranks == 1 ? "" : "s",
+             it->node_size == 0 ? 1 : it->node_size);
     cluster.groups = calloc(it->num_ranks, sizeof *cluster.groups);
     if (cluster.groups == NULL) {
         pen_why(why, "no memory for a cluster of %u ranks", it->num_ranks);
         return PEN_NOMEM;
     }
-    snprintf(cluster.name, sizeof cluster.name, "%u rank%s, %u to a node",
-             it->num_ranks, it->num_ranks == 1 ? "" : "s",
-             it->node_size == 0 ? 1 : it->node_size);
     add_groups(it, &cluster);
     add_levels(it, &cluster);
     pen_status status = pen_cluster_check(&cluster, why);
