@@ -1,6 +1,7 @@
 #include "planner/predict.h"
 
 #include "planner/collective.h"
+#include "planner/compute.h"
 #include "planner/operations.h"
 #include "planner/timings.h"
 
@@ -322,6 +323,29 @@ static void sum_stages(struct work *work)
 
 /* ---- the schedule ---- */
 
+/* Whether weight gradients are ops of their own; a small one tells. */
+static bool splits_backward(const struct work *work)
+{
+    struct pen_costs costs;
+    struct pen_schedule *schedule = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    bool is_split = false;
+    pen_costs_init(&costs);
+    struct pen_generator_args args = {
+        .ranks = 2,
+        .microbatches = 4,
+        .chunks = work->generator->has_chunks
+                      ? degree(work->plan, PEN_DEGREE_VPP)
+                      : 0,
+        .costs = &costs};
+    if (pen_generator_make(work->generator, &args, &schedule, &why) == PEN_OK)
+        is_split = !pen_compute_has_whole_backward(schedule);
+    pen_schedule_free(schedule);
+    pen_text_release(&why);
+    pen_costs_release(&costs);
+    return is_split;
+}
+
 static pen_status make_costs(struct work *work, struct pen_text *why)
 {
     const struct pen_plan *plan = work->plan;
@@ -330,6 +354,8 @@ static pen_status make_costs(struct work *work, struct pen_text *why)
                         degree(plan, PEN_DEGREE_CP) *
                         degree(plan, PEN_DEGREE_DP);
     double stash = 0;
+    bool is_twice =
+        work->setting->practice.recomputes_twice && splits_backward(work);
     costs->items = calloc(plan->num_stages, sizeof *costs->items);
     if (costs->items == NULL) {
         pen_why(why, "no memory for the costs of %u stages", plan->num_stages);
@@ -345,7 +371,8 @@ static pen_status make_costs(struct work *work, struct pen_text *why)
         costs->items[i] = (struct pen_cost){
             .forward_sec = stage->time.forward_sec,
             .input_sec = stage->time.input_sec + stage->time.recompute_sec,
-            .weight_sec = stage->time.weight_sec,
+            .weight_sec = stage->time.weight_sec +
+                          (is_twice ? stage->time.recompute_sec : 0),
             .recompute_sec = -1,
             .pair_sec = -1,
             .sync_sec = stage->sync_sec,
@@ -718,5 +745,5 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         .overhead_bytes = 2.5e9,
         .memory_holes = 0.2};
     if (target == PEN_TARGET_TORCHTITAN)
-        practice->keeps_gathered = false;
+        practice->recomputes_twice = true;
 }

@@ -22,6 +22,7 @@ struct pen_practice {
     bool has_dropout;         /* masks are kept */
     bool has_fused_gate;      /* a gated activation keeps its inputs alone */
     bool has_fused_norm;      /* norms and rotations in one pass over memory */
+    bool recomputes_twice;    /* for weight gradients that come on their own */
     bool gathers_logits;      /* all of them on each rank of a tensor group */
     bool fuses_accumulation;  /* products add to the gradient themselves */
     bool overlaps_gradients;  /* reduced while backwards run */
