@@ -265,9 +265,15 @@ uint64_t pen_model_active_parameters(const struct pen_model *model);
  */
 uint64_t pen_model_mtp_parameters(const struct pen_model *model);
 
+/* Entries of the token embedding, or of the output matrix. */
+uint64_t pen_model_vocab_parameters(const struct pen_model *model);
+
 /* Entries of the matrices that one token is multiplied with in a block. */
 uint64_t pen_model_block_products(const struct pen_model *model,
                                   uint32_t block);
+
+/* The same of the head. */
+uint64_t pen_model_head_products(const struct pen_model *model);
 
 bool pen_model_block_is_sparse(const struct pen_model *model, uint32_t block);
 

@@ -96,7 +96,7 @@ static void head_cost(const struct pen_model *model,
 {
     uint64_t rows = work->batch * work->sequence;
     double product =
-        2.0 * (double)rows * (double)model->hidden * (double)model->vocab;
+        2.0 * (double)rows * (double)pen_model_head_products(model);
     out->forward_flops = product;
     out->input_flops = product;
     out->weight_flops = product;
@@ -133,7 +133,7 @@ uint64_t pen_model_trained_parameters(const struct pen_model *model,
                                       const struct pen_layer_range *range)
 {
     uint64_t sum = 0;
-    uint64_t matrix = (uint64_t)model->hidden * model->vocab;
+    uint64_t matrix = pen_model_vocab_parameters(model);
     for (uint32_t i = 0; i < range->count; i++)
         sum += pen_model_layer_parameters(model, range->first + i);
     bool has_embedding = range->first == 0;

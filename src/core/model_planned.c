@@ -154,11 +154,6 @@ static const struct pen__config_word plain[] = {
 static const struct pen__config_word gated[] = {{"silu", PEN_ACTIVATION_SILU},
                                                 {"swish", PEN_ACTIVATION_SILU}};
 
-/* What cannot be said in rows. */
-typedef pen_status (*finish_function)(const struct pen_json *json,
-                                      struct pen_model *model,
-                                      struct pen_text *why);
-
 static pen_status finish_opt(const struct pen_json *json,
                              struct pen_model *model, struct pen_text *why)
 {
@@ -334,7 +329,9 @@ static pen_status finish_deepseek_v3(const struct pen_json *json,
 static const struct family {
     const struct row *rows;
     size_t num_rows;
-    finish_function finish;
+    /* What cannot be said in rows. */
+    pen_status (*finish)(const struct pen_json *json, struct pen_model *model,
+                         struct pen_text *why);
     enum pen_model_norm norm;
     const char *activation_key; /* or NULL, if there is no choice */
     const struct pen__config_word *activations;

@@ -168,7 +168,7 @@ static uint64_t width_change(const struct pen_model *model)
     return (uint64_t)model->embedding_dim * model->hidden;
 }
 
-static uint64_t vocab_matrix(const struct pen_model *model)
+uint64_t pen_model_vocab_parameters(const struct pen_model *model)
 {
     uint32_t width =
         model->embedding_dim > 0 ? model->embedding_dim : model->hidden;
@@ -178,23 +178,31 @@ static uint64_t vocab_matrix(const struct pen_model *model)
 static uint64_t embedding_parameters(const struct pen_model *model)
 {
     uint64_t rows = learnt_positions(model) + model->num_token_types;
-    return vocab_matrix(model) + width_change(model) + rows * model->hidden +
+    return pen_model_vocab_parameters(model) + width_change(model) +
+           rows * model->hidden +
            (model->has_embedding_norm ? norm_parameters(model, model->hidden)
                                       : 0);
+}
+
+/* What BERT has before the output matrix. */
+static uint64_t head_layer(const struct pen_model *model)
+{
+    return model->family == PEN_FAMILY_BERT
+               ? (uint64_t)model->hidden * model->hidden
+               : 0;
 }
 
 static uint64_t head_parameters(const struct pen_model *model)
 {
     uint64_t hidden = model->hidden;
-    uint64_t sum = width_change(model);
+    uint64_t sum = width_change(model) + head_layer(model);
     if (!model->is_post_norm)
         sum += norm_parameters(model, hidden);
     if (!model->has_tied_embeddings)
-        sum += vocab_matrix(model);
-    /* A layer with a norm before the output matrix, and that one's bias. */
+        sum += pen_model_vocab_parameters(model);
+    /* Bias and norm of that layer, and the bias of the output matrix. */
     if (model->family == PEN_FAMILY_BERT)
-        sum += hidden * hidden + hidden + norm_parameters(model, hidden) +
-               model->vocab;
+        sum += hidden + norm_parameters(model, hidden) + model->vocab;
     return sum;
 }
 
@@ -257,6 +265,12 @@ uint64_t pen_model_block_products(const struct pen_model *model, uint32_t block)
            shared_matrices(model) +
            model->experts_per_token *
                mlp_matrices(model, model->expert_intermediate);
+}
+
+uint64_t pen_model_head_products(const struct pen_model *model)
+{
+    return pen_model_vocab_parameters(model) + width_change(model) +
+           head_layer(model);
 }
 
 bool pen__model_count(const struct pen_model *model, uint64_t *out)

@@ -2,48 +2,13 @@
  * A model has the tensors and the exact number of parameters that its
  * config.json stands for, and what cannot be carried is refused with its key.
  */
+#include "support/models.h"
 #include "support/support.h"
 
 #include "core/model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#define SHARED PEN_SOURCE_DIR "/../shared"
-#define CONFIGS SHARED "/data/configs/hf/"
-
-static struct pen_model *parse_model(const char *text)
-{
-    struct pen_model *model = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_model_parse(text, strlen(text), &model, &why) != PEN_OK)
-        fail_msg("%s\n%s", pen_text_string(&why), text);
-    pen_text_release(&why);
-    return model;
-}
-
-static struct pen_model *load_model(const char *source)
-{
-    struct pen_model *model = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_model_load(source, &model, &why) != PEN_OK)
-        fail_msg("%s", pen_text_string(&why));
-    pen_text_release(&why);
-    return model;
-}
-
-static void expect_refusal(const char *text, const char *reason)
-{
-    struct pen_model *model = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    assert_int_equal(PEN_INVALID,
-                     pen_model_parse(text, strlen(text), &model, &why));
-    assert_null(model);
-    assert_string_equal(reason, pen_text_string(&why));
-    pen_text_release(&why);
-}
 
 /* Printing what was parsed from a print gives the same text. */
 static void expect_round_trip(const struct pen_model *model)
@@ -126,16 +91,11 @@ static void published_configs_have_the_published_parameters(void **state)
                   {"Qwen--Qwen2.5-32B", 32763876352},
                   {"Qwen--Qwen2.5-72B", 72706203648},
                   {"Qwen--Qwen3-8B", 8190735360}};
-    struct stat about;
-    if (stat(CONFIGS, &about) != 0) {
-        if (getenv("PEN_REQUIRE_SHARED") != NULL)
-            fail_msg("%s is missing", CONFIGS);
-        print_message("%s is missing\n", CONFIGS);
-        skip();
-    }
+    need_folder(MODEL_CONFIGS);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         char path[1000];
-        snprintf(path, sizeof path, CONFIGS "%s.config.json", models[i].name);
+        snprintf(path, sizeof path, MODEL_CONFIGS "hf/%s.config.json",
+                 models[i].name);
         struct pen_model *model = load_model(path);
         if (model->num_parameters != models[i].parameters)
             fail_msg("%s: expected %llu, found %llu", models[i].name,
@@ -383,7 +343,7 @@ static void refusals_name_the_key(void **state)
          "layer_types must be a list of 3 words"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        expect_refusal(cases[i].text, cases[i].reason);
+        expect_model_refusal(cases[i].text, cases[i].reason);
 }
 
 static void a_missing_file_and_preset_are_named(void **state)

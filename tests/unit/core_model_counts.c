@@ -2,49 +2,15 @@
  * Every family has the exact number of parameters that is published for its
  * models, layer by layer, and a preset is the model of that name's file.
  */
+#include "support/models.h"
 #include "support/support.h"
 
 #include "core/any_model.h"
 #include "core/model_cost.h"
+#include "core/profile.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#define CONFIGS PEN_SOURCE_DIR "/../shared/data/configs/"
-
-static struct pen_model *load_model(const char *source)
-{
-    struct pen_model *model = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_model_load(source, &model, &why) != PEN_OK)
-        fail_msg("%s", pen_text_string(&why));
-    pen_text_release(&why);
-    return model;
-}
-
-static struct pen_model *parse_model(const char *text)
-{
-    struct pen_model *model = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_model_parse(text, strlen(text), &model, &why) != PEN_OK)
-        fail_msg("%s\n%s", pen_text_string(&why), text);
-    pen_text_release(&why);
-    return model;
-}
-
-static void expect_refusal(const char *text, const char *reason)
-{
-    struct pen_model *model = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    assert_int_equal(PEN_INVALID,
-                     pen_model_parse(text, strlen(text), &model, &why));
-    assert_null(model);
-    assert_string_equal(reason, pen_text_string(&why));
-    pen_text_release(&why);
-}
 
 /* Layers add up, and what is printed is the same model again. */
 static void expect_consistent(const struct pen_model *model)
@@ -67,23 +33,17 @@ static void expect_consistent(const struct pen_model *model)
     struct pen_model *again = parse_model(pen_text_string(&once));
     pen_model_print(again, &twice);
     assert_string_equal(pen_text_string(&once), pen_text_string(&twice));
-    /* forms hold borrowed names of constants: equal, too */
-    assert_memory_equal(model, again, offsetof(struct pen_model, forms));
+    char hashes[2][PEN_HASH_SIZE];
+    assert_int_equal(PEN_OK, pen_profile_hash_model(model, hashes[0], NULL));
+    assert_int_equal(PEN_OK, pen_profile_hash_model(again, hashes[1], NULL));
+    assert_string_equal(hashes[0], hashes[1]);
+    for (uint32_t layer = 0; layer < model->num_layers; layer++)
+        assert_int_equal(pen_model_layer_parameters(model, layer),
+                         pen_model_layer_parameters(again, layer));
     assert_int_equal(model->num_parameters, again->num_parameters);
     pen_model_free(again);
     pen_text_release(&once);
     pen_text_release(&twice);
-}
-
-static void skip_without_configs(void)
-{
-    struct stat about;
-    if (stat(CONFIGS, &about) == 0)
-        return;
-    if (getenv("PEN_REQUIRE_SHARED") != NULL)
-        fail_msg("%s is missing", CONFIGS);
-    print_message("%s is missing\n", CONFIGS);
-    skip();
 }
 
 /* file, parameters as published or counted by transformers, preset */
@@ -146,10 +106,10 @@ static const struct {
 static void every_shared_file_has_the_published_parameters(void **state)
 {
     (void)state;
-    skip_without_configs();
+    need_folder(MODEL_CONFIGS);
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         char path[1000];
-        snprintf(path, sizeof path, CONFIGS "%s", published[i].file);
+        snprintf(path, sizeof path, MODEL_CONFIGS "%s", published[i].file);
         struct pen_model *model = load_model(path);
         if (model->num_parameters != published[i].parameters)
             fail_msg("%s: expected %" PRIu64 ", found %" PRIu64,
@@ -172,14 +132,14 @@ static void print_shape(const char *source, struct pen_text *out)
 static void a_preset_is_the_model_of_its_file(void **state)
 {
     (void)state;
-    skip_without_configs();
+    need_folder(MODEL_CONFIGS);
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         char path[1000];
         struct pen_text file = PEN_TEXT_EMPTY;
         struct pen_text preset = PEN_TEXT_EMPTY;
         if (published[i].preset == NULL)
             continue;
-        snprintf(path, sizeof path, CONFIGS "%s", published[i].file);
+        snprintf(path, sizeof path, MODEL_CONFIGS "%s", published[i].file);
         print_shape(path, &file);
         snprintf(path, sizeof path, "preset:%s", published[i].preset);
         print_shape(path, &preset);
@@ -326,6 +286,22 @@ static void an_encoder_attends_to_both_sides(void **state)
     pen_model_free(gpt2);
 }
 
+static void a_narrow_tied_matrix_goes_to_the_head(void **state)
+{
+    (void)state;
+    struct pen_model *model = load_model("preset:opt-350m");
+    struct pen_layer_range first = {.first = 0, .count = 10};
+    struct pen_layer_range last = {.first = 10, .count = 16};
+    assert_int_equal(50272 * 512, pen_model_vocab_parameters(model));
+    assert_int_equal(50272 * 512 + 512 * 1024, pen_model_head_products(model));
+    uint64_t behind = pen_model_trained_parameters(model, &last);
+    assert_int_equal(model->num_parameters,
+                     pen_model_trained_parameters(model, &first) + behind);
+    uint64_t blocks = 15 * pen_model_layer_parameters(model, 1);
+    assert_int_equal(blocks + 50272 * 512 + 512 * 1024, behind);
+    pen_model_free(model);
+}
+
 static void what_is_planned_is_not_trained(void **state)
 {
     (void)state;
@@ -408,10 +384,10 @@ static void settings_of_gpt_neox_are_read(void **state)
     assert_true(model->has_parallel_residual);
     expect_consistent(model);
     pen_model_free(model);
-    expect_refusal(NEOX "}", "pos-emb must be \"rotary\"");
-    expect_refusal(NEOX "\"pos-emb\":\"rotary\",\"norm\":\"rmsnorm\"}",
-                   "norm \"rmsnorm\" is not supported; it must be "
-                   "\"layernorm\"");
+    expect_model_refusal(NEOX "}", "pos-emb must be \"rotary\"");
+    expect_model_refusal(NEOX "\"pos-emb\":\"rotary\",\"norm\":\"rmsnorm\"}",
+                         "norm \"rmsnorm\" is not supported; it must be "
+                         "\"layernorm\"");
 }
 
 #define SHORT                                                                  \
@@ -438,9 +414,9 @@ static void short_keys_get_their_family_from_the_name(void **state)
         expect_consistent(model);
         pen_model_free(model);
     }
-    expect_refusal("{\"model_type\":\"llama\"," SHORT "}",
-                   "model_type \"llama\" is not supported; it must be "
-                   "\"gpt2\", \"opt\", \"bloom\" or \"bert\"");
+    expect_model_refusal("{\"model_type\":\"llama\"," SHORT "}",
+                         "model_type \"llama\" is not supported; it must be "
+                         "\"gpt2\", \"opt\", \"bloom\" or \"bert\"");
 }
 
 static void refusals_name_the_key(void **state)
@@ -483,7 +459,7 @@ static void refusals_name_the_key(void **state)
          "the model has more than 2^60 parameters"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        expect_refusal(cases[i].text, cases[i].reason);
+        expect_model_refusal(cases[i].text, cases[i].reason);
 }
 
 static void
@@ -511,6 +487,7 @@ int main(void)
         cmocka_unit_test(sparse_blocks_come_as_the_file_says),
         cmocka_unit_test(gpt_oss_has_windows_in_turn),
         cmocka_unit_test(an_encoder_attends_to_both_sides),
+        cmocka_unit_test(a_narrow_tied_matrix_goes_to_the_head),
         cmocka_unit_test(what_is_planned_is_not_trained),
         cmocka_unit_test(keys_of_transformers_are_read_in_both_spellings),
         cmocka_unit_test(settings_of_gpt_neox_are_read),
