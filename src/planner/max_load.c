@@ -262,11 +262,12 @@ static void release_pass(struct solver *solver)
 static pen_status prepare_pass(struct solver *solver,
                                const struct pen_graph *graph, uint32_t most)
 {
-    pen_status status =
-        pen_ideals_create(graph, most, &solver->ideals, solver->why);
+    struct pen_ideals *ideals = NULL;
+    pen_status status = pen_ideals_create(graph, most, &ideals, solver->why);
     if (status != PEN_OK)
         return status;
-    size_t count = solver->ideals->count;
+    solver->ideals = ideals;
+    size_t count = ideals->count;
     size_t cell_bytes = solver->num_states * sizeof *solver->cells;
     if (cell_bytes > MAX_CELL_BYTES / count) {
         pen_why(solver->why,
@@ -451,7 +452,7 @@ static pen_status solve_exactly(struct solver *solver, uint32_t most,
     solver->why = NULL;
     pen_status status = prepare_pass(solver, &solver->units.graph, most);
     solver->why = why;
-    if (status == PEN_INFEASIBLE || status == PEN_NOMEM) {
+    if (status != PEN_OK) {
         plan->left_out = "the graph has too many downward-closed sets: its "
                          "nodes were cut in one fixed order only";
         return PEN_OK;

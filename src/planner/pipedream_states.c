@@ -14,7 +14,6 @@ struct maker {
     struct pen_graph graph; /* of the layers */
     uint32_t *numbers;      /* per node: its number as a layer, or NONE */
     uint32_t *stack;        /* (nodes) */
-    struct pen_edge *edges;
     uint32_t num_layers;
     uint32_t num_words;
     uint64_t *before; /* (layers, words): all that runs before a layer */
@@ -101,18 +100,26 @@ static pen_status number_layers(struct maker *maker)
 static pen_status connect_layers(struct maker *maker)
 {
     const struct pen_graph *graph = &maker->profile->graph;
+    struct pen_edge *edges =
+        calloc((size_t)graph->num_edges + 1, sizeof *edges);
     uint32_t count = 0;
+    if (edges == NULL) {
+        pen_why(maker->why, "no memory for %u edges", graph->num_edges);
+        return PEN_NOMEM;
+    }
     for (uint32_t i = 0; i < maker->num_layers; i++) {
         uint32_t node = maker->states->layers[i];
         for (uint32_t j = graph->out_begin[node];
              j < graph->out_begin[node + 1]; j++)
             if (maker->numbers[graph->out[j]] != NONE)
-                maker->edges[count++] =
+                edges[count++] =
                     (struct pen_edge){i, maker->numbers[graph->out[j]]};
     }
     maker->num_words = maker->num_layers / 64 + 1;
-    return pen_graph_init(&maker->graph, maker->num_layers, maker->edges, count,
-                          maker->why);
+    pen_status status = pen_graph_init(&maker->graph, maker->num_layers, edges,
+                                       count, maker->why);
+    free(edges);
+    return status;
 }
 
 static void mark_before(struct maker *maker)
@@ -301,9 +308,8 @@ static pen_status make(struct maker *maker)
     maker->states->layers = calloc(nodes, sizeof *maker->states->layers);
     maker->numbers = calloc(nodes, sizeof *maker->numbers);
     maker->stack = calloc(nodes, sizeof *maker->stack);
-    maker->edges = calloc((size_t)graph->num_edges + 1, sizeof *maker->edges);
     if (maker->states->layers == NULL || maker->numbers == NULL ||
-        maker->stack == NULL || maker->edges == NULL) {
+        maker->stack == NULL) {
         pen_why(maker->why, "no memory for a profile of %zu nodes", nodes);
         return PEN_NOMEM;
     }
@@ -325,7 +331,6 @@ pen_status pen__pipedream_states_init(struct pen__pipedream_states *states,
     pen_graph_release(&maker.graph);
     free(maker.numbers);
     free(maker.stack);
-    free(maker.edges);
     free(maker.before);
     free(maker.open);
     free(maker.marks);

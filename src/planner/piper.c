@@ -449,11 +449,12 @@ static void release_pass(struct solver *solver)
 static pen_status prepare_pass(struct solver *solver,
                                const struct pen_graph *graph, uint32_t most)
 {
-    pen_status status =
-        pen_ideals_create(graph, most, &solver->ideals, solver->why);
+    struct pen_ideals *ideals = NULL;
+    pen_status status = pen_ideals_create(graph, most, &ideals, solver->why);
     if (status != PEN_OK)
         return status;
-    size_t count = solver->ideals->count;
+    solver->ideals = ideals;
+    size_t count = ideals->count;
     size_t width =
         (size_t)(solver->num_devices + 1) * (solver->most_replicas + 1);
     if (width > MAX_CELLS / count) {
