@@ -287,8 +287,9 @@ static void wrong_devices_are_refused_by_their_place(void **state)
                    "such as 80 GiB, from 1 to 9.0072e+15");
     expect_refusal(mixed, "f32: 3.1 TFLOP/s, fp8: 1e3 GFLOP/s", "f32: 0",
                    "line 7, column 5: a device must have a speed in 'flops'");
-    expect_refusal(mixed, "units: 64", "units: 0",
-                   "line 12, column 23: units must be a number from 1 to 65536");
+    expect_refusal(
+        mixed, "units: 64", "units: 0",
+        "line 12, column 24: units must be a number from 1 to 65536");
     expect_refusal(mixed, "0.25", "free",
                    "line 5, column 21: price_per_hour must be a number from 0 "
                    "to 1e+06");
