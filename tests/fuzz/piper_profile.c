@@ -1,6 +1,11 @@
-/* Whatever is accepted as Piper's profile has figures for each of its edges. */
-#include "core/piper_profile.h"
+/*
+ * Whatever is accepted as Piper's profile has figures for each of its edges,
+ * and can be cut, or is refused.
+ */
+#include "planner/piper.h"
+
 #include "base/bug.h"
+#include <math.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,6 +27,25 @@ static void check_node(const struct pen_piper_profile *profile, uint32_t node)
     }
 }
 
+static void check_plan(const struct pen_piper_profile *profile)
+{
+    const struct pen_piper_problem problem = {
+        .profile = profile, .most_ideals = 500, .most_pairs = 2000};
+    struct pen_piper_plan *plan = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (profile->num_devices > 8 || profile->graph.num_nodes > 24)
+        return;
+    if (pen_piper_solve(&problem, &plan, &why) == PEN_OK) {
+        PEN_BUG_UNLESS(isfinite(plan->stage_sec) && plan->stage_sec >= 0);
+        for (uint32_t i = 0; i < profile->graph.num_nodes; i++)
+            PEN_BUG_UNLESS(plan->node_stages[i] < plan->num_stages);
+        pen_piper_plan_free(plan);
+    } else {
+        PEN_BUG_UNLESS(plan == NULL && why.length > 0);
+    }
+    pen_text_release(&why);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pen_piper_profile *profile = NULL;
@@ -30,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         PEN_OK) {
         for (uint32_t i = 0; i < profile->graph.num_nodes; i++)
             check_node(profile, i);
+        check_plan(profile);
         pen_piper_profile_free(profile);
     } else {
         PEN_BUG_UNLESS(profile == NULL && why.length > 0);
