@@ -8,7 +8,8 @@
  *
  * Devices of a group are alike, so those left out are the first of their group:
  * p - r is p', or where a group ends. While all are in use, or with one group,
- * s says nothing new and is left out of the table.
+ * s says nothing new and is left out of the table. It is also left out where
+ * the table would be too large; s is then taken for p.
  *
  * As in max_load.c a ceiling is raised until something is found below it: a
  * stage grows layer by layer, its computing and memory never fall, and its
@@ -31,6 +32,7 @@ struct cell {
     uint32_t end;      /* of the first stage */
     uint32_t row;      /* where the stages behind it are */
     uint32_t replicas; /* of the first stage */
+    uint32_t place;    /* devices from it to the end, idle ones, too */
 };
 
 /* Sums over layers 0..i-1. */
@@ -48,6 +50,7 @@ struct solver {
     uint32_t *group_of;   /* per device, the last one first */
     uint32_t *group_ends; /* per device: one behind the last of its group */
     bool counts_used;     /* whether rows have s */
+    bool is_exact;        /* of the plan */
     uint32_t num_rows;
     struct cell *cells; /* (rows, layers + 1) */
     double ceiling;
@@ -152,7 +155,7 @@ static double stage_sec(const struct solver *solver, const struct stage *stage,
 
 /* All stages of this shape that end before the layers of a row. */
 static void add_stages(struct solver *solver, struct stage *stage,
-                       uint32_t from, uint32_t to)
+                       uint32_t from, uint32_t to, uint32_t place)
 {
     const struct cell *behind = cells_of(solver, from);
     struct cell *cells = cells_of(solver, to);
@@ -169,7 +172,8 @@ static void add_stages(struct solver *solver, struct stage *stage,
             if (behind[end].best > most)
                 most = behind[end].best;
             if (most < solver->ceiling && most < cells[first].best)
-                cells[first] = (struct cell){most, end, from, stage->replicas};
+                cells[first] =
+                    (struct cell){most, end, from, stage->replicas, place};
         }
     }
 }
@@ -184,7 +188,8 @@ static void add_replicas(struct solver *solver, uint32_t row, uint32_t begin,
         struct stage stage = {.group = solver->group_of[begin],
                               .replicas = r,
                               .in_flight = waves_of(solver, used + r, r)};
-        add_stages(solver, &stage, row, row_of(solver, begin + r, used + r));
+        add_stages(solver, &stage, row, row_of(solver, begin + r, used + r),
+                   begin + r);
     }
 }
 
@@ -197,17 +202,25 @@ static bool has_any(const struct solver *solver, uint32_t row)
     return false;
 }
 
+/* The rest of a group is left out: its next row knows what this one does. */
+static void leave_idle(struct solver *solver, uint32_t from, uint32_t to)
+{
+    const struct cell *cells = cells_of(solver, from);
+    struct cell *next = cells_of(solver, to);
+    for (uint32_t i = 0; i <= solver->problem->num_layers; i++)
+        if (cells[i].best < next[i].best)
+            next[i] = cells[i];
+}
+
 static void extend(struct solver *solver, uint32_t devices, uint32_t used)
 {
     uint32_t row = row_of(solver, devices, used);
     if (devices == solver->num_devices || !has_any(solver, row))
         return;
     add_replicas(solver, row, devices, used);
-    if (!solver->problem->may_idle)
-        return;
-    for (uint32_t next = solver->group_ends[devices];
-         next < solver->num_devices; next = solver->group_ends[next])
-        add_replicas(solver, row, next, used);
+    if (solver->problem->may_idle)
+        leave_idle(solver, row,
+                   row_of(solver, solver->group_ends[devices], used));
 }
 
 /* The row with the best of all layers; false when nothing is below. */
@@ -278,14 +291,11 @@ static bool raise_ceiling(struct solver *solver, uint32_t *out)
 
 /* ---- the plan ---- */
 
-static uint32_t used_of(const struct solver *solver, uint32_t row)
+/* Devices from the first stage of a cell to the end. */
+static uint32_t used_of(const struct solver *solver, uint32_t row,
+                        const struct cell *cell)
 {
-    return solver->counts_used ? row % (solver->num_devices + 1) : row;
-}
-
-static uint32_t devices_of(const struct solver *solver, uint32_t row)
-{
-    return solver->counts_used ? row / (solver->num_devices + 1) : row;
+    return solver->counts_used ? row % (solver->num_devices + 1) : cell->place;
 }
 
 static pen_status make_plan(const struct solver *solver, uint32_t row,
@@ -307,9 +317,10 @@ static pen_status make_plan(const struct solver *solver, uint32_t row,
     for (uint32_t layer = 0; layer < problem->num_layers;) {
         struct cell cell = cells_of(solver, row)[layer];
         struct stage stage = {
-            .group = solver->group_of[devices_of(solver, row) - 1],
+            .group = solver->group_of[cell.place - 1],
             .replicas = cell.replicas,
-            .in_flight = waves_of(solver, used_of(solver, row), cell.replicas),
+            .in_flight =
+                waves_of(solver, used_of(solver, row, &cell), cell.replicas),
             .first = layer,
             .end = cell.end};
         PEN_BUG_UNLESS(plan->num_stages < most);
@@ -325,6 +336,7 @@ static pen_status make_plan(const struct solver *solver, uint32_t row,
         row = cell.row;
     }
     plan->has_all_orders = problem->num_groups == 1;
+    plan->is_exact = solver->is_exact;
     *out = plan;
     return PEN_OK;
 }
@@ -441,14 +453,15 @@ static pen_status count_rows(struct solver *solver)
     const struct pen_chain_problem *problem = solver->problem;
     for (uint32_t i = 0; i < problem->num_groups; i++)
         solver->num_devices += problem->groups[i].num_devices;
-    solver->counts_used = problem->may_idle && problem->num_groups > 1;
+    uint64_t width = (uint64_t)problem->num_layers + 1;
     uint64_t rows = (uint64_t)solver->num_devices + 1;
+    bool has_idle = problem->may_idle && problem->num_groups > 1;
+    solver->counts_used = has_idle && rows * rows * width <= MAX_CELLS;
+    solver->is_exact = !has_idle || solver->counts_used;
     if (solver->counts_used)
         rows *= rows;
-    uint64_t cells = rows * (problem->num_layers + 1);
-    if (rows > MAX_CELLS || cells > MAX_CELLS) {
-        pen_why(solver->why,
-                "%u layers on %u devices are too many to cut exactly",
+    if (rows * width > MAX_CELLS) {
+        pen_why(solver->why, "%u layers on %u devices are too many to cut",
                 problem->num_layers, solver->num_devices);
         return PEN_INVALID;
     }

@@ -75,6 +75,13 @@ struct pen_chain_plan {
     uint32_t num_stages;
     struct pen_chain_stage *stages;
     bool has_all_orders; /* see pen_chain_solve_any_order() */
+    /*
+     * Whether the plan is the optimum. Where devices of several kinds may be
+     * left out and there are too many to tell how many are, those left out
+     * between others count as if they were in use: the plan fits, but one
+     * that is faster might, too.
+     */
+    bool is_exact;
 };
 
 /*

@@ -240,6 +240,7 @@ static void compare(const struct family *family, bool is_any_order)
         if (status != PEN_OK)
             continue;
         expect_close(expected, plan->stage_sec, family->name);
+        assert_true(plan->is_exact);
         assert_true(plan->has_all_orders || !is_any_order);
         expect_true(problem, plan);
         pen_chain_plan_free(plan);

@@ -134,6 +134,30 @@ static void many_kinds_say_that_orders_are_left_out(void **state)
     pen_chain_plan_free(plan);
 }
 
+/* A hundred kinds, some too small for any layer. */
+static void idle_devices_of_many_kinds(void **state)
+{
+    (void)state;
+    struct pen_chain_group groups[100];
+    for (uint32_t i = 0; i < 100; i++) {
+        groups[i] = group_of(2);
+        groups[i].memory_bytes = i % 2 == 0 ? 5 : 20 * 210;
+    }
+    struct pen_chain_problem problem = problem_of(groups, 100);
+    problem.num_layers = 1000;
+    problem.num_microbatches = 400;
+    problem.may_idle = true;
+    struct pen_chain_plan *plan = NULL;
+    assert_int_equal(PEN_OK, pen_chain_solve(&problem, &plan, NULL));
+    assert_false(plan->is_exact);
+    expect_close(30, plan->stage_sec, "ten layers on each of a hundred");
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        assert_int_equal(1, plan->stages[i].group % 2);
+        assert_true(plan->stages[i].bytes <= 20 * 210);
+    }
+    pen_chain_plan_free(plan);
+}
+
 static void expect_refusal(const struct pen_chain_problem *problem,
                            pen_status status, const char *expected)
 {
@@ -169,7 +193,7 @@ static void what_cannot_be_cut_is_told(void **state)
     group.num_devices = 65536;
     problem.num_layers = 1000;
     expect_refusal(&problem, PEN_INVALID,
-                   "1000 layers on 65536 devices are too many to cut exactly");
+                   "1000 layers on 65536 devices are too many to cut");
     problem.num_groups = 0;
     expect_refusal(&problem, PEN_INVALID,
                    "there is no order of 0 groups to try");
@@ -183,6 +207,7 @@ int main(void)
         cmocka_unit_test(fewer_layers_than_devices),
         cmocka_unit_test(a_thousand_layers_on_many_devices),
         cmocka_unit_test(many_kinds_say_that_orders_are_left_out),
+        cmocka_unit_test(idle_devices_of_many_kinds),
         cmocka_unit_test(what_cannot_be_cut_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
