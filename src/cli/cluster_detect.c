@@ -8,9 +8,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/fields.h"
 #include "cli/profile_link.h"
 #include "cli/progress.h"
-#include "cli/train_fields.h"
 #include "core/cluster.h"
 #include "runtime/peak.h"
 #include "runtime/threads.h"

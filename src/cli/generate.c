@@ -3,7 +3,7 @@
  */
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/train_fields.h"
+#include "cli/fields.h"
 #include "data/tokenizer.h"
 #include "network/weights.h"
 #include "runtime/generator.h"

@@ -4,9 +4,9 @@
 #include "cli/cli.h"
 
 #include "base/table.h"
+#include "cli/fields.h"
 #include "cli/profile_link.h"
 #include "cli/progress.h"
-#include "cli/train_fields.h"
 #include "profiler/profiler.h"
 #include "runtime/threads.h"
 #include "runtime/transport.h"

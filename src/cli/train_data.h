@@ -1,7 +1,7 @@
 #ifndef PEN_CLI_TRAIN_DATA_H
 #define PEN_CLI_TRAIN_DATA_H
 
-#include "cli/train_fields.h"
+#include "cli/fields.h"
 #include "core/any_model.h"
 #include "runtime/batches.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "cli/train_fields.h"
+#include "cli/fields.h"
 #include "runtime/trainer.h"
 
 /* The command line of penstock train; texts are NULL where not given. */

@@ -1,5 +1,5 @@
-#ifndef PEN_CLI_TRAIN_FIELDS_H
-#define PEN_CLI_TRAIN_FIELDS_H
+#ifndef PEN_CLI_FIELDS_H
+#define PEN_CLI_FIELDS_H
 
 #include <argp.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-#include "cli/train_fields.h"
+#include "cli/fields.h"
 
 #include "base/bug.h"
 #include "base/text.h"
