@@ -14,6 +14,9 @@ const char *const pen_target_names[PEN_TARGETS + 1] = {
 #define TARGET_NAME(name, key) key,
     PEN_TARGET_TABLE(TARGET_NAME) NULL};
 
+const char *const pen_sharding_names[PEN_SHARDINGS + 1] = {
+    "none", "zero1", "zero2", "zero3", NULL};
+
 const char *const pen_memory_names[PEN_MEMORY_PARTS + 1] = {
 #define MEMORY_NAME(name, key) key,
     PEN_MEMORY_TABLE(MEMORY_NAME) NULL};

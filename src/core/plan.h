@@ -43,6 +43,9 @@ enum pen_sharding {
     PEN_SHARDINGS
 };
 
+/* "none", "zero1", "zero2", "zero3", NULL. */
+extern const char *const pen_sharding_names[PEN_SHARDINGS + 1];
+
 /* Whose runtime carries a plan out: name and key of the file. */
 #define PEN_TARGET_TABLE(X)                                                    \
     X(PENSTOCK, "penstock")                                                    \

@@ -28,9 +28,6 @@
 
 #define MAX_ERROR 100.0
 
-static const char *const shardings[] = {"none", "zero1", "zero2", "zero3",
-                                        NULL};
-
 static const char *const degree_keys[] = {
 #define DEGREE_KEY(name, key) key,
     PEN_DEGREE_TABLE(DEGREE_KEY)};
@@ -158,7 +155,7 @@ void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
     pen_text_add(out,
                  "  \"sharding\": \"%s\",\n  \"sequence_parallel\": %s,\n"
                  "  \"logical_replicas\": %u,\n  \"seed\": %" PRIu64,
-                 shardings[plan->sharding],
+                 pen_sharding_names[plan->sharding],
                  plan->has_sequence_parallel ? "true" : "false",
                  plan->logical_replicas, plan->seed);
     if (plan->predicted.is_there)
@@ -461,8 +458,8 @@ static pen_status read_counts(const struct pen_json *file, struct pen_plan *out,
             pen_json_read_integer(file, "microbatches", 1, PEN_PLAN_MAX_COUNT,
                                   &out->num_microbatches, why);
     if (status == PEN_OK)
-        status =
-            pen_json_read_choice(file, "sharding", shardings, &sharding, why);
+        status = pen_json_read_choice(file, "sharding", pen_sharding_names,
+                                      &sharding, why);
     if (status == PEN_OK)
         status = pen_json_read_integer(file, "logical_replicas", 1,
                                        PEN_PLAN_MAX_DEGREE,
