@@ -1,0 +1,176 @@
+#include "planner/candidate.h"
+
+#include "planner/cut.h"
+
+#include <string.h>
+
+uint64_t pen_candidate_num_devices(const struct pen_candidate *candidate)
+{
+    const uint32_t *degrees = candidate->degrees;
+    return (uint64_t)degrees[PEN_DEGREE_DP] * degrees[PEN_DEGREE_TP] *
+           degrees[PEN_DEGREE_PP] * degrees[PEN_DEGREE_CP];
+}
+
+bool pen_candidate_of_plan(const struct pen_plan *plan,
+                           struct pen_candidate *out)
+{
+    if (plan->schedule.name == NULL)
+        return false;
+    const struct pen_generator *generator =
+        pen_generator_find(plan->schedule.name);
+    if (generator == NULL)
+        return false;
+    memcpy(out->degrees, plan->degrees, sizeof out->degrees);
+    out->micro_batch = plan->micro_batch;
+    out->num_microbatches = plan->num_microbatches;
+    out->recompute = plan->stages[0].recompute;
+    out->sharding = plan->sharding;
+    out->generator = generator;
+    return true;
+}
+
+/* Messages inside layers are cut over tp, too, where the runtime can. */
+static bool has_sequence_parallel(const struct pen_setting *setting,
+                                  const struct pen_candidate *candidate)
+{
+    return candidate->degrees[PEN_DEGREE_TP] > 1 &&
+           setting->target != PEN_TARGET_DEEPSPEED;
+}
+
+static struct pen_plan *create_plan(const struct pen_setting *setting,
+                                    const struct pen_candidate *candidate)
+{
+    struct pen_plan *plan = pen_plan_create(candidate->degrees[PEN_DEGREE_PP],
+                                            candidate->degrees[PEN_DEGREE_VPP]);
+    if (plan == NULL)
+        return NULL;
+    memcpy(plan->degrees, candidate->degrees, sizeof plan->degrees);
+    plan->target = setting->target;
+    plan->sequence = setting->sequence;
+    plan->number = setting->number;
+    plan->micro_batch = candidate->micro_batch;
+    plan->num_microbatches = candidate->num_microbatches;
+    plan->sharding = candidate->sharding;
+    plan->has_sequence_parallel = has_sequence_parallel(setting, candidate);
+    plan->logical_replicas = candidate->degrees[PEN_DEGREE_DP];
+    if (!pen_plan_set(&plan->schedule.name, candidate->generator->name)) {
+        pen_plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+pen_status pen_candidate_plan(const struct pen_setting *setting,
+                              const struct pen_candidate *candidate,
+                              struct pen_plan **out, struct pen_text *why)
+{
+    uint64_t num_stages = (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
+                          candidate->degrees[PEN_DEGREE_VPP];
+    if (num_stages > setting->model->num_layers) {
+        pen_why(why, "%u layers are not enough for %llu stages",
+                setting->model->num_layers, (unsigned long long)num_stages);
+        return PEN_INVALID;
+    }
+    struct pen_plan *plan = create_plan(setting, candidate);
+    if (plan == NULL) {
+        pen_why(why, "no memory for a plan");
+        return PEN_NOMEM;
+    }
+    pen_status status = pen_cut(setting, plan, candidate->recompute, why);
+    if (status != PEN_OK) {
+        pen_plan_free(plan);
+        return status;
+    }
+    *out = plan;
+    return PEN_OK;
+}
+
+static pen_status predict(const struct pen_setting *setting,
+                          const struct pen_plan *plan, bool is_timed,
+                          struct pen_prediction *out, struct pen_text *why)
+{
+    if (is_timed)
+        return pen_predict(setting, plan, out, why);
+    return pen_predict_bound(setting, plan, out, why);
+}
+
+/* Replaces plan and prediction if the new cut is better off. */
+static void cut_again(const struct pen_setting *setting,
+                      const struct pen_candidate *candidate, bool is_timed,
+                      struct pen_plan **plan, struct pen_prediction *prediction)
+{
+    struct pen_plan *other = create_plan(setting, candidate);
+    struct pen_prediction again;
+    if (other == NULL)
+        return;
+    memcpy(other->stages, (*plan)->stages,
+           other->num_stages * sizeof *other->stages);
+    if (pen_cut_to_fit(setting, other, prediction, NULL) != PEN_OK ||
+        predict(setting, other, is_timed, &again, NULL) != PEN_OK) {
+        pen_plan_free(other);
+        return;
+    }
+    if (again.fits || again.peak_bytes < prediction->peak_bytes) {
+        struct pen_plan *kept = *plan;
+        struct pen_prediction dropped = *prediction;
+        *plan = other;
+        *prediction = again;
+        other = kept;
+        again = dropped;
+    }
+    pen_plan_free(other);
+    pen_prediction_release(&again);
+}
+
+#define MOST_CUTS 3 /* each begins where the one before was too full */
+
+pen_status pen_candidate_predict(const struct pen_setting *setting,
+                                 const struct pen_candidate *candidate,
+                                 bool is_timed, struct pen_plan **plan,
+                                 struct pen_prediction *out,
+                                 struct pen_text *why)
+{
+    struct pen_plan *made = NULL;
+    struct pen_prediction prediction;
+    pen_status status = pen_candidate_plan(setting, candidate, &made, why);
+    if (status == PEN_OK)
+        status = predict(setting, made, is_timed, &prediction, why);
+    if (status != PEN_OK) {
+        pen_plan_free(made);
+        return status;
+    }
+    for (int i = 1; i < MOST_CUTS && !prediction.fits && made->num_stages > 1;
+         i++) {
+        uint64_t before = prediction.peak_bytes;
+        cut_again(setting, candidate, is_timed, &made, &prediction);
+        if (prediction.peak_bytes == before)
+            break;
+    }
+    *plan = made;
+    *out = prediction;
+    return PEN_OK;
+}
+
+void pen_candidate_print(const struct pen_candidate *candidate,
+                         struct pen_text *out)
+{
+    static const struct {
+        enum pen_degree degree;
+        const char *key;
+    } order[] = {{PEN_DEGREE_TP, "tp"}, {PEN_DEGREE_CP, "cp"},
+                 {PEN_DEGREE_PP, "pp"}, {PEN_DEGREE_VPP, "vpp"},
+                 {PEN_DEGREE_EP, "ep"}, {PEN_DEGREE_DP, "dp"}};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (candidate->degrees[order[i].degree] > 1 ||
+            order[i].degree == PEN_DEGREE_DP)
+            pen_text_add(out, "%s %u ", order[i].key,
+                         candidate->degrees[order[i].degree]);
+    pen_text_add(out, "micro-batch %u", candidate->micro_batch);
+    if (candidate->degrees[PEN_DEGREE_PP] > 1)
+        pen_text_add(out, " %s", candidate->generator->name);
+    if (candidate->recompute != PEN_RECOMPUTE_NONE)
+        pen_text_add(out, " recompute %s",
+                     pen_recompute_names[candidate->recompute]);
+    if (candidate->sharding != PEN_SHARDING_NONE)
+        pen_text_add(out, " %s", pen_sharding_names[candidate->sharding]);
+}

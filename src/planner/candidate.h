@@ -1,0 +1,64 @@
+#ifndef PEN_PLANNER_CANDIDATE_H
+#define PEN_PLANNER_CANDIDATE_H
+
+#include "planner/predict.h"
+#include "schedule/generators.h"
+
+/*
+ * A candidate: what the search chooses. With a setting it becomes a plan, whose
+ * layers are cut into stages of even time.
+ */
+struct pen_candidate {
+    uint32_t degrees[PEN_DEGREES];
+    uint32_t micro_batch;
+    uint32_t num_microbatches; /* of one pipeline in one step */
+    enum pen_recompute recompute;
+    enum pen_sharding sharding;
+    const struct pen_generator *generator;
+};
+
+/* What a search may not choose itself; 0: it may. */
+struct pen_candidate_filter {
+    uint32_t degrees[PEN_DEGREES];
+    uint32_t micro_batch;
+    uint64_t max_devices;
+    bool allows_stale; /* asynchronous schedules, too */
+    bool is_stale;     /* those only */
+};
+
+/* dp * tp * pp * cp. */
+uint64_t pen_candidate_num_devices(const struct pen_candidate *candidate);
+
+/* What a plan with a schedule by name chose; false: it has a file. */
+bool pen_candidate_of_plan(const struct pen_plan *plan,
+                           struct pen_candidate *out);
+
+/*
+ * The plan of a candidate, without a name of model and cluster. Free it with
+ * pen_plan_free(). INVALID when there are more stages than layers.
+ */
+pen_status pen_candidate_plan(const struct pen_setting *setting,
+                              const struct pen_candidate *candidate,
+                              struct pen_plan **out, struct pen_text *why);
+
+/*
+ * The plan and its prediction, timed or by its bound. Where the even cut does
+ * not fit into memory, stages that are too full give layers away, if that
+ * helps.
+ *
+ * On success *plan is owned by the caller, and so is what *out has.
+ */
+pen_status pen_candidate_predict(const struct pen_setting *setting,
+                                 const struct pen_candidate *candidate,
+                                 bool is_timed, struct pen_plan **plan,
+                                 struct pen_prediction *out,
+                                 struct pen_text *why);
+
+/*
+ * "tp 4 pp 8 vpp 2 dp 2, micro-batch 1, interleaved, full, zero1": what is not
+ * there is not named.
+ */
+void pen_candidate_print(const struct pen_candidate *candidate,
+                         struct pen_text *out);
+
+#endif

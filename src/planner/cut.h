@@ -1,0 +1,25 @@
+#ifndef PEN_PLANNER_CUT_H
+#define PEN_PLANNER_CUT_H
+
+#include "planner/predict.h"
+
+/*
+ * Cuts the layers of the setting's model into the stages of a plan whose
+ * degrees, micro-batch, sharding and schedule are set: the slowest stage is as
+ * quick as it can be on the devices that the stages lie on. All stages get this
+ * mode of recomputation.
+ */
+pen_status pen_cut(const struct pen_setting *setting, struct pen_plan *plan,
+                   enum pen_recompute recompute, struct pen_text *why);
+
+/*
+ * Cuts again a plan that was predicted and did not fit: no rank gets more
+ * layers than it has room for, as far as that prediction tells. INFEASIBLE when
+ * there is no such cut; the plan is then as it was.
+ */
+pen_status pen_cut_to_fit(const struct pen_setting *setting,
+                          struct pen_plan *plan,
+                          const struct pen_prediction *predicted,
+                          struct pen_text *why);
+
+#endif

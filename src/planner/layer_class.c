@@ -1,0 +1,92 @@
+#include "planner/layer_class.h"
+
+enum class { EMBEDDING, HEAD, BLOCK, WITH_WINDOW = 1, WITH_EXPERTS = 2 };
+
+uint32_t pen__layer_class(const struct pen_model *model, uint32_t layer)
+{
+    if (layer == 0)
+        return EMBEDDING;
+    if (layer == model->num_layers - 1)
+        return HEAD;
+    uint32_t found = BLOCK;
+    if (pen_model_window(model, layer - 1) != 0)
+        found += WITH_WINDOW;
+    if (pen_model_block_is_sparse(model, layer - 1))
+        found += WITH_EXPERTS;
+    return found;
+}
+
+void pen__layer_classes_find(const struct pen_model *model,
+                             struct pen__layer_classes *out)
+{
+    *out = (struct pen__layer_classes){.count = {0}};
+    for (uint32_t layer = 0; layer < model->num_layers; layer++) {
+        uint32_t found = pen__layer_class(model, layer);
+        out->layer[found] = layer;
+        out->count[found]++;
+    }
+}
+
+void pen__class_costs_find(const struct pen_setting *setting,
+                           const struct pen_plan *plan, uint32_t group,
+                           enum pen_recompute recompute,
+                           const struct pen__layer_classes *classes,
+                           struct pen__class_costs *out)
+{
+    *out = (struct pen__class_costs){.seconds = {0}};
+    for (uint32_t i = 0; i < PEN_LAYER_CLASSES; i++) {
+        if (classes->count[i] == 0)
+            continue;
+        struct pen_layer_time time;
+        pen_predict_layer(setting, plan, group, classes->layer[i], recompute,
+                          &time, &out->bytes[i]);
+        out->path[i] = time.forward_sec + time.input_sec + time.recompute_sec;
+        out->seconds[i] = out->path[i] + time.weight_sec;
+    }
+}
+
+double pen__parameter_bytes(const struct pen_setting *setting,
+                            enum pen_sharding sharding, double num_replicas)
+{
+    double weights = pen_number_bytes(setting->number);
+    double gradients = setting->practice.gradient_bytes;
+    double optimizer = setting->practice.optimizer_bytes;
+    if (sharding >= PEN_SHARDING_ZERO1)
+        optimizer /= num_replicas;
+    if (sharding >= PEN_SHARDING_ZERO2)
+        gradients /= num_replicas;
+    if (sharding >= PEN_SHARDING_ZERO3 && !setting->practice.keeps_gathered)
+        weights /= num_replicas;
+    return weights + gradients + optimizer;
+}
+
+uint32_t pen__rank_group(const struct pen_setting *setting,
+                         const struct pen_plan *plan, uint32_t rank,
+                         uint64_t *memory_bytes)
+{
+    const struct pen_cluster *cluster = setting->cluster;
+    uint64_t share = pen_plan_num_ranks(plan) / plan->degrees[PEN_DEGREE_PP];
+    uint64_t first = rank * share;
+    uint64_t begin = 0;
+    uint32_t slowest = 0;
+    double least = -1;
+    uint64_t memory = UINT64_MAX;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        const struct pen_device *device = &cluster->groups[i].device;
+        uint64_t end = begin + cluster->groups[i].count;
+        if (begin < first + share && first < end) {
+            double flops = device->flops[setting->number];
+            if (least < 0 || flops < least) {
+                least = flops;
+                slowest = i;
+            }
+            if (device->memory_bytes < memory)
+                memory = device->memory_bytes;
+        }
+        begin = end;
+    }
+    if (setting->memory_limit != 0 && setting->memory_limit < memory)
+        memory = setting->memory_limit;
+    *memory_bytes = memory;
+    return slowest;
+}

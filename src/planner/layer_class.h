@@ -1,0 +1,50 @@
+#ifndef PEN_PLANNER_LAYER_CLASS_H
+#define PEN_PLANNER_LAYER_CLASS_H
+
+#include "planner/predict.h"
+
+/*
+ * Layers that are alike: embedding, head, and blocks by whether they have
+ * experts and a window. A thousand layers are six classes, so a thousand layers
+ * cost no more than six.
+ */
+#define PEN_LAYER_CLASSES 6u
+
+uint32_t pen__layer_class(const struct pen_model *model, uint32_t layer);
+
+/* One layer of each class, and how many there are; none: count 0. */
+struct pen__layer_classes {
+    uint32_t layer[PEN_LAYER_CLASSES];
+    uint32_t count[PEN_LAYER_CLASSES];
+};
+
+void pen__layer_classes_find(const struct pen_model *model,
+                             struct pen__layer_classes *out);
+
+/* What each class takes and holds on this group of devices. */
+struct pen__class_costs {
+    double seconds[PEN_LAYER_CLASSES]; /* of a micro-batch, all passes */
+    double path[PEN_LAYER_CLASSES];    /* without the weights' gradients */
+    struct pen_layer_bytes bytes[PEN_LAYER_CLASSES];
+};
+
+void pen__class_costs_find(const struct pen_setting *setting,
+                           const struct pen_plan *plan, uint32_t group,
+                           enum pen_recompute recompute,
+                           const struct pen__layer_classes *classes,
+                           struct pen__class_costs *out);
+
+/* Bytes that one parameter takes on one device, by the sharding of a plan. */
+double pen__parameter_bytes(const struct pen_setting *setting,
+                            enum pen_sharding sharding, double num_replicas);
+
+/*
+ * The slowest group among the devices of one rank of the pipeline, and the
+ * memory that all of them offer. Devices are taken in the order of the cluster,
+ * rank by rank of the pipeline.
+ */
+uint32_t pen__rank_group(const struct pen_setting *setting,
+                         const struct pen_plan *plan, uint32_t rank,
+                         uint64_t *memory_bytes);
+
+#endif
