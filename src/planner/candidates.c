@@ -1,0 +1,510 @@
+#include "planner/candidates.h"
+
+#include "planner/layer_class.h"
+#include "planner/target_rules.h"
+#include "schedule/time.h"
+
+#include <stdlib.h>
+
+#define MOST_VALUES 512u       /* of one degree that are tried */
+#define MOST_MICRO_BATCH 64u   /* sequences */
+#define LEAST_PIECE 1024u      /* tokens that a rank has of a sequence */
+#define MOST_CONTEXT 64u       /* ranks that share one */
+#define MOST_REPLICA_CHOICES 2 /* replicas: the most, and the next */
+#define ALL_DEPTHS 32u         /* up to here every depth is tried */
+#define MOST_DEPTH 1024u       /* ranks of a pipeline */
+
+struct values {
+    uint32_t items[MOST_VALUES];
+    size_t count;
+};
+
+static void add_value(struct values *values, uint64_t value)
+{
+    for (size_t i = 0; i < values->count; i++)
+        if (values->items[i] == value)
+            return;
+    if (values->count < MOST_VALUES && value <= PEN_PLAN_MAX_DEGREE)
+        values->items[values->count++] = (uint32_t)value;
+}
+
+static void add_divisors(struct values *values, uint64_t number, uint64_t most)
+{
+    for (uint64_t i = 1; i * i <= number; i++) {
+        if (number % i != 0)
+            continue;
+        if (i <= most)
+            add_value(values, i);
+        if (number / i <= most)
+            add_value(values, number / i);
+    }
+}
+
+static int compare_values(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left;
+    uint32_t b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void sort_values(struct values *values)
+{
+    qsort(values->items, values->count, sizeof *values->items, compare_values);
+}
+
+struct space {
+    const struct pen_setting *setting;
+    const struct pen_candidate_filter *filter;
+    struct pen_plan *probe; /* what layers are asked with */
+    struct pen__layer_classes classes;
+    struct values replicas; /* divisors of the batch, in order */
+    uint64_t num_devices;
+    bool has_slices; /* micro-batches are cut by one of the schedules */
+    struct pen__bases *out;
+};
+
+/* What the loops below have chosen so far. */
+struct choice {
+    struct pen_candidate candidate;
+    double seconds;    /* of a micro-batch, all layers on the best group */
+    double path;       /* of it, there and back: no schedule is quicker */
+    double stash;      /* bytes of it, in blocks of one class */
+    double parameters; /* of those, cut by tp and ep */
+};
+
+static bool is_open(uint32_t fixed, uint32_t value)
+{
+    return fixed == 0 || fixed == value;
+}
+
+static bool add_base(struct pen__bases *bases, const struct pen__base *base)
+{
+    if (bases->count == bases->capacity) {
+        size_t capacity = bases->capacity == 0 ? 1024 : 2 * bases->capacity;
+        struct pen__base *items =
+            realloc(bases->items, capacity * sizeof *items);
+        if (items == NULL)
+            return false;
+        bases->items = items;
+        bases->capacity = capacity;
+    }
+    bases->items[bases->count++] = *base;
+    return true;
+}
+
+/* Replicas and depth are chosen: the base is complete. */
+static bool add_choice(struct space *space, const struct choice *choice)
+{
+    struct pen__base base = {.candidate = choice->candidate};
+    double pp = base.candidate.degrees[PEN_DEGREE_PP];
+    base.candidate.num_microbatches =
+        (uint32_t)(space->setting->global_batch / base.candidate.micro_batch /
+                   base.candidate.degrees[PEN_DEGREE_DP]);
+    base.floor_sec = choice->seconds * base.candidate.num_microbatches / pp;
+    if (!space->has_slices && base.floor_sec < choice->path)
+        base.floor_sec = choice->path;
+    base.parameters = choice->parameters;
+    base.stash = choice->stash;
+    return add_base(space->out, &base);
+}
+
+/* The most replicas that there are devices for, and some fewer. */
+static bool choose_replicas(struct space *space, struct choice *choice)
+{
+    struct pen_candidate *candidate = &choice->candidate;
+    uint32_t *degrees = candidate->degrees;
+    uint64_t share = (uint64_t)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP] *
+                     degrees[PEN_DEGREE_PP];
+    uint64_t batches = space->setting->global_batch / candidate->micro_batch;
+    int num_found = 0;
+    for (size_t i = space->replicas.count; i-- > 0;) {
+        uint32_t dp = space->replicas.items[i];
+        if (dp * share > space->num_devices || batches % dp != 0 ||
+            batches / dp > PEN_PLAN_MAX_COUNT ||
+            dp % degrees[PEN_DEGREE_EP] != 0 ||
+            !is_open(space->filter->degrees[PEN_DEGREE_DP], dp))
+            continue;
+        degrees[PEN_DEGREE_DP] = dp;
+        if (!add_choice(space, choice))
+            return false;
+        if (++num_found == MOST_REPLICA_CHOICES)
+            break;
+    }
+    return true;
+}
+
+/*
+ * Depths that make a difference: all small ones, the least for each number of
+ * blocks in the fullest stage, and those that use all devices.
+ */
+static void list_depths(const struct space *space, uint64_t most,
+                        struct values *out)
+{
+    uint32_t num_layers = space->setting->model->num_layers;
+    most = most < num_layers ? most : num_layers;
+    most = most < MOST_DEPTH ? most : MOST_DEPTH;
+    out->count = 0;
+    for (uint32_t i = 1; i <= ALL_DEPTHS && i <= most; i++)
+        add_value(out, i);
+    for (uint32_t i = 1; i <= num_layers; i = i < 64 ? i + 1 : i + i / 32) {
+        uint32_t depth = (num_layers + i - 1) / i;
+        if (depth <= most)
+            add_value(out, depth);
+        if (depth < ALL_DEPTHS)
+            break;
+    }
+    add_divisors(out, most, most);
+    add_divisors(out, space->num_devices, most);
+    if (space->filter->degrees[PEN_DEGREE_PP] != 0 &&
+        space->filter->degrees[PEN_DEGREE_PP] <= most)
+        add_value(out, space->filter->degrees[PEN_DEGREE_PP]);
+}
+
+static bool choose_depth(struct space *space, struct choice *choice)
+{
+    struct values depths;
+    uint32_t *degrees = choice->candidate.degrees;
+    uint64_t share = (uint64_t)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP];
+    list_depths(space, space->num_devices / share, &depths);
+    for (size_t i = 0; i < depths.count; i++) {
+        degrees[PEN_DEGREE_PP] = depths.items[i];
+        if (is_open(space->filter->degrees[PEN_DEGREE_PP], depths.items[i]) &&
+            !choose_replicas(space, choice))
+            return false;
+    }
+    return true;
+}
+
+/* Sums over the layers, on the group where they take least. */
+static void measure(struct space *space, struct choice *choice)
+{
+    const struct pen_candidate *candidate = &choice->candidate;
+    struct pen_plan *probe = space->probe;
+    for (int i = 0; i < PEN_DEGREES; i++)
+        probe->degrees[i] = candidate->degrees[i];
+    probe->degrees[PEN_DEGREE_PP] = 1;
+    probe->degrees[PEN_DEGREE_DP] = candidate->degrees[PEN_DEGREE_EP];
+    probe->micro_batch = candidate->micro_batch;
+    probe->has_sequence_parallel =
+        candidate->degrees[PEN_DEGREE_TP] > 1 &&
+        space->setting->target != PEN_TARGET_DEEPSPEED;
+    for (uint32_t group = 0; group < space->setting->cluster->num_groups;
+         group++) {
+        struct pen__class_costs costs;
+        double seconds = 0;
+        double path = 0;
+        pen__class_costs_find(space->setting, probe, group,
+                              candidate->recompute, &space->classes, &costs);
+        uint32_t most = 0;
+        for (uint32_t i = 0; i < PEN_LAYER_CLASSES; i++) {
+            seconds += space->classes.count[i] * costs.seconds[i];
+            path += space->classes.count[i] * costs.path[i];
+            if (space->classes.count[i] > space->classes.count[most])
+                most = i;
+        }
+        double count = space->classes.count[most];
+        choice->stash = count * (double)costs.bytes[most].stash_bytes;
+        choice->parameters = count * (double)costs.bytes[most].num_parameters;
+        if (group == 0 || seconds < choice->seconds)
+            choice->seconds = seconds;
+        if (group == 0 || path < choice->path)
+            choice->path = path;
+    }
+}
+
+static bool choose_recompute(struct space *space, struct choice *choice)
+{
+    for (int i = 0; i < PEN_RECOMPUTES; i++) {
+        choice->candidate.recompute = (enum pen_recompute)i;
+        measure(space, choice);
+        if (!choose_depth(space, choice))
+            return false;
+    }
+    return true;
+}
+
+/* 1, 2, 3, 4, 6, 8, 12, ... that divide the batch. */
+static bool choose_micro_batch(struct space *space, struct choice *choice)
+{
+    struct values sizes = {.count = 0};
+    for (uint32_t i = 1; i <= MOST_MICRO_BATCH; i *= 2) {
+        add_value(&sizes, i);
+        if (i >= 2)
+            add_value(&sizes, i / 2 * 3);
+    }
+    if (space->filter->micro_batch != 0)
+        add_value(&sizes, space->filter->micro_batch);
+    for (size_t i = 0; i < sizes.count; i++) {
+        if (space->setting->global_batch % sizes.items[i] != 0 ||
+            !is_open(space->filter->micro_batch, sizes.items[i]))
+            continue;
+        choice->candidate.micro_batch = sizes.items[i];
+        if (!choose_recompute(space, choice))
+            return false;
+    }
+    return true;
+}
+
+/* Rules that do not need what is not chosen yet. */
+static bool is_possible(const struct space *space, const struct choice *choice)
+{
+    struct pen_candidate candidate = choice->candidate;
+    candidate.degrees[PEN_DEGREE_DP] = candidate.degrees[PEN_DEGREE_EP];
+    candidate.micro_batch = 1;
+    candidate.num_microbatches = 1;
+    struct pen_setting setting = *space->setting;
+    setting.global_batch = candidate.degrees[PEN_DEGREE_DP];
+    candidate.generator = pen_generator_find("1f1b");
+    for (int i = 0; i < PEN_SHARDINGS; i++) {
+        candidate.sharding = (enum pen_sharding)i;
+        if (pen_target_check(&setting, &candidate, NULL) == PEN_OK)
+            return true;
+    }
+    return false;
+}
+
+static bool choose_experts(struct space *space, struct choice *choice)
+{
+    struct values sizes = {.count = 0};
+    uint32_t *degrees = choice->candidate.degrees;
+    add_value(&sizes, 1);
+    if (space->setting->model->num_experts > 0)
+        add_divisors(&sizes, space->setting->model->num_experts,
+                     space->num_devices);
+    for (size_t i = 0; i < sizes.count; i++) {
+        degrees[PEN_DEGREE_EP] = sizes.items[i];
+        if (is_open(space->filter->degrees[PEN_DEGREE_EP], sizes.items[i]) &&
+            is_possible(space, choice) && !choose_micro_batch(space, choice))
+            return false;
+    }
+    return true;
+}
+
+static bool choose_context(struct space *space, struct choice *choice)
+{
+    uint32_t *degrees = choice->candidate.degrees;
+    for (uint32_t cp = 1; cp <= MOST_CONTEXT; cp *= 2) {
+        degrees[PEN_DEGREE_CP] = cp;
+        degrees[PEN_DEGREE_EP] = 1;
+        bool is_sensible = space->setting->sequence / cp >= LEAST_PIECE ||
+                           cp == 1 ||
+                           space->filter->degrees[PEN_DEGREE_CP] == cp;
+        if (is_sensible && is_possible(space, choice) &&
+            is_open(space->filter->degrees[PEN_DEGREE_CP], cp) &&
+            !choose_experts(space, choice))
+            return false;
+    }
+    return true;
+}
+
+static bool choose_tensor(struct space *space)
+{
+    struct values sizes = {.count = 0};
+    uint64_t node = pen_target_node_size(space->setting->cluster);
+    add_divisors(&sizes, node, node < 64 ? node : 64);
+    for (size_t i = 0; i < sizes.count; i++) {
+        struct choice choice = {.candidate = {.degrees = {1, 1, 1, 1, 1, 1}}};
+        choice.candidate.degrees[PEN_DEGREE_TP] = sizes.items[i];
+        if (is_open(space->filter->degrees[PEN_DEGREE_TP], sizes.items[i]) &&
+            is_possible(space, &choice) && !choose_context(space, &choice))
+            return false;
+    }
+    return true;
+}
+
+static int compare_bases(const void *left, const void *right)
+{
+    const struct pen__base *a = left;
+    const struct pen__base *b = right;
+    if (a->floor_sec != b->floor_sec)
+        return a->floor_sec < b->floor_sec ? -1 : 1;
+    /* What is equal keeps one order, whatever qsort() does. */
+    for (int i = 0; i < PEN_DEGREES; i++)
+        if (a->candidate.degrees[i] != b->candidate.degrees[i])
+            return a->candidate.degrees[i] < b->candidate.degrees[i] ? -1 : 1;
+    if (a->candidate.micro_batch != b->candidate.micro_batch)
+        return a->candidate.micro_batch < b->candidate.micro_batch ? -1 : 1;
+    return (int)a->candidate.recompute - (int)b->candidate.recompute;
+}
+
+static uint64_t devices_of(const struct pen_setting *setting,
+                           const struct pen_candidate_filter *filter)
+{
+    uint64_t all = pen_cluster_num_devices(setting->cluster);
+    return filter->max_devices != 0 && filter->max_devices < all
+               ? filter->max_devices
+               : all;
+}
+
+bool pen__bases_list(const struct pen_setting *setting,
+                     const struct pen_candidate_filter *filter,
+                     struct pen__bases *out)
+{
+    struct space space = {.setting = setting,
+                          .filter = filter,
+                          .probe = pen_plan_create(1, 1),
+                          .num_devices = devices_of(setting, filter),
+                          .out = out};
+    if (space.probe == NULL)
+        return false;
+    space.probe->target = setting->target;
+    space.probe->sequence = setting->sequence;
+    space.probe->number = setting->number;
+    *out = (struct pen__bases){.items = NULL};
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++)
+        if (pen_generator_at(i)->has_slices &&
+            pen_target_has_schedule(setting->target, pen_generator_at(i)))
+            space.has_slices = true;
+    pen__layer_classes_find(setting->model, &space.classes);
+    add_divisors(&space.replicas, setting->global_batch, space.num_devices);
+    sort_values(&space.replicas);
+    bool is_done = choose_tensor(&space);
+    pen_plan_free(space.probe);
+    if (!is_done) {
+        free(out->items);
+        return false;
+    }
+    if (out->count > 0)
+        qsort(out->items, out->count, sizeof *out->items, compare_bases);
+    return true;
+}
+
+/* ---- schedules, chunks and sharding of one base ---- */
+
+static bool add_candidate(struct pen__candidate_list *list,
+                          const struct pen_candidate *candidate)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
+        struct pen_candidate *items =
+            realloc(list->items, capacity * sizeof *items);
+        if (items == NULL)
+            return false;
+        list->items = items;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = *candidate;
+    return true;
+}
+
+/* One device of a kind needs no share; else all that the target has. */
+static bool add_shardings(const struct pen_setting *setting,
+                          struct pen_candidate candidate,
+                          struct pen__candidate_list *out)
+{
+    uint32_t replicas =
+        candidate.degrees[PEN_DEGREE_DP] * candidate.degrees[PEN_DEGREE_CP];
+    for (int i = 0; i < PEN_SHARDINGS && (i == 0 || replicas > 1); i++) {
+        candidate.sharding = (enum pen_sharding)i;
+        if (pen_target_check(setting, &candidate, NULL) == PEN_OK &&
+            !add_candidate(out, &candidate))
+            return false;
+    }
+    return true;
+}
+
+static bool add_chunks(const struct pen_setting *setting,
+                       const struct pen_candidate_filter *filter,
+                       struct pen_candidate candidate,
+                       struct pen__candidate_list *out)
+{
+    static const uint32_t chunks[] = {1, 2,  3,  4,  5,  6,  7,  8,
+                                      9, 10, 12, 14, 16, 20, 24, 32};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        if (!pen_target_has_chunks(candidate.generator, chunks[i]) ||
+            !is_open(filter->degrees[PEN_DEGREE_VPP], chunks[i]))
+            continue;
+        candidate.degrees[PEN_DEGREE_VPP] = chunks[i];
+        if (!add_shardings(setting, candidate, out))
+            return false;
+    }
+    return true;
+}
+
+static bool is_wanted(const struct pen_candidate_filter *filter,
+                      const struct pen_generator *generator)
+{
+    if (filter->is_stale)
+        return !generator->is_synchronous;
+    return generator->is_synchronous || filter->allows_stale;
+}
+
+bool pen__base_expand(const struct pen_setting *setting,
+                      const struct pen_candidate_filter *filter,
+                      const struct pen__base *base,
+                      struct pen__candidate_list *out)
+{
+    struct pen_candidate candidate = base->candidate;
+    out->count = 0;
+    if (candidate.degrees[PEN_DEGREE_PP] == 1) {
+        candidate.generator = pen_generator_find("1f1b");
+        return filter->is_stale || add_chunks(setting, filter, candidate, out);
+    }
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
+        candidate.generator = pen_generator_at(i);
+        if (is_wanted(filter, candidate.generator) &&
+            pen_target_has_schedule(setting->target, candidate.generator) &&
+            !add_chunks(setting, filter, candidate, out))
+            return false;
+    }
+    return true;
+}
+
+/* ---- room ---- */
+
+bool pen__is_plain(const struct pen_generator *generator)
+{
+    return pen_target_has_schedule(PEN_TARGET_MEGATRON, generator);
+}
+
+/* A short pipeline tells; how much less a long one holds is not asked. */
+#define PROBE_RANKS 8u
+#define LEAST_HELD (1.0 / 3)
+
+double pen__held_share(const struct pen_generator *generator)
+{
+    struct pen_costs costs;
+    struct pen_schedule *schedule = NULL;
+    struct pen_timing *timing = NULL;
+    double peak = 0;
+    pen_costs_init(&costs);
+    const struct pen_generator_args args = {
+        .ranks = PROBE_RANKS, .microbatches = 2 * PROBE_RANKS, .costs = &costs};
+    if (pen_generator_make(generator, &args, &schedule, NULL) == PEN_OK &&
+        pen_schedule_time(schedule, &costs, NULL, &timing, NULL) == PEN_OK)
+        for (uint32_t rank = 0; rank < timing->num_ranks; rank++)
+            if (timing->ranks[rank].peak > peak)
+                peak = timing->ranks[rank].peak;
+    pen_timing_free(timing);
+    pen_schedule_free(schedule);
+    pen_costs_release(&costs);
+    return peak >= PROBE_RANKS ? 1 : LEAST_HELD;
+}
+
+/* Bytes of the blocks on a rank, if it had all of them. */
+static double whole_bytes(const struct pen__base *base,
+                          const struct pen_candidate *candidate,
+                          double parameter_bytes, double held, uint32_t rank)
+{
+    uint32_t batches = candidate->degrees[PEN_DEGREE_PP] - rank;
+    if (batches > candidate->num_microbatches)
+        batches = candidate->num_microbatches;
+    double least = batches * held > 1 ? batches * held : 1;
+    return base->parameters * parameter_bytes + base->stash * least;
+}
+
+bool pen__candidate_has_room(const struct pen_setting *setting,
+                             const struct pen__base *base,
+                             const struct pen_candidate *candidate, double held,
+                             double bytes, double *least)
+{
+    const uint32_t *degrees = candidate->degrees;
+    double parameter_bytes = pen__parameter_bytes(
+        setting, candidate->sharding,
+        (double)degrees[PEN_DEGREE_DP] * degrees[PEN_DEGREE_CP]);
+    double shares = 0; /* of all blocks, per byte of room */
+    for (uint32_t rank = 0; rank < degrees[PEN_DEGREE_PP]; rank++)
+        shares += 1 / whole_bytes(base, candidate, parameter_bytes, held, rank);
+    *least = 1 / shares + setting->practice.overhead_bytes;
+    return *least <= bytes;
+}

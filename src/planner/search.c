@@ -1,0 +1,650 @@
+/*
+ * Best first. Three kinds of node wait for their turn, ordered by seconds that
+ * nothing below them can beat:
+ *
+ *   base       degrees, micro-batch, recomputation: the floor of its layers
+ *   candidate  with schedule, chunks, sharding: pen_predict_bound()
+ *   plan       timed
+ *
+ * A base that comes out becomes its candidates, a candidate is timed and goes
+ * back as a plan, and a plan that comes out is the best of all that are left.
+ * Bases are sorted once; the others are in a heap.
+ */
+#include "planner/search.h"
+
+#include "planner/candidates.h"
+#include "planner/target_rules.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct node {
+    double key;
+    uint64_t number; /* of equal ones the earlier comes out first */
+    struct pen_plan_found found;
+    bool is_timed;
+};
+
+struct heap {
+    struct node *items;
+    size_t count;
+    size_t capacity;
+};
+
+#define MOST_GENERATORS 64u
+
+/* What ranks hold at least under a schedule: pen__held_share(). */
+struct held {
+    const struct pen_generator *generator;
+    double share;
+};
+
+struct search {
+    const struct pen_setting *setting;
+    const struct pen_plan_search_options *options;
+    struct pen__bases bases;
+    size_t next_base;
+    struct pen__candidate_list candidates;
+    struct heap heap;
+    struct pen_plan_ranking *ranking;
+    struct held held[MOST_GENERATORS];
+    size_t num_held;
+    uint64_t num_nodes;
+    uint64_t num_ops;
+    double most_memory; /* of any device */
+    int64_t start_ns;
+    struct pen_candidate dive; /* was timed before its turn */
+    bool has_dived;
+    bool is_out_of_memory;
+};
+
+/* ---- the heap ---- */
+
+static bool is_before(const struct node *a, const struct node *b)
+{
+    if (a->key != b->key)
+        return a->key < b->key;
+    if (a->is_timed != b->is_timed)
+        return a->is_timed;
+    return a->number < b->number;
+}
+
+static bool heap_add(struct heap *heap, const struct node *node)
+{
+    if (heap->count == heap->capacity) {
+        size_t capacity = heap->capacity == 0 ? 256 : 2 * heap->capacity;
+        struct node *items = realloc(heap->items, capacity * sizeof *items);
+        if (items == NULL)
+            return false;
+        heap->items = items;
+        heap->capacity = capacity;
+    }
+    size_t at = heap->count++;
+    while (at > 0 && is_before(node, &heap->items[(at - 1) / 2])) {
+        heap->items[at] = heap->items[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->items[at] = *node;
+    return true;
+}
+
+static struct node heap_take(struct heap *heap)
+{
+    struct node top = heap->items[0];
+    struct node last = heap->items[--heap->count];
+    size_t at = 0;
+    while (2 * at + 1 < heap->count) {
+        size_t child = 2 * at + 1;
+        if (child + 1 < heap->count &&
+            is_before(&heap->items[child + 1], &heap->items[child]))
+            child++;
+        if (!is_before(&heap->items[child], &last))
+            break;
+        heap->items[at] = heap->items[child];
+        at = child;
+    }
+    if (heap->count > 0)
+        heap->items[at] = last;
+    return top;
+}
+
+/* ---- steps of the search ---- */
+
+static void release_found(struct pen_plan_found *found)
+{
+    pen_plan_free(found->plan);
+    found->plan = NULL;
+    pen_prediction_release(&found->prediction);
+}
+
+/* Of this thread: an answer does not depend on what else runs. */
+static int64_t used_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static double seconds_since(int64_t start_ns)
+{
+    return (double)(used_ns() - start_ns) * 1e-9;
+}
+
+static bool is_late(const struct search *search)
+{
+    return search->options->seconds > 0 &&
+           seconds_since(search->start_ns) > search->options->seconds;
+}
+
+/* Out of time, and not without any answer. */
+static bool is_over(const struct search *search)
+{
+    uint64_t max_ops = search->options->max_ops;
+    if (search->ranking->counts.first_sec == 0)
+        return false;
+    return is_late(search) || (max_ops != 0 && search->num_ops > max_ops);
+}
+
+static void note_bytes(struct search *search, uint64_t bytes)
+{
+    struct pen_plan_search_counts *counts = &search->ranking->counts;
+    if (counts->least_bytes == 0 || bytes < counts->least_bytes)
+        counts->least_bytes = bytes;
+}
+
+static void add_node(struct search *search, struct node *node)
+{
+    node->number = search->num_nodes++;
+    if (!heap_add(&search->heap, node)) {
+        search->is_out_of_memory = true;
+        release_found(&node->found);
+    }
+}
+
+/* Bounds guess what interleaved stages hold, and guess too much. */
+#define GUESSED 0.3
+
+/*
+ * Of a plain schedule the bound knows what ranks hold; of others it may take
+ * too much, and the room for their blocks was looked at already.
+ */
+static bool may_fit(const struct search *search,
+                    const struct pen_candidate *candidate,
+                    const struct pen_prediction *bound)
+{
+    if (bound->fits || !pen__is_plain(candidate->generator))
+        return true;
+    if (candidate->degrees[PEN_DEGREE_VPP] == 1)
+        return false;
+    const struct pen_plan_memory *fullest = &bound->memory[bound->fullest];
+    return (double)bound->peak_bytes -
+               GUESSED * (double)fullest->bytes[PEN_MEMORY_ACTIVATIONS] <=
+           search->most_memory;
+}
+
+/*
+ * Seconds that the candidate cannot beat. A rank that holds parts of two
+ * directions, or of a wave, may have less to do than the busiest of a line: of
+ * those only the floor is known.
+ */
+static double bound_of(const struct pen_candidate *candidate,
+                       const struct pen_prediction *bound, double floor_sec)
+{
+    enum pen_placement_kind placement = candidate->generator->placement;
+    if (placement == PEN_PLACEMENT_BIDIRECTIONAL ||
+        placement == PEN_PLACEMENT_BIDIRECTIONAL_V ||
+        placement == PEN_PLACEMENT_WAVE)
+        return floor_sec;
+    double seconds = bound->step_sec;
+    if (!pen__is_plain(candidate->generator))
+        seconds -= bound->spent[PEN_SPENDING_BUBBLE];
+    /* One stage is reduced while another one of the rank computes. */
+    if (candidate->degrees[PEN_DEGREE_VPP] > 1)
+        seconds -= bound->spent[PEN_SPENDING_REDUCTION];
+    return fmax(floor_sec, seconds);
+}
+
+/* Of one schedule: more would take many seconds to time. */
+#define MOST_OPS (1u << 24)
+
+/* Forwards, backwards and weight gradients of all stages. */
+static uint64_t count_ops(const struct pen_candidate *candidate)
+{
+    return (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
+           candidate->degrees[PEN_DEGREE_VPP] * candidate->num_microbatches * 3;
+}
+
+static void leave_out(struct search *search, double least_sec)
+{
+    struct pen_plan_search_counts *counts = &search->ranking->counts;
+    if (counts->left_out++ == 0 || least_sec < counts->least_left_sec)
+        counts->least_left_sec = least_sec;
+}
+
+/* Bounds a candidate; those that fit wait for their turn. */
+static void bound_candidate(struct search *search,
+                            const struct pen_candidate *candidate,
+                            double floor_sec)
+{
+    struct pen_plan_search_counts *counts = &search->ranking->counts;
+    struct node node = {.found = {.candidate = *candidate}};
+    pen_status status =
+        pen_candidate_predict(search->setting, candidate, false,
+                              &node.found.plan, &node.found.prediction, NULL);
+    if (status != PEN_OK) {
+        counts->refused++;
+        return;
+    }
+    counts->bounded++;
+    note_bytes(search, node.found.prediction.peak_bytes);
+    if (!may_fit(search, candidate, &node.found.prediction)) {
+        counts->unfit++;
+        release_found(&node.found);
+        return;
+    }
+    node.key = bound_of(candidate, &node.found.prediction, floor_sec);
+    release_found(&node.found); /* it is made again when it is timed */
+    if (count_ops(candidate) > MOST_OPS)
+        leave_out(search, node.key);
+    else
+        add_node(search, &node);
+}
+
+static bool is_same(const struct pen_candidate *a,
+                    const struct pen_candidate *b)
+{
+    return memcmp(a->degrees, b->degrees, sizeof a->degrees) == 0 &&
+           a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
+           a->sharding == b->sharding && a->generator == b->generator;
+}
+
+/* Found out once for each schedule that is met. */
+static double held_share(struct search *search,
+                         const struct pen_generator *generator)
+{
+    size_t at = 0;
+    while (at < search->num_held && search->held[at].generator != generator)
+        at++;
+    if (at < search->num_held)
+        return search->held[at].share;
+    double share = pen__held_share(generator);
+    if (at < MOST_GENERATORS)
+        search->held[search->num_held++] = (struct held){generator, share};
+    return share;
+}
+
+/* `share` is that of the memory that may be full. */
+static bool has_room(struct search *search, const struct pen__base *base,
+                     const struct pen_candidate *candidate, double share)
+{
+    double least;
+    bool is_there =
+        pen__candidate_has_room(search->setting, base, candidate,
+                                held_share(search, candidate->generator),
+                                share * search->most_memory, &least);
+    note_bytes(search, (uint64_t)least);
+    return is_there;
+}
+
+static void expand_base(struct search *search)
+{
+    const struct pen__base *base = &search->bases.items[search->next_base++];
+    struct pen_plan_search_counts *counts = &search->ranking->counts;
+    if (!pen__base_expand(search->setting, &search->options->filter, base,
+                          &search->candidates)) {
+        search->is_out_of_memory = true;
+        return;
+    }
+    for (size_t i = 0; i < search->candidates.count; i++) {
+        const struct pen_candidate *candidate = &search->candidates.items[i];
+        if (search->has_dived && is_same(candidate, &search->dive))
+            continue;
+        if (is_over(search))
+            leave_out(search, base->floor_sec);
+        else if (has_room(search, base, candidate, 1))
+            bound_candidate(search, candidate, base->floor_sec);
+        else
+            counts->too_large++;
+    }
+}
+
+static void time_node(struct search *search, struct node *node)
+{
+    struct pen_plan_search_counts *counts = &search->ranking->counts;
+    struct pen_plan_found *found = &node->found;
+    search->num_ops += count_ops(&found->candidate);
+    if (pen_candidate_predict(search->setting, &found->candidate, true,
+                              &found->plan, &found->prediction,
+                              NULL) != PEN_OK) {
+        counts->refused++;
+        return;
+    }
+    counts->timed++;
+    if (!found->prediction.fits ||
+        !pen_prediction_store(&found->prediction, found->plan)) {
+        counts->unfit++;
+        release_found(found);
+        return;
+    }
+    if (counts->first_sec == 0)
+        counts->first_sec = seconds_since(search->start_ns);
+    node->is_timed = true;
+    node->key = found->prediction.step_sec;
+    add_node(search, node);
+}
+
+/* Of a plain schedule with one stage a rank the bound knows. */
+static bool bound_fits(const struct search *search,
+                       const struct pen_candidate *candidate)
+{
+    struct pen_plan *plan = NULL;
+    struct pen_prediction bound;
+    if (pen_candidate_predict(search->setting, candidate, false, &plan, &bound,
+                              NULL) != PEN_OK)
+        return false;
+    bool fits = bound.fits;
+    pen_prediction_release(&bound);
+    pen_plan_free(plan);
+    return fits;
+}
+
+#define EASY 0.7 /* of the memory: then the first cut will fit */
+
+/*
+ * A first answer, long before the search is over: of the quickest bases the
+ * first whose plainest candidate fits.
+ */
+static void dive(struct search *search)
+{
+    for (size_t i = 0; i < search->bases.count && !is_late(search); i++) {
+        const struct pen__base *base = &search->bases.items[i];
+        if (!pen__base_expand(search->setting, &search->options->filter, base,
+                              &search->candidates))
+            return;
+        for (size_t j = search->candidates.count; j-- > 0;) {
+            struct node node = {
+                .found = {.candidate = search->candidates.items[j]}};
+            const struct pen_candidate *candidate = &node.found.candidate;
+            if (!pen__is_plain(candidate->generator) ||
+                candidate->degrees[PEN_DEGREE_VPP] > 1 ||
+                count_ops(candidate) > MOST_OPS ||
+                !has_room(search, base, candidate, EASY) ||
+                !bound_fits(search, candidate))
+                continue;
+            uint64_t before = search->num_nodes;
+            time_node(search, &node);
+            if (search->num_nodes == before)
+                continue;
+            search->dive = *candidate;
+            search->has_dived = true;
+            return;
+        }
+    }
+}
+
+/* A plan came out: it is the next best. */
+static void take_plan(struct search *search, struct node *node)
+{
+    struct pen_plan_ranking *ranking = search->ranking;
+    ranking->found[ranking->num_found++] = node->found;
+}
+
+static bool is_base_next(const struct search *search)
+{
+    if (search->next_base == search->bases.count)
+        return false;
+    return search->heap.count == 0 ||
+           search->bases.items[search->next_base].floor_sec <
+               search->heap.items[0].key;
+}
+
+/* False when nothing is left. */
+static bool advance(struct search *search)
+{
+    if (is_base_next(search)) {
+        expand_base(search);
+        return true;
+    }
+    if (search->heap.count == 0)
+        return false;
+    struct node node = heap_take(&search->heap);
+    if (node.is_timed)
+        take_plan(search, &node);
+    else
+        time_node(search, &node);
+    return true;
+}
+
+/* The work was cut short: plans that were timed are the answer. */
+static void take_rest(struct search *search)
+{
+    struct pen_plan_ranking *ranking = search->ranking;
+    for (; search->next_base < search->bases.count; search->next_base++)
+        leave_out(search, search->bases.items[search->next_base].floor_sec);
+    while (search->heap.count > 0) {
+        struct node node = heap_take(&search->heap);
+        if (!node.is_timed)
+            leave_out(search, node.key);
+        else if (ranking->num_found < search->options->top)
+            take_plan(search, &node);
+        else
+            release_found(&node.found);
+    }
+}
+
+static void run(struct search *search)
+{
+    struct pen_plan_ranking *ranking = search->ranking;
+    dive(search);
+    while (ranking->num_found < search->options->top &&
+           !search->is_out_of_memory) {
+        if (is_over(search)) {
+            take_rest(search);
+            break;
+        }
+        if (!advance(search))
+            break;
+    }
+    ranking->is_complete = ranking->counts.left_out == 0;
+    ranking->counts.seconds = seconds_since(search->start_ns);
+}
+
+static pen_status refuse(const struct search *search, struct pen_text *why)
+{
+    const struct pen_plan_search_counts *counts = &search->ranking->counts;
+    if (search->is_out_of_memory) {
+        pen_why(why, "no memory to search among %" PRIu64 " candidates",
+                counts->listed);
+        return PEN_NOMEM;
+    }
+    if (counts->listed == 0) {
+        pen_why(why,
+                "no layout keeps the rules of %s: batch, layers or devices "
+                "do not go together",
+                pen_target_names[search->setting->target]);
+        return PEN_INFEASIBLE;
+    }
+    if (counts->least_bytes == 0) {
+        pen_why(why, "no schedule of %s takes these micro-batches",
+                pen_target_names[search->setting->target]);
+        return PEN_INFEASIBLE;
+    }
+    pen_why(why,
+            "no layout fits: the leanest of %" PRIu64
+            " needs %.1f GiB on its fullest device and what the prediction "
+            "may be off by; %.1f GiB are there",
+            counts->listed, (double)counts->least_bytes / 0x1p30,
+            search->most_memory / 0x1p30);
+    return PEN_INFEASIBLE;
+}
+
+static double most_memory(const struct pen_setting *setting)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < setting->cluster->num_groups; i++) {
+        uint64_t bytes = setting->cluster->groups[i].device.memory_bytes;
+        most = bytes > most ? bytes : most;
+    }
+    if (setting->memory_limit != 0 && setting->memory_limit < most)
+        most = setting->memory_limit;
+    return (double)most;
+}
+
+static struct pen_plan_ranking *create_ranking(uint32_t top)
+{
+    struct pen_plan_ranking *ranking = calloc(1, sizeof *ranking);
+    if (ranking == NULL)
+        return NULL;
+    ranking->found = calloc(top, sizeof *ranking->found);
+    if (ranking->found == NULL) {
+        free(ranking);
+        return NULL;
+    }
+    return ranking;
+}
+
+void pen_plan_ranking_free(struct pen_plan_ranking *ranking)
+{
+    if (ranking == NULL)
+        return;
+    for (uint32_t i = 0; i < ranking->num_found; i++)
+        release_found(&ranking->found[i]);
+    free(ranking->found);
+    free(ranking);
+}
+
+pen_status pen_plan_search(const struct pen_setting *setting,
+                           const struct pen_plan_search_options *options,
+                           struct pen_plan_ranking **out, struct pen_text *why)
+{
+    struct search search = {.setting = setting,
+                            .options = options,
+                            .ranking = create_ranking(options->top),
+                            .most_memory = most_memory(setting),
+                            .start_ns = used_ns()};
+    if (search.ranking == NULL ||
+        !pen__bases_list(setting, &options->filter, &search.bases)) {
+        pen_plan_ranking_free(search.ranking);
+        pen_why(why, "no memory for the candidates");
+        return PEN_NOMEM;
+    }
+    search.ranking->counts.listed = search.bases.count;
+    run(&search);
+    pen_status status = PEN_OK;
+    if (search.is_out_of_memory || search.ranking->num_found == 0)
+        status = refuse(&search, why);
+    while (search.heap.count > 0) {
+        struct node node = heap_take(&search.heap);
+        release_found(&node.found);
+    }
+    free(search.heap.items);
+    free(search.candidates.items);
+    free(search.bases.items);
+    if (status != PEN_OK) {
+        pen_plan_ranking_free(search.ranking);
+        return status;
+    }
+    *out = search.ranking;
+    return PEN_OK;
+}
+
+/* ---- several searches ---- */
+
+/* Moves the best of one ranking to the end of another. */
+static void append_best(struct pen_plan_ranking *all,
+                        struct pen_plan_ranking *one)
+{
+    all->found[all->num_found++] = one->found[0];
+    all->is_complete = all->is_complete && one->is_complete;
+    all->counts.seconds += one->counts.seconds;
+    one->found[0].plan = NULL;
+    one->found[0].prediction.memory = NULL;
+}
+
+static pen_status start_ranking(uint32_t top, struct pen_plan_ranking **out,
+                                struct pen_text *why)
+{
+    *out = create_ranking(top);
+    if (*out == NULL) {
+        pen_why(why, "no memory for %u plans", top);
+        return PEN_NOMEM;
+    }
+    (*out)->is_complete = true;
+    return PEN_OK;
+}
+
+#define FRONT_STEP 0.93 /* of the memory of the point before */
+
+pen_status pen_plan_search_front(const struct pen_setting *setting,
+                                 const struct pen_plan_search_options *options,
+                                 struct pen_plan_ranking **out,
+                                 struct pen_text *why)
+{
+    struct pen_plan_ranking *all = NULL;
+    struct pen_setting limited = *setting;
+    struct pen_plan_search_options first = *options;
+    first.top = 1;
+    pen_status status = start_ranking(options->top, &all, why);
+    while (status == PEN_OK && all->num_found < options->top) {
+        struct pen_plan_ranking *one = NULL;
+        status = pen_plan_search(&limited, &first, &one, why);
+        if (status != PEN_OK)
+            break;
+        append_best(all, one);
+        pen_plan_ranking_free(one);
+        limited.memory_limit = (uint64_t)((double)all->found[all->num_found - 1]
+                                              .prediction.peak_bytes *
+                                          FRONT_STEP);
+    }
+    if (all != NULL && all->num_found > 0) {
+        *out = all;
+        return PEN_OK;
+    }
+    pen_plan_ranking_free(all);
+    return status;
+}
+
+/* Three quarters, a half, three eighths, ... in whole nodes. */
+static uint64_t fewer_devices(uint64_t all, uint64_t node, uint32_t step)
+{
+    uint64_t devices = all >> (step / 2 + 1);
+    if (step % 2 == 0)
+        devices += devices / 2;
+    return devices > node ? devices / node * node : devices;
+}
+
+pen_status pen_plan_search_fewer(const struct pen_setting *setting,
+                                 const struct pen_plan_search_options *options,
+                                 struct pen_plan_ranking **out,
+                                 struct pen_text *why)
+{
+    uint64_t num_devices = pen_cluster_num_devices(setting->cluster);
+    uint64_t node = pen_target_node_size(setting->cluster);
+    struct pen_plan_search_options first = *options;
+    struct pen_plan_ranking *all = NULL;
+    first.top = 1;
+    pen_status status = start_ranking(options->top, &all, why);
+    for (uint32_t i = 0; status == PEN_OK && all->num_found < options->top;
+         i++) {
+        struct pen_plan_ranking *one = NULL;
+        first.filter.max_devices = fewer_devices(num_devices, node, i);
+        if (first.filter.max_devices == 0)
+            break;
+        pen_status found = pen_plan_search(setting, &first, &one, NULL);
+        if (found == PEN_INFEASIBLE)
+            break;
+        status = found;
+        if (status == PEN_OK)
+            append_best(all, one);
+        pen_plan_ranking_free(one);
+    }
+    if (status != PEN_OK) {
+        pen_plan_ranking_free(all);
+        return status;
+    }
+    *out = all;
+    return PEN_OK;
+}

@@ -1,0 +1,271 @@
+#include "planner/target_rules.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- schedules and sharding ---- */
+
+/*
+ * Names of other programs' schedules here; NULL: all. torchtitan takes what it
+ * has no name for as a CSV file, as long as stages lie in a line, a loop or a
+ * V, in one copy, and nothing is moved or sliced.
+ */
+static const char *const megatron_schedules[] = {"1f1b", "interleaved", NULL};
+static const char *const deepspeed_schedules[] = {"1f1b", NULL};
+static const char *const torchtitan_schedules[] = {
+    "1f1b",  "gpipe", "interleaved", "breadth-first", "zb-v",   "dualpipev",
+    "zb-h1", "zb-h2", "zb-auto",     "2bp",           "v-half", "v-min",
+    "kfkb",  NULL};
+
+static const char *const *const schedules[PEN_TARGETS] = {
+    [PEN_TARGET_PENSTOCK] = NULL,
+    [PEN_TARGET_MEGATRON] = megatron_schedules,
+    [PEN_TARGET_TORCHTITAN] = torchtitan_schedules,
+    [PEN_TARGET_DEEPSPEED] = deepspeed_schedules};
+
+bool pen_target_has_schedule(enum pen_target target,
+                             const struct pen_generator *generator)
+{
+    if (generator->missing != NULL)
+        return false;
+    const char *const *names = schedules[target];
+    if (names == NULL)
+        return true;
+    for (; *names != NULL; names++)
+        if (strcmp(*names, generator->name) == 0)
+            return true;
+    return false;
+}
+
+bool pen_target_has_sharding(enum pen_target target, uint32_t pp,
+                             enum pen_sharding sharding)
+{
+    switch (target) {
+    case PEN_TARGET_PENSTOCK:
+    case PEN_TARGET_MEGATRON:
+        return sharding <= PEN_SHARDING_ZERO1;
+    case PEN_TARGET_TORCHTITAN:
+        return sharding != PEN_SHARDING_ZERO1;
+    case PEN_TARGET_DEEPSPEED:
+        return sharding <= PEN_SHARDING_ZERO1 || pp == 1;
+    case PEN_TARGETS:
+        break;
+    }
+    return false;
+}
+
+bool pen_target_has_chunks(const struct pen_generator *generator, uint32_t vpp)
+{
+    switch (generator->placement) {
+    case PEN_PLACEMENT_V:
+    case PEN_PLACEMENT_BIDIRECTIONAL_V:
+        return vpp == 2;
+    case PEN_PLACEMENT_WAVE:
+        return vpp % 2 == 0;
+    case PEN_PLACEMENT_LOOP:
+        return vpp >= 2;
+    case PEN_PLACEMENT_LINEAR:
+    case PEN_PLACEMENT_BIDIRECTIONAL:
+    case PEN_PLACEMENT_CYCLIC:
+    case PEN_PLACEMENT_KINDS:
+        break;
+    }
+    return vpp == 1;
+}
+
+uint64_t pen_target_node_size(const struct pen_cluster *cluster)
+{
+    uint64_t all = pen_cluster_num_devices(cluster);
+    uint64_t size = cluster->num_levels > 0 ? cluster->levels[0].size : 0;
+    return size == 0 || size > all ? all : size;
+}
+
+/* ---- rules ---- */
+
+static pen_status refuse_cut(struct pen_text *why, const char *degree,
+                             uint32_t number, uint64_t whole, const char *what)
+{
+    pen_why(why, "%s %u does not divide %" PRIu64 " %s", degree, number, whole,
+            what);
+    return PEN_INVALID;
+}
+
+static pen_status check_tensor(const struct pen_setting *setting,
+                               const struct pen_candidate *candidate,
+                               struct pen_text *why)
+{
+    const struct pen_model *model = setting->model;
+    uint32_t tp = candidate->degrees[PEN_DEGREE_TP];
+    uint64_t node = pen_target_node_size(setting->cluster);
+    if (tp == 1)
+        return PEN_OK;
+    if (setting->target == PEN_TARGET_PENSTOCK) {
+        pen_why(why, "tp %u: Penstock itself does not share tensors", tp);
+        return PEN_INVALID;
+    }
+    if (tp > node || node % tp != 0)
+        return refuse_cut(why, "tp", tp, node, "devices of a node");
+    if (model->num_heads % tp != 0)
+        return refuse_cut(why, "tp", tp, model->num_heads, "attention heads");
+    if (model->num_kv_heads % tp != 0)
+        return refuse_cut(why, "tp", tp, model->num_kv_heads,
+                          "heads of keys and values");
+    if (model->hidden % tp != 0)
+        return refuse_cut(why, "tp", tp, model->hidden, "hidden units");
+    if (model->intermediate % tp != 0)
+        return refuse_cut(why, "tp", tp, model->intermediate,
+                          "units of the MLP");
+    if (model->num_experts > 0 && model->expert_intermediate % tp != 0)
+        return refuse_cut(why, "tp", tp, model->expert_intermediate,
+                          "units of an expert");
+    if (setting->target == PEN_TARGET_TORCHTITAN && model->vocab % tp != 0)
+        return refuse_cut(why, "tp", tp, model->vocab, "words");
+    return PEN_OK;
+}
+
+/* With context parallelism each rank has two pieces, for an even load. */
+static pen_status check_sequence(const struct pen_setting *setting,
+                                 const struct pen_candidate *candidate,
+                                 struct pen_text *why)
+{
+    uint32_t tp = candidate->degrees[PEN_DEGREE_TP];
+    uint32_t cp = candidate->degrees[PEN_DEGREE_CP];
+    if (cp > 1 && (setting->target == PEN_TARGET_PENSTOCK ||
+                   setting->target == PEN_TARGET_DEEPSPEED)) {
+        pen_why(why, "cp %u: %s does not share sequences here", cp,
+                pen_target_names[setting->target]);
+        return PEN_INVALID;
+    }
+    uint64_t pieces = (uint64_t)tp * (cp > 1 ? 2 * (uint64_t)cp : 1);
+    if (setting->target == PEN_TARGET_DEEPSPEED)
+        pieces = 1;
+    if (setting->sequence % pieces == 0)
+        return PEN_OK;
+    pen_why(why,
+            "tp %u and cp %u cut a sequence into %" PRIu64
+            " pieces, which do not divide %u tokens",
+            tp, cp, pieces, setting->sequence);
+    return PEN_INVALID;
+}
+
+static pen_status check_experts(const struct pen_setting *setting,
+                                const struct pen_candidate *candidate,
+                                struct pen_text *why)
+{
+    uint32_t ep = candidate->degrees[PEN_DEGREE_EP];
+    if (ep == 1)
+        return PEN_OK;
+    if (setting->model->num_experts == 0) {
+        pen_why(why, "ep %u: the model has no experts", ep);
+        return PEN_INVALID;
+    }
+    if (setting->target == PEN_TARGET_PENSTOCK) {
+        pen_why(why, "ep %u: Penstock itself does not share experts", ep);
+        return PEN_INVALID;
+    }
+    if (setting->model->num_experts % ep != 0)
+        return refuse_cut(why, "ep", ep, setting->model->num_experts,
+                          "experts");
+    if (candidate->degrees[PEN_DEGREE_DP] % ep != 0)
+        return refuse_cut(why, "ep", ep, candidate->degrees[PEN_DEGREE_DP],
+                          "replicas");
+    return PEN_OK;
+}
+
+static pen_status check_batch(const struct pen_setting *setting,
+                              const struct pen_candidate *candidate,
+                              struct pen_text *why)
+{
+    uint64_t batch = (uint64_t)candidate->micro_batch *
+                     candidate->num_microbatches *
+                     candidate->degrees[PEN_DEGREE_DP];
+    if (batch == setting->global_batch)
+        return PEN_OK;
+    pen_why(why,
+            "%u replicas of micro-batches of %u do not divide the batch of "
+            "%" PRIu64,
+            candidate->degrees[PEN_DEGREE_DP], candidate->micro_batch,
+            setting->global_batch);
+    return PEN_INVALID;
+}
+
+static pen_status check_devices(const struct pen_setting *setting,
+                                const struct pen_candidate *candidate,
+                                struct pen_text *why)
+{
+    uint64_t wanted = pen_candidate_num_devices(candidate);
+    uint64_t there = pen_cluster_num_devices(setting->cluster);
+    if (wanted <= there)
+        return PEN_OK;
+    pen_why(why, "needs %" PRIu64 " devices, there are %" PRIu64, wanted,
+            there);
+    return PEN_INVALID;
+}
+
+static pen_status check_stages(const struct pen_setting *setting,
+                               const struct pen_candidate *candidate,
+                               struct pen_text *why)
+{
+    uint64_t num_stages = (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
+                          candidate->degrees[PEN_DEGREE_VPP];
+    uint32_t num_layers = setting->model->num_layers;
+    if (num_stages <= num_layers && num_stages <= PEN_PLAN_MAX_STAGES)
+        return PEN_OK;
+    pen_why(why, "%" PRIu64 " stages are more than the %u layers", num_stages,
+            num_layers);
+    return PEN_INVALID;
+}
+
+static pen_status check_schedule(const struct pen_setting *setting,
+                                 const struct pen_candidate *candidate,
+                                 struct pen_text *why)
+{
+    const struct pen_generator *generator = candidate->generator;
+    uint32_t pp = candidate->degrees[PEN_DEGREE_PP];
+    uint32_t vpp = candidate->degrees[PEN_DEGREE_VPP];
+    if (!pen_target_has_schedule(setting->target, generator)) {
+        pen_why(why, "%s does not run %s", pen_target_names[setting->target],
+                generator->name);
+        return PEN_INVALID;
+    }
+    if (!pen_target_has_chunks(generator, vpp)) {
+        pen_why(why, "%s does not run with %u stages on a rank",
+                generator->name, vpp);
+        return PEN_INVALID;
+    }
+    if (vpp > 1 && pp == 1) {
+        pen_why(why, "several stages on a rank need a pipeline");
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+static pen_status check_sharding(const struct pen_setting *setting,
+                                 const struct pen_candidate *candidate,
+                                 struct pen_text *why)
+{
+    uint32_t pp = candidate->degrees[PEN_DEGREE_PP];
+    if (pen_target_has_sharding(setting->target, pp, candidate->sharding))
+        return PEN_OK;
+    pen_why(why, "%s has no %s%s", pen_target_names[setting->target],
+            pen_sharding_names[candidate->sharding],
+            pp > 1 ? " in a pipeline" : "");
+    return PEN_INVALID;
+}
+
+pen_status pen_target_check(const struct pen_setting *setting,
+                            const struct pen_candidate *candidate,
+                            struct pen_text *why)
+{
+    pen_status (*const rules[])(const struct pen_setting *,
+                                const struct pen_candidate *,
+                                struct pen_text *) = {
+        check_tensor, check_sequence, check_experts,  check_batch,
+        check_stages, check_schedule, check_sharding, check_devices};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        pen_status status = rules[i](setting, candidate, why);
+        if (status != PEN_OK)
+            return status;
+    }
+    return PEN_OK;
+}

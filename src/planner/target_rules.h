@@ -1,0 +1,32 @@
+#ifndef PEN_PLANNER_TARGET_RULES_H
+#define PEN_PLANNER_TARGET_RULES_H
+
+#include "planner/candidate.h"
+
+/*
+ * What each target can run. A rule that is broken is told in words, with both
+ * numbers: "tp 8 does not divide 12 attention heads".
+ */
+
+/* Whether the target has this schedule; Penstock has all of them. */
+bool pen_target_has_schedule(enum pen_target target,
+                             const struct pen_generator *generator);
+
+bool pen_target_has_sharding(enum pen_target target, uint32_t pp,
+                             enum pen_sharding sharding);
+
+/* Chunks that a rank may have under this schedule, 1 where it has no choice. */
+bool pen_target_has_chunks(const struct pen_generator *generator, uint32_t vpp);
+
+/*
+ * Whether the target runs the candidate, in this setting: INVALID, and why
+ * names the rule that it breaks. Memory and time are not looked at.
+ */
+pen_status pen_target_check(const struct pen_setting *setting,
+                            const struct pen_candidate *candidate,
+                            struct pen_text *why);
+
+/* Devices that the innermost links join: those that may share tensors. */
+uint64_t pen_target_node_size(const struct pen_cluster *cluster);
+
+#endif
