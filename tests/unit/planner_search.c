@@ -1,0 +1,218 @@
+/*
+ * What comes out of a search: a ranking, less memory for more time, fewer
+ * devices, reasons against neighbours, and what was left out.
+ */
+#include "support/setting.h"
+#include "support/support.h"
+
+#include "planner/explain.h"
+
+#include <math.h>
+#include <string.h>
+
+static struct pen_plan_ranking *
+search(const struct pen_setting *setting,
+       const struct pen_plan_search_options *options)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_plan_ranking *ranking = NULL;
+    if (pen_plan_search(setting, options, &ranking, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    return ranking;
+}
+
+static void a_ranking_is_ordered_and_fits(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:a100-40*16", PEN_TARGET_TORCHTITAN, 64, 1024);
+    const struct pen_plan_search_options options = {.top = 20};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    assert_int_equal(20, ranking->num_found);
+    assert_true(ranking->is_complete);
+    for (uint32_t i = 0; i < ranking->num_found; i++) {
+        const struct pen_plan_found *found = &ranking->found[i];
+        assert_true(found->prediction.fits);
+        assert_true(found->plan->predicted.is_there);
+        expect_close(found->prediction.step_sec,
+                     found->plan->predicted.step_sec,
+                     "what the plan says of itself");
+        assert_int_equal(64, pen_plan_global_batch(found->plan));
+        if (i > 0)
+            assert_true(ranking->found[i - 1].prediction.step_sec <=
+                        found->prediction.step_sec);
+    }
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
+/* Prime numbers of devices and layers: some devices stay idle. */
+static void devices_may_be_left_over(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:h100-sxm*97", PEN_TARGET_MEGATRON, 96, 1024);
+    const struct pen_plan_search_options options = {.top = 1};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    assert_int_equal(96, pen_plan_num_ranks(ranking->found[0].plan));
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
+static void a_front_trades_time_for_memory(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:a100-40*16", PEN_TARGET_MEGATRON, 64, 1024);
+    const struct pen_plan_search_options options = {.top = 6};
+    struct pen_plan_ranking *front = NULL;
+    assert_int_equal(PEN_OK,
+                     pen_plan_search_front(&setting, &options, &front, NULL));
+    assert_true(front->num_found >= 3);
+    for (uint32_t i = 1; i < front->num_found; i++) {
+        assert_true(front->found[i].prediction.peak_bytes <
+                    front->found[i - 1].prediction.peak_bytes);
+        assert_true(front->found[i].prediction.step_sec >=
+                    front->found[i - 1].prediction.step_sec);
+    }
+    pen_plan_ranking_free(front);
+    release_setting(&setting);
+}
+
+/* "What changes with 48 instead of 64?" */
+static void fewer_devices_are_planned_too(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:h100-sxm*64", PEN_TARGET_MEGATRON, 192, 1024);
+    const struct pen_plan_search_options options = {.top = 3};
+    struct pen_plan_ranking *fewer = NULL;
+    static const uint64_t expected[] = {48, 32, 24};
+    assert_int_equal(PEN_OK,
+                     pen_plan_search_fewer(&setting, &options, &fewer, NULL));
+    assert_int_equal(3, fewer->num_found);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(expected[i], pen_plan_num_ranks(fewer->found[i].plan));
+    pen_plan_ranking_free(fewer);
+    release_setting(&setting);
+}
+
+static void too_little_memory_is_told(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:h100-sxm*2", PEN_TARGET_MEGATRON, 64, 1024);
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_plan_ranking *ranking = NULL;
+    const struct pen_plan_search_options options = {.top = 1};
+    setting.memory_limit = (uint64_t)3 << 30;
+    assert_int_equal(PEN_INFEASIBLE,
+                     pen_plan_search(&setting, &options, &ranking, &why));
+    assert_non_null(strstr(pen_text_string(&why), "no layout fits"));
+    assert_non_null(strstr(pen_text_string(&why), "3.0 GiB are there"));
+    pen_text_release(&why);
+    release_setting(&setting);
+}
+
+/* A search that is stopped tells what it did not look at. */
+static void what_is_left_out_is_told(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:a100-40*16", PEN_TARGET_TORCHTITAN, 64, 1024);
+    const struct pen_plan_search_options options = {.top = 20, .max_ops = 1};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    assert_false(ranking->is_complete);
+    assert_true(ranking->num_found >= 1);
+    assert_true(ranking->counts.left_out > 0);
+    assert_true(ranking->counts.least_left_sec > 0);
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
+static const struct pen_neighbour *
+find(const struct pen_explanation *explanation, const char *schedule)
+{
+    for (uint32_t i = 0; i < explanation->num_neighbours; i++) {
+        const struct pen_neighbour *other = &explanation->neighbours[i];
+        if (strcmp(other->choice, "schedule") == 0 &&
+            strcmp(other->candidate.generator->name, schedule) == 0)
+            return other;
+    }
+    fail_msg("no neighbour has the schedule %s", schedule);
+    return NULL;
+}
+
+/* Whoever loses does so for a reason. */
+static void neighbours_lose_for_a_reason(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:a100-40*16", PEN_TARGET_MEGATRON, 64, 1024);
+    struct pen_plan_search_options options = {.top = 1};
+    options.filter.degrees[PEN_DEGREE_PP] = 4;
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    struct pen_explanation *explanation = NULL;
+    assert_int_equal(PEN_OK, pen_explain(&setting, &ranking->found[0], 0,
+                                         &explanation, NULL));
+    const struct pen_neighbour *zero_bubble = find(explanation, "zb-h1");
+    assert_false(zero_bubble->is_allowed);
+    assert_true(zero_bubble->is_predicted);
+    assert_non_null(strstr(pen_text_string(&zero_bubble->reason),
+                           "megatron does not run zb-h1"));
+    unsigned num_choices = 0;
+    for (uint32_t i = 0; i < explanation->num_neighbours; i++) {
+        const struct pen_neighbour *other = &explanation->neighbours[i];
+        if (i == 0 || strcmp(other->choice, other[-1].choice) != 0)
+            num_choices++;
+        /* pp was given, so a neighbour with another one may win. */
+        if (other->is_allowed && other->is_predicted && other->fits &&
+            strcmp(other->choice, "pp") != 0)
+            assert_true(other->step_sec >=
+                        ranking->found[0].prediction.step_sec);
+        if (!other->is_allowed || !other->fits)
+            assert_true(other->reason.length > 0);
+    }
+    assert_true(num_choices >= 6);
+    pen_explanation_free(explanation);
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
+/* Twice the arithmetic helps a plan that computes; best first. */
+static void what_helps_is_ordered(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:a100-40*16", PEN_TARGET_MEGATRON, 64, 1024);
+    const struct pen_plan_search_options options = {.top = 1};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    struct pen_explanation *explanation = NULL;
+    assert_int_equal(PEN_OK, pen_explain(&setting, &ranking->found[0], 10,
+                                         &explanation, NULL));
+    assert_true(explanation->num_helps >= 4);
+    assert_string_equal("arithmetic", explanation->helps[0].what);
+    assert_true(explanation->helps[0].tokens_per_sec >
+                1.2 * ranking->found[0].prediction.tokens_per_sec);
+    for (uint32_t i = 1; i < explanation->num_helps; i++)
+        assert_true(explanation->helps[i].tokens_per_sec <=
+                    explanation->helps[i - 1].tokens_per_sec);
+    assert_int_equal(PEN_SPENDING_FORWARD, explanation->limit);
+    pen_explanation_free(explanation);
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ranking_is_ordered_and_fits),
+        cmocka_unit_test(devices_may_be_left_over),
+        cmocka_unit_test(a_front_trades_time_for_memory),
+        cmocka_unit_test(fewer_devices_are_planned_too),
+        cmocka_unit_test(too_little_memory_is_told),
+        cmocka_unit_test(what_is_left_out_is_told),
+        cmocka_unit_test(neighbours_lose_for_a_reason),
+        cmocka_unit_test(what_helps_is_ordered)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
