@@ -29,6 +29,8 @@ struct pen__command {
 extern const struct pen__command pen__checkpoint;
 extern const struct pen__command pen__cluster; /* but for detect */
 extern const struct pen__command pen__export;
+extern const struct pen__command pen__plan;
+extern const struct pen__command pen__predict;
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__partition;

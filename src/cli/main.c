@@ -61,9 +61,14 @@ static const struct pen__command cluster = {
     help_cluster};
 
 static const struct pen__command *const commands[] = {
-    &pen__schedule, &pen__tokenize,  &train,           &eval,    &generate,
-    &pen__plot,     &pen__view,      &pen__checkpoint, &cluster, &profile,
-    &doctor,        &pen__partition, &pen__export,     NULL};
+    &pen__plan,     &pen__predict,
+    &pen__schedule, &pen__tokenize,
+    &train,         &eval,
+    &generate,      &pen__plot,
+    &pen__view,     &pen__checkpoint,
+    &cluster,       &profile,
+    &doctor,        &pen__partition,
+    &pen__export,   NULL};
 
 int main(int argc, char **argv)
 {

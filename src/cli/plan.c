@@ -1,0 +1,259 @@
+/*
+ * penstock plan: the fastest layouts that fit, and a plan predicted again.
+ */
+#include "cli/plan_print.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+/* Points of the front, and numbers of devices, that are told. */
+#define MOST_POINTS 6u
+#define MOST_FEWER 4u
+
+/* ---- the search ---- */
+
+/* All that was asked for; the pointers of `report` are into here. */
+struct answer {
+    struct pen_plan_ranking *ranking;
+    struct pen_plan_ranking *front;
+    struct pen_plan_ranking *fewer;
+    struct pen_explanation *explanation;
+};
+
+static void release(struct answer *answer)
+{
+    pen_plan_ranking_free(answer->ranking);
+    pen_plan_ranking_free(answer->front);
+    pen_plan_ranking_free(answer->fewer);
+    pen_explanation_free(answer->explanation);
+}
+
+/* Searches beside the main one have less time each: it is for a report. */
+static pen_status find_more(const struct pen__plan_args *args,
+                            const struct pen__planning *planning,
+                            const struct pen_plan_search_options *options,
+                            struct answer *answer, struct pen_text *why)
+{
+    const struct pen_setting *setting = &planning->setting;
+    struct pen_plan_search_options side = *options;
+    side.seconds = options->seconds / 15;
+    side.top = MOST_POINTS;
+    pen_status status =
+        pen_plan_search_front(setting, &side, &answer->front, why);
+    side.top = MOST_FEWER;
+    if (status == PEN_OK)
+        status = pen_plan_search_fewer(setting, &side, &answer->fewer, why);
+    if (status == PEN_OK && args->is_explained)
+        status = pen_explain(setting, &answer->ranking->found[0], side.seconds,
+                             &answer->explanation, why);
+    return status;
+}
+
+static pen_status find_plans(const struct pen__plan_args *args,
+                             const struct pen__planning *planning,
+                             struct answer *answer, struct pen_text *why)
+{
+    struct pen_plan_search_options options = {.top = (uint32_t)args->top,
+                                              .seconds = args->seconds};
+    options.filter.allows_stale = args->allows_stale;
+    pen_status status =
+        pen_plan_search(&planning->setting, &options, &answer->ranking, why);
+    if (status == PEN_OK)
+        status =
+            pen__planning_name(planning, answer->ranking->found[0].plan, why);
+    if (status == PEN_OK && args->output != NULL)
+        status =
+            pen_plan_save(answer->ranking->found[0].plan, args->output, why);
+    if (status == PEN_OK && args->is_explained)
+        status = find_more(args, planning, &options, answer, why);
+    return status;
+}
+
+static int print_answer(const struct pen__plan_args *args,
+                        const struct pen__planning *planning,
+                        const struct answer *answer)
+{
+    const struct pen__plan_report report = {.planning = planning,
+                                            .ranking = answer->ranking,
+                                            .front = answer->front,
+                                            .fewer = answer->fewer,
+                                            .explanation = answer->explanation,
+                                            .allows_stale = args->allows_stale,
+                                            .allows_local = args->allows_local};
+    if (args->is_json)
+        return pen__print_json(pen__plan_report_json(&report));
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen__plan_report_print(&report, &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static int run_search(int argc, char **argv)
+{
+    struct pen__plan_args args;
+    struct pen__planning planning;
+    struct answer answer = {.ranking = NULL};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    char name[] = "penstock plan";
+    pen__plan_args_parse(PEN__PLAN_SEARCH, name, argc, argv, &args);
+    if (args.html != NULL) {
+        pen_log(PEN_LOG_ERROR, "--html is not there yet");
+        return PEN__EXIT_NO;
+    }
+    pen_status status = pen__planning_open(&args, NULL, &planning, &why);
+    if (status == PEN_OK)
+        status = find_plans(&args, &planning, &answer, &why);
+    int code = status == PEN_OK ? print_answer(&args, &planning, &answer)
+                                : pen__refuse(&why);
+    release(&answer);
+    pen__planning_close(&planning);
+    pen_text_release(&why);
+    return code;
+}
+
+/* ---- a plan of a file ---- */
+
+/* The model inside the plan, unless --model names another. */
+static pen_status open_model(const struct pen__plan_args *args,
+                             const struct pen_plan *plan,
+                             struct pen_model **out, struct pen_text *why)
+{
+    if (args->model != NULL)
+        return pen_model_load(args->model, out, why);
+    if (plan->config != NULL)
+        return pen_model_parse(plan->config, strlen(plan->config), out, why);
+    pen_why(why, "%s does not have its model inside; give --model", args->file);
+    return PEN_INVALID;
+}
+
+/* What the plan says stands for options. */
+static void take_plan(const struct pen_plan *plan, struct pen_text *cluster,
+                      struct pen__plan_args *args)
+{
+    args->target = plan->target;
+    args->number = plan->number;
+    args->sequence = plan->sequence;
+    args->global_batch = pen_plan_global_batch(plan);
+    if (args->model == NULL)
+        args->model = plan->model;
+    if (args->cluster != NULL || plan->cluster == NULL)
+        return;
+    pen_text_add(cluster, "preset:%s", plan->cluster);
+    args->cluster = pen_text_string(cluster);
+}
+
+static pen_status predict(const struct pen__plan_args *args,
+                          const struct pen__planning *planning,
+                          struct pen_plan *plan,
+                          struct pen_prediction *prediction,
+                          struct pen_text *why)
+{
+    pen_status status = pen_plan_fits(plan, planning->model, why);
+    if (status == PEN_OK)
+        status = pen_predict(&planning->setting, plan, prediction, why);
+    if (status != PEN_OK || args->output == NULL)
+        return status;
+    if (!pen_prediction_store(prediction, plan)) {
+        pen_why(why, "no memory for a prediction");
+        return PEN_NOMEM;
+    }
+    return pen_plan_save(plan, args->output, why);
+}
+
+static void print_change(const struct pen_plan *plan, double before_sec,
+                         const struct pen_prediction *prediction,
+                         struct pen_text *out)
+{
+    if (plan->predicted.is_there && before_sec > 0)
+        pen_text_add(out, "it was predicted with %.4g s before: %+.1f %%\n",
+                     before_sec, 100 * (prediction->step_sec / before_sec - 1));
+}
+
+static int print_check(const struct pen__plan_args *args,
+                       const struct pen__planning *planning,
+                       const struct pen_plan *plan, double before_sec,
+                       const struct pen_prediction *prediction)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    if (args->is_json)
+        return pen__print_json(
+            pen__plan_json(&planning->setting, plan, prediction));
+    pen__plan_print(&planning->setting, plan, prediction, &text);
+    print_change(plan, before_sec, prediction, &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code == PEN__EXIT_OK && !prediction->fits ? PEN__EXIT_NO : code;
+}
+
+static int check_plan(struct pen__plan_args *args, struct pen_plan *plan,
+                      struct pen_text *why)
+{
+    struct pen__planning planning;
+    struct pen_prediction prediction = {.step_sec = 0};
+    struct pen_text cluster = PEN_TEXT_EMPTY;
+    struct pen_model *model = NULL;
+    double before_sec = plan->predicted.step_sec;
+    if (open_model(args, plan, &model, why) != PEN_OK)
+        return pen__refuse(why);
+    take_plan(plan, &cluster, args);
+    if (args->cluster == NULL) {
+        pen_model_free(model);
+        pen_why(why, "%s does not name a cluster; give --cluster", args->file);
+        return pen__refuse(why);
+    }
+    pen_status status = pen__planning_open(args, model, &planning, why);
+    if (status == PEN_OK)
+        status = predict(args, &planning, plan, &prediction, why);
+    int code = status == PEN_OK
+                   ? print_check(args, &planning, plan, before_sec, &prediction)
+                   : pen__refuse(why);
+    pen_prediction_release(&prediction);
+    pen__planning_close(&planning);
+    pen_text_release(&cluster);
+    return code;
+}
+
+static int run_check(int argc, char **argv)
+{
+    struct pen__plan_args args;
+    struct pen_plan *plan = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    char name[] = "penstock plan check";
+    pen__plan_args_parse(PEN__PLAN_CHECK, name, argc, argv, &args);
+    int code = pen_plan_load(args.file, &plan, &why) == PEN_OK
+                   ? check_plan(&args, plan, &why)
+                   : pen__refuse(&why);
+    pen_plan_free(plan);
+    pen_text_release(&why);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static bool is_check(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], "check") == 0;
+}
+
+static int run(int argc, char **argv)
+{
+    if (is_check(argc, argv))
+        return run_check(argc - 1, argv + 1);
+    return run_search(argc, argv);
+}
+
+static int help(int argc, char **argv)
+{
+    char name[] = "penstock plan";
+    char check[] = "penstock plan check";
+    if (is_check(argc, argv))
+        pen__plan_args_help(PEN__PLAN_CHECK, check);
+    else
+        pen__plan_args_help(PEN__PLAN_SEARCH, name);
+    return PEN__EXIT_OK;
+}
+
+const struct pen__command pen__plan = {
+    "plan", "finds the fastest layouts of a training that fit", run, help};

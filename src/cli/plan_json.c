@@ -1,0 +1,197 @@
+#include "cli/plan_print.h"
+
+static json_t *degrees_json(const uint32_t *degrees)
+{
+    static const char *const keys[PEN_DEGREES] = {
+#define DEGREE_KEY(name, key) key,
+        PEN_DEGREE_TABLE(DEGREE_KEY)};
+    json_t *object = json_object();
+    for (int i = 0; i < PEN_DEGREES; i++)
+        json_object_set_new(object, keys[i],
+                            json_integer((json_int_t)degrees[i]));
+    return object;
+}
+
+static json_t *memory_json(const struct pen_prediction *prediction)
+{
+    json_t *classes = json_array();
+    for (uint32_t i = 0; i < prediction->num_memory;) {
+        const struct pen_plan_memory *memory = &prediction->memory[i];
+        uint32_t count = pen__plan_same_ranks(prediction, i);
+        json_t *item = json_pack(
+            "{s:I, s:I, s:I, s:I}", "first_rank", (json_int_t)i, "ranks",
+            (json_int_t)count, "devices", (json_int_t)(memory->count * count),
+            "bytes", (json_int_t)pen_plan_memory_bytes(memory));
+        for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+            json_object_set_new(item, pen_memory_names[part],
+                                json_integer((json_int_t)memory->bytes[part]));
+        pen__json_append(&classes, item);
+        i += count;
+    }
+    return classes;
+}
+
+static json_t *stages_json(const struct pen_plan *plan)
+{
+    json_t *stages = json_array();
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        pen__json_append(&stages,
+                         json_integer((json_int_t)plan->stages[i].count));
+    return stages;
+}
+
+static json_t *spent_json(const struct pen_prediction *prediction)
+{
+    json_t *spent = json_object();
+    for (int i = 0; i < PEN_SPENDINGS; i++)
+        json_object_set_new(spent, pen_spending_names[i],
+                            json_real(prediction->spent[i]));
+    return spent;
+}
+
+static void add_price(const struct pen_setting *setting,
+                      const struct pen_plan *plan,
+                      const struct pen_prediction *prediction, json_t *object)
+{
+    struct pen__plan_price price = pen__plan_price(setting, plan);
+    double billion_sec = 1e9 / prediction->tokens_per_sec;
+    if (price.per_hour > 0)
+        json_object_set_new(
+            object, "price",
+            json_pack("{s:f, s:f}", "step",
+                      price.per_hour * prediction->step_sec / 3600,
+                      "billion_tokens", price.per_hour * billion_sec / 3600));
+    if (price.watts > 0)
+        json_object_set_new(
+            object, "energy_kwh",
+            json_pack("{s:f, s:f}", "step",
+                      price.watts * prediction->step_sec / 3.6e6,
+                      "billion_tokens", price.watts * billion_sec / 3.6e6));
+}
+
+json_t *pen__plan_json(const struct pen_setting *setting,
+                       const struct pen_plan *plan,
+                       const struct pen_prediction *prediction)
+{
+    json_t *object = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:I, s:I, s:I, s:I}", "step_sec",
+        prediction->step_sec, "step_error", prediction->step_error,
+        "memory_error", prediction->memory_error, "tokens_per_sec",
+        prediction->tokens_per_sec, "utilisation", prediction->utilisation,
+        "bubble", prediction->bubble, "fits", prediction->fits, "peak_bytes",
+        (json_int_t)prediction->peak_bytes, "devices",
+        (json_int_t)pen_plan_num_ranks(plan), "micro_batch",
+        (json_int_t)plan->micro_batch, "num_microbatches",
+        (json_int_t)plan->num_microbatches);
+    if (object == NULL)
+        return NULL;
+    const char *schedule =
+        plan->schedule.name != NULL ? plan->schedule.name : plan->schedule.file;
+    json_object_set_new(object, "schedule", json_string(schedule));
+    json_object_set_new(object, "sharding",
+                        json_string(pen_sharding_names[plan->sharding]));
+    json_object_set_new(
+        object, "recompute",
+        json_string(pen_recompute_names[plan->stages[0].recompute]));
+    json_object_set_new(object, "degrees", degrees_json(plan->degrees));
+    json_object_set_new(object, "layers", stages_json(plan));
+    json_object_set_new(object, "spent_sec", spent_json(prediction));
+    json_object_set_new(object, "memory", memory_json(prediction));
+    add_price(setting, plan, prediction, object);
+    return object;
+}
+
+static json_t *ranking_json(const struct pen__plan_report *report,
+                            const struct pen_plan_ranking *ranking)
+{
+    json_t *plans = json_array();
+    for (uint32_t i = 0; ranking != NULL && i < ranking->num_found; i++)
+        pen__json_append(&plans, pen__plan_json(&report->planning->setting,
+                                                ranking->found[i].plan,
+                                                &ranking->found[i].prediction));
+    return plans;
+}
+
+static json_t *counts_json(const struct pen_plan_ranking *ranking)
+{
+    const struct pen_plan_search_counts *counts = &ranking->counts;
+    return json_pack(
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "complete",
+        ranking->is_complete, "listed", (json_int_t)counts->listed, "layouts",
+        (json_int_t)(counts->bounded + counts->too_large), "unfit",
+        (json_int_t)(counts->too_large + counts->unfit), "timed",
+        (json_int_t)counts->timed, "left_out", (json_int_t)counts->left_out,
+        "first_sec", counts->first_sec, "seconds", counts->seconds);
+}
+
+static json_t *candidate_json(const struct pen_candidate *candidate)
+{
+    return json_pack("{s:o, s:I, s:s, s:s, s:s}", "degrees",
+                     degrees_json(candidate->degrees), "micro_batch",
+                     (json_int_t)candidate->micro_batch, "schedule",
+                     candidate->generator->name, "recompute",
+                     pen_recompute_names[candidate->recompute], "sharding",
+                     pen_sharding_names[candidate->sharding]);
+}
+
+static json_t *neighbour_json(const struct pen_neighbour *neighbour)
+{
+    json_t *object =
+        json_pack("{s:s, s:o, s:b, s:s}", "changed", neighbour->choice,
+                  "layout", candidate_json(&neighbour->candidate), "fits",
+                  neighbour->is_predicted && neighbour->fits, "reason",
+                  pen_text_string(&neighbour->reason));
+    if (neighbour->is_predicted) {
+        json_object_set_new(object, "step_sec", json_real(neighbour->step_sec));
+        json_object_set_new(object, "peak_bytes",
+                            json_integer((json_int_t)neighbour->peak_bytes));
+    }
+    return object;
+}
+
+static json_t *explanation_json(const struct pen_explanation *explanation)
+{
+    json_t *neighbours = json_array();
+    json_t *helps = json_array();
+    for (uint32_t i = 0; i < explanation->num_neighbours; i++)
+        pen__json_append(&neighbours,
+                         neighbour_json(&explanation->neighbours[i]));
+    for (uint32_t i = 0; i < explanation->num_helps; i++) {
+        const struct pen_help *help = &explanation->helps[i];
+        pen__json_append(&helps,
+                         json_pack("{s:s, s:f, s:o}", "twice", help->what,
+                                   "tokens_per_sec", help->tokens_per_sec,
+                                   "layout", candidate_json(&help->candidate)));
+    }
+    return json_pack("{s:s, s:s?, s:f, s:f, s:o, s:o}", "limit",
+                     explanation->limit == PEN_SPENDING_FORWARD
+                         ? "computing"
+                         : pen_spending_names[explanation->limit],
+                     "link", explanation->limit_link, "stale_sec",
+                     explanation->stale_sec, "local_sec",
+                     explanation->local_sec, "neighbours", neighbours, "helps",
+                     helps);
+}
+
+json_t *pen__plan_report_json(const struct pen__plan_report *report)
+{
+    const struct pen_setting *setting = &report->planning->setting;
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "model",
+        pen_text_string(&report->planning->model_name), "cluster",
+        setting->cluster->name, "target", pen_target_names[setting->target],
+        "dtype", pen_number_names[setting->number], "devices",
+        (json_int_t)pen_cluster_num_devices(setting->cluster), "global_batch",
+        (json_int_t)setting->global_batch, "sequence",
+        (json_int_t)setting->sequence);
+    if (object == NULL)
+        return NULL;
+    json_object_set_new(object, "search", counts_json(report->ranking));
+    json_object_set_new(object, "plans", ranking_json(report, report->ranking));
+    json_object_set_new(object, "front", ranking_json(report, report->front));
+    json_object_set_new(object, "fewer", ranking_json(report, report->fewer));
+    if (report->explanation != NULL)
+        json_object_set_new(object, "explanation",
+                            explanation_json(report->explanation));
+    return object;
+}

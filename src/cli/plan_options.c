@@ -1,0 +1,408 @@
+#include "cli/plan_options.h"
+
+#include "base/units.h"
+#include "cli/fields.h"
+#include "planner/timings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the command line ---- */
+
+#define AT(member) offsetof(struct pen__plan_args, member)
+#define SEARCH PEN__PLAN_SEARCH
+#define PREDICT PEN__PLAN_PREDICT
+#define MAKERS (PEN__PLAN_SEARCH | PEN__PLAN_PREDICT)
+#define ALL (MAKERS | PEN__PLAN_CHECK)
+#define MOST_DEGREE PEN_PLAN_MAX_DEGREE
+#define DEGREE(name) AT(degrees[PEN_DEGREE_##name])
+
+struct row {
+    unsigned verbs;
+    struct pen__field field;
+};
+
+static const struct row rows[] = {
+    {ALL,
+     {"model", "MODEL",
+      "config.json, a folder with one, or preset:NAME; for check, of a plan "
+      "that does not have its model inside",
+      PEN__FIELD_TEXT, AT(model), 0, 0, NULL}},
+    {ALL,
+     {"cluster", "CLUSTER",
+      "a cluster file, or preset:KIND*COUNT, as preset:h100-sxm*64; for check "
+      "the one that the plan names when not given",
+      PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
+    {MAKERS,
+     {"seq-length", "N", "tokens of a sequence", PEN__FIELD_COUNT, AT(sequence),
+      1, PEN_PLAN_MAX_COUNT, NULL}},
+    {MAKERS,
+     {"global-batch-size", "N", "sequences of a step, on all devices",
+      PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL}},
+    {MAKERS,
+     {"target", "NAME",
+      "who is to run the plan: penstock, megatron, torchtitan or deepspeed; "
+      "when not given, penstock on processors and megatron on others",
+      PEN__FIELD_WORD, AT(target), 0, 0, pen_target_names}},
+    {MAKERS,
+     {"dtype", "NAME",
+      "numbers of products: f32, bf16, fp16 or fp8; when not given, f32 for "
+      "penstock and bf16 for others",
+      PEN__FIELD_WORD, AT(number), 0, 0, pen_number_names}},
+    {ALL,
+     {"memory-limit", "BYTES",
+      "memory of a device that a plan must fit into even where its prediction "
+      "is off, as 70GiB; all of it when not given",
+      PEN__FIELD_TEXT, AT(memory_limit), 0, 0, NULL}},
+    {ALL,
+     {"profile", "FILE", "times that `penstock profile` measured",
+      PEN__FIELD_TEXT, AT(profile), 0, 0, NULL}},
+    {SEARCH,
+     {"top", "N", "plans of the table; 10 when not given", PEN__FIELD_COUNT,
+      AT(top), 1, 1000, NULL}},
+    {SEARCH,
+     {"seconds", "S",
+      "seconds of computing after which the search answers with the best so "
+      "far; 3 when not given",
+      PEN__FIELD_REAL, AT(seconds), 0.01, 1e6, NULL}},
+    {SEARCH,
+     {"allow-stale", NULL,
+      "asynchronous schedules, too, whose results are not those of "
+      "synchronous training",
+      PEN__FIELD_FLAG, AT(allows_stale), 0, 0, NULL}},
+    {SEARCH,
+     {"allow-local", NULL,
+      "replicas that rarely synchronise, too; reserved: today it only tells "
+      "what they could gain",
+      PEN__FIELD_FLAG, AT(allows_local), 0, 0, NULL}},
+    {SEARCH,
+     {"explain", NULL,
+      "why not another plan: each neighbour of the best one, what limits it "
+      "and what would help",
+      PEN__FIELD_FLAG, AT(is_explained), 0, 0, NULL}},
+    {SEARCH,
+     {"html", "FILE", "a report for the browser", PEN__FIELD_TEXT, AT(html), 0,
+      0, NULL}},
+    {PREDICT,
+     {"tensor-model-parallel-size", "N", "devices that share each tensor",
+      PEN__FIELD_COUNT, DEGREE(TP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"tp", "N", "the same", PEN__FIELD_COUNT, DEGREE(TP), 1, MOST_DEGREE,
+      NULL}},
+    {PREDICT,
+     {"pipeline-model-parallel-size", "N", "ranks of the pipeline",
+      PEN__FIELD_COUNT, DEGREE(PP), 1, PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"pp", "N", "the same", PEN__FIELD_COUNT, DEGREE(PP), 1,
+      PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"num-virtual-stages-per-pipeline-rank", "N", "stages on each of them",
+      PEN__FIELD_COUNT, DEGREE(VPP), 1, PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"vpp", "N", "the same", PEN__FIELD_COUNT, DEGREE(VPP), 1,
+      PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"context-parallel-size", "N", "devices that share each sequence",
+      PEN__FIELD_COUNT, DEGREE(CP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"cp", "N", "the same", PEN__FIELD_COUNT, DEGREE(CP), 1, MOST_DEGREE,
+      NULL}},
+    {PREDICT,
+     {"expert-model-parallel-size", "N", "replicas that share the experts",
+      PEN__FIELD_COUNT, DEGREE(EP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"ep", "N", "the same", PEN__FIELD_COUNT, DEGREE(EP), 1, MOST_DEGREE,
+      NULL}},
+    {PREDICT,
+     {"dp", "N",
+      "replicas of the pipeline; as many as there are devices for when not "
+      "given",
+      PEN__FIELD_COUNT, DEGREE(DP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"micro-batch-size", "N", "sequences of a micro-batch; 1 when not given",
+      PEN__FIELD_COUNT, AT(micro_batch), 1, PEN_PLAN_MAX_COUNT, NULL}},
+    {PREDICT,
+     {"schedule", "NAME",
+      "one of `penstock schedule list`; 1f1b, or interleaved with several "
+      "stages on a rank, when not given",
+      PEN__FIELD_TEXT, AT(schedule), 0, 0, NULL}},
+    {PREDICT,
+     {"recompute-granularity", "NAME",
+      "none, selective or full; none when not given", PEN__FIELD_WORD,
+      AT(recompute), 0, 0, pen_recompute_names}},
+    {PREDICT,
+     {"use-distributed-optimizer", NULL, "the same as --sharding zero1",
+      PEN__FIELD_FLAG, AT(is_sharded), 0, 0, NULL}},
+    {PREDICT,
+     {"sharding", "NAME",
+      "what replicas share: none, zero1, zero2 or zero3; none when not given",
+      PEN__FIELD_WORD, AT(sharding), 0, 0, pen_sharding_names}},
+    {PREDICT,
+     {"sequence-parallel", NULL,
+      "cut norms over tp, too; that is so unless the target cannot",
+      PEN__FIELD_FLAG, AT(is_sequence_parallel), 0, 0, NULL}},
+    {PREDICT,
+     {"stages", "LIST",
+      "blocks of each stage, as 1,2,2,3; when not given, as even as can be",
+      PEN__FIELD_TEXT, AT(stages), 0, 0, NULL}},
+    {PREDICT,
+     {"pipeline-model-parallel-layout", "LAYOUT",
+      "the same in Megatron's letters, as 'Et*2|(t*2|)*34,tL'", PEN__FIELD_TEXT,
+      AT(layout), 0, 0, NULL}},
+    {PREDICT,
+     {"from-megatron", "LINE",
+      "the layout, and the model if --model is not given, of this command "
+      "line of Megatron-LM; @FILE reads it from a file",
+      PEN__FIELD_TEXT, AT(megatron_line), 0, 0, NULL}},
+    {ALL,
+     {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}},
+};
+
+#define NUM_ROWS (sizeof rows / sizeof *rows)
+
+struct parse {
+    struct pen__plan_args *args; /* the first: where fields go */
+    struct pen__field fields[NUM_ROWS];
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    size_t num_fields;
+    enum pen__plan_verb verb;
+};
+
+static void list_options(enum pen__plan_verb verb, struct parse *parse)
+{
+    parse->verb = verb;
+    parse->num_fields = 0;
+    for (size_t i = 0; i < NUM_ROWS; i++)
+        if ((rows[i].verbs & verb) != 0)
+            parse->fields[parse->num_fields++] = rows[i].field;
+    pen__fields_list(parse->fields, parse->num_fields, parse->options);
+    parse->options[parse->num_fields] = (struct argp_option){
+        .name = "output",
+        .key = 'o',
+        .arg = "FILE",
+        .doc = verb == PEN__PLAN_SEARCH ? "write the best plan here"
+                                        : "write the plan here",
+        .group = (int)parse->num_fields + 1};
+    parse->options[parse->num_fields + 1] = (struct argp_option){0};
+}
+
+static void require(const struct argp_state *state, bool is_there,
+                    const char *name)
+{
+    if (!is_there)
+        argp_error(state, "--%s is required", name);
+}
+
+static void check_args(const struct parse *parse,
+                       const struct argp_state *state)
+{
+    const struct pen__plan_args *args = parse->args;
+    if (parse->verb == PEN__PLAN_CHECK) {
+        if (args->file == NULL)
+            argp_error(state, "expected a PLAN");
+        return;
+    }
+    require(state, args->cluster != NULL, "cluster");
+    if (args->megatron_line != NULL)
+        return;
+    require(state, args->model != NULL, "model");
+    require(state, args->sequence != 0, "seq-length");
+    require(state, args->global_batch != 0, "global-batch-size");
+    if (args->stages != NULL && args->layout != NULL)
+        argp_error(state, "--stages and --pipeline-model-parallel-layout say "
+                          "the same; give one of them");
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct parse *parse = state->input;
+    if (key == 'o') {
+        parse->args->output = text;
+        return 0;
+    }
+    if (key == ARGP_KEY_ARG && parse->verb == PEN__PLAN_CHECK &&
+        parse->args->file == NULL) {
+        parse->args->file = text;
+        return 0;
+    }
+    if (key == ARGP_KEY_END) {
+        check_args(parse, state);
+        return 0;
+    }
+    state->input = parse->args;
+    error_t error =
+        pen__fields_parse(parse->fields, parse->num_fields, key, text, state);
+    state->input = parse;
+    return error;
+}
+
+static struct argp parser_of(const struct parse *parse)
+{
+    struct argp parser = {.options = parse->options, .parser = parse_option};
+    switch (parse->verb) {
+    case PEN__PLAN_SEARCH:
+        parser.args_doc = "--model MODEL --cluster CLUSTER --seq-length N "
+                          "--global-batch-size N\ncheck PLAN";
+        parser.doc = "Finds the fastest layouts of a training that fit into "
+                     "memory.\vNo device is needed. `penstock plan check PLAN` "
+                     "predicts a plan again that you edited.";
+        break;
+    case PEN__PLAN_CHECK:
+        parser.args_doc = "PLAN";
+        parser.doc = "Predicts a plan again.";
+        break;
+    case PEN__PLAN_PREDICT:
+        parser.args_doc = "--model MODEL --cluster CLUSTER --seq-length N "
+                          "--global-batch-size N\n--cluster CLUSTER "
+                          "--from-megatron LINE";
+        parser.doc = "Predicts time and memory of one layout of a training.";
+        break;
+    }
+    return parser;
+}
+
+void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
+                          char **argv, struct pen__plan_args *args)
+{
+    struct parse parse = {.args = args};
+    *args = (struct pen__plan_args){
+        .top = 10, .seconds = 3, .target = PEN_TARGETS, .number = PEN_NUMBERS};
+    argv[0] = name;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    list_options(verb, &parse);
+    struct argp parser = parser_of(&parse);
+    error_t error =
+        argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &parse);
+    if (error != 0)
+        argp_failure(NULL, PEN__EXIT_NO, error, "cannot read the command line");
+}
+
+void pen__plan_args_help(enum pen__plan_verb verb, char *name)
+{
+    struct parse parse = {.args = NULL};
+    list_options(verb, &parse);
+    struct argp parser = parser_of(&parse);
+    argp_help(&parser, stdout,
+              ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, name);
+}
+
+/* ---- the setting ---- */
+
+/* Processors do not compute in fp16. */
+static bool is_processor(const struct pen_cluster *cluster)
+{
+    return cluster->groups[0].device.flops[PEN_NUMBER_FP16] == 0;
+}
+
+static void set_defaults(const struct pen__plan_args *args,
+                         struct pen__planning *planning)
+{
+    struct pen_setting *setting = &planning->setting;
+    setting->target = (enum pen_target)args->target;
+    if (args->target == PEN_TARGETS)
+        setting->target = is_processor(planning->cluster) ? PEN_TARGET_PENSTOCK
+                                                          : PEN_TARGET_MEGATRON;
+    setting->number = (enum pen_number)args->number;
+    if (args->number == PEN_NUMBERS)
+        setting->number = setting->target == PEN_TARGET_PENSTOCK
+                              ? PEN_NUMBER_F32
+                              : PEN_NUMBER_BF16;
+    setting->sequence = (uint32_t)args->sequence;
+    setting->global_batch = args->global_batch;
+}
+
+static pen_status read_limit(const struct pen__plan_args *args,
+                             struct pen_setting *setting, struct pen_text *why)
+{
+    double bytes = 0;
+    if (args->memory_limit == NULL)
+        return PEN_OK;
+    if (!pen_unit_parse(PEN_UNIT_BYTES, args->memory_limit, &bytes) ||
+        bytes < 1 || bytes > 0x1p53) {
+        pen_why(why, "--memory-limit %s: expected a number as %s",
+                args->memory_limit, pen_unit_example(PEN_UNIT_BYTES));
+        return PEN_INVALID;
+    }
+    setting->memory_limit = (uint64_t)bytes;
+    return PEN_OK;
+}
+
+/* A kind that does not offer the numbers would never end. */
+static pen_status check_numbers(const struct pen__planning *planning,
+                                struct pen_text *why)
+{
+    const struct pen_cluster *cluster = planning->cluster;
+    enum pen_number number = planning->setting.number;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        if (cluster->groups[i].device.flops[number] > 0)
+            continue;
+        pen_why(why, "%s does not compute in %s; give another --dtype",
+                cluster->groups[i].device.kind, pen_number_names[number]);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+pen_status pen__planning_open(const struct pen__plan_args *args,
+                              struct pen_model *model,
+                              struct pen__planning *planning,
+                              struct pen_text *why)
+{
+    *planning = (struct pen__planning){.model = model};
+    pen_text_init(&planning->model_name);
+    pen_status status = PEN_OK;
+    if (model == NULL)
+        status = pen_model_load(args->model, &planning->model, why);
+    if (status == PEN_OK)
+        status = pen_cluster_load(args->cluster, &planning->cluster, why);
+    if (status == PEN_OK && args->profile != NULL)
+        status = pen_profile_load(args->profile, &planning->profile, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_setting *setting = &planning->setting;
+    set_defaults(args, planning);
+    pen_practice_init(&setting->practice, setting->target, setting->number);
+    setting->model = planning->model;
+    setting->cluster = planning->cluster;
+    setting->profile = planning->profile;
+    setting->timings = pen_timings_create();
+    const char *name = args->model == NULL ? "megatron" : args->model;
+    pen_text_add_printable(&planning->model_name, name, strlen(name));
+    status = read_limit(args, setting, why);
+    if (status == PEN_OK)
+        status = check_numbers(planning, why);
+    return status;
+}
+
+void pen__planning_close(struct pen__planning *planning)
+{
+    pen_timings_free(planning->setting.timings);
+    pen_profile_free(planning->profile);
+    pen_cluster_free(planning->cluster);
+    pen_model_free(planning->model);
+    pen_text_release(&planning->model_name);
+}
+
+pen_status pen__planning_name(const struct pen__planning *planning,
+                              struct pen_plan *plan, struct pen_text *why)
+{
+    struct pen_text config = PEN_TEXT_EMPTY;
+    const struct pen_cluster *cluster = planning->cluster;
+    uint64_t node = cluster->levels[0].size;
+    uint64_t all = pen_cluster_num_devices(cluster);
+    pen_status status =
+        pen_profile_hash_model(planning->model, plan->model_hash, why);
+    if (status != PEN_OK)
+        return status;
+    pen_model_print(planning->model, &config);
+    plan->node_size = (uint32_t)(node == 0 || node > all ? all : node);
+    if (config.has_failed || planning->model_name.has_failed ||
+        !pen_plan_set(&plan->model, pen_text_string(&planning->model_name)) ||
+        !pen_plan_set(&plan->config, pen_text_string(&config)) ||
+        !pen_plan_set(&plan->cluster, cluster->name)) {
+        pen_why(why, "no memory to name a plan");
+        status = PEN_NOMEM;
+    }
+    pen_text_release(&config);
+    return status;
+}

@@ -1,0 +1,383 @@
+#include "cli/plan_print.h"
+
+#include "base/table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define GIB 0x1p30
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / GIB;
+}
+
+static void print_table(struct pen_table *table, struct pen_text *out)
+{
+    pen_table_print(table, pen__page_width(), out);
+    pen_table_release(table);
+}
+
+static uint32_t degree(const struct pen_plan *plan, enum pen_degree which)
+{
+    return plan->degrees[which];
+}
+
+struct pen__plan_price pen__plan_price(const struct pen_setting *setting,
+                                       const struct pen_plan *plan)
+{
+    struct pen__plan_price price = {.per_hour = 0};
+    uint64_t left = pen_plan_num_ranks(plan);
+    bool has_price = true;
+    bool has_watts = true;
+    for (uint32_t i = 0; i < setting->cluster->num_groups && left > 0; i++) {
+        const struct pen_device_group *group = &setting->cluster->groups[i];
+        uint64_t count = group->count < left ? group->count : left;
+        price.per_hour += (double)count * group->device.price_per_hour;
+        price.watts += (double)count * group->device.watts;
+        has_price = has_price && group->device.price_per_hour > 0;
+        has_watts = has_watts && group->device.watts > 0;
+        left -= count;
+    }
+    if (!has_price)
+        price.per_hour = 0;
+    if (!has_watts)
+        price.watts = 0;
+    return price;
+}
+
+uint32_t pen__plan_same_ranks(const struct pen_prediction *prediction,
+                              uint32_t first)
+{
+    uint32_t count = 1;
+    while (first + count < prediction->num_memory &&
+           memcmp(prediction->memory[first].bytes,
+                  prediction->memory[first + count].bytes,
+                  sizeof prediction->memory[first].bytes) == 0)
+        count++;
+    return count;
+}
+
+/* ---- the table of plans ---- */
+
+static const struct pen_column plan_columns[] = {
+    {"", true, false},           {"step, s", true, false},
+    {"tokens/s", true, false},   {"use, %", true, false},
+    {"GiB", true, false},        {"devices", true, false},
+    {"tp", true, false},         {"cp", true, false},
+    {"pp", true, false},         {"vpp", true, false},
+    {"ep", true, false},         {"dp", true, false},
+    {"batch", true, false},      {"schedule", false, false},
+    {"recompute", false, false}, {"sharding", false, false}};
+
+static void start_plans(struct pen_table *table)
+{
+    pen_table_init(table, plan_columns,
+                   sizeof plan_columns / sizeof *plan_columns);
+}
+
+static const char *schedule_name(const struct pen_plan *plan)
+{
+    if (degree(plan, PEN_DEGREE_PP) == 1)
+        return "-";
+    return plan->schedule.name != NULL ? plan->schedule.name
+                                       : plan->schedule.file;
+}
+
+static void add_plan(struct pen_table *table, uint32_t number,
+                     const struct pen_plan *plan,
+                     const struct pen_prediction *prediction)
+{
+    static const enum pen_degree order[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
+                                            PEN_DEGREE_PP, PEN_DEGREE_VPP,
+                                            PEN_DEGREE_EP, PEN_DEGREE_DP};
+    pen_table_add(table, "%u", number);
+    pen_table_add(table, "%.4g", prediction->step_sec);
+    pen_table_add(table, "%.4g", prediction->tokens_per_sec);
+    pen_table_add(table, "%.1f", 100 * prediction->utilisation);
+    pen_table_add(table, "%.1f", gib(prediction->peak_bytes));
+    pen_table_add(table, "%" PRIu64, pen_plan_num_ranks(plan));
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        pen_table_add(table, "%u", degree(plan, order[i]));
+    pen_table_add(table, "%u x %u", plan->num_microbatches, plan->micro_batch);
+    pen_table_add(table, "%s", schedule_name(plan));
+    pen_table_add(table, "%s", pen_recompute_names[plan->stages[0].recompute]);
+    pen_table_add(table, "%s", pen_sharding_names[plan->sharding]);
+}
+
+static void print_ranking(const struct pen_plan_ranking *ranking,
+                          struct pen_text *out)
+{
+    struct pen_table table;
+    start_plans(&table);
+    for (uint32_t i = 0; i < ranking->num_found; i++)
+        add_plan(&table, i + 1, ranking->found[i].plan,
+                 &ranking->found[i].prediction);
+    print_table(&table, out);
+}
+
+/* ---- one plan ---- */
+
+/* "5 + 4 x 9 + 3": runs of stages with as many layers. */
+static void print_stages(const struct pen_plan *plan, struct pen_text *out)
+{
+    pen_text_add(out, "layers of %u stages (embedding and head count): ",
+                 plan->num_stages);
+    for (uint32_t i = 0; i < plan->num_stages;) {
+        uint32_t count = 1;
+        while (i + count < plan->num_stages &&
+               plan->stages[i + count].count == plan->stages[i].count)
+            count++;
+        pen_text_add(out, "%s%u", i == 0 ? "" : ", ", plan->stages[i].count);
+        if (count > 1)
+            pen_text_add(out, " x %u", count);
+        i += count;
+    }
+    pen_text_add(out, "\n");
+}
+
+static void print_memory(const struct pen_prediction *prediction,
+                         struct pen_text *out)
+{
+    struct pen_column columns[PEN_MEMORY_PARTS + 3] = {
+        {"pipeline ranks", false, false}, {"devices", true, false}};
+    struct pen_table table;
+    for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+        columns[2 + part] =
+            (struct pen_column){pen_memory_names[part], true, false};
+    columns[PEN_MEMORY_PARTS + 2] = (struct pen_column){"GiB", true, false};
+    pen_table_init(&table, columns, PEN_MEMORY_PARTS + 3);
+    for (uint32_t i = 0; i < prediction->num_memory;) {
+        const struct pen_plan_memory *memory = &prediction->memory[i];
+        uint32_t count = pen__plan_same_ranks(prediction, i);
+        if (count > 1)
+            pen_table_add(&table, "%u to %u", i, i + count - 1);
+        else
+            pen_table_add(&table, "%u", i);
+        pen_table_add(&table, "%" PRIu64, memory->count * count);
+        for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+            pen_table_add(&table, "%.2f", gib(memory->bytes[part]));
+        pen_table_add(&table, "%.2f", gib(pen_plan_memory_bytes(memory)));
+        i += count;
+    }
+    print_table(&table, out);
+}
+
+static void print_spent(const struct pen_prediction *prediction,
+                        struct pen_text *out)
+{
+    pen_text_add(out, "a step of %.4g s (give or take %.0f %%): ",
+                 prediction->step_sec, 100 * prediction->step_error);
+    const char *before = "";
+    for (int i = 0; i < PEN_SPENDINGS; i++) {
+        double share = 100 * prediction->spent[i] / prediction->step_sec;
+        if (share < 0.05)
+            continue;
+        pen_text_add(out, "%s%s %.1f %%", before, pen_spending_names[i], share);
+        before = ", ";
+    }
+    pen_text_add(out, "\n");
+}
+
+static void print_price(const struct pen_setting *setting,
+                        const struct pen_plan *plan,
+                        const struct pen_prediction *prediction,
+                        struct pen_text *out)
+{
+    struct pen__plan_price price = pen__plan_price(setting, plan);
+    double billion_sec = 1e9 / prediction->tokens_per_sec;
+    if (price.per_hour > 0)
+        pen_text_add(out, "price: %.4g a step, %.4g for 1e9 tokens\n",
+                     price.per_hour * prediction->step_sec / 3600,
+                     price.per_hour * billion_sec / 3600);
+    if (price.watts > 0)
+        pen_text_add(out,
+                     "energy: %.4g kWh a step, %.4g kWh for 1e9 tokens, at "
+                     "full power\n",
+                     price.watts * prediction->step_sec / 3.6e6,
+                     price.watts * billion_sec / 3.6e6);
+}
+
+void pen__plan_print(const struct pen_setting *setting,
+                     const struct pen_plan *plan,
+                     const struct pen_prediction *prediction,
+                     struct pen_text *out)
+{
+    print_spent(prediction, out);
+    print_stages(plan, out);
+    pen_text_add(out, "memory in GiB (give or take %.0f %%)%s:\n\n",
+                 100 * prediction->memory_error,
+                 prediction->fits ? "" : ", which does not fit");
+    print_memory(prediction, out);
+    pen_text_add(out, "\n");
+    print_price(setting, plan, prediction, out);
+}
+
+/* ---- the whole report ---- */
+
+static void print_head(const struct pen__plan_report *report,
+                       struct pen_text *out)
+{
+    const struct pen_setting *setting = &report->planning->setting;
+    pen_text_add(out,
+                 "%s, %.4g parameters, on %s (%" PRIu64
+                 " devices) with %s in %s: batch %" PRIu64 " of %u tokens\n\n",
+                 pen_text_string(&report->planning->model_name),
+                 (double)setting->model->num_parameters, setting->cluster->name,
+                 pen_cluster_num_devices(setting->cluster),
+                 pen_target_names[setting->target],
+                 pen_number_names[setting->number], setting->global_batch,
+                 setting->sequence);
+}
+
+static void print_counts(const struct pen_plan_ranking *ranking,
+                         struct pen_text *out)
+{
+    const struct pen_plan_search_counts *counts = &ranking->counts;
+    pen_text_add(out,
+                 "looked at %" PRIu64 " choices of degrees, %" PRIu64
+                 " layouts of them, timed %" PRIu64 "; %" PRIu64
+                 " do not fit\n",
+                 counts->listed, counts->bounded + counts->too_large,
+                 counts->timed, counts->too_large + counts->unfit);
+    if (ranking->is_complete)
+        return;
+    double gain = 100 * (1 - counts->least_left_sec /
+                                 ranking->found[0].prediction.step_sec);
+    pen_text_add(out, "left out %" PRIu64 " when time was up; ",
+                 counts->left_out);
+    if (gain > 0)
+        pen_text_add(out,
+                     "none of them is more than %.1f %% quicker (--seconds "
+                     "gives more time)\n",
+                     gain);
+    else
+        pen_text_add(out, "none of them is quicker than the best\n");
+}
+
+/* What others would have gained, whether they are allowed or not. */
+static void print_relaxed(const struct pen__plan_report *report,
+                          struct pen_text *out)
+{
+    const struct pen_prediction *best = &report->ranking->found[0].prediction;
+    double local =
+        best->spent[PEN_SPENDING_REDUCTION] + best->spent[PEN_SPENDING_GATHER];
+    if (!report->allows_stale)
+        pen_text_add(out,
+                     "asynchronous schedules (--allow-stale) would save at "
+                     "most %.1f %% of the step: the bubble\n",
+                     100 * best->spent[PEN_SPENDING_BUBBLE] / best->step_sec);
+    pen_text_add(out,
+                 "replicas that rarely synchronise would save at most %.1f %%: "
+                 "gradients and parameters on their way%s\n",
+                 100 * local / best->step_sec,
+                 report->allows_local ? "; none is planned yet" : "");
+}
+
+static void print_front(const struct pen_plan_ranking *front,
+                        struct pen_text *out)
+{
+    if (front == NULL || front->num_found < 2)
+        return;
+    pen_text_add(out, "\nless memory for more time:\n\n");
+    print_ranking(front, out);
+}
+
+static void print_fewer(const struct pen_plan_ranking *fewer,
+                        struct pen_text *out)
+{
+    if (fewer == NULL || fewer->num_found == 0)
+        return;
+    pen_text_add(out, "\nwith fewer devices:\n\n");
+    print_ranking(fewer, out);
+}
+
+/* ---- the explanation ---- */
+
+static void print_neighbours(const struct pen__plan_report *report,
+                             struct pen_text *out)
+{
+    static const struct pen_column columns[] = {{"changed", false, false},
+                                                {"layout", false, false},
+                                                {"slower, ms", true, false},
+                                                {"more, GiB", true, false},
+                                                {"why not", false, true}};
+    const struct pen_plan_found *best = &report->ranking->found[0];
+    struct pen_text layout = PEN_TEXT_EMPTY;
+    struct pen_table table;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; i < report->explanation->num_neighbours; i++) {
+        const struct pen_neighbour *other = &report->explanation->neighbours[i];
+        pen_text_clear(&layout);
+        pen_candidate_print(&other->candidate, &layout);
+        pen_table_add(&table, "%s", other->choice);
+        pen_table_add(&table, "%s", pen_text_string(&layout));
+        if (other->is_predicted) {
+            pen_table_add(&table, "%+.1f",
+                          1e3 * (other->step_sec - best->prediction.step_sec));
+            pen_table_add(&table, "%+.1f",
+                          gib(other->peak_bytes) -
+                              gib(best->prediction.peak_bytes));
+        } else {
+            pen_table_add(&table, "-");
+            pen_table_add(&table, "-");
+        }
+        pen_table_add(&table, "%s", pen_text_string(&other->reason));
+    }
+    print_table(&table, out);
+    pen_text_release(&layout);
+}
+
+static void print_limit(const struct pen__plan_report *report,
+                        struct pen_text *out)
+{
+    const struct pen_explanation *explanation = report->explanation;
+    if (explanation->limit == PEN_SPENDING_FORWARD)
+        pen_text_add(out, "\nthe step is limited by computing");
+    else
+        pen_text_add(out, "\nthe step is limited by %s",
+                     pen_spending_names[explanation->limit]);
+    if (explanation->limit_link != NULL)
+        pen_text_add(out, " over the links %s", explanation->limit_link);
+    pen_text_add(out, "\n");
+}
+
+static void print_helps(const struct pen__plan_report *report,
+                        struct pen_text *out)
+{
+    const struct pen_explanation *explanation = report->explanation;
+    double tokens = report->ranking->found[0].prediction.tokens_per_sec;
+    struct pen_text layout = PEN_TEXT_EMPTY;
+    pen_text_add(out, "what would help, if there were twice of it:\n");
+    for (uint32_t i = 0; i < explanation->num_helps; i++) {
+        const struct pen_help *help = &explanation->helps[i];
+        pen_text_clear(&layout);
+        pen_candidate_print(&help->candidate, &layout);
+        pen_text_add(out, "  %-24s %+6.1f %% tokens/s, with %s\n", help->what,
+                     100 * (help->tokens_per_sec / tokens - 1),
+                     pen_text_string(&layout));
+    }
+    pen_text_release(&layout);
+}
+
+void pen__plan_report_print(const struct pen__plan_report *report,
+                            struct pen_text *out)
+{
+    const struct pen_setting *setting = &report->planning->setting;
+    const struct pen_plan_found *best = &report->ranking->found[0];
+    print_head(report, out);
+    print_ranking(report->ranking, out);
+    pen_text_add(out, "\n");
+    print_counts(report->ranking, out);
+    pen_text_add(out, "\nthe best plan: ");
+    pen__plan_print(setting, best->plan, &best->prediction, out);
+    print_relaxed(report, out);
+    print_front(report->front, out);
+    print_fewer(report->fewer, out);
+    if (report->explanation == NULL)
+        return;
+    pen_text_add(out, "\nwhy not another one:\n\n");
+    print_neighbours(report, out);
+    print_limit(report, out);
+    print_helps(report, out);
+}

@@ -1,0 +1,48 @@
+#ifndef PEN_CLI_PLAN_PRINT_H
+#define PEN_CLI_PLAN_PRINT_H
+
+#include "cli/plan_options.h"
+#include "planner/explain.h"
+
+/* What `penstock plan` found out; what was not asked for is NULL. */
+struct pen__plan_report {
+    const struct pen__planning *planning;
+    const struct pen_plan_ranking *ranking;
+    const struct pen_plan_ranking *front;
+    const struct pen_plan_ranking *fewer;
+    const struct pen_explanation *explanation;
+    bool allows_stale;
+    bool allows_local;
+};
+
+/* Tables for people, and the same as JSON (NULL: no memory). */
+void pen__plan_report_print(const struct pen__plan_report *report,
+                            struct pen_text *out);
+json_t *pen__plan_report_json(const struct pen__plan_report *report);
+
+/* One plan with all that was predicted of it. */
+void pen__plan_print(const struct pen_setting *setting,
+                     const struct pen_plan *plan,
+                     const struct pen_prediction *prediction,
+                     struct pen_text *out);
+json_t *pen__plan_json(const struct pen_setting *setting,
+                       const struct pen_plan *plan,
+                       const struct pen_prediction *prediction);
+
+/* What the devices of a plan cost and use, where the cluster says it. */
+struct pen__plan_price {
+    double per_hour; /* 0: not known, as the watts */
+    double watts;
+};
+
+struct pen__plan_price pen__plan_price(const struct pen_setting *setting,
+                                       const struct pen_plan *plan);
+
+/*
+ * Ranks of the pipeline that hold the same bytes: *count of them from `first`
+ * on.
+ */
+uint32_t pen__plan_same_ranks(const struct pen_prediction *prediction,
+                              uint32_t first);
+
+#endif
