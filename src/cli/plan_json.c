@@ -136,11 +136,11 @@ static json_t *candidate_json(const struct pen_candidate *candidate)
 
 static json_t *neighbour_json(const struct pen_neighbour *neighbour)
 {
-    json_t *object =
-        json_pack("{s:s, s:o, s:b, s:s}", "changed", neighbour->choice,
-                  "layout", candidate_json(&neighbour->candidate), "fits",
-                  neighbour->is_predicted && neighbour->fits, "reason",
-                  pen_text_string(&neighbour->reason));
+    json_t *object = json_pack(
+        "{s:s, s:o, s:b, s:b, s:s}", "changed", neighbour->choice, "layout",
+        candidate_json(&neighbour->candidate), "allowed", neighbour->is_allowed,
+        "fits", neighbour->is_predicted && neighbour->fits, "reason",
+        pen_text_string(&neighbour->reason));
     if (neighbour->is_predicted) {
         json_object_set_new(object, "step_sec", json_real(neighbour->step_sec));
         json_object_set_new(object, "peak_bytes",

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# plan ranks layouts that fit, tells memory, reasons and what it left out, and
+# writes a plan that check predicts as the same.
+. "$(dirname "$0")/support.bash"
+
+xl=(--model preset:gpt2-xl --seq-length 1024)
+a100=("${xl[@]}" --cluster "preset:a100-40*16" --global-batch-size 64)
+
+# A ranking with the best plan in detail.
+run 0 plan "${a100[@]}" --top 3 -o "$work/plan.json"
+err_empty
+out_has "the best plan: a step of"
+out_has "memory in GiB (give or take"
+out_has "asynchronous schedules (--allow-stale) would save at most"
+out_has "replicas that rarely synchronise would save at most"
+same "rows of the ranking" "$(grep -cE '^ *[1-3] +[0-9.]+ ' "$work/out")" 3
+
+# The plan of the file is the first of the list, and predicted again the same.
+run 0 plan "${a100[@]}" --top 3 --json
+same plans "$(json 'len(d["plans"])')" 3
+same order "$(json 'd["plans"] == sorted(d["plans"],
+    key=lambda plan: plan["step_sec"])')" True
+same fits "$(json 'all(plan["fits"] for plan in d["plans"])')" True
+same target "$(json 'd["target"], d["dtype"]')" "('megatron', 'bf16')"
+same "devices of the memory" "$(json '{sum(row["devices"]
+    for row in plan["memory"]) == plan["devices"] for plan in d["plans"]}')" \
+    "{True}"
+same "seconds of the parts" "$(json 'all(
+    abs(sum(plan["spent_sec"].values()) / plan["step_sec"] - 1) < 1e-6
+    for plan in d["plans"])')" True
+step=$(json 'd["plans"][0]["step_sec"]')
+run 0 plan check "$work/plan.json" --json
+same "predicted again" "$(json 'd["step_sec"]')" "$step"
+run 0 plan check "$work/plan.json"
+out_has "before: +0.0 %"
+
+# A plan that does not fit is a no.
+run 1 plan check "$work/plan.json" --memory-limit 3GiB
+out_has "which does not fit"
+run 1 plan check "$work/plan.json" --cluster "preset:a100-40*8"
+err_has "the cluster 8 devices"
+
+# Reasons, less memory, fewer devices.
+run 0 plan "${a100[@]}" --explain
+out_has "why not another one"
+out_has "less memory for more time"
+out_has "with fewer devices"
+out_has "the step is limited by computing"
+out_has "what would help"
+run 0 plan "${a100[@]}" --explain --json
+same "choices that were changed" "$(json '{row["changed"]
+    for row in d["explanation"]["neighbours"]} >= {"tp", "pp", "micro-batch",
+    "recomputation", "sharding"}')" True
+same "no neighbour that may run is quicker" "$(json 'all(
+    row["step_sec"] >= d["plans"][0]["step_sec"] * (1 - 1e-9)
+    for row in d["explanation"]["neighbours"] if row["fits"] and
+    row["allowed"])')" True
+same "all others have a reason" "$(json 'all(row["reason"]
+    for row in d["explanation"]["neighbours"]
+    if not (row["fits"] and row["allowed"]))')" True
+same "front" "$(json '[plan["peak_bytes"] for plan in d["front"]] == sorted(
+    (plan["peak_bytes"] for plan in d["front"]), reverse=True)')" True
+
+# 48 instead of 64 devices: all of them are used.
+run 0 plan "${xl[@]}" --cluster "preset:h100-sxm*48" --global-batch-size 192 \
+    --top 1 --json
+same "48 devices" "$(json 'd["plans"][0]["devices"]')" 48
+
+# Two RTX 3080 and two RTX 4090: the quick ones get more layers. An even split
+# is slower, and does not fit even where all is computed again.
+cat >"$work/mixed.yaml" <<'END'
+name: two-and-two
+devices:
+  - kind: rtx3080
+    count: 2
+    flops: {f32: 29.8 TFLOP/s, bf16: 59.5 TFLOP/s}
+    memory: 10 GiB
+    bandwidth: 760 GB/s
+  - kind: rtx4090
+    count: 2
+    flops: {f32: 82.6 TFLOP/s, bf16: 165.2 TFLOP/s}
+    memory: 24 GiB
+    bandwidth: 1008 GB/s
+links:
+  - {level: node, bandwidth: 31 GB/s, latency: 10 us}
+END
+mixed=("${xl[@]}" --cluster "$work/mixed.yaml" --global-batch-size 64
+    --target megatron)
+run 0 plan "${mixed[@]}" --top 1 --json
+same "all four" "$(json 'd["plans"][0]["devices"]')" 4
+mixed_step=$(json 'd["plans"][0]["step_sec"]')
+run 1 predict "${mixed[@]}" --pp 4 --stages 12,12,12,12 \
+    --recompute-granularity full --json
+same "an even split" "$(json 'd["fits"]')" False
+same "an even split is slower" "$(json "d['step_sec'] > 1.15 * $mixed_step")" \
+    True
+
+# Targets differ; so do their defaults.
+run 0 plan "${a100[@]}" --target torchtitan --top 1 --json
+same torchtitan "$(json 'd["plans"][0]["sharding"] in ("none", "zero2",
+    "zero3")')" True
+run 0 plan --model preset:gpt2 --cluster "preset:xeon-amx*4" --seq-length 256 \
+    --global-batch-size 16 --top 1 --json
+same "on processors" "$(json 'd["target"], d["dtype"]')" "('penstock', 'f32')"
+
+# What cannot be planned.
+run 2 plan --model preset:gpt2
+err_has "--cluster is required"
+run 2 plan "${a100[@]}" --target pytorch
+err_has "--target must be penstock, megatron, torchtitan or deepspeed"
+run 1 plan "${a100[@]}" --memory-limit 3GiB
+err_has "no layout fits"
+run 1 plan "${a100[@]}" --memory-limit much
+err_has "--memory-limit much: expected a number as"
+run 1 plan "${xl[@]}" --cluster "preset:a100-40*16" --global-batch-size 64 \
+    --dtype fp8
+err_has "does not compute in fp8"
+run 1 plan check "$work/nothing.json"
+err_has "$work/nothing.json"
+run 2 plan check
+err_has "expected a PLAN"
+finish
