@@ -207,6 +207,9 @@ static void add_experts(const struct pen_model *model, struct pen_text *out)
         pen__megatron_add_count(out, "--moe-shared-expert-intermediate-size",
                                 (uint64_t)model->num_shared_experts *
                                     model->expert_intermediate);
+    /* Behind a softmax over one expert there would be no choice. */
+    if (model->experts_per_token == 1)
+        pen__megatron_add_flag(out, "--moe-router-pre-softmax");
     pen__megatron_add_flag(out, "--moe-grouped-gemm");
     pen__megatron_add_flag(out, "--moe-token-dispatcher-type alltoall");
 }
