@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "export/export.h"
+#include "planner/predict.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum option_key { KEY_TO = 256, KEY_MODEL };
+enum option_key { KEY_TO = 256, KEY_MODEL, KEY_CLUSTER };
 
 static const struct argp_option options[] = {
     {"to", KEY_TO, "TARGET", 0,
@@ -24,6 +25,10 @@ static const struct argp_option options[] = {
     {"output", 'o', "DIR", 0, "where to write; made when it is not there", 2},
     {"model", KEY_MODEL, "MODEL", 0,
      "config.json or its folder, for a plan that does not have it inside", 3},
+    {"cluster", KEY_CLUSTER, "CLUSTER", 0,
+     "a file or preset:NAME*COUNT; predicts what is written, where that is not "
+     "the plan itself",
+     4},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
@@ -31,6 +36,7 @@ struct args {
     char *to;
     char *output;
     char *model;
+    char *cluster;
 };
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -45,6 +51,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_MODEL:
         args->model = text;
+        return 0;
+    case KEY_CLUSTER:
+        args->cluster = text;
         return 0;
     case ARGP_KEY_ARG:
         if (args->plan != NULL)
@@ -69,7 +78,45 @@ static const struct argp parser = {
            "nearest; each such change is a warning, and a comment in the "
            "files."};
 
+/* What all exporters get. */
+struct job {
+    const struct pen_plan *plan;
+    const struct pen_model *model;
+    const struct pen_cluster *cluster; /* NULL: nothing is predicted */
+};
+
 /* ---- one exporter ---- */
+
+/* The nearest plan has another step than the plan that was asked for. */
+static void predict(const struct job *job, const char *name,
+                    struct pen_plan *nearest)
+{
+    struct pen_setting setting = {.model = job->model,
+                                  .cluster = job->cluster,
+                                  .global_batch =
+                                      pen_plan_global_batch(nearest),
+                                  .sequence = nearest->sequence,
+                                  .number = nearest->number,
+                                  .target = nearest->target};
+    struct pen_prediction prediction;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (job->cluster == NULL || nearest->predicted.is_there)
+        return;
+    pen_practice_init(&setting.practice, nearest->target, nearest->number);
+    if (pen_predict(&setting, nearest, &prediction, &why) != PEN_OK) {
+        pen_log(PEN_LOG_WARN, "%s: not predicted: %s", name,
+                pen_text_string(&why));
+    } else {
+        pen_log(prediction.fits ? PEN_LOG_INFO : PEN_LOG_WARN,
+                "%s: %.4g s a step, %.4g GiB, which %s", name,
+                prediction.step_sec, (double)prediction.peak_bytes / (1u << 30),
+                prediction.fits ? "fits" : "does not fit");
+        if (!pen_prediction_store(&prediction, nearest))
+            nearest->predicted.is_there = false;
+        pen_prediction_release(&prediction);
+    }
+    pen_text_release(&why);
+}
 
 static void warn_notes(const struct pen_export *exporter,
                        const struct pen_text *notes)
@@ -100,18 +147,24 @@ static pen_status write_files(const struct pen_export_files *files,
 }
 
 static pen_status export_to(const struct pen_export *exporter,
-                            const struct pen_plan *plan,
-                            const struct pen_model *model, const char *folder,
+                            const struct job *job, const char *folder,
                             struct pen_text *written, struct pen_text *why)
 {
     struct pen_export_files files = PEN_EXPORT_NO_FILES;
     struct pen_text notes = PEN_TEXT_EMPTY;
-    pen_status status =
-        pen_export_make(exporter, plan, model, &files, &notes, why);
+    struct pen_plan *nearest = NULL;
+    pen_status status = pen_export_nearest(exporter, job->plan, job->model,
+                                           &nearest, &notes, why);
     if (status == PEN_OK) {
         warn_notes(exporter, &notes);
-        status = write_files(&files, folder, written, why);
+        predict(job, exporter->name, nearest);
+        struct pen_export_job wanted = {nearest, job->model,
+                                        pen_text_string(&notes)};
+        status = pen_export_write(exporter, &wanted, &files, why);
     }
+    if (status == PEN_OK)
+        status = write_files(&files, folder, written, why);
+    pen_plan_free(nearest);
     pen_export_files_release(&files);
     pen_text_release(&notes);
     return status;
@@ -128,8 +181,7 @@ static pen_status make_folder(const char *folder, struct pen_text *why)
 }
 
 /* Both versions of torchtitan have a schedule.csv: a folder for each. */
-static pen_status export_all(const struct pen_plan *plan,
-                             const struct pen_model *model, const char *folder,
+static pen_status export_all(const struct job *job, const char *folder,
                              struct pen_text *written, struct pen_text *why)
 {
     const struct pen_export *exporter;
@@ -143,8 +195,8 @@ static pen_status export_all(const struct pen_plan *plan,
                      exporter->version == NULL ? "" : exporter->version);
         status = make_folder(pen_text_string(&path), why);
         if (status == PEN_OK)
-            status = export_to(exporter, plan, model, pen_text_string(&path),
-                               written, &reason);
+            status = export_to(exporter, job, pen_text_string(&path), written,
+                               &reason);
         if (status == PEN_INVALID) {
             pen_log(PEN_LOG_WARN, "%s is left out: %s", exporter->name,
                     pen_text_string(&reason));
@@ -165,12 +217,10 @@ static const char *default_target(const struct pen_plan *plan)
                                                : pen_target_names[plan->target];
 }
 
-static pen_status export_plan(const struct args *args,
-                              const struct pen_plan *plan,
-                              const struct pen_model *model,
+static pen_status export_plan(const struct args *args, const struct job *job,
                               struct pen_text *written, struct pen_text *why)
 {
-    const char *to = args->to != NULL ? args->to : default_target(plan);
+    const char *to = args->to != NULL ? args->to : default_target(job->plan);
     bool is_all = strcmp(to, "all") == 0;
     const struct pen_export *exporter =
         is_all ? NULL : pen_export_find(to, why);
@@ -179,9 +229,8 @@ static pen_status export_plan(const struct args *args,
     pen_status status = make_folder(args->output, why);
     if (status != PEN_OK)
         return status;
-    return is_all
-               ? export_all(plan, model, args->output, written, why)
-               : export_to(exporter, plan, model, args->output, written, why);
+    return is_all ? export_all(job, args->output, written, why)
+                  : export_to(exporter, job, args->output, written, why);
 }
 
 static pen_status load_model(const struct args *args,
@@ -198,9 +247,10 @@ static pen_status load_model(const struct args *args,
 
 static int run(int argc, char **argv)
 {
-    struct args args = {NULL, NULL, NULL, NULL};
+    struct args args = {NULL, NULL, NULL, NULL, NULL};
     struct pen_plan *plan = NULL;
     struct pen_model *model = NULL;
+    struct pen_cluster *cluster = NULL;
     struct pen_text written = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
     char name[] = "penstock export";
@@ -211,9 +261,14 @@ static int run(int argc, char **argv)
     pen_status status = pen_plan_load(args.plan, &plan, &why);
     if (status == PEN_OK)
         status = load_model(&args, plan, &model, &why);
-    if (status == PEN_OK)
-        status = export_plan(&args, plan, model, &written, &why);
+    if (status == PEN_OK && args.cluster != NULL)
+        status = pen_cluster_load(args.cluster, &cluster, &why);
+    if (status == PEN_OK) {
+        struct job job = {plan, model, cluster};
+        status = export_plan(&args, &job, &written, &why);
+    }
     int code = status == PEN_OK ? pen__print(&written) : pen__refuse(&why);
+    pen_cluster_free(cluster);
     pen_model_free(model);
     pen_plan_free(plan);
     pen_text_release(&written);

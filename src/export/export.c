@@ -116,6 +116,21 @@ static pen_status check_texts(const struct pen_export_files *files,
     return PEN_OK;
 }
 
+pen_status pen_export_write(const struct pen_export *exporter,
+                            const struct pen_export_job *job,
+                            struct pen_export_files *out, struct pen_text *why)
+{
+    struct pen_export_files files = PEN_EXPORT_NO_FILES;
+    pen_status status = exporter->write(job, &files, why);
+    if (status == PEN_OK)
+        status = check_texts(&files, why);
+    if (status == PEN_OK)
+        *out = files;
+    else
+        pen_export_files_release(&files);
+    return status;
+}
+
 pen_status pen_export_make(const struct pen_export *exporter,
                            const struct pen_plan *plan,
                            const struct pen_model *model,
@@ -123,7 +138,6 @@ pen_status pen_export_make(const struct pen_export *exporter,
                            struct pen_text *why)
 {
     struct pen_plan *nearest = NULL;
-    struct pen_export_files files = PEN_EXPORT_NO_FILES;
     size_t before = notes->length;
     pen_status status =
         pen_export_nearest(exporter, plan, model, &nearest, notes, why);
@@ -131,13 +145,7 @@ pen_status pen_export_make(const struct pen_export *exporter,
         return status;
     struct pen_export_job job = {nearest, model,
                                  pen_text_string(notes) + before};
-    status = exporter->write(&job, &files, why);
-    if (status == PEN_OK)
-        status = check_texts(&files, why);
-    if (status == PEN_OK)
-        *out = files;
-    else
-        pen_export_files_release(&files);
+    status = pen_export_write(exporter, &job, out, why);
     pen_plan_free(nearest);
     return status;
 }

@@ -72,9 +72,14 @@ pen_status pen_export_nearest(const struct pen_export *exporter,
                               struct pen_text *why);
 
 /*
- * The files of a plan of this model. On success release them; on failure *out
- * is untouched and why has one line.
+ * The files of a plan as pen_export_nearest() makes it, with what it noted. On
+ * success release them; on failure *out is untouched and why has one line.
  */
+pen_status pen_export_write(const struct pen_export *exporter,
+                            const struct pen_export_job *job,
+                            struct pen_export_files *out, struct pen_text *why);
+
+/* Both: the files of any plan of this model. */
 pen_status pen_export_make(const struct pen_export *exporter,
                            const struct pen_plan *plan,
                            const struct pen_model *model,

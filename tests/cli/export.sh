@@ -68,7 +68,7 @@ file_has own/job.sbatch "penstock}\" train --plan"
 err_has "sbatch: the plan does not say how many devices a node has"
 
 # What cannot be said is noted, on stderr and in the file.
-plan "$work/zb.json" '{"pp": 3, "vpp": 2}' zb-v '{}'
+plan "$work/zb.json" '{"pp": 3, "vpp": 2}' zb-v '{"microbatches": 9}'
 run 0 export "$work/zb.json" --to megatron -o "$work/zb"
 err_has "megatron: Megatron-LM has no schedule zb-v: interleaved takes its place"
 file_has zb/megatron.args "# note: Megatron-LM has no schedule zb-v"
@@ -76,6 +76,15 @@ run 0 export "$work/zb.json" --to torchtitan -o "$work/zb"
 err_lacks "schedule"
 file_has zb/torchtitan.args "--parallelism.pipeline_parallel_schedule ZBVZeroBubble"
 file_has zb/recipe.py "def plan():"
+
+# What is written instead has a prediction of its own.
+file_lacks zb/megatron.args "# predicted"
+run 0 export "$work/zb.json" --to megatron -o "$work/zb" --cluster "preset:h100-sxm*3"
+err_has "megatron: "
+err_has "GiB, which fits"
+file_has zb/megatron.args "# predicted: "
+run 1 export "$work/zb.json" --to megatron -o "$work/zb" --cluster "preset:none"
+err_has "preset"
 
 # A schedule that PyTorch does not make itself comes as rows.
 plan "$work/half.json" '{"pp": 3, "vpp": 2}' v-half '{"sharding": "zero3"}'

@@ -74,7 +74,7 @@ _penstock_doctor_options() {
 }
 
 _penstock_export_options() {
-    echo --to --output --model
+    echo --to --output --model --cluster
 }
 
 _penstock_checkpoint_options() {
