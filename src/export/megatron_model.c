@@ -270,6 +270,13 @@ pen_status pen__megatron_model(const struct pen__megatron_words *words,
     if (status != PEN_OK)
         return status;
     complete(words, &shape, notes);
+    if (shape.intermediate == 0) {
+        pen_why(why,
+                "--ffn-hidden-size is missing, and --hidden-size %u is "
+                "too small for its default",
+                shape.hidden);
+        return PEN_INVALID;
+    }
     shape.family = choose_family(words, &shape);
     note_family(words, &shape, notes);
     pen__megatron_shape_print(words, &shape, &config);

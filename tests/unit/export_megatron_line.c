@@ -309,6 +309,9 @@ static void numbers_that_do_not_agree_are_refused(void **state)
     expect_refusal(LEAST "--num-attention-heads 5", 1,
                    "the model of the line: 5 heads do not divide a hidden "
                    "size of 64, or are wider than 4194304 together");
+    expect_refusal(LEAST "--hidden-size 8 --swiglu", 1,
+                   "--ffn-hidden-size is missing, and --hidden-size 8 is too "
+                   "small for its default");
     expect_refusal(LEAST "--multi-latent-attention", 1,
                    "latent attention is known with experts only");
     expect_refusal(LEAST "--num-experts 8 --moe-layer-freq ([0]*3+[1]*9)", 1,
