@@ -26,25 +26,29 @@ static void fit_sharding(struct pen_plan *plan, struct pen_text *notes)
     plan->sharding = most;
 }
 
-/* Sequences are cut by heads, and not together with a pipeline. */
+/* Sequences are cut by heads, and nothing beside them but the batch. */
 static pen_status fit_sequences(struct pen_plan *plan,
                                 const struct pen_model *model,
                                 struct pen_text *notes, struct pen_text *why)
 {
     uint32_t tp = plan->degrees[PEN_DEGREE_TP];
     uint32_t cp = plan->degrees[PEN_DEGREE_CP];
-    if (plan->degrees[PEN_DEGREE_PP] > 1 && cp > 1) {
+    if (cp > 1 && (tp > 1 || plan->degrees[PEN_DEGREE_PP] > 1)) {
         pen_why(why,
-                "%s does not cut sequences in a pipeline; plan with cp 1 "
-                "or pp 1",
+                "%s cuts sequences neither in a pipeline nor with shared "
+                "tensors; plan with cp 1, or with pp 1 and tp 1",
                 PROGRAM);
         return PEN_INVALID;
     }
-    if (model->num_heads / tp % cp != 0) {
-        pen_why(why, "cp %u does not divide the %u heads of a rank", cp,
-                model->num_heads / tp);
+    if (model->num_heads % cp != 0) {
+        pen_why(why, "cp %u does not divide %u heads", cp, model->num_heads);
         return PEN_INVALID;
     }
+    if (cp > 1)
+        pen__note(notes,
+                  "%s cuts sequences for attention that is made for it "
+                  "(UlyssesSPAttentionHF): register it with the model",
+                  PROGRAM);
     if (plan->has_sequence_parallel && tp > 1)
         pen__note(notes, "%s does not cut norms and dropout over tp", PROGRAM);
     plan->has_sequence_parallel = false;
@@ -111,9 +115,6 @@ static void write_config(const struct pen_plan *plan, struct pen_text *out)
                      ",\n  \"expert_parallel\": "
                      "{\"enabled\": true, \"autoep_size\": %u}",
                      degrees[PEN_DEGREE_EP]);
-    if (degrees[PEN_DEGREE_CP] > 1)
-        pen_text_add(out, ",\n  \"sequence_parallel_size\": %u",
-                     degrees[PEN_DEGREE_CP]);
     pen_text_add_string(out, "\n}\n");
 }
 
@@ -161,16 +162,21 @@ static void write_pipeline(const struct pen_plan *plan, struct pen_text *out)
 
 static void write_plain(const struct pen_plan *plan, struct pen_text *out)
 {
-    bool is_full = plan->stages[0].recompute == PEN_RECOMPUTE_FULL;
-    pen_text_add(out,
-                 "import deepspeed\n\n\n"
-                 "def initialize(model, **options):\n"
-                 "    \"\"\"There is one stage: the model is trained as it "
-                 "is.\"\"\"\n%s"
-                 "    return deepspeed.initialize(\n"
-                 "        model=model, config=\"ds_config.json\", "
-                 "**options)\n",
-                 is_full ? "    model.gradient_checkpointing_enable()\n" : "");
+    uint32_t cp = plan->degrees[PEN_DEGREE_CP];
+    pen_text_add_string(
+        out, "import deepspeed\n\n\n"
+             "def initialize(model, **options):\n"
+             "    \"\"\"There is one stage: the model is trained as it "
+             "is.\"\"\"\n");
+    if (plan->stages[0].recompute == PEN_RECOMPUTE_FULL)
+        pen_text_add_string(out, "    model.gradient_checkpointing_enable()\n");
+    /* Ranks as (data, sequence); the model's attention has to know of it. */
+    if (cp > 1)
+        pen_text_add(out, "    options[\"mesh_param\"] = (%u, %u)\n",
+                     plan->degrees[PEN_DEGREE_DP], cp);
+    pen_text_add_string(out, "    return deepspeed.initialize(\n"
+                             "        model=model, config=\"ds_config.json\", "
+                             "**options)\n");
 }
 
 static pen_status write(const struct pen_export_job *job,

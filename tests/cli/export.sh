@@ -121,7 +121,7 @@ out_has "$work/bare/megatron.args"
 
 plan "$work/cp.json" '{"pp": 2, "cp": 2}' 1f1b '{}'
 run 1 export "$work/cp.json" --to deepspeed -o "$work/no"
-err_has "DeepSpeed does not cut sequences in a pipeline; plan with cp 1 or pp 1"
+err_has "DeepSpeed cuts sequences neither in a pipeline nor with shared tensors"
 plan "$work/tp.json" '{"tp": 8}' 1f1b '{}'
 run 1 export "$work/tp.json" --to megatron -o "$work/no"
 err_has "tp 8 does not divide 4 heads of keys and values"

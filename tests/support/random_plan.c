@@ -282,7 +282,8 @@ static void choose_degrees(struct pen_random *random, const char *target,
                      !(is_for(target, "deepspeed") && has_pipeline);
     if (can_share && one_in(random, 2))
         degrees[PEN_DEGREE_EP] = 2;
-    if (one_in(random, 4) && !(is_for(target, "deepspeed") && has_pipeline))
+    bool is_cut = has_pipeline || degrees[PEN_DEGREE_TP] > 1;
+    if (one_in(random, 4) && !(is_for(target, "deepspeed") && is_cut))
         degrees[PEN_DEGREE_CP] = 2;
     if (model->num_heads / degrees[PEN_DEGREE_TP] % 2 != 0)
         degrees[PEN_DEGREE_CP] = 1;
