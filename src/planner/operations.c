@@ -72,7 +72,7 @@ static double tile_share(const struct pen_device *device, double m, double n)
     return reuse / (reuse + half) * (most + half) / most;
 }
 
-static double find_peak(const struct pen_device *device, enum pen_number number)
+double pen_device_peak(const struct pen_device *device, enum pen_number number)
 {
     double flops = device->flops[number];
     if (flops == 0 && number == PEN_NUMBER_FP8)
@@ -91,7 +91,7 @@ static double product_time(const struct pen_device *device,
                                          ? PEN_CONSTANT_PRODUCT_SHARE_FP8
                                          : PEN_CONSTANT_PRODUCT_SHARE];
     double depth = op->k / (op->k + device->constants[PEN_CONSTANT_DEPTH_HALF]);
-    double unit = find_peak(device, number) * share * depth /
+    double unit = pen_device_peak(device, number) * share * depth /
                   device->constants[PEN_CONSTANT_UNITS];
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         double count = ceil(op->m / tiles[i].m) * ceil(op->n / tiles[i].n);
@@ -122,8 +122,8 @@ double pen_operation_time(const struct pen_device *device,
     case PEN_OPERATION_PRODUCT:
         return product_time(device, number, operation);
     case PEN_OPERATION_ATTENTION:
-        peak = find_peak(device,
-                         number == PEN_NUMBER_FP8 ? PEN_NUMBER_BF16 : number);
+        peak = pen_device_peak(
+            device, number == PEN_NUMBER_FP8 ? PEN_NUMBER_BF16 : number);
         return operation->flops /
                (peak * device->constants[PEN_CONSTANT_ATTENTION_SHARE]);
     case PEN_OPERATION_ROWS:

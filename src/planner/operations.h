@@ -42,6 +42,9 @@ void pen_operations_add_attention(struct pen_operation_list *list,
 void pen_operations_add_rows(struct pen_operation_list *list, double bytes,
                              double kernels);
 
+/* Flops a second by the sheet, of the nearest numbers that it offers. */
+double pen_device_peak(const struct pen_device *device, enum pen_number number);
+
 /* Seconds of the device itself, without the launch. */
 double pen_operation_time(const struct pen_device *device,
                           enum pen_number number,

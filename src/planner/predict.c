@@ -20,6 +20,7 @@ struct stage {
     double sync_sec;
     double gather_sec; /* part of the step behind the optimizer */
     double update_sec;
+    double behind_sec; /* of a rank: at least, behind its last backward */
 };
 
 /* A plan with all that was found out about it on the way. */
@@ -79,8 +80,7 @@ static double speed_of(const struct work *work, uint32_t group)
 {
     const struct pen_device *device =
         &work->setting->cluster->groups[group].device;
-    double flops = device->flops[work->setting->number];
-    return flops > 0 ? flops : device->flops[PEN_NUMBER_F32];
+    return pen_device_peak(device, work->setting->number);
 }
 
 /*
@@ -114,6 +114,36 @@ static uint32_t group_of_rank(const struct work *work, uint32_t rank)
 }
 
 /* ---- stages ---- */
+
+/* Which rank of the pipeline has a stage; of several copies, of the first. */
+static uint32_t rank_of(const struct work *work, uint32_t stage)
+{
+    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
+    uint32_t turn = stage % pp;
+    bool turns = work->generator->placement == PEN_PLACEMENT_V ||
+                 work->generator->placement == PEN_PLACEMENT_WAVE;
+    return turns && (stage / pp) % 2 == 1 ? pp - 1 - turn : turn;
+}
+
+/* Two pipelines in opposite directions: half of the micro-batches each. */
+static bool has_two_copies(const struct work *work)
+{
+    return work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL ||
+           work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL_V;
+}
+
+/* One matrix of embedding and head, and the head on a rank without it. */
+static bool has_second_holder(const struct work *work)
+{
+    return work->setting->model->has_tied_embeddings && !has_two_copies(work) &&
+           rank_of(work, work->plan->num_stages - 1) != rank_of(work, 0);
+}
+
+static uint64_t count_tied(const struct pen_model *model)
+{
+    return (uint64_t)model->vocab *
+           (model->embedding_dim > 0 ? model->embedding_dim : model->hidden);
+}
 
 /* Blocks differ in experts and in windows. */
 enum { VARIANTS = 4 };
@@ -171,6 +201,10 @@ static void sum_stage(const struct work *work,
         table->is_there[kind][variant][mode] = true;
         add_layer(time, bytes, 1, out);
     }
+    if (range->first + range->count == model->num_layers &&
+        has_second_holder(work))
+        out->bytes.num_parameters +=
+            count_tied(model) / degree(work->plan, PEN_DEGREE_TP);
 }
 
 /* Gradients and weights of a stage go to the replicas and come back. */
@@ -274,27 +308,16 @@ static double update_time(const struct work *work, const struct stage *stage)
 static double tie_time(const struct work *work)
 {
     const struct pen_plan *plan = work->plan;
-    const struct pen_model *model = work->setting->model;
-    if (!model->has_tied_embeddings || degree(plan, PEN_DEGREE_PP) == 1)
+    if (!has_second_holder(work))
         return 0;
     uint64_t distance =
         (uint64_t)degree(plan, PEN_DEGREE_TP) * degree(plan, PEN_DEGREE_CP) *
         degree(plan, PEN_DEGREE_DP) * (degree(plan, PEN_DEGREE_PP) - 1);
-    double bytes = (double)model->vocab * model->hidden /
+    double bytes = (double)count_tied(work->setting->model) /
                    degree(plan, PEN_DEGREE_TP) *
                    work->setting->practice.reduction_bytes;
     return bytes / pen_message_bandwidth(work->setting->cluster, work->device,
                                          distance);
-}
-
-/* Which rank of the pipeline has a stage; of several copies, of the first. */
-static uint32_t rank_of(const struct work *work, uint32_t stage)
-{
-    uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
-    uint32_t turn = stage % pp;
-    bool turns = work->generator->placement == PEN_PLACEMENT_V ||
-                 work->generator->placement == PEN_PLACEMENT_WAVE;
-    return turns && (stage / pp) % 2 == 1 ? pp - 1 - turn : turn;
 }
 
 static void sum_stages(struct work *work)
@@ -425,11 +448,13 @@ static pen_status time_schedule(const struct work *work,
 
 /* ---- what is told ---- */
 
-/* Two pipelines in opposite directions: half of the micro-batches each. */
-static bool has_two_copies(const struct work *work)
+/*
+ * Behind their last backwards the stages of a rank are reduced side by side,
+ * and then updated one after the other.
+ */
+static double behind_of(const struct stage *stage)
 {
-    return work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL ||
-           work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL_V;
+    return stage->sync_sec + stage->gather_sec + stage->update_sec;
 }
 
 /* Sums over the stages of one pipeline rank. */
@@ -437,7 +462,7 @@ static void sum_rank(const struct work *work, uint32_t rank, struct stage *out)
 {
     uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
     bool has_twin = pp > 1 && has_two_copies(work);
-    *out = (struct stage){.sync_sec = 0};
+    *out = (struct stage){.behind_sec = INFINITY};
     for (uint32_t i = 0; i < work->plan->num_stages; i++) {
         const struct stage *stage = &work->stages[i];
         bool is_twin = has_twin && pp - 1 - rank_of(work, i) == rank;
@@ -447,16 +472,17 @@ static void sum_rank(const struct work *work, uint32_t rank, struct stage *out)
         out->sync_sec += stage->sync_sec;
         out->gather_sec += stage->gather_sec;
         out->update_sec += stage->update_sec;
+        out->behind_sec = fmin(out->behind_sec, behind_of(stage));
     }
+    out->behind_sec = fmax(out->behind_sec, out->gather_sec + out->update_sec);
 }
 
-static double busy_of(const struct work *work, const struct stage *rank)
+static double compute_of(const struct work *work, const struct stage *rank)
 {
     const struct pen_layer_time *time = &rank->time;
     return work->plan->num_microbatches *
-               (time->forward_sec + time->input_sec + time->weight_sec +
-                time->recompute_sec) +
-           rank->sync_sec + rank->gather_sec + rank->update_sec;
+           (time->forward_sec + time->input_sec + time->weight_sec +
+            time->recompute_sec);
 }
 
 /* The rank that computes longest tells where a step's seconds go. */
@@ -468,11 +494,14 @@ static void spend(const struct work *work, double step_sec, double other_sec,
     double longest = -1;
     for (uint32_t i = 0; i < degree(work->plan, PEN_DEGREE_PP); i++) {
         sum_rank(work, i, &rank);
-        if (busy_of(work, &rank) > longest) {
-            longest = busy_of(work, &rank);
+        double busy = compute_of(work, &rank) + rank.behind_sec;
+        if (busy > longest) {
+            longest = busy;
             busiest = rank;
         }
     }
+    double left = fmax(0, step_sec - other_sec - compute_of(work, &busiest) -
+                              busiest.gather_sec - busiest.update_sec);
     const struct pen_layer_time *time = &busiest.time;
     double count = work->plan->num_microbatches;
     double messages = time->tensor_sec + time->context_sec + time->expert_sec;
@@ -487,11 +516,11 @@ static void spend(const struct work *work, double step_sec, double other_sec,
     spent[PEN_SPENDING_TENSOR] = count * time->tensor_sec;
     spent[PEN_SPENDING_CONTEXT] = count * time->context_sec;
     spent[PEN_SPENDING_EXPERT] = count * time->expert_sec;
-    spent[PEN_SPENDING_REDUCTION] = busiest.sync_sec;
+    spent[PEN_SPENDING_REDUCTION] = fmin(left, busiest.sync_sec);
     spent[PEN_SPENDING_GATHER] = busiest.gather_sec;
     spent[PEN_SPENDING_UPDATE] = busiest.update_sec;
     spent[PEN_SPENDING_OTHER] = other_sec;
-    spent[PEN_SPENDING_BUBBLE] = fmax(0, step_sec - other_sec - longest);
+    spent[PEN_SPENDING_BUBBLE] = left - spent[PEN_SPENDING_REDUCTION];
     out->bubble = spent[PEN_SPENDING_BUBBLE] / step_sec;
 }
 
@@ -598,9 +627,7 @@ static void tell_time(const struct work *work, double span_sec,
     const struct pen_setting *setting = work->setting;
     const struct pen_plan *plan = work->plan;
     double other = work->device->constants[PEN_CONSTANT_STEP_SEC];
-    double peak = work->device->flops[setting->number];
-    if (peak == 0)
-        peak = work->device->flops[PEN_NUMBER_F32];
+    double peak = pen_device_peak(work->device, setting->number);
     double batch = (double)pen_plan_global_batch(plan);
     out->step_sec = span_sec + other;
     spend(work, out->step_sec, other, out);
@@ -611,19 +638,51 @@ static void tell_time(const struct work *work, double span_sec,
     out->step_error = 0.1;
 }
 
-/* No rank ends before it has done its part and those before it have begun. */
-static double bound_span(const struct work *work)
+/* Seconds of the stages before a rank, on the way there and on the way back. */
+struct way {
+    double there_sec;
+    double back_sec;
+};
+
+/*
+ * A rank waits for the stages before its first one to begin, and they for it to
+ * end; of two pipelines in opposite directions, for the nearer end.
+ */
+static struct way find_way(const struct work *work, uint32_t rank)
 {
     uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
-    double before = 0;
+    struct way way = {0, 0};
+    if (work->generator->has_slices)
+        return way; /* a part of a micro-batch goes ahead */
+    if (has_two_copies(work) && rank > pp - 1 - rank)
+        rank = pp - 1 - rank;
+    for (uint32_t i = 0; i < rank; i++) {
+        const struct pen_layer_time *time = &work->stages[i].time;
+        way.there_sec += time->forward_sec;
+        way.back_sec += time->input_sec + time->recompute_sec;
+        if (!work->generator->splits_backward)
+            way.back_sec += time->weight_sec;
+    }
+    return way;
+}
+
+/* No rank ends before it has done its part and those before it theirs. */
+static double bound_span(const struct work *work)
+{
     double most = 0;
-    for (uint32_t i = 0; i < pp; i++) {
+    struct stage first;
+    sum_rank(work, 0, &first);
+    for (uint32_t i = 0; i < degree(work->plan, PEN_DEGREE_PP); i++) {
         struct stage rank;
         sum_rank(work, i, &rank);
-        most = fmax(most, before + busy_of(work, &rank));
-        before += work->stages[i].time.forward_sec +
-                  work->stages[i].time.input_sec +
-                  work->stages[i].time.recompute_sec;
+        struct way way = find_way(work, i);
+        double compute = compute_of(work, &rank);
+        double needed = compute; /* before the others can end */
+        if (work->generator->splits_backward)
+            needed -= work->plan->num_microbatches * rank.time.weight_sec;
+        most = fmax(most, way.there_sec + compute + rank.behind_sec);
+        most = fmax(most,
+                    way.there_sec + needed + way.back_sec + first.behind_sec);
     }
     return most;
 }

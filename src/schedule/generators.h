@@ -38,6 +38,7 @@ struct pen_generator {
     bool has_slices;
     bool has_limit;                 /* --memory-limit */
     bool uses_costs;                /* the order depends on the costs */
+    bool splits_backward;           /* I and W apart, in some places at least */
     enum pen_correction correction; /* that its method computes with */
     const char *note;    /* where it is ours rather than the paper's; or NULL */
     const char *missing; /* why it cannot be generated; NULL when it can */

@@ -195,5 +195,6 @@ const struct pen_generator pen__dualpipe = {
               "tF, tW <= tB",
     .peak = "p+1",
     .is_synchronous = true,
+    .splits_backward = true,
     .generate = generate,
 };

@@ -47,5 +47,6 @@ const struct pen_generator pen__dualpipev = {
               "tF, tW <= tB",
     .peak = "(2p+1)/2",
     .is_synchronous = true,
+    .splits_backward = true,
     .generate = generate,
 };

@@ -54,6 +54,7 @@ const struct pen_generator pen__v_half = {
     .bubble = "half the rate of 1F1B",
     .peak = "floor(p/2)+1",
     .is_synchronous = true,
+    .splits_backward = true,
     .generate = generate_half,
 };
 
@@ -67,5 +68,6 @@ const struct pen_generator pen__v_min = {
     .bubble = "2/3 of the rate of 1F1B, more with unequal times",
     .peak = "floor((p+4)/3)",
     .is_synchronous = true,
+    .splits_backward = true,
     .generate = generate_min,
 };

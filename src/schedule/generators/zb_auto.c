@@ -285,6 +285,7 @@ const struct pen_generator pen__zb_auto = {
     .bubble = "between zb-h1 and zb-h2, by the limit",
     .peak = "at most the limit (2p unless given), I and W freeing half each",
     .is_synchronous = true,
+    .splits_backward = true,
     .has_limit = true,
     .uses_costs = true,
     .generate = generate,

@@ -43,5 +43,6 @@ const struct pen_generator pen__zb_h1 = {
     .bubble = "(p-1)(tF+tB-tW)",
     .peak = "p-s held to I, s more held to W; at most p",
     .is_synchronous = true,
+    .splits_backward = true,
     .generate = generate,
 };

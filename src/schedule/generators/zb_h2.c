@@ -46,5 +46,6 @@ const struct pen_generator pen__zb_h2 = {
     .bubble = "(p-1)(tF+tB-2tW) in span",
     .peak = "2(p-s)-1 held to I, 2s more held to W; at most 2p-1",
     .is_synchronous = true,
+    .splits_backward = true,
     .generate = generate,
 };

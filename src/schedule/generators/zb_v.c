@@ -399,6 +399,7 @@ const struct pen_generator pen__zb_v = {
     .bubble = "0 in span at tF = tB = tW and m >= 2p-1",
     .peak = "p, or the limit",
     .is_synchronous = true,
+    .splits_backward = true,
     .has_limit = true,
     .uses_costs = true,
     .generate = generate,
