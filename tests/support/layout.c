@@ -1,18 +1,9 @@
 #include "support/layout.h"
 
+#include "support/models.h"
 #include "support/support.h"
 
 #include <string.h>
-
-static void load_model(const char *source, struct pen_model **out)
-{
-    struct pen_text why = PEN_TEXT_EMPTY;
-    pen_status status = source[0] == '{'
-                            ? pen_model_parse(source, strlen(source), out, &why)
-                            : pen_model_load(source, out, &why);
-    if (status != PEN_OK)
-        fail_msg("%s: %s", source, pen_text_string(&why));
-}
 
 static void load_cluster(const char *source, struct pen_cluster **out)
 {
@@ -58,7 +49,7 @@ void layout_init(struct layout *out, const char *model, const char *cluster,
                  uint32_t pp, uint32_t vpp)
 {
     *out = (struct layout){.model = NULL};
-    load_model(model, &out->model);
+    out->model = model[0] == '{' ? parse_model(model) : load_model(model);
     load_cluster(cluster, &out->cluster);
     out->plan = pen_plan_create(pp, vpp);
     assert_non_null(out->plan);
