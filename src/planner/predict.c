@@ -427,8 +427,9 @@ static pen_status make_costs(struct work *work, struct pen_text *why)
     return PEN_OK;
 }
 
-static pen_status time_schedule(const struct work *work,
-                                struct pen_timing **out, struct pen_text *why)
+/* Of one batch, or of so many that follow each other. */
+static pen_status time_batches(const struct work *work, uint32_t batches,
+                               struct pen_timing **out, struct pen_text *why)
 {
     const struct pen_plan *plan = work->plan;
     struct pen_generator_args args = {
@@ -437,13 +438,38 @@ static pen_status time_schedule(const struct work *work,
         .chunks =
             work->generator->has_chunks ? degree(plan, PEN_DEGREE_VPP) : 0,
         .slices = plan->schedule.slices,
-        .batches = plan->schedule.batches,
+        .batches = batches,
         .warmup = plan->schedule.warmup,
         .memory_limit = plan->schedule.memory_limit,
         .has_vertical_sync = plan->schedule.has_vertical_sync,
         .costs = &work->costs};
     return pen_timings_run(work->setting->timings, work->generator, &args, out,
                            why);
+}
+
+/*
+ * Where no step waits for the one before, one takes what each batch adds when
+ * the pipeline is full.
+ */
+static pen_status time_schedule(const struct work *work,
+                                struct pen_timing **out, double *span_sec,
+                                struct pen_text *why)
+{
+    struct pen_timing *less = NULL;
+    uint32_t few =
+        degree(work->plan, PEN_DEGREE_PP) / work->plan->num_microbatches + 2;
+    bool is_synchronous = work->generator->is_synchronous;
+    pen_status status =
+        time_batches(work, is_synchronous ? 0 : 2 * few, out, why);
+    if (status == PEN_OK && is_synchronous)
+        *span_sec = (*out)->makespan_sec;
+    if (status != PEN_OK || is_synchronous)
+        return status;
+    status = time_batches(work, few, &less, why);
+    if (status == PEN_OK)
+        *span_sec = ((*out)->makespan_sec - less->makespan_sec) / few;
+    pen_timing_free(less);
+    return status;
 }
 
 /* ---- what is told ---- */
@@ -462,13 +488,15 @@ static void sum_rank(const struct work *work, uint32_t rank, struct stage *out)
 {
     uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
     bool has_twin = pp > 1 && has_two_copies(work);
+    bool has_all = work->generator->placement == PEN_PLACEMENT_CYCLIC;
+    double share = has_all ? 1.0 / pp : has_twin ? 0.5 : 1;
     *out = (struct stage){.behind_sec = INFINITY};
     for (uint32_t i = 0; i < work->plan->num_stages; i++) {
         const struct stage *stage = &work->stages[i];
         bool is_twin = has_twin && pp - 1 - rank_of(work, i) == rank;
-        if (rank_of(work, i) != rank && !is_twin)
+        if (rank_of(work, i) != rank && !is_twin && !has_all)
             continue;
-        add_layer(&stage->time, &stage->bytes, has_twin ? 0.5 : 1, out);
+        add_layer(&stage->time, &stage->bytes, share, out);
         out->sync_sec += stage->sync_sec;
         out->gather_sec += stage->gather_sec;
         out->update_sec += stage->update_sec;
@@ -609,6 +637,9 @@ static pen_status tell_memory(const struct work *work,
                 ? timing->ranks[i].peak * work->activation_bytes
                 : guess_in_flight(work, i) * (double)rank.bytes.stash_bytes;
         fill_memory(work, &rank, stash, i == last, &out->memory[i]);
+        if (timing != NULL)
+            out->memory[i].bytes[PEN_MEMORY_WEIGHTS] *=
+                timing->ranks[i].versions;
         uint64_t bytes = pen_plan_memory_bytes(&out->memory[i]);
         if (bytes > out->peak_bytes) {
             out->peak_bytes = bytes;
@@ -652,8 +683,8 @@ static struct way find_way(const struct work *work, uint32_t rank)
 {
     uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
     struct way way = {0, 0};
-    if (work->generator->has_slices)
-        return way; /* a part of a micro-batch goes ahead */
+    if (work->generator->has_slices) /* a part of a micro-batch goes ahead */
+        return way;
     if (has_two_copies(work) && rank > pp - 1 - rank)
         rank = pp - 1 - rank;
     for (uint32_t i = 0; i < rank; i++) {
@@ -677,6 +708,10 @@ static double bound_span(const struct work *work)
         sum_rank(work, i, &rank);
         struct way way = find_way(work, i);
         double compute = compute_of(work, &rank);
+        if (!work->generator->is_synchronous) { /* all the time */
+            most = fmax(most, compute + rank.gather_sec + rank.update_sec);
+            continue;
+        }
         double needed = compute; /* before the others can end */
         if (work->generator->splits_backward)
             needed -= work->plan->num_microbatches * rank.time.weight_sec;
@@ -722,15 +757,19 @@ pen_status pen_predict(const struct pen_setting *setting,
     struct work work;
     struct pen_timing *timing = NULL;
     struct pen_prediction found = {.step_sec = 0};
+    double span_sec = 0;
     pen_status status = open_work(setting, plan, &work, why);
     if (status == PEN_OK)
         status = make_costs(&work, why);
     if (status == PEN_OK)
-        status = time_schedule(&work, &timing, why);
+        status = time_schedule(&work, &timing, &span_sec, why);
     if (status == PEN_OK)
         status = tell_memory(&work, timing, &found, why);
+    /* The ends of a short run may be a little shorter than its middle. */
+    if (status == PEN_OK && !work.generator->is_synchronous)
+        span_sec = fmax(span_sec, bound_span(&work));
     if (status == PEN_OK) {
-        tell_time(&work, timing->makespan_sec, &found);
+        tell_time(&work, span_sec, &found);
         *out = found;
     } else
         pen_prediction_release(&found);

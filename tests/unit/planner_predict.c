@@ -399,6 +399,47 @@ static void every_schedule_is_predicted_or_refused(void **state)
     }
 }
 
+/* A step is what each batch adds; versions of the weights are held. */
+static void batches_that_do_not_wait_take_no_bubble(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_prediction flushed;
+    struct pen_prediction found;
+    layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*1", 4, 1);
+    layout_predict(&layout, &flushed);
+    assert_true(pen_plan_set(&layout.plan->schedule.name, "pipedream-2bw"));
+    layout_predict(&layout, &found);
+    assert_true(flushed.bubble > 0.1);
+    assert_true(found.bubble < 0.05);
+    assert_true(found.step_sec < flushed.step_sec);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(2 * flushed.memory[i].bytes[PEN_MEMORY_WEIGHTS],
+                         found.memory[i].bytes[PEN_MEMORY_WEIGHTS]);
+    pen_prediction_release(&found);
+    /* As many versions as micro-batches in flight. */
+    assert_true(pen_plan_set(&layout.plan->schedule.name, "pipedream"));
+    layout_predict(&layout, &found);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal((4 - i) * flushed.memory[i].bytes[PEN_MEMORY_WEIGHTS],
+                         found.memory[i].bytes[PEN_MEMORY_WEIGHTS]);
+    pen_prediction_release(&found);
+    pen_prediction_release(&flushed);
+    layout_release(&layout);
+}
+
+/* Every rank of a cyclic schedule has the whole model. */
+static void cyclic_ranks_have_the_whole_model(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*1", 4, 1);
+    assert_true(pen_plan_set(&layout.plan->schedule.name, "cyclic"));
+    expect_close(4 * 12.0 * (double)layout.model->num_parameters,
+                 bytes_of_part(&layout, PEN_MEMORY_OPTIMIZER), "four times");
+    layout_release(&layout);
+}
+
 static void bad_plans_are_refused_by_the_rule(void **state)
 {
     (void)state;
@@ -488,6 +529,8 @@ int main(void)
         cmocka_unit_test(the_bound_of_1f1b_is_what_it_takes),
         cmocka_unit_test(split_backwards_are_told),
         cmocka_unit_test(every_schedule_is_predicted_or_refused),
+        cmocka_unit_test(batches_that_do_not_wait_take_no_bubble),
+        cmocka_unit_test(cyclic_ranks_have_the_whole_model),
         cmocka_unit_test(bad_plans_are_refused_by_the_rule),
         cmocka_unit_test(kept_schedules_change_nothing),
         cmocka_unit_test(what_was_predicted_is_stored_in_the_plan)};
