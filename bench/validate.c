@@ -4,10 +4,13 @@
  *   build/release/bench/validate FOLDER [--dump FILE] [--rows SET]
  *
  * FOLDER has the files of published runs. One line per set: rows, fitted or
- * held out, mean and largest error, bias. --dump writes every prediction as
- * SET, ROW, SECONDS or oom, BYTES; --rows prints one set row by row.
+ * held out, mean and largest error, bias; regret where layouts were compared,
+ * and how often it is right that one fits; memory, in sets whose names begin
+ * with mem. --dump writes every prediction as SET, ROW, SECONDS or oom, BYTES;
+ * --rows prints one set row by row. Exits 1 when a row cannot be predicted.
  */
-#include "validation_rows.h"
+#include "validation_memory.h"
+#include "validation_regret.h"
 
 struct score {
     char set[32];
@@ -17,6 +20,18 @@ struct score {
     double most;
     double bias;
     uint32_t worst;
+};
+
+#define MAX_SCORES 64u
+
+struct report {
+    struct score scores[MAX_SCORES];
+    uint32_t num_scores;
+    struct groups groups;
+    struct fits fits; /* of the layout study */
+    uint32_t num_failed;
+    FILE *dump;        /* NULL: none */
+    const char *shown; /* a set, or "" */
 };
 
 static pen_status predict_row(const struct row *row, struct pen_prediction *out)
@@ -30,20 +45,24 @@ static pen_status predict_row(const struct row *row, struct pen_prediction *out)
     return status;
 }
 
-static void add_score(struct score *scores, uint32_t *count,
-                      const struct row *row, double predicted)
+static struct score *find_score(struct report *report, const struct row *row)
 {
-    uint32_t i = 0;
-    while (i < *count && (strcmp(scores[i].set, row->set) != 0 ||
-                          scores[i].is_held_out != row->is_held_out))
-        i++;
-    struct score *score = &scores[i];
-    if (i == *count) {
-        *score = (struct score){.is_held_out = row->is_held_out};
-        memcpy(score->set, row->set, sizeof score->set);
-        (*count)++;
-    }
-    double error = predicted / row->measured_sec - 1;
+    for (uint32_t i = 0; i < report->num_scores; i++)
+        if (strcmp(report->scores[i].set, row->set) == 0 &&
+            report->scores[i].is_held_out == row->is_held_out)
+            return &report->scores[i];
+    if (report->num_scores == MAX_SCORES)
+        die("sets", "too many");
+    struct score *score = &report->scores[report->num_scores++];
+    *score = (struct score){.is_held_out = row->is_held_out};
+    memcpy(score->set, row->set, sizeof score->set);
+    return score;
+}
+
+static void add_score(struct report *report, const struct row *row,
+                      double error)
+{
+    struct score *score = find_score(report, row);
     score->count++;
     score->sum += fabs(error);
     score->bias += error;
@@ -54,62 +73,67 @@ static void add_score(struct score *scores, uint32_t *count,
 }
 
 static void print_row(const struct row *row,
-                      const struct pen_prediction *prediction)
+                      const struct pen_prediction *prediction, double error)
 {
     char *facts = json_dumps(row->facts, JSON_COMPACT);
     printf("%s\t%u\t%s\tmeasured %.3f\tpredicted %.3f\t%+.1f %%\t%.1f GiB%s",
            row->set, row->index, row->is_held_out ? "held out" : "fitted",
-           row->measured_sec, prediction->step_sec,
-           row->measured_sec > 0
-               ? 100 * (prediction->step_sec / row->measured_sec - 1)
-               : 0,
-           (double)prediction->peak_bytes / 1073741824.0,
+           row->measured_bytes > 0 ? row->measured_bytes / GIB
+                                   : row->measured_sec,
+           row->measured_bytes > 0 ? predicted_bytes(row, prediction) / GIB
+                                   : prediction->step_sec,
+           100 * error, (double)prediction->peak_bytes / GIB,
            prediction->fits ? "" : " oom");
-    for (int i = 0; i < PEN_SPENDINGS; i++)
+    for (int i = 0; i < PEN_SPENDINGS && row->measured_bytes == 0; i++)
         printf("\t%s %.3f", pen_spending_names[i], prediction->spent[i]);
+    for (int i = 0; i < PEN_MEMORY_PARTS && row->measured_bytes > 0; i++)
+        printf("\t%s %.1f", pen_memory_names[i],
+               (double)prediction->memory[prediction->fullest].bytes[i] / GIB);
     printf("\t%.300s\n", facts);
     free(facts);
 }
 
-int main(int argc, char **argv)
+static void dump_row(FILE *dump, const struct row *row,
+                     const struct pen_prediction *prediction)
 {
-    struct rows rows;
-    struct score scores[64];
-    uint32_t num_scores = 0;
-    FILE *dump = NULL;
-    const char *shown = "";
-    for (int i = 2; i + 1 < argc; i += 2)
-        if (strcmp(argv[i], "--dump") == 0)
-            dump = fopen(argv[i + 1], "w");
-        else if (strcmp(argv[i], "--rows") == 0)
-            shown = argv[i + 1];
-    if (argc < 2 || argc % 2 == 1) {
-        fprintf(stderr, "usage: validate FOLDER [--dump FILE] [--rows SET]\n");
-        return 2;
+    if (prediction->fits || row->is_judged)
+        fprintf(dump, "%s\t%u\t%.9g", row->set, row->index,
+                prediction->step_sec);
+    else
+        fprintf(dump, "%s\t%u\toom", row->set, row->index);
+    fprintf(dump, "\t%llu\n", (unsigned long long)prediction->peak_bytes);
+}
+
+static void judge_row(struct report *report, const struct row *row)
+{
+    struct pen_prediction prediction;
+    double error = 0;
+    if (predict_row(row, &prediction) != PEN_OK) {
+        report->num_failed++;
+        return;
     }
-    load_rows(&rows, argv[1]);
-    for (uint32_t i = 0; i < rows.count; i++) {
-        const struct row *row = &rows.items[i];
-        struct pen_prediction prediction;
-        if (predict_row(row, &prediction) != PEN_OK)
-            continue;
-        if (strcmp(shown, row->set) == 0)
-            print_row(row, &prediction);
-        if (row->measured_sec > 0)
-            add_score(scores, &num_scores, row, prediction.step_sec);
-        if (dump != NULL) {
-            if (prediction.fits || row->is_judged)
-                fprintf(dump, "%s\t%u\t%.9g", row->set, row->index,
-                        prediction.step_sec);
-            else
-                fprintf(dump, "%s\t%u\toom", row->set, row->index);
-            fprintf(dump, "\t%llu\n",
-                    (unsigned long long)prediction.peak_bytes);
-        }
-        pen_prediction_release(&prediction);
+    if (row->measured_bytes > 0)
+        error = predicted_bytes(row, &prediction) / row->measured_bytes - 1;
+    else if (row->measured_sec > 0)
+        error = prediction.step_sec / row->measured_sec - 1;
+    if (row->measured_bytes > 0 || row->measured_sec > 0)
+        add_score(report, row, error);
+    if (strcmp(report->shown, row->set) == 0)
+        print_row(row, &prediction, error);
+    if (row->measured_bytes == 0) {
+        add_choice(&report->groups, row, &prediction);
+        if (strcmp(row->set, "aleph") == 0)
+            add_fit(&report->fits, row, &prediction);
+        if (report->dump != NULL)
+            dump_row(report->dump, row, &prediction);
     }
-    for (uint32_t i = 0; i < num_scores; i++) {
-        const struct score *score = &scores[i];
+    pen_prediction_release(&prediction);
+}
+
+static void print_report(const struct report *report)
+{
+    for (uint32_t i = 0; i < report->num_scores; i++) {
+        const struct score *score = &report->scores[i];
         printf("%-28s %5u rows %-9s mean %6.2f %%  max %6.1f %% (row %u)  bias "
                "%+.2f %%\n",
                score->set, score->count,
@@ -117,5 +141,35 @@ int main(int argc, char **argv)
                100 * score->sum / score->count, 100 * score->most, score->worst,
                100 * score->bias / score->count);
     }
-    return dump != NULL && fclose(dump) != 0;
+    print_regret(&report->groups, "bloom");
+    print_regret(&report->groups, "aleph");
+    print_fits(&report->fits, "aleph");
+}
+
+int main(int argc, char **argv)
+{
+    static struct report report = {.shown = ""};
+    struct rows rows;
+    struct rows memory;
+    if (argc < 2 || argc % 2 == 1) {
+        fprintf(stderr, "usage: validate FOLDER [--dump FILE] [--rows SET]\n");
+        return 2;
+    }
+    for (int i = 2; i + 1 < argc; i += 2)
+        if (strcmp(argv[i], "--dump") == 0) {
+            report.dump = fopen(argv[i + 1], "w");
+            if (report.dump == NULL)
+                die(argv[i + 1], "cannot be written");
+        } else if (strcmp(argv[i], "--rows") == 0)
+            report.shown = argv[i + 1];
+    load_rows(&rows, argv[1]);
+    load_memory_rows(&memory, argv[1]);
+    for (uint32_t i = 0; i < rows.count; i++)
+        judge_row(&report, &rows.items[i]);
+    for (uint32_t i = 0; i < memory.count; i++)
+        judge_row(&report, &memory.items[i]);
+    print_report(&report);
+    if (report.dump != NULL && fclose(report.dump) != 0)
+        die("the dump", "cannot be written");
+    return report.num_failed > 0;
 }

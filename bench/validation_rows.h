@@ -20,7 +20,9 @@
 struct row {
     char set[32];
     uint32_t index;
-    double measured_sec; /* 0: it did not fit, or was not measured */
+    double measured_sec;   /* 0: it did not fit, or was not measured */
+    double measured_bytes; /* of the fullest rank; 0: not known */
+    uint32_t parts;        /* of memory, as bits, that were counted; 0: all */
     bool is_held_out;
     bool is_judged; /* its time is compared; else only ranked */
     const json_t *facts;
@@ -278,6 +280,31 @@ static inline void add_sc21(struct rows *rows)
     }
 }
 
+/* One of the models of tables 3 to 5. */
+static inline void open_recompute(struct row *row, const json_t *facts,
+                                  enum pen_recompute mode)
+{
+    struct shape shape = {.hidden = number_of(facts, "hidden", 0),
+                          .layers = number_of(facts, "layers", 0),
+                          .heads = number_of(facts, "heads", 0),
+                          .vocab = 51200,
+                          .sequence = 2048};
+    struct degrees degrees = {.tp = 8,
+                              .pp = number_of(facts, "pp", 1),
+                              .vpp = number_of(facts, "interleave_m", 1),
+                              .cp = 1,
+                              .dp = 1,
+                              .micro = number_of(facts, "micro_batch", 1)};
+    degrees.microbatches = number_of(facts, "global_batch", 0) / degrees.micro;
+    row->model = make_model(&shape);
+    row->plan = make_plan(row->model, &degrees, mode);
+    make_cluster(&selene, number_of(facts, "gpus", 0), row);
+    set_up(row, 2048, PEN_NUMBER_FP16, PEN_TARGET_MEGATRON);
+    practise_2021(row);
+    sum_in_32_bits(row);
+    row->setting.practice.fuses_accumulation = true;
+}
+
 static inline void add_recompute(struct rows *rows)
 {
     json_t *file = load_facts(rows, "megatron_recompute_2205_05198.json");
@@ -296,30 +323,10 @@ static inline void add_recompute(struct rows *rows)
                                             : "iter_time_seqpar_selective_s",
                                   0),
                         facts);
-            struct shape shape = {.hidden = number_of(facts, "hidden", 0),
-                                  .layers = number_of(facts, "layers", 0),
-                                  .heads = number_of(facts, "heads", 0),
-                                  .vocab = 51200,
-                                  .sequence = 2048};
-            struct degrees degrees = {
-                .tp = 8,
-                .pp = number_of(facts, "pp", 1),
-                .vpp = number_of(facts, "interleave_m", 1),
-                .cp = 1,
-                .dp = 1,
-                .micro = number_of(facts, "micro_batch", 1)};
-            degrees.microbatches =
-                number_of(facts, "global_batch", 0) / degrees.micro;
-            row->model = make_model(&shape);
-            row->plan = make_plan(row->model, &degrees,
-                                  mode == 0 ? PEN_RECOMPUTE_FULL
-                                            : PEN_RECOMPUTE_SELECTIVE);
+            open_recompute(row, facts,
+                           mode == 0 ? PEN_RECOMPUTE_FULL
+                                     : PEN_RECOMPUTE_SELECTIVE);
             row->plan->has_sequence_parallel = mode == 1;
-            make_cluster(&selene, number_of(facts, "gpus", 0), row);
-            set_up(row, 2048, PEN_NUMBER_FP16, PEN_TARGET_MEGATRON);
-            practise_2021(row);
-            sum_in_32_bits(row);
-            row->setting.practice.fuses_accumulation = true;
         }
     }
 }
@@ -539,6 +546,18 @@ static inline void add_aleph(struct rows *rows)
     }
 }
 
+/* The array does not move any more. */
+static inline void settle_rows(struct rows *rows)
+{
+    for (uint32_t i = 0; i < rows->count; i++) {
+        struct row *row = &rows->items[i];
+        row->cluster.groups = &row->group;
+        row->cluster.levels = row->levels;
+        row->setting.cluster = &row->cluster;
+        row->setting.timings = rows->timings;
+    }
+}
+
 static inline void load_rows(struct rows *rows, const char *folder)
 {
     *rows = (struct rows){.folder = folder, .timings = pen_timings_create()};
@@ -549,14 +568,7 @@ static inline void load_rows(struct rows *rows, const char *folder)
     add_h100(rows);
     add_bloom(rows);
     add_aleph(rows);
-    /* The array does not move any more. */
-    for (uint32_t i = 0; i < rows->count; i++) {
-        struct row *row = &rows->items[i];
-        row->cluster.groups = &row->group;
-        row->cluster.levels = row->levels;
-        row->setting.cluster = &row->cluster;
-        row->setting.timings = rows->timings;
-    }
+    settle_rows(rows);
 }
 
 #endif
