@@ -85,3 +85,11 @@ pen_status pen_timeline_draw_rows(const struct pen_picture_item *items,
     pen_text_release(&bytes);
     return status;
 }
+
+pen_status pen_timeline_print_svg(const struct pen_picture_item *items,
+                                  size_t count, struct pen_text *out,
+                                  struct pen_text *why)
+{
+    PEN_BUG_UNLESS(count > 0);
+    return draw_items(items, count, false, "inline.svg", out, why);
+}

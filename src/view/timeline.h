@@ -25,6 +25,11 @@ struct pen_picture_item {
 pen_status pen_timeline_draw(const struct pen_picture_item *items, size_t count,
                              const char *path, struct pen_text *why);
 
+/* The same drawing as the text of an SVG file. */
+pen_status pen_timeline_print_svg(const struct pen_picture_item *items,
+                                  size_t count, struct pen_text *out,
+                                  struct pen_text *why);
+
 /*
  * A drawing of items of one schedule: each row of the first has those of the
  * others under it. Memory is not drawn; path does not end in .json.

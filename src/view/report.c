@@ -1,0 +1,218 @@
+/* From the parts of a report to a page; charts are in files of their own. */
+#include "view/report_internal.h"
+
+#include "view/cells.h"
+
+#include <string.h>
+
+void pen__html_add(struct pen_text *out, const char *string)
+{
+    struct pen_text clean = PEN_TEXT_EMPTY;
+    pen__add_clean(string, &clean);
+    for (const char *at = pen_text_string(&clean); *at != '\0'; at++) {
+        if (*at == '&')
+            pen_text_add_string(out, "&amp;");
+        else if (*at == '<')
+            pen_text_add_string(out, "&lt;");
+        else if (*at == '>')
+            pen_text_add_string(out, "&gt;");
+        else if (*at == '"')
+            pen_text_add_string(out, "&quot;");
+        else
+            pen_text_add_bytes(out, at, 1);
+    }
+    if (clean.has_failed)
+        out->has_failed = 1;
+    pen_text_release(&clean);
+}
+
+/* An element with nothing but text in it; none without a text. */
+static void add_element(struct pen_text *out, const char *name,
+                        const char *class_name, const char *string)
+{
+    if (string == NULL)
+        return;
+    pen_text_add(out, "<%s", name);
+    if (class_name != NULL)
+        pen_text_add(out, " class=\"%s\"", class_name);
+    pen_text_add_string(out, ">");
+    pen__html_add(out, string);
+    pen_text_add(out, "</%s>\n", name);
+}
+
+/* Lines stay lines. */
+static void add_commands(struct pen_text *out, const char *commands)
+{
+    if (commands == NULL)
+        return;
+    struct pen_text line = PEN_TEXT_EMPTY;
+    pen_text_add_string(out, "<pre>");
+    for (const char *at = commands; *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        pen_text_clear(&line);
+        pen_text_add_bytes(&line, at, length);
+        pen__html_add(out, pen_text_string(&line));
+        at += length;
+        if (*at == '\n') {
+            pen_text_add_string(out, "\n");
+            at++;
+        }
+    }
+    pen_text_add_string(out, "</pre>\n");
+    if (line.has_failed)
+        out->has_failed = 1;
+    pen_text_release(&line);
+}
+
+/* ---- tables ---- */
+
+static const char *column_class(const struct pen_column *column)
+{
+    if (column->is_number)
+        return "number";
+    return column->may_wrap ? "wraps" : NULL;
+}
+
+static void add_titles(struct pen_text *out, const struct pen_table *table)
+{
+    pen_text_add_string(out, "<thead><tr>\n");
+    for (size_t c = 0; c < table->num_columns; c++) {
+        const struct pen_column *column = &table->columns[c];
+        add_element(out, "th", column_class(column), column->title);
+    }
+    pen_text_add_string(out, "</tr></thead>\n<tbody>\n");
+}
+
+static void add_rows(struct pen_text *out, const struct pen_table *table,
+                     bool marks_first)
+{
+    const char *cell = pen_text_string(&table->cells);
+    for (size_t i = 0; i < table->num_cells; i++) {
+        size_t c = i % table->num_columns;
+        if (c == 0)
+            pen_text_add_string(out, i == 0 && marks_first
+                                         ? "<tr class=\"marked\">\n"
+                                         : "<tr>\n");
+        add_element(out, "td", column_class(&table->columns[c]), cell);
+        if (c + 1 == table->num_columns)
+            pen_text_add_string(out, "</tr>\n");
+        cell += strlen(cell) + 1;
+    }
+}
+
+static void add_table(struct pen_text *out,
+                      const struct pen_report_section *section)
+{
+    const struct pen_table *table = section->table;
+    if (table == NULL)
+        return;
+    if (table->cells.has_failed) {
+        out->has_failed = 1;
+        return;
+    }
+    if (section->is_folded)
+        pen_text_add_string(out, "<details><summary>in numbers</summary>\n");
+    pen_text_add_string(out, "<div class=\"wide\"><table>\n");
+    add_titles(out, table);
+    add_rows(out, table, section->marks_first);
+    pen_text_add_string(out, "</tbody></table></div>\n");
+    if (section->is_folded)
+        pen_text_add_string(out, "</details>\n");
+}
+
+/* ---- the page ---- */
+
+/* What cairo writes, without the line that only a file of its own has. */
+static pen_status add_picture(struct pen_text *out,
+                              const struct pen_picture_item *item,
+                              struct pen_text *why)
+{
+    if (item == NULL)
+        return PEN_OK;
+    struct pen_text svg = PEN_TEXT_EMPTY;
+    pen_status status = pen_timeline_print_svg(item, 1, &svg, why);
+    const char *begin = strstr(pen_text_string(&svg), "<svg");
+    if (status == PEN_OK && begin != NULL) {
+        pen_text_add_string(out, "<figure class=\"picture\">\n");
+        pen_text_add_string(out, begin);
+        pen_text_add_string(out, "</figure>\n");
+    }
+    pen_text_release(&svg);
+    return status;
+}
+
+static pen_status add_section(struct pen_text *out,
+                              const struct pen_report_section *section,
+                              struct pen_text *why)
+{
+    pen_text_add_string(out, "<section>\n");
+    add_element(out, "h2", NULL, section->title);
+    add_element(out, "p", NULL, section->text);
+    if (section->bars != NULL)
+        pen__bars_print(section->bars, out);
+    if (section->scatter != NULL)
+        pen__scatter_print(section->scatter, out);
+    pen_status status = add_picture(out, section->picture, why);
+    if (status != PEN_OK)
+        return status;
+    add_table(out, section);
+    add_commands(out, section->commands);
+    add_element(out, "p", "note", section->note);
+    pen_text_add_string(out, "</section>\n");
+    return PEN_OK;
+}
+
+static void add_figures(struct pen_text *out, const struct pen_report *report)
+{
+    if (report->num_figures == 0)
+        return;
+    pen_text_add_string(out, "<dl class=\"figures\">\n");
+    for (size_t i = 0; i < report->num_figures; i++) {
+        const struct pen_report_figure *figure = &report->figures[i];
+        pen_text_add_string(out, "<div>\n");
+        add_element(out, "dt", NULL, figure->name);
+        add_element(out, "dd", "value", figure->value);
+        add_element(out, "dd", "also", figure->note);
+        pen_text_add_string(out, "</div>\n");
+    }
+    pen_text_add_string(out, "</dl>\n");
+}
+
+/* Nothing may be fetched, whatever a text should say. */
+static void add_head(struct pen_text *out, const struct pen_report *report)
+{
+    pen_text_add_string(
+        out,
+        "<!DOCTYPE html>\n"
+        "<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
+        "<meta charset=\"utf-8\"/>\n"
+        "<meta http-equiv=\"Content-Security-Policy\" "
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
+        "<meta name=\"viewport\" "
+        "content=\"width=device-width, initial-scale=1\"/>\n");
+    add_element(out, "title", NULL, report->title);
+    pen_text_add(out, "<style>\n%s</style>\n</head>\n<body>\n<main>\n",
+                 pen__report_style());
+    pen_text_add_string(out, "<header>\n");
+    add_element(out, "h1", NULL, report->title);
+    add_element(out, "p", "quiet", report->subtitle);
+    add_figures(out, report);
+    pen_text_add_string(out, "</header>\n");
+}
+
+pen_status pen_report_print(const struct pen_report *report,
+                            struct pen_text *out, struct pen_text *why)
+{
+    add_head(out, report);
+    for (size_t i = 0; i < report->num_sections; i++) {
+        pen_status status = add_section(out, &report->sections[i], why);
+        if (status != PEN_OK)
+            return status;
+    }
+    add_element(out, "footer", NULL, report->foot);
+    pen_text_add_string(out, "</main>\n</body>\n</html>\n");
+    if (!out->has_failed)
+        return PEN_OK;
+    pen_why(why, "out of memory for a report");
+    return PEN_NOMEM;
+}

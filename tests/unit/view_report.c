@@ -1,0 +1,282 @@
+/* Reports: well-formed, nothing from elsewhere, every text as it was meant. */
+#include "base/file.h"
+#include "view/report.h"
+#include "view_item.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* A report with one of everything; print() takes it from here. */
+struct sample {
+    struct pen_report report;
+    struct pen_report_figure figures[2];
+    struct pen_report_bar bars[3];
+    struct pen_report_bars chart;
+    struct pen_report_point points[3];
+    struct pen_report_series series[2];
+    struct pen_report_scatter scatter;
+    struct pen_table table;
+    struct pen_report_section sections[4];
+};
+
+static const char *const part_names[] = {"weights", "moments", "never"};
+static const double parts[3][3] = {{10, 20, 0}, {10, 25.5, 0}, {0, 0, 0}};
+
+static const struct pen_column columns[] = {
+    {"", true, false}, {"schedule", false, false}, {"why not", false, true}};
+
+static void init_table(struct pen_table *table)
+{
+    pen_table_init(table, columns, COUNT(columns));
+    pen_table_add(table, "1");
+    pen_table_add(table, "1f1b");
+    pen_table_add(table, "%s", "");
+    pen_table_add(table, "2");
+    pen_table_add(table, "gpipe");
+    pen_table_add(table, "needs 91 GiB <of 80>");
+}
+
+static void init_charts(struct sample *sample)
+{
+    for (size_t i = 0; i < COUNT(sample->bars); i++)
+        sample->bars[i] = (struct pen_report_bar){
+            .label = "rank", .parts = parts[i], .limit = 40};
+    sample->bars[1].note = "35.5 GiB";
+    sample->chart = (struct pen_report_bars){.unit = "GiB",
+                                             .names = part_names,
+                                             .num_parts = COUNT(part_names),
+                                             .bars = sample->bars,
+                                             .num_bars = COUNT(sample->bars),
+                                             .limit_name = "40 GiB"};
+    sample->points[0] = (struct pen_report_point){1, 35.5, "1", "a & b"};
+    sample->points[1] = (struct pen_report_point){2, 30, "2", NULL};
+    sample->points[2] = (struct pen_report_point){2.5, 36, NULL, NULL};
+    sample->series[0] =
+        (struct pen_report_series){"front", sample->points, 2, true};
+    sample->series[1] =
+        (struct pen_report_series){"others", sample->points + 2, 1, false};
+    sample->scatter = (struct pen_report_scatter){"step, s", "memory, GiB",
+                                                  sample->series, 2};
+}
+
+static void init_sample(struct sample *sample)
+{
+    *sample = (struct sample){.report = {.title = "gpt2 on 4 devices"}};
+    init_table(&sample->table);
+    init_charts(sample);
+    sample->figures[0] = (struct pen_report_figure){"step", "1.00 s", "10 %"};
+    sample->figures[1] = (struct pen_report_figure){"memory", "35.5", NULL};
+    sample->sections[0] = (struct pen_report_section){
+        .title = "Plans", .table = &sample->table, .marks_first = true};
+    sample->sections[1] = (struct pen_report_section){
+        .title = "Memory", .bars = &sample->chart, .note = "as predicted"};
+    sample->sections[2] = (struct pen_report_section){
+        .title = "Front", .scatter = &sample->scatter};
+    sample->sections[3] = (struct pen_report_section){
+        .title = "How to run it",
+        .text = "As it is.",
+        .commands = "penstock export plan.json --to megatron\nls <out>"};
+    sample->report.subtitle = "as planned";
+    sample->report.figures = sample->figures;
+    sample->report.num_figures = COUNT(sample->figures);
+    sample->report.sections = sample->sections;
+    sample->report.num_sections = COUNT(sample->sections);
+    sample->report.foot = "penstock";
+}
+
+/* Prints, or fails the test; the table is released. */
+static void print(struct sample *sample, struct pen_text *out)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_report_print(&sample->report, out, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    pen_text_release(&why);
+    pen_table_release(&sample->table);
+}
+
+static void expect_part(const char *html, const char *part)
+{
+    if (strstr(html, part) == NULL)
+        fail_msg("there is no %s in\n%s", part, html);
+}
+
+static size_t count_of(const char *html, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = strstr(html, part); at != NULL;
+         at = strstr(at + 1, part))
+        count++;
+    return count;
+}
+
+static void what_is_said_is_there(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    init_sample(&sample);
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    expect_part(text, "<title>gpt2 on 4 devices</title>");
+    expect_part(text, "<dd class=\"value\">1.00 s</dd>");
+    expect_part(text, "<dd class=\"also\">10 %</dd>");
+    expect_part(text, "<tr class=\"marked\">\n<td class=\"number\">1</td>");
+    expect_part(text, "<td class=\"wraps\">needs 91 GiB &lt;of 80&gt;</td>");
+    expect_part(text, "<title>moments 25.5 GiB</title>");
+    expect_part(text, "<title>a &amp; b</title>");
+    expect_part(text, ">40 GiB</text>");
+    expect_part(text, "megatron\nls &lt;out&gt;</pre>");
+    expect_part(text, "<p class=\"note\">as predicted</p>");
+    assert_int_equal(3, count_of(text, "class=\"limit\""));
+    pen_text_release(&html);
+}
+
+/* A part that no bar has is not in the legend either. */
+static void bars_have_a_legend_of_their_parts(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    init_sample(&sample);
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(1, count_of(text, ">weights</text>"));
+    assert_int_equal(0, count_of(text, "never"));
+    assert_int_equal(4, count_of(text, "<title>weights 10") +
+                            count_of(text, "<title>moments"));
+    pen_text_release(&html);
+}
+
+static void texts_are_escaped_everywhere(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    static const char strange[] = "<script>\"x\" & \x1b\xff</script>";
+    static const char clean[] =
+        "&lt;script&gt;&quot;x&quot; &amp; ??&lt;/script&gt;";
+    init_sample(&sample);
+    sample.report.title = strange;
+    sample.report.subtitle = strange;
+    sample.report.foot = strange;
+    sample.figures[0] = (struct pen_report_figure){strange, strange, strange};
+    sample.bars[0].label = strange;
+    sample.bars[0].note = strange;
+    sample.chart.unit = strange;
+    sample.chart.limit_name = strange;
+    sample.points[0].label = strange;
+    sample.points[0].note = strange;
+    sample.series[0].name = strange;
+    sample.scatter.x_name = strange;
+    sample.scatter.y_name = strange;
+    for (size_t i = 0; i < COUNT(sample.sections); i++) {
+        sample.sections[i].title = strange;
+        sample.sections[i].text = strange;
+        sample.sections[i].note = strange;
+        sample.sections[i].commands = strange;
+    }
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(0, count_of(text, "<script"));
+    /* The title is there twice; the unit and the y axis in a label, too. */
+    if (count_of(text, clean) < 16 + 15)
+        fail_msg("only %zu texts in\n%s", count_of(text, clean), text);
+    pen_text_release(&html);
+}
+
+static void nothing_comes_from_elsewhere(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    struct pen_picture_item item = make_item("1f1b", 4, 8, 0);
+    init_sample(&sample);
+    sample.sections[3].picture = &item;
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(0, count_of(text, "src="));
+    assert_int_equal(0, count_of(text, "<link"));
+    assert_int_equal(0, count_of(text, "url(http"));
+    assert_int_equal(0, count_of(text, "@import"));
+    assert_int_equal(0, count_of(text, "<?xml"));
+    expect_part(text, "default-src 'none'");
+    /* Addresses are names of XML's dialects only. */
+    assert_int_equal(count_of(text, "http://"),
+                     count_of(text, "\"http://www.w3.org/"));
+    assert_int_equal(0, count_of(text, "https://"));
+    /* Two charts and the picture of the schedule. */
+    assert_int_equal(3, count_of(text, "<svg"));
+    pen_text_release(&html);
+    free_item(&item);
+}
+
+static void too_many_bars_are_counted(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    static struct pen_report_bar many[PEN_REPORT_MAX_BARS + 9];
+    for (size_t i = 0; i < COUNT(many); i++)
+        many[i] = (struct pen_report_bar){.label = "x", .parts = parts[0]};
+    init_sample(&sample);
+    sample.chart.bars = many;
+    sample.chart.num_bars = COUNT(many);
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(PEN_REPORT_MAX_BARS, count_of(text, ">x</text>"));
+    expect_part(text, "9 more are not drawn");
+    pen_text_release(&html);
+}
+
+/* A chart of nothing is none; one of zeros has no bar. */
+static void empty_charts_do_no_harm(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    init_sample(&sample);
+    sample.chart.bars = &sample.bars[2];
+    sample.chart.num_bars = 1;
+    sample.bars[2].limit = 0;
+    sample.scatter.num_series = 0;
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(1, count_of(text, "<svg"));
+    assert_int_equal(0, count_of(text, "nan"));
+    assert_int_equal(0, count_of(text, "inf"));
+    pen_text_release(&html);
+}
+
+/* The whole page; the style sheet is left out, as it changes with taste. */
+static void page_is_as_reviewed(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    struct pen_text golden = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    init_sample(&sample);
+    print(&sample, &html);
+    const char *body = strstr(pen_text_string(&html), "<body>");
+    assert_non_null(body);
+    if (pen_file_read(PEN_SOURCE_DIR "/tests/golden/report.html", 1u << 20,
+                      &golden, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    assert_string_equal(pen_text_string(&golden), body);
+    pen_text_release(&html);
+    pen_text_release(&golden);
+    pen_text_release(&why);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_said_is_there),
+        cmocka_unit_test(bars_have_a_legend_of_their_parts),
+        cmocka_unit_test(texts_are_escaped_everywhere),
+        cmocka_unit_test(nothing_comes_from_elsewhere),
+        cmocka_unit_test(too_many_bars_are_counted),
+        cmocka_unit_test(empty_charts_do_no_harm),
+        cmocka_unit_test(page_is_as_reviewed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
