@@ -666,7 +666,7 @@ static void tell_time(const struct work *work, double span_sec,
     out->utilisation =
         pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence) /
         (out->step_sec * peak * (double)pen_plan_num_ranks(plan));
-    out->step_error = 0.1;
+    out->step_error = pen_device_step_error(work->device);
 }
 
 /* Seconds of the stages before a rank, on the way there and on the way back. */
