@@ -241,8 +241,7 @@ static struct argp parser_of(const struct parse *parse)
     struct argp parser = {.options = parse->options, .parser = parse_option};
     switch (parse->verb) {
     case PEN__PLAN_SEARCH:
-        parser.args_doc = "--model MODEL --cluster CLUSTER --seq-length N "
-                          "--global-batch-size N\ncheck PLAN";
+        parser.args_doc = "\ncheck PLAN";
         parser.doc = "Finds the fastest layouts of a training that fit into "
                      "memory.\vNo device is needed. `penstock plan check PLAN` "
                      "predicts a plan again that you edited.";
@@ -252,9 +251,6 @@ static struct argp parser_of(const struct parse *parse)
         parser.doc = "Predicts a plan again.";
         break;
     case PEN__PLAN_PREDICT:
-        parser.args_doc = "--model MODEL --cluster CLUSTER --seq-length N "
-                          "--global-batch-size N\n--cluster CLUSTER "
-                          "--from-megatron LINE";
         parser.doc = "Predicts time and memory of one layout of a training.";
         break;
     }

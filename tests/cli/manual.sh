@@ -54,6 +54,8 @@ compare_options plot
 compare_options view
 compare_options partition
 compare_options export
+compare_options plan
+compare_options predict
 if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     for command in train eval generate profile doctor; do
         compare_options "$command"
@@ -150,6 +152,8 @@ same "its option" "$(complete_line penstock cluster detect --th)" "--threads"
 same "its help" "$(complete_line penstock help cluster de)" "detect"
 same "profile" "$(complete_line penstock profile --model m --rou)" "--rounds"
 same "partition" "$(complete_line penstock partition g.txt --ba)" "--bandwidth"
+same "plan" "$(complete_line penstock plan --model m --targ)" "--target"
+same "its target" "$(complete_line penstock predict --target t)" "torchtitan"
 same "doctor" "$(complete_line penstock doctor --j)" "--json"
 same "help" "$(complete_line penstock help schedule ti)" "time"
 finish

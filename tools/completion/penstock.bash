@@ -73,6 +73,23 @@ _penstock_doctor_options() {
     echo --json
 }
 
+_penstock_plan_options() {
+    echo --model --cluster --seq-length --global-batch-size --target --dtype \
+        --memory-limit --profile --top --seconds --allow-stale --allow-local \
+        --explain --html --json --output
+}
+
+_penstock_predict_options() {
+    echo --model --cluster --seq-length --global-batch-size --target --dtype \
+        --memory-limit --profile --tensor-model-parallel-size --tp \
+        --pipeline-model-parallel-size --pp \
+        --num-virtual-stages-per-pipeline-rank --vpp --context-parallel-size \
+        --cp --expert-model-parallel-size --ep --dp --micro-batch-size \
+        --schedule --recompute-granularity --use-distributed-optimizer \
+        --sharding --sequence-parallel --stages \
+        --pipeline-model-parallel-layout --from-megatron --json --output
+}
+
 _penstock_export_options() {
     echo --to --output --model --cluster
 }
@@ -106,6 +123,8 @@ _penstock_words() { # OPTION
     --lr-wsd-decay-style) echo exponential linear cosine minus_sqrt ;;
     --weight-decay-groups) echo matrices all ;;
     --engine) echo onednn reference ;;
+    --target) echo penstock megatron torchtitan deepspeed ;;
+    --sharding) echo none zero1 zero2 zero3 ;;
     --recompute-granularity) echo none selective full ;;
     --to) echo megatron torchtitan torchtitan@0.2.2 deepspeed nanotron sbatch all ;;
     esac
@@ -149,7 +168,7 @@ _penstock_cluster() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="tokenize train eval generate plot view profile doctor partition export"
+    local simple="plan predict tokenize train eval generate plot view profile doctor partition export"
     local all="schedule checkpoint cluster $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
