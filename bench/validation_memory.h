@@ -136,7 +136,6 @@ static inline void add_memory_titan(struct rows *rows)
                PEN_TARGET_TORCHTITAN);
         count_bytes(row, GIB * number_of(facts, "mem_gib", 0));
         row->setting.practice.overhead_bytes = 0;
-        row->setting.practice.keeps_gathered = degrees.pp > 1;
     }
 }
 
@@ -202,7 +201,7 @@ static inline void add_bubble_run(struct rows *rows, uint32_t index,
     set_up(row, 1024, PEN_NUMBER_BF16, PEN_TARGET_MEGATRON);
     practise_2021(row);
     sum_in_32_bits(row);
-    count_arrays(row, 1e9 * run->gb);
+    count_arrays(row, GIB * run->gb);
 }
 
 /* The shape of the model of this name. */

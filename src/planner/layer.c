@@ -78,6 +78,21 @@ static double expert_time(const struct pen__layer *layer)
                                layer->routed * layer->hidden * layer->element);
 }
 
+/* By operation: every second product, and what is cheap; attention is kept. */
+static double selected_time(const struct pen__layer *layer,
+                            const struct pen_operation_list *forward)
+{
+    double sec = 0;
+    for (uint32_t i = 0; i < forward->count; i++) {
+        const struct pen_operation *item = &forward->items[i];
+        double once =
+            pen_operation_time(layer->device, layer->setting->number, item);
+        if (item->kind != PEN_OPERATION_ATTENTION)
+            sec += item->kind == PEN_OPERATION_PRODUCT ? once / 2 : once;
+    }
+    return sec;
+}
+
 static void time_block(const struct pen__layer *layer,
                        enum pen_recompute recompute, struct pen_layer_time *out)
 {
@@ -114,7 +129,9 @@ static void time_block(const struct pen__layer *layer,
         out->tensor_sec += tensor[0];
         out->expert_sec += expert;
     } else if (recompute == PEN_RECOMPUTE_SELECTIVE)
-        out->recompute_sec = busy_time(layer, &core);
+        out->recompute_sec = layer->setting->practice.selects_products
+                                 ? selected_time(layer, &forward)
+                                 : busy_time(layer, &core);
 }
 
 /* Batches come, losses go; half of it with the first layer, half at the end. */
@@ -197,8 +214,34 @@ static double stash_of_block(const struct pen__layer *layer, bool has_core)
     return rows + heads + inner + pairs;
 }
 
+/*
+ * Selective recomputation by operation: the results of every second product and
+ * of attention stay, and the input. Queries, keys, values, the way out, gate,
+ * up and down, in this order.
+ */
+static double stash_of_products(const struct pen__layer *layer)
+{
+    double inner = layer->inner;
+    double rows = layer->hidden / layer->rows_tp;
+    if (layer->experts > 0)
+        inner += layer->routed / layer->tokens *
+                 (layer->expert_inner + layer->hidden);
+    return layer->element * (layer->query + layer->key + layer->value + inner +
+                             (layer->has_gate ? 2 : 1) * rows);
+}
+
 /* Gradients of the pairs before and after the softmax, one in 32 bits. */
 #define PAIR_WORK_BYTES 16.0
+
+/* For the gradients of the weights; what is computed again is not held. */
+static double hold_of_block(const struct pen__layer *layer,
+                            enum pen_recompute recompute, double stash_bytes)
+{
+    bool is_again = recompute == PEN_RECOMPUTE_FULL &&
+                    layer->setting->practice.recomputes_twice;
+    return pen__layer_held_elements(layer, !is_again) * layer->element +
+           (is_again ? stash_bytes : 0);
+}
 
 static void bytes_of_block(const struct pen__layer *layer,
                            enum pen_recompute recompute,
@@ -208,13 +251,17 @@ static void bytes_of_block(const struct pen__layer *layer,
     double input = layer->tokens * layer->hidden * layer->element;
     out->stash_bytes = (uint64_t)all;
     if (recompute == PEN_RECOMPUTE_SELECTIVE)
-        out->stash_bytes =
-            (uint64_t)(layer->tokens * stash_of_block(layer, false));
+        out->stash_bytes = (uint64_t)(layer->tokens *
+                                      (layer->setting->practice.selects_products
+                                           ? stash_of_products(layer)
+                                           : stash_of_block(layer, false)));
     if (recompute == PEN_RECOMPUTE_FULL) {
         out->stash_bytes = (uint64_t)(input / layer->rows_tp);
         out->working_bytes = (uint64_t)all;
     } else
         out->working_bytes = (uint64_t)(all - (double)out->stash_bytes);
+    out->hold_bytes =
+        (uint64_t)hold_of_block(layer, recompute, (double)out->stash_bytes);
     if (!layer->setting->practice.has_fused_attention)
         out->working_bytes +=
             (uint64_t)(layer->tokens * layer->heads * layer->sequence *
@@ -273,6 +320,7 @@ void pen_predict_layer(const struct pen_setting *setting,
     case PEN_LAYER_HEAD:
         time_head(&layer, time);
         bytes->stash_bytes = (uint64_t)(boundary / layer.rows_tp * 2);
+        bytes->hold_bytes = bytes->stash_bytes;
         bytes->working_bytes = (uint64_t)(layer.tokens * logit_bytes(&layer));
         break;
     default:

@@ -277,3 +277,22 @@ void pen__layer_list_weight(const struct pen__layer *layer,
                                 it->tokens, list);
     }
 }
+
+/* Arrays as wide as a residual are cut as it is. */
+static double width_of(const struct pen__layer *layer, double columns)
+{
+    return columns == layer->hidden ? columns / layer->rows_tp : columns;
+}
+
+double pen__layer_held_elements(const struct pen__layer *layer, bool has_inputs)
+{
+    struct matrices weights;
+    double sum = 0;
+    list_matrices(layer, &weights);
+    for (uint32_t i = 0; i < weights.count; i++) {
+        const struct matrix *it = &weights.items[i];
+        double inputs = has_inputs ? width_of(layer, it->rows) : 0;
+        sum += it->batch * it->tokens * (inputs + width_of(layer, it->columns));
+    }
+    return sum;
+}

@@ -52,6 +52,13 @@ void pen__layer_list_weight(const struct pen__layer *layer,
                             struct pen_operation_list *list);
 
 /*
+ * What the gradients of a block's weights are made of: the gradients of the
+ * results of all products, and their inputs.
+ */
+double pen__layer_held_elements(const struct pen__layer *layer,
+                                bool has_inputs);
+
+/*
  * The gradient of batch weights of [rows, columns] over so many tokens each,
  * and its way into the sum over the micro-batches.
  */

@@ -178,6 +178,7 @@ static void add_layer(const struct pen_layer_time *time,
     out->bytes.num_parameters += bytes->num_parameters;
     out->bytes.num_experts += bytes->num_experts;
     out->bytes.stash_bytes += bytes->stash_bytes;
+    out->bytes.hold_bytes += bytes->hold_bytes;
     out->bytes.output_bytes = bytes->output_bytes;
     if (bytes->working_bytes > out->bytes.working_bytes)
         out->bytes.working_bytes = bytes->working_bytes;
@@ -238,6 +239,16 @@ static double pass_time(const struct work *work, double bytes)
                                PEN_COLLECTIVE_GATHER, &set, bytes);
 }
 
+/* ZeRO-3 whose weights and gradients come and go with every micro-batch. */
+static bool passes_weights(const struct work *work)
+{
+    const struct pen_practice *practice = &work->setting->practice;
+    bool is_pipeline = degree(work->plan, PEN_DEGREE_PP) > 1;
+    return work->plan->sharding == PEN_SHARDING_ZERO3 &&
+           !practice->keeps_gathered &&
+           !(practice->gathers_once && is_pipeline);
+}
+
 /* Seconds of computing with messages beside it. */
 static double pass_beside(double compute_sec, double message_sec)
 {
@@ -263,7 +274,7 @@ static void share_weights(const struct work *work, struct stage *stage)
 static double reduction_time(const struct work *work, const struct stage *stage)
 {
     const struct pen_practice *practice = &work->setting->practice;
-    if (work->plan->sharding == PEN_SHARDING_ZERO3)
+    if (passes_weights(work))
         return 0; /* done already */
     bool is_cut = work->plan->sharding != PEN_SHARDING_NONE;
     double sec = replica_time(
@@ -278,8 +289,7 @@ static double reduction_time(const struct work *work, const struct stage *stage)
 static double gather_time(const struct work *work, const struct stage *stage)
 {
     const struct pen_practice *practice = &work->setting->practice;
-    if (work->plan->sharding != PEN_SHARDING_ZERO1 &&
-        work->plan->sharding != PEN_SHARDING_ZERO2)
+    if (work->plan->sharding == PEN_SHARDING_NONE || passes_weights(work))
         return 0;
     double sec = replica_time(work, PEN_COLLECTIVE_GATHER, &stage->bytes,
                               pen_number_bytes(work->setting->number));
@@ -332,7 +342,7 @@ static void sum_stages(struct work *work)
             memset(&table, 0, sizeof table);
         last = group;
         sum_stage(work, &plan->stages[i], group, &table, stage);
-        if (plan->sharding == PEN_SHARDING_ZERO3)
+        if (passes_weights(work))
             share_weights(work, stage);
         stage->sync_sec = reduction_time(work, stage);
         stage->gather_sec = gather_time(work, stage);
@@ -377,6 +387,7 @@ static pen_status make_costs(struct work *work, struct pen_text *why)
                         degree(plan, PEN_DEGREE_CP) *
                         degree(plan, PEN_DEGREE_DP);
     double stash = 0;
+    double held = 0; /* from backward input to backward weight */
     bool is_twice =
         work->setting->practice.recomputes_twice && splits_backward(work);
     costs->items = calloc(plan->num_stages, sizeof *costs->items);
@@ -386,9 +397,14 @@ static pen_status make_costs(struct work *work, struct pen_text *why)
     }
     costs->scope = PEN_COST_PER_STAGE;
     costs->num_items = plan->num_stages;
-    for (uint32_t i = 0; i < plan->num_stages; i++)
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
         stash += (double)work->stages[i].bytes.stash_bytes;
+        held += (double)work->stages[i].bytes.hold_bytes;
+    }
     work->activation_bytes = stash / degree(plan, PEN_DEGREE_PP);
+    if (stash > 0)
+        costs->memory = (struct pen_memory){
+            .forward = 1, .input = held / stash - 1, .weight = -held / stash};
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         const struct stage *stage = &work->stages[i];
         costs->items[i] = (struct pen_cost){
@@ -441,6 +457,7 @@ static pen_status time_batches(const struct work *work, uint32_t batches,
         .batches = batches,
         .warmup = plan->schedule.warmup,
         .memory_limit = plan->schedule.memory_limit,
+        .has_memory = true,
         .has_vertical_sync = plan->schedule.has_vertical_sync,
         .costs = &work->costs};
     return pen_timings_run(work->setting->timings, work->generator, &args, out,
@@ -568,8 +585,10 @@ static void fill_memory(const struct work *work, const struct stage *rank,
         shares[PEN_MEMORY_OPTIMIZER] = 1 / replicas;
     if (plan->sharding >= PEN_SHARDING_ZERO2)
         shares[PEN_MEMORY_GRADIENTS] = 1 / replicas;
-    if (plan->sharding >= PEN_SHARDING_ZERO3 && !practice->keeps_gathered)
+    if (passes_weights(work))
         shares[PEN_MEMORY_WEIGHTS] = 1 / replicas;
+    else if (plan->sharding == PEN_SHARDING_ZERO3)
+        shares[PEN_MEMORY_GRADIENTS] = 1;
     double element = pen_number_bytes(work->setting->number);
     double boundary = (double)rank->bytes.output_bytes;
     double bytes[PEN_MEMORY_PARTS] = {
@@ -608,12 +627,23 @@ static double guess_in_flight(const struct work *work, uint32_t rank)
  */
 #define MEMORY_ERROR 0.1
 
+/* What the smallest device of a rank of the pipeline has. */
 static uint64_t limit_of(const struct work *work, uint32_t rank)
 {
-    uint64_t has = work->setting->cluster->groups[group_of_rank(work, rank)]
-                       .device.memory_bytes;
+    const struct pen_cluster *cluster = work->setting->cluster;
+    uint64_t size =
+        pen_plan_num_ranks(work->plan) / degree(work->plan, PEN_DEGREE_PP);
+    uint64_t begin = 0;
     uint64_t limit = work->setting->memory_limit;
-    return limit > 0 && limit < has ? limit : has;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        uint64_t has = cluster->groups[i].device.memory_bytes;
+        uint64_t end = begin + cluster->groups[i].count;
+        if (begin < (rank + 1) * size && rank * size < end &&
+            (limit == 0 || has < limit))
+            limit = has;
+        begin = end;
+    }
+    return limit;
 }
 
 static pen_status tell_memory(const struct work *work,
@@ -842,6 +872,10 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         .optimizer_bytes = is_mixed ? 12 : 8,
         .overhead_bytes = 2.5e9,
         .memory_holes = 0.2};
-    if (target == PEN_TARGET_TORCHTITAN)
+    if (target == PEN_TARGET_TORCHTITAN) {
         practice->recomputes_twice = true;
+        practice->selects_products = true;
+        practice->gathers_once = true;
+        practice->memory_holes = 0; /* its segments grow where they are */
+    }
 }

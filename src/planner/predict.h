@@ -23,6 +23,7 @@ struct pen_practice {
     bool has_fused_gate;      /* a gated activation keeps its inputs alone */
     bool has_fused_norm;      /* norms and rotations in one pass over memory */
     bool recomputes_twice;    /* for weight gradients that come on their own */
+    bool selects_products;    /* selective: half of the products are kept */
     bool gathers_logits;      /* all of them on each rank of a tensor group */
     bool fuses_accumulation;  /* products add to the gradient themselves */
     bool overlaps_gradients;  /* reduced while backwards run */
@@ -31,6 +32,7 @@ struct pen_practice {
     bool overlaps_tensor;     /* messages inside layers behind products */
     bool gathers_singly;      /* zero3: array by array, one network card busy */
     bool keeps_gathered;      /* zero3: weights stay gathered in a step */
+    bool gathers_once;        /* zero3: the same, where there is a pipeline */
     uint32_t gradient_bytes;  /* of one accumulated gradient */
     uint32_t reduction_bytes; /* of one on its way to the others */
     uint32_t optimizer_bytes; /* of one weight: moments and master */
@@ -102,6 +104,7 @@ struct pen_layer_bytes {
     uint64_t num_parameters; /* of this rank: cut by tp and ep */
     uint64_t num_experts;    /* of those, experts' */
     uint64_t stash_bytes;    /* from forward to backward of a micro-batch */
+    uint64_t hold_bytes;     /* from backward input to backward weight */
     uint64_t output_bytes;   /* to the next layer */
     uint64_t working_bytes;  /* while it computes, gone afterwards */
 };

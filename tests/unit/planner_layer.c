@@ -92,6 +92,42 @@ static void fused_attention_keeps_no_pairs(void **state)
     layout_release(&layout);
 }
 
+/* What W needs, M_W of the zero bubble paper (ICLR 2024): 32 sbh. */
+static void weight_gradients_hold_what_the_paper_says(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_paper(&layout, 1);
+    expect_close(32 * S * B * H,
+                 (double)bytes_of(&layout, 1, PEN_RECOMPUTE_NONE).hold_bytes,
+                 "without recomputation");
+    expect_close(32 * S * B * H,
+                 (double)bytes_of(&layout, 1, PEN_RECOMPUTE_FULL).hold_bytes,
+                 "with it: I and W compute once");
+    /* Computed again for W, inputs need not be held: 18 of the 32. */
+    layout.setting.practice.recomputes_twice = true;
+    expect_close((2 + 18) * S * B * H,
+                 (double)bytes_of(&layout, 1, PEN_RECOMPUTE_FULL).hold_bytes,
+                 "computed twice");
+    layout_release(&layout);
+}
+
+/* Queries, values, attention, gate and down of Llama, and the input. */
+static void selection_by_operation_keeps_every_second(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*1", 1, 1);
+    layout.setting.practice.selects_products = true;
+    expect_stash(&layout, PEN_RECOMPUTE_SELECTIVE,
+                 2 * 2048.0 * (4096 + 1024 + 4096 + 14336 + 4096 + 4096));
+    struct pen_layer_time time =
+        time_of_layer(&layout, 1, PEN_RECOMPUTE_SELECTIVE);
+    assert_true(time.recompute_sec > 0.4 * time.forward_sec);
+    assert_true(time.recompute_sec < 0.75 * time.forward_sec);
+    layout_release(&layout);
+}
+
 /* Two ranks of a sequence hold half of it each, and all keys of the pairs. */
 static void context_ranks_share_the_sequence(void **state)
 {
@@ -256,6 +292,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_keep_what_the_paper_says),
         cmocka_unit_test(fused_attention_keeps_no_pairs),
+        cmocka_unit_test(weight_gradients_hold_what_the_paper_says),
+        cmocka_unit_test(selection_by_operation_keeps_every_second),
         cmocka_unit_test(context_ranks_share_the_sequence),
         cmocka_unit_test(parameters_of_all_ranks_are_the_models),
         cmocka_unit_test(experts_are_dealt_to_their_ranks),

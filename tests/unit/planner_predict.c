@@ -272,6 +272,53 @@ static void the_memory_of_the_smaller_device_is_the_limit(void **state)
     layout_release(&layout);
 }
 
+/* A rank of the pipeline on two kinds: slow and large, fast and small. */
+static void the_smallest_of_a_rank_is_its_limit(void **state)
+{
+    (void)state;
+    static const char cluster[] =
+        "name: slow and small\n"
+        "devices:\n"
+        "  - {kind: v100-32, count: 1}\n"
+        "  - {kind: a100-40, count: 1, memory: 8 GB}\n"
+        "links:\n"
+        "  - {level: all, bandwidth: 25 GB/s, latency: 5 us}\n";
+    struct layout layout;
+    struct pen_prediction found;
+    layout_init(&layout, eight_blocks, cluster, 1, 1);
+    layout.plan->degrees[PEN_DEGREE_DP] = 2;
+    layout_predict(&layout, &found);
+    assert_true(found.peak_bytes > 8000000000u);
+    assert_true(1.1 * (double)found.peak_bytes < 32e9);
+    assert_false(found.fits);
+    pen_prediction_release(&found);
+    layout_release(&layout);
+}
+
+/* Pipelines of torchtitan keep weights and gradients whole in a step. */
+static void gathered_weights_stay_in_a_pipeline(void **state)
+{
+    (void)state;
+    for (uint32_t pp = 1; pp <= 2; pp++) {
+        struct layout layout;
+        layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*1", pp, 1);
+        layout.setting.target = PEN_TARGET_TORCHTITAN;
+        pen_practice_init(&layout.setting.practice, PEN_TARGET_TORCHTITAN,
+                          PEN_NUMBER_BF16);
+        layout.plan->sharding = PEN_SHARDING_ZERO3;
+        layout.plan->degrees[PEN_DEGREE_DP] = 4;
+        double count = (double)layout.model->num_parameters;
+        double share = pp == 1 ? 0.25 : 1;
+        expect_close(2 * share * count,
+                     bytes_of_part(&layout, PEN_MEMORY_WEIGHTS), "weights");
+        expect_close(4 * share * count,
+                     bytes_of_part(&layout, PEN_MEMORY_GRADIENTS), "gradients");
+        expect_close(3 * count, bytes_of_part(&layout, PEN_MEMORY_OPTIMIZER),
+                     "moments");
+        layout_release(&layout);
+    }
+}
+
 static void a_limit_of_the_user_counts_when_it_is_lower(void **state)
 {
     (void)state;
@@ -524,6 +571,8 @@ int main(void)
         cmocka_unit_test(activations_follow_the_schedule),
         cmocka_unit_test(a_slower_device_lengthens_the_step),
         cmocka_unit_test(the_memory_of_the_smaller_device_is_the_limit),
+        cmocka_unit_test(the_smallest_of_a_rank_is_its_limit),
+        cmocka_unit_test(gathered_weights_stay_in_a_pipeline),
         cmocka_unit_test(a_limit_of_the_user_counts_when_it_is_lower),
         cmocka_unit_test(utilisation_is_of_the_peak_that_is_used),
         cmocka_unit_test(the_bound_of_1f1b_is_what_it_takes),
