@@ -3,18 +3,30 @@
  *
  *   build/release/bench/validate FOLDER [--dump FILE] [--rows SET]
  *
- * FOLDER has the files of published runs. One line per set: rows, fitted or
- * held out, mean and largest error, bias; regret where layouts were compared,
- * and how often it is right that one fits; memory, in sets whose names begin
- * with mem. --dump writes every prediction as SET, ROW, SECONDS or oom, BYTES;
+ * FOLDER has the files of published runs. One line per set: rows; whether they
+ * were fitted, or in sight when terms were chosen, or held out; mean and
+ * largest error, bias; regret where layouts were compared, and how often it is
+ * right that one fits; memory, in sets whose names begin with mem. --dump
+ * writes every prediction as SET, ROW, SECONDS or oom, BYTES;
  * --rows prints one set row by row. Exits 1 when a row cannot be predicted.
  */
 #include "validation_memory.h"
 #include "validation_regret.h"
 
+enum role { FITTED, IN_SIGHT, HELD_OUT };
+
+static const char *const role_names[] = {"fitted", "in sight", "held out"};
+
+static enum role role_of(const struct row *row)
+{
+    if (row->is_in_sight)
+        return IN_SIGHT;
+    return row->is_held_out ? HELD_OUT : FITTED;
+}
+
 struct score {
     char set[32];
-    bool is_held_out;
+    enum role role;
     uint32_t count;
     double sum;
     double most;
@@ -49,12 +61,12 @@ static struct score *find_score(struct report *report, const struct row *row)
 {
     for (uint32_t i = 0; i < report->num_scores; i++)
         if (strcmp(report->scores[i].set, row->set) == 0 &&
-            report->scores[i].is_held_out == row->is_held_out)
+            report->scores[i].role == role_of(row))
             return &report->scores[i];
     if (report->num_scores == MAX_SCORES)
         die("sets", "too many");
     struct score *score = &report->scores[report->num_scores++];
-    *score = (struct score){.is_held_out = row->is_held_out};
+    *score = (struct score){.role = role_of(row)};
     memcpy(score->set, row->set, sizeof score->set);
     return score;
 }
@@ -77,7 +89,7 @@ static void print_row(const struct row *row,
 {
     char *facts = json_dumps(row->facts, JSON_COMPACT);
     printf("%s\t%u\t%s\tmeasured %.3f\tpredicted %.3f\t%+.1f %%\t%.1f GiB%s",
-           row->set, row->index, row->is_held_out ? "held out" : "fitted",
+           row->set, row->index, role_names[role_of(row)],
            row->measured_bytes > 0 ? row->measured_bytes / GIB
                                    : row->measured_sec,
            row->measured_bytes > 0 ? predicted_bytes(row, prediction) / GIB
@@ -134,10 +146,9 @@ static void print_report(const struct report *report)
 {
     for (uint32_t i = 0; i < report->num_scores; i++) {
         const struct score *score = &report->scores[i];
-        printf("%-28s %5u rows %-9s mean %6.2f %%  max %6.1f %% (row %u)  bias "
+        printf("%-28s %5u rows %-9s mean %6.2f %%  max %6.2f %% (row %u)  bias "
                "%+.2f %%\n",
-               score->set, score->count,
-               score->is_held_out ? "held out" : "fitted",
+               score->set, score->count, role_names[score->role],
                100 * score->sum / score->count, 100 * score->most, score->worst,
                100 * score->bias / score->count);
     }

@@ -136,6 +136,7 @@ static inline void add_memory_titan(struct rows *rows)
                PEN_TARGET_TORCHTITAN);
         count_bytes(row, GIB * number_of(facts, "mem_gib", 0));
         row->setting.practice.overhead_bytes = 0;
+        row->is_in_sight = true;
     }
 }
 
@@ -201,7 +202,8 @@ static inline void add_bubble_run(struct rows *rows, uint32_t index,
     set_up(row, 1024, PEN_NUMBER_BF16, PEN_TARGET_MEGATRON);
     practise_2021(row);
     sum_in_32_bits(row);
-    count_arrays(row, GIB * run->gb);
+    count_arrays(row, GIB * run->gb); /* it fits GiB, not GB */
+    row->is_in_sight = true;
 }
 
 /* The shape of the model of this name. */

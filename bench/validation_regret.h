@@ -97,7 +97,7 @@ static inline void print_regret(const struct groups *groups, const char *set)
         most = fmax(most, regret);
     }
     printf("%-28s %5u groups held out  mean regret %6.2f %%  max regret "
-           "%6.1f %%  unfit choices %u\n",
+           "%6.2f %%  unfit choices %u\n",
            set, count, count > 0 ? 100 * sum / count : 0, 100 * most, lost);
 }
 

@@ -24,7 +24,9 @@ struct row {
     double measured_bytes; /* of the fullest rank; 0: not known */
     uint32_t parts;        /* of memory, as bits, that were counted; 0: all */
     bool is_held_out;
-    bool is_judged; /* its time is compared; else only ranked */
+    bool is_in_sight; /* no constant is from it, but what is counted was chosen
+                         with it in sight */
+    bool is_judged;   /* its time is compared; else only ranked */
     const json_t *facts;
     struct pen_model *model;
     struct pen_cluster cluster;
