@@ -250,6 +250,7 @@ static bool is_possible(const struct space *space, const struct choice *choice)
 {
     struct pen_candidate candidate = choice->candidate;
     candidate.degrees[PEN_DEGREE_DP] = candidate.degrees[PEN_DEGREE_EP];
+    candidate.degrees[PEN_DEGREE_PP] = 1;
     candidate.micro_batch = 1;
     candidate.num_microbatches = 1;
     struct pen_setting setting = *space->setting;
