@@ -46,6 +46,31 @@ static void a_ranking_is_ordered_and_fits(void **state)
     release_setting(&setting);
 }
 
+/* A free search is never behind one whose degrees are given. */
+static void what_is_open_includes_what_is_given(void **state)
+{
+    (void)state;
+    struct pen_setting setting =
+        make_setting("preset:llama-3.1-70b", "preset:h100-sxm*64",
+                     PEN_TARGET_MEGATRON, 128, 8192);
+    struct pen_plan_search_options options = {.top = 1};
+    struct pen_plan_ranking *open = search(&setting, &options);
+    static const uint32_t given[][2] = {{1, 1}, {2, 1}, {2, 2}, {4, 1},
+                                        {4, 2}, {8, 1}, {8, 2}};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        options.filter.degrees[PEN_DEGREE_TP] = given[i][0];
+        options.filter.degrees[PEN_DEGREE_CP] = given[i][1];
+        struct pen_plan_ranking *one = NULL;
+        if (pen_plan_search(&setting, &options, &one, NULL) != PEN_OK)
+            continue;
+        assert_true(open->found[0].prediction.step_sec <=
+                    one->found[0].prediction.step_sec);
+        pen_plan_ranking_free(one);
+    }
+    pen_plan_ranking_free(open);
+    release_setting(&setting);
+}
+
 /* Prime numbers of devices and layers: some devices stay idle. */
 static void devices_may_be_left_over(void **state)
 {
@@ -207,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ranking_is_ordered_and_fits),
+        cmocka_unit_test(what_is_open_includes_what_is_given),
         cmocka_unit_test(devices_may_be_left_over),
         cmocka_unit_test(a_front_trades_time_for_memory),
         cmocka_unit_test(fewer_devices_are_planned_too),
