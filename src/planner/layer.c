@@ -315,7 +315,8 @@ void pen_predict_layer(const struct pen_setting *setting,
     case PEN_LAYER_EMBEDDING:
         time_embedding(&layer, time);
         if (setting->practice.has_dropout)
-            bytes->stash_bytes = (uint64_t)(layer.tokens * layer.hidden);
+            bytes->stash_bytes =
+                (uint64_t)(layer.tokens * layer.hidden / layer.rows_tp);
         break;
     case PEN_LAYER_HEAD:
         time_head(&layer, time);

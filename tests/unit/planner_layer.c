@@ -79,6 +79,22 @@ static void blocks_keep_what_the_paper_says(void **state)
     layout_release(&layout);
 }
 
+/* A mask of the embedding's dropout: a byte an element, cut as the rows. */
+static void embeddings_keep_their_masks(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_paper(&layout, 8);
+    expect_close(S * B * H,
+                 (double)bytes_of(&layout, 0, PEN_RECOMPUTE_NONE).stash_bytes,
+                 "whole rows");
+    layout.plan->has_sequence_parallel = true;
+    expect_close(S * B * H / 8,
+                 (double)bytes_of(&layout, 0, PEN_RECOMPUTE_NONE).stash_bytes,
+                 "cut rows");
+    layout_release(&layout);
+}
+
 /* No matrix of pairs, no masks: 32 sbh, whatever the sequence. */
 static void fused_attention_keeps_no_pairs(void **state)
 {
@@ -291,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_keep_what_the_paper_says),
+        cmocka_unit_test(embeddings_keep_their_masks),
         cmocka_unit_test(fused_attention_keeps_no_pairs),
         cmocka_unit_test(weight_gradients_hold_what_the_paper_says),
         cmocka_unit_test(selection_by_operation_keeps_every_second),
