@@ -212,7 +212,7 @@ static double judge(const struct oracle *oracle)
 
 static void try_modes(struct oracle *oracle, uint32_t node)
 {
-    if (node == oracle->profile->graph.num_nodes) {
+    if (node == oracle->profile->graph.num_nodes || node == MOST_NODES) {
         oracle->least = fmin(oracle->least, judge(oracle));
         return;
     }
@@ -224,7 +224,7 @@ static void try_modes(struct oracle *oracle, uint32_t node)
 
 static void try_degrees(struct oracle *oracle, uint32_t stage, uint32_t devices)
 {
-    if (stage == oracle->num_stages) {
+    if (stage == oracle->num_stages || stage == MOST_NODES) {
         try_modes(oracle, 0);
         return;
     }
@@ -255,7 +255,7 @@ static bool is_pipeline(const struct oracle *oracle)
 
 static void try_stages(struct oracle *oracle, uint32_t node)
 {
-    if (node == oracle->profile->graph.num_nodes) {
+    if (node == oracle->profile->graph.num_nodes || node == MOST_NODES) {
         if (is_pipeline(oracle))
             try_degrees(oracle, 0, oracle->profile->num_devices);
         return;

@@ -35,7 +35,7 @@ static void points_that_nothing_beats_stay(void **state)
         for (uint32_t j = 0; j < n; j++)
             all[j] = (struct pen_pareto_point){pen_random_below(&random, 9),
                                                pen_random_below(&random, 9), j};
-        memcpy(kept, all, sizeof all);
+        memcpy(kept, all, n * sizeof *all);
         uint32_t count = pen_pareto_reduce(kept, n);
         uint32_t expected = 0;
         for (uint32_t j = 0; j < n; j++) {
