@@ -1,9 +1,9 @@
 /*
  * penstock plan: the fastest layouts that fit, and a plan predicted again.
  */
-#include "cli/plan_print.h"
+#include "cli/plan_report.h"
 
-#include "base/log.h"
+#include "base/file.h"
 
 #include <string.h>
 
@@ -30,8 +30,7 @@ static void release(struct answer *answer)
 }
 
 /* Searches beside the main one have less time each: it is for a report. */
-static pen_status find_more(const struct pen__plan_args *args,
-                            const struct pen__planning *planning,
+static pen_status find_more(const struct pen__planning *planning,
                             const struct pen_plan_search_options *options,
                             struct answer *answer, struct pen_text *why)
 {
@@ -44,7 +43,7 @@ static pen_status find_more(const struct pen__plan_args *args,
     side.top = MOST_FEWER;
     if (status == PEN_OK)
         status = pen_plan_search_fewer(setting, &side, &answer->fewer, why);
-    if (status == PEN_OK && args->is_explained)
+    if (status == PEN_OK)
         status = pen_explain(setting, &answer->ranking->found[0], side.seconds,
                              &answer->explanation, why);
     return status;
@@ -65,14 +64,26 @@ static pen_status find_plans(const struct pen__plan_args *args,
     if (status == PEN_OK && args->output != NULL)
         status =
             pen_plan_save(answer->ranking->found[0].plan, args->output, why);
-    if (status == PEN_OK && args->is_explained)
-        status = find_more(args, planning, &options, answer, why);
+    if (status == PEN_OK && (args->is_explained || args->html != NULL))
+        status = find_more(planning, &options, answer, why);
+    return status;
+}
+
+static pen_status write_html(const struct pen__plan_args *args,
+                             const struct pen__plan_report *report,
+                             struct pen_text *why)
+{
+    struct pen_text html = PEN_TEXT_EMPTY;
+    pen_status status = pen__plan_report_html(report, args->output, &html, why);
+    if (status == PEN_OK)
+        status = pen_file_write_text(args->html, &html, why);
+    pen_text_release(&html);
     return status;
 }
 
 static int print_answer(const struct pen__plan_args *args,
                         const struct pen__planning *planning,
-                        const struct answer *answer)
+                        const struct answer *answer, struct pen_text *why)
 {
     const struct pen__plan_report report = {.planning = planning,
                                             .ranking = answer->ranking,
@@ -81,6 +92,8 @@ static int print_answer(const struct pen__plan_args *args,
                                             .explanation = answer->explanation,
                                             .allows_stale = args->allows_stale,
                                             .allows_local = args->allows_local};
+    if (args->html != NULL && write_html(args, &report, why) != PEN_OK)
+        return pen__refuse(why);
     if (args->is_json)
         return pen__print_json(pen__plan_report_json(&report));
     struct pen_text text = PEN_TEXT_EMPTY;
@@ -98,14 +111,10 @@ static int run_search(int argc, char **argv)
     struct pen_text why = PEN_TEXT_EMPTY;
     char name[] = "penstock plan";
     pen__plan_args_parse(PEN__PLAN_SEARCH, name, argc, argv, &args);
-    if (args.html != NULL) {
-        pen_log(PEN_LOG_ERROR, "--html is not there yet");
-        return PEN__EXIT_NO;
-    }
     pen_status status = pen__planning_open(&args, NULL, &planning, &why);
     if (status == PEN_OK)
         status = find_plans(&args, &planning, &answer, &why);
-    int code = status == PEN_OK ? print_answer(&args, &planning, &answer)
+    int code = status == PEN_OK ? print_answer(&args, &planning, &answer, &why)
                                 : pen__refuse(&why);
     release(&answer);
     pen__planning_close(&planning);

@@ -1,0 +1,91 @@
+#ifndef PEN_CLI_PLAN_REPORT_H
+#define PEN_CLI_PLAN_REPORT_H
+
+#include "cli/plan_print.h"
+#include "view/report.h"
+
+/*
+ * The report of `penstock plan --html`: what was found, as tables, charts and
+ * a picture of the step.
+ *
+ * plan_path is where the plan is written, for the commands that it says; NULL:
+ * nowhere yet.
+ */
+pen_status pen__plan_report_html(const struct pen__plan_report *report,
+                                 const char *plan_path, struct pen_text *out,
+                                 struct pen_text *why);
+
+/* ---- parts of it ---- */
+
+/*
+ * Tables; release them. What was asked for, the best plan, plans (with
+ * their places, or the devices that they take), memory, neighbours, and what
+ * would help.
+ */
+void pen__plan_asked_table(const struct pen__plan_report *report,
+                           struct pen_table *out);
+void pen__plan_best_table(const struct pen__plan_report *report,
+                          struct pen_table *out);
+void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
+                             double best_sec, bool has_devices,
+                             struct pen_table *out);
+void pen__plan_memory_table(const struct pen_prediction *prediction,
+                            struct pen_table *out);
+void pen__plan_neighbour_table(const struct pen__plan_report *report,
+                               struct pen_table *out);
+void pen__plan_help_table(const struct pen__plan_report *report,
+                          struct pen_table *out);
+
+/* Seconds of the plans of a ranking, or memory of the ranks of one, as bars. */
+struct pen__plan_bars {
+    struct pen_report_bars chart; /* points into what follows */
+    struct pen_report_bar *bars;  /* owned, as all below */
+    double *parts;
+    char (*labels)[32];
+    char (*notes)[48];
+    char limit_name[48];
+};
+
+/* False when memory runs out; then, too, release. */
+bool pen__plan_spent_bars(const struct pen_plan_ranking *ranking,
+                          struct pen__plan_bars *out);
+bool pen__plan_memory_bars(const struct pen_setting *setting,
+                           const struct pen_plan_found *found,
+                           struct pen__plan_bars *out);
+void pen__plan_bars_release(struct pen__plan_bars *bars);
+
+/* Time against memory: the plans that none beats in both, and the others. */
+struct pen__plan_front {
+    struct pen_report_scatter chart; /* points into what follows */
+    struct pen_report_series series[2];
+    struct pen_report_point *points; /* owned, as the notes */
+    struct pen_text *notes;
+    size_t num_points;
+    size_t num_front; /* of them, the first ones */
+    char (*labels)[16];
+};
+
+/* False when memory runs out; then, too, release. */
+bool pen__plan_front_init(const struct pen__plan_report *report,
+                          struct pen__plan_front *out);
+void pen__plan_front_release(struct pen__plan_front *front);
+
+/* One step of a plan as a picture. */
+struct pen__plan_picture {
+    struct pen_picture_item item;  /* of what follows */
+    struct pen_schedule *schedule; /* owned; NULL: there is none */
+    struct pen_timing *timing;     /* owned */
+    struct pen_text note;          /* what is not drawn, or why nothing is */
+};
+
+/* Of long steps fewer micro-batches are drawn. Release in any case. */
+void pen__plan_picture_init(const struct pen_setting *setting,
+                            const struct pen_plan_found *found,
+                            struct pen__plan_picture *out);
+void pen__plan_picture_release(struct pen__plan_picture *picture);
+
+/* A number in words: "1.05 million", "8192", "2 devices", "1 device". */
+void pen__add_large(struct pen_text *out, double value);
+void pen__add_counted(struct pen_text *out, uint64_t count, const char *noun);
+
+#endif

@@ -1,0 +1,360 @@
+/* The tables of a report. */
+#include "cli/plan_report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / 0x1p30;
+}
+
+void pen__add_large(struct pen_text *out, double value)
+{
+    if (value >= 1e9)
+        pen_text_add(out, "%.4g billion", value / 1e9);
+    else if (value >= 1e6)
+        pen_text_add(out, "%.4g million", value / 1e6);
+    else
+        pen_text_add(out, "%.0f", value);
+}
+
+void pen__add_counted(struct pen_text *out, uint64_t count, const char *noun)
+{
+    pen_text_add(out, "%" PRIu64 " %s%s", count, noun, count == 1 ? "" : "s");
+}
+
+/* ---- names and values ---- */
+
+/* The next cell of a table, which is cleared for the one behind it. */
+static void add_text(struct pen_table *out, struct pen_text *text)
+{
+    pen_table_add(out, "%s", pen_text_string(text));
+    pen_text_clear(text);
+}
+
+static const struct pen_column fact_columns[] = {{"", false, false},
+                                                 {"", false, true}};
+
+static void add_devices(const struct pen_cluster *cluster,
+                        struct pen_table *out)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        const struct pen_device_group *group = &cluster->groups[i];
+        pen_text_add(&text, "%s%" PRIu64 " x %s, %.4g GiB each to be filled",
+                     i == 0 ? "" : "; ", group->count, group->device.kind,
+                     gib(group->device.memory_bytes));
+    }
+    pen_table_add(out, "devices");
+    pen_table_add(out, "%s", pen_text_string(&text));
+    pen_text_release(&text);
+}
+
+static void add_links(const struct pen_cluster *cluster, struct pen_table *out)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    for (uint32_t i = 0; i < cluster->num_levels; i++) {
+        const struct pen_link_level *level = &cluster->levels[i];
+        pen_text_add(&text, "%s%s", i == 0 ? "" : "; ", level->name);
+        if (level->size > 0)
+            pen_text_add(&text, " of %" PRIu64, level->size);
+        pen_text_add(&text, ": %.4g GB/s, %.3g us", level->bytes_per_sec / 1e9,
+                     level->latency_sec * 1e6);
+    }
+    pen_table_add(out, "links, of each device");
+    pen_table_add(out, "%s", pen_text_string(&text));
+    pen_text_release(&text);
+}
+
+static void add_workload(const struct pen_setting *setting,
+                         struct pen_table *out)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen__add_counted(&text, setting->global_batch, "sequence");
+    pen_text_add(&text, " of %u tokens, ", setting->sequence);
+    pen__add_large(&text, (double)setting->global_batch * setting->sequence);
+    pen_text_add_string(&text, " tokens a step");
+    pen_table_add(out, "batch");
+    add_text(out, &text);
+    pen_text_release(&text);
+    pen_table_add(out, "runtime");
+    pen_table_add(out, "%s, products in %s", pen_target_names[setting->target],
+                  pen_number_names[setting->number]);
+    pen_table_add(out, "times of layers");
+    pen_table_add(out, "%s",
+                  setting->profile == NULL ? "by the formulas of the device"
+                                           : "as measured in a profile");
+    if (setting->memory_limit == 0)
+        return;
+    pen_table_add(out, "memory limit");
+    pen_table_add(out, "%.4g GiB", gib(setting->memory_limit));
+}
+
+void pen__plan_asked_table(const struct pen__plan_report *report,
+                           struct pen_table *out)
+{
+    const struct pen_setting *setting = &report->planning->setting;
+    const struct pen_model *model = setting->model;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_table_init(out, fact_columns, COUNT(fact_columns));
+    pen_text_add(&text, "%s: ", pen_text_string(&report->planning->model_name));
+    pen__add_large(&text, (double)model->num_parameters);
+    pen_text_add(&text, " parameters, ");
+    pen__add_counted(&text, model->num_layers - 2, "block");
+    pen_text_add(&text, ", hidden %u", model->hidden);
+    pen_table_add(out, "model");
+    add_text(out, &text);
+    pen_text_release(&text);
+    pen_table_add(out, "cluster");
+    pen_table_add(out, "%s", setting->cluster->name);
+    add_devices(setting->cluster, out);
+    add_links(setting->cluster, out);
+    add_workload(setting, out);
+}
+
+/* "3, 2 x 13, 3": runs of stages with as many layers. */
+static void add_stages(const struct pen_plan *plan, struct pen_table *out)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    for (uint32_t i = 0; i < plan->num_stages;) {
+        uint32_t count = 1;
+        while (i + count < plan->num_stages &&
+               plan->stages[i + count].count == plan->stages[i].count)
+            count++;
+        pen_text_add(&text, "%s%u", i == 0 ? "" : ", ", plan->stages[i].count);
+        if (count > 1)
+            pen_text_add(&text, " (%u times)", count);
+        i += count;
+    }
+    pen_table_add(out, "layers of its stages");
+    pen_table_add(out, "%s; embedding and head count as one each",
+                  pen_text_string(&text));
+    pen_text_release(&text);
+}
+
+static void add_degrees(const struct pen_plan *plan, struct pen_table *out)
+{
+    static const struct {
+        enum pen_degree degree;
+        const char *name;
+    } rows[] = {{PEN_DEGREE_TP, "tensor parallel"},
+                {PEN_DEGREE_CP, "context parallel"},
+                {PEN_DEGREE_PP, "pipeline parallel"},
+                {PEN_DEGREE_VPP, "stages on each rank"},
+                {PEN_DEGREE_EP, "expert parallel"},
+                {PEN_DEGREE_DP, "data parallel"}};
+    struct pen_text text = PEN_TEXT_EMPTY;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        uint32_t value = plan->degrees[rows[i].degree];
+        if (value > 1)
+            pen_text_add(&text, "%s%s %u", text.length == 0 ? "" : ", ",
+                         rows[i].name, value);
+    }
+    pen_table_add(out, "layout");
+    pen_table_add(out, "%s",
+                  text.length == 0 ? "one device" : pen_text_string(&text));
+    pen_text_release(&text);
+}
+
+static void add_price(const struct pen__plan_report *report,
+                      struct pen_table *out)
+{
+    const struct pen_plan_found *best = &report->ranking->found[0];
+    struct pen__plan_price price =
+        pen__plan_price(&report->planning->setting, best->plan);
+    double hours = 1e9 / best->prediction.tokens_per_sec / 3600;
+    if (price.per_hour > 0) {
+        pen_table_add(out, "price");
+        pen_table_add(out, "%.4g for 1e9 tokens", price.per_hour * hours);
+    }
+    if (price.watts > 0) {
+        pen_table_add(out, "energy");
+        pen_table_add(out, "%.4g kWh for 1e9 tokens, at full power",
+                      price.watts * hours / 1e3);
+    }
+}
+
+void pen__plan_best_table(const struct pen__plan_report *report,
+                          struct pen_table *out)
+{
+    const struct pen_plan *plan = report->ranking->found[0].plan;
+    const struct pen_generator *generator =
+        report->ranking->found[0].candidate.generator;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_table_init(out, fact_columns, COUNT(fact_columns));
+    add_degrees(plan, out);
+    pen_table_add(out, "batch of a pipeline");
+    pen__add_counted(&text,
+                     (uint64_t)plan->num_microbatches * plan->micro_batch,
+                     "sequence");
+    pen_text_add(&text, ", %u at a time", plan->micro_batch);
+    add_text(out, &text);
+    pen_text_release(&text);
+    pen_table_add(out, "schedule");
+    if (plan->degrees[PEN_DEGREE_PP] == 1)
+        pen_table_add(out, "none is needed");
+    else
+        pen_table_add(out, "%s: %s (%s)", generator->name, generator->title,
+                      generator->paper);
+    add_stages(plan, out);
+    pen_table_add(out, "recomputation");
+    pen_table_add(out, "%s", pen_recompute_names[plan->stages[0].recompute]);
+    pen_table_add(out, "sharding");
+    pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
+    add_price(report, out);
+}
+
+/* ---- plans ---- */
+
+#define PLAN_COLUMNS                                                           \
+    {"step, s", true, false}, {"slower, %", true, false},                      \
+        {"tokens/s", true, false}, {"use, %", true, false},                    \
+        {"GiB", true, false}, {"tp", true, false}, {"cp", true, false},        \
+        {"pp", true, false}, {"vpp", true, false}, {"ep", true, false},        \
+        {"dp", true, false}, {"batch", true, false},                           \
+        {"schedule", false, false}, {"recompute", false, false},               \
+    {                                                                          \
+        "sharding", false, false                                               \
+    }
+
+static const struct pen_column ranking_columns[] = {{"", true, false},
+                                                    PLAN_COLUMNS};
+static const struct pen_column fewer_columns[] = {{"devices", true, false},
+                                                  PLAN_COLUMNS};
+
+static void add_layout(const struct pen_plan *plan, struct pen_table *out)
+{
+    static const enum pen_degree order[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
+                                            PEN_DEGREE_PP, PEN_DEGREE_VPP,
+                                            PEN_DEGREE_EP, PEN_DEGREE_DP};
+    for (size_t i = 0; i < COUNT(order); i++)
+        pen_table_add(out, "%u", plan->degrees[order[i]]);
+    pen_table_add(out, "%u x %u", plan->num_microbatches, plan->micro_batch);
+    pen_table_add(out, "%s",
+                  plan->degrees[PEN_DEGREE_PP] == 1 ||
+                          plan->schedule.name == NULL
+                      ? "-"
+                      : plan->schedule.name);
+    pen_table_add(out, "%s", pen_recompute_names[plan->stages[0].recompute]);
+    pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
+}
+
+void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
+                             double best_sec, bool has_devices,
+                             struct pen_table *out)
+{
+    pen_table_init(out, has_devices ? fewer_columns : ranking_columns,
+                   COUNT(ranking_columns));
+    for (uint32_t i = 0; i < ranking->num_found; i++) {
+        const struct pen_plan *plan = ranking->found[i].plan;
+        const struct pen_prediction *it = &ranking->found[i].prediction;
+        if (has_devices)
+            pen_table_add(out, "%" PRIu64, pen_plan_num_ranks(plan));
+        else
+            pen_table_add(out, "%u", i + 1);
+        pen_table_add(out, "%.4g", it->step_sec);
+        pen_table_add(out, "%.1f", 100 * (it->step_sec / best_sec - 1));
+        pen_table_add(out, "%.0f", it->tokens_per_sec);
+        pen_table_add(out, "%.1f", 100 * it->utilisation);
+        pen_table_add(out, "%.1f", gib(it->peak_bytes));
+        add_layout(plan, out);
+    }
+}
+
+/* ---- memory ---- */
+
+void pen__plan_memory_table(const struct pen_prediction *prediction,
+                            struct pen_table *out)
+{
+#define MEMORY_COLUMN(name, key) {key, true, false},
+    static const struct pen_column columns[] = {
+        {"pipeline ranks", false, false},
+        {"devices", true, false},
+        PEN_MEMORY_TABLE(MEMORY_COLUMN){"GiB in all", true, false}};
+#undef MEMORY_COLUMN
+    pen_table_init(out, columns, COUNT(columns));
+    for (uint32_t i = 0; i < prediction->num_memory;) {
+        const struct pen_plan_memory *memory = &prediction->memory[i];
+        uint32_t count = pen__plan_same_ranks(prediction, i);
+        if (count > 1)
+            pen_table_add(out, "%u to %u", i, i + count - 1);
+        else
+            pen_table_add(out, "%u", i);
+        pen_table_add(out, "%" PRIu64, memory->count * count);
+        for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+            pen_table_add(out, "%.2f", gib(memory->bytes[part]));
+        pen_table_add(out, "%.2f", gib(pen_plan_memory_bytes(memory)));
+        i += count;
+    }
+}
+
+/* ---- the explanation ---- */
+
+/* The price of a neighbour that breaks no rule and fits. */
+static void add_reason(const struct pen_neighbour *other,
+                       const struct pen_prediction *best, struct pen_table *out)
+{
+    if (other->reason.length > 0)
+        pen_table_add(out, "%s", pen_text_string(&other->reason));
+    else if (other->step_sec > best->step_sec)
+        pen_table_add(out, "slower by %.1f %%",
+                      100 * (other->step_sec / best->step_sec - 1));
+    else
+        pen_table_add(out, "as fast");
+}
+
+void pen__plan_neighbour_table(const struct pen__plan_report *report,
+                               struct pen_table *out)
+{
+    static const struct pen_column columns[] = {{"changed", false, false},
+                                                {"layout", false, true},
+                                                {"step, ms", true, false},
+                                                {"GiB", true, false},
+                                                {"why not", false, true}};
+    const struct pen_prediction *best = &report->ranking->found[0].prediction;
+    struct pen_text layout = PEN_TEXT_EMPTY;
+    pen_table_init(out, columns, COUNT(columns));
+    for (uint32_t i = 0; i < report->explanation->num_neighbours; i++) {
+        const struct pen_neighbour *other = &report->explanation->neighbours[i];
+        pen_text_clear(&layout);
+        pen_candidate_print(&other->candidate, &layout);
+        pen_table_add(out, "%s", other->choice);
+        pen_table_add(out, "%s", pen_text_string(&layout));
+        if (other->is_predicted) {
+            pen_table_add(out, "%+.1f",
+                          1e3 * (other->step_sec - best->step_sec));
+            pen_table_add(out, "%+.1f",
+                          gib(other->peak_bytes) - gib(best->peak_bytes));
+        } else {
+            pen_table_add(out, "-");
+            pen_table_add(out, "-");
+        }
+        add_reason(other, best, out);
+    }
+    pen_text_release(&layout);
+}
+
+void pen__plan_help_table(const struct pen__plan_report *report,
+                          struct pen_table *out)
+{
+    static const struct pen_column columns[] = {{"twice of", false, false},
+                                                {"tokens/s, %", true, false},
+                                                {"with", false, true}};
+    double tokens = report->ranking->found[0].prediction.tokens_per_sec;
+    struct pen_text layout = PEN_TEXT_EMPTY;
+    pen_table_init(out, columns, COUNT(columns));
+    for (uint32_t i = 0; i < report->explanation->num_helps; i++) {
+        const struct pen_help *help = &report->explanation->helps[i];
+        if (help->tokens_per_sec <= tokens)
+            continue;
+        pen_text_clear(&layout);
+        pen_candidate_print(&help->candidate, &layout);
+        pen_table_add(out, "%s", help->what);
+        pen_table_add(out, "%+.1f", 100 * (help->tokens_per_sec / tokens - 1));
+        pen_table_add(out, "%s", pen_text_string(&layout));
+    }
+    pen_text_release(&layout);
+}

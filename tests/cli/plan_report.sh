@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# plan --html writes one file that stands alone, parses as XML and says what
+# the command says on the terminal.
+. "$(dirname "$0")/support.bash"
+
+# html EXPRESSION: evaluates Python over the report, the tree in `t` (names
+# without their spaces), all words in `words`, the bytes in `source`.
+html() {
+    python3 - "$work/report.html" "$1" <<'PYTHON' 2>&1
+import re, sys
+import xml.etree.ElementTree as tree
+source = open(sys.argv[1], encoding="utf-8").read()
+t = tree.fromstring(source)
+for element in t.iter():
+    element.tag = element.tag.split("}")[-1]
+words = " ".join(" ".join(t.itertext()).split())
+sections = {s.find("h2").text: s for s in t.iter("section")}
+def rows(title):
+    return [[c.text or "" for c in r.findall("td")]
+            for r in sections[title].iter("tr") if r.findall("td")]
+print(eval("(" + sys.argv[2] + ")"))
+PYTHON
+}
+
+plan() { # CODE ARGS...
+    local code=$1
+    shift
+    run "$code" plan --seq-length 2048 --global-batch-size 64 \
+        --html "$work/report.html" "$@"
+}
+
+plan 0 --model preset:llama-3.2-1b --cluster 'preset:a100-40*4' --top 4 \
+    --target megatron --memory-limit 30GiB -o "$work/plan.json" --json
+same sections "$(html '" | ".join(sections)')" "What was asked | The best plan | \
+Plans, best first | Where the seconds of a step go | Memory of a device | \
+One step | Time against memory | With fewer devices | \
+What limits it, and what would help | Why not a neighbour | How to run it"
+
+# The same plans and figures as in the JSON.
+same "number of plans" "$(html 'len(rows("Plans, best first"))')" 4
+same "steps" "$(html '[r[1] for r in rows("Plans, best first")]')" \
+    "$(json '["%.4g" % p["step_sec"] for p in d["plans"]]')"
+same "memory" "$(html '[r[5] for r in rows("Plans, best first")]')" \
+    "$(json '["%.1f" % (p["peak_bytes"] / 2**30) for p in d["plans"]]')"
+same "schedule" "$(html 'rows("Plans, best first")[0][13]')" \
+    "$(json '"-" if d["plans"][0]["degrees"]["pp"] == 1 else
+        d["plans"][0]["schedule"]')"
+same "classes of memory" "$(html 'sum(int(r[1]) for r in
+    rows("Memory of a device"))')" 4
+same "a reason for each neighbour" "$(html 'all(r[4] for r in
+    rows("Why not a neighbour"))')" True
+same "the limit" "$(html '"limit 30 GiB" in words')" True
+same "commands" "$(html '"penstock export" in words and
+    "plan.json" in words')" True
+
+# Nothing is fetched: no scripts, no images, no addresses but XML's names.
+same "scripts" "$(html 'sum(1 for e in t.iter()
+    if e.tag in ("script", "link", "img", "iframe", "object"))')" 0
+same "addresses" "$(html 'set(re.findall(r"https?://[a-z0-9.]+", source))
+    - {"http://www.w3.org"} or "none"')" none
+same "links that leave" "$(html '[v for e in t.iter() for k, v in
+    e.attrib.items() if k.endswith("href") and v[0] != "#"]')" "[]"
+
+# Names are those of users.
+mkdir "$work/a <b> & \"c\""
+cat >"$work/a <b> & \"c\"/config.json" <<'JSON'
+{"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 4,
+ "n_positions": 2048, "vocab_size": 1000}
+JSON
+plan 0 --model "$work/a <b> & \"c\"" --cluster 'preset:a100-40*2'
+same "strange name" "$(html '"a <b> & \"c\" on" in t.find(".//h1").text')" True
+
+# A pipeline of many ranks, and a batch too long to be drawn.
+plan 0 --model preset:gpt3-175b --cluster 'preset:a100-80*512' --seconds 1
+html 'len(source)' >"$work/size"
+[ "$(cat "$work/size")" -lt 8000000 ] || fail "$(cat "$work/size") bytes"
+
+line="a folder that is not there"
+run 1 plan --model preset:gpt2 --cluster 'preset:a100-40*2' --seq-length 1024 \
+    --global-batch-size 16 --html "$work/none/report.html"
+err_has "none/report.html"
+finish
