@@ -73,14 +73,26 @@ static const char *column_class(const struct pen_column *column)
     return column->may_wrap ? "wraps" : NULL;
 }
 
+/* Names and values need no titles. */
+static bool has_titles(const struct pen_table *table)
+{
+    for (size_t c = 0; c < table->num_columns; c++) {
+        if (table->columns[c].title[0] != '\0')
+            return true;
+    }
+    return false;
+}
+
 static void add_titles(struct pen_text *out, const struct pen_table *table)
 {
+    if (!has_titles(table))
+        return;
     pen_text_add_string(out, "<thead><tr>\n");
     for (size_t c = 0; c < table->num_columns; c++) {
         const struct pen_column *column = &table->columns[c];
         add_element(out, "th", column_class(column), column->title);
     }
-    pen_text_add_string(out, "</tr></thead>\n<tbody>\n");
+    pen_text_add_string(out, "</tr></thead>\n");
 }
 
 static void add_rows(struct pen_text *out, const struct pen_table *table,
@@ -114,6 +126,7 @@ static void add_table(struct pen_text *out,
         pen_text_add_string(out, "<details><summary>in numbers</summary>\n");
     pen_text_add_string(out, "<div class=\"wide\"><table>\n");
     add_titles(out, table);
+    pen_text_add_string(out, "<tbody>\n");
     add_rows(out, table, section->marks_first);
     pen_text_add_string(out, "</tbody></table></div>\n");
     if (section->is_folded)

@@ -21,6 +21,7 @@
 #define LEAST_GUTTER 60.0
 #define MOST_GUTTER 320.0
 #define GAP 10.0
+#define LEAST_PART 0.05 /* that is drawn */
 
 struct layout {
     const struct pen_report_bars *bars;
@@ -44,7 +45,7 @@ static double sum_of(const struct pen_report_bars *bars,
 
 static double gutter(double widest)
 {
-    return fmin(fmax(widest + GAP, LEAST_GUTTER), MOST_GUTTER);
+    return fmin(fmax(widest + 2 * GAP, LEAST_GUTTER), MOST_GUTTER);
 }
 
 static void lay_out(struct layout *layout)
@@ -108,7 +109,7 @@ static void draw_part(const struct layout *layout,
     double x = x_of(layout, begin);
     double width = x_of(layout, begin + bar->parts[part]) - x;
     char number[PEN__NUMBER_SIZE];
-    if (!(width > 0.05))
+    if (!(width > LEAST_PART))
         return;
     print_number(bar->parts[part], number);
     pen_text_add(layout->out,
@@ -155,10 +156,13 @@ static void draw_bar(const struct layout *layout, size_t index)
                          PEN__START, NULL, bar->note);
 }
 
+/* Where one bar at least shows it. */
 static bool has_part(const struct layout *layout, size_t part)
 {
     for (size_t i = 0; i < layout->num_bars; i++) {
-        if (layout->bars->bars[i].parts[part] > 0)
+        double width =
+            x_of(layout, layout->bars->bars[i].parts[part]) - layout->x;
+        if (width > LEAST_PART)
             return true;
     }
     return false;

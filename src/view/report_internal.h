@@ -14,7 +14,7 @@ void pen__html_add(struct pen_text *out, const char *string);
 
 /* Charts are so wide, in units of their own, whatever the page makes of it. */
 #define PEN__CHART_WIDTH 960.0
-#define PEN__LETTER_WIDTH 6.6 /* of type at 12 units, on average */
+#define PEN__LETTER_WIDTH 6.9 /* of type at 12 units, on average */
 
 /* How wide a text is, roughly, at 12 units. */
 double pen__letters_width(const char *string);

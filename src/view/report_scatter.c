@@ -13,6 +13,8 @@
 #define PLOT_HEIGHT 300.0
 #define BOTTOM 74.0
 #define RADIUS 5.0
+#define LABEL_HEIGHT 16.0
+#define LABEL_SHARE 0.06 /* of the axis, for the first label */
 
 struct plane {
     const struct pen_report_scatter *scatter;
@@ -47,6 +49,7 @@ static bool init_axes(struct plane *plane)
     }
     if (x.most < x.least)
         return false;
+    x.least -= LABEL_SHARE * (x.most - x.least);
     pen__axis_init(&plane->x_axis, PEN__AXIS_LOOSE, x, 9);
     pen__axis_init(&plane->y_axis, PEN__AXIS_LOOSE, y, 6);
     return true;
@@ -119,6 +122,34 @@ static void draw_dot(struct pen_text *out, double x, double y, bool is_front)
                  is_front ? "dot best" : "dot", x, y, RADIUS);
 }
 
+/* Not over the label of a point before it. */
+static bool has_room(const struct plane *plane,
+                     const struct pen_report_series *series, size_t index)
+{
+    const struct pen_report_point *point = &series->points[index];
+    double width = pen__letters_width(point->label) + RADIUS;
+    for (size_t i = 0; i < index; i++) {
+        const struct pen_report_point *other = &series->points[i];
+        double x = fabs(x_of(plane, point->x) - x_of(plane, other->x));
+        double y = fabs(y_of(plane, point->y) - y_of(plane, other->y));
+        if (x < width && y < LABEL_HEIGHT)
+            return false;
+    }
+    return true;
+}
+
+/* To the lower left: nothing is there of what the front beats. */
+static void draw_label(const struct plane *plane,
+                       const struct pen_report_series *series, size_t index)
+{
+    const struct pen_report_point *point = &series->points[index];
+    if (point->label == NULL || !has_room(plane, series, index))
+        return;
+    pen__chart_write(plane->out, x_of(plane, point->x) - RADIUS - 2,
+                     y_of(plane, point->y) + RADIUS + 9, PEN__END, NULL,
+                     point->label);
+}
+
 static void draw_point(const struct plane *plane,
                        const struct pen_report_point *point, bool is_front)
 {
@@ -131,9 +162,6 @@ static void draw_point(const struct plane *plane,
         pen_text_add_string(plane->out, "</title>");
     }
     pen_text_add_string(plane->out, "</circle>\n");
-    if (point->label != NULL)
-        pen__chart_write(plane->out, x + RADIUS + 3, y - RADIUS - 1, PEN__START,
-                         NULL, point->label);
 }
 
 static void draw_legend(const struct plane *plane)
@@ -163,6 +191,8 @@ void pen__scatter_print(const struct pen_report_scatter *scatter,
             draw_front(&plane, series);
         for (size_t k = 0; k < num_drawn(series); k++)
             draw_point(&plane, &series->points[k], series->is_front);
+        for (size_t k = 0; k < num_drawn(series); k++)
+            draw_label(&plane, series, k);
     }
     draw_legend(&plane);
     pen__chart_end(out);

@@ -35,9 +35,9 @@ static const char style[] =
     "font-variant-numeric:tabular-nums;overflow-wrap:anywhere}\n"
     ".figures .also{color:var(--quiet);font-size:13px}\n"
     ".wide{overflow-x:auto;margin:0 0 12px}\n"
-    "table{border-collapse:collapse;font-size:13.5px;"
+    "table{border-collapse:collapse;font-size:13px;"
     "font-variant-numeric:tabular-nums}\n"
-    "th,td{padding:5px 10px;text-align:left;vertical-align:top;"
+    "th,td{padding:5px 8px;text-align:left;vertical-align:top;"
     "border-bottom:1px solid var(--rule);white-space:nowrap}\n"
     "th{color:var(--quiet);font-weight:600;vertical-align:bottom}\n"
     "th:first-child,td:first-child{padding-left:8px}\n"
@@ -51,7 +51,8 @@ static const char style[] =
     "'Liberation Mono',monospace}\n"
     "figure{margin:12px 0;overflow-x:auto}\n"
     "figure svg{display:block;width:100%;height:auto;min-width:640px}\n"
-    ".picture{border-radius:8px;filter:var(--paper)}\n"
+    ".picture{border-radius:8px;filter:var(--paper);"
+    "width:min(96vw,1600px);margin-left:calc(50% - min(48vw,800px))}\n"
     ".chart text{font-size:12px;fill:var(--ink);"
     "font-variant-numeric:tabular-nums}\n"
     ".chart .quiet{fill:var(--quiet)}\n"
@@ -72,7 +73,8 @@ static const char style[] =
     "table{font-size:9px}th,td{padding:3px 5px}"
     ".wraps{min-width:120px}pre{white-space:pre-wrap}"
     "h2{break-after:avoid}figure,tr,pre{break-inside:avoid}"
-    ".wide,figure{overflow:visible}figure svg{min-width:0}}\n";
+    ".wide,figure{overflow:visible}figure svg{min-width:0}"
+    ".picture{width:100%;margin-left:0}}\n";
 
 const char *pen__report_style(void)
 {

@@ -246,6 +246,44 @@ static void empty_charts_do_no_harm(void **state)
     pen_text_release(&html);
 }
 
+static void labels_of_near_points_do_not_collide(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    init_sample(&sample);
+    sample.points[0].label = "first";
+    sample.points[1] = (struct pen_report_point){1.001, 35.49, "near", NULL};
+    sample.points[2].label = "far";
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(1, count_of(text, ">first</text>"));
+    assert_int_equal(0, count_of(text, ">near</text>"));
+    assert_int_equal(1, count_of(text, ">far</text>"));
+    pen_text_release(&html);
+}
+
+static void tables_of_facts_have_no_titles(void **state)
+{
+    (void)state;
+    static const struct pen_column facts[] = {{"", false, false},
+                                              {"", false, true}};
+    struct sample sample;
+    struct pen_text html = PEN_TEXT_EMPTY;
+    init_sample(&sample);
+    pen_table_release(&sample.table);
+    pen_table_init(&sample.table, facts, COUNT(facts));
+    pen_table_add(&sample.table, "model");
+    pen_table_add(&sample.table, "gpt2");
+    sample.sections[0].is_folded = true;
+    print(&sample, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(0, count_of(text, "<th"));
+    assert_int_equal(1, count_of(text, "<details>"));
+    expect_part(text, "<td>model</td>\n<td class=\"wraps\">gpt2</td>");
+    pen_text_release(&html);
+}
+
 /* The whole page; the style sheet is left out, as it changes with taste. */
 static void page_is_as_reviewed(void **state)
 {
@@ -276,6 +314,8 @@ int main(void)
         cmocka_unit_test(nothing_comes_from_elsewhere),
         cmocka_unit_test(too_many_bars_are_counted),
         cmocka_unit_test(empty_charts_do_no_harm),
+        cmocka_unit_test(labels_of_near_points_do_not_collide),
+        cmocka_unit_test(tables_of_facts_have_no_titles),
         cmocka_unit_test(page_is_as_reviewed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
