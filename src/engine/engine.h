@@ -257,6 +257,9 @@ struct pen_engine_ops {
     /* Bytes the engine holds: parameters, scratch. */
     size_t (*memory_bytes)(const struct pen_engine *engine);
 
+    /* Of these, what no parameter has: one scratch serves all operations. */
+    size_t (*scratch_bytes)(const struct pen_engine *engine);
+
     /*
      * Most bytes besides these that an operation of those prepared takes and
      * gives back: what a library allocates inside its calls.

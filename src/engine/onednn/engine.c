@@ -24,6 +24,11 @@ static size_t memory_bytes(const struct pen_engine *engine)
     return self->parameter_bytes + self->scratch_bytes;
 }
 
+static size_t scratch_bytes(const struct pen_engine *engine)
+{
+    return ((const struct pen__onednn *)engine)->scratch_bytes;
+}
+
 static size_t passing_bytes(const struct pen_engine *engine)
 {
     return ((const struct pen__onednn *)engine)->packing_bytes;
@@ -149,6 +154,7 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
     self->ops.name = "onednn";
     self->ops.free = onednn_free;
     self->ops.memory_bytes = memory_bytes;
+    self->ops.scratch_bytes = scratch_bytes;
     self->ops.passing_bytes = passing_bytes;
     pen__parameter_ops(&self->ops);
     if (dtype == PEN_PRECISION_F32)

@@ -35,6 +35,12 @@ static size_t memory_bytes(const struct pen_engine *engine)
     return ((const struct pen__reference *)engine)->parameter_bytes;
 }
 
+static size_t scratch_bytes(const struct pen_engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
 static size_t passing_bytes(const struct pen_engine *engine)
 {
     (void)engine;
@@ -45,6 +51,7 @@ const struct pen_engine_ops REAL_OPS = {
     .name = "reference",
     .free = reference_free,
     .memory_bytes = memory_bytes,
+    .scratch_bytes = scratch_bytes,
     .passing_bytes = passing_bytes,
     .parameter_create = parameter_create,
     .parameter_free = parameter_free,
