@@ -41,25 +41,6 @@ static size_t bytes_of(const struct pen_executor *executor,
     return (bytes + 63) / 64 * 64;
 }
 
-/* Most messages between two stages of this rank that wait at once. */
-static uint32_t most_waiting(const struct pen_executor *executor,
-                             const struct boundary *at)
-{
-    uint32_t now = 0, most = 1;
-    uint32_t from = at->is_in ? at->other : at->stage;
-    for (uint32_t i = 0; i < executor->row->count; i++) {
-        const struct pen_op *op = &executor->row->ops[i];
-        if (!pen_op_is_compute(op->kind) ||
-            pen_op_info(op->kind)->direction != at->direction)
-            continue;
-        if (op->stage == from && ++now > most)
-            most = now;
-        if (op->stage == (at->is_in ? at->stage : at->other))
-            now--;
-    }
-    return most + 1; /* the one that is read while the next is written */
-}
-
 static struct pen_mailbox *find_mailbox(const struct pen_executor *executor,
                                         const struct pen_mailbox_options *like)
 {
@@ -93,13 +74,12 @@ static pen_status remote_mailbox(struct pen_executor *executor,
                                  const struct boundary *at,
                                  struct pen_mailbox **out)
 {
-    enum { AHEAD = 2 };
     uint32_t window = pen_schedule_window(executor->options.schedule);
     struct pen_mailbox_options options = {
         .kind = at->is_in ? PEN_MAILBOX_IN : PEN_MAILBOX_OUT,
         .direction = at->direction,
         .peer = peer_of(executor, at),
-        .num_slots = at->is_in ? AHEAD : window + 1,
+        .num_slots = at->is_in ? PEN_NEEDS_AHEAD : window + 1,
         .bytes = bytes_of(executor, at)};
     *out = find_mailbox(executor, &options);
     return *out != NULL ? PEN_OK : add_mailbox(executor, &options, out);
@@ -115,7 +95,9 @@ static pen_status local_mailbox(struct pen_executor *executor,
         .kind = PEN_MAILBOX_LOCAL,
         .direction = at->direction,
         .peer = layout->replica * layout->shape.num_ranks + layout->row,
-        .num_slots = most_waiting(executor, at),
+        .num_slots = pen_row_count_waiting(executor->row, at->direction,
+                                           at->is_in ? at->other : at->stage,
+                                           at->is_in ? at->stage : at->other),
         .bytes = bytes_of(executor, at)};
     const struct pen__routes *other =
         &executor->routes[pen__executor_find(executor, at->other)];
@@ -245,7 +227,7 @@ pen_status pen__executor_make_room(struct pen_executor *executor,
     for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++) {
         struct pen_stage *stage = &executor->stages[i];
         struct pen_stage_needs needs =
-            pen_stage_count(executor->row, stage->stage);
+            pen_row_count_needs(executor->row, stage->stage);
         status = check_order(executor, i, why);
         if (status == PEN_OK && !stage->is_borrowed)
             status = pen_stage_init_room(

@@ -1,6 +1,7 @@
 #include "runtime/gradients.h"
 
 #include "base/bug.h"
+#include "schedule/needs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,10 +53,7 @@ static float *resident(size_t count)
 
 static uint32_t num_levels(const struct pen_gradients *gradients)
 {
-    uint32_t levels = 0;
-    while ((1u << levels) < gradients->num_replicas)
-        levels++;
-    return levels;
+    return pen_needs_levels(gradients->num_replicas);
 }
 
 static pen_status make_room(struct pen_gradients *gradients)

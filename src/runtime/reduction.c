@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PIECE = 1 << 20, MIN_PIECE = 1 << 14 };
-
-/* Elements that are staged at once, over all members and pieces. */
-#define STAGED ((size_t)1 << 24)
-
 struct piece {
     size_t parameter;
     size_t first;
@@ -139,11 +134,13 @@ static pen_status make_pieces(struct pen_reduction *reduction)
 {
     uint32_t num_members = reduction->options.num_members;
     size_t num = pen_network_num_parameters(reduction->options.network);
-    size_t count = STAGED / PEN_REDUCTION_LANES / num_members;
-    count = count > MAX_PIECE ? MAX_PIECE : count;
-    reduction->piece_count = count < MIN_PIECE ? MIN_PIECE : count;
-    size_t most = 0;
+    size_t largest = 0;
     for (size_t i = 0; i < num; i++)
+        if (count_of(reduction, i) > largest)
+            largest = count_of(reduction, i);
+    reduction->piece_count = pen_needs_piece(num_members, largest);
+    size_t most = 0;
+    for (size_t i = 0; i < num && largest > 0; i++)
         most += count_of(reduction, i) / reduction->piece_count + 1;
     reduction->pieces = calloc(most + 1, sizeof *reduction->pieces);
     if (reduction->pieces == NULL)
@@ -152,11 +149,6 @@ static pen_status make_pieces(struct pen_reduction *reduction)
         cut_parameter(reduction, i);
     qsort(reduction->pieces, reduction->num_pieces, sizeof *reduction->pieces,
           compare_pieces);
-    size_t largest = 0;
-    for (size_t i = 0; i < reduction->num_pieces; i++)
-        if (reduction->pieces[i].count > largest)
-            largest = reduction->pieces[i].count;
-    reduction->piece_count = largest;
     give_owners(reduction);
     return PEN_OK;
 }

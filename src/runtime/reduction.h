@@ -3,6 +3,7 @@
 
 #include "network/network.h"
 #include "runtime/transport.h"
+#include "schedule/needs.h"
 
 /*
  * Sums the gradients of a part of the model over its members (layout.h), in
@@ -20,7 +21,7 @@
 struct pen_reduction;
 
 /* Pieces under way at once. */
-enum { PEN_REDUCTION_LANES = 4 };
+enum { PEN_REDUCTION_LANES = PEN_NEEDS_LANES };
 
 struct pen_reduction_options {
     struct pen_transport *transport;

@@ -54,54 +54,6 @@ void *pen_shelf_at(const struct pen_shelf *shelf, uint32_t index)
 
 /* ---- stages ---- */
 
-static void count_up(uint32_t *now, uint32_t *most)
-{
-    if (++*now > *most)
-        *most = *now;
-}
-
-struct pen_stage_needs pen_stage_count(const struct pen_row *row,
-                                       uint32_t stage)
-{
-    struct pen_stage_needs most = {0, 0, 0};
-    struct pen_stage_needs now = {0, 0, 0};
-    bool is_trained = false;
-    for (uint32_t i = 0; i < row->count; i++) {
-        const struct pen_op *op = &row->ops[i];
-        if (op->stage != stage)
-            continue;
-        switch ((enum pen_op_kind)op->kind) {
-        case PEN_OP_FORWARD:
-            count_up(&now.stashes, &most.stashes);
-            count_up(&now.inputs, &most.inputs);
-            break;
-        case PEN_OP_LOAD:
-            count_up(&now.stashes, &most.stashes);
-            break;
-        case PEN_OP_EVICT:
-            now.stashes--;
-            break;
-        case PEN_OP_BACKWARD_INPUT:
-            is_trained = true;
-            count_up(&now.holds, &most.holds);
-            break;
-        case PEN_OP_BACKWARD_WEIGHT:
-            now.holds--;
-            now.stashes--;
-            now.inputs--;
-            break;
-        case PEN_OP_BACKWARD:
-            is_trained = true;
-            now.stashes--;
-            now.inputs--;
-            break;
-        default:
-            break;
-        }
-    }
-    return is_trained ? most : (struct pen_stage_needs){1, 0, 1};
-}
-
 static size_t array_bytes(size_t count, size_t element)
 {
     return (count * element + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;

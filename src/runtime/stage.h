@@ -3,7 +3,7 @@
 
 #include "network/network.h"
 #include "runtime/batches.h"
-#include "schedule/schedule.h"
+#include "schedule/needs.h"
 
 /*
  * A stage of the schedule on this rank: its network, and room for as many
@@ -53,16 +53,6 @@ struct pen_stage {
     uint32_t num_microbatches; /* stays there are */
     struct pen_stay *stays;    /* by micro-batch of the schedule */
 };
-
-/* How much a row needs of each at once. */
-struct pen_stage_needs {
-    uint32_t stashes;
-    uint32_t holds;
-    uint32_t inputs;
-};
-
-struct pen_stage_needs pen_stage_count(const struct pen_row *row,
-                                       uint32_t stage);
 
 /*
  * Room for a network that is there already, or for the sizes of one that only

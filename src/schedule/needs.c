@@ -1,0 +1,88 @@
+#include "schedule/needs.h"
+
+enum { MAX_PIECE = 1 << 20, MIN_PIECE = 1 << 14 };
+
+/* Elements that are staged at once, over all members and pieces. */
+#define STAGED ((size_t)1 << 24)
+
+static void count_up(uint32_t *now, uint32_t *most)
+{
+    if (++*now > *most)
+        *most = *now;
+}
+
+struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
+                                           uint32_t stage)
+{
+    struct pen_stage_needs most = {0, 0, 0};
+    struct pen_stage_needs now = {0, 0, 0};
+    bool is_trained = false;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (op->stage != stage)
+            continue;
+        switch ((enum pen_op_kind)op->kind) {
+        case PEN_OP_FORWARD:
+            count_up(&now.stashes, &most.stashes);
+            count_up(&now.inputs, &most.inputs);
+            break;
+        case PEN_OP_LOAD:
+            count_up(&now.stashes, &most.stashes);
+            break;
+        case PEN_OP_EVICT:
+            now.stashes--;
+            break;
+        case PEN_OP_BACKWARD_INPUT:
+            is_trained = true;
+            count_up(&now.holds, &most.holds);
+            break;
+        case PEN_OP_BACKWARD_WEIGHT:
+            now.holds--;
+            now.stashes--;
+            now.inputs--;
+            break;
+        case PEN_OP_BACKWARD:
+            is_trained = true;
+            now.stashes--;
+            now.inputs--;
+            break;
+        default:
+            break;
+        }
+    }
+    return is_trained ? most : (struct pen_stage_needs){1, 0, 1};
+}
+
+uint32_t pen_row_count_waiting(const struct pen_row *row,
+                               enum pen_direction direction, uint32_t from,
+                               uint32_t to)
+{
+    uint32_t now = 0, most = 1;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (!pen_op_is_compute(op->kind) ||
+            pen_op_info(op->kind)->direction != direction)
+            continue;
+        if (op->stage == from && ++now > most)
+            most = now;
+        if (op->stage == to)
+            now--;
+    }
+    return most + 1; /* the one that is read while the next is written */
+}
+
+size_t pen_needs_piece(uint32_t num_members, size_t largest)
+{
+    size_t count = STAGED / PEN_NEEDS_LANES / num_members;
+    count = count > MAX_PIECE ? MAX_PIECE : count;
+    count = count < MIN_PIECE ? MIN_PIECE : count;
+    return largest < count ? largest : count;
+}
+
+uint32_t pen_needs_levels(uint32_t num_replicas)
+{
+    uint32_t levels = 0;
+    while ((1u << levels) < num_replicas)
+        levels++;
+    return levels;
+}
