@@ -9,16 +9,26 @@
 #include "cli/progress.h"
 #include "profiler/profiler.h"
 #include "runtime/threads.h"
+#include "runtime/trainer.h"
 #include "runtime/transport.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { ALL_MODES = PEN_RECOMPUTES, DEFAULT_ROUNDS = 7, MOST_ROUNDS = 1000 };
+enum {
+    ALL_MODES = PEN_RECOMPUTES,
+    DEFAULT_ROUNDS = 7,
+    MOST_ROUNDS = 1000,
+    MOST_SIZES = PEN_PROFILE_MORE + 1,
+    LARGEST_SIZE = 1 << 20
+};
 
 struct args {
     const char *model;
-    uint64_t micro_batch_size;
+    const char *micro_batch_sizes; /* "1,2,4" */
+    uint32_t sizes[MOST_SIZES];    /* of them, ascending */
+    uint32_t num_sizes;
     uint64_t seq_length;
     bool is_bf16;
     unsigned engine;
@@ -37,8 +47,9 @@ static const char *const recomputes[] = {"none", "selective", "full", "all",
 static const struct pen__field fields[] = {
     {"model", "MODEL", "config.json, a directory with one, or preset:gpt2",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"micro-batch-size", "N", "sequences computed at once; 1 when not given",
-     PEN__FIELD_COUNT, AT(micro_batch_size), 1, 1u << 20, NULL},
+    {"micro-batch-size", "N[,N...]",
+     "sequences computed at once, in ascending order; 1 when not given",
+     PEN__FIELD_TEXT, AT(micro_batch_sizes), 0, 0, NULL},
     {"seq-length", "N",
      "tokens of a sequence; the positions of the model when not given",
      PEN__FIELD_COUNT, AT(seq_length), 1, 1u << 24, NULL},
@@ -60,6 +71,26 @@ static const struct pen__field fields[] = {
 
 enum { NUM_FIELDS = sizeof fields / sizeof *fields };
 
+static bool read_sizes(struct args *args)
+{
+    const char *at = args->micro_batch_sizes;
+    unsigned long before = 0;
+    for (;;) {
+        char *end;
+        unsigned long size = strtoul(at, &end, 10);
+        if (*at < '0' || *at > '9' || args->num_sizes == MOST_SIZES ||
+            size <= before || size > LARGEST_SIZE)
+            return false;
+        args->sizes[args->num_sizes++] = (uint32_t)size;
+        before = size;
+        if (*end == '\0')
+            return true;
+        if (*end != ',')
+            return false;
+        at = end + 1;
+    }
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct args *args = state->input;
@@ -73,6 +104,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         argp_error(state, "--model is required");
     if (args->is_bf16 && strcmp(engines[args->engine], "reference") == 0)
         argp_error(state, "--bf16 needs --engine onednn");
+    if (!read_sizes(args))
+        argp_error(state,
+                   "--micro-batch-size must be up to %d ascending numbers "
+                   "from 1 to %d, such as 1,2,4",
+                   MOST_SIZES, LARGEST_SIZE);
     return 0;
 }
 
@@ -134,17 +170,33 @@ static void set_options(const struct args *args, const struct pen_model *model,
     out->model = model;
     out->is_reference = strcmp(engines[args->engine], "reference") == 0;
     out->is_bf16 = args->is_bf16;
-    out->micro_batch = (uint32_t)args->micro_batch_size;
+    out->micro_batch = args->sizes[0];
     out->sequence = args->seq_length == 0 ? model->max_positions
                                           : (uint32_t)args->seq_length;
     out->num_rounds = (uint32_t)args->rounds;
     for (unsigned mode = 0; mode < PEN_RECOMPUTES; mode++)
         out->modes[mode] =
             args->recompute == ALL_MODES || args->recompute == mode;
+    out->resident_bytes = pen_memory_settled;
+}
+
+static pen_status measure_sizes(const struct args *args,
+                                struct pen_profiler_options *options,
+                                struct pen_transport *transport,
+                                struct pen_profile *out, struct pen_text *why)
+{
+    pen_status status = pen_profiler_run(options, out, why);
+    for (uint32_t i = 1; status == PEN_OK && i < args->num_sizes; i++) {
+        pen_transport_meet(transport);
+        options->micro_batch = args->sizes[i];
+        status = pen_profiler_run_more(options, out, why);
+    }
+    return status;
 }
 
 /* All ranks do the same, and end together. */
-static pen_status measure(const struct pen_profiler_options *options,
+static pen_status measure(const struct args *args,
+                          struct pen_profiler_options *options,
                           struct pen_transport *transport,
                           struct pen_profile *out, struct pen_text *why)
 {
@@ -153,7 +205,7 @@ static pen_status measure(const struct pen_profiler_options *options,
         return status;
     out->num_ranks = pen_transport_size(transport);
     pen_transport_meet(transport);
-    status = pen_profiler_run(options, out, why);
+    status = measure_sizes(args, options, transport, out, why);
     if (status != PEN_OK)
         return status;
     pen_transport_meet(transport);
@@ -167,14 +219,15 @@ static pen_status measure(const struct pen_profiler_options *options,
 
 /* ---- the answer ---- */
 
-static void add_rows(const struct pen_profile *profile, enum pen_recompute mode,
-                     struct pen_table *table)
+static void add_rows(uint32_t size, const struct pen_profile_layer *layers,
+                     enum pen_recompute mode, struct pen_table *table)
 {
     for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
-        const struct pen_profile_layer *layer = &profile->layers[kind];
+        const struct pen_profile_layer *layer = &layers[kind];
         const struct pen_profile_mode *it = &layer->modes[mode];
         if (!it->is_there)
             continue;
+        pen_table_add(table, "%u", size);
         pen_table_add(table, "%s",
                       pen_layer_kind_name((enum pen_layer_kind)kind));
         pen_table_add(table, "%s", pen_recompute_names[mode]);
@@ -189,16 +242,21 @@ static void add_rows(const struct pen_profile *profile, enum pen_recompute mode,
 static int print_summary(const struct pen_profile *profile)
 {
     static const struct pen_column columns[] = {
-        {"layer", false, false},     {"recompute", false, false},
-        {"F, ms", true, false},      {"I, ms", true, false},
-        {"W, ms", true, false},      {"B, ms", true, false},
-        {"stash, MB", true, false},  {"hold, MB", true, false},
-        {"weights, MB", true, false}};
+        {"batch", true, false},      {"layer", false, false},
+        {"recompute", false, false}, {"F, ms", true, false},
+        {"I, ms", true, false},      {"W, ms", true, false},
+        {"B, ms", true, false},      {"stash, MB", true, false},
+        {"hold, MB", true, false},   {"weights, MB", true, false}};
     struct pen_table table;
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
-        add_rows(profile, (enum pen_recompute)mode, &table);
+        add_rows(profile->micro_batch, profile->layers,
+                 (enum pen_recompute)mode, &table);
+    for (uint32_t i = 0; i < profile->num_more; i++)
+        for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+            add_rows(profile->more[i].micro_batch, profile->more[i].layers,
+                     (enum pen_recompute)mode, &table);
     pen_table_print(&table, pen__page_width(), &text);
     pen_table_release(&table);
     pen_text_add(&text,
@@ -237,7 +295,7 @@ static int profile_model(const struct args *args, int threads,
         options.progress = show_progress;
         options.context = &progress;
     }
-    pen_status status = measure(&options, transport, &profile, why);
+    pen_status status = measure(args, &options, transport, &profile, why);
     pen__progress_finish(&progress);
     if (status != PEN_OK) {
         int code = pen__refuse(why);
@@ -273,7 +331,7 @@ static int start(const struct args *args, struct pen_text *why)
 static int run(int argc, char **argv)
 {
     struct argp_option options[PEN__FIELDS_MAX + 1];
-    struct args args = {.micro_batch_size = 1,
+    struct args args = {.micro_batch_sizes = "1",
                         .recompute = ALL_MODES,
                         .rounds = DEFAULT_ROUNDS};
     struct pen_text why = PEN_TEXT_EMPTY;

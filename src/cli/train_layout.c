@@ -442,6 +442,24 @@ static pen_status make(struct pen__train_layout *layout,
     return status;
 }
 
+/* What was measured with several micro-batches is read for those of the run. */
+static pen_status load_profile(const struct pen__train_args *args,
+                               struct pen_profile **out, struct pen_text *why)
+{
+    struct pen_profile *profile;
+    pen_status status = pen_profile_load(args->profile, &profile, why);
+    if (status != PEN_OK)
+        return status;
+    if (profile->num_more > 0)
+        status = pen_profile_at(profile, (uint32_t)args->micro_batch_size,
+                                profile, why);
+    if (status == PEN_OK)
+        *out = profile;
+    else
+        pen_profile_free(profile);
+    return status;
+}
+
 pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                   struct pen__train_args *args,
                                   const struct pen_any_model *model,
@@ -457,7 +475,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
     pen_status status =
         open_plan(layout, args, model->decoder, sequence, num_ranks, why);
     if (status == PEN_OK && args->profile != NULL)
-        status = pen_profile_load(args->profile, &profile, why);
+        status = load_profile(args, &profile, why);
     struct pen_compute compute = {
         .model = model->decoder,
         .profile = profile,

@@ -60,7 +60,8 @@ static bool is_measured(const struct pen_measured *measured)
 static bool is_mode(const struct pen_profile_mode *mode)
 {
     bool is_right = mode->stash_bytes <= PEN_PROFILE_MAX_BYTES &&
-                    mode->hold_bytes <= PEN_PROFILE_MAX_BYTES;
+                    mode->hold_bytes <= PEN_PROFILE_MAX_BYTES &&
+                    mode->scratch_bytes <= PEN_PROFILE_MAX_BYTES;
     for (int pass = 0; pass < PEN_PASSES; pass++)
         is_right = is_right && is_measured(&mode->passes[pass]);
     return is_right;
@@ -79,10 +80,21 @@ static bool has_modes_of(const struct pen_profile_layer *layer,
     return has_any;
 }
 
+static bool has_sizes(const struct pen_profile_layer *layer)
+{
+    return layer->num_parameters <= PEN_PROFILE_MAX_BYTES &&
+           layer->parameter_bytes <= PEN_PROFILE_MAX_BYTES &&
+           layer->engine_bytes <= layer->parameter_bytes &&
+           layer->passing_bytes <= PEN_PROFILE_MAX_BYTES &&
+           layer->largest <= layer->num_parameters &&
+           layer->output_bytes <= PEN_PROFILE_MAX_BYTES;
+}
+
 static pen_status check_layer(const struct pen_profile *profile,
+                              const struct pen_profile_layer *layers,
                               enum pen_layer_kind kind, struct pen_text *why)
 {
-    const struct pen_profile_layer *layer = &profile->layers[kind];
+    const struct pen_profile_layer *layer = &layers[kind];
     const char *name = pen_layer_kind_name(kind);
     if (!has_modes_of(layer, &profile->layers[0])) {
         pen_why(why,
@@ -91,9 +103,7 @@ static pen_status check_layer(const struct pen_profile *profile,
                 name);
         return PEN_INVALID;
     }
-    bool is_right = layer->num_parameters <= PEN_PROFILE_MAX_BYTES &&
-                    layer->parameter_bytes <= PEN_PROFILE_MAX_BYTES &&
-                    layer->output_bytes <= PEN_PROFILE_MAX_BYTES;
+    bool is_right = has_sizes(layer);
     for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
         is_right = is_right && is_mode(&layer->modes[mode]);
     if (is_right)
@@ -132,15 +142,50 @@ static pen_status check_head(const struct pen_profile *profile,
     return PEN_INVALID;
 }
 
+static pen_status check_layers(const struct pen_profile *profile,
+                               const struct pen_profile_layer *layers,
+                               struct pen_text *why)
+{
+    pen_status status = PEN_OK;
+    for (int kind = 0; status == PEN_OK && kind < PEN_LAYER_KINDS; kind++)
+        status = check_layer(profile, layers, (enum pen_layer_kind)kind, why);
+    return status;
+}
+
+static pen_status check_more(const struct pen_profile *profile,
+                             struct pen_text *why)
+{
+    uint32_t before = profile->micro_batch;
+    pen_status status = PEN_OK;
+    if (profile->num_more > PEN_PROFILE_MORE) {
+        pen_why(why, "more has %u sizes of micro-batches; %u are the most",
+                profile->num_more, PEN_PROFILE_MORE);
+        return PEN_INVALID;
+    }
+    for (uint32_t i = 0; status == PEN_OK && i < profile->num_more; i++) {
+        const struct pen_profile_size *size = &profile->more[i];
+        if (!is_count(size->micro_batch) || size->micro_batch <= before) {
+            pen_why(why, "more[%u].micro_batch must be larger than %u", i,
+                    before);
+            return PEN_INVALID;
+        }
+        before = size->micro_batch;
+        status = check_layers(profile, size->layers, why);
+    }
+    return status;
+}
+
 pen_status pen_profile_check(const struct pen_profile *profile,
                              struct pen_text *why)
 {
     pen_status status = check_head(profile, why);
-    for (int kind = 0; status == PEN_OK && kind < PEN_LAYER_KINDS; kind++)
-        status = check_layer(profile, (enum pen_layer_kind)kind, why);
+    if (status == PEN_OK)
+        status = check_layers(profile, profile->layers, why);
+    if (status == PEN_OK)
+        status = check_more(profile, why);
     if (status != PEN_OK)
         return status;
-    bool is_right = true;
+    bool is_right = profile->program_bytes <= PEN_PROFILE_MAX_BYTES;
     for (int update = 0; update < PEN_UPDATES; update++)
         is_right = is_right && is_measured(&profile->updates[update]);
     const struct pen_profile_link *link = &profile->link;
@@ -151,7 +196,7 @@ pen_status pen_profile_check(const struct pen_profile *profile,
                    link->bytes_per_sec <= (double)PEN_PROFILE_MAX_BYTES;
     if (is_right)
         return PEN_OK;
-    pen_why(why, "update or link has a number out of its bounds");
+    pen_why(why, "update, link or program has a number out of its bounds");
     return PEN_INVALID;
 }
 
@@ -171,6 +216,114 @@ pen_status pen_profile_hash_model(const struct pen_model *model,
     return status;
 }
 
+/* Further than this times the largest size nobody knows. */
+enum { REACH = 2 };
+
+static uint32_t largest_size(const struct pen_profile *profile)
+{
+    return profile->num_more == 0
+               ? profile->micro_batch
+               : profile->more[profile->num_more - 1].micro_batch;
+}
+
+static bool reaches(const struct pen_profile *profile, uint32_t micro_batch)
+{
+    uint64_t most = largest_size(profile);
+    if (profile->num_more > 0)
+        most *= REACH;
+    return micro_batch >= profile->micro_batch && micro_batch <= most;
+}
+
+static pen_status refuse_size(const struct pen_profile *profile,
+                              uint32_t micro_batch, uint32_t sequence,
+                              struct pen_text *why)
+{
+    if (profile->num_more == 0)
+        pen_why(why,
+                "the profile is of micro-batches of %u sequences of %u tokens, "
+                "not of %u of %u",
+                profile->micro_batch, profile->sequence, micro_batch, sequence);
+    else
+        pen_why(why,
+                "the profile is of micro-batches of %u to %u sequences of %u "
+                "tokens, not of %u of %u",
+                profile->micro_batch, largest_size(profile), profile->sequence,
+                micro_batch, sequence);
+    return PEN_INVALID;
+}
+
+static double blend(double low, double high, double at)
+{
+    double found = low + (high - low) * at;
+    return found > 0 ? found : 0;
+}
+
+static uint64_t blend_bytes(uint64_t low, uint64_t high, double at)
+{
+    return (uint64_t)(blend((double)low, (double)high, at) + 0.5);
+}
+
+static void blend_mode(const struct pen_profile_mode *low,
+                       const struct pen_profile_mode *high, double at,
+                       struct pen_profile_mode *out)
+{
+    out->is_there = low->is_there;
+    for (int pass = 0; pass < PEN_PASSES; pass++)
+        out->passes[pass] =
+            (struct pen_measured){blend(low->passes[pass].median_sec,
+                                        high->passes[pass].median_sec, at),
+                                  blend(low->passes[pass].spread_sec,
+                                        high->passes[pass].spread_sec, at)};
+    out->stash_bytes = blend_bytes(low->stash_bytes, high->stash_bytes, at);
+    out->hold_bytes = blend_bytes(low->hold_bytes, high->hold_bytes, at);
+    out->scratch_bytes =
+        blend_bytes(low->scratch_bytes, high->scratch_bytes, at);
+}
+
+static void blend_layer(const struct pen_profile_layer *low,
+                        const struct pen_profile_layer *high, double at,
+                        struct pen_profile_layer *out)
+{
+    *out = *low;
+    out->parameter_bytes =
+        blend_bytes(low->parameter_bytes, high->parameter_bytes, at);
+    out->engine_bytes = blend_bytes(low->engine_bytes, high->engine_bytes, at);
+    out->passing_bytes = high->passing_bytes; /* it goes up in steps */
+    out->output_bytes = blend_bytes(low->output_bytes, high->output_bytes, at);
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+        blend_mode(&low->modes[mode], &high->modes[mode], at,
+                   &out->modes[mode]);
+}
+
+pen_status pen_profile_at(const struct pen_profile *profile,
+                          uint32_t micro_batch, struct pen_profile *out,
+                          struct pen_text *why)
+{
+    if (!reaches(profile, micro_batch))
+        return refuse_size(profile, micro_batch, profile->sequence, why);
+    uint32_t upper = 0; /* of more; the size below it is the lower one */
+    while (upper + 1 < profile->num_more &&
+           profile->more[upper].micro_batch < micro_batch)
+        upper++;
+    struct pen_profile found = *profile;
+    found.micro_batch = micro_batch;
+    found.num_more = 0;
+    if (micro_batch > profile->micro_batch) {
+        const struct pen_profile_size *high = &profile->more[upper];
+        const struct pen_profile_layer *low =
+            upper == 0 ? profile->layers : profile->more[upper - 1].layers;
+        uint32_t from = upper == 0 ? profile->micro_batch
+                                   : profile->more[upper - 1].micro_batch;
+        double at =
+            (double)(micro_batch - from) / (double)(high->micro_batch - from);
+        for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+            blend_layer(&low[kind], &high->layers[kind], at,
+                        &found.layers[kind]);
+    }
+    *out = found;
+    return PEN_OK;
+}
+
 pen_status pen_profile_fits(const struct pen_profile *profile,
                             const struct pen_profile_use *use,
                             struct pen_text *why)
@@ -183,15 +336,9 @@ pen_status pen_profile_fits(const struct pen_profile *profile,
         pen_why(why, "the profile is of another model (a %s)", profile->family);
         return PEN_INVALID;
     }
-    if (profile->micro_batch != use->micro_batch ||
-        profile->sequence != use->sequence) {
-        pen_why(why,
-                "the profile is of micro-batches of %u sequences of %u tokens, "
-                "not of %u of %u",
-                profile->micro_batch, profile->sequence, use->micro_batch,
-                use->sequence);
-        return PEN_INVALID;
-    }
+    if (!reaches(profile, use->micro_batch) ||
+        profile->sequence != use->sequence)
+        return refuse_size(profile, use->micro_batch, use->sequence, why);
     if (profile->is_bf16 != use->is_bf16) {
         pen_why(why, "the profile was measured in %s",
                 profile->is_bf16 ? "bf16" : "f32");

@@ -34,7 +34,8 @@ enum pen_layer_pass {
     X(CLEAR, "clear") /* gradients, before the first backward */               \
     X(NORM, "norm")   /* of the gradients */                                   \
     X(ADAM, "adam")                                                            \
-    X(SGD, "sgd") /* with momentum */
+    X(SGD, "sgd") /* with momentum */                                          \
+    X(ADD, "add") /* one array to another: sums over replicas */
 
 enum pen_update_kind {
 #define PEN_UPDATE_ENUM(name, key) PEN_UPDATE_##name,
@@ -55,13 +56,23 @@ struct pen_profile_mode {
     struct pen_measured passes[PEN_PASSES]; /* of one micro-batch */
     uint64_t stash_bytes;
     uint64_t hold_bytes;
+    uint64_t scratch_bytes; /* of the network, while it computes */
 };
 
 struct pen_profile_layer {
     uint64_t num_parameters;  /* that it trains; a tied matrix is the head's */
     uint64_t parameter_bytes; /* with gradient, moments of Adam and scratch */
+    uint64_t engine_bytes;    /* of these, the engine's scratch */
+    uint64_t passing_bytes;   /* that a library takes inside its calls */
+    uint64_t largest;         /* elements of the largest array it trains */
     uint64_t output_bytes;    /* what goes to the next layer */
     struct pen_profile_mode modes[PEN_RECOMPUTES];
+};
+
+/* All layers with micro-batches of one size. */
+struct pen_profile_size {
+    uint32_t micro_batch; /* sequences */
+    struct pen_profile_layer layers[PEN_LAYER_KINDS];
 };
 
 /* A message of n bytes takes latency_sec + n / bytes_per_sec. */
@@ -75,6 +86,7 @@ struct pen_profile_link {
 #define PEN_PROFILE_MAX_SECONDS 1e9
 #define PEN_PROFILE_MAX_BYTES ((uint64_t)1 << 53)
 #define PEN_PROFILE_MAX_COUNT (1u << 24)
+#define PEN_PROFILE_MORE 15u
 
 struct pen_profile {
     char cpu[PEN_PROFILE_WORD_SIZE];
@@ -94,6 +106,9 @@ struct pen_profile {
     uint32_t num_rounds;
 
     struct pen_profile_layer layers[PEN_LAYER_KINDS];
+    struct pen_profile_size more[PEN_PROFILE_MORE]; /* larger, ascending */
+    uint32_t num_more;
+    uint64_t program_bytes; /* of a process beside all these; 0: not known */
     struct pen_measured updates[PEN_UPDATES]; /* of one element */
     struct pen_profile_link link;
 };
@@ -131,6 +146,15 @@ struct pen_profile_use {
     uint32_t sequence;
     bool is_bf16;
 };
+
+/*
+ * The same profile for micro-batches of this size alone. What lies between two
+ * sizes that were measured is on the line between them, and so is what is up to
+ * twice as large as the largest; anything else is refused.
+ */
+pen_status pen_profile_at(const struct pen_profile *profile,
+                          uint32_t micro_batch, struct pen_profile *out,
+                          struct pen_text *why);
 
 /* Whether this was measured for such a run; why names the first difference. */
 pen_status pen_profile_fits(const struct pen_profile *profile,

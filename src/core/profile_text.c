@@ -6,7 +6,9 @@
  *    "micro_batch": 4, "sequence": 128, "rounds": 7,
  *    "layers": {"embedding": {...}, "block": {...}, "head": {...}},
  *    "update": {"adam": 1.1e-09, "adam_spread": 2e-11, ...},
- *    "link": {"latency": 3e-06, "bandwidth": 4e+09}}
+ *    "link": {"latency": 3e-06, "bandwidth": 4e+09},
+ *    "program_bytes": 45000000,
+ *    "more": [{"micro_batch": 8, "layers": {...}}]}
  *
  * Every number that was measured has its spread beside it, under a key of its
  * own, so that the file stays flat and easy to read from a script.
@@ -55,8 +57,9 @@ static void add_mode(struct pen_text *out, const char *name,
     }
     pen_text_add(out,
                  "\n        \"stash_bytes\": %" PRIu64
-                 ", \"hold_bytes\": %" PRIu64 "\n      }",
-                 mode->stash_bytes, mode->hold_bytes);
+                 ", \"hold_bytes\": %" PRIu64 ", \"scratch_bytes\": %" PRIu64
+                 "\n      }",
+                 mode->stash_bytes, mode->hold_bytes, mode->scratch_bytes);
 }
 
 static void add_layer(struct pen_text *out, const char *name,
@@ -68,10 +71,36 @@ static void add_layer(struct pen_text *out, const char *name,
                  ", \"output_bytes\": %" PRIu64,
                  name, layer->num_parameters, layer->parameter_bytes,
                  layer->output_bytes);
+    pen_text_add(out,
+                 ",\n      \"engine_bytes\": %" PRIu64
+                 ", \"passing_bytes\": %" PRIu64 ", \"largest\": %" PRIu64,
+                 layer->engine_bytes, layer->passing_bytes, layer->largest);
     for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
         if (layer->modes[mode].is_there)
             add_mode(out, pen_recompute_names[mode], &layer->modes[mode]);
     pen_text_add_string(out, "\n    }");
+}
+
+static void add_layers(struct pen_text *out,
+                       const struct pen_profile_layer *layers)
+{
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
+        add_layer(out, pen_layer_kind_name((enum pen_layer_kind)kind),
+                  &layers[kind]);
+        pen_text_add_string(out, kind + 1 < PEN_LAYER_KINDS ? ",\n" : "\n");
+    }
+}
+
+static void add_more(struct pen_text *out, const struct pen_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->num_more; i++) {
+        pen_text_add(out, "%s{\"micro_batch\": %u, \"layers\": {\n",
+                     i == 0 ? ",\n  \"more\": [" : "}}, ",
+                     profile->more[i].micro_batch);
+        add_layers(out, profile->more[i].layers);
+    }
+    if (profile->num_more > 0)
+        pen_text_add_string(out, "  }}]");
 }
 
 void pen_profile_print(const struct pen_profile *profile, struct pen_text *out)
@@ -94,11 +123,7 @@ void pen_profile_print(const struct pen_profile *profile, struct pen_text *out)
                  "  \"rounds\": %u,\n  \"layers\": {\n",
                  profile->family, profile->model_hash, profile->micro_batch,
                  profile->sequence, profile->num_rounds);
-    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
-        add_layer(out, pen_layer_kind_name((enum pen_layer_kind)kind),
-                  &profile->layers[kind]);
-        pen_text_add_string(out, kind + 1 < PEN_LAYER_KINDS ? ",\n" : "\n");
-    }
+    add_layers(out, profile->layers);
     pen_text_add_string(out, "  },\n  \"update\": {");
     for (int update = 0; update < PEN_UPDATES; update++) {
         pen_text_add_string(out, update == 0 ? "\n    " : ",\n    ");
@@ -112,6 +137,9 @@ void pen_profile_print(const struct pen_profile *profile, struct pen_text *out)
         pen_text_add_real(out, profile->link.bytes_per_sec);
         pen_text_add_string(out, "}");
     }
+    pen_text_add(out, ",\n  \"program_bytes\": %" PRIu64,
+                 profile->program_bytes);
+    add_more(out, profile);
     pen_text_add_string(out, "\n}\n");
 }
 
@@ -140,6 +168,13 @@ static pen_status read_bytes(const struct pen_json *json, const char *key,
     return pen_json_read_count(json, key, 0, PEN_PROFILE_MAX_BYTES, out, why);
 }
 
+/* Files of older versions do not have it: 0. */
+static pen_status read_later(const struct pen_json *json, const char *key,
+                             uint64_t *out, struct pen_text *why)
+{
+    return pen_json_has(json, key) ? read_bytes(json, key, out, why) : PEN_OK;
+}
+
 static pen_status read_mode(const struct pen_json *layer, const char *name,
                             struct pen_profile_mode *out, struct pen_text *why)
 {
@@ -150,7 +185,8 @@ static pen_status read_mode(const struct pen_json *layer, const char *name,
     if (status == PEN_OK)
         status = pen_json_check_keys(&json,
                                      "f f_spread i i_spread w w_spread b "
-                                     "b_spread stash_bytes hold_bytes",
+                                     "b_spread stash_bytes hold_bytes "
+                                     "scratch_bytes",
                                      why);
     for (int pass = 0; status == PEN_OK && pass < PEN_PASSES; pass++)
         status = read_measured(&json, pass_keys[pass], &out->passes[pass], why);
@@ -158,6 +194,8 @@ static pen_status read_mode(const struct pen_json *layer, const char *name,
         status = read_bytes(&json, "stash_bytes", &out->stash_bytes, why);
     if (status == PEN_OK)
         status = read_bytes(&json, "hold_bytes", &out->hold_bytes, why);
+    if (status == PEN_OK)
+        status = read_later(&json, "scratch_bytes", &out->scratch_bytes, why);
     out->is_there = true;
     return status;
 }
@@ -171,7 +209,8 @@ static pen_status read_layer(const struct pen_json *layers, const char *name,
     if (status == PEN_OK)
         status = pen_json_check_keys(&json,
                                      "parameters parameter_bytes output_bytes "
-                                     "none selective full",
+                                     "engine_bytes passing_bytes largest none "
+                                     "selective full",
                                      why);
     if (status == PEN_OK)
         status = read_bytes(&json, "parameters", &out->num_parameters, why);
@@ -180,23 +219,62 @@ static pen_status read_layer(const struct pen_json *layers, const char *name,
             read_bytes(&json, "parameter_bytes", &out->parameter_bytes, why);
     if (status == PEN_OK)
         status = read_bytes(&json, "output_bytes", &out->output_bytes, why);
+    if (status == PEN_OK)
+        status = read_later(&json, "engine_bytes", &out->engine_bytes, why);
+    if (status == PEN_OK)
+        status = read_later(&json, "passing_bytes", &out->passing_bytes, why);
+    if (status == PEN_OK)
+        status = read_later(&json, "largest", &out->largest, why);
     for (int mode = 0; status == PEN_OK && mode < PEN_RECOMPUTES; mode++)
         status =
             read_mode(&json, pen_recompute_names[mode], &out->modes[mode], why);
     return status;
 }
 
-static pen_status read_layers(const struct pen_json *file,
-                              struct pen_profile *out, struct pen_text *why)
+static pen_status read_layers(const struct pen_json *parent,
+                              struct pen_profile_layer *out,
+                              struct pen_text *why)
 {
     struct pen_json json;
-    pen_status status = pen_json_open(file, "layers", &json, why);
+    pen_status status = pen_json_open(parent, "layers", &json, why);
     if (status == PEN_OK)
         status = pen_json_check_keys(&json, "embedding block head", why);
     for (int kind = 0; status == PEN_OK && kind < PEN_LAYER_KINDS; kind++)
         status =
             read_layer(&json, pen_layer_kind_name((enum pen_layer_kind)kind),
-                       &out->layers[kind], why);
+                       &out[kind], why);
+    return status;
+}
+
+static pen_status read_size(const json_t *list, uint32_t index,
+                            struct pen_profile_size *out, struct pen_text *why)
+{
+    struct pen_json json;
+    pen_status status = pen_json_open_entry(list, "more", index, &json, why);
+    if (status == PEN_OK)
+        status = pen_json_check_keys(&json, "micro_batch layers", why);
+    if (status == PEN_OK)
+        status = pen_json_read_integer(&json, "micro_batch", 1,
+                                       PEN_PROFILE_MAX_COUNT, &out->micro_batch,
+                                       why);
+    return status == PEN_OK ? read_layers(&json, out->layers, why) : status;
+}
+
+static pen_status read_more(const struct pen_json *file,
+                            struct pen_profile *out, struct pen_text *why)
+{
+    const json_t *list = json_object_get(file->object, "more");
+    if (list == NULL)
+        return PEN_OK;
+    if (!json_is_array(list) || json_array_size(list) > PEN_PROFILE_MORE) {
+        pen_why(why, "more must be a list of at most %u sizes",
+                PEN_PROFILE_MORE);
+        return PEN_INVALID;
+    }
+    pen_status status = PEN_OK;
+    out->num_more = (uint32_t)json_array_size(list);
+    for (uint32_t i = 0; status == PEN_OK && i < out->num_more; i++)
+        status = read_size(list, i, &out->more[i], why);
     return status;
 }
 
@@ -269,11 +347,13 @@ static pen_status read_updates(const struct pen_json *file,
     if (status == PEN_OK)
         status = pen_json_check_keys(&json,
                                      "clear clear_spread norm norm_spread adam "
-                                     "adam_spread sgd sgd_spread",
+                                     "adam_spread sgd sgd_spread add "
+                                     "add_spread",
                                      why);
     for (int update = 0; status == PEN_OK && update < PEN_UPDATES; update++)
-        status = read_measured(&json, update_keys[update],
-                               &out->updates[update], why);
+        if (update != PEN_UPDATE_ADD || pen_json_has(&json, "add"))
+            status = read_measured(&json, update_keys[update],
+                                   &out->updates[update], why);
     return status;
 }
 
@@ -322,7 +402,7 @@ static pen_status read_file(const struct pen_json *file,
         status = pen_json_check_keys(
             file,
             "format version machine engine model micro_batch sequence rounds "
-            "layers update link",
+            "layers update link program_bytes more",
             why);
     if (status == PEN_OK)
         status = read_machine(file, out, why);
@@ -333,11 +413,15 @@ static pen_status read_file(const struct pen_json *file,
     if (status == PEN_OK)
         status = read_counts(file, out, why);
     if (status == PEN_OK)
-        status = read_layers(file, out, why);
+        status = read_layers(file, out->layers, why);
     if (status == PEN_OK)
         status = read_updates(file, out, why);
     if (status == PEN_OK)
         status = read_link(file, &out->link, why);
+    if (status == PEN_OK)
+        status = read_later(file, "program_bytes", &out->program_bytes, why);
+    if (status == PEN_OK)
+        status = read_more(file, out, why);
     if (status == PEN_OK)
         status = pen_profile_check(out, why);
     return status;

@@ -56,6 +56,7 @@ static pen_status make_arena(struct pen__chain *chain, size_t rows,
     size_t bytes = sizes.stash + sizes.hold + sizes.input + 2 * sizes.output +
                    2 * id_bytes;
     chain->arena = aligned_alloc(ALIGNMENT, bytes);
+    chain->arena_bytes = bytes;
     if (chain->arena == NULL) {
         pen_why(why, "no memory for %.1f MB of activations",
                 1e-6 * (double)bytes);
@@ -92,15 +93,16 @@ static void fill_inputs(struct pen__chain *chain, size_t rows)
     }
 }
 
-static uint64_t count_parameters(const struct pen_network *network)
+static void count_parameters(struct pen__chain *chain)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+    for (size_t i = 0; i < pen_network_num_parameters(chain->network); i++) {
         const struct pen_network_parameter *it =
-            pen_network_parameter(network, i);
-        sum += it->is_value_only ? 0 : (uint64_t)it->rows * it->columns;
+            pen_network_parameter(chain->network, i);
+        uint64_t count = it->is_value_only ? 0 : it->rows * it->columns;
+        chain->num_parameters += count;
+        if (count > chain->largest)
+            chain->largest = count;
     }
-    return sum;
 }
 
 pen_status pen__chain_init(struct pen__chain *chain,
@@ -136,7 +138,7 @@ pen_status pen__chain_init(struct pen__chain *chain,
     }
     chain->num_rows = (double)rows;
     fill_inputs(chain, rows);
-    chain->num_parameters = count_parameters(chain->network);
+    count_parameters(chain);
     pen_network_set_progress(chain->network, layer_is_done, chain);
     return PEN_OK;
 }
@@ -184,6 +186,13 @@ static void forward(struct pen__chain *chain, struct pen_microbatch *microbatch)
                         chain->y);
 }
 
+size_t pen__chain_bytes(const struct pen__chain *chain)
+{
+    const struct pen_engine *engine = pen_network_engine(chain->network);
+    return engine->ops->memory_bytes(engine) + chain->arena_bytes +
+           pen_network_scratch_bytes(chain->network);
+}
+
 /* ---- what a step does once ---- */
 
 static void clear(struct pen_engine *engine, struct pen_parameter *parameter,
@@ -224,6 +233,23 @@ static void descend(struct pen_engine *engine, struct pen_parameter *parameter,
     engine->ops->sgd_step(engine, parameter, &sgd);
 }
 
+/* One half of the gradient to the other, twice: each element has its turn. */
+static void add(struct pen_engine *engine, struct pen_parameter *parameter,
+                uint64_t step)
+{
+    size_t count;
+    (void)step;
+    float *to = engine->ops->parameter_span(engine, parameter,
+                                            PEN_PART_GRADIENT, &count);
+    size_t half = count / 2;
+    const float *from = to + half;
+    for (int turn = 0; turn < 2; turn++) {
+#pragma omp simd
+        for (size_t i = 0; i < half; i++)
+            to[i] += from[i];
+    }
+}
+
 static void update(struct pen__chain *chain, enum pen_update_kind what,
                    struct pen__chain_samples *samples)
 {
@@ -231,7 +257,8 @@ static void update(struct pen__chain *chain, enum pen_update_kind what,
                                    uint64_t) = {[PEN_UPDATE_CLEAR] = clear,
                                                 [PEN_UPDATE_NORM] = square,
                                                 [PEN_UPDATE_ADAM] = adam,
-                                                [PEN_UPDATE_SGD] = descend};
+                                                [PEN_UPDATE_SGD] = descend,
+                                                [PEN_UPDATE_ADD] = add};
     struct pen_engine *engine = pen_network_engine(chain->network);
     int64_t begin = pen_clock_ns();
     for (size_t i = 0; i < pen_network_num_parameters(chain->network); i++) {
@@ -283,4 +310,10 @@ void pen__chain_clear(struct pen__chain *chain,
                       struct pen__chain_samples *samples)
 {
     update(chain, PEN_UPDATE_CLEAR, samples);
+}
+
+void pen__chain_add(struct pen__chain *chain,
+                    struct pen__chain_samples *samples)
+{
+    update(chain, PEN_UPDATE_ADD, samples);
 }

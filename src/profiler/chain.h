@@ -15,8 +15,10 @@ struct pen__chain {
     uint32_t first_layer;
     uint32_t num_layers;
     uint64_t num_parameters; /* that it trains */
+    uint64_t largest;        /* elements of the largest of them */
 
     char *arena; /* owned; holds all below */
+    size_t arena_bytes;
     void *stash;
     void *hold;
     void *x;  /* of the first layer, in the stash; NULL if it embeds */
@@ -49,7 +51,7 @@ struct pen__chain_samples {
 
 /*
  * Adds one sample of each pass of each kind of layer it has, and of all updates
- * but the clearing of gradients; NULL: none.
+ * but those below; NULL: none.
  */
 void pen__chain_round(struct pen__chain *chain,
                       struct pen__chain_samples *samples);
@@ -57,5 +59,12 @@ void pen__chain_round(struct pen__chain *chain,
 /* Adds one sample of clearing all gradients; behind the last round. */
 void pen__chain_clear(struct pen__chain *chain,
                       struct pen__chain_samples *samples);
+
+/* And of adding them to each other, as sums over replicas do. */
+void pen__chain_add(struct pen__chain *chain,
+                    struct pen__chain_samples *samples);
+
+/* Bytes of all that it holds, parameters included. */
+size_t pen__chain_bytes(const struct pen__chain *chain);
 
 #endif

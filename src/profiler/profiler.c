@@ -12,6 +12,7 @@
 #include "profiler/chain.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { WHOLE_BLOCKS = 16, PIECE_BLOCKS = 8, MOST_CHAINS = 2 };
 
@@ -52,6 +53,19 @@ static void cut_pieces(struct profiler *profiler)
     profiler->pieces[1] =
         (struct piece){.first_layer = num_layers - PIECE_BLOCKS - 1,
                        .num_layers = PIECE_BLOCKS + 1};
+}
+
+/* What is resident beside the chain is the program with its libraries. */
+static void note_program(struct profiler *profiler,
+                         const struct pen__chain *chain)
+{
+    if (profiler->options->resident_bytes == NULL)
+        return;
+    size_t resident = profiler->options->resident_bytes();
+    size_t known = pen__chain_bytes(chain);
+    uint64_t *most = &profiler->profile->program_bytes;
+    if (resident > known && resident - known > *most)
+        *most = resident - known;
 }
 
 /* ---- seconds ---- */
@@ -111,7 +125,10 @@ static pen_status measure_piece(struct profiler *profiler,
             tell_progress(profiler);
         }
         for (uint32_t i = 0; i < options->num_rounds; i++)
+            pen__chain_add(&chain, &profiler->samples);
+        for (uint32_t i = 0; i < options->num_rounds; i++)
             pen__chain_clear(&chain, &profiler->samples);
+        note_program(profiler, &chain);
         pen__chain_release(&chain);
     }
     pen_engine_free(engine);
@@ -164,9 +181,14 @@ static pen_status size_layer(struct profiler *profiler,
         pen_network_sizes(chain.network, &sizes);
         layer->num_parameters = chain.num_parameters;
         layer->parameter_bytes = engine->ops->memory_bytes(engine) - before;
+        layer->engine_bytes = engine->ops->scratch_bytes(engine);
+        layer->passing_bytes = engine->ops->passing_bytes(engine);
+        layer->largest = chain.largest;
         layer->output_bytes = sizes.output;
         layer->modes[mode].stash_bytes = sizes.stash;
         layer->modes[mode].hold_bytes = sizes.hold;
+        layer->modes[mode].scratch_bytes =
+            pen_network_scratch_bytes(chain.network);
         pen__chain_release(&chain);
     }
     pen_engine_free(engine);
@@ -244,4 +266,19 @@ pen_status pen_profiler_run(const struct pen_profiler_options *options,
     else if (status == PEN_NOMEM && why != NULL && why->length == 0)
         pen_why(why, "out of memory; a smaller micro-batch needs less");
     return status;
+}
+
+pen_status pen_profiler_run_more(const struct pen_profiler_options *options,
+                                 struct pen_profile *profile,
+                                 struct pen_text *why)
+{
+    PEN_BUG_UNLESS(profile->num_more < PEN_PROFILE_MORE);
+    struct pen_profile found = *profile;
+    pen_status status = pen_profiler_run(options, &found, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_profile_size *size = &profile->more[profile->num_more++];
+    size->micro_batch = options->micro_batch;
+    memcpy(size->layers, found.layers, sizeof size->layers);
+    return PEN_OK;
 }

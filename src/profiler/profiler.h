@@ -23,6 +23,9 @@ struct pen_profiler_options {
     uint32_t num_rounds;        /* at least PEN_PROFILER_LEAST_ROUNDS */
     bool modes[PEN_RECOMPUTES]; /* those to measure; at least one */
 
+    /* Resident bytes of this process, for program_bytes; may be NULL. */
+    size_t (*resident_bytes)(void);
+
     /* May be NULL. Told after every round. */
     void (*progress)(void *context, uint32_t done, uint32_t total);
     void *context;
@@ -35,5 +38,13 @@ struct pen_profiler_options {
  */
 pen_status pen_profiler_run(const struct pen_profiler_options *options,
                             struct pen_profile *out, struct pen_text *why);
+
+/*
+ * The same for a larger micro-batch: adds its layers to a profile that has all
+ * the rest.
+ */
+pen_status pen_profiler_run_more(const struct pen_profiler_options *options,
+                                 struct pen_profile *profile,
+                                 struct pen_text *why);
 
 #endif

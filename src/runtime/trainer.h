@@ -182,4 +182,7 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
 size_t pen_memory_peak(void);
 size_t pen_memory_resident(void);
 
+/* The latter, after what was freed has gone back to the system. */
+size_t pen_memory_settled(void);
+
 #endif

@@ -72,6 +72,12 @@ static bool reset_peak(void)
     return is_done;
 }
 
+size_t pen_memory_settled(void)
+{
+    give_back();
+    return pen_memory_resident();
+}
+
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -111,8 +117,7 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
         memory.passing = larger(memory.passing, passing);
         use_hash();
     }
-    give_back();
-    size_t resident = pen_memory_resident();
+    size_t resident = pen_memory_settled();
     size_t known =
         memory.parameters + memory.activations + memory.exchange + kept;
     memory.program = resident > known ? resident - known : 0;

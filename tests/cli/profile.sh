@@ -52,6 +52,22 @@ same "one mode" "$(json '[key for key in d["layers"]["head"]
     if key in ("none", "selective", "full")]')" "['full']"
 same precision "$(json 'd["engine"]["dtype"], d["sequence"]')" "('bf16', 16)"
 
+# Several sizes of micro-batches, each with its layers.
+run 0 profile --model "$work/tiny" --threads 1 --rounds 5 \
+    --recompute-granularity none --micro-batch-size 1,2,4 -o "$work/sizes.json"
+same "lines of the summary" "$(grep -c ' none ' "$work/out")" 9
+cp "$work/sizes.json" "$work/out"
+same sizes "$(json 'd["micro_batch"], [s["micro_batch"] for s in d["more"]]')" \
+    "(1, [2, 4])"
+same "bytes of sizes" "$(json '[s["layers"]["block"]["none"]["stash_bytes"]
+    // d["layers"]["block"]["none"]["stash_bytes"] for s in d["more"]]')" \
+    "[2, 4]"
+same "bytes of the program" "$(json 'd["program_bytes"] > 1e6')" True
+for sizes in 0 2,1 1,1 1, ,1 1,x 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
+    run 2 profile "${tiny[@]}" --micro-batch-size $sizes
+    err_has "up to 16 ascending numbers"
+done
+
 # Two ranks at the same time, and the link between them.
 if command -v mpirun >/dev/null; then
     # Open MPI leaks, which is not ours to tell.

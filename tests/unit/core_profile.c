@@ -12,6 +12,19 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A block of a micro-batch twice as large. */
+static void double_block(struct pen_profile_layer *layers)
+{
+    struct pen_profile_layer *block = &layers[PEN_LAYER_BLOCK];
+    block->output_bytes *= 2;
+    block->passing_bytes *= 2;
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++) {
+        block->modes[mode].stash_bytes *= 2;
+        for (int pass = 0; pass < PEN_PASSES; pass++)
+            block->modes[mode].passes[pass].median_sec *= 2;
+    }
+}
+
 /* Every number another one, none of them round. */
 static struct pen_profile make_profile(void)
 {
@@ -26,25 +39,34 @@ static struct pen_profile make_profile(void)
                                   .family = "gpt2",
                                   .micro_batch = 4,
                                   .sequence = 128,
-                                  .num_rounds = 7};
+                                  .num_rounds = 7,
+                                  .program_bytes = 31234567,
+                                  .num_more = 1,
+                                  .more = {{.micro_batch = 8}}};
     double next = 1.0 / 3;
     memset(profile.model_hash, 'a', PEN_HASH_SIZE - 1);
     for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
         struct pen_profile_layer *layer = &profile.layers[kind];
         layer->num_parameters = 100u + (unsigned)kind;
         layer->parameter_bytes = PEN_PROFILE_MAX_BYTES;
+        layer->engine_bytes = 300u + (unsigned)kind;
+        layer->passing_bytes = 400u + (unsigned)kind;
+        layer->largest = 50u + (unsigned)kind;
         layer->output_bytes = kind == PEN_LAYER_HEAD ? 0 : 64;
         for (int mode = 0; mode < PEN_RECOMPUTES; mode += 2) {
             struct pen_profile_mode *it = &layer->modes[mode];
             it->is_there = true;
             it->stash_bytes = 1000u + (unsigned)(10 * kind + mode);
             it->hold_bytes = 2000u + (unsigned)(10 * kind + mode);
+            it->scratch_bytes = 3000u + (unsigned)(10 * kind + mode);
             for (int pass = 0; pass < PEN_PASSES; pass++) {
                 it->passes[pass].median_sec = next *= 0.9;
                 it->passes[pass].spread_sec = next / 100;
             }
         }
     }
+    memcpy(profile.more[0].layers, profile.layers, sizeof profile.layers);
+    double_block(profile.more[0].layers);
     for (int update = 0; update < PEN_UPDATES; update++)
         profile.updates[update] =
             (struct pen_measured){next * 1e-9, next * 1e-11};
@@ -104,6 +126,11 @@ static void a_profile_comes_back_number_for_number(void **state)
     assert_true(read->is_bf16);
     assert_memory_equal(made.layers, read->layers, sizeof made.layers);
     assert_memory_equal(made.updates, read->updates, sizeof made.updates);
+    assert_int_equal(1, read->num_more);
+    assert_int_equal(8, read->more[0].micro_batch);
+    assert_memory_equal(made.more[0].layers, read->more[0].layers,
+                        sizeof made.layers);
+    assert_int_equal(31234567, read->program_bytes);
     assert_true(read->link.bytes_per_sec == 4.2e9);
     pen_profile_free(read);
     pen_text_release(&first);
@@ -149,7 +176,19 @@ static void wrong_profiles_are_refused_by_their_place(void **state)
     expect_refusal("\"f_spread\"", "\"f_spraed\"",
                    "layers.embedding.none.f_spraed is not a key of this "
                    "format; expected one of f f_spread i i_spread w w_spread b "
-                   "b_spread stash_bytes hold_bytes");
+                   "b_spread stash_bytes hold_bytes scratch_bytes");
+    expect_refusal("\"engine_bytes\": 300", "\"engine_bytes\": 1e3",
+                   "layers.embedding.engine_bytes must be an integer from 0 to "
+                   "9007199254740992");
+    expect_refusal("\"largest\": 50", "\"largest\": 101",
+                   "layers.embedding has a number out of its bounds");
+    expect_refusal("{\"micro_batch\": 8", "{\"micro_batch\": 4",
+                   "more[0].micro_batch must be larger than 4");
+    expect_refusal("\"more\": [", "\"more\": [7, ",
+                   "more[0] must be an object");
+    expect_refusal("\"program_bytes\": 31234567", "\"program_bytes\": -1",
+                   "program_bytes must be an integer from 0 to "
+                   "9007199254740992");
     expect_refusal("\"stash_bytes\": 1000", "\"stash_bytes\": -1",
                    "layers.embedding.none.stash_bytes must be an integer from "
                    "0 to 9007199254740992");
@@ -159,6 +198,75 @@ static void wrong_profiles_are_refused_by_their_place(void **state)
     expect_refusal("\"rounds\": 7", "\"rounds\": 7,\n  \"rounds\": 8",
                    "line 10, column 10: duplicate object key near "
                    "'\"rounds\"'");
+}
+
+/* Keys that came later may be absent. */
+static void an_older_profile_is_read(void **state)
+{
+    (void)state;
+    static const char *const later[] = {
+        ",\n  \"program_bytes\": 31234567", ", \"scratch_bytes\": 3000",
+        ",\n      \"engine_bytes\": 300, \"passing_bytes\": 400, "
+        "\"largest\": 50"};
+    struct pen_profile made = make_profile();
+    made.num_more = 0;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_profile_print(&made, &text);
+    char *bytes = strdup(pen_text_string(&text));
+    assert_non_null(bytes);
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        char *at = strstr(bytes, later[i]);
+        assert_non_null(at);
+        memmove(at, at + strlen(later[i]), strlen(at + strlen(later[i])) + 1);
+    }
+    struct pen_profile *read = parse_profile(bytes);
+    assert_int_equal(0, read->program_bytes);
+    assert_int_equal(0, read->layers[0].engine_bytes);
+    assert_int_equal(0, read->layers[0].modes[0].scratch_bytes);
+    pen_profile_free(read);
+    free(bytes);
+    pen_text_release(&text);
+}
+
+static void between_two_sizes_is_the_line_between_them(void **state)
+{
+    (void)state;
+    struct pen_profile made = make_profile();
+    struct pen_profile found;
+    const struct pen_profile_layer *block = &made.layers[PEN_LAYER_BLOCK];
+    const struct pen_profile_layer *at = &found.layers[PEN_LAYER_BLOCK];
+    const double shares[] = {1, 1.5, 2, 4};
+    const uint32_t sizes[] = {4, 6, 8, 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        assert_int_equal(PEN_OK, pen_profile_at(&made, sizes[i], &found, NULL));
+        assert_int_equal(sizes[i], found.micro_batch);
+        assert_int_equal(0, found.num_more);
+        expect_close(shares[i] * block->modes[0].passes[0].median_sec,
+                     at->modes[0].passes[0].median_sec, "seconds");
+        expect_close(shares[i] * (double)block->modes[0].stash_bytes,
+                     (double)at->modes[0].stash_bytes, "stash");
+        expect_close(shares[i] * (double)block->output_bytes,
+                     (double)at->output_bytes, "output");
+        assert_int_equal(block->num_parameters, at->num_parameters);
+    }
+}
+
+static void sizes_far_away_are_refused(void **state)
+{
+    (void)state;
+    struct pen_profile made = make_profile();
+    struct pen_profile found = {.num_cores = 42};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_int_equal(PEN_INVALID, pen_profile_at(&made, 3, &found, NULL));
+    assert_int_equal(PEN_INVALID, pen_profile_at(&made, 17, &found, &why));
+    assert_string_equal("the profile is of micro-batches of 4 to 8 sequences "
+                        "of 128 tokens, not of 17 of 128",
+                        pen_text_string(&why));
+    assert_int_equal(42, found.num_cores);
+    made.num_more = 0; /* of one size there is no line */
+    assert_int_equal(PEN_INVALID, pen_profile_at(&made, 5, &found, NULL));
+    assert_int_equal(PEN_OK, pen_profile_at(&made, 4, &found, NULL));
+    pen_text_release(&why);
 }
 
 static void layers_have_the_same_modes(void **state)
@@ -188,7 +296,11 @@ static void a_profile_fits_what_it_was_measured_for(void **state)
     assert_int_equal(PEN_OK,
                      pen_profile_hash_model(model, profile.model_hash, NULL));
     assert_int_equal(PEN_OK, pen_profile_fits(&profile, &use, NULL));
+    use.micro_batch = 5; /* between the two that were measured */
+    assert_int_equal(PEN_OK, pen_profile_fits(&profile, &use, NULL));
+    use.micro_batch = 4;
     use.sequence = 64;
+    profile.num_more = 0;
     pen_text_clear(&why);
     assert_int_equal(PEN_INVALID, pen_profile_fits(&profile, &use, &why));
     assert_string_equal("the profile is of micro-batches of 4 sequences of 128 "
@@ -210,6 +322,9 @@ int main(void)
         cmocka_unit_test(a_profile_comes_back_number_for_number),
         cmocka_unit_test(a_profile_is_saved_if_it_is_right),
         cmocka_unit_test(wrong_profiles_are_refused_by_their_place),
+        cmocka_unit_test(an_older_profile_is_read),
+        cmocka_unit_test(between_two_sizes_is_the_line_between_them),
+        cmocka_unit_test(sizes_far_away_are_refused),
         cmocka_unit_test(layers_have_the_same_modes),
         cmocka_unit_test(a_profile_fits_what_it_was_measured_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
