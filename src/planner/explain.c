@@ -257,6 +257,21 @@ static void close_change(struct changed *changed)
     free(changed->cluster.levels);
 }
 
+/* The plan itself after the change; 0 when it cannot be any more. */
+static double keep_plan(const struct work *work, const struct changed *changed)
+{
+    struct pen_plan plan = *work->found->plan;
+    struct pen_prediction prediction;
+    uint64_t before = work->setting->global_batch;
+    plan.num_microbatches = (uint32_t)(plan.num_microbatches *
+                                       changed->setting.global_batch / before);
+    if (pen_predict(&changed->setting, &plan, &prediction, NULL) != PEN_OK)
+        return 0;
+    double tokens_per_sec = prediction.fits ? prediction.tokens_per_sec : 0;
+    pen_prediction_release(&prediction);
+    return tokens_per_sec;
+}
+
 /* Searches again, and notes what the best plan does then. */
 static void add_help(struct work *work, const struct changed *changed,
                      double seconds, const char *format, const char *name)
@@ -265,7 +280,10 @@ static void add_help(struct work *work, const struct changed *changed,
     struct pen_plan_ranking *ranking = NULL;
     options.filter.max_devices =
         pen_candidate_num_devices(&work->found->candidate);
-    if (pen_plan_search(&changed->setting, &options, &ranking, NULL) != PEN_OK)
+    double kept = keep_plan(work, changed);
+    pen_status status =
+        pen_plan_search(&changed->setting, &options, &ranking, NULL);
+    if (status != PEN_OK && kept == 0)
         return;
     struct pen_help *help = &work->out->helps[work->out->num_helps++];
     /* The format is one of those below. */
@@ -273,8 +291,13 @@ static void add_help(struct work *work, const struct changed *changed,
         snprintf(help->what, sizeof help->what, "%s %s", format, name);
     else
         snprintf(help->what, sizeof help->what, "%s", format);
-    help->tokens_per_sec = ranking->found[0].prediction.tokens_per_sec;
-    help->candidate = ranking->found[0].candidate;
+    help->tokens_per_sec = kept;
+    help->candidate = work->found->candidate;
+    if (status == PEN_OK &&
+        ranking->found[0].prediction.tokens_per_sec > kept) {
+        help->tokens_per_sec = ranking->found[0].prediction.tokens_per_sec;
+        help->candidate = ranking->found[0].candidate;
+    }
     pen_plan_ranking_free(ranking);
 }
 
