@@ -148,7 +148,8 @@ void pen_prediction_release(struct pen_prediction *prediction);
 
 /*
  * The same without timing the schedule: seconds that no schedule of its kind
- * can beat, and the bytes. Microseconds instead of milliseconds.
+ * can beat, and the bytes of GPipe, 1F1B or interleaved stages, whichever is
+ * nearest. Microseconds instead of milliseconds.
  */
 pen_status pen_predict_bound(const struct pen_setting *setting,
                              const struct pen_plan *plan,

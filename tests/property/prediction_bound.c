@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#define NUM_PLANS 12000u
+#define NUM_PLANS 9000u
 
 static uint32_t pick(struct pen_random *random, const uint32_t *from,
                      uint32_t count)
