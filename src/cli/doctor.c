@@ -5,10 +5,10 @@
 #include "cli/doctor.h"
 
 #include "cli/cli.h"
+#include "cli/parser.h"
 #include "engine/engine.h"
 #include "runtime/peak.h"
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,10 +148,7 @@ static int run(int argc, char **argv)
     struct args args = {.has_json = false};
     struct pen__findings findings = {.load = 0};
     struct pen__advices advices = {.count = 0};
-    char name[] = "penstock doctor";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+    if (!pen__parse(&parser, "penstock doctor", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
     examine(&findings);
     pen__doctor_advise(&findings, &advices);
@@ -166,9 +163,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    char name[] = "penstock doctor";
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock doctor");
 }
 
 const struct pen__command pen__doctor = {

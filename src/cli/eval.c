@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include "cli/parser.h"
 #include "cli/train_data.h"
 #include "runtime/pretrained.h"
 #include "runtime/threads.h"
@@ -193,13 +194,10 @@ static int run(int argc, char **argv)
     struct argp_option options[PEN__FIELDS_MAX + 1];
     struct args args = {.micro_batch_size = 1};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock eval";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
     pen__fields_list(fields, NUM_FIELDS, options);
     struct argp parser = parser_of(options);
     int code = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &args) == 0)
+    if (pen__parse(&parser, "penstock eval", ARGP_IN_ORDER, argc, argv, &args))
         code = evaluate(&args, &why);
     pen__list_release(&args.data_path);
     pen_text_release(&why);
@@ -211,11 +209,9 @@ static int help(int argc, char **argv)
     (void)argc;
     (void)argv;
     struct argp_option options[PEN__FIELDS_MAX + 1];
-    char name[] = "penstock eval";
     pen__fields_list(fields, NUM_FIELDS, options);
     struct argp parser = parser_of(options);
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock eval");
 }
 
 const struct pen__command pen__eval = {

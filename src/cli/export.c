@@ -5,10 +5,10 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/parser.h"
 #include "export/export.h"
 #include "planner/predict.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -253,10 +253,7 @@ static int run(int argc, char **argv)
     struct pen_cluster *cluster = NULL;
     struct pen_text written = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock export";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+    if (!pen__parse(&parser, "penstock export", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
     pen_status status = pen_plan_load(args.plan, &plan, &why);
     if (status == PEN_OK)
@@ -280,9 +277,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    char name[] = "penstock export";
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock export");
 }
 
 const struct pen__command pen__export = {

@@ -8,11 +8,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "cli/parser.h"
 #include "planner/max_load.h"
 #include "planner/pipedream.h"
 #include "planner/piper.h"
 
-#include <argp.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -409,10 +409,7 @@ static int run(int argc, char **argv)
     struct args args = {0};
     struct pen_text file = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock partition";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+    if (!pen__parse(&parser, "penstock partition", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
     int code;
     if (pen_file_read(args.path, MAX_FILE_BYTES, &file, &why) != PEN_OK) {
@@ -430,9 +427,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    char name[] = "penstock partition";
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock partition");
 }
 
 const struct pen__command pen__partition = {

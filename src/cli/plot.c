@@ -4,9 +4,9 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "cli/parser.h"
 #include "view/plot.h"
 
-#include <argp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,10 +162,7 @@ static int plot(const struct args *args, struct pen_run **runs,
 static int run(int argc, char **argv)
 {
     struct args args = {.options = {.x = PEN_PLOT_STEP}};
-    char name[] = "penstock plot";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+    if (!pen__parse(&parser, "penstock plot", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
     struct pen_run **runs = calloc(args.num_paths, sizeof *runs);
     struct pen_plot_item *items = calloc(args.num_paths, sizeof *items);
@@ -185,9 +182,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    char name[] = "penstock plot";
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock plot");
 }
 
 const struct pen__command pen__plot = {

@@ -5,6 +5,7 @@
 
 #include "base/table.h"
 #include "cli/fields.h"
+#include "cli/parser.h"
 #include "cli/profile_link.h"
 #include "cli/progress.h"
 #include "profiler/profiler.h"
@@ -335,13 +336,11 @@ static int run(int argc, char **argv)
                         .recompute = ALL_MODES,
                         .rounds = DEFAULT_ROUNDS};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock profile";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
     list_options(options);
     struct argp parser = parser_of(options);
     int code = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &args) == 0)
+    if (pen__parse(&parser, "penstock profile", ARGP_IN_ORDER, argc, argv,
+                   &args))
         code = start(&args, &why);
     pen_text_release(&why);
     return code;
@@ -352,11 +351,9 @@ static int help(int argc, char **argv)
     (void)argc;
     (void)argv;
     struct argp_option options[PEN__FIELDS_MAX + 1];
-    char name[] = "penstock profile";
     list_options(options);
     struct argp parser = parser_of(options);
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock profile");
 }
 
 const struct pen__command pen__profile = {

@@ -6,11 +6,11 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/parser.h"
 #include "cli/progress.h"
 #include "data/tokenize.h"
 #include "data/train_chars.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,10 +247,7 @@ static int run(int argc, char **argv)
     struct args args = {.format = PEN_TOKENS_MEGATRON,
                         .num_threads = processors()};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock tokenize";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+    if (!pen__parse(&parser, "penstock tokenize", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
     pen_status status = args.trains_chars ? train_chars(&args, &why)
                                           : write_tokens(&args, &why);
@@ -263,9 +260,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    char name[] = "penstock tokenize";
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock tokenize");
 }
 
 const struct pen__command pen__tokenize = {

@@ -4,9 +4,9 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "cli/parser.h"
 #include "view/view.h"
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -102,10 +102,7 @@ static int show(const struct args *args, const struct pen_view *view)
 static int run(int argc, char **argv)
 {
     struct args args = {.folder = NULL};
-    char name[] = "penstock view";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0)
+    if (!pen__parse(&parser, "penstock view", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
     struct pen_view *view = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
@@ -121,9 +118,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    char name[] = "penstock view";
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
+    return pen__parser_help(&parser, "penstock view");
 }
 
 const struct pen__command pen__view = {

@@ -1,0 +1,29 @@
+#include "cli/parser.h"
+
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+#define NAME_SIZE 64
+
+bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
+                int argc, char **argv, void *args)
+{
+    char copy[NAME_SIZE];
+    char *first = argv[0];
+    snprintf(copy, sizeof copy, "%s", name);
+    argv[0] = copy;
+    argp_err_exit_status = PEN__EXIT_USAGE;
+    error_t error = argp_parse(parser, argc, argv, flags, NULL, args);
+    argv[0] = first;
+    return error == 0;
+}
+
+int pen__parser_help(const struct argp *parser, const char *name)
+{
+    char copy[NAME_SIZE];
+    snprintf(copy, sizeof copy, "%s", name);
+    argp_help(parser, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
+              copy);
+    return PEN__EXIT_OK;
+}
