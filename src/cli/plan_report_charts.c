@@ -197,7 +197,7 @@ bool pen__plan_front_init(const struct pen__plan_report *report,
         "no plan that was found is quicker and smaller", out->points,
         out->num_front, true};
     out->series[1] = (struct pen_report_series){
-        "other plans of the table", out->points + out->num_front,
+        "others that were found", out->points + out->num_front,
         out->num_points - out->num_front, false};
     out->chart = (struct pen_report_scatter){
         scale > 1 ? "step, ms" : "step, s", "memory of the fullest device, GiB",
