@@ -91,8 +91,7 @@ static pen_status count_chunks(uint32_t num_stages,
 }
 
 /* Reads "1,2,2,3". */
-static pen_status read_stages(const char *text,
-                              struct pen__megatron_layout *out,
+static pen_status read_stages(const char *text, struct pen_megatron_layout *out,
                               struct pen_text *why)
 {
     size_t room = strlen(text) / 2 + 1;
@@ -101,7 +100,7 @@ static pen_status read_stages(const char *text,
         pen_why(why, "no memory for %zu stages", room);
         return PEN_NOMEM;
     }
-    struct pen__megatron_layout layout = {.num_blocks = blocks};
+    struct pen_megatron_layout layout = {.num_blocks = blocks};
     for (const char *at = text; at != NULL;) {
         char *end;
         unsigned long number = strtoul(at, &end, 10);
@@ -121,20 +120,20 @@ static pen_status read_stages(const char *text,
 
 static pen_status read_layout(const struct pen__plan_args *args,
                               const struct pen_model *model,
-                              struct pen__megatron_layout *out,
+                              struct pen_megatron_layout *out,
                               struct pen_text *why)
 {
-    struct pen__megatron_layout layout = {.num_blocks = NULL};
+    struct pen_megatron_layout layout = {.num_blocks = NULL};
     pen_status status =
         args->stages != NULL
             ? read_stages(args->stages, &layout, why)
-            : pen__megatron_layout_parse(args->layout, &layout, why);
+            : pen_megatron_layout_parse(args->layout, &layout, why);
     if (status != PEN_OK)
         return status;
     if (layout.num_all_blocks != model->num_blocks) {
         pen_why(why, "the stages have %u blocks, the model %u",
                 layout.num_all_blocks, model->num_blocks);
-        pen__megatron_layout_release(&layout);
+        pen_megatron_layout_release(&layout);
         return PEN_INVALID;
     }
     *out = layout;
@@ -142,7 +141,7 @@ static pen_status read_layout(const struct pen__plan_args *args,
 }
 
 /* The embedding goes with the first stage, the head with the last. */
-static void store_layout(const struct pen__megatron_layout *layout,
+static void store_layout(const struct pen_megatron_layout *layout,
                          struct pen_plan *plan)
 {
     uint32_t first = 0;
@@ -158,7 +157,7 @@ static void store_layout(const struct pen__megatron_layout *layout,
 
 static pen_status make_candidate(const struct pen__plan_args *args,
                                  const struct pen_setting *setting,
-                                 const struct pen__megatron_layout *layout,
+                                 const struct pen_megatron_layout *layout,
                                  struct pen_candidate *out,
                                  struct pen_text *why)
 {
@@ -190,7 +189,7 @@ static pen_status make_plan(const struct pen__plan_args *args,
                             const struct pen__planning *planning,
                             struct pen_plan **out, struct pen_text *why)
 {
-    struct pen__megatron_layout layout = {.num_blocks = NULL};
+    struct pen_megatron_layout layout = {.num_blocks = NULL};
     struct pen_candidate candidate;
     pen_status status = PEN_OK;
     if (args->stages != NULL || args->layout != NULL)
@@ -202,7 +201,7 @@ static pen_status make_plan(const struct pen__plan_args *args,
         status = pen_candidate_plan(&planning->setting, &candidate, out, why);
     if (status == PEN_OK && layout.num_stages > 0)
         store_layout(&layout, *out);
-    pen__megatron_layout_release(&layout);
+    pen_megatron_layout_release(&layout);
     return status;
 }
 

@@ -101,7 +101,7 @@ static void add_pipeline(const struct pen_plan *plan,
     pen__megatron_add_count(out, "--pipeline-model-parallel-size", pp);
     if (pp > 1 && !is_even_split(plan, model)) {
         pen_text_add_string(out, "--pipeline-model-parallel-layout \"");
-        pen__megatron_layout_print(plan, model, out);
+        pen_megatron_layout_print(plan, model, out);
         pen_text_add_string(out, "\"\n");
     } else if (vpp > 1) {
         pen__megatron_add_count(out, "--num-layers-per-virtual-pipeline-stage",

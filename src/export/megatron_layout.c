@@ -41,9 +41,9 @@ static uint32_t count_alike(const struct pen_plan *plan,
     return last - first;
 }
 
-void pen__megatron_layout_print(const struct pen_plan *plan,
-                                const struct pen_model *model,
-                                struct pen_text *out)
+void pen_megatron_layout_print(const struct pen_plan *plan,
+                               const struct pen_model *model,
+                               struct pen_text *out)
 {
     uint32_t count;
     for (uint32_t i = 0; i < plan->num_stages; i += count) {
@@ -150,10 +150,10 @@ static pen_status check_letters(const char *letters, struct pen_text *why)
 }
 
 static pen_status count_blocks(const char *letters,
-                               struct pen__megatron_layout *out,
+                               struct pen_megatron_layout *out,
                                struct pen_text *why)
 {
-    struct pen__megatron_layout layout = {.num_stages = 1};
+    struct pen_megatron_layout layout = {.num_stages = 1};
     for (const char *at = letters; *at != '\0'; at++)
         layout.num_stages += *at == '|';
     if (layout.num_stages > PEN_PLAN_MAX_STAGES) {
@@ -191,9 +191,9 @@ static bool expand(const char *text, struct pen_text *out)
     return is_short;
 }
 
-pen_status pen__megatron_layout_parse(const char *text,
-                                      struct pen__megatron_layout *out,
-                                      struct pen_text *why)
+pen_status pen_megatron_layout_parse(const char *text,
+                                     struct pen_megatron_layout *out,
+                                     struct pen_text *why)
 {
     struct pen_text letters = PEN_TEXT_EMPTY;
     pen_status status = PEN_INVALID;
@@ -211,7 +211,7 @@ pen_status pen__megatron_layout_parse(const char *text,
     return status;
 }
 
-void pen__megatron_layout_release(struct pen__megatron_layout *layout)
+void pen_megatron_layout_release(struct pen_megatron_layout *layout)
 {
     free(layout->num_blocks);
     layout->num_blocks = NULL;

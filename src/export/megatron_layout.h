@@ -10,20 +10,20 @@
  * more.
  */
 
-void pen__megatron_layout_print(const struct pen_plan *plan,
-                                const struct pen_model *model,
-                                struct pen_text *out);
+void pen_megatron_layout_print(const struct pen_plan *plan,
+                               const struct pen_model *model,
+                               struct pen_text *out);
 
-struct pen__megatron_layout {
+struct pen_megatron_layout {
     uint32_t *num_blocks; /* of each stage; owned */
     uint32_t num_stages;
     uint32_t num_all_blocks;
 };
 
 /* On success release it; on failure *out is untouched. */
-pen_status pen__megatron_layout_parse(const char *text,
-                                      struct pen__megatron_layout *out,
-                                      struct pen_text *why);
-void pen__megatron_layout_release(struct pen__megatron_layout *layout);
+pen_status pen_megatron_layout_parse(const char *text,
+                                     struct pen_megatron_layout *out,
+                                     struct pen_text *why);
+void pen_megatron_layout_release(struct pen_megatron_layout *layout);
 
 #endif

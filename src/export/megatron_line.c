@@ -117,11 +117,11 @@ static pen_status refuse_split(uint32_t num_blocks, uint32_t pp, uint32_t vpp,
 
 static pen_status read_layout(const struct pen__megatron_words *words,
                               const struct pen_model *model, uint32_t pp,
-                              struct pen__megatron_layout *out,
+                              struct pen_megatron_layout *out,
                               struct pen_text *why)
 {
-    struct pen__megatron_layout layout;
-    pen_status status = pen__megatron_layout_parse(
+    struct pen_megatron_layout layout;
+    pen_status status = pen_megatron_layout_parse(
         words->values[PEN__MEGATRON_LAYOUT], &layout, why);
     if (status != PEN_OK)
         return status;
@@ -134,7 +134,7 @@ static pen_status read_layout(const struct pen__megatron_words *words,
             "the layout has %u layers in %u stages; --num-layers is %u, and "
             "the stages must divide by pp %u",
             layout.num_all_blocks, layout.num_stages, model->num_blocks, pp);
-    pen__megatron_layout_release(&layout);
+    pen_megatron_layout_release(&layout);
     return PEN_INVALID;
 }
 
@@ -163,7 +163,7 @@ static pen_status read_chunks(const struct pen__megatron_words *words,
 }
 
 /* The layers of all but the first or last rank are dealt evenly. */
-static pen_status deal_ends(struct pen__megatron_layout *layout,
+static pen_status deal_ends(struct pen_megatron_layout *layout,
                             uint32_t num_blocks, uint32_t pp, uint32_t first,
                             uint32_t last, struct pen_text *why)
 {
@@ -188,7 +188,7 @@ static pen_status deal_ends(struct pen__megatron_layout *layout,
 
 /* Embedding and head may stand for a layer each. */
 static pen_status deal_evenly(const struct pen__megatron_words *words,
-                              struct pen__megatron_layout *layout,
+                              struct pen_megatron_layout *layout,
                               uint32_t num_blocks, uint32_t pp,
                               struct pen_text *why)
 {
@@ -208,7 +208,7 @@ static pen_status deal_evenly(const struct pen__megatron_words *words,
 
 static pen_status deal_layers(const struct pen__megatron_words *words,
                               const struct pen_model *model, uint32_t pp,
-                              struct pen__megatron_layout *out,
+                              struct pen_megatron_layout *out,
                               struct pen_text *why)
 {
     uint32_t vpp;
@@ -223,7 +223,7 @@ static pen_status deal_layers(const struct pen__megatron_words *words,
                                      PEN_PLAN_MAX_COUNT, &last, why);
     if (status != PEN_OK)
         return status;
-    struct pen__megatron_layout layout = {.num_stages = pp * vpp};
+    struct pen_megatron_layout layout = {.num_stages = pp * vpp};
     layout.num_blocks = calloc(layout.num_stages, sizeof *layout.num_blocks);
     if (layout.num_blocks == NULL) {
         pen_why(why, "no memory for a plan");
@@ -236,12 +236,12 @@ static pen_status deal_layers(const struct pen__megatron_words *words,
     if (status == PEN_OK)
         *out = layout;
     else
-        pen__megatron_layout_release(&layout);
+        pen_megatron_layout_release(&layout);
     return status;
 }
 
 static pen_status set_stages(struct pen_plan *plan,
-                             const struct pen__megatron_layout *layout,
+                             const struct pen_megatron_layout *layout,
                              struct pen_text *why)
 {
     uint32_t next = 0;
@@ -298,7 +298,7 @@ static enum pen_sharding read_sharding(const struct pen__megatron_words *words,
 
 /* Of `block` so many layers of each stage are recomputed. */
 static void read_recompute(const struct pen__megatron_words *words,
-                           const struct pen__megatron_layout *layout,
+                           const struct pen_megatron_layout *layout,
                            struct pen_plan *plan, struct pen_text *notes)
 {
     enum pen_recompute recompute = PEN_RECOMPUTE_NONE;
@@ -376,7 +376,7 @@ static pen_status read_sizes(const struct pen__megatron_words *words,
 
 static pen_status fill_plan(const struct pen__megatron_words *words,
                             const struct pen_model *model,
-                            const struct pen__megatron_layout *layout,
+                            const struct pen_megatron_layout *layout,
                             struct pen_plan *plan, struct pen_text *notes,
                             struct pen_text *why)
 {
@@ -399,7 +399,7 @@ static pen_status read_plan(const struct pen__megatron_words *words,
                             struct pen_text *why)
 {
     struct degrees degrees = {1, 1, 1, 1, 1, 1, 1};
-    struct pen__megatron_layout layout;
+    struct pen_megatron_layout layout;
     pen_status status = read_degrees(words, world, &degrees, notes, why);
     if (status == PEN_OK)
         status = read_batches(words, &degrees, why);
@@ -422,7 +422,7 @@ static pen_status read_plan(const struct pen__megatron_words *words,
         *out = plan;
     else
         pen_plan_free(plan);
-    pen__megatron_layout_release(&layout);
+    pen_megatron_layout_release(&layout);
     return status;
 }
 

@@ -206,8 +206,8 @@ static void an_older_profile_is_read(void **state)
     (void)state;
     static const char *const later[] = {
         ",\n  \"program_bytes\": 31234567", ", \"scratch_bytes\": 3000",
-        ",\n      \"engine_bytes\": 300, \"passing_bytes\": 400, "
-        "\"largest\": 50"};
+        (",\n      \"engine_bytes\": 300, \"passing_bytes\": 400, "
+         "\"largest\": 50")};
     struct pen_profile made = make_profile();
     made.num_more = 0;
     struct pen_text text = PEN_TEXT_EMPTY;
