@@ -63,7 +63,7 @@ static double context_time(const struct pen__layer *layer, double passes)
                                      PEN_COLLECTIVE_GATHER, &set, bytes);
     pen__layer_list_attention(layer, passes > 1, &list);
     double hidden = busy_time(layer, &list) * (layer->cp - 1) / layer->cp;
-    return fmax(0, passes * sec - hidden);
+    return fmax(PEN_BESIDE_SHARE * passes * sec, passes * sec - hidden);
 }
 
 /* Tokens go to their experts and come back. */
