@@ -18,10 +18,11 @@ static json_t *memory_json(const struct pen_prediction *prediction)
     for (uint32_t i = 0; i < prediction->num_memory;) {
         const struct pen_plan_memory *memory = &prediction->memory[i];
         uint32_t count = pen__plan_same_ranks(prediction, i);
-        json_t *item = json_pack(
-            "{s:I, s:I, s:I, s:I}", "first_rank", (json_int_t)i, "ranks",
-            (json_int_t)count, "devices", (json_int_t)(memory->count * count),
-            "bytes", (json_int_t)pen_plan_memory_bytes(memory));
+        json_t *item =
+            json_pack("{s:I, s:I, s:I, s:I}", "first_rank", (json_int_t)i,
+                      "ranks", (json_int_t)count, "devices",
+                      (json_int_t)memory->count * (json_int_t)count, "bytes",
+                      (json_int_t)pen_plan_memory_bytes(memory));
         for (int part = 0; part < PEN_MEMORY_PARTS; part++)
             json_object_set_new(item, pen_memory_names[part],
                                 json_integer((json_int_t)memory->bytes[part]));
@@ -118,7 +119,7 @@ static json_t *counts_json(const struct pen_plan_ranking *ranking)
     return json_pack(
         "{s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "complete",
         ranking->is_complete, "listed", (json_int_t)counts->listed, "layouts",
-        (json_int_t)(counts->bounded + counts->too_large), "unfit",
+        (json_int_t)counts->bounded + (json_int_t)counts->too_large, "unfit",
         (json_int_t)(counts->too_large + counts->unfit), "timed",
         (json_int_t)counts->timed, "left_out", (json_int_t)counts->left_out,
         "first_sec", counts->first_sec, "seconds", counts->seconds);

@@ -230,7 +230,7 @@ static bool choose_micro_batch(struct space *space, struct choice *choice)
     for (uint32_t i = 1; i <= MOST_MICRO_BATCH; i *= 2) {
         add_value(&sizes, i);
         if (i >= 2)
-            add_value(&sizes, i / 2 * 3);
+            add_value(&sizes, i + i / 2);
     }
     if (space->filter->micro_batch != 0)
         add_value(&sizes, space->filter->micro_batch);
