@@ -79,6 +79,22 @@ static double update_sec(const struct pen_compute *compute)
            updates[compute->optimizer].median_sec;
 }
 
+/*
+ * Each member sums an equal share, which it gets from all others; then the sum
+ * goes to them or, where each steps its share, the new values do.
+ */
+static double reduction_sec(const struct pen_compute *compute, double count)
+{
+    enum { WAYS = 2 };
+    const struct pen_profile *profile = compute->profile;
+    uint32_t num_members = compute->num_members;
+    if (num_members <= 1 || profile == NULL || !profile->link.is_there)
+        return 0;
+    double others = count * (num_members - 1) / num_members;
+    return others * (WAYS * sizeof(float) / profile->link.bytes_per_sec +
+                     profile->updates[PEN_UPDATE_ADD].median_sec);
+}
+
 void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out)
@@ -94,8 +110,11 @@ void pen_compute_stage(const struct pen_compute *compute,
                 &compute->profile->layers[kind].modes[stage->recompute],
                 has_whole_backward, &sum);
     }
-    sum.step_sec = update_sec(compute) *
-                   (double)pen_model_trained_parameters(compute->model, stage);
+    double count = (double)pen_model_trained_parameters(compute->model, stage);
+    sum.sync_sec = reduction_sec(compute, count);
+    sum.step_sec = update_sec(compute) * count;
+    if (compute->is_sharded && compute->num_members > 1)
+        sum.step_sec /= compute->num_members;
     *out = sum;
 }
 

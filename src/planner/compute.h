@@ -18,6 +18,8 @@ struct pen_compute {
     uint32_t sequence;
     bool is_bf16;
     enum pen_update_kind optimizer; /* ADAM or SGD */
+    uint32_t num_members; /* ranks with the same layers; 0 as 1: alone */
+    bool is_sharded;      /* each of them steps its share */
 };
 
 /*
@@ -32,8 +34,9 @@ pen_status pen_compute_check(const struct pen_compute *compute,
 /*
  * Seconds of layers first to first + count - 1 as one stage. Recomputation is
  * part of the input gradient. A schedule that has whole backwards (B) is timed
- * with those measured: then I is what is left of B beside W. `memory` is left
- * at -1.
+ * with those measured: then I is what is left of B beside W. The sum over the
+ * members is made by the cores that compute: nothing of it is hidden. `memory`
+ * is left at -1.
  *
  * Without a profile the seconds are those of a machine that nobody has; only
  * their ratios mean something.

@@ -1,6 +1,7 @@
 /* One layer on one rank: its operations, its messages and what it keeps. */
 #include "planner/collective.h"
 #include "planner/layer_operations.h"
+#include "planner/measured.h"
 #include "planner/predict.h"
 
 #include <math.h>
@@ -307,6 +308,9 @@ void pen_predict_layer(const struct pen_setting *setting,
                        struct pen_layer_bytes *bytes)
 {
     struct pen__layer layer;
+    if (pen__is_measured(setting) &&
+        pen__measured_layer(setting, plan, index, recompute, time, bytes))
+        return;
     pen__layer_open(setting, plan, group, index, &layer);
     double boundary = layer.tokens * layer.hidden * layer.element;
     *bytes = (struct pen_layer_bytes){.output_bytes = (uint64_t)boundary};

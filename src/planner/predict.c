@@ -2,6 +2,7 @@
 
 #include "planner/collective.h"
 #include "planner/compute.h"
+#include "planner/measured.h"
 #include "planner/operations.h"
 #include "planner/timings.h"
 
@@ -32,7 +33,8 @@ struct work {
     const struct pen_generator *generator;
     double hop_sec; /* of a message between two stages */
     struct pen_costs costs;
-    double activation_bytes; /* of one A of the costs */
+    double activation_bytes;        /* of one A of the costs */
+    struct pen__measured *measured; /* NULL: formulas decide */
 };
 
 static uint32_t degree(const struct pen_plan *plan, enum pen_degree which)
@@ -354,6 +356,19 @@ static void sum_stages(struct work *work)
         work->stages[plan->num_stages - 1].sync_sec += tie;
 }
 
+static void measure_stages(struct work *work)
+{
+    for (uint32_t i = 0; i < work->plan->num_stages; i++) {
+        const struct pen_layer_range *range = &work->plan->stages[i];
+        struct stage *stage = &work->stages[i];
+        struct pen_cost cost;
+        *stage = (struct stage){.sync_sec = 0};
+        pen__measured_stage(work->measured, range, &stage->time, &cost);
+        stage->sync_sec = cost.sync_sec;
+        stage->update_sec = cost.step_sec;
+    }
+}
+
 /* ---- the schedule ---- */
 
 /* Whether weight gradients are ops of their own; a small one tells. */
@@ -379,8 +394,19 @@ static bool splits_backward(const struct work *work)
     return is_split;
 }
 
+static pen_status measure_costs(struct work *work, struct pen_text *why)
+{
+    const struct pen__measured *measured = work->measured;
+    return pen_compute_costs(&measured->compute, work->plan->stages,
+                             work->plan->num_stages,
+                             degree(work->plan, PEN_DEGREE_PP),
+                             measured->has_whole_backward, &work->costs, why);
+}
+
 static pen_status make_costs(struct work *work, struct pen_text *why)
 {
+    if (work->measured != NULL)
+        return measure_costs(work, why);
     const struct pen_plan *plan = work->plan;
     struct pen_costs *costs = &work->costs;
     uint64_t distance = (uint64_t)degree(plan, PEN_DEGREE_TP) *
@@ -447,6 +473,9 @@ static pen_status make_costs(struct work *work, struct pen_text *why)
 static pen_status time_batches(const struct work *work, uint32_t batches,
                                struct pen_timing **out, struct pen_text *why)
 {
+    if (work->measured != NULL)
+        return pen_schedule_time(work->measured->schedule, &work->costs, NULL,
+                                 out, why);
     const struct pen_plan *plan = work->plan;
     struct pen_generator_args args = {
         .ranks = degree(plan, PEN_DEGREE_PP),
@@ -627,6 +656,10 @@ static double guess_in_flight(const struct work *work, uint32_t rank)
  */
 #define MEMORY_ERROR 0.1
 
+/* The same with a profile. */
+#define MEASURED_MEMORY_ERROR 0.02
+#define MEASURED_STEP_ERROR 0.05
+
 /* What the smallest device of a rank of the pipeline has. */
 static uint64_t limit_of(const struct work *work, uint32_t rank)
 {
@@ -646,12 +679,35 @@ static uint64_t limit_of(const struct work *work, uint32_t rank)
     return limit;
 }
 
+static void fill_rank(const struct work *work, const struct pen_timing *timing,
+                      uint32_t index, bool has_head,
+                      struct pen_plan_memory *out)
+{
+    struct stage rank;
+    if (work->measured != NULL) {
+        out->count =
+            pen_plan_num_ranks(work->plan) / degree(work->plan, PEN_DEGREE_PP);
+        pen__measured_memory(work->measured, work->plan, index, out);
+        return;
+    }
+    sum_rank(work, index, &rank);
+    double stash =
+        timing != NULL
+            ? timing->ranks[index].peak * work->activation_bytes
+            : guess_in_flight(work, index) * (double)rank.bytes.stash_bytes;
+    fill_memory(work, &rank, stash, has_head, out);
+    if (timing != NULL)
+        out->bytes[PEN_MEMORY_WEIGHTS] *= timing->ranks[index].versions;
+}
+
 static pen_status tell_memory(const struct work *work,
                               const struct pen_timing *timing,
                               struct pen_prediction *out, struct pen_text *why)
 {
     uint32_t pp = degree(work->plan, PEN_DEGREE_PP);
     uint32_t last = rank_of(work, work->plan->num_stages - 1);
+    double error =
+        work->measured == NULL ? MEMORY_ERROR : MEASURED_MEMORY_ERROR;
     out->fits = true;
     out->memory = calloc(pp, sizeof *out->memory);
     if (out->memory == NULL) {
@@ -660,25 +716,16 @@ static pen_status tell_memory(const struct work *work,
     }
     out->num_memory = pp;
     for (uint32_t i = 0; i < pp; i++) {
-        struct stage rank;
-        sum_rank(work, i, &rank);
-        double stash =
-            timing != NULL
-                ? timing->ranks[i].peak * work->activation_bytes
-                : guess_in_flight(work, i) * (double)rank.bytes.stash_bytes;
-        fill_memory(work, &rank, stash, i == last, &out->memory[i]);
-        if (timing != NULL)
-            out->memory[i].bytes[PEN_MEMORY_WEIGHTS] *=
-                timing->ranks[i].versions;
+        fill_rank(work, timing, i, i == last, &out->memory[i]);
         uint64_t bytes = pen_plan_memory_bytes(&out->memory[i]);
         if (bytes > out->peak_bytes) {
             out->peak_bytes = bytes;
             out->fullest = i;
         }
-        if ((double)bytes * (1 + MEMORY_ERROR) > (double)limit_of(work, i))
+        if ((double)bytes * (1 + error) > (double)limit_of(work, i))
             out->fits = false;
     }
-    out->memory_error = MEMORY_ERROR;
+    out->memory_error = error;
     return PEN_OK;
 }
 
@@ -687,7 +734,9 @@ static void tell_time(const struct work *work, double span_sec,
 {
     const struct pen_setting *setting = work->setting;
     const struct pen_plan *plan = work->plan;
-    double other = work->device->constants[PEN_CONSTANT_STEP_SEC];
+    double other = work->measured != NULL
+                       ? 0
+                       : work->device->constants[PEN_CONSTANT_STEP_SEC];
     double peak = pen_device_peak(work->device, setting->number);
     double batch = (double)pen_plan_global_batch(plan);
     out->step_sec = span_sec + other;
@@ -696,7 +745,9 @@ static void tell_time(const struct work *work, double span_sec,
     out->utilisation =
         pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence) /
         (out->step_sec * peak * (double)pen_plan_num_ranks(plan));
-    out->step_error = pen_device_step_error(work->device);
+    out->step_error = work->measured == NULL
+                          ? pen_device_step_error(work->device)
+                          : MEASURED_STEP_ERROR;
 }
 
 /* Seconds of the stages before a rank, on the way there and on the way back. */
@@ -770,13 +821,21 @@ static pen_status open_work(const struct pen_setting *setting,
         pen_why(why, "no memory for %u stages", plan->num_stages);
         return PEN_NOMEM;
     }
-    sum_stages(work);
-    return PEN_OK;
+    if (!pen__is_measured(setting)) {
+        sum_stages(work);
+        return PEN_OK;
+    }
+    status = pen__measured_create(setting, plan, work->generator,
+                                  &work->measured, why);
+    if (status == PEN_OK)
+        measure_stages(work);
+    return status;
 }
 
 static void close_work(struct work *work)
 {
     free(work->stages);
+    pen__measured_free(work->measured);
     pen_costs_release(&work->costs);
 }
 
@@ -812,6 +871,8 @@ pen_status pen_predict_bound(const struct pen_setting *setting,
                              const struct pen_plan *plan,
                              struct pen_prediction *out, struct pen_text *why)
 {
+    if (pen__is_measured(setting)) /* whose schedules are small */
+        return pen_predict(setting, plan, out, why);
     struct work work;
     struct pen_prediction found = {.step_sec = 0};
     pen_status status = open_work(setting, plan, &work, why);

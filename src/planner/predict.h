@@ -11,9 +11,13 @@
 /*
  * How long a step of a plan takes on a cluster, and what its ranks hold.
  *
- * Layers are lists of operations, timed by the constants of the device or by a
- * profile; stages are sums of layers; the schedule is generated and timed with
- * them; what is not hidden of reductions, and the optimizer, comes behind it.
+ * Layers are lists of operations, timed by the constants of the device; stages
+ * are sums of layers; the schedule is generated and timed with them; what is
+ * not hidden of reductions, and the optimizer, comes behind it.
+ *
+ * For this runtime (target penstock) a profile decides instead: its seconds,
+ * and the bytes that the runtime allocates. Only micro-batches, sequences and
+ * modes of recomputation that it knows have an answer then.
  */
 
 /* What a plan leaves open and a runtime decides. */

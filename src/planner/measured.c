@@ -1,0 +1,211 @@
+/* Seconds from a profile. The bytes are measured_memory.c. */
+#include "planner/measured.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+bool pen__is_measured(const struct pen_setting *setting)
+{
+    return setting->profile != NULL && setting->target == PEN_TARGET_PENSTOCK;
+}
+
+/* ---- whether the profile answers ---- */
+
+static pen_status check_degrees(const struct pen_plan *plan,
+                                struct pen_text *why)
+{
+    static const enum pen_degree missing[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
+                                              PEN_DEGREE_EP};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (plan->degrees[missing[i]] > 1) {
+            pen_why(why, "a profile has whole layers: tp, cp and ep must be 1");
+            return PEN_INVALID;
+        }
+    if (plan->sharding > PEN_SHARDING_ZERO1) {
+        pen_why(why, "training here shares the optimizer, neither gradients "
+                     "nor weights: sharding must be none or zero1");
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+static pen_status check_profile(const struct pen_setting *setting,
+                                const struct pen_plan *plan,
+                                struct pen_text *why)
+{
+    const struct pen_profile *profile = setting->profile;
+    if (profile->program_bytes == 0) {
+        pen_why(why, "the profile does not know all bytes of a training; "
+                     "measure it again");
+        return PEN_INVALID;
+    }
+    if (pen_plan_num_ranks(plan) > 1 && !profile->link.is_there) {
+        pen_why(why, "the profile has no link: measure it with two ranks at "
+                     "least, under mpirun");
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+/* Of the order that the runtime will make, which knows no costs. */
+static pen_status make_schedule(struct pen__measured *measured,
+                                const struct pen_plan *plan,
+                                const struct pen_generator *generator,
+                                struct pen_text *why)
+{
+    struct pen_costs costs;
+    pen_costs_init(&costs);
+    const struct pen_generator_args args = {
+        .ranks = plan->degrees[PEN_DEGREE_PP],
+        .microbatches = plan->num_microbatches,
+        .chunks = generator->has_chunks ? plan->degrees[PEN_DEGREE_VPP] : 0,
+        .slices = plan->schedule.slices > 0 ? plan->schedule.slices : 1,
+        .batches = plan->schedule.batches,
+        .warmup = plan->schedule.warmup,
+        .memory_limit = plan->schedule.memory_limit,
+        .has_vertical_sync = plan->schedule.has_vertical_sync,
+        .costs = &costs};
+    pen_status status =
+        pen_generator_make(generator, &args, &measured->schedule, why);
+    pen_costs_release(&costs);
+    if (status != PEN_OK)
+        return status;
+    const struct pen_shape *shape = &measured->schedule->shape;
+    if (pen_shape_parts(shape) != plan->num_stages) {
+        pen_why(why, "the plan has %u stages, its schedule %u",
+                plan->num_stages, pen_shape_parts(shape));
+        return PEN_INVALID;
+    }
+    measured->has_whole_backward =
+        pen_compute_has_whole_backward(measured->schedule);
+    measured->compute.num_members =
+        plan->degrees[PEN_DEGREE_DP] * shape->num_copies;
+    return PEN_OK;
+}
+
+static void open_compute(const struct pen_setting *setting,
+                         const struct pen_plan *plan,
+                         const struct pen_profile *profile,
+                         struct pen_compute *out)
+{
+    *out = (struct pen_compute){.model = setting->model,
+                                .profile = profile,
+                                .micro_batch = plan->micro_batch,
+                                .sequence = plan->sequence,
+                                .is_bf16 = setting->number == PEN_NUMBER_BF16,
+                                .optimizer = PEN_UPDATE_ADAM,
+                                .num_members = plan->degrees[PEN_DEGREE_DP],
+                                .is_sharded =
+                                    plan->sharding == PEN_SHARDING_ZERO1};
+}
+
+static pen_status open_measured(struct pen__measured *measured,
+                                const struct pen_setting *setting,
+                                const struct pen_plan *plan,
+                                const struct pen_generator *generator,
+                                struct pen_text *why)
+{
+    pen_status status = check_degrees(plan, why);
+    if (status == PEN_OK)
+        status = check_profile(setting, plan, why);
+    if (status == PEN_OK)
+        status = pen_profile_at(setting->profile, plan->micro_batch,
+                                &measured->profile, why);
+    if (status != PEN_OK)
+        return status;
+    open_compute(setting, plan, &measured->profile, &measured->compute);
+    for (uint32_t i = 0; status == PEN_OK && i < plan->num_stages; i++)
+        if (i == 0 || plan->stages[i].recompute != plan->stages[0].recompute)
+            status = pen_compute_check(&measured->compute,
+                                       plan->stages[i].recompute, why);
+    return status == PEN_OK ? make_schedule(measured, plan, generator, why)
+                            : status;
+}
+
+pen_status pen__measured_create(const struct pen_setting *setting,
+                                const struct pen_plan *plan,
+                                const struct pen_generator *generator,
+                                struct pen__measured **out,
+                                struct pen_text *why)
+{
+    struct pen__measured *measured = calloc(1, sizeof *measured);
+    if (measured == NULL) {
+        pen_why(why, "no memory for a profile");
+        return PEN_NOMEM;
+    }
+    pen_status status = open_measured(measured, setting, plan, generator, why);
+    if (status == PEN_OK)
+        *out = measured;
+    else
+        pen__measured_free(measured);
+    return status;
+}
+
+void pen__measured_free(struct pen__measured *measured)
+{
+    if (measured == NULL)
+        return;
+    pen_schedule_free(measured->schedule);
+    free(measured);
+}
+
+/* ---- seconds ---- */
+
+/* What a mode adds to the backward is what it computes again. */
+static void time_range(const struct pen_compute *compute,
+                       const struct pen_layer_range *range,
+                       bool has_whole_backward, struct pen_layer_time *time,
+                       struct pen_cost *cost)
+{
+    struct pen_layer_range plain = *range;
+    struct pen_cost without;
+    plain.recompute = PEN_RECOMPUTE_NONE;
+    pen_compute_stage(compute, range, has_whole_backward, cost);
+    *time = (struct pen_layer_time){.forward_sec = cost->forward_sec,
+                                    .input_sec = cost->input_sec,
+                                    .weight_sec = cost->weight_sec};
+    if (range->recompute == PEN_RECOMPUTE_NONE ||
+        !compute->profile->layers[0].modes[PEN_RECOMPUTE_NONE].is_there)
+        return;
+    pen_compute_stage(compute, &plain, has_whole_backward, &without);
+    double again = cost->input_sec + cost->weight_sec - without.input_sec -
+                   without.weight_sec;
+    time->recompute_sec = fmin(fmax(0, again), cost->input_sec);
+    time->input_sec -= time->recompute_sec;
+}
+
+void pen__measured_stage(const struct pen__measured *measured,
+                         const struct pen_layer_range *range,
+                         struct pen_layer_time *time, struct pen_cost *cost)
+{
+    time_range(&measured->compute, range, measured->has_whole_backward, time,
+               cost);
+}
+
+bool pen__measured_layer(const struct pen_setting *setting,
+                         const struct pen_plan *plan, uint32_t layer,
+                         enum pen_recompute recompute,
+                         struct pen_layer_time *time,
+                         struct pen_layer_bytes *bytes)
+{
+    struct pen_profile profile;
+    struct pen_compute compute;
+    struct pen_cost cost;
+    const struct pen_layer_range range = {
+        .first = layer, .count = 1, .recompute = recompute};
+    if (pen_profile_at(setting->profile, plan->micro_batch, &profile, NULL) !=
+            PEN_OK ||
+        !profile.layers[0].modes[recompute].is_there)
+        return false;
+    const struct pen_profile_layer *it =
+        &profile.layers[pen_model_layer_kind(setting->model, layer)];
+    open_compute(setting, plan, &profile, &compute);
+    time_range(&compute, &range, true, time, &cost);
+    *bytes = (struct pen_layer_bytes){
+        .num_parameters = it->num_parameters,
+        .stash_bytes = it->modes[recompute].stash_bytes,
+        .output_bytes = profile.layers[PEN_LAYER_BLOCK].output_bytes,
+        .working_bytes = it->modes[recompute].scratch_bytes + it->engine_bytes +
+                         it->passing_bytes};
+    return true;
+}

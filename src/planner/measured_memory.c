@@ -1,0 +1,257 @@
+/*
+ * The bytes that a rank of this runtime allocates, as src/runtime does: room
+ * for micro-batches in flight (stage.c), messages (executor_room.c), sums over
+ * logical replicas (gradients.c) and members (reduction.c), rows of a tied
+ * matrix (tied.c), parameters and scratch as the profile found them.
+ */
+#include "planner/measured.h"
+
+#include "schedule/needs.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64, LABEL_BYTES = 64, MOMENTS = 2 };
+
+/* A rank, and the sums over its stages. */
+struct holder {
+    const struct pen__measured *measured;
+    const struct pen_plan *plan;
+    const struct pen_model *model;
+    const struct pen_row *row;
+    uint32_t rank;
+    uint64_t capacity; /* rows that a tied embedding gathers */
+    uint64_t trained;
+    uint64_t largest_owned; /* elements that one member has to step */
+    uint64_t parameters;    /* bytes, as all below */
+    uint64_t activations;
+    uint64_t messages;
+    uint64_t sums;
+    uint64_t scratch; /* of networks: each has its own */
+    uint64_t engine;  /* one for all */
+    uint64_t passing;
+};
+
+static uint64_t align(uint64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool has_layer(const struct pen_layer_range *range, uint32_t layer)
+{
+    return layer >= range->first && layer < range->first + range->count;
+}
+
+static bool has_head(const struct holder *holder,
+                     const struct pen_layer_range *range)
+{
+    return has_layer(range, holder->model->num_layers - 1);
+}
+
+static const struct pen_profile_layer *layer_of(const struct holder *holder,
+                                                uint32_t layer)
+{
+    return &holder->measured->profile
+                .layers[pen_model_layer_kind(holder->model, layer)];
+}
+
+/* ---- parameters ---- */
+
+/* Words of a step, each once: see pen_network_gathered_capacity(). */
+static uint64_t gathered_rows(const struct holder *holder, uint64_t sequences)
+{
+    uint64_t rows = sequences * holder->plan->sequence;
+    return rows < holder->model->vocab ? rows : holder->model->vocab;
+}
+
+/*
+ * The profile has the embedding alone, with a value of the tied matrix and with
+ * the rows of the two micro-batches that it was measured with.
+ */
+static uint64_t tied_bytes(const struct holder *holder,
+                           const struct pen_layer_range *range, uint64_t bytes)
+{
+    enum { MEASURED = 2, PARTS = 2 }; /* value and gradient */
+    uint64_t row = (uint64_t)holder->model->hidden * sizeof(float);
+    uint64_t before =
+        PARTS * row *
+        gathered_rows(holder, MEASURED * (uint64_t)holder->plan->micro_batch);
+    uint64_t value = has_head(holder, range) ? holder->model->vocab * row : 0;
+    return bytes - before - value + PARTS * row * holder->capacity;
+}
+
+static void add_parameters(struct holder *holder,
+                           const struct pen_layer_range *range)
+{
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        const struct pen_profile_layer *layer = layer_of(holder, i);
+        uint64_t bytes = layer->parameter_bytes - layer->engine_bytes;
+        if (i == 0 && holder->model->has_tied_embeddings)
+            bytes = tied_bytes(holder, range, bytes);
+        holder->parameters += bytes;
+        holder->trained += layer->num_parameters;
+        holder->engine = larger(holder->engine, layer->engine_bytes);
+        holder->passing = larger(holder->passing, layer->passing_bytes);
+        holder->largest_owned = larger(holder->largest_owned, layer->largest);
+    }
+}
+
+/* ---- activations ---- */
+
+static void add_activations(struct holder *holder, uint32_t stage,
+                            const struct pen_layer_range *range)
+{
+    struct pen_stage_needs needs = pen_row_count_needs(holder->row, stage);
+    uint64_t tokens =
+        (uint64_t)holder->plan->micro_batch * holder->plan->sequence;
+    uint64_t input = 2 * align(tokens * sizeof(int32_t));
+    uint64_t scratch = 0;
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        const struct pen_profile_mode *mode =
+            &layer_of(holder, i)->modes[range->recompute];
+        holder->activations +=
+            needs.stashes * mode->stash_bytes + needs.holds * mode->hold_bytes;
+        scratch = larger(scratch, mode->scratch_bytes);
+    }
+    if (range->first == 0 || has_head(holder, range))
+        holder->activations += needs.inputs * input;
+    holder->scratch += scratch;
+}
+
+/* ---- messages ---- */
+
+/* Of one direction between a stage of this rank and the next one. */
+static uint64_t local_slots(const struct holder *holder, uint32_t stage,
+                            uint32_t next)
+{
+    return pen_row_count_waiting(holder->row, PEN_DIRECTION_ACT, stage, next) +
+           pen_row_count_waiting(holder->row, PEN_DIRECTION_GRAD, next, stage);
+}
+
+/* Whether an earlier stage of the rank speaks with the same peer already. */
+static bool is_known(const struct holder *holder, uint32_t stage,
+                     uint32_t other, bool is_next)
+{
+    const struct pen_shape *shape = &holder->measured->schedule->shape;
+    uint32_t peer = pen_shape_rank_of(shape, other);
+    for (uint32_t i = 0; i < stage; i++) {
+        uint32_t there = is_next ? pen_shape_next_stage(shape, i)
+                                 : pen_shape_previous_stage(shape, i);
+        if (pen_shape_rank_of(shape, i) == holder->rank &&
+            pen_shape_is_remote(shape, i, there) &&
+            pen_shape_rank_of(shape, there) == peer)
+            return true;
+    }
+    return false;
+}
+
+static void add_messages(struct holder *holder, uint32_t stage)
+{
+    const struct pen_schedule *schedule = holder->measured->schedule;
+    const struct pen_shape *shape = &schedule->shape;
+    const uint32_t others[] = {pen_shape_next_stage(shape, stage),
+                               pen_shape_previous_stage(shape, stage)};
+    uint64_t slots = 0;
+    for (int i = 0; i < 2; i++) {
+        bool is_next = i == 0;
+        if (others[i] == PEN_NO_STAGE)
+            continue;
+        if (!pen_shape_is_remote(shape, stage, others[i]))
+            slots += is_next ? local_slots(holder, stage, others[i]) : 0;
+        else if (!is_known(holder, stage, others[i], is_next))
+            slots += PEN_NEEDS_AHEAD + pen_schedule_window(schedule) + 1;
+    }
+    uint64_t bytes =
+        holder->measured->profile.layers[PEN_LAYER_BLOCK].output_bytes;
+    holder->messages += slots * (align(bytes) + LABEL_BYTES);
+}
+
+/* ---- sums ---- */
+
+static void add_sums(struct holder *holder, const struct pen_layer_range *range)
+{
+    const struct pen_plan *plan = holder->plan;
+    const struct pen_model *model = holder->model;
+    uint32_t num_members = holder->measured->compute.num_members;
+    uint32_t share = plan->logical_replicas / num_members;
+    uint64_t trained = 0, largest = 0, tied = 0;
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        trained += layer_of(holder, i)->num_parameters;
+        largest = larger(largest, layer_of(holder, i)->largest);
+    }
+    bool has_end = has_head(holder, range) != has_layer(range, 0);
+    if (model->has_tied_embeddings && has_end) {
+        uint64_t rows = (holder->capacity + 1) * sizeof(int32_t);
+        if (has_head(holder, range)) {
+            tied = (uint64_t)model->vocab * model->hidden;
+            rows += holder->capacity * model->hidden * sizeof(float);
+            rows *= share;
+        }
+        holder->sums += rows;
+    }
+    if (share > 1)
+        holder->sums +=
+            (pen_needs_levels(share) * (trained - tied) + share * tied) *
+            sizeof(float);
+    if (num_members > 1)
+        holder->sums += PEN_NEEDS_LANES * num_members *
+                        pen_needs_piece(num_members, largest) * sizeof(float);
+}
+
+/* ---- all together ---- */
+
+/* Whole arrays have one owner; the largest may be more than a fair share. */
+static uint64_t stepped(const struct holder *holder)
+{
+    const struct pen_compute *compute = &holder->measured->compute;
+    if (!compute->is_sharded || compute->num_members <= 1)
+        return holder->trained;
+    return larger(holder->trained / compute->num_members,
+                  holder->largest_owned);
+}
+
+static void tell(const struct holder *holder, struct pen_plan_memory *out)
+{
+    uint64_t gradients = holder->trained * sizeof(float);
+    uint64_t moments = MOMENTS * holder->trained * sizeof(float);
+    out->bytes[PEN_MEMORY_WEIGHTS] = holder->parameters - gradients - moments;
+    out->bytes[PEN_MEMORY_GRADIENTS] = gradients;
+    out->bytes[PEN_MEMORY_OPTIMIZER] =
+        MOMENTS * stepped(holder) * sizeof(float);
+    out->bytes[PEN_MEMORY_ACTIVATIONS] = holder->activations;
+    out->bytes[PEN_MEMORY_LOSS] = 0; /* logits are part of a stash */
+    out->bytes[PEN_MEMORY_BUFFERS] = holder->messages + holder->sums;
+    out->bytes[PEN_MEMORY_OVERHEAD] = holder->measured->profile.program_bytes +
+                                      holder->scratch + holder->engine +
+                                      holder->passing;
+}
+
+void pen__measured_memory(const struct pen__measured *measured,
+                          const struct pen_plan *plan, uint32_t rank,
+                          struct pen_plan_memory *out)
+{
+    const struct pen_shape *shape = &measured->schedule->shape;
+    struct holder holder = {.measured = measured,
+                            .plan = plan,
+                            .model = measured->compute.model,
+                            .row = &measured->schedule->rows[rank],
+                            .rank = rank};
+    uint64_t sequences = pen_plan_global_batch(plan) / plan->logical_replicas;
+    holder.capacity =
+        gathered_rows(&holder, larger(sequences, plan->micro_batch));
+    for (uint32_t stage = 0; stage < shape->num_stages; stage++) {
+        if (pen_shape_rank_of(shape, stage) != rank)
+            continue;
+        const struct pen_layer_range *range =
+            &plan->stages[pen_shape_part_of_stage(shape, stage)];
+        add_parameters(&holder, range);
+        add_activations(&holder, stage, range);
+        add_messages(&holder, stage);
+        add_sums(&holder, range);
+    }
+    tell(&holder, out);
+}
