@@ -142,7 +142,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
-        .sleep_ns = args->sleep_ns,
+        .sleeps = args->is_sleeping ? training->layout.costs.items : NULL,
         .watch = pen__train_watch_hooks(&training->watch),
         .vote = vote,
         .voter = training,

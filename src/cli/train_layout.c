@@ -415,6 +415,17 @@ static pen_status check_batch(const struct pen__train_args *args,
     return PEN_INVALID;
 }
 
+static pen_status check_sleep(const struct pen__train_layout *layout,
+                              const struct pen__train_args *args,
+                              struct pen_text *why)
+{
+    if (!args->is_sleeping || layout->has_costs)
+        return PEN_OK;
+    pen_why(why, "--engine %s: nobody knows how long stages take",
+            args->engine_name);
+    return PEN_INVALID;
+}
+
 static pen_status make(struct pen__train_layout *layout,
                        const struct pen__train_args *args,
                        const struct pen_compute *compute, uint32_t num_ranks,
@@ -429,17 +440,20 @@ static pen_status make(struct pen__train_layout *layout,
                                    why);
     if (status != PEN_OK)
         return status;
+    struct pen_compute shared = *compute;
     layout->num_replicas = num_replicas;
     status = make_schedule(args, layout->plan, num_replicas,
                            (uint32_t)most_steps(args, num_replicas),
                            &layout->schedule, why);
     if (status == PEN_OK) {
         note_kind(layout);
-        status = split_layers(layout, args, compute, why);
+        shared.num_members = num_replicas * layout->schedule->shape.num_copies;
+        shared.is_sharded = args->is_sharded;
+        status = split_layers(layout, args, &shared, why);
     }
     if (status == PEN_OK)
-        predict(layout, compute, args->sleep_ns);
-    return status;
+        predict(layout, &shared, args->sleep_ns);
+    return status == PEN_OK ? check_sleep(layout, args, why) : status;
 }
 
 /* What was measured with several micro-batches is read for those of the run. */
@@ -471,7 +485,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                          .predicted_sec = (double)NAN,
                                          .overlapping_steps = 1};
     if (model->decoder == NULL) /* the trainer has its own way for one rank */
-        return PEN_OK;
+        return check_sleep(layout, args, why);
     pen_status status =
         open_plan(layout, args, model->decoder, sequence, num_ranks, why);
     if (status == PEN_OK && args->profile != NULL)

@@ -199,14 +199,18 @@ static void read_engine(struct pen__train_args *args,
                         const struct argp_state *state)
 {
     const char *name = args->engine_name;
-    args->sleep_ns = read_sleep(name);
+    bool has_duration = strcmp(name, "sleep:profile") != 0;
+    args->sleep_ns = has_duration ? read_sleep(name) : 0;
+    args->is_sleeping = !has_duration || args->sleep_ns > 0;
     args->engine = strcmp(name, "onednn") == 0 ? PEN_TRAINER_ONEDNN
                                                : PEN_TRAINER_REFERENCE;
-    if (args->engine == PEN_TRAINER_REFERENCE && args->sleep_ns == 0 &&
+    if (!has_duration && args->profile == NULL)
+        argp_error(state, "--engine sleep:profile needs --profile FILE");
+    if (args->engine == PEN_TRAINER_REFERENCE && !args->is_sleeping &&
         strcmp(name, "reference") != 0)
         argp_error(state,
-                   "--engine must be onednn, reference or sleep:DURATION such "
-                   "as sleep:5ms, not '%s'",
+                   "--engine must be onednn, reference, sleep:profile or "
+                   "sleep:DURATION such as sleep:5ms, not '%s'",
                    name);
 }
 

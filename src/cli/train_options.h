@@ -43,7 +43,8 @@ struct pen__train_args {
     bool is_bf16;
     const char *engine_name;
     unsigned engine;  /* enum pen_trainer_engine */
-    int64_t sleep_ns; /* > 0: operations only wait */
+    bool is_sleeping; /* operations only wait */
+    int64_t sleep_ns; /* so long; 0: as long as the profile says */
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute */
 

@@ -397,10 +397,17 @@ static bool splits_backward(const struct work *work)
 static pen_status measure_costs(struct work *work, struct pen_text *why)
 {
     const struct pen__measured *measured = work->measured;
-    return pen_compute_costs(&measured->compute, work->plan->stages,
-                             work->plan->num_stages,
-                             degree(work->plan, PEN_DEGREE_PP),
-                             measured->has_whole_backward, &work->costs, why);
+    pen_status status = pen_compute_costs(
+        &measured->compute, work->plan->stages, work->plan->num_stages,
+        degree(work->plan, PEN_DEGREE_PP), measured->has_whole_backward,
+        &work->costs, why);
+    for (uint32_t i = 0; status == PEN_OK && i < work->plan->num_stages; i++) {
+        struct pen_cost *item = &work->costs.items[i];
+        work->stages[i].update_sec = item->step_sec;
+        item->step_sec = item->sync_sec; /* nothing runs beside it */
+        item->sync_sec = 0;
+    }
+    return status;
 }
 
 static pen_status make_costs(struct work *work, struct pen_text *why)
@@ -504,12 +511,11 @@ static pen_status time_schedule(const struct work *work,
     struct pen_timing *less = NULL;
     uint32_t few =
         degree(work->plan, PEN_DEGREE_PP) / work->plan->num_microbatches + 2;
-    bool is_synchronous = work->generator->is_synchronous;
-    pen_status status =
-        time_batches(work, is_synchronous ? 0 : 2 * few, out, why);
-    if (status == PEN_OK && is_synchronous)
+    bool is_whole = work->generator->is_synchronous || work->measured != NULL;
+    pen_status status = time_batches(work, is_whole ? 0 : 2 * few, out, why);
+    if (status == PEN_OK && is_whole)
         *span_sec = (*out)->makespan_sec;
-    if (status != PEN_OK || is_synchronous)
+    if (status != PEN_OK || is_whole)
         return status;
     status = time_batches(work, few, &less, why);
     if (status == PEN_OK)
@@ -549,6 +555,19 @@ static void sum_rank(const struct work *work, uint32_t rank, struct stage *out)
         out->behind_sec = fmin(out->behind_sec, behind_of(stage));
     }
     out->behind_sec = fmax(out->behind_sec, out->gather_sec + out->update_sec);
+}
+
+/* All ranks wait for the norm of the gradients before they step. */
+static double measured_span(const struct work *work,
+                            const struct pen_timing *timing)
+{
+    double longest = 0;
+    for (uint32_t i = 0; i < degree(work->plan, PEN_DEGREE_PP); i++) {
+        struct stage rank;
+        sum_rank(work, i, &rank);
+        longest = fmax(longest, rank.update_sec);
+    }
+    return timing->makespan_sec + longest;
 }
 
 static double compute_of(const struct work *work, const struct stage *rank)
@@ -855,7 +874,9 @@ pen_status pen_predict(const struct pen_setting *setting,
     if (status == PEN_OK)
         status = tell_memory(&work, timing, &found, why);
     /* The ends of a short run may be a little shorter than its middle. */
-    if (status == PEN_OK && !work.generator->is_synchronous)
+    if (status == PEN_OK && work.measured != NULL)
+        span_sec = measured_span(&work, timing);
+    else if (status == PEN_OK && !work.generator->is_synchronous)
         span_sec = fmax(span_sec, bound_span(&work));
     if (status == PEN_OK) {
         tell_time(&work, span_sec, &found);

@@ -221,16 +221,21 @@ static void sleep_ns(int64_t duration)
     nanosleep(&some, NULL);
 }
 
-/* In place of an operation: waits so long, and looks after messages. */
-static void sleep_op(struct pen_executor *executor, int times)
+void pen_executor_sleep(struct pen_executor *executor, double seconds)
 {
     enum { SLICE_NS = 500000 };
-    int64_t end = pen_clock_ns() + times * executor->options.sleep_ns;
+    int64_t end = pen_clock_ns() + (int64_t)(1e9 * seconds);
     for (int64_t left = end - pen_clock_ns(); left > 0;
          left = end - pen_clock_ns()) {
         sleep_ns(left < SLICE_NS ? left : SLICE_NS);
         pen_executor_poll(executor);
     }
+}
+
+static const struct pen_cost *sleep_of(const struct pen_executor *executor,
+                                       const struct pen_stage *stage)
+{
+    return &executor->options.sleeps[stage->part];
 }
 
 static uint32_t use(struct pen_executor *executor, struct pen_stage *stage,
@@ -287,7 +292,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     stay->version = use(executor, stage, op, carried);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
     if (stage->network == NULL)
-        sleep_op(executor, 1);
+        pen_executor_sleep(executor, sleep_of(executor, stage)->forward_sec);
     else
         pen_network_forward(stage->network, &microbatch,
                             room_at(&stage->stashes, stay->stash), in.in, y);
@@ -339,7 +344,10 @@ static void backward(struct pen_executor *executor, uint32_t index,
     void *stash = room_at(&stage->stashes, stay->stash);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
     if (stage->network == NULL)
-        sleep_op(executor, is_whole ? 2 : 1);
+        pen_executor_sleep(
+            executor,
+            sleep_of(executor, stage)->input_sec +
+                (is_whole ? sleep_of(executor, stage)->weight_sec : 0));
     else if (is_whole)
         pen_network_backward(stage->network, &microbatch, stash, in.in, dx);
     else
@@ -363,7 +371,7 @@ static void backward_weight(struct pen_executor *executor, uint32_t index,
     executor->ready_ns = pen_clock_ns();
     use(executor, stage, op, stay->version);
     if (stage->network == NULL)
-        sleep_op(executor, 1);
+        pen_executor_sleep(executor, sleep_of(executor, stage)->weight_sec);
     else
         pen_network_backward_weight(stage->network, &microbatch,
                                     room_at(&stage->stashes, stay->stash),

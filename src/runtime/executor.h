@@ -4,6 +4,7 @@
 #include "runtime/layout.h"
 #include "runtime/stage.h"
 #include "runtime/transport.h"
+#include "schedule/costs.h"
 
 /*
  * Carries out the row of a rank, operation by operation, and knows nothing
@@ -51,11 +52,11 @@ struct pen_executor_options {
     const struct pen_schedule *schedule; /* lowered and verified; borrowed */
     struct pen_layout layout;
     struct pen_sample_shape sample;
-    size_t micro_batch;    /* samples */
-    uint32_t num_per_step; /* micro-batches of a member in a step */
-    uint64_t step_samples; /* of all replicas in a step */
-    double step_targets;   /* by which losses are divided */
-    int64_t sleep_ns;      /* > 0: operations only wait, so long each */
+    size_t micro_batch;            /* samples */
+    uint32_t num_per_step;         /* micro-batches of a member in a step */
+    uint64_t step_samples;         /* of all replicas in a step */
+    double step_targets;           /* by which losses are divided */
+    const struct pen_cost *sleeps; /* by part: operations only wait; or NULL */
     struct pen_executor_hooks hooks;
 };
 
@@ -106,5 +107,8 @@ void pen_executor_poll(struct pen_executor *executor);
 void pen_executor_wait(struct pen_executor *executor,
                        bool (*is_done)(void *context), void *context,
                        uint32_t rank);
+
+/* In place of an operation: waits so long, and looks after messages. */
+void pen_executor_sleep(struct pen_executor *executor, double seconds);
 
 #endif

@@ -184,7 +184,7 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
                                           .step_targets =
                                               (double)options->global_batch *
                                               options->sample.num_targets,
-                                          .sleep_ns = options->sleep_ns,
+                                          .sleeps = options->sleeps,
                                           .hooks = {.context = trainer,
                                                     .poll = on_poll,
                                                     .layer = on_layer,
@@ -245,7 +245,7 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .num_per_step = trainer->num_per_step,
         .is_sharded = trainer->options.is_sharded,
         .is_fast = trainer->options.has_fast_sums};
-    if (trainer->options.is_forward_only || trainer->options.sleep_ns > 0)
+    if (trainer->options.is_forward_only || trainer->options.sleeps != NULL)
         return PEN_OK;
     pen_status status = pen_exchange_create(&options, &trainer->exchange, why);
     return status == PEN_OK ? add_moments(trainer, why) : status;

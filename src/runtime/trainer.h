@@ -42,7 +42,7 @@ struct pen_trainer_options {
     uint32_t logical_replicas;           /* 0: as many as there are members */
     bool is_sharded;    /* every rank keeps a share of the moments */
     bool has_fast_sums; /* over members, in an order that is not promised */
-    int64_t sleep_ns;   /* > 0: operations only wait */
+    const struct pen_cost *sleeps;   /* by part: they only wait; borrowed */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
     void (*vote)(void *voter);       /* when votes are counted; NULL: before */
     void *voter;

@@ -131,7 +131,7 @@ pen_status pen__trainer_make_network(struct pen_trainer *trainer,
                                      struct pen_stage *stage,
                                      struct pen_text *why)
 {
-    if (trainer->options.sleep_ns > 0) {
+    if (trainer->options.sleeps != NULL) {
         set_boundary(trainer, stage);
         return PEN_OK;
     }

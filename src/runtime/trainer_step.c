@@ -194,6 +194,27 @@ static void update(struct pen_trainer *trainer, const struct pen_step *step)
     pen_exchange_values(trainer->exchange);
 }
 
+/* Stages that only sleep do so for their sums and for their steps, too. */
+static void sleep_sums(struct pen_trainer *trainer)
+{
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+        pen_executor_sleep(
+            trainer->executor,
+            trainer->options
+                .sleeps[pen_executor_stage(trainer->executor, s)->part]
+                .sync_sec);
+}
+
+static void sleep_steps(struct pen_trainer *trainer)
+{
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+        pen_executor_sleep(
+            trainer->executor,
+            trainer->options
+                .sleeps[pen_executor_stage(trainer->executor, s)->part]
+                .step_sec);
+}
+
 /* The step op of this rank, for who records: waited from, stepped from. */
 static void tell_step(const struct pen_trainer *trainer, int64_t begin,
                       int64_t ready)
@@ -232,6 +253,8 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     int64_t behind = pen_clock_ns();
     if (trainer->exchange != NULL)
         pen_exchange_finish(trainer->exchange);
+    else if (options->sleeps != NULL)
+        sleep_sums(trainer);
     sum_totals(trainer, &pass, pen_clock_ns() - begin);
     int64_t ready = pen_clock_ns();
     read_totals(trainer, &step);
@@ -240,6 +263,8 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
         return status;
     if (trainer->exchange != NULL)
         update(trainer, &step);
+    else if (options->sleeps != NULL)
+        sleep_steps(trainer);
     tell_step(trainer, behind, ready);
     trainer->progress.steps++;
     trainer->progress.samples += options->global_batch;
