@@ -165,6 +165,14 @@ static pen_status describe_machine(struct pen_profile *out,
     return PEN_OK;
 }
 
+/* The peak that is asked for next is of what comes. */
+static size_t settle(void)
+{
+    size_t bytes = pen_memory_settled();
+    (void)pen_memory_forget_peak();
+    return bytes;
+}
+
 static void set_options(const struct args *args, const struct pen_model *model,
                         struct pen_profiler_options *out)
 {
@@ -178,7 +186,8 @@ static void set_options(const struct args *args, const struct pen_model *model,
     for (unsigned mode = 0; mode < PEN_RECOMPUTES; mode++)
         out->modes[mode] =
             args->recompute == ALL_MODES || args->recompute == mode;
-    out->resident_bytes = pen_memory_settled;
+    out->resident_bytes = settle;
+    out->peak_bytes = pen_memory_forget_peak() ? pen_memory_peak : NULL;
 }
 
 static pen_status measure_sizes(const struct args *args,

@@ -216,9 +216,6 @@ pen_status pen_profile_hash_model(const struct pen_model *model,
     return status;
 }
 
-/* Further than this times the largest size nobody knows. */
-enum { REACH = 2 };
-
 static uint32_t largest_size(const struct pen_profile *profile)
 {
     return profile->num_more == 0
@@ -228,10 +225,8 @@ static uint32_t largest_size(const struct pen_profile *profile)
 
 static bool reaches(const struct pen_profile *profile, uint32_t micro_batch)
 {
-    uint64_t most = largest_size(profile);
-    if (profile->num_more > 0)
-        most *= REACH;
-    return micro_batch >= profile->micro_batch && micro_batch <= most;
+    return micro_batch >= profile->micro_batch &&
+           micro_batch <= largest_size(profile);
 }
 
 static pen_status refuse_size(const struct pen_profile *profile,

@@ -149,8 +149,8 @@ struct pen_profile_use {
 
 /*
  * The same profile for micro-batches of this size alone. What lies between two
- * sizes that were measured is on the line between them, and so is what is up to
- * twice as large as the largest; anything else is refused.
+ * sizes that were measured is on the line between them. Sizes beyond them are
+ * refused: libraries change their ways, and nobody knows how.
  */
 pen_status pen_profile_at(const struct pen_profile *profile,
                           uint32_t micro_batch, struct pen_profile *out,

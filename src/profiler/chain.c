@@ -243,11 +243,9 @@ static void add(struct pen_engine *engine, struct pen_parameter *parameter,
                                             PEN_PART_GRADIENT, &count);
     size_t half = count / 2;
     const float *from = to + half;
-    for (int turn = 0; turn < 2; turn++) {
-#pragma omp simd
+    for (int turn = 0; turn < 2; turn++)
         for (size_t i = 0; i < half; i++)
             to[i] += from[i];
-    }
 }
 
 static void update(struct pen__chain *chain, enum pen_update_kind what,

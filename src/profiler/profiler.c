@@ -160,6 +160,24 @@ static pen_status measure_mode(struct profiler *profiler,
 
 /* ---- bytes ---- */
 
+/*
+ * What a round takes and gives back: engines can only guess what a library
+ * allocates. The round before it brings in what stays.
+ */
+static size_t passing_bytes(const struct profiler *profiler,
+                            struct pen__chain *chain)
+{
+    const struct pen_profiler_options *options = profiler->options;
+    const struct pen_engine *engine = pen_network_engine(chain->network);
+    if (options->resident_bytes == NULL || options->peak_bytes == NULL)
+        return engine->ops->passing_bytes(engine);
+    pen__chain_round(chain, NULL);
+    size_t before = options->resident_bytes();
+    pen__chain_round(chain, NULL);
+    size_t peak = options->peak_bytes();
+    return peak > before ? peak - before : 0;
+}
+
 /* A layer of this kind alone; of blocks the first. */
 static pen_status size_layer(struct profiler *profiler,
                              enum pen_layer_kind kind, enum pen_recompute mode,
@@ -182,7 +200,7 @@ static pen_status size_layer(struct profiler *profiler,
         layer->num_parameters = chain.num_parameters;
         layer->parameter_bytes = engine->ops->memory_bytes(engine) - before;
         layer->engine_bytes = engine->ops->scratch_bytes(engine);
-        layer->passing_bytes = engine->ops->passing_bytes(engine);
+        layer->passing_bytes = passing_bytes(profiler, &chain);
         layer->largest = chain.largest;
         layer->output_bytes = sizes.output;
         layer->modes[mode].stash_bytes = sizes.stash;

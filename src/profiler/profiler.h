@@ -23,8 +23,13 @@ struct pen_profiler_options {
     uint32_t num_rounds;        /* at least PEN_PROFILER_LEAST_ROUNDS */
     bool modes[PEN_RECOMPUTES]; /* those to measure; at least one */
 
-    /* Resident bytes of this process, for program_bytes; may be NULL. */
+    /*
+     * Resident bytes of this process, now and at the peak since they were asked
+     * for. Without the first, NULL, no program_bytes are told; without the
+     * second, passing_bytes are what the engine says.
+     */
     size_t (*resident_bytes)(void);
+    size_t (*peak_bytes)(void);
 
     /* May be NULL. Told after every round. */
     void (*progress)(void *context, uint32_t done, uint32_t total);

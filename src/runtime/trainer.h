@@ -185,4 +185,7 @@ size_t pen_memory_resident(void);
 /* The latter, after what was freed has gone back to the system. */
 size_t pen_memory_settled(void);
 
+/* Whether the kernel forgot the peak so far: the next is of what comes. */
+bool pen_memory_forget_peak(void);
+
 #endif

@@ -61,8 +61,7 @@ static void give_back(void)
 #endif
 }
 
-/* Whether the kernel forgot the peak so far: the next is that of steps. */
-static bool reset_peak(void)
+bool pen_memory_forget_peak(void)
 {
     int handle = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (handle < 0)
@@ -123,7 +122,7 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
     memory.program = resident > known ? resident - known : 0;
     memory.loading = pen_memory_peak();
     memory.total = known + memory.program + memory.passing;
-    if (!reset_peak())
+    if (!pen_memory_forget_peak())
         memory.total = larger(memory.total, memory.loading);
     *out = memory;
 }
