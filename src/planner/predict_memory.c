@@ -1,0 +1,136 @@
+/* What every rank of a plan holds at its peak. */
+#include "planner/predict_work.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fill_memory(const struct pen__work *work,
+                        const struct pen__stage *rank, double stash_bytes,
+                        bool has_head, struct pen_plan_memory *out)
+{
+    const struct pen_plan *plan = work->plan;
+    const struct pen_practice *practice = &work->setting->practice;
+    double replicas = (double)pen__degree(plan, PEN_DEGREE_DP) *
+                      pen__degree(plan, PEN_DEGREE_CP);
+    double parameters = (double)rank->bytes.num_parameters;
+    double shares[PEN_MEMORY_PARTS] = {0};
+    for (int i = PEN_MEMORY_WEIGHTS; i <= PEN_MEMORY_OPTIMIZER; i++)
+        shares[i] = 1;
+    if (plan->sharding >= PEN_SHARDING_ZERO1)
+        shares[PEN_MEMORY_OPTIMIZER] = 1 / replicas;
+    if (plan->sharding >= PEN_SHARDING_ZERO2)
+        shares[PEN_MEMORY_GRADIENTS] = 1 / replicas;
+    if (pen__passes_weights(work))
+        shares[PEN_MEMORY_WEIGHTS] = 1 / replicas;
+    else if (plan->sharding == PEN_SHARDING_ZERO3)
+        shares[PEN_MEMORY_GRADIENTS] = 1;
+    double element = pen_number_bytes(work->setting->number);
+    double boundary = (double)rank->bytes.output_bytes;
+    double bytes[PEN_MEMORY_PARTS] = {
+        [PEN_MEMORY_WEIGHTS] =
+            parameters * element * shares[PEN_MEMORY_WEIGHTS],
+        [PEN_MEMORY_GRADIENTS] = parameters * practice->gradient_bytes *
+                                 shares[PEN_MEMORY_GRADIENTS],
+        [PEN_MEMORY_OPTIMIZER] = parameters * practice->optimizer_bytes *
+                                 shares[PEN_MEMORY_OPTIMIZER],
+        [PEN_MEMORY_ACTIVATIONS] = stash_bytes * (1 + practice->memory_holes),
+        [PEN_MEMORY_LOSS] = has_head ? (double)rank->bytes.working_bytes : 0,
+        [PEN_MEMORY_BUFFERS] =
+            4 * boundary + (has_head ? 0 : (double)rank->bytes.working_bytes),
+        [PEN_MEMORY_OVERHEAD] = practice->overhead_bytes};
+    for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+        out->bytes[part] = (uint64_t)bytes[part];
+    out->count = pen_plan_num_ranks(plan) / pen__degree(plan, PEN_DEGREE_PP);
+}
+
+/* Micro-batches that a rank of the pipeline holds, where nothing is timed. */
+static double guess_in_flight(const struct pen__work *work, uint32_t rank)
+{
+    double pp = pen__degree(work->plan, PEN_DEGREE_PP);
+    double vpp = pen__degree(work->plan, PEN_DEGREE_VPP);
+    double m = work->plan->num_microbatches;
+    if (strcmp(work->generator->name, "gpipe") == 0)
+        return m;
+    if (vpp > 1 && work->generator->placement != PEN_PLACEMENT_V)
+        return fmin(m, pp + (pp - 1) / vpp - 2.0 * rank / vpp);
+    return fmin(m, vpp > 1 ? pp : pp - rank);
+}
+
+/*
+ * How far the bytes were off where they could be compared. A plan must fit all
+ * the same: close to the brim, allocators slow down before they fail.
+ */
+#define MEMORY_ERROR 0.1
+
+/* The same with a profile. */
+#define MEASURED_MEMORY_ERROR 0.02
+
+/* What the smallest device of a rank of the pipeline has. */
+static uint64_t limit_of(const struct pen__work *work, uint32_t rank)
+{
+    const struct pen_cluster *cluster = work->setting->cluster;
+    uint64_t size =
+        pen_plan_num_ranks(work->plan) / pen__degree(work->plan, PEN_DEGREE_PP);
+    uint64_t begin = 0;
+    uint64_t limit = work->setting->memory_limit;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        uint64_t has = cluster->groups[i].device.memory_bytes;
+        uint64_t end = begin + cluster->groups[i].count;
+        if (begin < (rank + 1) * size && rank * size < end &&
+            (limit == 0 || has < limit))
+            limit = has;
+        begin = end;
+    }
+    return limit;
+}
+
+static void fill_rank(const struct pen__work *work,
+                      const struct pen_timing *timing, uint32_t index,
+                      bool has_head, struct pen_plan_memory *out)
+{
+    struct pen__stage rank;
+    if (work->measured != NULL) {
+        out->count = pen_plan_num_ranks(work->plan) /
+                     pen__degree(work->plan, PEN_DEGREE_PP);
+        pen__measured_memory(work->measured, work->plan, index, out);
+        return;
+    }
+    pen__sum_rank(work, index, &rank);
+    double stash =
+        timing != NULL
+            ? timing->ranks[index].peak * work->activation_bytes
+            : guess_in_flight(work, index) * (double)rank.bytes.stash_bytes;
+    fill_memory(work, &rank, stash, has_head, out);
+    if (timing != NULL)
+        out->bytes[PEN_MEMORY_WEIGHTS] *= timing->ranks[index].versions;
+}
+
+pen_status pen__tell_memory(const struct pen__work *work,
+                            const struct pen_timing *timing,
+                            struct pen_prediction *out, struct pen_text *why)
+{
+    uint32_t pp = pen__degree(work->plan, PEN_DEGREE_PP);
+    uint32_t last = pen__rank_of(work, work->plan->num_stages - 1);
+    double error =
+        work->measured == NULL ? MEMORY_ERROR : MEASURED_MEMORY_ERROR;
+    out->fits = true;
+    out->memory = calloc(pp, sizeof *out->memory);
+    if (out->memory == NULL) {
+        pen_why(why, "no memory for the classes of %u ranks", pp);
+        return PEN_NOMEM;
+    }
+    out->num_memory = pp;
+    for (uint32_t i = 0; i < pp; i++) {
+        fill_rank(work, timing, i, i == last, &out->memory[i]);
+        uint64_t bytes = pen_plan_memory_bytes(&out->memory[i]);
+        if (bytes > out->peak_bytes) {
+            out->peak_bytes = bytes;
+            out->fullest = i;
+        }
+        if ((double)bytes * (1 + error) > (double)limit_of(work, i))
+            out->fits = false;
+    }
+    out->memory_error = error;
+    return PEN_OK;
+}

@@ -1,0 +1,342 @@
+/* What each stage of a plan takes and holds. */
+#include "planner/predict_work.h"
+
+#include "planner/collective.h"
+#include "planner/operations.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- devices ---- */
+
+static double speed_of(const struct pen__work *work, uint32_t group)
+{
+    const struct pen_device *device =
+        &work->setting->cluster->groups[group].device;
+    return pen_device_peak(device, work->setting->number);
+}
+
+/*
+ * Devices are taken in the order of the cluster, the ranks of one pipeline rank
+ * side by side. Where they are of several kinds the slowest counts.
+ */
+uint32_t pen__group_of(const struct pen__work *work, uint64_t first,
+                       uint64_t count)
+{
+    const struct pen_cluster *cluster = work->setting->cluster;
+    uint32_t slowest = 0;
+    uint64_t begin = 0;
+    bool is_found = false;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        uint64_t end = begin + cluster->groups[i].count;
+        if (begin < first + count && first < end &&
+            (!is_found || speed_of(work, i) < speed_of(work, slowest))) {
+            slowest = i;
+            is_found = true;
+        }
+        begin = end;
+    }
+    return slowest;
+}
+
+static uint32_t group_of_rank(const struct pen__work *work, uint32_t rank)
+{
+    uint64_t size =
+        pen_plan_num_ranks(work->plan) / pen__degree(work->plan, PEN_DEGREE_PP);
+    return pen__group_of(work, rank * size, size);
+}
+
+/* ---- stages ---- */
+
+/* Which rank of the pipeline has a stage; of several copies, of the first. */
+uint32_t pen__rank_of(const struct pen__work *work, uint32_t stage)
+{
+    uint32_t pp = pen__degree(work->plan, PEN_DEGREE_PP);
+    uint32_t turn = stage % pp;
+    bool turns = work->generator->placement == PEN_PLACEMENT_V ||
+                 work->generator->placement == PEN_PLACEMENT_WAVE;
+    return turns && (stage / pp) % 2 == 1 ? pp - 1 - turn : turn;
+}
+
+/* Two pipelines in opposite directions: half of the micro-batches each. */
+bool pen__has_two_copies(const struct pen__work *work)
+{
+    return work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL ||
+           work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL_V;
+}
+
+/* One matrix of embedding and head, and the head on a rank without it. */
+static bool has_second_holder(const struct pen__work *work)
+{
+    return work->setting->model->has_tied_embeddings &&
+           !pen__has_two_copies(work) &&
+           pen__rank_of(work, work->plan->num_stages - 1) !=
+               pen__rank_of(work, 0);
+}
+
+static uint64_t count_tied(const struct pen_model *model)
+{
+    return (uint64_t)model->vocab *
+           (model->embedding_dim > 0 ? model->embedding_dim : model->hidden);
+}
+
+/* Blocks differ in experts and in windows. */
+enum { VARIANTS = 4 };
+
+static int variant_of(const struct pen_model *model, uint32_t layer)
+{
+    if (pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK)
+        return 0;
+    return (pen_model_block_is_sparse(model, layer - 1) ? 2 : 0) +
+           (pen_model_window(model, layer - 1) > 0 ? 1 : 0);
+}
+
+/* A layer of each kind and mode is looked at once. */
+struct layer_table {
+    bool is_there[PEN_LAYER_KINDS][VARIANTS][PEN_RECOMPUTES];
+    struct pen_layer_time times[PEN_LAYER_KINDS][VARIANTS][PEN_RECOMPUTES];
+    struct pen_layer_bytes bytes[PEN_LAYER_KINDS][VARIANTS][PEN_RECOMPUTES];
+};
+
+static void add_layer(const struct pen_layer_time *time,
+                      const struct pen_layer_bytes *bytes, double share,
+                      struct pen__stage *out)
+{
+    struct pen_layer_time *sum = &out->time;
+    sum->forward_sec += share * time->forward_sec;
+    sum->input_sec += share * time->input_sec;
+    sum->weight_sec += share * time->weight_sec;
+    sum->recompute_sec += share * time->recompute_sec;
+    sum->tensor_sec += share * time->tensor_sec;
+    sum->context_sec += share * time->context_sec;
+    sum->expert_sec += share * time->expert_sec;
+    out->bytes.num_parameters += bytes->num_parameters;
+    out->bytes.num_experts += bytes->num_experts;
+    out->bytes.stash_bytes += bytes->stash_bytes;
+    out->bytes.hold_bytes += bytes->hold_bytes;
+    out->bytes.output_bytes = bytes->output_bytes;
+    if (bytes->working_bytes > out->bytes.working_bytes)
+        out->bytes.working_bytes = bytes->working_bytes;
+}
+
+static void sum_stage(const struct pen__work *work,
+                      const struct pen_layer_range *range, uint32_t group,
+                      struct layer_table *table, struct pen__stage *out)
+{
+    const struct pen_model *model = work->setting->model;
+    *out = (struct pen__stage){.sync_sec = 0};
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        enum pen_layer_kind kind = pen_model_layer_kind(model, i);
+        int variant = variant_of(model, i);
+        enum pen_recompute mode = range->recompute;
+        struct pen_layer_time *time = &table->times[kind][variant][mode];
+        struct pen_layer_bytes *bytes = &table->bytes[kind][variant][mode];
+        if (!table->is_there[kind][variant][mode])
+            pen_predict_layer(work->setting, work->plan, group, i, mode, time,
+                              bytes);
+        table->is_there[kind][variant][mode] = true;
+        add_layer(time, bytes, 1, out);
+    }
+    if (range->first + range->count == model->num_layers &&
+        has_second_holder(work))
+        out->bytes.num_parameters +=
+            count_tied(model) / pen__degree(work->plan, PEN_DEGREE_TP);
+}
+
+/* Gradients and weights of a stage go to the replicas and come back. */
+static double replica_time(const struct pen__work *work,
+                           enum pen_collective kind,
+                           const struct pen_layer_bytes *bytes, double element)
+{
+    uint64_t ep = pen__degree(work->plan, PEN_DEGREE_EP);
+    uint64_t tp = pen__degree(work->plan, PEN_DEGREE_TP);
+    uint64_t replicas = (uint64_t)pen__degree(work->plan, PEN_DEGREE_DP) *
+                        pen__degree(work->plan, PEN_DEGREE_CP);
+    struct pen_device_set all = {replicas, tp};
+    struct pen_device_set same = {replicas / ep, tp * ep};
+    double shared = (double)(bytes->num_parameters - bytes->num_experts);
+    double sec = pen_collective_time(work->setting->cluster, work->device, kind,
+                                     &all, shared * element);
+    if (bytes->num_experts > 0)
+        sec += pen_collective_time(work->setting->cluster, work->device, kind,
+                                   &same, (double)bytes->num_experts * element);
+    return sec;
+}
+
+/* The whole weights pass through every rank, layer by layer. */
+static double pass_time(const struct pen__work *work, double bytes)
+{
+    struct pen_device_set set = {
+        (uint64_t)pen__degree(work->plan, PEN_DEGREE_DP) *
+            pen__degree(work->plan, PEN_DEGREE_CP),
+        pen__degree(work->plan, PEN_DEGREE_TP)};
+    if (work->setting->practice.gathers_singly)
+        set.stride = pen_cluster_node_size(work->setting->cluster);
+    return pen_collective_time(work->setting->cluster, work->device,
+                               PEN_COLLECTIVE_GATHER, &set, bytes);
+}
+
+/* ZeRO-3 whose weights and gradients come and go with every micro-batch. */
+bool pen__passes_weights(const struct pen__work *work)
+{
+    const struct pen_practice *practice = &work->setting->practice;
+    bool is_pipeline = pen__degree(work->plan, PEN_DEGREE_PP) > 1;
+    return work->plan->sharding == PEN_SHARDING_ZERO3 &&
+           !practice->keeps_gathered &&
+           !(practice->gathers_once && is_pipeline);
+}
+
+/* Seconds of computing with messages beside it. */
+static double pass_beside(double compute_sec, double message_sec)
+{
+    return fmax(message_sec, compute_sec + PEN_BESIDE_SHARE * message_sec);
+}
+
+static void share_weights(const struct pen__work *work,
+                          struct pen__stage *stage)
+{
+    double bytes = (double)stage->bytes.num_parameters;
+    double element = pen_number_bytes(work->setting->number);
+    double gather = pass_time(work, bytes * element);
+    double scatter =
+        pass_time(work, bytes * work->setting->practice.reduction_bytes);
+    struct pen_layer_time *time = &stage->time;
+    double backward = time->input_sec + time->weight_sec + time->recompute_sec;
+    double longer = pass_beside(backward, gather + scatter) / backward;
+    time->forward_sec = pass_beside(time->forward_sec, gather);
+    time->input_sec *= longer;
+    time->weight_sec *= longer;
+    time->recompute_sec *= longer;
+}
+
+static double reduction_time(const struct pen__work *work,
+                             const struct pen__stage *stage)
+{
+    const struct pen_practice *practice = &work->setting->practice;
+    if (pen__passes_weights(work))
+        return 0; /* done already */
+    bool is_cut = work->plan->sharding != PEN_SHARDING_NONE;
+    double sec = replica_time(
+        work, is_cut ? PEN_COLLECTIVE_GATHER : PEN_COLLECTIVE_REDUCE,
+        &stage->bytes, practice->reduction_bytes);
+    if (practice->overlaps_gradients)
+        sec = fmax(sec / 8, sec - 0.9 * (stage->time.input_sec +
+                                         stage->time.weight_sec));
+    return sec;
+}
+
+static double gather_time(const struct pen__work *work,
+                          const struct pen__stage *stage)
+{
+    const struct pen_practice *practice = &work->setting->practice;
+    if (work->plan->sharding == PEN_SHARDING_NONE || pen__passes_weights(work))
+        return 0;
+    double sec = replica_time(work, PEN_COLLECTIVE_GATHER, &stage->bytes,
+                              pen_number_bytes(work->setting->number));
+    if (practice->overlaps_parameters)
+        sec = fmax(sec / 8, sec - 0.9 * stage->time.forward_sec);
+    return sec;
+}
+
+/* Weights, and moments twice: read and written. */
+#define UPDATE_BYTES 24.0
+
+static double update_time(const struct pen__work *work,
+                          const struct pen__stage *stage)
+{
+    double share = work->plan->sharding == PEN_SHARDING_NONE
+                       ? 1
+                       : 1.0 / (pen__degree(work->plan, PEN_DEGREE_DP) *
+                                (double)pen__degree(work->plan, PEN_DEGREE_CP));
+    double bytes = UPDATE_BYTES + work->setting->practice.gradient_bytes;
+    if (work->setting->number != PEN_NUMBER_F32)
+        bytes += pen_number_bytes(work->setting->number);
+    return pen_bytes_time(work->device,
+                          share * bytes * (double)stage->bytes.num_parameters);
+}
+
+/* Embedding and head with one matrix on two ranks agree on its gradient. */
+static double tie_time(const struct pen__work *work)
+{
+    const struct pen_plan *plan = work->plan;
+    if (!has_second_holder(work))
+        return 0;
+    uint64_t distance = (uint64_t)pen__degree(plan, PEN_DEGREE_TP) *
+                        pen__degree(plan, PEN_DEGREE_CP) *
+                        pen__degree(plan, PEN_DEGREE_DP) *
+                        (pen__degree(plan, PEN_DEGREE_PP) - 1);
+    double bytes = (double)count_tied(work->setting->model) /
+                   pen__degree(plan, PEN_DEGREE_TP) *
+                   work->setting->practice.reduction_bytes;
+    return bytes / pen_message_bandwidth(work->setting->cluster, work->device,
+                                         distance);
+}
+
+void pen__sum_stages(struct pen__work *work)
+{
+    const struct pen_plan *plan = work->plan;
+    struct layer_table table;
+    uint32_t last = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        struct pen__stage *stage = &work->stages[i];
+        uint32_t group = group_of_rank(work, pen__rank_of(work, i));
+        if (group != last)
+            memset(&table, 0, sizeof table);
+        last = group;
+        sum_stage(work, &plan->stages[i], group, &table, stage);
+        if (pen__passes_weights(work))
+            share_weights(work, stage);
+        stage->sync_sec = reduction_time(work, stage);
+        stage->gather_sec = gather_time(work, stage);
+        stage->update_sec = update_time(work, stage);
+    }
+    double tie = tie_time(work);
+    work->stages[0].sync_sec += tie;
+    if (plan->num_stages > 1)
+        work->stages[plan->num_stages - 1].sync_sec += tie;
+}
+
+void pen__measure_stages(struct pen__work *work)
+{
+    for (uint32_t i = 0; i < work->plan->num_stages; i++) {
+        const struct pen_layer_range *range = &work->plan->stages[i];
+        struct pen__stage *stage = &work->stages[i];
+        struct pen_cost cost;
+        *stage = (struct pen__stage){.sync_sec = 0};
+        pen__measured_stage(work->measured, range, &stage->time, &cost);
+        stage->sync_sec = cost.sync_sec;
+        stage->update_sec = cost.step_sec;
+    }
+}
+
+/*
+ * Behind their last backwards the stages of a rank are reduced side by side,
+ * and then updated one after the other.
+ */
+static double behind_of(const struct pen__stage *stage)
+{
+    return stage->sync_sec + stage->gather_sec + stage->update_sec;
+}
+
+/* Sums over the stages of one pipeline rank. */
+void pen__sum_rank(const struct pen__work *work, uint32_t rank,
+                   struct pen__stage *out)
+{
+    uint32_t pp = pen__degree(work->plan, PEN_DEGREE_PP);
+    bool has_twin = pp > 1 && pen__has_two_copies(work);
+    bool has_all = work->generator->placement == PEN_PLACEMENT_CYCLIC;
+    double share = has_all ? 1.0 / pp : has_twin ? 0.5 : 1;
+    *out = (struct pen__stage){.behind_sec = INFINITY};
+    for (uint32_t i = 0; i < work->plan->num_stages; i++) {
+        const struct pen__stage *stage = &work->stages[i];
+        bool is_twin = has_twin && pp - 1 - pen__rank_of(work, i) == rank;
+        if (pen__rank_of(work, i) != rank && !is_twin && !has_all)
+            continue;
+        add_layer(&stage->time, &stage->bytes, share, out);
+        out->sync_sec += stage->sync_sec;
+        out->gather_sec += stage->gather_sec;
+        out->update_sec += stage->update_sec;
+        out->behind_sec = fmin(out->behind_sec, behind_of(stage));
+    }
+    out->behind_sec = fmax(out->behind_sec, out->gather_sec + out->update_sec);
+}

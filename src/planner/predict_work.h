@@ -1,0 +1,74 @@
+#ifndef PEN_PLANNER_PREDICT_WORK_H
+#define PEN_PLANNER_PREDICT_WORK_H
+
+#include "planner/measured.h"
+#include "planner/predict.h"
+#include "schedule/generators.h"
+#include "schedule/time.h"
+
+/* What the files of the prediction share. */
+
+/* A stage on one of its ranks. */
+struct pen__stage {
+    struct pen_layer_time time;   /* sums of its layers */
+    struct pen_layer_bytes bytes; /* sums; the largest working_bytes */
+    double sync_sec;
+    double gather_sec; /* part of the step behind the optimizer */
+    double update_sec;
+    double behind_sec; /* of a rank: at least, behind its last backward */
+};
+
+/* A plan with all that was found out about it on the way. */
+struct pen__work {
+    const struct pen_setting *setting;
+    const struct pen_plan *plan;
+    const struct pen_device *device; /* of the slowest group in use */
+    struct pen__stage *stages;
+    const struct pen_generator *generator;
+    double hop_sec; /* of a message between two stages */
+    struct pen_costs costs;
+    double activation_bytes;        /* of one A of the costs */
+    struct pen__measured *measured; /* NULL: formulas decide */
+};
+
+static inline uint32_t pen__degree(const struct pen_plan *plan,
+                                   enum pen_degree which)
+{
+    return plan->degrees[which];
+}
+
+/* The slowest kind among so many devices from the first one on. */
+uint32_t pen__group_of(const struct pen__work *work, uint64_t first,
+                       uint64_t count);
+
+/* Which rank of the pipeline has a stage; of several copies, of the first. */
+uint32_t pen__rank_of(const struct pen__work *work, uint32_t stage);
+
+/* Two pipelines in opposite directions: half of the micro-batches each. */
+bool pen__has_two_copies(const struct pen__work *work);
+
+/* Whether weights pass through all ranks layer by layer. */
+bool pen__passes_weights(const struct pen__work *work);
+
+/* Fills the stages of the work: by formulas, or by what was measured. */
+void pen__sum_stages(struct pen__work *work);
+void pen__measure_stages(struct pen__work *work);
+
+/* Sums over the stages of one pipeline rank. */
+void pen__sum_rank(const struct pen__work *work, uint32_t rank,
+                   struct pen__stage *out);
+
+/* The costs under which the schedule is timed; released with the work. */
+pen_status pen__make_costs(struct pen__work *work, struct pen_text *why);
+
+/* Times it; *span_sec is what one batch takes. Free *out. */
+pen_status pen__time_schedule(const struct pen__work *work,
+                              struct pen_timing **out, double *span_sec,
+                              struct pen_text *why);
+
+/* Bytes of every rank, as timed or, without a timing, at least. */
+pen_status pen__tell_memory(const struct pen__work *work,
+                            const struct pen_timing *timing,
+                            struct pen_prediction *out, struct pen_text *why);
+
+#endif
