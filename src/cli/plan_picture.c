@@ -3,7 +3,6 @@
  * are predicted for the layers of its stages.
  */
 #include "cli/plan_report.h"
-#include "planner/collective.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,84 +15,6 @@
 static uint32_t degree(const struct pen_plan *plan, enum pen_degree which)
 {
     return plan->degrees[which];
-}
-
-/* The kind of the first device of this rank of the pipeline. */
-static uint32_t group_of(const struct pen_setting *setting,
-                         const struct pen_plan *plan, uint32_t rank)
-{
-    const struct pen_cluster *cluster = setting->cluster;
-    uint64_t device =
-        pen_plan_num_ranks(plan) / degree(plan, PEN_DEGREE_PP) * rank;
-    uint32_t group = 0;
-    while (group + 1 < cluster->num_groups &&
-           device >= cluster->groups[group].count)
-        device -= cluster->groups[group++].count;
-    return group;
-}
-
-/* Later stages are on the ranks again, or, where they turn, on the way back. */
-static uint32_t rank_of(const struct pen_plan *plan,
-                        const struct pen_generator *generator, uint32_t stage)
-{
-    uint32_t pp = degree(plan, PEN_DEGREE_PP);
-    uint32_t turn = stage % pp;
-    bool turns = generator->placement == PEN_PLACEMENT_V ||
-                 generator->placement == PEN_PLACEMENT_WAVE;
-    return turns && stage / pp % 2 == 1 ? pp - 1 - turn : turn;
-}
-
-static void sum_stage(const struct pen_setting *setting,
-                      const struct pen_plan *plan, uint32_t group,
-                      const struct pen_layer_range *range, struct pen_cost *out,
-                      double *boundary_bytes)
-{
-    *out = (struct pen_cost){.recompute_sec = -1, .pair_sec = -1, .memory = -1};
-    for (uint32_t i = range->first; i < range->first + range->count; i++) {
-        struct pen_layer_time time;
-        struct pen_layer_bytes bytes;
-        pen_predict_layer(setting, plan, group, i, range->recompute, &time,
-                          &bytes);
-        out->forward_sec += time.forward_sec;
-        out->input_sec += time.input_sec + time.recompute_sec;
-        out->weight_sec += time.weight_sec;
-        *boundary_bytes = (double)bytes.output_bytes;
-    }
-}
-
-/* Reductions and optimizer are those of the rank that is busiest. */
-static bool fill_costs(const struct pen_setting *setting,
-                       const struct pen_plan_found *found,
-                       struct pen_costs *costs)
-{
-    const struct pen_plan *plan = found->plan;
-    const double *spent = found->prediction.spent;
-    const struct pen_device *device = &setting->cluster->groups[0].device;
-    uint64_t distance = pen_plan_num_ranks(plan) / degree(plan, PEN_DEGREE_PP);
-    double vpp = degree(plan, PEN_DEGREE_VPP);
-    double bytes = 0;
-    costs->items = calloc(plan->num_stages, sizeof *costs->items);
-    if (costs->items == NULL)
-        return false;
-    costs->scope = PEN_COST_PER_STAGE;
-    costs->num_items = plan->num_stages;
-    for (uint32_t i = 0; i < plan->num_stages; i++) {
-        uint32_t rank = rank_of(plan, found->candidate.generator, i);
-        sum_stage(setting, plan, group_of(setting, plan, rank),
-                  &plan->stages[i], &costs->items[i], &bytes);
-        costs->items[i].sync_sec = spent[PEN_SPENDING_REDUCTION] / vpp;
-        costs->items[i].step_sec =
-            (spent[PEN_SPENDING_UPDATE] + spent[PEN_SPENDING_GATHER]) / vpp;
-    }
-    if (degree(plan, PEN_DEGREE_PP) == 1)
-        return true;
-    costs->bytes = bytes / degree(plan, PEN_DEGREE_TP);
-    costs->bytes_per_sec =
-        pen_message_bandwidth(setting->cluster, device, distance);
-    costs->latency_sec =
-        pen_message_latency(setting->cluster, device, distance);
-    costs->is_blocking = setting->practice.blocks_on_messages;
-    return true;
 }
 
 static uint64_t num_cells(const struct pen_plan *plan, uint64_t microbatches)
@@ -180,8 +101,8 @@ void pen__plan_picture_init(const struct pen_setting *setting,
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_costs costs;
     pen_costs_init(&costs);
-    pen_status status = PEN_NOMEM;
-    if (fill_costs(setting, found, &costs))
+    pen_status status = pen_predict_costs(setting, plan, &costs, &why);
+    if (status == PEN_OK)
         status = make(plan, microbatches, generator, &costs, out, &why);
     if (status == PEN_OK) {
         out->item.schedule = out->schedule;

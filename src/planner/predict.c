@@ -267,6 +267,22 @@ pen_status pen_predict_bound(const struct pen_setting *setting,
     return status;
 }
 
+pen_status pen_predict_costs(const struct pen_setting *setting,
+                             const struct pen_plan *plan, struct pen_costs *out,
+                             struct pen_text *why)
+{
+    struct pen__work work;
+    pen_status status = open_work(setting, plan, &work, why);
+    if (status == PEN_OK)
+        status = pen__make_costs(&work, why);
+    if (status == PEN_OK) {
+        *out = work.costs;
+        pen_costs_init(&work.costs);
+    }
+    close_work(&work);
+    return status;
+}
+
 void pen_prediction_release(struct pen_prediction *prediction)
 {
     free(prediction->memory);

@@ -4,6 +4,7 @@
 #include "core/cluster.h"
 #include "core/plan.h"
 #include "core/profile.h"
+#include "schedule/costs.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -158,6 +159,14 @@ void pen_prediction_release(struct pen_prediction *prediction);
 pen_status pen_predict_bound(const struct pen_setting *setting,
                              const struct pen_plan *plan,
                              struct pen_prediction *out, struct pen_text *why);
+
+/*
+ * The costs under which the schedule of a plan is timed, as `penstock schedule`
+ * takes them. On success *out is initialized; end with pen_costs_release().
+ */
+pen_status pen_predict_costs(const struct pen_setting *setting,
+                             const struct pen_plan *plan, struct pen_costs *out,
+                             struct pen_text *why);
 
 /* Copies what was predicted into the plan. False when memory runs out. */
 bool pen_prediction_store(const struct pen_prediction *prediction,
