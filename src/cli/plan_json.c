@@ -120,7 +120,7 @@ static json_t *counts_json(const struct pen_plan_ranking *ranking)
         "{s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "complete",
         ranking->is_complete, "listed", (json_int_t)counts->listed, "layouts",
         (json_int_t)counts->bounded + (json_int_t)counts->too_large, "unfit",
-        (json_int_t)(counts->too_large + counts->unfit), "timed",
+        (json_int_t)counts->too_large + (json_int_t)counts->unfit, "timed",
         (json_int_t)counts->timed, "left_out", (json_int_t)counts->left_out,
         "first_sec", counts->first_sec, "seconds", counts->seconds);
 }
