@@ -102,7 +102,8 @@ static const struct pen__field fields[] = {
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
     TEXT("engine", "NAME", engine_name,
          "onednn, reference (plain loops), or sleep:5ms, whose operations only "
-         "wait; onednn when not given"),
+         "wait, with sleep:profile as long as --profile says; onednn when not "
+         "given"),
     COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
           "ranks of a pipeline; what is left of the ranks are replicas of it; "
           "1 when not given"),
