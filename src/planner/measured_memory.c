@@ -198,7 +198,7 @@ static void add_sums(struct holder *holder, const struct pen_layer_range *range)
             (pen_needs_levels(share) * (trained - tied) + share * tied) *
             sizeof(float);
     if (num_members > 1)
-        holder->sums += PEN_NEEDS_LANES * num_members *
+        holder->sums += (uint64_t)PEN_NEEDS_LANES * num_members *
                         pen_needs_piece(num_members, largest) * sizeof(float);
 }
 

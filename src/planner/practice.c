@@ -19,6 +19,12 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         .optimizer_bytes = is_mixed ? 12 : 8,
         .overhead_bytes = 2.5e9,
         .memory_holes = 0.2};
+    if (target == PEN_TARGET_PENSTOCK) {
+        practice->overlaps_gradients = false; /* the same cores do both */
+        practice->overlaps_parameters = false;
+        practice->overhead_bytes = 30e6; /* a process with its libraries */
+        practice->memory_holes = 0;      /* all room is made once */
+    }
     if (target == PEN_TARGET_TORCHTITAN) {
         practice->recomputes_twice = true;
         practice->selects_products = true;
