@@ -11,6 +11,7 @@ enum {
     WARM_TRIPS = 5,
     TRIPS = 51,
     ROUNDS = 5, /* so that a disturbance that lasts does not hit all of one */
+    TRIES = 6,  /* where it did all the same */
     ALIGNMENT = 64
 };
 
@@ -100,7 +101,8 @@ pen_status pen__profile_link(struct pen_transport *transport, uint32_t peer,
     memset(block, 1, 2 * room);
     struct ball ball = {
         .transport = transport, .peer = peer, .out = block, .in = block + room};
-    play(&ball, room, seconds);
+    for (int i = 0; i < TRIES && seconds[1] <= seconds[0]; i++)
+        play(&ball, room, seconds);
     free(block);
     if (seconds[1] <= seconds[0]) {
         pen_why(why,
