@@ -1,26 +1,15 @@
 #include "cli/plan_print.h"
 
 #include "base/table.h"
+#include "cli/plan_cells.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-#define GIB 0x1p30
-
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / GIB;
-}
 
 static void print_table(struct pen_table *table, struct pen_text *out)
 {
     pen_table_print(table, pen__page_width(), out);
     pen_table_release(table);
-}
-
-static uint32_t degree(const struct pen_plan *plan, enum pen_degree which)
-{
-    return plan->degrees[which];
 }
 
 struct pen__plan_price pen__plan_price(const struct pen_setting *setting,
@@ -76,33 +65,17 @@ static void start_plans(struct pen_table *table)
                    sizeof plan_columns / sizeof *plan_columns);
 }
 
-static const char *schedule_name(const struct pen_plan *plan)
-{
-    if (degree(plan, PEN_DEGREE_PP) == 1)
-        return "-";
-    return plan->schedule.name != NULL ? plan->schedule.name
-                                       : plan->schedule.file;
-}
-
 static void add_plan(struct pen_table *table, uint32_t number,
                      const struct pen_plan *plan,
                      const struct pen_prediction *prediction)
 {
-    static const enum pen_degree order[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
-                                            PEN_DEGREE_PP, PEN_DEGREE_VPP,
-                                            PEN_DEGREE_EP, PEN_DEGREE_DP};
     pen_table_add(table, "%u", number);
     pen_table_add(table, "%.4g", prediction->step_sec);
     pen_table_add(table, "%.4g", prediction->tokens_per_sec);
     pen_table_add(table, "%.1f", 100 * prediction->utilisation);
-    pen_table_add(table, "%.1f", gib(prediction->peak_bytes));
+    pen_table_add(table, "%.1f", pen__gib(prediction->peak_bytes));
     pen_table_add(table, "%" PRIu64, pen_plan_num_ranks(plan));
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
-        pen_table_add(table, "%u", degree(plan, order[i]));
-    pen_table_add(table, "%u x %u", plan->num_microbatches, plan->micro_batch);
-    pen_table_add(table, "%s", schedule_name(plan));
-    pen_table_add(table, "%s", pen_recompute_names[plan->stages[0].recompute]);
-    pen_table_add(table, "%s", pen_sharding_names[plan->sharding]);
+    pen__plan_add_layout(plan, table);
 }
 
 static void print_ranking(const struct pen_plan_ranking *ranking,
@@ -147,19 +120,7 @@ static void print_memory(const struct pen_prediction *prediction,
             (struct pen_column){pen_memory_names[part], true, false};
     columns[PEN_MEMORY_PARTS + 2] = (struct pen_column){"GiB", true, false};
     pen_table_init(&table, columns, PEN_MEMORY_PARTS + 3);
-    for (uint32_t i = 0; i < prediction->num_memory;) {
-        const struct pen_plan_memory *memory = &prediction->memory[i];
-        uint32_t count = pen__plan_same_ranks(prediction, i);
-        if (count > 1)
-            pen_table_add(&table, "%u to %u", i, i + count - 1);
-        else
-            pen_table_add(&table, "%u", i);
-        pen_table_add(&table, "%" PRIu64, memory->count * count);
-        for (int part = 0; part < PEN_MEMORY_PARTS; part++)
-            pen_table_add(&table, "%.2f", gib(memory->bytes[part]));
-        pen_table_add(&table, "%.2f", gib(pen_plan_memory_bytes(memory)));
-        i += count;
-    }
+    pen__plan_add_memory(prediction, &table);
     print_table(&table, out);
 }
 
@@ -302,30 +263,15 @@ static void print_neighbours(const struct pen__plan_report *report,
                                                 {"slower, ms", true, false},
                                                 {"more, GiB", true, false},
                                                 {"why not", false, true}};
-    const struct pen_plan_found *best = &report->ranking->found[0];
-    struct pen_text layout = PEN_TEXT_EMPTY;
+    const struct pen_prediction *best = &report->ranking->found[0].prediction;
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (uint32_t i = 0; i < report->explanation->num_neighbours; i++) {
         const struct pen_neighbour *other = &report->explanation->neighbours[i];
-        pen_text_clear(&layout);
-        pen_candidate_print(&other->candidate, &layout);
-        pen_table_add(&table, "%s", other->choice);
-        pen_table_add(&table, "%s", pen_text_string(&layout));
-        if (other->is_predicted) {
-            pen_table_add(&table, "%+.1f",
-                          1e3 * (other->step_sec - best->prediction.step_sec));
-            pen_table_add(&table, "%+.1f",
-                          gib(other->peak_bytes) -
-                              gib(best->prediction.peak_bytes));
-        } else {
-            pen_table_add(&table, "-");
-            pen_table_add(&table, "-");
-        }
+        pen__plan_add_neighbour(other, best, &table);
         pen_table_add(&table, "%s", pen_text_string(&other->reason));
     }
     print_table(&table, out);
-    pen_text_release(&layout);
 }
 
 static void print_limit(const struct pen__plan_report *report,

@@ -1,14 +1,11 @@
 /* The charts of a report. */
 #include "cli/plan_report.h"
 
+#include "cli/plan_cells.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / 0x1p30;
-}
 
 /* ---- bars ---- */
 
@@ -103,10 +100,10 @@ bool pen__plan_memory_bars(const struct pen_setting *setting,
         uint32_t count = pen__plan_same_ranks(prediction, first);
         size_t i = out->chart.num_bars;
         double *parts = add_bar(out);
-        double limit = gib(limit_of(setting, found->plan, first));
-        double sum = gib(pen_plan_memory_bytes(memory));
+        double limit = pen__gib(limit_of(setting, found->plan, first));
+        double sum = pen__gib(pen_plan_memory_bytes(memory));
         for (int k = 0; k < PEN_MEMORY_PARTS; k++)
-            parts[k] = gib(memory->bytes[k]);
+            parts[k] = pen__gib(memory->bytes[k]);
         out->bars[i].limit = limit;
         if (count > 1)
             snprintf(out->labels[i], sizeof *out->labels, "ranks %u to %u",
@@ -142,10 +139,10 @@ static void add_points(const struct pen_plan_ranking *ranking, double scale,
         const struct pen_plan_found *found = &ranking->found[i];
         struct pen_text *note = &out->notes[out->num_points];
         pen_candidate_print(&found->candidate, note);
-        out->points[out->num_points++] =
-            (struct pen_report_point){.x = scale * found->prediction.step_sec,
-                                      .y = gib(found->prediction.peak_bytes),
-                                      .note = pen_text_string(note)};
+        out->points[out->num_points++] = (struct pen_report_point){
+            .x = scale * found->prediction.step_sec,
+            .y = pen__gib(found->prediction.peak_bytes),
+            .note = pen_text_string(note)};
     }
 }
 

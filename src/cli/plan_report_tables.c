@@ -1,15 +1,12 @@
 /* The tables of a report. */
 #include "cli/plan_report.h"
 
+#include "cli/plan_cells.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / 0x1p30;
-}
 
 void pen__add_large(struct pen_text *out, double value)
 {
@@ -46,7 +43,7 @@ static void add_devices(const struct pen_cluster *cluster,
         const struct pen_device_group *group = &cluster->groups[i];
         pen_text_add(&text, "%s%" PRIu64 " x %s, %.4g GiB each to be filled",
                      i == 0 ? "" : "; ", group->count, group->device.kind,
-                     gib(group->device.memory_bytes));
+                     pen__gib(group->device.memory_bytes));
     }
     pen_table_add(out, "devices");
     pen_table_add(out, "%s", pen_text_string(&text));
@@ -90,7 +87,7 @@ static void add_workload(const struct pen_setting *setting,
     if (setting->memory_limit == 0)
         return;
     pen_table_add(out, "memory limit");
-    pen_table_add(out, "%.4g GiB", gib(setting->memory_limit));
+    pen_table_add(out, "%.4g GiB", pen__gib(setting->memory_limit));
 }
 
 void pen__plan_asked_table(const struct pen__plan_report *report,
@@ -225,23 +222,6 @@ static const struct pen_column ranking_columns[] = {{"", true, false},
 static const struct pen_column fewer_columns[] = {{"devices", true, false},
                                                   PLAN_COLUMNS};
 
-static void add_layout(const struct pen_plan *plan, struct pen_table *out)
-{
-    static const enum pen_degree order[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
-                                            PEN_DEGREE_PP, PEN_DEGREE_VPP,
-                                            PEN_DEGREE_EP, PEN_DEGREE_DP};
-    for (size_t i = 0; i < COUNT(order); i++)
-        pen_table_add(out, "%u", plan->degrees[order[i]]);
-    pen_table_add(out, "%u x %u", plan->num_microbatches, plan->micro_batch);
-    pen_table_add(out, "%s",
-                  plan->degrees[PEN_DEGREE_PP] == 1 ||
-                          plan->schedule.name == NULL
-                      ? "-"
-                      : plan->schedule.name);
-    pen_table_add(out, "%s", pen_recompute_names[plan->stages[0].recompute]);
-    pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
-}
-
 void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
                              double best_sec, bool has_devices,
                              struct pen_table *out)
@@ -259,8 +239,8 @@ void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
         pen_table_add(out, "%.1f", 100 * (it->step_sec / best_sec - 1));
         pen_table_add(out, "%.0f", it->tokens_per_sec);
         pen_table_add(out, "%.1f", 100 * it->utilisation);
-        pen_table_add(out, "%.1f", gib(it->peak_bytes));
-        add_layout(plan, out);
+        pen_table_add(out, "%.1f", pen__gib(it->peak_bytes));
+        pen__plan_add_layout(plan, out);
     }
 }
 
@@ -276,19 +256,7 @@ void pen__plan_memory_table(const struct pen_prediction *prediction,
         PEN_MEMORY_TABLE(MEMORY_COLUMN){"GiB in all", true, false}};
 #undef MEMORY_COLUMN
     pen_table_init(out, columns, COUNT(columns));
-    for (uint32_t i = 0; i < prediction->num_memory;) {
-        const struct pen_plan_memory *memory = &prediction->memory[i];
-        uint32_t count = pen__plan_same_ranks(prediction, i);
-        if (count > 1)
-            pen_table_add(out, "%u to %u", i, i + count - 1);
-        else
-            pen_table_add(out, "%u", i);
-        pen_table_add(out, "%" PRIu64, memory->count * count);
-        for (int part = 0; part < PEN_MEMORY_PARTS; part++)
-            pen_table_add(out, "%.2f", gib(memory->bytes[part]));
-        pen_table_add(out, "%.2f", gib(pen_plan_memory_bytes(memory)));
-        i += count;
-    }
+    pen__plan_add_memory(prediction, out);
 }
 
 /* ---- the explanation ---- */
@@ -315,26 +283,12 @@ void pen__plan_neighbour_table(const struct pen__plan_report *report,
                                                 {"GiB", true, false},
                                                 {"why not", false, true}};
     const struct pen_prediction *best = &report->ranking->found[0].prediction;
-    struct pen_text layout = PEN_TEXT_EMPTY;
     pen_table_init(out, columns, COUNT(columns));
     for (uint32_t i = 0; i < report->explanation->num_neighbours; i++) {
         const struct pen_neighbour *other = &report->explanation->neighbours[i];
-        pen_text_clear(&layout);
-        pen_candidate_print(&other->candidate, &layout);
-        pen_table_add(out, "%s", other->choice);
-        pen_table_add(out, "%s", pen_text_string(&layout));
-        if (other->is_predicted) {
-            pen_table_add(out, "%+.1f",
-                          1e3 * (other->step_sec - best->step_sec));
-            pen_table_add(out, "%+.1f",
-                          gib(other->peak_bytes) - gib(best->peak_bytes));
-        } else {
-            pen_table_add(out, "-");
-            pen_table_add(out, "-");
-        }
+        pen__plan_add_neighbour(other, best, out);
         add_reason(other, best, out);
     }
-    pen_text_release(&layout);
 }
 
 void pen__plan_help_table(const struct pen__plan_report *report,

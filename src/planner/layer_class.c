@@ -55,7 +55,7 @@ double pen__parameter_bytes(const struct pen_setting *setting,
         optimizer /= num_replicas;
     if (sharding >= PEN_SHARDING_ZERO2)
         gradients /= num_replicas;
-    if (sharding >= PEN_SHARDING_ZERO3 && !setting->practice.keeps_gathered)
+    if (sharding >= PEN_SHARDING_ZERO3)
         weights /= num_replicas;
     return weights + gradients + optimizer;
 }

@@ -36,7 +36,6 @@ struct pen_practice {
     bool blocks_on_messages;  /* of the pipeline: nothing runs beside */
     bool overlaps_tensor;     /* messages inside layers behind products */
     bool gathers_singly;      /* zero3: array by array, one network card busy */
-    bool keeps_gathered;      /* zero3: weights stay gathered in a step */
     bool gathers_once;        /* zero3: the same, where there is a pipeline */
     uint32_t gradient_bytes;  /* of one accumulated gradient */
     uint32_t reduction_bytes; /* of one on its way to the others */

@@ -85,7 +85,6 @@ pen_status pen__make_costs(struct pen__work *work, struct pen_text *why)
         pen_message_latency(work->setting->cluster, work->device, distance) +
         gather;
     costs->is_blocking = work->setting->practice.blocks_on_messages;
-    work->hop_sec = costs->latency_sec + costs->bytes / costs->bytes_per_sec;
     return PEN_OK;
 }
 

@@ -182,7 +182,6 @@ bool pen__passes_weights(const struct pen__work *work)
     const struct pen_practice *practice = &work->setting->practice;
     bool is_pipeline = pen__degree(work->plan, PEN_DEGREE_PP) > 1;
     return work->plan->sharding == PEN_SHARDING_ZERO3 &&
-           !practice->keeps_gathered &&
            !(practice->gathers_once && is_pipeline);
 }
 

@@ -25,7 +25,6 @@ struct pen__work {
     const struct pen_device *device; /* of the slowest group in use */
     struct pen__stage *stages;
     const struct pen_generator *generator;
-    double hop_sec; /* of a message between two stages */
     struct pen_costs costs;
     double activation_bytes;        /* of one A of the costs */
     struct pen__measured *measured; /* NULL: formulas decide */

@@ -1,0 +1,68 @@
+#include "cli/plan_cells.h"
+
+#include "cli/plan_print.h"
+
+#include <inttypes.h>
+
+double pen__gib(uint64_t bytes)
+{
+    return (double)bytes / 0x1p30;
+}
+
+static const char *schedule_name(const struct pen_plan *plan)
+{
+    if (plan->degrees[PEN_DEGREE_PP] == 1)
+        return "-";
+    return plan->schedule.name != NULL ? plan->schedule.name
+                                       : plan->schedule.file;
+}
+
+void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out)
+{
+    static const enum pen_degree order[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
+                                            PEN_DEGREE_PP, PEN_DEGREE_VPP,
+                                            PEN_DEGREE_EP, PEN_DEGREE_DP};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        pen_table_add(out, "%u", plan->degrees[order[i]]);
+    pen_table_add(out, "%u x %u", plan->num_microbatches, plan->micro_batch);
+    pen_table_add(out, "%s", schedule_name(plan));
+    pen_table_add(out, "%s", pen_recompute_names[plan->stages[0].recompute]);
+    pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
+}
+
+void pen__plan_add_memory(const struct pen_prediction *prediction,
+                          struct pen_table *out)
+{
+    for (uint32_t i = 0; i < prediction->num_memory;) {
+        const struct pen_plan_memory *memory = &prediction->memory[i];
+        uint32_t count = pen__plan_same_ranks(prediction, i);
+        if (count > 1)
+            pen_table_add(out, "%u to %u", i, i + count - 1);
+        else
+            pen_table_add(out, "%u", i);
+        pen_table_add(out, "%" PRIu64, memory->count * count);
+        for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+            pen_table_add(out, "%.2f", pen__gib(memory->bytes[part]));
+        pen_table_add(out, "%.2f", pen__gib(pen_plan_memory_bytes(memory)));
+        i += count;
+    }
+}
+
+void pen__plan_add_neighbour(const struct pen_neighbour *other,
+                             const struct pen_prediction *best,
+                             struct pen_table *out)
+{
+    struct pen_text layout = PEN_TEXT_EMPTY;
+    pen_candidate_print(&other->candidate, &layout);
+    pen_table_add(out, "%s", other->choice);
+    pen_table_add(out, "%s", pen_text_string(&layout));
+    pen_text_release(&layout);
+    if (!other->is_predicted) {
+        pen_table_add(out, "-");
+        pen_table_add(out, "-");
+        return;
+    }
+    pen_table_add(out, "%+.1f", 1e3 * (other->step_sec - best->step_sec));
+    pen_table_add(out, "%+.1f",
+                  pen__gib(other->peak_bytes) - pen__gib(best->peak_bytes));
+}

@@ -1,0 +1,23 @@
+#ifndef PEN_CLI_PLAN_CELLS_H
+#define PEN_CLI_PLAN_CELLS_H
+
+#include "base/table.h"
+#include "planner/explain.h"
+
+/* Cells that tables for the terminal and for reports have in common. */
+
+double pen__gib(uint64_t bytes);
+
+/* tp, cp, pp, vpp, ep, dp, batch, schedule, recomputation and sharding. */
+void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out);
+
+/* Ranks that hold the same bytes, devices, the parts of memory, their sum. */
+void pen__plan_add_memory(const struct pen_prediction *prediction,
+                          struct pen_table *out);
+
+/* What is changed, its layout, and milliseconds and GiB that it costs. */
+void pen__plan_add_neighbour(const struct pen_neighbour *other,
+                             const struct pen_prediction *best,
+                             struct pen_table *out);
+
+#endif
