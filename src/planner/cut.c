@@ -2,7 +2,9 @@
 
 #include "planner/chain_cut.h"
 #include "planner/layer_class.h"
+#include "planner/operations.h"
 #include "planner/partition.h"
+#include "planner/rank_devices.h"
 #include "schedule/generators.h"
 
 #include <stdlib.h>
@@ -90,7 +92,8 @@ static bool allocate(struct work *work)
 static double flops_of(const struct work *work, uint32_t group)
 {
     const struct pen_setting *setting = work->setting;
-    return setting->cluster->groups[group].device.flops[setting->number];
+    return pen_device_peak(&setting->cluster->groups[group].device,
+                           setting->number);
 }
 
 /* The groups of the parts: of several copies the slowest counts. */
@@ -101,8 +104,10 @@ static void find_groups(struct work *work)
         uint32_t part = stage % num_parts;
         uint32_t rank = pen_shape_rank_of(&work->shape, stage);
         work->ranks[stage] = rank;
-        uint32_t group = pen__rank_group(work->setting, work->plan, rank,
-                                         &work->memory[rank]);
+        struct pen__rank_devices devices =
+            pen__devices_of(work->setting, work->plan, rank);
+        uint32_t group = devices.slowest;
+        work->memory[rank] = devices.memory_bytes;
         if (stage < num_parts ||
             flops_of(work, group) < flops_of(work, work->groups[part]))
             work->groups[part] = group;

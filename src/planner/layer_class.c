@@ -59,34 +59,3 @@ double pen__parameter_bytes(const struct pen_setting *setting,
         weights /= num_replicas;
     return weights + gradients + optimizer;
 }
-
-uint32_t pen__rank_group(const struct pen_setting *setting,
-                         const struct pen_plan *plan, uint32_t rank,
-                         uint64_t *memory_bytes)
-{
-    const struct pen_cluster *cluster = setting->cluster;
-    uint64_t share = pen_plan_num_ranks(plan) / plan->degrees[PEN_DEGREE_PP];
-    uint64_t first = rank * share;
-    uint64_t begin = 0;
-    uint32_t slowest = 0;
-    double least = -1;
-    uint64_t memory = UINT64_MAX;
-    for (uint32_t i = 0; i < cluster->num_groups; i++) {
-        const struct pen_device *device = &cluster->groups[i].device;
-        uint64_t end = begin + cluster->groups[i].count;
-        if (begin < first + share && first < end) {
-            double flops = device->flops[setting->number];
-            if (least < 0 || flops < least) {
-                least = flops;
-                slowest = i;
-            }
-            if (device->memory_bytes < memory)
-                memory = device->memory_bytes;
-        }
-        begin = end;
-    }
-    if (setting->memory_limit != 0 && setting->memory_limit < memory)
-        memory = setting->memory_limit;
-    *memory_bytes = memory;
-    return slowest;
-}

@@ -38,13 +38,4 @@ void pen__class_costs_find(const struct pen_setting *setting,
 double pen__parameter_bytes(const struct pen_setting *setting,
                             enum pen_sharding sharding, double num_replicas);
 
-/*
- * The slowest group among the devices of one rank of the pipeline, and the
- * memory that all of them offer. Devices are taken in the order of the cluster,
- * rank by rank of the pipeline.
- */
-uint32_t pen__rank_group(const struct pen_setting *setting,
-                         const struct pen_plan *plan, uint32_t rank,
-                         uint64_t *memory_bytes);
-
 #endif

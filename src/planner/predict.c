@@ -2,6 +2,7 @@
 
 #include "planner/operations.h"
 #include "planner/predict_work.h"
+#include "planner/rank_devices.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -192,7 +193,8 @@ static pen_status open_work(const struct pen_setting *setting,
     pen_status status = check_plan(work, why);
     if (status != PEN_OK)
         return status;
-    uint32_t slowest = pen__group_of(work, 0, pen_plan_num_ranks(plan));
+    uint32_t slowest =
+        pen__devices_from(setting, 0, pen_plan_num_ranks(plan)).slowest;
     work->device = &setting->cluster->groups[slowest].device;
     work->stages = calloc(plan->num_stages, sizeof *work->stages);
     if (work->stages == NULL) {

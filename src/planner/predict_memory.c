@@ -1,6 +1,8 @@
 /* What every rank of a plan holds at its peak. */
 #include "planner/predict_work.h"
 
+#include "planner/rank_devices.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,25 +68,6 @@ static double guess_in_flight(const struct pen__work *work, uint32_t rank)
 /* The same with a profile. */
 #define MEASURED_MEMORY_ERROR 0.02
 
-/* What the smallest device of a rank of the pipeline has. */
-static uint64_t limit_of(const struct pen__work *work, uint32_t rank)
-{
-    const struct pen_cluster *cluster = work->setting->cluster;
-    uint64_t size =
-        pen_plan_num_ranks(work->plan) / pen__degree(work->plan, PEN_DEGREE_PP);
-    uint64_t begin = 0;
-    uint64_t limit = work->setting->memory_limit;
-    for (uint32_t i = 0; i < cluster->num_groups; i++) {
-        uint64_t has = cluster->groups[i].device.memory_bytes;
-        uint64_t end = begin + cluster->groups[i].count;
-        if (begin < (rank + 1) * size && rank * size < end &&
-            (limit == 0 || has < limit))
-            limit = has;
-        begin = end;
-    }
-    return limit;
-}
-
 static void fill_rank(const struct pen__work *work,
                       const struct pen_timing *timing, uint32_t index,
                       bool has_head, struct pen_plan_memory *out)
@@ -128,7 +111,8 @@ pen_status pen__tell_memory(const struct pen__work *work,
             out->peak_bytes = bytes;
             out->fullest = i;
         }
-        if ((double)bytes * (1 + error) > (double)limit_of(work, i))
+        if ((double)bytes * (1 + error) >
+            (double)pen__devices_of(work->setting, work->plan, i).memory_bytes)
             out->fits = false;
     }
     out->memory_error = error;

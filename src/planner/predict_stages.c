@@ -3,50 +3,10 @@
 
 #include "planner/collective.h"
 #include "planner/operations.h"
+#include "planner/rank_devices.h"
 
 #include <math.h>
 #include <string.h>
-
-/* ---- devices ---- */
-
-static double speed_of(const struct pen__work *work, uint32_t group)
-{
-    const struct pen_device *device =
-        &work->setting->cluster->groups[group].device;
-    return pen_device_peak(device, work->setting->number);
-}
-
-/*
- * Devices are taken in the order of the cluster, the ranks of one pipeline rank
- * side by side. Where they are of several kinds the slowest counts.
- */
-uint32_t pen__group_of(const struct pen__work *work, uint64_t first,
-                       uint64_t count)
-{
-    const struct pen_cluster *cluster = work->setting->cluster;
-    uint32_t slowest = 0;
-    uint64_t begin = 0;
-    bool is_found = false;
-    for (uint32_t i = 0; i < cluster->num_groups; i++) {
-        uint64_t end = begin + cluster->groups[i].count;
-        if (begin < first + count && first < end &&
-            (!is_found || speed_of(work, i) < speed_of(work, slowest))) {
-            slowest = i;
-            is_found = true;
-        }
-        begin = end;
-    }
-    return slowest;
-}
-
-static uint32_t group_of_rank(const struct pen__work *work, uint32_t rank)
-{
-    uint64_t size =
-        pen_plan_num_ranks(work->plan) / pen__degree(work->plan, PEN_DEGREE_PP);
-    return pen__group_of(work, rank * size, size);
-}
-
-/* ---- stages ---- */
 
 /* Which rank of the pipeline has a stage; of several copies, of the first. */
 uint32_t pen__rank_of(const struct pen__work *work, uint32_t stage)
@@ -278,7 +238,8 @@ void pen__sum_stages(struct pen__work *work)
     uint32_t last = UINT32_MAX;
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         struct pen__stage *stage = &work->stages[i];
-        uint32_t group = group_of_rank(work, pen__rank_of(work, i));
+        uint32_t group =
+            pen__devices_of(work->setting, plan, pen__rank_of(work, i)).slowest;
         if (group != last)
             memset(&table, 0, sizeof table);
         last = group;

@@ -36,10 +36,6 @@ static inline uint32_t pen__degree(const struct pen_plan *plan,
     return plan->degrees[which];
 }
 
-/* The slowest kind among so many devices from the first one on. */
-uint32_t pen__group_of(const struct pen__work *work, uint64_t first,
-                       uint64_t count);
-
 /* Which rank of the pipeline has a stage; of several copies, of the first. */
 uint32_t pen__rank_of(const struct pen__work *work, uint32_t stage);
 
