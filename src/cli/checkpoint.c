@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "cli/cli.h"
+#include "cli/verbs.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -46,14 +46,10 @@ static const struct argp_option export_options[] = {
     MAX_SHARD_ROW,
     {NULL, 0, NULL, 0, NULL, 0}};
 
-struct verb {
-    const char *name;
-    const char *summary;
-    const char *words;
-    int most_paths;
-    const struct argp_option *options; /* NULL for none */
-    const char *doc;
+/* What a command does with what was read; in the order of the verbs. */
+struct act {
     int (*run)(const struct pen__checkpoint_args *args);
+    int most_paths;
     bool needs_output;
 };
 
@@ -278,37 +274,37 @@ static int run_hash(const struct pen__checkpoint_args *args)
 
 /* ------------------------------------------------------------ commands */
 
-static const struct verb verbs[] = {
-    {"ls", "Lists the steps that a run has saved", "DIR", 1, ls_options,
+static const struct pen__verb verbs[] = {
+    {"ls", "DIR", "Lists the steps that a run has saved",
      "A step is whole when its manifest and the sizes of all its files are "
      "right; `penstock checkpoint verify` reads every byte.",
-     run_ls, false},
-    {"verify", "Reads every byte and tells which file is wrong", "DIR...",
-     INT_MAX, NULL,
+     ls_options},
+    {"verify", "DIR...", "Reads every byte and tells which file is wrong",
      "DIR is a step, or a run with steps. Exits with 1 when anything is wrong.",
-     run_verify, false},
-    {"hash", "Prints one SHA-256 of weights and optimizer state", "DIR...",
-     INT_MAX, hash_options,
+     NULL},
+    {"hash", "DIR...", "Prints one SHA-256 of weights and optimizer state",
      "DIR is a run, of which the newest step that is whole is taken, a step, "
      "or a directory of Hugging Face, which has weights only. Two states have "
      "the same hash when every number is the same in float32, whatever the "
      "files, shards and types they are stored in: bfloat16 and float16 are "
      "widened, which loses nothing; float64 is rounded.",
-     run_hash, false},
-    {"reshard", "Writes a step with other shards", "DIR -o RUN", 1,
-     reshard_options,
+     hash_options},
+    {"reshard", "DIR -o RUN", "Writes a step with other shards",
      "DIR is a step, or a run, of which the newest step that is whole is "
      "taken. "
      "Everything but the files of tensors stays as it is, the hash, too. RUN "
      "may be the step's own run: it is replaced when the new one is whole.",
-     pen__checkpoint_reshard, true},
-    {"export", "Writes weights, configuration and tokenizer", "DIR -o OUT", 1,
-     export_options,
+     reshard_options},
+    {"export", "DIR -o OUT", "Writes weights, configuration and tokenizer",
      "DIR as for reshard. OUT has what transformers and others load, and no "
      "state of the optimizer; it appears when all of it is written.",
-     pen__checkpoint_export, true}};
+     export_options}};
 
-enum { NUM_VERBS = sizeof verbs / sizeof *verbs };
+static const struct act acts[] = {{run_ls, 1, false},
+                                  {run_verify, INT_MAX, false},
+                                  {run_hash, INT_MAX, false},
+                                  {pen__checkpoint_reshard, 1, true},
+                                  {pen__checkpoint_export, 1, true}};
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
@@ -350,101 +346,28 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
-static void describe(const struct verb *verb, struct argp *parser,
-                     struct pen_text *name, struct pen_text *doc)
-{
-    pen_text_add(name, "penstock checkpoint %s", verb->name);
-    pen_text_add(doc, "%s.\v%s", verb->summary, verb->doc);
-    *parser = (struct argp){.options = verb->options,
-                            .parser = parse_option,
-                            .args_doc = verb->words,
-                            .doc = pen_text_string(doc)};
-}
-
-static void print_usage(FILE *out)
-{
-    fputs("usage: penstock checkpoint COMMAND ...\n\n", out);
-    for (size_t i = 0; i < NUM_VERBS; i++)
-        fprintf(out, "  %-7s %-10s  %s\n", verbs[i].name, verbs[i].words,
-                verbs[i].summary);
-    fputs("\nMore: penstock help checkpoint [COMMAND], or man "
-          "penstock-checkpoint.\n",
-          out);
-}
-
-static const struct verb *find_verb(const char *name)
-{
-    struct pen__nearest nearest = pen__nearest_to(name);
-    for (size_t i = 0; i < NUM_VERBS; i++) {
-        if (strcmp(verbs[i].name, name) == 0)
-            return &verbs[i];
-        pen__nearest_offer(&nearest, verbs[i].name);
-    }
-    pen_log(PEN_LOG_ERROR, "there is no command 'checkpoint %s'%s%s", name,
-            nearest.best != NULL ? "; did you mean checkpoint " : "",
-            nearest.best != NULL ? nearest.best : "");
-    print_usage(stderr);
-    return NULL;
-}
+static const struct pen__verbs commands = {
+    "checkpoint", verbs, sizeof verbs / sizeof *verbs, 7, 10, parse_option};
 
 static int run(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_usage(stderr);
-        return PEN__EXIT_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0) {
-        print_usage(stdout);
-        return PEN__EXIT_OK;
-    }
-    const struct verb *verb = find_verb(argv[1]);
-    if (verb == NULL)
-        return PEN__EXIT_USAGE;
-    struct pen__checkpoint_args args = {.most_paths = verb->most_paths,
-                                        .needs_output = verb->needs_output,
+    int code = PEN__EXIT_USAGE;
+    int index = pen__verbs_find(&commands, argc, argv, &code);
+    if (index < 0)
+        return code;
+    const struct act *act = &acts[index];
+    struct pen__checkpoint_args args = {.most_paths = act->most_paths,
+                                        .needs_output = act->needs_output,
                                         .dtype = PEN_DTYPE_F32,
                                         .max_shard_bytes = DEFAULT_SHARD_BYTES};
-    struct argp parser;
-    struct pen_text name = PEN_TEXT_EMPTY;
-    struct pen_text doc = PEN_TEXT_EMPTY;
-    describe(verb, &parser, &name, &doc);
-    argv[1] = name.bytes;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    int code = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc - 1, argv + 1, 0, NULL, &args) == 0)
-        code = verb->run(&args);
-    pen_text_release(&name);
-    pen_text_release(&doc);
+    if (pen__verbs_parse(&commands, index, argc, argv, &args))
+        code = act->run(&args);
     return code;
-}
-
-static void help_on(const struct verb *verb)
-{
-    struct argp parser;
-    struct pen_text name = PEN_TEXT_EMPTY;
-    struct pen_text doc = PEN_TEXT_EMPTY;
-    describe(verb, &parser, &name, &doc);
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK,
-              name.bytes);
-    pen_text_release(&name);
-    pen_text_release(&doc);
 }
 
 static int help(int argc, char **argv)
 {
-    if (argc >= 2) {
-        const struct verb *verb = find_verb(argv[1]);
-        if (verb == NULL)
-            return PEN__EXIT_USAGE;
-        help_on(verb);
-        return PEN__EXIT_OK;
-    }
-    print_usage(stdout);
-    for (size_t i = 0; i < NUM_VERBS; i++) {
-        putchar('\n');
-        help_on(&verbs[i]);
-    }
-    return PEN__EXIT_OK;
+    return pen__verbs_help(&commands, argc, argv);
 }
 
 const struct pen__command pen__checkpoint = {

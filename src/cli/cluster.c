@@ -6,21 +6,13 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "cli/verbs.h"
 #include "core/cluster.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-struct verb {
-    const char *name;
-    const char *words; /* behind it; "" for none */
-    const char *summary;
-    const char *doc;
-    int (*run)(const char *source);
-};
 
 /* ---- list ---- */
 
@@ -137,45 +129,41 @@ static int run_check(const char *source)
 
 /* ---- commands ---- */
 
-static const struct verb verbs[] = {
+static const struct pen__verb verbs[] = {
     {"list", "", "Lists the presets of devices and systems",
      "Figures are those of the vendors' sheets: dense products, bandwidth of "
      "one device in one direction.",
-     run_list},
+     NULL},
     {"show", "SOURCE", "Prints a cluster as a file",
      "SOURCE is a file or a preset with a count, such as preset:h100-sxm*1024 "
      "or preset:dgx-h100*128. What is printed can be edited and given as a "
      "file.",
-     run_show},
+     NULL},
     {"check", "SOURCE", "Tells whether a file is right, or where it is wrong",
-     "Exits with 1 when it is wrong; the reason has line and column.",
-     run_check},
+     "Exits with 1 when it is wrong; the reason has line and column.", NULL},
     {"detect", "[-o FILE]", "Measures this machine, or under mpirun a cluster",
-     NULL, NULL}}; /* of penstock-train */
+     NULL, NULL}}; /* the last one is of penstock-train */
 
-enum { NUM_VERBS = sizeof verbs / sizeof *verbs };
+/* In the same order. */
+static int (*const runs[])(const char *source) = {run_list, run_show,
+                                                  run_check};
 
 struct args {
-    const struct verb *verb;
+    bool needs_source;
     const char *source;
 };
-
-static bool needs_source(const struct verb *verb)
-{
-    return verb->words[0] != '\0';
-}
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct args *args = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
-        if (!needs_source(args->verb) || args->source != NULL)
+        if (!args->needs_source || args->source != NULL)
             argp_error(state, "'%s' is one word too many", text);
         args->source = text;
         return 0;
     case ARGP_KEY_END:
-        if (needs_source(args->verb) && args->source == NULL)
+        if (args->needs_source && args->source == NULL)
             argp_error(state, "expected SOURCE");
         return 0;
     default:
@@ -183,97 +171,24 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
-static void describe(const struct verb *verb, struct argp *parser,
-                     struct pen_text *name, struct pen_text *doc)
-{
-    pen_text_add(name, "penstock cluster %s", verb->name);
-    pen_text_add(doc, "%s.\v%s", verb->summary, verb->doc);
-    *parser = (struct argp){.parser = parse_option,
-                            .args_doc = verb->words,
-                            .doc = pen_text_string(doc)};
-}
-
-static void print_usage(FILE *out)
-{
-    fputs("usage: penstock cluster COMMAND ...\n\n", out);
-    for (size_t i = 0; i < NUM_VERBS; i++)
-        fprintf(out, "  %-6s %-9s  %s\n", verbs[i].name, verbs[i].words,
-                verbs[i].summary);
-    fputs("\nMore: penstock help cluster [COMMAND], or man penstock-cluster.\n",
-          out);
-}
-
-static const struct verb *find_verb(const char *name)
-{
-    struct pen__nearest nearest = pen__nearest_to(name);
-    for (size_t i = 0; i < NUM_VERBS; i++) {
-        if (verbs[i].run != NULL && strcmp(verbs[i].name, name) == 0)
-            return &verbs[i];
-        pen__nearest_offer(&nearest, verbs[i].name);
-    }
-    pen_log(PEN_LOG_ERROR, "there is no command 'cluster %s'%s%s", name,
-            nearest.best != NULL ? "; did you mean cluster " : "",
-            nearest.best != NULL ? nearest.best : "");
-    print_usage(stderr);
-    return NULL;
-}
+static const struct pen__verbs commands = {
+    "cluster", verbs, sizeof verbs / sizeof *verbs, 6, 9, parse_option};
 
 static int run(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_usage(stderr);
-        return PEN__EXIT_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0) {
-        print_usage(stdout);
-        return PEN__EXIT_OK;
-    }
-    struct args args = {.verb = find_verb(argv[1])};
-    if (args.verb == NULL)
-        return PEN__EXIT_USAGE;
-    struct argp parser;
-    struct pen_text name = PEN_TEXT_EMPTY;
-    struct pen_text doc = PEN_TEXT_EMPTY;
-    describe(args.verb, &parser, &name, &doc);
-    argv[1] = name.bytes;
-    argp_err_exit_status = PEN__EXIT_USAGE;
     int code = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc - 1, argv + 1, 0, NULL, &args) == 0)
-        code = args.verb->run(args.source);
-    pen_text_release(&name);
-    pen_text_release(&doc);
+    int index = pen__verbs_find(&commands, argc, argv, &code);
+    if (index < 0)
+        return code;
+    struct args args = {.needs_source = verbs[index].words[0] != '\0'};
+    if (pen__verbs_parse(&commands, index, argc, argv, &args))
+        code = runs[index](args.source);
     return code;
-}
-
-static void help_on(const struct verb *verb)
-{
-    struct argp parser;
-    struct pen_text name = PEN_TEXT_EMPTY;
-    struct pen_text doc = PEN_TEXT_EMPTY;
-    describe(verb, &parser, &name, &doc);
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK,
-              name.bytes);
-    pen_text_release(&name);
-    pen_text_release(&doc);
 }
 
 static int help(int argc, char **argv)
 {
-    if (argc >= 2) {
-        const struct verb *verb = find_verb(argv[1]);
-        if (verb == NULL)
-            return PEN__EXIT_USAGE;
-        help_on(verb);
-        return PEN__EXIT_OK;
-    }
-    print_usage(stdout);
-    for (size_t i = 0; i < NUM_VERBS; i++) {
-        if (verbs[i].run == NULL)
-            continue;
-        putchar('\n');
-        help_on(&verbs[i]);
-    }
-    return PEN__EXIT_OK;
+    return pen__verbs_help(&commands, argc, argv);
 }
 
 const struct pen__command pen__cluster = {

@@ -1,0 +1,41 @@
+#ifndef PEN_CLI_VERBS_H
+#define PEN_CLI_VERBS_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Commands that have commands of their own: `penstock checkpoint ls`. */
+
+struct pen__verb {
+    const char *name;
+    const char *words; /* behind it; "" for none */
+    const char *summary;
+    const char *doc;                   /* NULL: another program has it */
+    const struct argp_option *options; /* NULL for none */
+};
+
+struct pen__verbs {
+    const char *command;
+    const struct pen__verb *items;
+    size_t count;
+    int name_width; /* of columns of the usage */
+    int words_width;
+    argp_parser_t parse;
+};
+
+/*
+ * Finds the one that argv[1] names. On -1 there is nothing to run and *code is
+ * the exit code: help was printed, or what is wrong.
+ */
+int pen__verbs_find(const struct pen__verbs *verbs, int argc, char **argv,
+                    int *code);
+
+/* Reads the words behind it. False when memory runs out. */
+bool pen__verbs_parse(const struct pen__verbs *verbs, int index, int argc,
+                      char **argv, void *args);
+
+/* What `penstock help` prints: of one that argv[1] names, or of all. */
+int pen__verbs_help(const struct pen__verbs *verbs, int argc, char **argv);
+
+#endif
