@@ -1,0 +1,313 @@
+#include "sync/collective.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of a member travel behind their number. */
+struct message {
+    uint64_t length;
+};
+
+enum state { IDLE, SUMMING, RETURNING, GATHERING };
+
+struct pen_collective {
+    struct pen_peers *peers;
+    uint32_t channel;
+    size_t most;          /* floats of a sum */
+    size_t share;         /* of them, at most */
+    size_t most_gathered; /* bytes of a member */
+    size_t stride;        /* from one member's message to the next */
+    enum state state;
+
+    float *values; /* of the sum under way */
+    size_t count;
+    float *staged; /* what the others have of this member's share */
+    float **sums;
+
+    unsigned char *sent; /* one message, or one for each member */
+    unsigned char *received;
+    struct pen_peers_request *sends;
+    struct pen_peers_request *receives;
+};
+
+void pen_sync_add(float *to, const float *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+/* ---- making ---- */
+
+void pen_collective_share(uint32_t num_members, uint32_t member, size_t count,
+                          size_t *first, size_t *share)
+{
+    size_t begin = count * member / num_members;
+    *first = begin;
+    *share = count * ((size_t)member + 1) / num_members - begin;
+}
+
+static size_t staged_bytes(const struct pen_collective *collective)
+{
+    return collective->share * collective->peers->size * sizeof(float);
+}
+
+static size_t gathered_bytes(const struct pen_collective *collective)
+{
+    return collective->most_gathered > 0
+               ? collective->stride * collective->peers->size
+               : 0;
+}
+
+size_t pen_collective_bytes(const struct pen_collective *collective)
+{
+    return staged_bytes(collective) + 2 * gathered_bytes(collective);
+}
+
+static pen_status make_room(struct pen_collective *collective)
+{
+    size_t size = collective->peers->size;
+    collective->staged = calloc(1, staged_bytes(collective) + 1);
+    collective->sums = calloc(size, sizeof *collective->sums);
+    collective->sent = calloc(1, gathered_bytes(collective) + 1);
+    collective->received = calloc(1, gathered_bytes(collective) + 1);
+    collective->sends = calloc(size, sizeof *collective->sends);
+    collective->receives = calloc(size, sizeof *collective->receives);
+    bool is_made = collective->staged != NULL && collective->sums != NULL &&
+                   collective->sent != NULL && collective->received != NULL &&
+                   collective->sends != NULL && collective->receives != NULL;
+    return is_made ? PEN_OK : PEN_NOMEM;
+}
+
+pen_status pen_collective_create(struct pen_peers *peers, uint32_t channel,
+                                 size_t most, size_t most_gathered,
+                                 struct pen_collective **out)
+{
+    struct pen_collective *collective = calloc(1, sizeof *collective);
+    if (collective == NULL)
+        return PEN_NOMEM;
+    collective->peers = peers;
+    collective->channel = channel;
+    collective->most = most;
+    collective->share = (most + peers->size - 1) / peers->size;
+    collective->most_gathered = most_gathered;
+    collective->stride =
+        (sizeof(struct message) + most_gathered + 63) / 64 * 64;
+    pen_status status = make_room(collective);
+    if (status == PEN_OK)
+        *out = collective;
+    else
+        pen_collective_free(collective);
+    return status;
+}
+
+void pen_collective_free(struct pen_collective *collective)
+{
+    if (collective == NULL)
+        return;
+    free(collective->staged);
+    free(collective->sums);
+    free(collective->sent);
+    free(collective->received);
+    free(collective->sends);
+    free(collective->receives);
+    free(collective);
+}
+
+/* ---- sums ---- */
+
+static size_t share_of(const struct pen_collective *collective, uint32_t member,
+                       float **values)
+{
+    size_t first, share;
+    pen_collective_share(collective->peers->size, member, collective->count,
+                         &first, &share);
+    *values = collective->values + first;
+    return share;
+}
+
+/* Every member's values of a share to who adds it. */
+void pen_collective_sum(struct pen_collective *collective, float *values,
+                        size_t count)
+{
+    struct pen_peers *peers = collective->peers;
+    float *at;
+    PEN_BUG_UNLESS(collective->state == IDLE && count <= collective->most);
+    collective->values = values;
+    collective->count = count;
+    if (peers->size == 1)
+        return;
+    collective->state = SUMMING;
+    size_t own = share_of(collective, peers->self, &at);
+    for (uint32_t k = 0; k < peers->size; k++)
+        if (k != peers->self)
+            pen_peers_receive(peers, k, collective->channel,
+                              collective->staged + k * collective->share,
+                              own * sizeof(float), &collective->receives[k]);
+    for (uint32_t i = 1; i < peers->size; i++) {
+        uint32_t k = (peers->self + i) % peers->size;
+        size_t share = share_of(collective, k, &at);
+        pen_peers_send(peers, k, collective->channel, at, share * sizeof(float),
+                       &collective->sends[k]);
+    }
+}
+
+static void add_up(struct pen_collective *collective)
+{
+    const struct pen_peers *peers = collective->peers;
+    float *own;
+    size_t count = share_of(collective, peers->self, &own);
+    for (uint32_t k = 0; k < peers->size; k++)
+        collective->sums[k] =
+            k == peers->self ? own : collective->staged + k * collective->share;
+    for (uint32_t step = 1; step < peers->size; step *= 2)
+        for (uint32_t k = 0; k + step < peers->size; k += 2 * step)
+            pen_sync_add(collective->sums[k], collective->sums[k + step],
+                         count);
+    if (collective->sums[0] != own)
+        memcpy(own, collective->sums[0], count * sizeof *own);
+}
+
+static void turn_back(struct pen_collective *collective)
+{
+    struct pen_peers *peers = collective->peers;
+    float *at;
+    add_up(collective);
+    collective->state = RETURNING;
+    for (uint32_t k = 0; k < peers->size; k++) {
+        size_t share = share_of(collective, k, &at);
+        if (k != peers->self)
+            pen_peers_receive(peers, k, collective->channel + 1, at,
+                              share * sizeof(float), &collective->receives[k]);
+    }
+    size_t own = share_of(collective, peers->self, &at);
+    for (uint32_t i = 1; i < peers->size; i++) {
+        uint32_t k = (peers->self + i) % peers->size;
+        pen_peers_send(peers, k, collective->channel + 1, at,
+                       own * sizeof(float), &collective->sends[k]);
+    }
+}
+
+double pen_collective_sum_bytes(uint32_t num_members, double num_floats)
+{
+    return 2 * (num_members - 1.0) / num_members * num_floats * sizeof(float);
+}
+
+/* ---- gathers and scatters ---- */
+
+static unsigned char *message_of(const struct pen_collective *collective,
+                                 unsigned char *block, uint32_t member)
+{
+    return block + member * collective->stride;
+}
+
+static void write_message(const struct pen_collective *collective,
+                          unsigned char *message, const void *bytes,
+                          size_t length)
+{
+    struct message head = {length};
+    PEN_BUG_UNLESS(length <= collective->most_gathered);
+    memcpy(message, &head, sizeof head);
+    if (length > 0)
+        memcpy(message + sizeof head, bytes, length);
+}
+
+static void receive_messages(struct pen_collective *collective)
+{
+    struct pen_peers *peers = collective->peers;
+    PEN_BUG_UNLESS(collective->state == IDLE);
+    collective->state = GATHERING;
+    for (uint32_t k = 0; k < peers->size; k++)
+        if (k != peers->self)
+            pen_peers_receive(peers, k, collective->channel,
+                              message_of(collective, collective->received, k),
+                              sizeof(struct message) +
+                                  collective->most_gathered,
+                              &collective->receives[k]);
+}
+
+static void send_message(struct pen_collective *collective, uint32_t to,
+                         const unsigned char *message, size_t length)
+{
+    pen_peers_send(collective->peers, to, collective->channel, message,
+                   sizeof(struct message) + length, &collective->sends[to]);
+}
+
+void pen_collective_gather(struct pen_collective *collective, const void *bytes,
+                           size_t length)
+{
+    struct pen_peers *peers = collective->peers;
+    receive_messages(collective);
+    write_message(collective, collective->sent, bytes, length);
+    write_message(collective,
+                  message_of(collective, collective->received, peers->self),
+                  bytes, length);
+    for (uint32_t i = 1; i < peers->size; i++)
+        send_message(collective, (peers->self + i) % peers->size,
+                     collective->sent, length);
+}
+
+void pen_collective_scatter(struct pen_collective *collective,
+                            const void *const *pieces, const size_t *lengths)
+{
+    struct pen_peers *peers = collective->peers;
+    receive_messages(collective);
+    write_message(collective,
+                  message_of(collective, collective->received, peers->self),
+                  pieces[peers->self], lengths[peers->self]);
+    for (uint32_t i = 1; i < peers->size; i++) {
+        uint32_t k = (peers->self + i) % peers->size;
+        unsigned char *message = message_of(collective, collective->sent, k);
+        write_message(collective, message, pieces[k], lengths[k]);
+        send_message(collective, k, message, lengths[k]);
+    }
+}
+
+const void *pen_collective_received(const struct pen_collective *collective,
+                                    uint32_t member, size_t *length)
+{
+    const unsigned char *message =
+        message_of(collective, collective->received, member);
+    struct message head;
+    memcpy(&head, message, sizeof head);
+    PEN_BUG_UNLESS(head.length <= collective->most_gathered);
+    *length = (size_t)head.length;
+    return message + sizeof head;
+}
+
+/* ---- going on ---- */
+
+static bool is_quiet(struct pen_collective *collective)
+{
+    bool is_done = true;
+    for (uint32_t k = 0; k < collective->peers->size; k++)
+        if (!pen_peers_test(collective->peers, &collective->sends[k]) ||
+            !pen_peers_test(collective->peers, &collective->receives[k]))
+            is_done = false;
+    return is_done;
+}
+
+bool pen_collective_poll(struct pen_collective *collective)
+{
+    if (collective->state == IDLE)
+        return true;
+    if (!is_quiet(collective))
+        return false;
+    if (collective->state == SUMMING) {
+        turn_back(collective);
+        return pen_collective_poll(collective);
+    }
+    collective->state = IDLE;
+    return true;
+}
+
+static bool is_over(void *context)
+{
+    return pen_collective_poll(context);
+}
+
+void pen_collective_wait(struct pen_collective *collective)
+{
+    pen_peers_wait(collective->peers, is_over, collective);
+}

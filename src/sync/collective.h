@@ -1,0 +1,67 @@
+#ifndef PEN_SYNC_COLLECTIVE_H
+#define PEN_SYNC_COLLECTIVE_H
+
+#include "sync/peers.h"
+
+/*
+ * What all peers do together, a step at a time: it is started,
+ * polled while other work goes on, and over when poll says so. One object
+ * carries one of them at a time; every member starts the same ones in the same
+ * order. Objects that are under way at the same time have different channels.
+ *
+ *   sum      floats, added in the order of a fixed tree (runtime/layout.h), so
+ *            that every member has the same bits whatever the timing. Member k
+ *            adds share k of the vector: 2 (N-1)/N of it is sent
+ *   gather   bytes of each member to all others: (N-1) times its own
+ *   scatter  another piece to each other member
+ */
+struct pen_collective;
+
+enum { PEN_COLLECTIVE_CHANNELS = 2 }; /* that one object takes */
+
+/*
+ * For sums of up to `most` floats, gathers of up to `most_gathered` bytes of a
+ * member and scatters of pieces up to that; 0 where there are none. On failure
+ * *out is untouched.
+ */
+pen_status pen_collective_create(struct pen_peers *peers, uint32_t channel,
+                                 size_t most, size_t most_gathered,
+                                 struct pen_collective **out);
+void pen_collective_free(struct pen_collective *collective);
+
+size_t pen_collective_bytes(const struct pen_collective *collective);
+
+/* The share of a vector that a member adds. */
+void pen_collective_share(uint32_t num_members, uint32_t member, size_t count,
+                          size_t *first, size_t *share);
+
+/* In place. The vector may not be touched until it is over. */
+void pen_collective_sum(struct pen_collective *collective, float *values,
+                        size_t count);
+
+/*
+ * Lengths may differ between members: what came of member k, and how much, is
+ * told by pen_collective_received() until the next start. Own bytes are there
+ * too.
+ */
+void pen_collective_gather(struct pen_collective *collective, const void *bytes,
+                           size_t length);
+
+/* Piece k is for member k. Received is what was sent here. */
+void pen_collective_scatter(struct pen_collective *collective,
+                            const void *const *pieces, const size_t *lengths);
+
+const void *pen_collective_received(const struct pen_collective *collective,
+                                    uint32_t member, size_t *length);
+
+/* Never waits. True when nothing is under way. */
+bool pen_collective_poll(struct pen_collective *collective);
+void pen_collective_wait(struct pen_collective *collective);
+
+/* What a member sends for it, in bytes. */
+double pen_collective_sum_bytes(uint32_t num_members, double num_floats);
+
+/* to[i] += from[i]. */
+void pen_sync_add(float *to, const float *from, size_t count);
+
+#endif

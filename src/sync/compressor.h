@@ -1,0 +1,82 @@
+#ifndef PEN_SYNC_COMPRESSOR_H
+#define PEN_SYNC_COMPRESSOR_H
+
+#include "base/text.h"
+#include "sync/collective.h"
+#include "sync/cost.h"
+#include "sync/option.h"
+#include "sync/state.h"
+
+/*
+ * A compressor finds the mean of a vector over all peers, or
+ * something near it, with fewer bytes. What it leaves out it keeps, and adds to
+ * the next vector (error feedback): all that was ever delivered plus what is
+ * kept is all that was ever given.
+ *
+ * It works in rounds. In each it fills in what is exchanged; when that is over
+ * it reads what came. Behind the last round the vector is the mean, with the
+ * same bits on all members.
+ */
+struct pen_compression {
+    struct pen_peers *peers; /* for the number of members and the own one */
+    const struct pen_sync_tensor *tensors; /* of the vector, in order */
+    size_t num_tensors;
+    size_t first_tensor; /* of them, among all of the model */
+    size_t base;  /* tensors[i].first - base is its place in the vector */
+    size_t count; /* floats of the vector */
+    uint64_t seed;
+    struct pen_sync_values options;
+};
+
+enum pen_round_kind {
+    PEN_ROUND_SUM,    /* floats, in place: pen_collective_sum() */
+    PEN_ROUND_GATHER, /* bytes of each to all */
+    PEN_ROUND_SCATTER /* piece k to member k */
+};
+
+struct pen_round {
+    enum pen_round_kind kind;
+    float *floats; /* of a sum */
+    size_t count;
+    const void *bytes; /* of a gather */
+    size_t length;
+    const void *const *pieces; /* of a scatter, per member, as the lengths */
+    const size_t *lengths;
+};
+
+struct pen_compressor {
+    const char *name;
+    const char *title;                     /* one line for lists */
+    const char *paper;                     /* authors, title, year, id */
+    const struct pen_sync_option *options; /* "name:4" sets the first */
+    size_t num_options;
+    uint32_t num_rounds;
+
+    void (*cost)(const struct pen_sync_case *of, struct pen_mean_cost *out);
+
+    /* Floats of its largest sum, bytes of its longest message to a member. */
+    void (*sizes)(const struct pen_compression *setting, size_t *sum,
+                  size_t *gathered);
+
+    /* Its state, which it frees; `setting` is copied if it is needed later. */
+    pen_status (*create)(const struct pen_compression *setting, void **out,
+                         struct pen_text *why);
+    void (*free)(void *state);
+    size_t (*bytes)(const void *state);
+
+    /* `step` is of the training, 1 for the first. */
+    void (*encode)(void *state, uint32_t round, uint64_t step, float *vector,
+                   struct pen_round *out);
+    void (*decode)(void *state, uint32_t round, uint64_t step,
+                   const struct pen_collective *received, float *vector);
+
+    /* What a checkpoint keeps; may be NULL. */
+    void (*states)(void *state, struct pen_sync_states *out);
+};
+
+/* A vector that a compressor keeps per float of what it compresses. */
+void pen_sync_compression_state(const struct pen_compression *setting,
+                                const char *name, float *floats,
+                                struct pen_sync_states *out);
+
+#endif

@@ -1,0 +1,174 @@
+#ifndef PEN_SYNC_METHOD_H
+#define PEN_SYNC_METHOD_H
+
+#include "sync/average.h"
+
+/*
+ * A method: how replicas of the same weights stay together. One file of
+ * methods/ each, with its equations at its head; registry.c has their list,
+ * and no other file has a method's name.
+ *
+ * The hooks are called by whoever trains, on all members in the same order:
+ *
+ *   pass over the micro-batches      the gradient of this replica's own samples
+ *   before_step   gradients are there: change them, send them
+ *   local_step    changes the weights; NULL: the optimizer of the run does
+ *   after_step    change the weights, begin to send, wait for what is needed
+ *
+ * Between two hooks `poll` is called now and then. Nothing that a hook begins
+ * has to be over when it returns: that is how sending hides behind the next
+ * passes. Weights are changed in hooks only.
+ */
+struct pen_sync;
+
+/* What a hook is told. */
+struct pen_sync_step {
+    uint64_t step; /* 1 for the first */
+    double learning_rate;
+};
+
+/* The numbers of the run's optimizer, for methods with a step of their own. */
+struct pen_sync_optimizer {
+    bool is_adam; /* else SGD */
+    double beta1;
+    double beta2;
+    double epsilon;
+    double momentum;
+    bool is_nesterov;
+    double weight_decay;
+};
+
+/*
+ * What a method is made of. All of it stays where it is until the method is
+ * freed, the pointers in tensors[] for one hook only.
+ */
+struct pen_sync_setting {
+    struct pen_peers *peers;
+    struct pen_sync_tensor *tensors;
+    size_t num_tensors;
+    size_t count; /* floats of all tensors */
+
+    uint32_t interval;              /* steps between synchronisations */
+    struct pen_sync_values options; /* of the method */
+    const struct pen_compressor *compressor; /* NULL: none */
+    struct pen_sync_values compressor_options;
+
+    uint64_t seed;
+    uint64_t epoch_steps; /* steps of an epoch; at least 1 */
+    uint64_t total_steps; /* of the run */
+    struct pen_sync_optimizer optimizer;
+
+    /* The step of the run's optimizer with the gradients as they are. */
+    void (*step)(void *context, const struct pen_sync_step *step);
+    void *context;
+};
+
+/* What a method is, beside what it does. */
+enum {
+    PEN_SYNC_COMPRESSES = 1, /* takes a compressor */
+    PEN_SYNC_IS_NATIVE = 2,  /* without one the trainer itself does it */
+    PEN_SYNC_IS_SHARDED = 4, /* native, with a sharded optimizer */
+    PEN_SYNC_OWN_STEP = 8,   /* the optimizer of the run is not used */
+    PEN_SYNC_IS_FREE = 16,   /* members do not wait for each other: what is
+                                computed depends on their speeds */
+    PEN_SYNC_NEEDS_SGD = 32, /* the optimizer of the run must be SGD */
+    PEN_SYNC_NEEDS_ADAM = 64 /* or AdamW */
+};
+
+struct pen_sync_method {
+    const char *name;
+    const char *title; /* one line for lists */
+    const char *paper; /* authors, title, year, id */
+    unsigned is;       /* PEN_SYNC_... */
+    uint32_t interval; /* as published; 1: every step */
+    const struct pen_sync_option *options;
+    size_t num_options;
+
+    /* `mean` is what the mean of a vector like the weights costs. */
+    void (*cost)(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out);
+
+    /*
+     * Weights are there, the same on all members. On failure *out is untouched
+     * and why says what is wrong. NULL where the trainer does it.
+     */
+    pen_status (*create)(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why);
+    void (*free)(struct pen_sync *sync);
+
+    /* Bytes of memory that it keeps. */
+    size_t (*bytes)(const struct pen_sync *sync);
+
+    /* May be NULL, all of them. */
+    void (*before_step)(struct pen_sync *sync, const struct pen_sync_step *at);
+    void (*local_step)(struct pen_sync *sync, const struct pen_sync_step *at);
+    void (*after_step)(struct pen_sync *sync, const struct pen_sync_step *at);
+    void (*poll)(struct pen_sync *sync);
+
+    /*
+     * Between two steps, by all members: waits until nothing is under way, so
+     * that states() is complete; applies nothing. May be NULL.
+     */
+    void (*settle)(struct pen_sync *sync);
+
+    /* What a checkpoint keeps beside each replica's weights and moments. */
+    void (*states)(struct pen_sync *sync, struct pen_sync_states *out);
+
+    /* Behind a load of states: what is not kept follows from them and from the
+     * steps that are done. May be NULL. */
+    void (*restored)(struct pen_sync *sync, uint64_t steps);
+
+    /*
+     * Between two steps, by all members: the one model that they stand for,
+     * `count` floats, the same bits on all. Weights do not change.
+     */
+    void (*consistent)(struct pen_sync *sync, float *out);
+
+    /* Behind the last step, by all: serves those who are not there yet. May be
+     * NULL. */
+    void (*leave)(struct pen_sync *sync);
+};
+
+/* ---- what many of them need ---- */
+
+/* A compression of all tensors, for pen_average_create(). */
+struct pen_compression
+pen_sync_compression(const struct pen_sync_setting *setting);
+
+/* An average of all tensors, with the compressor of the setting. */
+pen_status pen_sync_average(const struct pen_sync_setting *setting,
+                            uint32_t channel, struct pen_average **out,
+                            struct pen_text *why);
+
+/* The same without a compressor, for consistent(). */
+pen_status pen_sync_plain_average(const struct pen_sync_setting *setting,
+                                  uint32_t channel, struct pen_average **out,
+                                  struct pen_text *why);
+
+/* All weights, or gradients, as one vector; and back. */
+void pen_sync_read_weights(const struct pen_sync_setting *setting, float *out);
+void pen_sync_write_weights(const struct pen_sync_setting *setting,
+                            const float *from);
+void pen_sync_read_gradients(const struct pen_sync_setting *setting,
+                             float *out);
+void pen_sync_write_gradients(const struct pen_sync_setting *setting,
+                              const float *from);
+
+/* The optimizer of the run. */
+void pen_sync_local_step(const struct pen_sync_setting *setting,
+                         const struct pen_sync_step *at);
+
+/* A vector of zeros like the weights; NULL when there is no memory. */
+float *pen_sync_vector(const struct pen_sync_setting *setting);
+
+/* The mean of the weights of all members, into out; waits. */
+void pen_sync_mean_weights(const struct pen_sync_setting *setting,
+                           struct pen_average *plain, float *out);
+
+static inline bool pen_sync_is_due(const struct pen_sync_step *at,
+                                   uint64_t interval)
+{
+    return at->step % interval == 0;
+}
+
+#endif

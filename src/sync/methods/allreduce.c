@@ -1,0 +1,109 @@
+/*
+ * Synchronous SGD: every step with the mean gradient of all replicas,
+ *
+ *   g = mean g_i        x <- x - eta U(g)
+ *
+ * where U is the optimizer of the run. Without a compressor the trainer does
+ * it, in buckets that set out while the backward still runs. ZeRO-1 is the
+ * same with a share of the optimizer on each replica.
+ *
+ * With a compressor C and what it kept, e_i (error feedback):
+ *
+ *   a_i = g_i + e_i     g = mean C(a_i)     e_i <- a_i - C(a_i)
+ */
+#include "sync/method.h"
+
+#include <stdlib.h>
+
+struct pen_sync {
+    const struct pen_sync_setting *setting;
+    struct pen_average *average;
+    float *gradients;
+};
+
+static void cost(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    (void)of;
+    out->bytes = mean->bytes;
+    out->legs = mean->legs;
+    out->encode_sec = mean->encode_sec;
+    out->extra = mean->extra;
+    out->waits_for_slowest = true;
+}
+
+static void release(struct pen_sync *sync)
+{
+    pen_average_free(sync->average);
+    free(sync->gradients);
+    free(sync);
+}
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    struct pen_sync *sync = calloc(1, sizeof *sync);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    sync->setting = setting;
+    sync->gradients = pen_sync_vector(setting);
+    pen_status status = sync->gradients == NULL ? PEN_NOMEM : PEN_OK;
+    if (status == PEN_OK)
+        status = pen_sync_average(setting, 0, &sync->average, why);
+    if (status == PEN_OK)
+        *out = sync;
+    else
+        release(sync);
+    return status;
+}
+
+static size_t bytes(const struct pen_sync *sync)
+{
+    return sync->setting->count * sizeof(float) +
+           pen_average_bytes(sync->average);
+}
+
+static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    pen_sync_read_gradients(sync->setting, sync->gradients);
+    pen_average_start(sync->average, at->step, sync->gradients);
+    pen_average_wait(sync->average);
+    pen_sync_write_gradients(sync->setting, sync->gradients);
+}
+
+static void states(struct pen_sync *sync, struct pen_sync_states *out)
+{
+    pen_average_states(sync->average, out);
+}
+
+/* They all have it. */
+static void consistent(struct pen_sync *sync, float *out)
+{
+    pen_sync_read_weights(sync->setting, out);
+}
+
+const struct pen_sync_method pen_sync_allreduce = {
+    .name = "allreduce",
+    .title = "the mean gradient of all replicas at every step",
+    .paper = "Goyal et al., Accurate, Large Minibatch SGD, 2017, "
+             "arXiv:1706.02677",
+    .is = PEN_SYNC_COMPRESSES | PEN_SYNC_IS_NATIVE,
+    .interval = 1,
+    .cost = cost,
+    .create = create,
+    .free = release,
+    .bytes = bytes,
+    .before_step = before_step,
+    .states = states,
+    .consistent = consistent,
+};
+
+const struct pen_sync_method pen_sync_zero1 = {
+    .name = "zero1",
+    .title = "the same, with a share of the optimizer on each replica",
+    .paper = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training "
+             "Trillion Parameter Models, 2019, arXiv:1910.02054",
+    .is = PEN_SYNC_IS_NATIVE | PEN_SYNC_IS_SHARDED,
+    .interval = 1,
+    .cost = cost,
+};

@@ -1,0 +1,44 @@
+#ifndef PEN_SYNC_REGISTRY_H
+#define PEN_SYNC_REGISTRY_H
+
+#include "sync/method.h"
+
+/* All methods and compressors there are. */
+size_t pen_sync_num_methods(void);
+const struct pen_sync_method *pen_sync_method_at(size_t index);
+
+size_t pen_sync_num_compressors(void);
+const struct pen_compressor *pen_sync_compressor_at(size_t index);
+
+/* NULL when there is none of this name. */
+const struct pen_sync_method *pen_sync_find_method(const char *name);
+const struct pen_compressor *pen_sync_find_compressor(const char *name);
+
+/*
+ * A method with its options, and a compressor as "name" or
+ * "name:VALUE,option=VALUE,...", where VALUE is of its first option.
+ */
+struct pen_sync_choice {
+    const struct pen_sync_method *method;
+    uint32_t interval;
+    struct pen_sync_values options;
+    const struct pen_compressor *compressor; /* NULL: none */
+    struct pen_sync_values compressor_options;
+};
+
+/*
+ * `interval` 0 is the published one; `options` are "name=number"; `compress`
+ * may be NULL. INVALID when there is no such method, compressor or option, or
+ * when they do not go together; why says what there is instead.
+ */
+pen_status pen_sync_choose(const char *method, uint64_t interval,
+                           const char *const *options, size_t num_options,
+                           const char *compress, struct pen_sync_choice *out,
+                           struct pen_text *why);
+
+/* What it costs; `of` needs no interval and no options. */
+void pen_sync_choice_cost(const struct pen_sync_choice *choice,
+                          const struct pen_sync_case *of,
+                          struct pen_sync_cost *out);
+
+#endif
