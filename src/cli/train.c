@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/train_checkpoint.h"
 #include "cli/train_data.h"
+#include "cli/train_replicas.h"
 #include "cli/train_report.h"
 #include "cli/train_signals.h"
 #include "cli/train_start.h"
@@ -24,7 +25,8 @@
 struct training {
     struct pen__train_args args;
     struct pen_launch launch;
-    struct pen_transport *transport;
+    struct pen_transport *transport; /* of all ranks */
+    struct pen__train_replicas replicas;
     bool is_first; /* of the ranks: this one talks */
     struct pen_pretrained pretrained;
     struct pen_checkpoint *resumed; /* of --load beside --model */
@@ -89,14 +91,24 @@ static pen_status take_replicas(struct training *training, struct pen_text *why)
     return PEN_OK;
 }
 
+/* Those of this replica. */
+static struct pen_transport *own_ranks(const struct training *training)
+{
+    return pen__train_replicas_transport(&training->replicas,
+                                         training->transport);
+}
+
 static pen_status make_layout(struct training *training, struct pen_text *why)
 {
     pen_status status = take_replicas(training, why);
     if (status == PEN_OK)
+        status = pen__train_replicas_init(&training->replicas, &training->args,
+                                          training->transport, why);
+    if (status == PEN_OK)
         status = pen__train_layout_init(
             &training->layout, &training->args, &training->pretrained.model,
             pen_batches_shape(training->batches).num_ids,
-            pen_transport_size(training->transport), why);
+            pen_transport_size(own_ranks(training)), why);
     if (status == PEN_OK)
         status = pen__train_check_ranks(&training->args, &training->layout,
                                         &training->pretrained.model,
@@ -133,9 +145,10 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .is_bf16 = args->is_bf16,
         .threads = training->threads,
         .micro_batch = args->micro_batch_size,
-        .global_batch = args->global_batch_size,
+        .global_batch = args->replica_batch,
         .recompute = (enum pen_recompute)args->recompute,
-        .transport = training->transport,
+        .transport = own_ranks(training),
+        .world = training->replicas.has_method ? training->transport : NULL,
         .schedule = training->layout.schedule,
         .parts = training->layout.parts,
         .correction = training->layout.correction,
@@ -235,6 +248,10 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
     if (status == PEN_OK)
         status = set_weights(training, why);
     if (status == PEN_OK)
+        status = pen__train_replicas_join(&training->replicas, &training->args,
+                                          pen_batches_epoch(training->batches),
+                                          training->trainer, why);
+    if (status == PEN_OK)
         status = make_checkpointer(training, why);
     pen_pretrained_close_weights(&training->pretrained);
     pen_checkpoint_close(training->resumed);
@@ -254,6 +271,7 @@ static void release(struct training *training)
     pen_pretrained_release(&training->pretrained);
     pen__train_args_release(&training->args);
     pen__train_signals_release(&training->signals);
+    pen__train_replicas_release(&training->replicas);
     pen_transport_close(training->transport);
 }
 
@@ -422,6 +440,8 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
         look_after_checkpoints(training, &step,
                                training->is_stopped || step.step == last);
     }
+    if (pen_trainer_replicas(training->trainer) != NULL)
+        pen_replicas_leave(pen_trainer_replicas(training->trainer));
     return settle(training, why);
 }
 
@@ -430,6 +450,9 @@ static void tell_end(struct training *training, size_t predicted)
     const struct pen__train_args *args = &training->args;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
     pen__train_tell_peaks(training->transport, predicted);
+    if (training->is_first)
+        pen__train_replicas_tell(training->trainer,
+                                 done - training->report.first_step);
     if (!training->is_stopped || !training->is_first)
         return;
     if (args->save != NULL)
@@ -456,7 +479,9 @@ static pen_status open_report(struct training *training, uint64_t done,
     report->unit = pen_batches_unit(training->batches);
     report->step_tokens = args->global_batch_size *
                           pen_batches_shape(training->batches).num_targets;
-    report->step_flops = pen_trainer_step_flops(training->trainer);
+    report->step_flops =
+        pen_trainer_step_flops(training->trainer) *
+        (double)(args->global_batch_size / args->replica_batch);
     report->peak_flops =
         training->peak_flops * pen_transport_size(training->transport);
     report->has_bubble = pen_transport_size(training->transport) > 1;

@@ -62,6 +62,7 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
     args->is_sharded = plan->sharding == PEN_SHARDING_ZERO1;
     args->micro_batch_size = plan->micro_batch;
     args->global_batch_size = pen_plan_global_batch(plan);
+    args->replica_batch = args->global_batch_size;
     if (args->logical_replicas == 0)
         args->logical_replicas = plan->logical_replicas;
 }
@@ -137,7 +138,7 @@ static pen_status find_generator(const char *name,
 static uint32_t num_microbatches(const struct pen__train_args *args,
                                  uint32_t num_replicas)
 {
-    return (uint32_t)(args->global_batch_size / args->micro_batch_size /
+    return (uint32_t)(args->replica_batch / args->micro_batch_size /
                       num_replicas);
 }
 
@@ -406,12 +407,14 @@ static pen_status check_batch(const struct pen__train_args *args,
                               uint32_t num_replicas, struct pen_text *why)
 {
     uint64_t unit = args->micro_batch_size * num_replicas;
-    if (args->global_batch_size % unit == 0)
+    if (args->replica_batch % unit == 0)
         return PEN_OK;
     pen_why(why,
             "--global-batch-size %" PRIu64 " is not a multiple of "
-            "--micro-batch-size %" PRIu64 " times %u replicas of the pipeline",
-            args->global_batch_size, args->micro_batch_size, num_replicas);
+            "--micro-batch-size %" PRIu64 " times %" PRIu64
+            " replicas of the pipeline",
+            args->global_batch_size, args->micro_batch_size,
+            num_replicas * (args->global_batch_size / args->replica_batch));
     return PEN_INVALID;
 }
 

@@ -117,6 +117,19 @@ static const struct pen__field fields[] = {
     FLAG("fast-sums", has_fast_sums,
          "sum gradients over replicas in the order that MPI likes: the bits of "
          "one process are not promised"),
+    TEXT("sync", "METHOD", sync,
+         "how replicas keep together, of `penstock sync list`; allreduce when "
+         "not given"),
+    COUNT("sync-interval", sync_interval, 1, MANY,
+          "steps between synchronisations; as published when not given"),
+    {"sync-option", "NAME=X...", "numbers of the method: gamma=0.01 rho=0.1",
+     PEN__FIELD_LIST, AT(sync_options), 0, 0, NULL},
+    COUNT("sync-replicas", sync_replicas, 1, 1u << 16,
+          "replicas that keep together by --sync; every pipeline is one when "
+          "not given"),
+    TEXT("compress", "NAME[:X]", compress,
+         "what replicas send each other goes through this compressor, of "
+         "`penstock sync list`: powersgd:4"),
     COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
           "shares of a batch whose gradients are summed apart, so that other "
           "numbers of ranks get the same bits; one per replica when not "
@@ -228,6 +241,7 @@ static void complete(struct pen__train_args *args,
         args->schedule.decay_iters = args->train_iters;
     if (args->global_batch_size == 0)
         args->global_batch_size = args->micro_batch_size;
+    args->replica_batch = args->global_batch_size;
     if (args->split == NULL)
         args->split = "969,30,1";
 }
@@ -271,6 +285,7 @@ int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
                                      .schedule = {.rate = (double)NAN},
                                      .engine_name = "onednn",
                                      .pipeline_size = 1,
+                                     .sync = "allreduce",
                                      .hang_timeout = (double)NAN,
                                      .exit_minutes = (double)NAN,
                                      .log_interval = 10,
@@ -286,6 +301,7 @@ int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
 void pen__train_args_release(struct pen__train_args *args)
 {
     pen__list_release(&args->data_path);
+    pen__list_release(&args->sync_options);
 }
 
 void pen__train_help(void)

@@ -18,6 +18,7 @@ struct pen__train_args {
     uint64_t seq_length; /* 0: the positions of the model, or the file's */
     uint64_t micro_batch_size;
     uint64_t global_batch_size; /* 0: one micro-batch */
+    uint64_t replica_batch; /* of one that synchronises by --sync, else all */
     uint64_t train_iters;
     uint64_t seed;
 
@@ -33,6 +34,11 @@ struct pen__train_args {
     const char *pipeline;   /* name or file of the schedule */
     bool is_sharded;        /* the optimizer, over replicas */
     bool has_fast_sums;
+    const char *sync;       /* how replicas keep together */
+    uint64_t sync_interval; /* 0: as published */
+    struct pen__list sync_options;
+    uint64_t sync_replicas; /* 0: every pipeline is one */
+    const char *compress;
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
     const char *plan;
     const char *profile;

@@ -27,6 +27,17 @@ static void job_name(struct pen_transport *transport, const char *host,
     pen_transport_share(transport, out, JOB_SIZE);
 }
 
+/* Replicas that rarely talk may wait for much longer than steps take. */
+static double hang_timeout(const struct pen__train_args *args)
+{
+    enum { REPLICAS_SEC = 600 };
+    if (!isnan(args->hang_timeout))
+        return args->hang_timeout;
+    return args->replica_batch < args->global_batch_size
+               ? REPLICAS_SEC
+               : PEN_HANG_TIMEOUT_DEFAULT;
+}
+
 static pen_status open_board(struct pen__train_watch *watch,
                              const struct pen__train_args *args,
                              const struct pen__train_layout *layout,
@@ -50,8 +61,7 @@ static pen_status open_board(struct pen__train_watch *watch,
         .board = watch->board,
         .schedule = layout->schedule,
         .num_ranks = pen_transport_size(transport),
-        .hang_timeout_sec = isnan(args->hang_timeout) ? PEN_HANG_TIMEOUT_DEFAULT
-                                                      : args->hang_timeout};
+        .hang_timeout_sec = hang_timeout(args)};
     return pen_watchdog_create(&guard, &watch->watchdog, why);
 }
 

@@ -15,7 +15,7 @@ int pen_optimizer_moments(const struct pen_optimizer *optimizer)
 }
 
 /* The small term is that of torch.nn.utils.clip_grad_norm_ and Megatron-LM. */
-static double gradient_scale(const struct pen_optimizer *optimizer, double norm)
+double pen_optimizer_clip(const struct pen_optimizer *optimizer, double norm)
 {
     if (optimizer->clip_norm == 0)
         return 1;
@@ -38,7 +38,7 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
     struct pen_engine *engine = pen_network_engine(network);
     const struct pen_network_parameter *it =
         pen_network_parameter(network, parameter);
-    double scale = gradient_scale(optimizer, update->norm);
+    double scale = pen_optimizer_clip(optimizer, update->norm);
     double decay = pen_optimizer_decay(optimizer, it->role);
     if (optimizer->kind == PEN_OPTIMIZER_ADAM) {
         struct pen_adamw adamw = {.learning_rate = update->learning_rate,

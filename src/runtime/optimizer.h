@@ -40,6 +40,9 @@ int pen_optimizer_moments(const struct pen_optimizer *optimizer);
 double pen_optimizer_decay(const struct pen_optimizer *optimizer,
                            enum pen_role role);
 
+/* By what gradients of this norm are multiplied: 1, or less to clip them. */
+double pen_optimizer_clip(const struct pen_optimizer *optimizer, double norm);
+
 struct pen_update {
     double learning_rate;
     uint64_t step; /* 1 for the first */

@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "network/weights.h"
+#include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@ void pen_trainer_free(struct pen_trainer *trainer)
 {
     if (trainer == NULL)
         return;
+    pen__replicas_free(trainer->replicas);
     pen__trainer_free_async(trainer);
     pen_exchange_free(trainer->exchange);
     pen_executor_free(trainer->evaluator);
@@ -114,6 +116,8 @@ static void on_poll(void *context)
     struct pen_trainer *trainer = context;
     if (trainer->exchange != NULL)
         pen_exchange_poll(trainer->exchange);
+    if (trainer->replicas != NULL)
+        pen__replicas_poll(trainer->replicas);
 }
 
 static void on_layer(void *context, struct pen_stage *stage, uint32_t layer)

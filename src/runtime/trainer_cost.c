@@ -1,5 +1,6 @@
 /* What a step costs in bytes that are resident when it ends. */
 #include "base/hash.h"
+#include "runtime/replicas.h"
 #include "runtime/trainer_internal.h"
 
 #include <fcntl.h>
@@ -111,6 +112,8 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
     }
     if (trainer->exchange != NULL)
         memory.exchange = pen_exchange_bytes(trainer->exchange);
+    if (trainer->replicas != NULL)
+        memory.exchange += pen_replicas_bytes(trainer->replicas);
     memory.snapshot = kept;
     if (passing > 0) {
         memory.passing = larger(memory.passing, passing);

@@ -2,6 +2,7 @@
  * Evaluation: the micro-batches of the samples, forward alone, through the
  * pipelines of all replicas in turn.
  */
+#include "runtime/replicas.h"
 #include "runtime/trainer_internal.h"
 
 #include <math.h>
@@ -160,10 +161,9 @@ static pen_status run_all(struct pen_trainer *trainer,
     return PEN_OK;
 }
 
-pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
-                                struct pen_batches *batches, uint64_t count,
-                                struct pen_evaluation *out,
-                                struct pen_text *why)
+static pen_status evaluate(struct pen_trainer *trainer,
+                           struct pen_batches *batches, uint64_t count,
+                           struct pen_evaluation *out, struct pen_text *why)
 {
     size_t micro = trainer->options.micro_batch;
     size_t num_batches = (size_t)((count + micro - 1) / micro);
@@ -185,5 +185,48 @@ pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
                                                 : totals[0] / (double)count};
     }
     free(totals);
+    return status;
+}
+
+/* All ranks of all replicas. */
+struct meeting {
+    struct pen_transport *world;
+    double count;
+    struct pen_request request;
+};
+
+static bool have_met(void *context)
+{
+    struct meeting *meeting = context;
+    return pen_transport_test(meeting->world, &meeting->request);
+}
+
+/* Waits without keeping a core busy: one replica still computes. */
+static void meet(struct pen_trainer *trainer)
+{
+    struct meeting meeting = {.world = trainer->options.world};
+    pen_transport_sum(meeting.world, &meeting.count, 1, &meeting.request);
+    pen_executor_wait(trainer->executor, have_met, &meeting, PEN_NO_RANK);
+}
+
+/*
+ * Replicas evaluate the one model that they stand for, and the first of them
+ * does it for all, so that no time of theirs is compared with another's.
+ */
+pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
+                                struct pen_batches *batches, uint64_t count,
+                                struct pen_evaluation *out,
+                                struct pen_text *why)
+{
+    struct pen_replicas *replicas = trainer->replicas;
+    pen_status status = PEN_OK;
+    if (replicas == NULL)
+        return evaluate(trainer, batches, count, out, why);
+    *out = (struct pen_evaluation){(double)NAN, (double)NAN};
+    pen_replicas_show(replicas);
+    if (pen_replicas_number(replicas) == 0)
+        status = evaluate(trainer, batches, count, out, why);
+    pen_replicas_hide(replicas);
+    meet(trainer);
     return status;
 }

@@ -18,6 +18,7 @@ struct pen_trainer {
     struct pen_executor *evaluator; /* forward alone; made when needed */
     struct pen_schedule *evaluation;
     struct pen_exchange *exchange; /* NULL: there are no gradients */
+    struct pen_replicas *replicas; /* NULL: none but those of the exchange */
 
     /* Where steps overlap; see trainer_async.c. */
     bool is_asynchronous;
@@ -62,6 +63,11 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer,
                                     struct pen_text *why);
 
 /* trainer_step.c */
+
+/* Samples of a step in all replicas, and those before this one's. */
+uint64_t pen__trainer_step_samples(const struct pen_trainer *trainer);
+uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer);
+
 pen_status pen__trainer_make_totals(struct pen_trainer *trainer);
 
 /* What is added behind the totals of any kind of step. */

@@ -7,6 +7,7 @@
  */
 #include "base/bug.h"
 #include "base/clock.h"
+#include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
 
 #include <inttypes.h>
@@ -179,7 +180,8 @@ pen_status pen__trainer_check_numbers(const struct pen_step *step,
     return PEN_INVALID;
 }
 
-static void update(struct pen_trainer *trainer, const struct pen_step *step)
+void pen__trainer_optimize(struct pen_trainer *trainer,
+                           const struct pen_step *step)
 {
     const struct pen_optimizer *optimizer = &trainer->options.optimizer;
     struct pen_update with = {.learning_rate = step->learning_rate,
@@ -191,6 +193,14 @@ static void update(struct pen_trainer *trainer, const struct pen_step *step)
             if (pen_exchange_owns(trainer->exchange, s, i))
                 pen_optimizer_step(optimizer, network, i, &with);
     }
+}
+
+static void update(struct pen_trainer *trainer, const struct pen_step *step)
+{
+    if (trainer->replicas != NULL)
+        pen__replicas_step(trainer->replicas, step);
+    else
+        pen__trainer_optimize(trainer, step);
     pen_exchange_values(trainer->exchange);
 }
 
@@ -230,6 +240,22 @@ static void tell_step(const struct pen_trainer *trainer, int64_t begin,
         }
 }
 
+uint64_t pen__trainer_step_samples(const struct pen_trainer *trainer)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    return trainer->replicas == NULL
+               ? options->global_batch
+               : options->global_batch * pen_replicas_count(trainer->replicas);
+}
+
+uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer)
+{
+    return trainer->replicas == NULL
+               ? 0
+               : trainer->options.global_batch *
+                     pen_replicas_number(trainer->replicas);
+}
+
 pen_status pen_trainer_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why)
@@ -240,7 +266,8 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
                             .learning_rate = pen_lr_schedule_rate(
                                 &options->rates, trainer->progress.steps)};
     struct pen_pass pass = {.number = ++trainer->num_passes,
-                            .first_sample = trainer->progress.samples,
+                            .first_sample = trainer->progress.samples +
+                                            pen__trainer_sample_offset(trainer),
                             .batches = batches,
                             .losses = trainer->losses};
     int64_t begin = pen_clock_ns();
@@ -255,6 +282,8 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
         pen_exchange_finish(trainer->exchange);
     else if (options->sleeps != NULL)
         sleep_sums(trainer);
+    if (trainer->replicas != NULL)
+        pen__replicas_before_step(trainer->replicas, &step);
     sum_totals(trainer, &pass, pen_clock_ns() - begin);
     int64_t ready = pen_clock_ns();
     read_totals(trainer, &step);
@@ -267,7 +296,9 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
         sleep_steps(trainer);
     tell_step(trainer, behind, ready);
     trainer->progress.steps++;
-    trainer->progress.samples += options->global_batch;
+    trainer->progress.samples += pen__trainer_step_samples(trainer);
+    if (trainer->replicas != NULL)
+        pen__replicas_vote(trainer->replicas, step.step, step.votes);
     *out = step;
     return PEN_OK;
 }

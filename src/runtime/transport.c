@@ -43,8 +43,10 @@ struct pen_transport {
     uint32_t size;
     uint32_t most_tags;
     MPI_Comm all;
+    bool is_part; /* of another, which began MPI and will end it */
 
-    struct simulated simulated;
+    struct simulated own;
+    struct simulated *simulated; /* that of the whole */
 };
 
 static uint32_t most_tags(MPI_Comm all)
@@ -84,6 +86,7 @@ pen_status pen_transport_open_alone(struct pen_transport **out)
         return PEN_NOMEM;
     transport->size = 1;
     transport->most_tags = UINT32_MAX;
+    transport->simulated = &transport->own;
     *out = transport;
     return PEN_OK;
 }
@@ -117,10 +120,12 @@ void pen_transport_close(struct pen_transport *transport)
 {
     if (transport == NULL)
         return;
-    if (transport->has_mpi)
+    if (transport->has_mpi && transport->is_part)
+        MPI_Comm_free(&transport->all);
+    else if (transport->has_mpi)
         MPI_Finalize();
-    free(transport->simulated.under_way);
-    free(transport->simulated.handles);
+    free(transport->own.under_way);
+    free(transport->own.handles);
     free(transport);
 }
 
@@ -191,7 +196,7 @@ static void *grow(struct pen_transport *transport, void *old, size_t bytes)
 
 static void make_room(struct pen_transport *transport)
 {
-    struct simulated *it = &transport->simulated;
+    struct simulated *it = transport->simulated;
     it->capacity = 2 * it->capacity + 16;
     it->under_way =
         grow(transport, it->under_way, it->capacity * sizeof *it->under_way);
@@ -201,7 +206,7 @@ static void make_room(struct pen_transport *transport)
 
 static void note(struct pen_transport *transport, struct pen_request *request)
 {
-    struct simulated *it = &transport->simulated;
+    struct simulated *it = transport->simulated;
     if (it->count == it->capacity)
         make_room(transport);
     it->under_way[it->count++] = (struct under_way){request, NULL};
@@ -230,7 +235,7 @@ static void end(struct pen_transport *transport, struct pen_request *request)
 {
     request->is_active = false;
     if (PEN__HAS_SIMULATED_MPI)
-        forget(&transport->simulated, request);
+        forget(transport->simulated, request);
 }
 
 /* ---- waiting ---- */
@@ -270,7 +275,7 @@ static void pause_briefly(int64_t waited_ns)
 void pen_transport_pause(struct pen_transport *transport, int64_t waited_ns)
 {
     if (PEN__HAS_SIMULATED_MPI)
-        await_any(&transport->simulated);
+        await_any(transport->simulated);
     else
         pause_briefly(waited_ns);
 }
@@ -334,7 +339,7 @@ void pen_transport_receive(struct pen_transport *transport, uint32_t from,
 static const void *copy_of(struct pen_transport *transport, const void *values,
                            size_t bytes)
 {
-    struct simulated *it = &transport->simulated;
+    struct simulated *it = transport->simulated;
     void *copy = grow(transport, NULL, bytes);
     memcpy(copy, values, bytes);
     it->under_way[it->count - 1].summands = copy;
@@ -360,6 +365,8 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
                    values, (int)count, MPI_DOUBLE, MPI_SUM, transport->all,
                    handle_of(request));
 }
+
+/* ---- some of the ranks ---- */
 
 struct pen_group {
     struct pen_transport *transport;
@@ -408,6 +415,124 @@ void pen_group_sum(struct pen_group *group, float *values, size_t count,
     MPI_Iallreduce(
         summands_of(group->transport, values, count * sizeof *values), values,
         (int)count, MPI_FLOAT, MPI_SUM, group->comm, handle_of(request));
+}
+
+pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
+                                   uint32_t count, struct pen_transport **out)
+{
+    MPI_Group all, some;
+    int range[1][3] = {{(int)first, (int)(first + count) - 1, 1}};
+    struct pen_tag tag = {PEN_TAG_REPLICA, 0};
+    struct pen_transport *part = NULL;
+    pen_status status = pen_transport_open_alone(&part);
+    if (status != PEN_OK || !whole->has_mpi) {
+        *out = part;
+        return status;
+    }
+    part->has_mpi = part->is_part = true;
+    part->rank = whole->rank - first;
+    part->size = count;
+    part->most_tags = whole->most_tags;
+    part->simulated = whole->simulated;
+    MPI_Comm_group(whole->all, &all);
+    MPI_Group_range_incl(all, 1, range, &some);
+    MPI_Comm_create_group(whole->all, some, tag_of(tag), &part->all);
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    *out = part;
+    return PEN_OK;
+}
+
+/* ---- memory that others write ---- */
+
+/* Bytes on their way, for MPI reads them until the request is done. */
+struct put {
+    MPI_Request request;
+    void *bytes;
+    size_t capacity;
+};
+
+struct pen_window {
+    struct pen_transport *transport;
+    MPI_Win win;
+    void *bytes;
+    struct put *puts;
+    size_t num_puts;
+};
+
+pen_status pen_window_create(struct pen_group *group, size_t length,
+                             struct pen_window **out)
+{
+    struct pen_window *window = calloc(1, sizeof *window);
+    if (window == NULL)
+        return PEN_NOMEM;
+    window->transport = group->transport;
+    MPI_Win_allocate((MPI_Aint)length, 1, MPI_INFO_NULL, group->comm,
+                     &window->bytes, &window->win);
+    memset(window->bytes, 0, length);
+    MPI_Win_lock_all(0, window->win);
+    MPI_Win_sync(window->win);
+    MPI_Barrier(group->comm);
+    *out = window;
+    return PEN_OK;
+}
+
+void pen_window_free(struct pen_window *window)
+{
+    if (window == NULL)
+        return;
+    MPI_Win_unlock_all(window->win); /* all puts of this rank have arrived */
+    MPI_Win_free(&window->win);
+    for (size_t i = 0; i < window->num_puts; i++) {
+        if (window->puts[i].request != MPI_REQUEST_NULL)
+            MPI_Wait(&window->puts[i].request, MPI_STATUS_IGNORE);
+        free(window->puts[i].bytes);
+    }
+    free(window->puts);
+    free(window);
+}
+
+void *pen_window_bytes(struct pen_window *window)
+{
+    MPI_Win_sync(window->win);
+    return window->bytes;
+}
+
+/* One that is done with its bytes, or a new one. */
+static struct put *free_put(struct pen_window *window)
+{
+    for (size_t i = 0; i < window->num_puts; i++) {
+        int is_done = 1;
+        if (window->puts[i].request != MPI_REQUEST_NULL)
+            MPI_Test(&window->puts[i].request, &is_done, MPI_STATUS_IGNORE);
+        if (is_done)
+            return &window->puts[i];
+    }
+    window->puts = grow(window->transport, window->puts,
+                        (window->num_puts + 1) * sizeof *window->puts);
+    struct put *put = &window->puts[window->num_puts++];
+    *put = (struct put){.request = MPI_REQUEST_NULL};
+    return put;
+}
+
+/*
+ * Accumulates to one place keep their order, which puts need not. Between
+ * places MPI promises none without a flush, for which one would have to wait;
+ * over one connection, as the libraries have it, they arrive as they left.
+ */
+void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
+                    const void *bytes, size_t length)
+{
+    struct put *put = free_put(window);
+    PEN_BUG_UNLESS(length <= INT_MAX);
+    if (put->capacity < length) {
+        put->bytes = grow(window->transport, put->bytes, length);
+        put->capacity = length;
+    }
+    memcpy(put->bytes, bytes, length);
+    MPI_Raccumulate(put->bytes, (int)length, MPI_BYTE, (int)to, (MPI_Aint)first,
+                    (int)length, MPI_BYTE, MPI_REPLACE, window->win,
+                    &put->request);
 }
 
 bool pen_transport_test(struct pen_transport *transport,

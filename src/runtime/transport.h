@@ -27,6 +27,14 @@ struct pen_transport;
 pen_status pen_transport_open(const struct pen_launch *launch,
                               struct pen_transport **out, struct pen_text *why);
 
+/*
+ * Ranks first to first + count - 1 of another transport as a world of their
+ * own, where they are numbered from 0. Called by these alone, at the same time.
+ * Close it before the other.
+ */
+pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
+                                   uint32_t count, struct pen_transport **out);
+
 /* One process, whatever launched it. */
 pen_status pen_transport_open_alone(struct pen_transport **out);
 
@@ -55,6 +63,7 @@ enum pen_tag_kind {
     PEN_TAG_TIED,     /* between the ends of a tied matrix; the logical replica
                          or what follows it */
     PEN_TAG_STATE,    /* outside of steps: checkpoints, checks */
+    PEN_TAG_REPLICA,  /* between replicas that synchronise; the channel */
     PEN_TAG_KINDS
 };
 
@@ -101,6 +110,21 @@ void pen_group_free(struct pen_group *group);
 /* All ranks of the group begin their sums in the same order. In place. */
 void pen_group_sum(struct pen_group *group, float *values, size_t count,
                    struct pen_request *request);
+
+/*
+ * Memory that the other ranks of a group may write, `length` bytes of each;
+ * made and freed by all of them at the same time. A put returns at once and
+ * its bytes may change then; one behind another to the same rank arrives
+ * later. Bytes come in while their owner looks after messages.
+ */
+struct pen_window;
+
+pen_status pen_window_create(struct pen_group *group, size_t length,
+                             struct pen_window **out);
+void pen_window_free(struct pen_window *window);
+void *pen_window_bytes(struct pen_window *window);
+void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
+                    const void *bytes, size_t length);
 
 /* True when it is done, or was not under way. */
 bool pen_transport_test(struct pen_transport *transport,

@@ -65,14 +65,16 @@ struct pen_sync_setting {
 
 /* What a method is, beside what it does. */
 enum {
-    PEN_SYNC_COMPRESSES = 1, /* takes a compressor */
-    PEN_SYNC_IS_NATIVE = 2,  /* without one the trainer itself does it */
-    PEN_SYNC_IS_SHARDED = 4, /* native, with a sharded optimizer */
-    PEN_SYNC_OWN_STEP = 8,   /* the optimizer of the run is not used */
-    PEN_SYNC_IS_FREE = 16,   /* members do not wait for each other: what is
-                                computed depends on their speeds */
-    PEN_SYNC_NEEDS_SGD = 32, /* the optimizer of the run must be SGD */
-    PEN_SYNC_NEEDS_ADAM = 64 /* or AdamW */
+    PEN_SYNC_COMPRESSES = 1,     /* takes a compressor */
+    PEN_SYNC_IS_NATIVE = 2,      /* without one the trainer itself does it */
+    PEN_SYNC_IS_SHARDED = 4,     /* native, with a sharded optimizer */
+    PEN_SYNC_OWN_STEP = 8,       /* the optimizer of the run is not used */
+    PEN_SYNC_IS_FREE = 16,       /* members do not wait for each other: what is
+                                    computed depends on their speeds */
+    PEN_SYNC_NEEDS_SGD = 32,     /* the optimizer of the run must be SGD */
+    PEN_SYNC_NEEDS_ADAM = 64,    /* or AdamW */
+    PEN_SYNC_ONLY_WHEN_DUE = 128 /* after_step() changes weights only in steps
+                                    that pen_sync_is_due() */
 };
 
 struct pen_sync_method {

@@ -39,6 +39,7 @@ _penstock_train_options() {
         --log --log-interval --tensorboard-dir --eval-interval --eval-iters \
         --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
         --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan \
+        --sync --sync-interval --sync-option --sync-replicas --compress \
         --profile --trace --hang-timeout --exit-duration-in-mins
 }
 

@@ -125,7 +125,7 @@ const struct pen_sync_method pen_sync_diloco = {
     .title = "H local steps, then an outer step with Nesterov's momentum",
     .paper = "Douillard et al., DiLoCo: Distributed Low-Communication Training "
              "of Language Models, 2023, arXiv:2311.08105",
-    .is = PEN_SYNC_COMPRESSES,
+    .is = PEN_SYNC_COMPRESSES | PEN_SYNC_ONLY_WHEN_DUE,
     .interval = 500,
     .options = options,
     .num_options = sizeof options / sizeof *options,

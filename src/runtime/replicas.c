@@ -1,0 +1,474 @@
+#include "runtime/replicas.h"
+
+#include "base/bug.h"
+#include "runtime/replica_peers.h"
+#include "runtime/replicas_internal.h"
+#include "runtime/trainer_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps from one count of votes over all replicas to the next, at least. */
+enum { VOTE_STEPS = 8 };
+
+struct pen_replicas {
+    struct pen_trainer *trainer;
+    struct pen_transport *world;
+    struct pen_sync_choice choice;
+    uint32_t count;
+    uint32_t number; /* of this one */
+    struct pen_replica_peers *peers;
+    struct pen_sync_setting setting;
+    struct pen_sync *sync;
+    struct pen_replicas_place *places;
+    const struct pen_step *step; /* that is being taken */
+    float *shown;                /* the own weights, while others are shown */
+    bool is_shown;
+
+    /* Votes on their way. */
+    double given[PEN_VOTES];  /* since the last count */
+    double counts[PEN_VOTES]; /* over all replicas */
+    struct pen_request request;
+    bool is_counting;
+};
+
+/* ---- parameters ---- */
+
+static const struct pen_network_parameter *
+parameter_of(const struct pen_replicas *replicas, size_t index)
+{
+    const struct pen_replicas_place *place = &replicas->places[index];
+    return pen_network_parameter(
+        pen_trainer_network(replicas->trainer, place->stage), place->parameter);
+}
+
+static bool is_kept(const struct pen_trainer *trainer, uint32_t stage,
+                    size_t index)
+{
+    const struct pen_network_parameter *it = pen_network_parameter(
+        pen_executor_stage(trainer->executor, stage)->network, index);
+    return !it->is_value_only &&
+           pen_exchange_owns(trainer->exchange, stage, index);
+}
+
+static size_t count_places(struct pen_trainer *trainer)
+{
+    size_t count = 0;
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        struct pen_network *network = pen_trainer_network(trainer, s);
+        for (size_t i = 0; i < pen_network_num_parameters(network); i++)
+            count += is_kept(trainer, s, i);
+    }
+    return count;
+}
+
+static void *span_of(const struct pen_replicas *replicas, size_t index,
+                     enum pen_parameter_part part)
+{
+    struct pen_engine *engine = replicas->trainer->engine;
+    size_t count;
+    return engine->ops->parameter_span(
+        engine, parameter_of(replicas, index)->parameter, part, &count);
+}
+
+/* Where things lie now. */
+static void refresh(struct pen_replicas *replicas)
+{
+    int moments = pen_optimizer_moments(&replicas->trainer->options.optimizer);
+    for (size_t i = 0; i < replicas->setting.num_tensors; i++) {
+        struct pen_sync_tensor *tensor = &replicas->setting.tensors[i];
+        tensor->value = span_of(replicas, i, PEN_PART_VALUE);
+        tensor->gradient = span_of(replicas, i, PEN_PART_GRADIENT);
+        tensor->moments[0] =
+            moments > 0 ? span_of(replicas, i, PEN_PART_MOMENT1) : NULL;
+        tensor->moments[1] =
+            moments > 1 ? span_of(replicas, i, PEN_PART_MOMENT2) : NULL;
+    }
+}
+
+static pen_status lay_out(struct pen_replicas *replicas)
+{
+    struct pen_trainer *trainer = replicas->trainer;
+    struct pen_sync_setting *setting = &replicas->setting;
+    size_t num = count_places(trainer);
+    replicas->places = calloc(num + 1, sizeof *replicas->places);
+    setting->tensors = calloc(num + 1, sizeof *setting->tensors);
+    if (replicas->places == NULL || setting->tensors == NULL)
+        return PEN_NOMEM;
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        struct pen_network *network = pen_trainer_network(trainer, s);
+        for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+            const struct pen_network_parameter *it =
+                pen_network_parameter(network, i);
+            size_t count = it->rows * it->columns;
+            if (!is_kept(trainer, s, i))
+                continue;
+            replicas->places[setting->num_tensors] =
+                (struct pen_replicas_place){s, i};
+            setting->tensors[setting->num_tensors++] =
+                (struct pen_sync_tensor){.key = it->slices[0].tensor,
+                                         .rows = it->rows,
+                                         .columns = it->columns,
+                                         .count = count,
+                                         .first = setting->count};
+            setting->count += count;
+        }
+    }
+    refresh(replicas);
+    return PEN_OK;
+}
+
+/* Products read copies of the weights. */
+static void tell_change(struct pen_replicas *replicas)
+{
+    struct pen_engine *engine = replicas->trainer->engine;
+    for (size_t i = 0; i < replicas->setting.num_tensors; i++)
+        engine->ops->parameter_value_changed(
+            engine, parameter_of(replicas, i)->parameter);
+}
+
+/* ---- making ---- */
+
+static void local_step(void *context, const struct pen_sync_step *at)
+{
+    struct pen_replicas *replicas = context;
+    (void)at;
+    pen__trainer_optimize(replicas->trainer, replicas->step);
+}
+
+static pen_status check(const struct pen_trainer *trainer,
+                        const struct pen_sync_method *method,
+                        struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    bool is_adam = options->optimizer.kind == PEN_OPTIMIZER_ADAM;
+    if (trainer->is_asynchronous || options->sleeps != NULL) {
+        pen_why(why,
+                "--sync %s needs a schedule whose steps do not overlap, and an "
+                "engine that computes",
+                method->name);
+        return PEN_INVALID;
+    }
+    if (is_adam ? (method->is & PEN_SYNC_NEEDS_SGD) != 0
+                : (method->is & PEN_SYNC_NEEDS_ADAM) != 0) {
+        pen_why(why, "--sync %s needs --optimizer %s", method->name,
+                is_adam ? "sgd" : "adam");
+        return PEN_INVALID;
+    }
+    if (pen_layout_members(&trainer->layout) > 1 && !options->is_sharded) {
+        pen_why(why,
+                "a replica of --sync %s with several copies of a stage needs "
+                "--use-distributed-optimizer, or each would send the same",
+                method->name);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+static void fill_setting(struct pen_replicas *replicas,
+                         const struct pen_replicas_options *options)
+{
+    const struct pen_optimizer *numbers = &replicas->trainer->options.optimizer;
+    struct pen_sync_setting *setting = &replicas->setting;
+    setting->peers = pen_replica_peers_of(replicas->peers);
+    setting->interval = replicas->choice.interval;
+    setting->options = replicas->choice.options;
+    setting->compressor = replicas->choice.compressor;
+    setting->compressor_options = replicas->choice.compressor_options;
+    setting->seed = options->seed;
+    setting->epoch_steps = options->epoch_steps;
+    setting->total_steps = options->total_steps;
+    setting->optimizer = (struct pen_sync_optimizer){
+        .is_adam = numbers->kind == PEN_OPTIMIZER_ADAM,
+        .beta1 = numbers->beta1,
+        .beta2 = numbers->beta2,
+        .epsilon = numbers->epsilon,
+        .momentum = numbers->momentum,
+        .is_nesterov = numbers->is_nesterov,
+        .weight_decay = numbers->weight_decay};
+    setting->step = local_step;
+    setting->context = replicas;
+}
+
+static pen_status make_peers(struct pen_replicas *replicas)
+{
+    struct pen_trainer *trainer = replicas->trainer;
+    uint32_t size = pen_transport_size(trainer->options.transport);
+    uint32_t rank = pen_transport_rank(trainer->options.transport);
+    uint32_t *ranks = calloc(replicas->count, sizeof *ranks);
+    if (ranks == NULL)
+        return PEN_NOMEM;
+    for (uint32_t i = 0; i < replicas->count; i++)
+        ranks[i] = i * size + rank;
+    pen_status status = pen_replica_peers_create(
+        replicas->world, trainer->executor, ranks, replicas->count,
+        replicas->number, &replicas->peers);
+    free(ranks);
+    return status;
+}
+
+static pen_status make(struct pen_replicas *replicas,
+                       const struct pen_replicas_options *options,
+                       struct pen_text *why)
+{
+    pen_status status = make_peers(replicas);
+    if (status == PEN_OK)
+        status = lay_out(replicas);
+    if (status != PEN_OK)
+        return status;
+    fill_setting(replicas, options);
+    replicas->shown = pen_sync_vector(&replicas->setting);
+    if (replicas->shown == NULL)
+        return PEN_NOMEM;
+    return replicas->choice.method->create(&replicas->setting, &replicas->sync,
+                                           why);
+}
+
+pen_status pen_trainer_join(struct pen_trainer *trainer,
+                            const struct pen_replicas_options *options,
+                            struct pen_text *why)
+{
+    PEN_BUG_UNLESS(trainer->options.world != NULL && trainer->replicas == NULL);
+    pen_status status = check(trainer, options->choice->method, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_replicas *replicas = calloc(1, sizeof *replicas);
+    if (replicas == NULL)
+        return PEN_NOMEM;
+    uint32_t size = pen_transport_size(trainer->options.transport);
+    replicas->trainer = trainer;
+    replicas->world = trainer->options.world;
+    replicas->choice = *options->choice;
+    replicas->count = pen_transport_size(replicas->world) / size;
+    replicas->number = pen_transport_rank(replicas->world) / size;
+    status = make(replicas, options, why);
+    if (status == PEN_OK)
+        trainer->replicas = replicas;
+    else
+        pen__replicas_free(replicas);
+    return status;
+}
+
+void pen__replicas_free(struct pen_replicas *replicas)
+{
+    if (replicas == NULL)
+        return;
+    if (replicas->is_counting)
+        pen_transport_wait(replicas->world, &replicas->request);
+    if (replicas->sync != NULL)
+        replicas->choice.method->free(replicas->sync);
+    pen_replica_peers_free(replicas->peers);
+    free(replicas->shown);
+    free(replicas->setting.tensors);
+    free(replicas->places);
+    free(replicas);
+}
+
+/* ---- asking ---- */
+
+struct pen_replicas *pen_trainer_replicas(const struct pen_trainer *trainer)
+{
+    return trainer->replicas;
+}
+
+uint32_t pen_replicas_count(const struct pen_replicas *replicas)
+{
+    return replicas->count;
+}
+
+uint32_t pen_replicas_number(const struct pen_replicas *replicas)
+{
+    return replicas->number;
+}
+
+const struct pen_sync_choice *
+pen_replicas_choice(const struct pen_replicas *replicas)
+{
+    return &replicas->choice;
+}
+
+size_t pen_replicas_bytes(const struct pen_replicas *replicas)
+{
+    return replicas->setting.count * sizeof(float) +
+           replicas->choice.method->bytes(replicas->sync);
+}
+
+void pen_replicas_sent(const struct pen_replicas *replicas, uint64_t *bytes,
+                       uint64_t *messages)
+{
+    *bytes = replicas->setting.peers->num_bytes;
+    *messages = replicas->setting.peers->num_messages;
+}
+
+size_t pen_replicas_num_places(const struct pen_replicas *replicas)
+{
+    return replicas->setting.num_tensors;
+}
+
+const struct pen_replicas_place *
+pen_replicas_place(const struct pen_replicas *replicas, size_t index)
+{
+    return &replicas->places[index];
+}
+
+/* ---- steps ---- */
+
+void pen__replicas_poll(struct pen_replicas *replicas)
+{
+    if (replicas->choice.method->poll != NULL)
+        replicas->choice.method->poll(replicas->sync);
+    if (replicas->is_counting)
+        (void)pen_transport_test(replicas->world, &replicas->request);
+}
+
+static struct pen_sync_step at_step(const struct pen_step *step)
+{
+    return (struct pen_sync_step){step->step, step->learning_rate};
+}
+
+void pen__replicas_before_step(struct pen_replicas *replicas,
+                               const struct pen_step *step)
+{
+    struct pen_sync_step at = at_step(step);
+    if (replicas->choice.method->before_step == NULL)
+        return;
+    refresh(replicas);
+    replicas->choice.method->before_step(replicas->sync, &at);
+}
+
+/* Clipping is the optimizer's; a method with a step of its own has it done. */
+static void clip(struct pen_replicas *replicas, double norm)
+{
+    double scale =
+        pen_optimizer_clip(&replicas->trainer->options.optimizer, norm);
+    if (scale == 1)
+        return;
+    for (size_t i = 0; i < replicas->setting.num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &replicas->setting.tensors[i];
+        for (size_t k = 0; k < tensor->count; k++)
+            tensor->gradient[k] *= (float)scale;
+    }
+}
+
+void pen__replicas_step(struct pen_replicas *replicas,
+                        const struct pen_step *step)
+{
+    const struct pen_sync_method *method = replicas->choice.method;
+    struct pen_sync_step at = at_step(step);
+    bool has_own_step = method->local_step != NULL;
+    replicas->step = step;
+    refresh(replicas);
+    if (has_own_step) {
+        if ((method->is & PEN_SYNC_OWN_STEP) != 0)
+            clip(replicas, step->gradient_norm);
+        method->local_step(replicas->sync, &at);
+    } else {
+        pen__trainer_optimize(replicas->trainer, step);
+    }
+    if (method->after_step != NULL)
+        method->after_step(replicas->sync, &at);
+    if (has_own_step || (method->is & PEN_SYNC_ONLY_WHEN_DUE) == 0 ||
+        pen_sync_is_due(&at, replicas->setting.interval))
+        tell_change(replicas);
+    replicas->step = NULL;
+}
+
+/* ---- votes ---- */
+
+static bool is_counted(void *context)
+{
+    struct pen_replicas *replicas = context;
+    return pen_transport_test(replicas->world, &replicas->request);
+}
+
+/*
+ * Counts begin every few steps and are read when the next begins, so that the
+ * way there and back hides behind the steps between.
+ */
+void pen__replicas_vote(struct pen_replicas *replicas, uint64_t step,
+                        double votes[PEN_VOTES])
+{
+    if ((replicas->choice.method->is & PEN_SYNC_IS_FREE) != 0)
+        return;
+    for (int i = 0; i < PEN_VOTES; i++) {
+        replicas->given[i] = fmax(replicas->given[i], votes[i] > 0);
+        votes[i] = 0;
+    }
+    if (step % VOTE_STEPS != 0)
+        return;
+    if (replicas->is_counting) {
+        pen_executor_wait(replicas->trainer->executor, is_counted, replicas,
+                          PEN_NO_RANK);
+        memcpy(votes, replicas->counts, sizeof replicas->counts);
+    }
+    memcpy(replicas->counts, replicas->given, sizeof replicas->counts);
+    memset(replicas->given, 0, sizeof replicas->given);
+    replicas->is_counting = true;
+    pen_transport_sum(replicas->world, replicas->counts, PEN_VOTES,
+                      &replicas->request);
+}
+
+/* ---- the one model ---- */
+
+void pen_replicas_settle(struct pen_replicas *replicas)
+{
+    if (replicas->choice.method->settle != NULL)
+        replicas->choice.method->settle(replicas->sync);
+}
+
+static void exchange_shown(struct pen_replicas *replicas)
+{
+    for (size_t i = 0; i < replicas->setting.num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &replicas->setting.tensors[i];
+        float *other = replicas->shown + tensor->first;
+        for (size_t k = 0; k < tensor->count; k++) {
+            float own = tensor->value[k];
+            tensor->value[k] = other[k];
+            other[k] = own;
+        }
+    }
+    tell_change(replicas);
+    pen_exchange_values(replicas->trainer->exchange);
+}
+
+void pen_replicas_show(struct pen_replicas *replicas)
+{
+    PEN_BUG_UNLESS(!replicas->is_shown);
+    pen_replicas_settle(replicas);
+    refresh(replicas);
+    replicas->choice.method->consistent(replicas->sync, replicas->shown);
+    exchange_shown(replicas);
+    replicas->is_shown = true;
+}
+
+void pen_replicas_hide(struct pen_replicas *replicas)
+{
+    PEN_BUG_UNLESS(replicas->is_shown);
+    refresh(replicas);
+    exchange_shown(replicas);
+    replicas->is_shown = false;
+}
+
+void pen_replicas_states(struct pen_replicas *replicas,
+                         struct pen_sync_states *out)
+{
+    if (replicas->choice.method->states != NULL)
+        replicas->choice.method->states(replicas->sync, out);
+}
+
+void pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps)
+{
+    refresh(replicas);
+    if (replicas->choice.method->restored != NULL)
+        replicas->choice.method->restored(replicas->sync, steps);
+    tell_change(replicas);
+    pen_exchange_values(replicas->trainer->exchange);
+}
+
+void pen_replicas_leave(struct pen_replicas *replicas)
+{
+    refresh(replicas);
+    if (replicas->choice.method->leave != NULL)
+        replicas->choice.method->leave(replicas->sync);
+}

@@ -1,0 +1,85 @@
+#ifndef PEN_RUNTIME_REPLICAS_H
+#define PEN_RUNTIME_REPLICAS_H
+
+#include "runtime/trainer.h"
+#include "sync/registry.h"
+
+/*
+ * Replicas that keep together by a method of sync/ in place of a sum of
+ * gradients at every step. Each is a training of its own, with its own ranks:
+ *
+ *   rank of the world = replica * ranks of a replica + rank in the replica
+ *
+ * and, inside, any pipeline with any sharding of the optimizer. Rank k of a
+ * replica has peers, ranks k of the others, and what it steps itself it keeps
+ * together with them; then its replica shares the values as ever.
+ *
+ * Losses and norms are those of the replica. An evaluation and the weights of a
+ * checkpoint are of the one model that all replicas stand for.
+ */
+struct pen_replicas;
+
+struct pen_replicas_options {
+    const struct pen_sync_choice *choice; /* copied */
+    uint64_t seed;
+    uint64_t epoch_steps; /* at least 1 */
+    uint64_t total_steps;
+};
+
+/*
+ * Behind the loading of weights, on all ranks of the world: from here on steps
+ * of the trainer, which has options.world, follow the method. INVALID when
+ * optimizer or schedule do not suit it.
+ */
+pen_status pen_trainer_join(struct pen_trainer *trainer,
+                            const struct pen_replicas_options *options,
+                            struct pen_text *why);
+
+/* NULL before that. Borrowed. */
+struct pen_replicas *pen_trainer_replicas(const struct pen_trainer *trainer);
+
+uint32_t pen_replicas_count(const struct pen_replicas *replicas);
+uint32_t pen_replicas_number(const struct pen_replicas *replicas);
+const struct pen_sync_choice *
+pen_replicas_choice(const struct pen_replicas *replicas);
+
+size_t pen_replicas_bytes(const struct pen_replicas *replicas);
+
+/* What this rank has sent to its peers so far. */
+void pen_replicas_sent(const struct pen_replicas *replicas, uint64_t *bytes,
+                       uint64_t *messages);
+
+/*
+ * Between two steps, by all ranks: waits until nothing is under way between
+ * replicas; then the states of the method are complete.
+ */
+void pen_replicas_settle(struct pen_replicas *replicas);
+
+/* Parameters of this rank that it keeps together, in their order. */
+struct pen_replicas_place {
+    uint32_t stage;
+    size_t parameter;
+};
+
+size_t pen_replicas_num_places(const struct pen_replicas *replicas);
+const struct pen_replicas_place *
+pen_replicas_place(const struct pen_replicas *replicas, size_t index);
+
+/* Of the method; the arrays may be written, too. See restored() below. */
+void pen_replicas_states(struct pen_replicas *replicas,
+                         struct pen_sync_states *out);
+
+/* All states, weights and moments were loaded, those of step `steps`. */
+void pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps);
+
+/*
+ * Between two steps, by all ranks: the weights are those of the one model; and
+ * back to the own ones.
+ */
+void pen_replicas_show(struct pen_replicas *replicas);
+void pen_replicas_hide(struct pen_replicas *replicas);
+
+/* Behind the last step, by all ranks. */
+void pen_replicas_leave(struct pen_replicas *replicas);
+
+#endif

@@ -1,0 +1,28 @@
+#ifndef PEN_RUNTIME_REPLICAS_INTERNAL_H
+#define PEN_RUNTIME_REPLICAS_INTERNAL_H
+
+#include "runtime/replicas.h"
+
+/* Hooks of the trainer. */
+void pen__replicas_free(struct pen_replicas *replicas);
+void pen__replicas_poll(struct pen_replicas *replicas);
+void pen__replicas_before_step(struct pen_replicas *replicas,
+                               const struct pen_step *step);
+
+/* In place of the optimizer of the run, or with it; and what follows. */
+void pen__replicas_step(struct pen_replicas *replicas,
+                        const struct pen_step *step);
+
+/*
+ * What the ranks of this replica want, at the end of a step: into what those of
+ * all replicas wanted a little before, the same on all of them. Where replicas
+ * do not wait for each other each goes by its own.
+ */
+void pen__replicas_vote(struct pen_replicas *replicas, uint64_t step,
+                        double votes[PEN_VOTES]);
+
+/* trainer_step.c: the optimizer of the run, on what this rank steps. */
+void pen__trainer_optimize(struct pen_trainer *trainer,
+                           const struct pen_step *step);
+
+#endif
