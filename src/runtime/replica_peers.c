@@ -1,6 +1,6 @@
 #include "runtime/replica_peers.h"
 
-#include "base/bug.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,12 @@ static bool peers_test(struct pen_peers *peers,
 static void peers_wait(struct pen_peers *peers, bool (*is_done)(void *context),
                        void *context)
 {
-    pen_executor_wait(of(peers)->executor, is_done, context, PEN_NO_RANK);
+    struct pen_replica_peers *it = of(peers);
+    int64_t since = pen_clock_ns();
+    if (it->executor != NULL)
+        pen_executor_wait(it->executor, is_done, context, PEN_NO_RANK);
+    while (it->executor == NULL && !is_done(context))
+        pen_transport_pause(it->world, pen_clock_ns() - since);
 }
 
 /* ---- windows ---- */

@@ -12,8 +12,8 @@
 struct pen_replica_peers;
 
 /*
- * Ranks of the world, in the order of the replicas; copied. `executor` waits;
- * all are borrowed. On failure *out is untouched.
+ * Ranks of the world, in the order of the replicas; copied. `executor` waits,
+ * if it is not NULL; all are borrowed. On failure *out is untouched.
  */
 pen_status pen_replica_peers_create(struct pen_transport *world,
                                     struct pen_executor *executor,
