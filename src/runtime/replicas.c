@@ -1,7 +1,9 @@
 #include "runtime/replicas.h"
 
 #include "base/bug.h"
+#include "network/images.h"
 #include "runtime/replica_peers.h"
+#include "runtime/replica_statistics.h"
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
 
@@ -12,6 +14,9 @@
 /* Steps from one count of votes over all replicas to the next, at least. */
 enum { VOTE_STEPS = 8 };
 
+/* Channels from here on are not the method's. */
+enum { STATISTICS_CHANNEL = 4096 };
+
 struct pen_replicas {
     struct pen_trainer *trainer;
     struct pen_transport *world;
@@ -19,6 +24,7 @@ struct pen_replicas {
     uint32_t count;
     uint32_t number; /* of this one */
     struct pen_replica_peers *peers;
+    struct pen_replica_statistics *statistics; /* NULL: there are none */
     struct pen_sync_setting setting;
     struct pen_sync *sync;
     struct pen_replicas_place *places;
@@ -218,6 +224,13 @@ static pen_status make(struct pen_replicas *replicas,
     if (status != PEN_OK)
         return status;
     fill_setting(replicas, options);
+    struct pen_network *network = pen_trainer_network(replicas->trainer, 0);
+    if (pen_network_image_model(network) != NULL)
+        status = pen_replica_statistics_create(
+            replicas->trainer->options.model, network, replicas->setting.peers,
+            STATISTICS_CHANNEL, &replicas->statistics);
+    if (status != PEN_OK)
+        return status;
     replicas->shown = pen_sync_vector(&replicas->setting);
     if (replicas->shown == NULL)
         return PEN_NOMEM;
@@ -258,6 +271,7 @@ void pen__replicas_free(struct pen_replicas *replicas)
         pen_transport_wait(replicas->world, &replicas->request);
     if (replicas->sync != NULL)
         replicas->choice.method->free(replicas->sync);
+    pen_replica_statistics_free(replicas->statistics);
     pen_replica_peers_free(replicas->peers);
     free(replicas->shown);
     free(replicas->setting.tensors);
@@ -290,8 +304,11 @@ pen_replicas_choice(const struct pen_replicas *replicas)
 
 size_t pen_replicas_bytes(const struct pen_replicas *replicas)
 {
-    return replicas->setting.count * sizeof(float) +
-           replicas->choice.method->bytes(replicas->sync);
+    size_t bytes = replicas->setting.count * sizeof(float) +
+                   replicas->choice.method->bytes(replicas->sync);
+    if (replicas->statistics != NULL)
+        bytes += pen_replica_statistics_bytes(replicas->statistics);
+    return bytes;
 }
 
 void pen_replicas_sent(const struct pen_replicas *replicas, uint64_t *bytes,
@@ -439,6 +456,8 @@ void pen_replicas_show(struct pen_replicas *replicas)
     refresh(replicas);
     replicas->choice.method->consistent(replicas->sync, replicas->shown);
     exchange_shown(replicas);
+    if (replicas->statistics != NULL)
+        pen_replica_statistics_show(replicas->statistics);
     replicas->is_shown = true;
 }
 
@@ -447,6 +466,8 @@ void pen_replicas_hide(struct pen_replicas *replicas)
     PEN_BUG_UNLESS(replicas->is_shown);
     refresh(replicas);
     exchange_shown(replicas);
+    if (replicas->statistics != NULL)
+        pen_replica_statistics_hide(replicas->statistics);
     replicas->is_shown = false;
 }
 
