@@ -7,7 +7,9 @@
     X(zero1)                                                                   \
     X(diloco)
 
-#define PEN_COMPRESSORS(X) X(random_block)
+#define PEN_COMPRESSORS(X)                                                     \
+    X(random_block)                                                            \
+    X(sign)
 
 #define DECLARE_METHOD(name)                                                   \
     extern const struct pen_sync_method pen_sync_##name;

@@ -1,0 +1,157 @@
+/*
+ * Sign: one bit per value and one scale per share of a tensor, with what that
+ * loses kept by who sends and by who owns (sync/two_sided.h),
+ *
+ *   C(c) = ||c||_2 / sqrt(d) * sign(c)     d values, sign(0) = +1
+ *
+ * so that C(c) is as long as c. It is what 1-bit Adam sends behind its warm-up,
+ * 1/32 of the floats. Used under another method it is sign SGD with error
+ * feedback on both sides. Values of the same size keep it: their mean is exact.
+ */
+#include "sync/two_sided.h"
+
+#include <math.h>
+
+enum { WORD = 32 }; /* values of a word */
+
+struct code {
+    float scale;
+    uint32_t words[]; /* bit j of a word: value j is negative */
+};
+
+/* Vector code is made of loops over all bits of a word. */
+static const uint32_t bits[WORD] = {
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
+    1u << 7,  1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13,
+    1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20,
+    1u << 21, 1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27,
+    1u << 28, 1u << 29, 1u << 30, 1u << 31};
+
+static size_t num_words(size_t count)
+{
+    return (count + WORD - 1) / WORD;
+}
+
+static size_t length(const double *options, size_t count)
+{
+    (void)options;
+    return sizeof(struct code) + num_words(count) * sizeof(uint32_t);
+}
+
+static size_t word_length(size_t count, size_t first)
+{
+    return count - first < WORD ? count - first : WORD;
+}
+
+/* error += given; the sum of its squares, in an order of its own. */
+static double fold(const float *restrict given, float *restrict error,
+                   size_t count)
+{
+    double sum = 0;
+    size_t i = 0;
+    for (; i + WORD <= count; i += WORD) {
+        float squares[WORD];
+        for (size_t j = 0; j < WORD; j++) {
+            error[i + j] += given[i + j];
+            squares[j] = error[i + j] * error[i + j];
+        }
+        for (size_t half = WORD / 2; half > 0; half /= 2)
+            for (size_t j = 0; j < half; j++)
+                squares[j] += squares[j + half];
+        sum += (double)squares[0];
+    }
+    for (; i < count; i++) {
+        error[i] += given[i];
+        sum += (double)error[i] * (double)error[i];
+    }
+    return sum;
+}
+
+/* The signs of a word; what they leave of its values. */
+static uint32_t take_signs(float *error, size_t count, float scale)
+{
+    uint32_t word = 0;
+    for (size_t j = 0; j < count; j++) {
+        word |= error[j] < 0 ? bits[j] : 0;
+        error[j] -= error[j] < 0 ? -scale : scale;
+    }
+    return word;
+}
+
+static void encode(const double *options, const float *given, float *error,
+                   size_t count, void *to)
+{
+    struct code *code = to;
+    (void)options;
+    code->scale = (float)sqrt(fold(given, error, count) / (double)count);
+    for (size_t i = 0; i < num_words(count); i++) {
+        size_t part = word_length(count, i * WORD);
+        float *at = error + i * WORD;
+        code->words[i] = part == WORD ? take_signs(at, WORD, code->scale)
+                                      : take_signs(at, part, code->scale);
+    }
+}
+
+static void put_signs(uint32_t word, size_t count, float scale, bool is_added,
+                      float *values)
+{
+    for (size_t j = 0; j < count; j++) {
+        float value = (word & bits[j]) != 0 ? -scale : scale;
+        values[j] = is_added ? values[j] + value : value;
+    }
+}
+
+static void decode(const double *options, const void *from, size_t count,
+                   float factor, bool is_added, float *values)
+{
+    const struct code *code = from;
+    float scale = factor * code->scale;
+    (void)options;
+    for (size_t i = 0; i < num_words(count); i++) {
+        size_t part = word_length(count, i * WORD);
+        float *at = values + i * WORD;
+        if (part < WORD)
+            put_signs(code->words[i], part, scale, is_added, at);
+        else if (is_added)
+            put_signs(code->words[i], WORD, scale, true, at);
+        else
+            put_signs(code->words[i], WORD, scale, false, at);
+    }
+}
+
+static const struct pen_coding coding = {
+    .length = length, .encode = encode, .decode = decode, .passes = 1};
+
+static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
+{
+    pen_two_sided_cost(&coding, of, out);
+}
+
+static void sizes(const struct pen_compression *setting, size_t *sum,
+                  size_t *gathered)
+{
+    pen_two_sided_sizes(&coding, setting, sum, gathered);
+}
+
+static pen_status create(const struct pen_compression *setting, void **out,
+                         struct pen_text *why)
+{
+    (void)why;
+    return pen_two_sided_create(&coding, setting, out);
+}
+
+const struct pen_compressor pen_compressor_sign = {
+    .name = "sign",
+    .title = "signs and one scale, with error feedback on both sides",
+    .paper = "Tang et al., 1-bit Adam: Communication Efficient Large-Scale "
+             "Training with Adam's Convergence Speed, 2021, arXiv:2102.02888",
+    .num_rounds = PEN_TWO_SIDED_ROUNDS,
+    .cost = cost,
+    .sizes = sizes,
+    .create = create,
+    .free = pen_two_sided_free,
+    .bytes = pen_two_sided_bytes,
+    .encode = pen_two_sided_encode,
+    .decode = pen_two_sided_decode,
+    .states = pen_two_sided_states,
+};

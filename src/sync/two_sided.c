@@ -1,0 +1,274 @@
+#include "sync/two_sided.h"
+
+#include "base/bug.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCATTER, GATHER };
+
+/* The lengths of messages come before them. */
+enum { HEADER_BYTES = 8 };
+
+struct two_sided {
+    const struct pen_coding *coding;
+    struct pen_compression setting;
+    float *error;        /* per float of the vector */
+    float *owner_error;  /* per float of the own shares, tensor by tensor */
+    size_t *firsts;      /* of a tensor there, and behind the last */
+    unsigned char *code; /* for all members, one behind the other */
+    size_t code_bytes;
+    const void **pieces; /* of it */
+    size_t *lengths;
+};
+
+static size_t code_length(const struct pen_coding *coding,
+                          const double *options, uint32_t num_members,
+                          uint32_t member, size_t count)
+{
+    size_t first, share;
+    pen_collective_share(num_members, member, count, &first, &share);
+    return share > 0 ? coding->length(options, share) : 0;
+}
+
+/* Of the message for the owner `member`, and of the one it sends. */
+static size_t message_length(const struct pen_coding *coding,
+                             const struct pen_compression *setting,
+                             uint32_t member)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < setting->num_tensors; i++)
+        length += code_length(coding, setting->options.at, setting->peers->size,
+                              member, setting->tensors[i].count);
+    return length;
+}
+
+/* Bytes of all messages are shared evenly here; they differ by rounding. */
+void pen_two_sided_cost(const struct pen_coding *coding,
+                        const struct pen_sync_case *of,
+                        struct pen_mean_cost *out)
+{
+    double others = of->num_replicas - 1.0;
+    double code = 0;
+    for (size_t i = 0; i < of->num_shapes; i++)
+        for (uint32_t k = 0; k < of->num_replicas; k++)
+            code += (double)code_length(coding, of->options, of->num_replicas,
+                                        k, of->shapes[i][0] * of->shapes[i][1]);
+    double part = code / of->num_replicas;
+    out->bytes = 2 * others * (part + HEADER_BYTES);
+    out->legs = of->num_replicas > 1 ? 2 : 0;
+    out->extra =
+        of->num_weights * (1 + 1.0 / of->num_replicas) * sizeof(float) +
+        3 * code;
+    out->encode_sec = coding->passes * of->num_weights * sizeof(float) /
+                      of->core_bytes_per_sec;
+}
+
+void pen_two_sided_sizes(const struct pen_coding *coding,
+                         const struct pen_compression *setting, size_t *sum,
+                         size_t *gathered)
+{
+    *sum = 0;
+    *gathered = 0;
+    for (uint32_t k = 0; k < setting->peers->size; k++) {
+        size_t length = message_length(coding, setting, k);
+        if (length > *gathered)
+            *gathered = length;
+    }
+}
+
+/* ---- making ---- */
+
+void pen_two_sided_free(void *state)
+{
+    struct two_sided *it = state;
+    free(it->error);
+    free(it->owner_error);
+    free(it->firsts);
+    free(it->code);
+    free(it->pieces);
+    free(it->lengths);
+    free(it);
+}
+
+/* Place of a member's share of a tensor in the vector. */
+static size_t share_of(const struct two_sided *it, uint32_t member,
+                       size_t tensor, size_t *count)
+{
+    const struct pen_sync_tensor *of = &it->setting.tensors[tensor];
+    size_t first;
+    pen_collective_share(it->setting.peers->size, member, of->count, &first,
+                         count);
+    return of->first - it->setting.base + first;
+}
+
+static pen_status lay_out_shares(struct two_sided *it)
+{
+    size_t count, sum = 0;
+    it->firsts = calloc(it->setting.num_tensors + 1, sizeof *it->firsts);
+    if (it->firsts == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < it->setting.num_tensors; i++) {
+        (void)share_of(it, it->setting.peers->self, i, &count);
+        sum += count;
+        it->firsts[i + 1] = sum;
+    }
+    it->owner_error = calloc(sum + 1, sizeof *it->owner_error);
+    return it->owner_error != NULL ? PEN_OK : PEN_NOMEM;
+}
+
+static pen_status lay_out_pieces(struct two_sided *it)
+{
+    uint32_t size = it->setting.peers->size;
+    it->pieces = calloc(size, sizeof *it->pieces);
+    it->lengths = calloc(size, sizeof *it->lengths);
+    if (it->pieces == NULL || it->lengths == NULL)
+        return PEN_NOMEM;
+    for (uint32_t k = 0; k < size; k++) {
+        it->lengths[k] = message_length(it->coding, &it->setting, k);
+        it->code_bytes += it->lengths[k];
+    }
+    it->code = calloc(1, it->code_bytes + 1);
+    if (it->code == NULL)
+        return PEN_NOMEM;
+    const unsigned char *at = it->code;
+    for (uint32_t k = 0; k < size; k++) {
+        it->pieces[k] = at;
+        at += it->lengths[k];
+    }
+    return PEN_OK;
+}
+
+pen_status pen_two_sided_create(const struct pen_coding *coding,
+                                const struct pen_compression *setting,
+                                void **out)
+{
+    struct two_sided *it = calloc(1, sizeof *it);
+    if (it == NULL)
+        return PEN_NOMEM;
+    it->coding = coding;
+    it->setting = *setting;
+    it->error = calloc(setting->count + 1, sizeof *it->error);
+    pen_status status = it->error != NULL ? PEN_OK : PEN_NOMEM;
+    if (status == PEN_OK)
+        status = lay_out_shares(it);
+    if (status == PEN_OK)
+        status = lay_out_pieces(it);
+    if (status == PEN_OK)
+        *out = it;
+    else
+        pen_two_sided_free(it);
+    return status;
+}
+
+size_t pen_two_sided_bytes(const void *state)
+{
+    const struct two_sided *it = state;
+    return (it->setting.count + it->firsts[it->setting.num_tensors]) *
+               sizeof(float) +
+           it->code_bytes;
+}
+
+/* ---- rounds ---- */
+
+/* The code of the vector, for its owners. */
+static void encode_all(struct two_sided *it, const float *vector)
+{
+    const double *options = it->setting.options.at;
+    unsigned char *to = it->code;
+    for (uint32_t k = 0; k < it->setting.peers->size; k++)
+        for (size_t i = 0; i < it->setting.num_tensors; i++) {
+            size_t count, at = share_of(it, k, i, &count);
+            if (count == 0)
+                continue;
+            it->coding->encode(options, vector + at, it->error + at, count, to);
+            to += it->coding->length(options, count);
+        }
+}
+
+/* The code of the means that this member owns; they lie in the vector. */
+static void encode_own(struct two_sided *it, const float *vector)
+{
+    const double *options = it->setting.options.at;
+    unsigned char *to = it->code;
+    for (size_t i = 0; i < it->setting.num_tensors; i++) {
+        size_t count, at = share_of(it, it->setting.peers->self, i, &count);
+        if (count == 0)
+            continue;
+        it->coding->encode(options, vector + at,
+                           it->owner_error + it->firsts[i], count, to);
+        to += it->coding->length(options, count);
+    }
+}
+
+void pen_two_sided_encode(void *state, uint32_t round, uint64_t step,
+                          float *vector, struct pen_round *out)
+{
+    struct two_sided *it = state;
+    (void)step;
+    if (round == SCATTER) {
+        encode_all(it, vector);
+        *out = (struct pen_round){.kind = PEN_ROUND_SCATTER,
+                                  .pieces = it->pieces,
+                                  .lengths = it->lengths};
+    } else {
+        encode_own(it, vector);
+        *out =
+            (struct pen_round){.kind = PEN_ROUND_GATHER,
+                               .bytes = it->code,
+                               .length = it->lengths[it->setting.peers->self]};
+    }
+}
+
+/* Writes, or adds, what member `from` sent of the shares of an owner. */
+static void decode_shares(struct two_sided *it,
+                          const struct pen_collective *received, uint32_t from,
+                          uint32_t owner, float factor, bool is_added,
+                          float *vector)
+{
+    const double *options = it->setting.options.at;
+    size_t length;
+    const unsigned char *code =
+        pen_collective_received(received, from, &length);
+    PEN_BUG_UNLESS(length == it->lengths[owner]);
+    for (size_t i = 0; i < it->setting.num_tensors; i++) {
+        size_t count, at = share_of(it, owner, i, &count);
+        if (count == 0)
+            continue;
+        it->coding->decode(options, code, count, factor, is_added, vector + at);
+        code += it->coding->length(options, count);
+    }
+}
+
+/*
+ * Behind the scatter the means of the own shares take their place in the
+ * vector, for what was given is in the errors and in the code.
+ */
+void pen_two_sided_decode(void *state, uint32_t round, uint64_t step,
+                          const struct pen_collective *received, float *vector)
+{
+    struct two_sided *it = state;
+    uint32_t size = it->setting.peers->size;
+    (void)step;
+    for (uint32_t k = 0; k < size; k++)
+        if (round == SCATTER)
+            decode_shares(it, received, k, it->setting.peers->self,
+                          1.0f / (float)size, k > 0, vector);
+        else
+            decode_shares(it, received, k, k, 1, false, vector);
+}
+
+void pen_two_sided_states(void *state, struct pen_sync_states *out)
+{
+    struct two_sided *it = state;
+    size_t num_tensors = it->setting.num_tensors;
+    pen_sync_compression_state(&it->setting, "error", it->error, out);
+    pen_sync_states_add(
+        out, &(struct pen_sync_state){.name = "owner_error",
+                                      .kind = PEN_STATE_PER_TENSOR,
+                                      .first_tensor = it->setting.first_tensor,
+                                      .num_tensors = num_tensors,
+                                      .floats = it->owner_error,
+                                      .firsts = it->firsts,
+                                      .count = it->firsts[num_tensors]});
+}

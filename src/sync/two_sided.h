@@ -1,0 +1,62 @@
+#ifndef PEN_SYNC_TWO_SIDED_H
+#define PEN_SYNC_TWO_SIDED_H
+
+#include "sync/compressor.h"
+
+/*
+ * Means of vectors whose code cannot be added up: the owner of a chunk decodes
+ * it, adds in float and codes the mean again. What coding loses is kept on both
+ * sides. Of each tensor member k owns share k (pen_collective_share()):
+ *
+ *   scatter   c_i = g_i + e_i      sent: C(c_i)     e_i <- c_i - C(c_i)
+ *   owner     c = mean C(c_i) + e                   e   <- c - C(c)
+ *   gather    sent: C(c)           delivered: C(c)
+ *
+ * All that was delivered, plus e, plus the mean of the e_i, is the sum of the
+ * means of all that was given.
+ *
+ * A share of a tensor is one piece of code. Messages are the codes of a
+ * member's shares in the order of the tensors, behind the 8 bytes of their
+ * length.
+ */
+struct pen_coding {
+    /* Bytes of code for `count` values: a multiple of 4. */
+    size_t (*length)(const double *options, size_t count);
+
+    /*
+     * Codes a = given + error; the error is what is lost then. Begins at a
+     * multiple of 4 bytes, as in decode().
+     */
+    void (*encode)(const double *options, const float *given, float *error,
+                   size_t count, void *to);
+
+    /* Writes, or adds, `factor` times what the code says. */
+    void (*decode)(const double *options, const void *from, size_t count,
+                   float factor, bool is_added, float *values);
+
+    /* The time of all that a member does for a mean, in passes over it:
+     * of->core_bytes_per_sec is the speed of one. Measured: bench/compress. */
+    double passes;
+};
+
+enum { PEN_TWO_SIDED_ROUNDS = 2 };
+
+/* Functions of a compressor, and what its own hand to them. */
+void pen_two_sided_cost(const struct pen_coding *coding,
+                        const struct pen_sync_case *of,
+                        struct pen_mean_cost *out);
+void pen_two_sided_sizes(const struct pen_coding *coding,
+                         const struct pen_compression *setting, size_t *sum,
+                         size_t *gathered);
+pen_status pen_two_sided_create(const struct pen_coding *coding,
+                                const struct pen_compression *setting,
+                                void **out);
+void pen_two_sided_free(void *state);
+size_t pen_two_sided_bytes(const void *state);
+void pen_two_sided_encode(void *state, uint32_t round, uint64_t step,
+                          float *vector, struct pen_round *out);
+void pen_two_sided_decode(void *state, uint32_t round, uint64_t step,
+                          const struct pen_collective *received, float *vector);
+void pen_two_sided_states(void *state, struct pen_sync_states *out);
+
+#endif
