@@ -9,7 +9,9 @@
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \
-    X(sign)
+    X(sign)                                                                    \
+    X(block_int8)                                                              \
+    X(block_int4)
 
 #define DECLARE_METHOD(name)                                                   \
     extern const struct pen_sync_method pen_sync_##name;

@@ -1,0 +1,258 @@
+/* Blocks of 8 and 4 bits with two-sided error feedback, in plain loops. */
+#include "support/support.h"
+
+#include "support/compress_run.h"
+#include "support/sync_run.h"
+
+#include "sync/blocks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEMBERS = 4, STEPS = 50, MOST = 2600 };
+
+/* Shares of them end within a block, and at odd numbers. */
+static const size_t shapes[][2] = {{37, 53}, {1, 7}, {1, 2}, {22, 20}};
+
+static const struct compress_run base = {.compress = "int8",
+                                         .num_members = MEMBERS,
+                                         .num_steps = STEPS,
+                                         .shapes = shapes,
+                                         .num_shapes = 4};
+
+static const struct {
+    const char *compress;
+    size_t block;
+    float levels;
+} kinds[] = {{"int8", 256, 127}, {"int8:65", 65, 127}, {"int8:64", 64, 127},
+             {"int4", 64, 7},    {"int4:65", 65, 7},   {"int4:256", 256, 7}};
+
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* ---- plain loops over all members in one array ---- */
+
+/* What is left of c, which becomes what its code says. */
+static void take_block(float levels, float *c, float *error, size_t count)
+{
+    float largest = 0;
+    for (size_t k = 0; k < count; k++)
+        largest = fmaxf(largest, fabsf(c[k]));
+    float scale = largest / levels;
+    for (size_t k = 0; k < count; k++) {
+        float code = scale == 0 ? 0 : scale * rintf(c[k] * (1 / scale));
+        error[k] = c[k] - code;
+        c[k] = code;
+    }
+}
+
+static void take_chunk(size_t kind, float *c, float *error, size_t count)
+{
+    for (size_t k = 0; k < count; k += kinds[kind].block)
+        take_block(kinds[kind].levels, c + k, error + k,
+                   count - k < kinds[kind].block ? count - k
+                                                 : kinds[kind].block);
+}
+
+struct reference {
+    float c[MEMBERS][MOST]; /* what they give */
+    float worker[MEMBERS][MOST];
+    float server[MOST];
+    float mean[MOST];
+};
+
+static void mean_of_chunk(size_t kind, struct reference *it, size_t first,
+                          size_t end)
+{
+    size_t count = end - first;
+    for (int i = 0; i < MEMBERS; i++) {
+        for (size_t k = first; k < end; k++)
+            it->c[i][k] += it->worker[i][k];
+        take_chunk(kind, it->c[i] + first, it->worker[i] + first, count);
+    }
+    for (size_t k = first; k < end; k++) {
+        it->mean[k] = 0;
+        for (int i = 0; i < MEMBERS; i++)
+            it->mean[k] += it->c[i][k] / MEMBERS;
+        it->mean[k] += it->server[k];
+    }
+    take_chunk(kind, it->mean + first, it->server + first, count);
+}
+
+static void mean_of_all(size_t kind, struct reference *it)
+{
+    size_t first = 0;
+    for (size_t t = 0; t < base.num_shapes; t++) {
+        size_t count = shapes[t][0] * shapes[t][1];
+        for (size_t k = 0; k < MEMBERS; k++)
+            mean_of_chunk(kind, it, first + count * k / MEMBERS,
+                          first + count * (k + 1) / MEMBERS);
+        first += count;
+    }
+}
+
+static void follow(size_t kind)
+{
+    struct compress_run run = base;
+    struct compress_trace traces[MEMBERS];
+    static struct reference it;
+    memset(&it, 0, sizeof it);
+    run.compress = kinds[kind].compress;
+    compress_threads_run(&run, traces);
+    size_t count = traces[0].count;
+    assert_in_range(count, 1, MOST);
+    for (size_t step = 0; step < STEPS; step++) {
+        for (int i = 0; i < MEMBERS; i++)
+            memcpy(it.c[i], traces[i].given + step * count,
+                   count * sizeof(float));
+        mean_of_all(kind, &it);
+        for (size_t k = 0; k < count; k++)
+            if (fabsf(it.mean[k] - traces[0].delivered[step * count + k]) >
+                2e-6f)
+                fail_msg("%s: step %zu, value %zu: expected %.9g, found %.9g",
+                         run.compress, step + 1, k, (double)it.mean[k],
+                         (double)traces[0].delivered[step * count + k]);
+    }
+    compress_traces_release(traces, MEMBERS);
+}
+
+static void follow_their_equations(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < KINDS; kind++)
+        follow(kind);
+}
+
+/* ---- promises ---- */
+
+static void keep_what_they_leave_out(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < KINDS; kind++)
+        for (uint32_t members = 1; members <= MEMBERS; members++) {
+            struct compress_run run = base;
+            run.compress = kinds[kind].compress;
+            run.num_members = members;
+            compress_expect_same_bits(&run);
+            compress_expect_nothing_lost(&run, "error", "owner_error");
+            compress_expect_bytes(&run);
+        }
+}
+
+static void send_what_they_say(void **state)
+{
+    (void)state;
+    const size_t square[][2] = {{64, 64}};
+    struct compress_run run = base;
+    struct pen_mean_cost cost;
+    run.shapes = square;
+    run.num_shapes = 1;
+    compress_cost(&run, &cost);
+    assert_true(cost.bytes == 2.0 * 3 * (1024 + 1024 / 256 * 4 + 8));
+    run.compress = "int4";
+    compress_cost(&run, &cost);
+    assert_true(cost.bytes == 2.0 * 3 * (1024 / 2 + 1024 / 64 * 4 + 8));
+}
+
+/* Whole numbers up to 127 or 7, the largest of them in every block. */
+static void give_whole(size_t count, float *out, uint64_t seed, int most)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)((int)((i * 31 + seed * 17) % (size_t)(2 * most + 1)) -
+                         most);
+    for (size_t i = 0; i < count; i++)
+        if (i % 32 == 0 || i + 16 > count || (i >= 1961 && i < 1970))
+            out[i] = (float)most;
+}
+
+static void give_bytes(uint32_t member, uint64_t step, size_t count, float *out)
+{
+    (void)member;
+    give_whole(count, out, step, 127);
+}
+
+static void give_nibbles(uint32_t member, uint64_t step, size_t count,
+                         float *out)
+{
+    (void)member;
+    give_whole(count, out, step, 7);
+}
+
+static void numbers_that_fit_have_an_exact_mean(void **state)
+{
+    (void)state;
+    struct compress_run run = base;
+    run.give = give_bytes;
+    run.compress = "int8:64";
+    compress_expect_exact(&run, 0);
+    run.give = give_nibbles;
+    run.compress = "int4:64";
+    compress_expect_exact(&run, 0);
+}
+
+static void no_value_is_off_by_more_than_half_a_scale(void **state)
+{
+    (void)state;
+    float given[PEN_BLOCK_MOST], zeros[PEN_BLOCK_MOST], back[PEN_BLOCK_MOST];
+    int8_t numbers[PEN_BLOCK_MOST];
+    const float all_levels[] = {127, 7};
+    for (uint64_t trial = 0; trial < 2000; trial++) {
+        float levels = all_levels[trial % 2], largest = 0;
+        size_t count = 1 + trial * 7 % PEN_BLOCK_MOST;
+        compress_give(1, trial, count, given);
+        memset(zeros, 0, sizeof zeros);
+        for (size_t i = 0; i < count; i++) {
+            given[i] *= ldexpf(1, (int)(trial % 80) - 40);
+            largest = fmaxf(largest, fabsf(given[i]));
+        }
+        float scale = pen_block_encode(levels, given, zeros, count, numbers);
+        assert_true(scale == largest / levels);
+        pen_block_decode(numbers, count, scale, false, back);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(fabsf((float)numbers[i]) <= levels);
+            assert_true(fabsf(given[i] - back[i]) <= 0.50001f * scale);
+            assert_true(fabsf(given[i] - back[i] - zeros[i]) <=
+                        1e-6f * largest);
+        }
+    }
+}
+
+static void what_is_too_small_is_kept(void **state)
+{
+    (void)state;
+    float given[3] = {1e-44f, -1e-42f, 0}, error[3] = {0};
+    int8_t numbers[3] = {1, 1, 1};
+    assert_true(pen_block_encode(127, given, error, 3, numbers) == 0);
+    assert_memory_equal(given, error, sizeof given);
+    assert_true(numbers[0] == 0 && numbers[1] == 0 && numbers[2] == 0);
+}
+
+static void resume(void **state)
+{
+    (void)state;
+    struct sync_run run = {
+        .method = "diloco",
+        .interval = 7,
+        .num_replicas = MEMBERS,
+        .num_steps = STEPS,
+        .problem = {.seed = 3, .noise = 0.5},
+        .rate = 0.05,
+    };
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        run.compress = kinds[kind].compress;
+        sync_expect_resumable(&run, 17);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(follow_their_equations),
+        cmocka_unit_test(keep_what_they_leave_out),
+        cmocka_unit_test(send_what_they_say),
+        cmocka_unit_test(numbers_that_fit_have_an_exact_mean),
+        cmocka_unit_test(no_value_is_off_by_more_than_half_a_scale),
+        cmocka_unit_test(what_is_too_small_is_kept),
+        cmocka_unit_test(resume)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
