@@ -25,6 +25,7 @@ struct pen_compression {
     size_t base;  /* tensors[i].first - base is its place in the vector */
     size_t count; /* floats of the vector */
     uint64_t seed;
+    uint64_t epoch_steps; /* steps of an epoch; 0: all are of the first */
     struct pen_sync_values options;
 };
 

@@ -11,6 +11,7 @@ pen_sync_compression(const struct pen_sync_setting *setting)
                                     .num_tensors = setting->num_tensors,
                                     .count = setting->count,
                                     .seed = setting->seed,
+                                    .epoch_steps = setting->epoch_steps,
                                     .options = setting->compressor_options};
 }
 

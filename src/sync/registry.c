@@ -11,7 +11,9 @@
     X(random_block)                                                            \
     X(sign)                                                                    \
     X(block_int8)                                                              \
-    X(block_int4)
+    X(block_int4)                                                              \
+    X(top_k)                                                                   \
+    X(dgc)
 
 #define DECLARE_METHOD(name)                                                   \
     extern const struct pen_sync_method pen_sync_##name;

@@ -1,0 +1,122 @@
+/*
+ * Top-k: of every tensor each replica sends the values of largest size, `ratio`
+ * of them, with their places; the rest waits in the error e_i,
+ *
+ *   a_i = g_i + e_i     sent: the k largest |a_i|     e_i <- the rest
+ *
+ * What is delivered is the mean of what was sent: what some have at a place,
+ * added in the order of the members. Of equal values the first are taken. With
+ * ratio 1 it is the exact mean. Less is sent than for the mean itself while
+ * ratio is below 1 / replicas.
+ */
+#include "sync/sparse.h"
+
+#include <stdlib.h>
+
+enum { RATIO };
+
+static const struct pen_sync_option options[] = {
+    [RATIO] = {"ratio", 0.0074, 1e-6, 1, false,
+               "part of the values that is sent"},
+};
+
+/* The time of a mean, in passes over it. Measured: bench/compress. */
+static const double passes = 1;
+
+struct top_k {
+    struct pen_sparse sparse;
+    float *error;
+};
+
+static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
+{
+    double floats = of->num_weights * sizeof(float);
+    pen_sparse_cost(of, of->options[RATIO], of->options[RATIO], out);
+    out->extra += floats;
+    out->encode_sec = passes * floats / of->core_bytes_per_sec;
+}
+
+static void sizes(const struct pen_compression *setting, size_t *sum,
+                  size_t *gathered)
+{
+    *sum = 0;
+    *gathered = pen_sparse_length(setting, setting->options.at[RATIO]);
+}
+
+static void release(void *state)
+{
+    struct top_k *it = state;
+    pen_sparse_release(&it->sparse);
+    free(it->error);
+    free(it);
+}
+
+static pen_status create(const struct pen_compression *setting, void **out,
+                         struct pen_text *why)
+{
+    (void)why;
+    struct top_k *it = calloc(1, sizeof *it);
+    if (it == NULL)
+        return PEN_NOMEM;
+    it->error = calloc(setting->count + 1, sizeof *it->error);
+    if (it->error == NULL ||
+        pen_sparse_init(&it->sparse, setting, setting->options.at[RATIO]) !=
+            PEN_OK) {
+        release(it);
+        return PEN_NOMEM;
+    }
+    *out = it;
+    return PEN_OK;
+}
+
+static size_t bytes(const void *state)
+{
+    const struct top_k *it = state;
+    return it->sparse.setting.count * sizeof(float) +
+           pen_sparse_bytes(&it->sparse);
+}
+
+static void encode(void *state, uint32_t round, uint64_t step, float *vector,
+                   struct pen_round *out)
+{
+    struct top_k *it = state;
+    (void)round;
+    (void)step;
+    pen_sync_add(it->error, vector, it->sparse.setting.count);
+    pen_sparse_encode(&it->sparse, it->sparse.setting.options.at[RATIO],
+                      it->error, NULL, out);
+}
+
+static void decode(void *state, uint32_t round, uint64_t step,
+                   const struct pen_collective *received, float *vector)
+{
+    struct top_k *it = state;
+    (void)round;
+    (void)step;
+    pen_sparse_decode(&it->sparse, it->sparse.setting.options.at[RATIO],
+                      received, vector);
+}
+
+static void states(void *state, struct pen_sync_states *out)
+{
+    struct top_k *it = state;
+    pen_sync_compression_state(&it->sparse.setting, "error", it->error, out);
+}
+
+const struct pen_compressor pen_compressor_top_k = {
+    .name = "top-k",
+    .title = "the values of largest size of each tensor",
+    .paper = "Stich, Cordonnier and Jaggi, Sparsified SGD with Memory, 2018, "
+             "arXiv:1809.07599",
+    .options = options,
+    .num_options = sizeof options / sizeof *options,
+    .num_rounds = 1,
+    .cost = cost,
+    .sizes = sizes,
+    .create = create,
+    .free = release,
+    .bytes = bytes,
+    .encode = encode,
+    .decode = decode,
+    .states = states,
+};

@@ -1,0 +1,204 @@
+#include "sync/largest.h"
+
+#include "base/bug.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GROUP = 32,         /* values that are looked at together */
+    SPARE = 1024,       /* keys beyond 2 k */
+    LEAST_SAMPLE = 1024 /* and vectors of four of them have one */
+};
+
+/* As integers the sizes of floats have their order. */
+static int32_t size_of(float value)
+{
+    int32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits & INT32_MAX;
+}
+
+/* Of two equal sizes the one that comes first has the larger key. */
+static uint64_t key_of(float value, size_t place)
+{
+    return (uint64_t)size_of(value) << 32 | (UINT32_MAX - (uint32_t)place);
+}
+
+static uint32_t place_of(uint64_t key)
+{
+    return UINT32_MAX - (uint32_t)key;
+}
+
+static size_t sample_length(size_t count)
+{
+    if (count < 4 * LEAST_SAMPLE)
+        return 0;
+    return count / 100 > LEAST_SAMPLE ? count / 100 : LEAST_SAMPLE;
+}
+
+size_t pen_largest_room(size_t count, size_t k)
+{
+    size_t wanted = 2 * k + SPARE;
+    size_t room = (wanted < count ? wanted : count) + GROUP;
+    size_t sample = sample_length(count);
+    return room > sample ? room : sample;
+}
+
+pen_status pen_largest_init(struct pen_largest *largest, size_t room)
+{
+    *largest = (struct pen_largest){.keys = calloc(room, sizeof(uint64_t)),
+                                    .scratch = calloc(room, sizeof(uint64_t)),
+                                    .room = room};
+    if (largest->keys != NULL && largest->scratch != NULL)
+        return PEN_OK;
+    pen_largest_release(largest);
+    return PEN_NOMEM;
+}
+
+void pen_largest_release(struct pen_largest *largest)
+{
+    free(largest->keys);
+    free(largest->scratch);
+    *largest = (struct pen_largest){0};
+}
+
+/* ---- the k-th ---- */
+
+static void swap(uint64_t *a, uint64_t *b)
+{
+    uint64_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* The middle of first, middle and last, which are put in falling order. */
+static uint64_t pivot_of(uint64_t *keys, size_t first, size_t last)
+{
+    size_t middle = first + (last - first) / 2;
+    if (keys[middle] > keys[first])
+        swap(&keys[middle], &keys[first]);
+    if (keys[last] > keys[first])
+        swap(&keys[last], &keys[first]);
+    if (keys[last] > keys[middle])
+        swap(&keys[last], &keys[middle]);
+    return keys[middle];
+}
+
+/* The k-th largest, 1 for the largest; puts them in another order. */
+static uint64_t kth_largest(uint64_t *keys, size_t count, size_t k)
+{
+    size_t first = 0, last = count - 1, at = k - 1;
+    while (first < last) {
+        uint64_t pivot = pivot_of(keys, first, last);
+        size_t i = first, j = last;
+        for (;;) {
+            while (keys[i] > pivot)
+                i++;
+            while (keys[j] < pivot)
+                j--;
+            if (i >= j)
+                break;
+            swap(&keys[i++], &keys[j--]);
+        }
+        if (at <= j)
+            last = j;
+        else
+            first = j + 1;
+    }
+    return keys[at];
+}
+
+/* ---- scanning ---- */
+
+/* What is larger is worth a look: -1 for all. */
+static int32_t sample_threshold(struct pen_largest *largest,
+                                const float *values, size_t count, size_t k)
+{
+    size_t length = sample_length(count);
+    if (length == 0)
+        return -1;
+    size_t stride = count / length;
+    double hits = (double)k * (double)length / (double)count;
+    double rank = 1.2 * hits + 3 * sqrt(hits) + 1;
+    if (rank >= (double)length)
+        return -1;
+    for (size_t i = 0; i < length; i++)
+        largest->scratch[i] = key_of(values[i * stride], i * stride);
+    return (int32_t)(kth_largest(largest->scratch, length, (size_t)rank) >>
+                     32) -
+           1;
+}
+
+/* Drops all but the k largest; the k-th is returned. */
+static uint64_t drop(struct pen_largest *largest, size_t count, size_t k)
+{
+    size_t kept = 0;
+    memcpy(largest->scratch, largest->keys, count * sizeof *largest->keys);
+    uint64_t last = kth_largest(largest->scratch, count, k);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key = largest->keys[i];
+        largest->keys[kept] = key;
+        kept += key >= last;
+    }
+    return last;
+}
+
+static bool any_passes(const float *values, int32_t threshold)
+{
+    int32_t passes = 0;
+    for (size_t j = 0; j < GROUP; j++)
+        passes |= size_of(values[j]) > threshold;
+    return passes != 0;
+}
+
+/* Keys of the values that pass, behind those that are there. */
+static size_t collect(uint64_t *keys, size_t num_keys, const float *values,
+                      size_t first, size_t end, int32_t threshold)
+{
+    for (size_t i = first; i < end; i++) {
+        keys[num_keys] = key_of(values[i], i);
+        num_keys += size_of(values[i]) > threshold;
+    }
+    return num_keys;
+}
+
+/* How many were found, of which k at most are meant. */
+static size_t scan(struct pen_largest *largest, const float *values,
+                   size_t count, size_t k, int32_t threshold)
+{
+    size_t num_keys = 0;
+    for (size_t i = 0; i < count; i += GROUP) {
+        size_t end = count - i < GROUP ? count : i + GROUP;
+        if (end == i + GROUP && !any_passes(values + i, threshold))
+            continue;
+        if (num_keys + GROUP > largest->room) {
+            /* Later ones of that size would be dropped again. */
+            threshold = (int32_t)(drop(largest, num_keys, k) >> 32);
+            num_keys = k;
+        }
+        num_keys = collect(largest->keys, num_keys, values, i, end, threshold);
+    }
+    return num_keys;
+}
+
+void pen_largest_find(struct pen_largest *largest, const float *values,
+                      size_t count, size_t k, uint32_t *places)
+{
+    PEN_BUG_UNLESS(0 < k && k <= count && count <= UINT32_MAX &&
+                   pen_largest_room(count, k) <= largest->room);
+    if (k == count) {
+        for (size_t i = 0; i < count; i++)
+            places[i] = (uint32_t)i;
+        return;
+    }
+    int32_t threshold = sample_threshold(largest, values, count, k);
+    size_t found = scan(largest, values, count, k, threshold);
+    if (found < k)
+        found = scan(largest, values, count, k, -1);
+    (void)drop(largest, found, k);
+    for (size_t i = 0; i < k; i++)
+        places[i] = place_of(largest->keys[i]);
+}

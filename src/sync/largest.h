@@ -1,0 +1,34 @@
+#ifndef PEN_SYNC_LARGEST_H
+#define PEN_SYNC_LARGEST_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The k values of largest size of a vector, exactly; of equal ones those that
+ * come first.
+ *
+ * A strided sample of 1 % tells a threshold that somewhat more than k pass. One
+ * scan collects these; whenever there is no room for more, all but the k
+ * largest are dropped, and the threshold rises to the last of them. A threshold
+ * that fewer than k pass is followed by a scan without one.
+ */
+struct pen_largest {
+    uint64_t *keys;    /* size and place of what passed, in order of place */
+    uint64_t *scratch; /* for looking for the k-th of them, or of a sample */
+    size_t room;       /* of both */
+};
+
+/* Keys that k of `count` values need room for. */
+size_t pen_largest_room(size_t count, size_t k);
+
+pen_status pen_largest_init(struct pen_largest *largest, size_t room);
+void pen_largest_release(struct pen_largest *largest);
+
+/* Places of k of `count` values, ascending. At most UINT32_MAX values. */
+void pen_largest_find(struct pen_largest *largest, const float *values,
+                      size_t count, size_t k, uint32_t *places);
+
+#endif

@@ -1,0 +1,48 @@
+#ifndef PEN_SYNC_SPARSE_H
+#define PEN_SYNC_SPARSE_H
+
+#include "sync/compressor.h"
+#include "sync/largest.h"
+
+/*
+ * A few values of each tensor, with their places, from each member to all:
+ * what compressors that pick values have in common. A message has the values of
+ * all tensors, then the places in their tensors, 4 bytes each, behind the 8
+ * bytes of its length.
+ */
+struct pen_sparse {
+    struct pen_compression setting;
+    struct pen_largest largest;
+    float *sent; /* values and places */
+    size_t most; /* pairs there */
+};
+
+/* Values that are sent of a tensor: at least one. */
+size_t pen_sparse_picked(double ratio, size_t count);
+
+/* `ratio` is the largest there will be. On failure nothing is held. */
+pen_status pen_sparse_init(struct pen_sparse *sparse,
+                           const struct pen_compression *setting, double ratio);
+void pen_sparse_release(struct pen_sparse *sparse);
+size_t pen_sparse_bytes(const struct pen_sparse *sparse);
+
+/* Bytes of a message. */
+size_t pen_sparse_length(const struct pen_compression *setting, double ratio);
+
+/* What a gather of this ratio costs; `most` is the largest ratio there will be.
+ * Vectors that are kept, and the time, are the caller's to add. */
+void pen_sparse_cost(const struct pen_sync_case *of, double ratio, double most,
+                     struct pen_mean_cost *out);
+
+/*
+ * The largest values are what is sent, and become 0; so does `also`, which may
+ * be NULL, at their places.
+ */
+void pen_sparse_encode(struct pen_sparse *sparse, double ratio, float *values,
+                       float *also, struct pen_round *out);
+
+/* The mean of what all have sent; zero where nobody did. */
+void pen_sparse_decode(const struct pen_sparse *sparse, double ratio,
+                       const struct pen_collective *received, float *vector);
+
+#endif
