@@ -13,7 +13,8 @@
     X(block_int8)                                                              \
     X(block_int4)                                                              \
     X(top_k)                                                                   \
-    X(dgc)
+    X(dgc)                                                                     \
+    X(power_sgd)
 
 #define DECLARE_METHOD(name)                                                   \
     extern const struct pen_sync_method pen_sync_##name;
