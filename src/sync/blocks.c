@@ -1,5 +1,7 @@
 #include "sync/blocks.h"
 
+#include "base/clones.h"
+
 #include <float.h>
 #include <string.h>
 
@@ -43,8 +45,8 @@ static void round_all(float *restrict error, size_t count, float scale,
     }
 }
 
-float pen_block_encode(float levels, const float *given, float *error,
-                       size_t count, int8_t *numbers)
+PEN_CLONES float pen_block_encode(float levels, const float *given,
+                                  float *error, size_t count, int8_t *numbers)
 {
     float scale = fold(given, error, count) / levels;
     if (scale < FLT_MIN) {
@@ -55,8 +57,9 @@ float pen_block_encode(float levels, const float *given, float *error,
     return scale;
 }
 
-void pen_block_decode(const int8_t *restrict numbers, size_t count, float scale,
-                      bool is_added, float *restrict values)
+PEN_CLONES void pen_block_decode(const int8_t *restrict numbers, size_t count,
+                                 float scale, bool is_added,
+                                 float *restrict values)
 {
     if (is_added)
         for (size_t i = 0; i < count; i++)

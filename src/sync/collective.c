@@ -1,6 +1,7 @@
 #include "sync/collective.h"
 
 #include "base/bug.h"
+#include "base/clones.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ struct pen_collective {
     struct pen_peers_request *receives;
 };
 
-void pen_sync_add(float *to, const float *from, size_t count)
+PEN_CLONES void pen_sync_add(float *to, const float *from, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         to[i] += from[i];

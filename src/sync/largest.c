@@ -1,6 +1,7 @@
 #include "sync/largest.h"
 
 #include "base/bug.h"
+#include "base/clones.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -8,7 +9,8 @@
 #include <string.h>
 
 enum {
-    GROUP = 32,         /* values that are looked at together */
+    PART = 4096,        /* values that are made together */
+    GROUP = 16,         /* and looked at together: divides it */
     SPARE = 1024,       /* keys beyond 2 k */
     LEAST_SAMPLE = 1024 /* and vectors of four of them have one */
 };
@@ -113,20 +115,27 @@ static uint64_t kth_largest(uint64_t *keys, size_t count, size_t k)
 
 /* ---- scanning ---- */
 
+static float peek(const struct pen_largest_source *source, size_t place)
+{
+    return source->peek == NULL ? source->values[place]
+                                : source->peek(source->context, place);
+}
+
 /* What is larger is worth a look: -1 for all. */
 static int32_t sample_threshold(struct pen_largest *largest,
-                                const float *values, size_t count, size_t k)
+                                const struct pen_largest_source *source,
+                                size_t k)
 {
-    size_t length = sample_length(count);
+    size_t length = sample_length(source->count);
     if (length == 0)
         return -1;
-    size_t stride = count / length;
-    double hits = (double)k * (double)length / (double)count;
+    size_t stride = source->count / length;
+    double hits = (double)k * (double)length / (double)source->count;
     double rank = 1.2 * hits + 3 * sqrt(hits) + 1;
     if (rank >= (double)length)
         return -1;
     for (size_t i = 0; i < length; i++)
-        largest->scratch[i] = key_of(values[i * stride], i * stride);
+        largest->scratch[i] = key_of(peek(source, i * stride), i * stride);
     return (int32_t)(kth_largest(largest->scratch, length, (size_t)rank) >>
                      32) -
            1;
@@ -156,48 +165,83 @@ static bool any_passes(const float *values, int32_t threshold)
 
 /* Keys of the values that pass, behind those that are there. */
 static size_t collect(uint64_t *keys, size_t num_keys, const float *values,
-                      size_t first, size_t end, int32_t threshold)
+                      size_t first, size_t count, int32_t threshold)
 {
-    for (size_t i = first; i < end; i++) {
-        keys[num_keys] = key_of(values[i], i);
+    for (size_t i = 0; i < count; i++) {
+        keys[num_keys] = key_of(values[i], first + i);
         num_keys += size_of(values[i]) > threshold;
     }
     return num_keys;
 }
 
-/* How many were found, of which k at most are meant. */
-static size_t scan(struct pen_largest *largest, const float *values,
-                   size_t count, size_t k, int32_t threshold)
+/* What was found so far, and what is worth to be added. */
+struct scan {
+    struct pen_largest *largest;
+    size_t k;
+    size_t num_keys;
+    int32_t threshold;
+};
+
+static void collect_group(struct scan *scan, const float *values, size_t first,
+                          size_t count)
 {
-    size_t num_keys = 0;
-    for (size_t i = 0; i < count; i += GROUP) {
-        size_t end = count - i < GROUP ? count : i + GROUP;
-        if (end == i + GROUP && !any_passes(values + i, threshold))
-            continue;
-        if (num_keys + GROUP > largest->room) {
-            /* Later ones of that size would be dropped again. */
-            threshold = (int32_t)(drop(largest, num_keys, k) >> 32);
-            num_keys = k;
-        }
-        num_keys = collect(largest->keys, num_keys, values, i, end, threshold);
+    if (scan->num_keys + GROUP > scan->largest->room) {
+        uint64_t last = drop(scan->largest, scan->num_keys, scan->k);
+        /* Later ones of that size would be dropped again. */
+        scan->threshold = (int32_t)(last >> 32);
+        scan->num_keys = scan->k;
     }
-    return num_keys;
+    scan->num_keys = collect(scan->largest->keys, scan->num_keys, values, first,
+                             count, scan->threshold);
 }
 
-void pen_largest_find(struct pen_largest *largest, const float *values,
-                      size_t count, size_t k, uint32_t *places)
+PEN_CLONES static void scan_part(struct scan *scan, const float *values,
+                                 size_t first, size_t count)
 {
-    PEN_BUG_UNLESS(0 < k && k <= count && count <= UINT32_MAX &&
-                   pen_largest_room(count, k) <= largest->room);
-    if (k == count) {
-        for (size_t i = 0; i < count; i++)
-            places[i] = (uint32_t)i;
+    size_t i = 0;
+    for (; i + GROUP <= count; i += GROUP)
+        if (any_passes(values + i, scan->threshold))
+            collect_group(scan, values + i, first + i, GROUP);
+    collect_group(scan, values + i, first + i, count - i);
+}
+
+/* How many were found; the k largest are among them, unless it is fewer. */
+static size_t scan_all(struct pen_largest *largest,
+                       const struct pen_largest_source *source, size_t k,
+                       int32_t threshold, bool makes)
+{
+    struct scan scan = {largest, k, 0, threshold};
+    for (size_t i = 0; i < source->count; i += PART) {
+        size_t count = source->count - i < PART ? source->count - i : PART;
+        if (makes && source->make != NULL)
+            source->make(source->context, i, count);
+        scan_part(&scan, source->values + i, i, count);
+    }
+    return scan.num_keys;
+}
+
+static void take_all(const struct pen_largest_source *source, uint32_t *places)
+{
+    if (source->make != NULL)
+        source->make(source->context, 0, source->count);
+    for (size_t i = 0; i < source->count; i++)
+        places[i] = (uint32_t)i;
+}
+
+void pen_largest_find(struct pen_largest *largest,
+                      const struct pen_largest_source *source, size_t k,
+                      uint32_t *places)
+{
+    PEN_BUG_UNLESS(0 < k && k <= source->count && source->count <= UINT32_MAX &&
+                   pen_largest_room(source->count, k) <= largest->room);
+    if (k == source->count) {
+        take_all(source, places);
         return;
     }
-    int32_t threshold = sample_threshold(largest, values, count, k);
-    size_t found = scan(largest, values, count, k, threshold);
+    int32_t threshold = sample_threshold(largest, source, k);
+    size_t found = scan_all(largest, source, k, threshold, true);
     if (found < k)
-        found = scan(largest, values, count, k, -1);
+        found = scan_all(largest, source, k, -1, false);
     (void)drop(largest, found, k);
     for (size_t i = 0; i < k; i++)
         places[i] = place_of(largest->keys[i]);

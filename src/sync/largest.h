@@ -21,14 +21,27 @@ struct pen_largest {
     size_t room;       /* of both */
 };
 
+/*
+ * Values that are made while they are looked at, a part at a time, and once.
+ * `peek` tells what one of them will be. Both NULL: they are there.
+ */
+struct pen_largest_source {
+    const float *values;
+    size_t count; /* at most UINT32_MAX */
+    void (*make)(void *context, size_t first, size_t count);
+    float (*peek)(void *context, size_t place);
+    void *context;
+};
+
 /* Keys that k of `count` values need room for. */
 size_t pen_largest_room(size_t count, size_t k);
 
 pen_status pen_largest_init(struct pen_largest *largest, size_t room);
 void pen_largest_release(struct pen_largest *largest);
 
-/* Places of k of `count` values, ascending. At most UINT32_MAX values. */
-void pen_largest_find(struct pen_largest *largest, const float *values,
-                      size_t count, size_t k, uint32_t *places);
+/* Places of k values, ascending. All values are made then. */
+void pen_largest_find(struct pen_largest *largest,
+                      const struct pen_largest_source *source, size_t k,
+                      uint32_t *places);
 
 #endif

@@ -1,11 +1,16 @@
 #include "sync/sparse.h"
 
 #include "base/bug.h"
+#include "base/clones.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_BYTES = 8, PAIR_BYTES = sizeof(float) + sizeof(uint32_t) };
+enum {
+    HEADER_BYTES = 8,
+    PAIR_BYTES = sizeof(float) + sizeof(uint32_t),
+    PART = 16384 /* floats that are delivered together */
+};
 
 size_t pen_sparse_picked(double ratio, size_t count)
 {
@@ -45,20 +50,22 @@ pen_status pen_sparse_init(struct pen_sparse *sparse,
     *sparse = (struct pen_sparse){.setting = *setting,
                                   .most = num_pairs(setting, ratio)};
     sparse->sent = calloc(sparse->most + 1, PAIR_BYTES);
-    if (sparse->sent == NULL)
-        return PEN_NOMEM;
-    pen_status status =
-        pen_largest_init(&sparse->largest, largest_room(setting, ratio));
-    if (status != PEN_OK)
-        pen_sparse_release(sparse);
-    return status;
+    sparse->cursors = calloc(setting->peers->size, sizeof *sparse->cursors);
+    if (sparse->sent != NULL && sparse->cursors != NULL &&
+        pen_largest_init(&sparse->largest, largest_room(setting, ratio)) ==
+            PEN_OK)
+        return PEN_OK;
+    pen_sparse_release(sparse);
+    return PEN_NOMEM;
 }
 
 void pen_sparse_release(struct pen_sparse *sparse)
 {
     pen_largest_release(&sparse->largest);
     free(sparse->sent);
+    free(sparse->cursors);
     sparse->sent = NULL;
+    sparse->cursors = NULL;
 }
 
 size_t pen_sparse_bytes(const struct pen_sparse *sparse)
@@ -86,10 +93,60 @@ void pen_sparse_cost(const struct pen_sync_case *of, double ratio, double most,
     out->extra = most_pairs * PAIR_BYTES * copies + 2 * room * sizeof(uint64_t);
 }
 
-/* ---- rounds ---- */
+/* ---- encode ---- */
 
-void pen_sparse_encode(struct pen_sparse *sparse, double ratio, float *values,
-                       float *also, struct pen_round *out)
+/* A tensor of what is given, and of what waits. */
+struct fold {
+    const float *given;
+    float *values;
+    float *velocity;
+    float momentum;
+};
+
+PEN_CLONES static void fold_velocity(const float *restrict given, float mu,
+                                     float *restrict velocity,
+                                     float *restrict values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        velocity[i] = mu * velocity[i] + given[i];
+        values[i] += velocity[i];
+    }
+}
+
+static void fold(void *context, size_t first, size_t count)
+{
+    const struct fold *it = context;
+    if (it->velocity == NULL)
+        pen_sync_add(it->values + first, it->given + first, count);
+    else
+        fold_velocity(it->given + first, it->momentum, it->velocity + first,
+                      it->values + first, count);
+}
+
+static float peek(void *context, size_t place)
+{
+    const struct fold *it = context;
+    float velocity = it->velocity == NULL ? 0 : it->velocity[place];
+    return it->values[place] + (it->momentum * velocity + it->given[place]);
+}
+
+static void pick(struct pen_sparse *sparse, struct fold *it, size_t count,
+                 size_t picked, float *sent, uint32_t *places)
+{
+    struct pen_largest_source source = {it->values, count, fold, peek, it};
+    pen_largest_find(&sparse->largest, &source, picked, places);
+    for (size_t j = 0; j < picked; j++) {
+        sent[j] = it->values[places[j]];
+        it->values[places[j]] = 0;
+        if (it->velocity != NULL)
+            it->velocity[places[j]] = 0;
+    }
+}
+
+void pen_sparse_encode(struct pen_sparse *sparse, double ratio,
+                       const float *given,
+                       const struct pen_sparse_waiting *waiting,
+                       struct pen_round *out)
 {
     const struct pen_compression *setting = &sparse->setting;
     size_t pairs = num_pairs(setting, ratio);
@@ -100,16 +157,12 @@ void pen_sparse_encode(struct pen_sparse *sparse, double ratio, float *values,
         const struct pen_sync_tensor *tensor = &setting->tensors[i];
         size_t first = tensor->first - setting->base;
         size_t picked = pen_sparse_picked(ratio, tensor->count);
-        if (picked == 0)
-            continue;
-        pen_largest_find(&sparse->largest, values + first, tensor->count,
-                         picked, places);
-        for (size_t j = 0; j < picked; j++) {
-            sent[j] = values[first + places[j]];
-            values[first + places[j]] = 0;
-            if (also != NULL)
-                also[first + places[j]] = 0;
-        }
+        struct fold it = {given + first, waiting->values + first, NULL,
+                          waiting->momentum};
+        if (waiting->velocity != NULL)
+            it.velocity = waiting->velocity + first;
+        if (picked > 0)
+            pick(sparse, &it, tensor->count, picked, sent, places);
         sent += picked;
         places += picked;
     }
@@ -118,34 +171,60 @@ void pen_sparse_encode(struct pen_sparse *sparse, double ratio, float *values,
                               .length = pairs * PAIR_BYTES};
 }
 
-static void add_message(const struct pen_compression *setting, double ratio,
-                        const float *values, const uint32_t *places,
-                        float *vector)
+/* ---- decode ---- */
+
+/* Pairs of a tensor in the message of a member, of which `cursor` are done. */
+struct pairs {
+    const float *values;
+    const uint32_t *places;
+    size_t count;
+    size_t cursor;
+};
+
+/* Adds those before `end`. Returns the cursor. */
+static size_t add_pairs(const struct pairs *pairs, size_t end, float share,
+                        float *tensor)
 {
-    float share = 1.0f / (float)setting->peers->size;
-    for (size_t i = 0; i < setting->num_tensors; i++) {
-        const struct pen_sync_tensor *tensor = &setting->tensors[i];
-        size_t picked = pen_sparse_picked(ratio, tensor->count);
-        float *at = vector + (tensor->first - setting->base);
-        for (size_t j = 0; j < picked; j++) {
-            PEN_BUG_UNLESS(places[j] < tensor->count);
-            at[places[j]] += share * values[j];
+    size_t j = pairs->cursor;
+    for (; j < pairs->count && pairs->places[j] < end; j++)
+        tensor[pairs->places[j]] += share * pairs->values[j];
+    return j;
+}
+
+/* One tensor, part by part; its pairs lie behind `before` others. */
+static void deliver(struct pen_sparse *sparse, size_t num_pairs, size_t before,
+                    size_t picked, const struct pen_collective *received,
+                    size_t count, float *tensor)
+{
+    uint32_t size = sparse->setting.peers->size;
+    size_t length;
+    memset(sparse->cursors, 0, size * sizeof *sparse->cursors);
+    for (size_t first = 0; first < count; first += PART) {
+        size_t end = count - first < PART ? count : first + PART;
+        memset(tensor + first, 0, (end - first) * sizeof *tensor);
+        for (uint32_t k = 0; k < size; k++) {
+            const float *values = pen_collective_received(received, k, &length);
+            PEN_BUG_UNLESS(length == num_pairs * PAIR_BYTES);
+            struct pairs pairs = {values + before,
+                                  (const uint32_t *)(values + num_pairs) +
+                                      before,
+                                  picked, sparse->cursors[k]};
+            sparse->cursors[k] =
+                add_pairs(&pairs, end, 1.0f / (float)size, tensor);
         }
-        values += picked;
-        places += picked;
     }
 }
 
-void pen_sparse_decode(const struct pen_sparse *sparse, double ratio,
+void pen_sparse_decode(struct pen_sparse *sparse, double ratio,
                        const struct pen_collective *received, float *vector)
 {
     const struct pen_compression *setting = &sparse->setting;
-    size_t pairs = num_pairs(setting, ratio), length;
-    memset(vector, 0, setting->count * sizeof *vector);
-    for (uint32_t k = 0; k < setting->peers->size; k++) {
-        const float *values = pen_collective_received(received, k, &length);
-        PEN_BUG_UNLESS(length == pairs * PAIR_BYTES);
-        add_message(setting, ratio, values, (const uint32_t *)(values + pairs),
-                    vector);
+    size_t all = num_pairs(setting, ratio), before = 0;
+    for (size_t i = 0; i < setting->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &setting->tensors[i];
+        size_t picked = pen_sparse_picked(ratio, tensor->count);
+        deliver(sparse, all, before, picked, received, tensor->count,
+                vector + (tensor->first - setting->base));
+        before += picked;
     }
 }

@@ -13,8 +13,16 @@
 struct pen_sparse {
     struct pen_compression setting;
     struct pen_largest largest;
-    float *sent; /* values and places */
-    size_t most; /* pairs there */
+    float *sent;     /* values and places */
+    size_t most;     /* pairs there */
+    size_t *cursors; /* in the message of each member */
+};
+
+/* What waits to be sent; two vectors like what is given. */
+struct pen_sparse_waiting {
+    float *values;   /* v */
+    float *velocity; /* u; NULL: none */
+    float momentum;  /* mu */
 };
 
 /* Values that are sent of a tensor: at least one. */
@@ -35,14 +43,16 @@ void pen_sparse_cost(const struct pen_sync_case *of, double ratio, double most,
                      struct pen_mean_cost *out);
 
 /*
- * The largest values are what is sent, and become 0; so does `also`, which may
- * be NULL, at their places.
+ * u = mu u + g, v += u; without a velocity v += g. The largest |v| are what is
+ * sent; there v and u become 0.
  */
-void pen_sparse_encode(struct pen_sparse *sparse, double ratio, float *values,
-                       float *also, struct pen_round *out);
+void pen_sparse_encode(struct pen_sparse *sparse, double ratio,
+                       const float *given,
+                       const struct pen_sparse_waiting *waiting,
+                       struct pen_round *out);
 
 /* The mean of what all have sent; zero where nobody did. */
-void pen_sparse_decode(const struct pen_sparse *sparse, double ratio,
+void pen_sparse_decode(struct pen_sparse *sparse, double ratio,
                        const struct pen_collective *received, float *vector);
 
 #endif

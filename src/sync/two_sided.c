@@ -13,9 +13,11 @@ enum { HEADER_BYTES = 8 };
 struct two_sided {
     const struct pen_coding *coding;
     struct pen_compression setting;
+    size_t block;        /* values that are coded together */
     float *error;        /* per float of the vector */
     float *owner_error;  /* per float of the own shares, tensor by tensor */
     size_t *firsts;      /* of a tensor there, and behind the last */
+    float *mean;         /* of a block */
     unsigned char *code; /* for all members, one behind the other */
     size_t code_bytes;
     const void **pieces; /* of it */
@@ -26,9 +28,10 @@ static size_t code_length(const struct pen_coding *coding,
                           const double *options, uint32_t num_members,
                           uint32_t member, size_t count)
 {
-    size_t first, share;
+    size_t first, share, block = coding->block(options);
     pen_collective_share(num_members, member, count, &first, &share);
-    return share > 0 ? coding->length(options, share) : 0;
+    size_t length = share / block * coding->length(block);
+    return length + (share % block > 0 ? coding->length(share % block) : 0);
 }
 
 /* Of the message for the owner `member`, and of the one it sends. */
@@ -85,6 +88,7 @@ void pen_two_sided_free(void *state)
     free(it->error);
     free(it->owner_error);
     free(it->firsts);
+    free(it->mean);
     free(it->code);
     free(it->pieces);
     free(it->lengths);
@@ -148,8 +152,11 @@ pen_status pen_two_sided_create(const struct pen_coding *coding,
         return PEN_NOMEM;
     it->coding = coding;
     it->setting = *setting;
+    it->block = coding->block(setting->options.at);
     it->error = calloc(setting->count + 1, sizeof *it->error);
-    pen_status status = it->error != NULL ? PEN_OK : PEN_NOMEM;
+    it->mean = calloc(it->block, sizeof *it->mean);
+    pen_status status =
+        it->error != NULL && it->mean != NULL ? PEN_OK : PEN_NOMEM;
     if (status == PEN_OK)
         status = lay_out_shares(it);
     if (status == PEN_OK)
@@ -164,40 +171,85 @@ pen_status pen_two_sided_create(const struct pen_coding *coding,
 size_t pen_two_sided_bytes(const void *state)
 {
     const struct two_sided *it = state;
-    return (it->setting.count + it->firsts[it->setting.num_tensors]) *
+    return (it->setting.count + it->firsts[it->setting.num_tensors] +
+            it->block) *
                sizeof(float) +
            it->code_bytes;
 }
 
 /* ---- rounds ---- */
 
+static size_t block_at(const struct two_sided *it, size_t count, size_t first)
+{
+    return count - first < it->block ? count - first : it->block;
+}
+
 /* The code of the vector, for its owners. */
 static void encode_all(struct two_sided *it, const float *vector)
 {
-    const double *options = it->setting.options.at;
     unsigned char *to = it->code;
     for (uint32_t k = 0; k < it->setting.peers->size; k++)
         for (size_t i = 0; i < it->setting.num_tensors; i++) {
             size_t count, at = share_of(it, k, i, &count);
-            if (count == 0)
-                continue;
-            it->coding->encode(options, vector + at, it->error + at, count, to);
-            to += it->coding->length(options, count);
+            for (size_t j = 0; j < count; j += it->block) {
+                size_t part = block_at(it, count, j);
+                it->coding->encode(vector + at + j, it->error + at + j, part,
+                                   to);
+                to += it->coding->length(part);
+            }
         }
 }
 
-/* The code of the means that this member owns; they lie in the vector. */
-static void encode_own(struct two_sided *it, const float *vector)
+/* The mean of a block of the own shares, whose code is there in the messages
+ * of all members. */
+static void find_mean(struct two_sided *it,
+                      const struct pen_collective *received, size_t first,
+                      size_t count)
 {
-    const double *options = it->setting.options.at;
-    unsigned char *to = it->code;
+    uint32_t size = it->setting.peers->size;
+    for (uint32_t k = 0; k < size; k++) {
+        size_t length;
+        const unsigned char *code =
+            pen_collective_received(received, k, &length);
+        PEN_BUG_UNLESS(length == it->lengths[it->setting.peers->self]);
+        it->coding->decode(code + first, count, 1.0f / (float)size, k > 0,
+                           it->mean);
+    }
+}
+
+/* What the owner does, block by block; it leaves the code of the means. */
+static void code_means(struct two_sided *it,
+                       const struct pen_collective *received)
+{
+    size_t at = 0;
     for (size_t i = 0; i < it->setting.num_tensors; i++) {
-        size_t count, at = share_of(it, it->setting.peers->self, i, &count);
-        if (count == 0)
-            continue;
-        it->coding->encode(options, vector + at,
-                           it->owner_error + it->firsts[i], count, to);
-        to += it->coding->length(options, count);
+        float *error = it->owner_error + it->firsts[i];
+        size_t count = it->firsts[i + 1] - it->firsts[i];
+        for (size_t j = 0; j < count; j += it->block) {
+            size_t part = block_at(it, count, j);
+            find_mean(it, received, at, part);
+            it->coding->encode(it->mean, error + j, part, it->code + at);
+            at += it->coding->length(part);
+        }
+    }
+}
+
+/* What an owner has sent. */
+static void deliver(const struct two_sided *it,
+                    const struct pen_collective *received, uint32_t owner,
+                    float *vector)
+{
+    size_t length;
+    const unsigned char *code =
+        pen_collective_received(received, owner, &length);
+    PEN_BUG_UNLESS(length == it->lengths[owner]);
+    for (size_t i = 0; i < it->setting.num_tensors; i++) {
+        size_t count, at = share_of(it, owner, i, &count);
+        for (size_t j = 0; j < count; j += it->block) {
+            size_t part = block_at(it, count, j);
+            it->coding->decode(code, part, 1, false, vector + at + j);
+            code += it->coding->length(part);
+        }
     }
 }
 
@@ -212,7 +264,6 @@ void pen_two_sided_encode(void *state, uint32_t round, uint64_t step,
                                   .pieces = it->pieces,
                                   .lengths = it->lengths};
     } else {
-        encode_own(it, vector);
         *out =
             (struct pen_round){.kind = PEN_ROUND_GATHER,
                                .bytes = it->code,
@@ -220,42 +271,16 @@ void pen_two_sided_encode(void *state, uint32_t round, uint64_t step,
     }
 }
 
-/* Writes, or adds, what member `from` sent of the shares of an owner. */
-static void decode_shares(struct two_sided *it,
-                          const struct pen_collective *received, uint32_t from,
-                          uint32_t owner, float factor, bool is_added,
-                          float *vector)
-{
-    const double *options = it->setting.options.at;
-    size_t length;
-    const unsigned char *code =
-        pen_collective_received(received, from, &length);
-    PEN_BUG_UNLESS(length == it->lengths[owner]);
-    for (size_t i = 0; i < it->setting.num_tensors; i++) {
-        size_t count, at = share_of(it, owner, i, &count);
-        if (count == 0)
-            continue;
-        it->coding->decode(options, code, count, factor, is_added, vector + at);
-        code += it->coding->length(options, count);
-    }
-}
-
-/*
- * Behind the scatter the means of the own shares take their place in the
- * vector, for what was given is in the errors and in the code.
- */
 void pen_two_sided_decode(void *state, uint32_t round, uint64_t step,
                           const struct pen_collective *received, float *vector)
 {
     struct two_sided *it = state;
-    uint32_t size = it->setting.peers->size;
     (void)step;
-    for (uint32_t k = 0; k < size; k++)
-        if (round == SCATTER)
-            decode_shares(it, received, k, it->setting.peers->self,
-                          1.0f / (float)size, k > 0, vector);
-        else
-            decode_shares(it, received, k, k, 1, false, vector);
+    if (round == SCATTER)
+        code_means(it, received);
+    else
+        for (uint32_t k = 0; k < it->setting.peers->size; k++)
+            deliver(it, received, k, vector);
 }
 
 void pen_two_sided_states(void *state, struct pen_sync_states *out)

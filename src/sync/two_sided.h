@@ -16,24 +16,23 @@
  * All that was delivered, plus e, plus the mean of the e_i, is the sum of the
  * means of all that was given.
  *
- * A share of a tensor is one piece of code. Messages are the codes of a
- * member's shares in the order of the tensors, behind the 8 bytes of their
- * length.
+ * A share is coded in blocks, a multiple of 4 bytes each. Messages are the
+ * codes of a member's shares in the order of the tensors, behind the 8 bytes of
+ * their length.
  */
 struct pen_coding {
-    /* Bytes of code for `count` values: a multiple of 4. */
-    size_t (*length)(const double *options, size_t count);
+    /* Values of a block; the last of a share may have fewer. */
+    size_t (*block)(const double *options);
 
-    /*
-     * Codes a = given + error; the error is what is lost then. Begins at a
-     * multiple of 4 bytes, as in decode().
-     */
-    void (*encode)(const double *options, const float *given, float *error,
-                   size_t count, void *to);
+    /* Bytes of the code of a block: a multiple of 4. */
+    size_t (*length)(size_t count);
+
+    /* Codes a = given + error; the error is what is lost then. */
+    void (*encode)(const float *given, float *error, size_t count, void *to);
 
     /* Writes, or adds, `factor` times what the code says. */
-    void (*decode)(const double *options, const void *from, size_t count,
-                   float factor, bool is_added, float *values);
+    void (*decode)(const void *from, size_t count, float factor, bool is_added,
+                   float *values);
 
     /* The time of all that a member does for a mean, in passes over it:
      * of->core_bytes_per_sec is the speed of one. Measured: bench/compress. */

@@ -71,7 +71,8 @@ static void expect_picked(const float *values, size_t count, size_t k)
     assert_int_equal(PEN_OK,
                      pen_largest_init(&largest, pen_largest_room(count, k)));
     pick(values, count, k, expected);
-    pen_largest_find(&largest, values, count, k, found);
+    struct pen_largest_source source = {.values = values, .count = count};
+    pen_largest_find(&largest, &source, k, found);
     assert_memory_equal(expected, found, k * sizeof *found);
     pen_largest_release(&largest);
     free(expected);

@@ -8,6 +8,7 @@
  * that are whole multiples of their scale have an exact mean if that is one,
  * too.
  */
+#include "base/clones.h"
 #include "sync/blocks.h"
 #include "sync/two_sided.h"
 
@@ -20,78 +21,67 @@ static const struct pen_sync_option options[] = {
 
 static const float levels = 7;
 
-/* A block begins with a byte of its own. */
-static size_t block_bytes(size_t block)
+struct code {
+    float scale;
+    uint8_t bytes[];
+};
+
+static size_t block(const double *values)
 {
-    return (block + 1) / 2;
+    return (size_t)values[BLOCK];
 }
 
-static size_t num_blocks(size_t block, size_t count)
+static size_t num_bytes(size_t count)
 {
-    return (count + block - 1) / block;
+    return (count + 1) / 2;
 }
 
-/* Scales, then numbers. */
-static size_t length(const double *values, size_t count)
+static size_t length(size_t count)
 {
-    size_t block = (size_t)values[BLOCK];
-    size_t bytes =
-        count / block * block_bytes(block) + block_bytes(count % block);
-    return num_blocks(block, count) * sizeof(float) + (bytes + 3) / 4 * 4;
+    return sizeof(struct code) + (num_bytes(count) + 3) / 4 * 4;
 }
 
 /* There is a zero behind an odd number of them. */
-static void pack(const int8_t *restrict numbers, size_t count,
-                 uint8_t *restrict to)
+PEN_CLONES static void pack(const int8_t *restrict numbers, size_t count,
+                            uint8_t *restrict to)
 {
-    for (size_t i = 0; i < block_bytes(count); i++)
+    for (size_t i = 0; i < num_bytes(count); i++)
         to[i] = (uint8_t)((numbers[2 * i] & 15) |
                           (uint8_t)(numbers[2 * i + 1] << 4));
 }
 
-static void unpack(const uint8_t *restrict from, size_t count,
-                   int8_t *restrict numbers)
+PEN_CLONES static void unpack(const uint8_t *restrict from, size_t count,
+                              int8_t *restrict numbers)
 {
-    for (size_t i = 0; i < block_bytes(count); i++) {
+    for (size_t i = 0; i < num_bytes(count); i++) {
         numbers[2 * i] = (int8_t)(((from[i] & 15) ^ 8) - 8);
         numbers[2 * i + 1] = (int8_t)((from[i] >> 4 ^ 8) - 8);
     }
 }
 
-static void encode(const double *values, const float *given, float *error,
-                   size_t count, void *to)
+static void encode(const float *given, float *error, size_t count, void *to)
 {
-    size_t block = (size_t)values[BLOCK];
-    float *scale = to;
-    uint8_t *bytes = (uint8_t *)(scale + num_blocks(block, count));
+    struct code *code = to;
     int8_t numbers[PEN_BLOCK_MOST + 1];
-    for (size_t i = 0; i < count; i += block) {
-        size_t part = count - i < block ? count - i : block;
-        *scale++ =
-            pen_block_encode(levels, given + i, error + i, part, numbers);
-        numbers[part] = 0;
-        pack(numbers, part, bytes);
-        bytes += block_bytes(block);
-    }
+    code->scale = pen_block_encode(levels, given, error, count, numbers);
+    numbers[count] = 0;
+    pack(numbers, count, code->bytes);
 }
 
-static void decode(const double *values, const void *from, size_t count,
-                   float factor, bool is_added, float *to)
+static void decode(const void *from, size_t count, float factor, bool is_added,
+                   float *values)
 {
-    size_t block = (size_t)values[BLOCK];
-    const float *scale = from;
-    const uint8_t *bytes = (const uint8_t *)(scale + num_blocks(block, count));
+    const struct code *code = from;
     int8_t numbers[PEN_BLOCK_MOST + 1];
-    for (size_t i = 0; i < count; i += block) {
-        size_t part = count - i < block ? count - i : block;
-        unpack(bytes, part, numbers);
-        pen_block_decode(numbers, part, factor * *scale++, is_added, to + i);
-        bytes += block_bytes(block);
-    }
+    unpack(code->bytes, count, numbers);
+    pen_block_decode(numbers, count, factor * code->scale, is_added, values);
 }
 
-static const struct pen_coding coding = {
-    .length = length, .encode = encode, .decode = decode, .passes = 1};
+static const struct pen_coding coding = {.block = block,
+                                         .length = length,
+                                         .encode = encode,
+                                         .decode = decode,
+                                         .passes = 1};
 
 static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
 {

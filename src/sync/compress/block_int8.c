@@ -19,46 +19,40 @@ static const struct pen_sync_option options[] = {
 
 static const float levels = 127;
 
-static size_t num_blocks(size_t block, size_t count)
+struct code {
+    float scale;
+    int8_t numbers[];
+};
+
+static size_t block(const double *values)
 {
-    return (count + block - 1) / block;
+    return (size_t)values[BLOCK];
 }
 
-/* Scales, then numbers. */
-static size_t length(const double *values, size_t count)
+static size_t length(size_t count)
 {
-    return num_blocks((size_t)values[BLOCK], count) * sizeof(float) +
-           (count + 3) / 4 * 4;
+    return sizeof(struct code) + (count + 3) / 4 * 4;
 }
 
-static void encode(const double *values, const float *given, float *error,
-                   size_t count, void *to)
+static void encode(const float *given, float *error, size_t count, void *to)
 {
-    size_t block = (size_t)values[BLOCK];
-    float *scale = to;
-    int8_t *numbers = (int8_t *)(scale + num_blocks(block, count));
-    for (size_t i = 0; i < count; i += block) {
-        size_t part = count - i < block ? count - i : block;
-        *scale++ =
-            pen_block_encode(levels, given + i, error + i, part, numbers + i);
-    }
+    struct code *code = to;
+    code->scale = pen_block_encode(levels, given, error, count, code->numbers);
 }
 
-static void decode(const double *values, const void *from, size_t count,
-                   float factor, bool is_added, float *to)
+static void decode(const void *from, size_t count, float factor, bool is_added,
+                   float *values)
 {
-    size_t block = (size_t)values[BLOCK];
-    const float *scale = from;
-    const int8_t *numbers = (const int8_t *)(scale + num_blocks(block, count));
-    for (size_t i = 0; i < count; i += block) {
-        size_t part = count - i < block ? count - i : block;
-        pen_block_decode(numbers + i, part, factor * *scale++, is_added,
-                         to + i);
-    }
+    const struct code *code = from;
+    pen_block_decode(code->numbers, count, factor * code->scale, is_added,
+                     values);
 }
 
-static const struct pen_coding coding = {
-    .length = length, .encode = encode, .decode = decode, .passes = 1};
+static const struct pen_coding coding = {.block = block,
+                                         .length = length,
+                                         .encode = encode,
+                                         .decode = decode,
+                                         .passes = 1};
 
 static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
 {

@@ -102,26 +102,16 @@ static size_t bytes(const void *state)
            pen_sparse_bytes(&it->sparse);
 }
 
-static void fold(const float *restrict given, float mu,
-                 float *restrict velocity, float *restrict waiting,
-                 size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        velocity[i] = mu * velocity[i] + given[i];
-        waiting[i] += velocity[i];
-    }
-}
-
 static void encode(void *state, uint32_t round, uint64_t step, float *vector,
                    struct pen_round *out)
 {
     struct dgc *it = state;
     const struct pen_compression *setting = &it->sparse.setting;
     (void)round;
-    fold(vector, (float)setting->options.at[MOMENTUM], it->velocity,
-         it->waiting, setting->count);
-    pen_sparse_encode(&it->sparse, ratio_at(setting, step), it->waiting,
-                      it->velocity, out);
+    struct pen_sparse_waiting waiting = {it->waiting, it->velocity,
+                                         (float)setting->options.at[MOMENTUM]};
+    pen_sparse_encode(&it->sparse, ratio_at(setting, step), vector, &waiting,
+                      out);
 }
 
 static void decode(void *state, uint32_t round, uint64_t step,

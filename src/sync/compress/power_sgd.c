@@ -17,6 +17,7 @@
  * then, but its columns are further apart and lose less to rounding. A column
  * of Q that is zero would stay so, and is drawn anew.
  */
+#include "base/clones.h"
 #include "base/random.h"
 #include "sync/compressor.h"
 
@@ -181,7 +182,7 @@ static size_t bytes(const void *state)
 
 /* ---- products, in an order of their own on every machine ---- */
 
-static float dot(const float *a, const float *b, size_t count)
+PEN_CLONES static float dot(const float *a, const float *b, size_t count)
 {
     float lanes[LANES] = {0};
     size_t i = 0;
@@ -197,8 +198,9 @@ static float dot(const float *a, const float *b, size_t count)
 }
 
 /* to += factor * from. */
-static void add_multiple(float *restrict to, const float *restrict from,
-                         float factor, size_t count)
+PEN_CLONES static void add_multiple(float *restrict to,
+                                    const float *restrict from, float factor,
+                                    size_t count)
 {
     for (size_t i = 0; i < count; i++)
         to[i] += factor * from[i];

@@ -1,18 +1,25 @@
 /*
- * Sign: one bit per value and one scale per share of a tensor, with what that
- * loses kept by who sends and by who owns (sync/two_sided.h),
+ * Sign: one bit per value and one scale per block of 65536 of a share of a
+ * tensor, with what that loses kept by who sends and by who owns
+ * (sync/two_sided.h),
  *
  *   C(c) = ||c||_2 / sqrt(d) * sign(c)     d values, sign(0) = +1
  *
  * so that C(c) is as long as c. It is what 1-bit Adam sends behind its warm-up,
- * 1/32 of the floats. Used under another method it is sign SGD with error
- * feedback on both sides. Values of the same size keep it: their mean is exact.
+ * 1/32 of the floats; there a share has one scale, here a block stays in the
+ * cache. Used under another method it is sign SGD with error feedback on both
+ * sides. Values of the same size keep it: their mean is exact.
  */
+#include "base/clones.h"
 #include "sync/two_sided.h"
 
 #include <math.h>
 
-enum { WORD = 32 }; /* values of a word */
+enum {
+    BLOCK = 65536,
+    PART = 2048,
+    WORD = 32 /* values of a word */
+};
 
 struct code {
     float scale;
@@ -32,9 +39,14 @@ static size_t num_words(size_t count)
     return (count + WORD - 1) / WORD;
 }
 
-static size_t length(const double *options, size_t count)
+static size_t block(const double *options)
 {
     (void)options;
+    return BLOCK;
+}
+
+static size_t length(size_t count)
+{
     return sizeof(struct code) + num_words(count) * sizeof(uint32_t);
 }
 
@@ -43,27 +55,34 @@ static size_t word_length(size_t count, size_t first)
     return count - first < WORD ? count - first : WORD;
 }
 
-/* error += given; the sum of its squares, in an order of its own. */
-static double fold(const float *restrict given, float *restrict error,
-                   size_t count)
+/* error += given; the sum of its squares. */
+static double fold_part(const float *restrict given, float *restrict error,
+                        size_t count)
 {
+    float lanes[WORD] = {0};
     double sum = 0;
     size_t i = 0;
-    for (; i + WORD <= count; i += WORD) {
-        float squares[WORD];
+    for (; i + WORD <= count; i += WORD)
         for (size_t j = 0; j < WORD; j++) {
             error[i + j] += given[i + j];
-            squares[j] = error[i + j] * error[i + j];
+            lanes[j] += error[i + j] * error[i + j];
         }
-        for (size_t half = WORD / 2; half > 0; half /= 2)
-            for (size_t j = 0; j < half; j++)
-                squares[j] += squares[j + half];
-        sum += (double)squares[0];
-    }
     for (; i < count; i++) {
         error[i] += given[i];
-        sum += (double)error[i] * (double)error[i];
+        lanes[0] += error[i] * error[i];
     }
+    for (size_t j = 0; j < WORD; j++)
+        sum += (double)lanes[j];
+    return sum;
+}
+
+/* In parts: few enough squares for floats. */
+static double fold(const float *given, float *error, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i += PART)
+        sum += fold_part(given + i, error + i,
+                         count - i < PART ? count - i : PART);
     return sum;
 }
 
@@ -78,11 +97,10 @@ static uint32_t take_signs(float *error, size_t count, float scale)
     return word;
 }
 
-static void encode(const double *options, const float *given, float *error,
-                   size_t count, void *to)
+PEN_CLONES static void encode(const float *given, float *error, size_t count,
+                              void *to)
 {
     struct code *code = to;
-    (void)options;
     code->scale = (float)sqrt(fold(given, error, count) / (double)count);
     for (size_t i = 0; i < num_words(count); i++) {
         size_t part = word_length(count, i * WORD);
@@ -101,12 +119,11 @@ static void put_signs(uint32_t word, size_t count, float scale, bool is_added,
     }
 }
 
-static void decode(const double *options, const void *from, size_t count,
-                   float factor, bool is_added, float *values)
+PEN_CLONES static void decode(const void *from, size_t count, float factor,
+                              bool is_added, float *values)
 {
     const struct code *code = from;
     float scale = factor * code->scale;
-    (void)options;
     for (size_t i = 0; i < num_words(count); i++) {
         size_t part = word_length(count, i * WORD);
         float *at = values + i * WORD;
@@ -119,8 +136,11 @@ static void decode(const double *options, const void *from, size_t count,
     }
 }
 
-static const struct pen_coding coding = {
-    .length = length, .encode = encode, .decode = decode, .passes = 1};
+static const struct pen_coding coding = {.block = block,
+                                         .length = length,
+                                         .encode = encode,
+                                         .decode = decode,
+                                         .passes = 1};
 
 static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
 {

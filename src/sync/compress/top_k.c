@@ -82,9 +82,8 @@ static void encode(void *state, uint32_t round, uint64_t step, float *vector,
     struct top_k *it = state;
     (void)round;
     (void)step;
-    pen_sync_add(it->error, vector, it->sparse.setting.count);
-    pen_sparse_encode(&it->sparse, it->sparse.setting.options.at[RATIO],
-                      it->error, NULL, out);
+    pen_sparse_encode(&it->sparse, it->sparse.setting.options.at[RATIO], vector,
+                      &(struct pen_sparse_waiting){.values = it->error}, out);
 }
 
 static void decode(void *state, uint32_t round, uint64_t step,
