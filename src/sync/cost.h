@@ -12,6 +12,7 @@ struct pen_sync_case {
     const size_t (*shapes)[2]; /* rows and columns of every parameter */
     size_t num_shapes;
     double num_weights;
+    double num_moments;        /* vectors like the weights of the optimizer */
     const double *options;     /* of the method or the compressor */
     double core_bytes_per_sec; /* that a compressor works through */
 };

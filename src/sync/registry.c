@@ -5,7 +5,9 @@
 #define PEN_METHODS(X)                                                         \
     X(allreduce)                                                               \
     X(zero1)                                                                   \
-    X(diloco)
+    X(diloco)                                                                  \
+    X(local_sgd)                                                               \
+    X(post_local_sgd)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

@@ -107,7 +107,8 @@ static void make_replica(struct replica *it, const struct sync_run *run,
                       .beta2 = 0.95,
                       .epsilon = 1e-8,
                       .momentum = run->optimizer.momentum,
-                      .is_nesterov = run->optimizer.is_nesterov},
+                      .is_nesterov = run->optimizer.is_nesterov,
+                      .weight_decay = run->weight_decay},
         .step = local_step,
         .context = it};
     make_method(it);
@@ -333,6 +334,29 @@ void sync_expect_resumable(const struct sync_run *run, uint64_t at)
     struct sync_run resumed = *run;
     resumed.resume_at = at;
     expect_like(run, &resumed, 0);
+}
+
+void sync_expect_cost(const struct sync_run *run, uint64_t num_syncs)
+{
+    struct pen_sync_case of = {.num_replicas = run->num_replicas,
+                               .shapes = sync_shapes,
+                               .num_shapes = SYNC_TENSORS,
+                               .num_weights = SYNC_COUNT,
+                               .num_moments = run->optimizer.is_adam ? 2 : 1,
+                               .core_bytes_per_sec = 1e9};
+    struct sync_trace *found = must(calloc(run->num_replicas, sizeof *found));
+    struct pen_sync_choice choice;
+    struct pen_sync_cost cost;
+    uint64_t sent = 0;
+    choose(run, &choice);
+    pen_sync_choice_cost(&choice, &of, &cost);
+    sync_threads_run(run, found);
+    for (uint32_t i = 0; i < run->num_replicas; i++)
+        sent += found[i].num_bytes;
+    assert_int_equal(
+        llround(cost.bytes * run->num_replicas * (double)num_syncs), sent);
+    sync_trace_release(found, run->num_replicas);
+    free(found);
 }
 
 void sync_expect_trajectory(const struct sync_run *run, const float *expected,

@@ -15,6 +15,7 @@ struct sync_run {
     struct sync_problem problem;
     struct sync_optimizer optimizer;
     double rate;
+    double weight_decay;  /* of methods with a step of their own */
     uint64_t epoch_steps; /* 0: 10 */
     uint64_t resume_at;   /* behind it the method is freed, made anew and gets
                              its states back; 0: it is not */
@@ -51,6 +52,12 @@ void sync_expect_close(const struct sync_run *a, const struct sync_run *b,
 /* A run that is resumed behind step `at` has the bits of the one that is not.
  */
 void sync_expect_resumable(const struct sync_run *run, uint64_t at);
+
+/*
+ * All replicas together send what the method says a synchronisation costs,
+ * `num_syncs` times.
+ */
+void sync_expect_cost(const struct sync_run *run, uint64_t num_syncs);
 
 /*
  * Runs, and compares all replicas at every step with expected[], which is
