@@ -7,7 +7,9 @@
     X(zero1)                                                                   \
     X(diloco)                                                                  \
     X(local_sgd)                                                               \
-    X(post_local_sgd)
+    X(post_local_sgd)                                                          \
+    X(easgd)                                                                   \
+    X(eamsgd)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \
