@@ -9,7 +9,8 @@
     X(local_sgd)                                                               \
     X(post_local_sgd)                                                          \
     X(easgd)                                                                   \
-    X(eamsgd)
+    X(eamsgd)                                                                  \
+    X(lsgd)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

@@ -1,0 +1,232 @@
+/*
+ * Layered SGD: the mean gradient of all replicas at every step, as of
+ * synchronous SGD, in two levels. The first member of every group is its
+ * communicator,
+ *
+ *     0 <- 1, 2, 3      4 <- 5, 6, 7      gradients of a group, added
+ *     0 <------------------> 4            sum over the communicators
+ *     0 -> 1, 2, 3      4 -> 5, 6, 7      the mean to the group
+ *
+ * so that of a group only one member talks over the slow network: 2(G-1)/G of
+ * the weights per group, G groups. The step is the one of the run's optimizer.
+ * The last group may be smaller.
+ *
+ * Groups add up in the order of the tree of sync/collective.h. If they have a
+ * power of two members, that is the order of synchronous SGD, and so are the
+ * bits.
+ */
+#include "sync/method.h"
+#include "sync/subset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUP };
+
+static const struct pen_sync_option options[] = {
+    [GROUP] = {"group", 2, 1, 65536, true,
+               "members of a group, such as those of a host"},
+};
+
+/* Channels: the collective's, then up and down between group and head. */
+enum { UP = PEN_COLLECTIVE_CHANNELS, DOWN };
+
+struct pen_sync {
+    const struct pen_sync_setting *setting;
+    uint32_t head;       /* the communicator of this group */
+    uint32_t num_others; /* members of the group beside it */
+    struct pen_subset heads;
+    struct pen_collective *collective; /* of the heads; NULL elsewhere */
+    float *vector;
+    float *staged; /* of a head: gradients of the others, one behind another */
+    struct pen_peers_request *requests;
+    size_t num_requests;
+};
+
+/* What a communicator sends: no replica sends more. */
+static void cost(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    double vector = of->num_weights * sizeof(float);
+    double size = of->num_replicas;
+    double group = of->options[GROUP] < size ? of->options[GROUP] : size;
+    uint32_t num_groups =
+        (of->num_replicas + (uint32_t)group - 1) / (uint32_t)group;
+    (void)mean;
+    out->bytes = (group - 1) * vector +
+                 pen_collective_sum_bytes(num_groups, of->num_weights);
+    out->legs = (group > 1 ? 2 : 0) + (num_groups > 1 ? 2 : 0);
+    out->extra = (group + 1) * vector;
+    out->waits_for_slowest = true;
+}
+
+static void release(struct pen_sync *sync)
+{
+    pen_collective_free(sync->collective);
+    free(sync->vector);
+    free(sync->staged);
+    free(sync->requests);
+    free(sync);
+}
+
+static bool is_head(const struct pen_sync *sync)
+{
+    return sync->setting->peers->self == sync->head;
+}
+
+static void find_place(struct pen_sync *sync)
+{
+    const struct pen_peers *peers = sync->setting->peers;
+    uint32_t group = (uint32_t)sync->setting->options.at[GROUP];
+    uint32_t left = peers->size - peers->self / group * group;
+    sync->head = peers->self / group * group;
+    sync->num_others = (left < group ? left : group) - 1;
+}
+
+/* Of a head alone. */
+static pen_status make_head(struct pen_sync *sync)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    sync->staged =
+        calloc(sync->num_others * setting->count + 1, sizeof *sync->staged);
+    if (sync->staged == NULL)
+        return PEN_NOMEM;
+    pen_subset_init(&sync->heads, setting->peers,
+                    (uint32_t)setting->options.at[GROUP]);
+    return pen_collective_create(&sync->heads.peers, 0, setting->count, 0,
+                                 &sync->collective);
+}
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    (void)why;
+    struct pen_sync *sync = calloc(1, sizeof *sync);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    sync->setting = setting;
+    find_place(sync);
+    sync->vector = pen_sync_vector(setting);
+    sync->num_requests = is_head(sync) ? sync->num_others : 2;
+    sync->requests = calloc(sync->num_requests + 1, sizeof *sync->requests);
+    pen_status status =
+        sync->vector == NULL || sync->requests == NULL ? PEN_NOMEM : PEN_OK;
+    if (status == PEN_OK && is_head(sync))
+        status = make_head(sync);
+    if (status == PEN_OK)
+        *out = sync;
+    else
+        release(sync);
+    return status;
+}
+
+static size_t bytes(const struct pen_sync *sync)
+{
+    size_t vector = sync->setting->count * sizeof(float);
+    return is_head(sync) ? (1 + sync->num_others) * vector +
+                               pen_collective_bytes(sync->collective)
+                         : vector;
+}
+
+static bool is_quiet(void *context)
+{
+    struct pen_sync *sync = context;
+    bool is_done = true;
+    for (size_t i = 0; i < sync->num_requests; i++)
+        if (!pen_peers_test(sync->setting->peers, &sync->requests[i]))
+            is_done = false;
+    return is_done;
+}
+
+/* ---- a head ---- */
+
+/* Of a member of the group: 0 is the head. */
+static float *vector_of(struct pen_sync *sync, uint32_t member)
+{
+    return member == 0 ? sync->vector
+                       : sync->staged + (member - 1) * sync->setting->count;
+}
+
+static void gather_group(struct pen_sync *sync)
+{
+    struct pen_peers *peers = sync->setting->peers;
+    uint32_t size = sync->num_others + 1;
+    for (uint32_t i = 1; i < size; i++)
+        pen_peers_receive(peers, sync->head + i, UP, vector_of(sync, i),
+                          sync->setting->count * sizeof(float),
+                          &sync->requests[i - 1]);
+    pen_peers_wait(peers, is_quiet, sync);
+    for (uint32_t step = 1; step < size; step *= 2)
+        for (uint32_t i = 0; i + step < size; i += 2 * step)
+            pen_sync_add(vector_of(sync, i), vector_of(sync, i + step),
+                         sync->setting->count);
+}
+
+static void spread_group(struct pen_sync *sync)
+{
+    struct pen_peers *peers = sync->setting->peers;
+    for (uint32_t i = 1; i <= sync->num_others; i++)
+        pen_peers_send(peers, sync->head + i, DOWN, sync->vector,
+                       sync->setting->count * sizeof(float),
+                       &sync->requests[i - 1]);
+    pen_peers_wait(peers, is_quiet, sync);
+}
+
+static void serve_group(struct pen_sync *sync)
+{
+    float share = 1.0f / (float)sync->setting->peers->size;
+    gather_group(sync);
+    pen_collective_sum(sync->collective, sync->vector, sync->setting->count);
+    pen_collective_wait(sync->collective);
+    for (size_t i = 0; i < sync->setting->count; i++)
+        sync->vector[i] *= share;
+    spread_group(sync);
+}
+
+/* ---- the others ---- */
+
+static void ask_head(struct pen_sync *sync)
+{
+    struct pen_peers *peers = sync->setting->peers;
+    size_t length = sync->setting->count * sizeof(float);
+    pen_peers_send(peers, sync->head, UP, sync->vector, length,
+                   &sync->requests[0]);
+    pen_peers_wait(peers, is_quiet, sync);
+    pen_peers_receive(peers, sync->head, DOWN, sync->vector, length,
+                      &sync->requests[1]);
+    pen_peers_wait(peers, is_quiet, sync);
+}
+
+static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    (void)at;
+    pen_sync_read_gradients(sync->setting, sync->vector);
+    if (is_head(sync))
+        serve_group(sync);
+    else
+        ask_head(sync);
+    pen_sync_write_gradients(sync->setting, sync->vector);
+}
+
+/* They all have it. */
+static void consistent(struct pen_sync *sync, float *out)
+{
+    pen_sync_read_weights(sync->setting, out);
+}
+
+const struct pen_sync_method pen_sync_lsgd = {
+    .name = "lsgd",
+    .title = "the mean gradient at every step, inside groups, then among them",
+    .paper = "Yu et al., Layered SGD: A Decentralized and Synchronous SGD "
+             "Algorithm for Scalable Deep Neural Network Training, 2019, "
+             "arXiv:1906.05936",
+    .interval = 1,
+    .options = options,
+    .num_options = sizeof options / sizeof *options,
+    .cost = cost,
+    .create = create,
+    .free = release,
+    .bytes = bytes,
+    .before_step = before_step,
+    .consistent = consistent,
+};
