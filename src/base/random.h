@@ -1,6 +1,7 @@
 #ifndef PEN_BASE_RANDOM_H
 #define PEN_BASE_RANDOM_H
 
+#include <math.h>
 #include <stdint.h>
 
 /* Random numbers that depend on their seed only (splitmix64). */
@@ -27,6 +28,15 @@ static inline uint32_t pen_random_below(struct pen_random *random,
                                         uint32_t count)
 {
     return (uint32_t)(((pen_random_next(random) >> 32) * count) >> 32);
+}
+
+/* Two independent normal numbers (Box-Muller). */
+static inline void pen_random_normals(struct pen_random *random, double pair[2])
+{
+    double radius = sqrt(-2 * log(1 - pen_random_unit(random)));
+    double angle = 2 * M_PI * pen_random_unit(random);
+    pair[0] = radius * cos(angle);
+    pair[1] = radius * sin(angle);
 }
 
 #endif

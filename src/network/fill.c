@@ -3,8 +3,6 @@
 
 #include "base/random.h"
 
-#include <math.h>
-
 enum { STREAM_STEP = 0x632be5ab }; /* odd, so that streams do not meet soon */
 
 static struct pen_random stream_of(const struct pen__fill *fill, uint64_t seed)
@@ -12,15 +10,6 @@ static struct pen_random stream_of(const struct pen__fill *fill, uint64_t seed)
     struct pen_random mixer = {
         .state = seed + (uint64_t)(fill->slice->tensor + 1) * STREAM_STEP};
     return (struct pen_random){.state = pen_random_next(&mixer)};
-}
-
-/* Two independent normal numbers (Box-Muller). */
-static void draw_pair(struct pen_random *random, double pair[2])
-{
-    double radius = sqrt(-2 * log(1 - pen_random_unit(random)));
-    double angle = 2 * M_PI * pen_random_unit(random);
-    pair[0] = radius * cos(angle);
-    pair[1] = radius * sin(angle);
 }
 
 static void put(const struct pen__fill *fill, size_t at, double value)
@@ -45,7 +34,7 @@ void pen__fill_normal(const struct pen__fill *fill, uint64_t seed,
     double pair[2] = {0};
     for (size_t i = 0; i < fill->slice->count; i++) {
         if (i % 2 == 0)
-            draw_pair(&random, pair);
+            pen_random_normals(&random, pair);
         put(fill, i, deviation * pair[i % 2]);
     }
 }
