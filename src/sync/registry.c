@@ -10,7 +10,8 @@
     X(post_local_sgd)                                                          \
     X(easgd)                                                                   \
     X(eamsgd)                                                                  \
-    X(lsgd)
+    X(lsgd)                                                                    \
+    X(entropy_sgd)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \
