@@ -11,7 +11,9 @@
     X(easgd)                                                                   \
     X(eamsgd)                                                                  \
     X(lsgd)                                                                    \
-    X(entropy_sgd)
+    X(entropy_sgd)                                                             \
+    X(parle)                                                                   \
+    X(parle_code)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

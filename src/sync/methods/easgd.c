@@ -52,7 +52,7 @@ static void cost(const struct pen_sync_case *of,
     out->encode_sec = mean->encode_sec;
     out->hidden = of->interval;
     out->extra = mean->extra + 2 * of->num_weights * sizeof(float);
-    out->staleness = 2.0 * of->interval - 1;
+    out->staleness = of->interval - 1.0;
     out->waits_for_slowest = true;
 }
 

@@ -1,0 +1,418 @@
+/*
+ * Parle: n replicas, each with an iterate y, its running mean z and an anchor
+ * x_a, which springs tie to the mean xbar of all anchors. It is published in
+ * two forms that differ; they are two methods here. y are the weights, and
+ * xbar is the model.
+ *
+ * The paper's, "parle". At each step
+ *
+ *   y <- y - eta' (grad f(y) + (y - x_a) / gamma)
+ *   z <- alpha z + (1 - alpha) y
+ *
+ * and every L steps
+ *
+ *   x_a <- x_a - eta (x_a - z) - (eta / rho) (x_a - xbar)
+ *   xbar <- mean x_a       y, z <- x_a
+ *
+ * gamma and rho shrink by 1 - 1/(2B) every L steps, B steps in an epoch. xbar
+ * is needed L steps later, and is under way meanwhile. eta' is the learning
+ * rate of the run. L = 25 and alpha = 0.75 are published, gamma and rho begin
+ * at about 100. eta, and where rho ends, are chosen so that the springs never
+ * overshoot: eta / rho is 1 at most. With a compressor xbar moves by the mean
+ * of what the anchors moved.
+ *
+ * The reference code's, "parle-code", where gamma and rho multiply. At a step
+ *
+ *   g = grad f(y) + gamma (y - x_a)     u <- 0.9 u + g     y <- y - lr (g + u)
+ *   z <- 0.75 z + 0.25 y                t <- t + T
+ *
+ * and every L steps
+ *
+ *   xbar <- mean z       g = (x_a - z) + rho (x_a - xbar)
+ *   v <- 0.9 v + g       y <- y - lr (g + v)
+ *   x_a <- y             xbar <- mean x_a
+ *
+ * with s = (1 + 0.5 / B)^floor(t / L), gamma = min(1, 0.01 s) and
+ * rho = min(10, 0.01 L n s). lr is the learning rate of the run. It differs
+ * from the paper in what is tested as it is: the synchronising step moves y,
+ * not x_a; t counts tensors, T of them a step, so that the forces grow T times
+ * as fast; z goes on; and two means are exchanged instead of one.
+ *
+ * The weight decay of the run is part of grad f(y) in both.
+ *
+ * The paper's form with alpha = 0, eta = 1, L = 1 and no 1/gamma is elastic
+ * SGD, x <- x - eta' g - (x - xbar) / rho, and with n = 1 and no 1/rho SGD.
+ * With n = 1 and no 1/rho alone it is Entropy-SGD without noise and momentum.
+ * The code's form with n = 1 and no forces is SGD in its own form of momentum,
+ * but only as long as it does not synchronise.
+ */
+#include "sync/method.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GAMMA, RHO, ALPHA, END_GAMMA, END_RHO, ETA, MOMENTUM = ETA, TENSORS };
+
+static const struct pen_sync_option paper_options[] = {
+    [GAMMA] = {"gamma", 100, 0, 1e9, false,
+               "1/force from iterate to anchor, at first; 0: no force"},
+    [RHO] = {"rho", 100, 0, 1e9, false,
+             "1/force from anchor to the mean, at first; 0: no force"},
+    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "of the running mean"},
+    [END_GAMMA] = {"gamma_least", 1, 1e-9, 1e9, false,
+                   "gamma shrinks no further"},
+    [END_RHO] = {"rho_least", 1, 1e-9, 1e9, false, "rho shrinks no further"},
+    [ETA] = {"eta", 1, 0, 10, false, "learning rate of the anchor"},
+};
+
+static const struct pen_sync_option code_options[] = {
+    [GAMMA] = {"gamma", 0.01, 0, 1e9, false,
+               "force from iterate to anchor, at first"},
+    [RHO] = {"rho", 0.01, 0, 1e9, false,
+             "force from anchor to the mean, at first, over L n"},
+    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "of the running mean"},
+    [END_GAMMA] = {"gamma_most", 1, 0, 1e9, false, "gamma grows no further"},
+    [END_RHO] = {"rho_most", 10, 0, 1e9, false, "rho grows no further"},
+    [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "of both steps"},
+    [TENSORS] = {"tensors", 0, 0, 1e9, true,
+                 "T; 0: tensors of this part of the model, as the code has it"},
+};
+
+enum { PAPER_VECTORS = 4, CODE_VECTORS = 6 };
+
+struct pen_sync {
+    const struct pen_sync_setting *setting;
+    struct pen_average *average;
+    bool is_under_way;
+    bool is_code;
+    float *anchor;    /* x_a */
+    float *running;   /* z */
+    float *centre;    /* xbar */
+    float *vector;    /* whose mean is under way */
+    float *inner;     /* u, of the code's form, else NULL */
+    float *outer;     /* v, as it */
+    uint64_t tensors; /* T */
+};
+
+static void cost_paper(const struct pen_sync_case *of,
+                       const struct pen_mean_cost *mean,
+                       struct pen_sync_cost *out)
+{
+    out->bytes = mean->bytes;
+    out->legs = mean->legs;
+    out->encode_sec = mean->encode_sec;
+    out->hidden = of->interval;
+    out->extra = mean->extra + PAPER_VECTORS * of->num_weights * sizeof(float);
+    out->staleness = of->interval - 1.0;
+    out->waits_for_slowest = true;
+}
+
+static void cost_code(const struct pen_sync_case *of,
+                      const struct pen_mean_cost *mean,
+                      struct pen_sync_cost *out)
+{
+    cost_paper(of, mean, out);
+    out->bytes = 2 * mean->bytes;
+    out->legs = 2 * mean->legs;
+    out->hidden = 0;
+    out->extra = mean->extra + CODE_VECTORS * of->num_weights * sizeof(float);
+}
+
+/* ---- making ---- */
+
+static void release(struct pen_sync *sync)
+{
+    pen_average_free(sync->average);
+    free(sync->anchor);
+    free(sync->running);
+    free(sync->centre);
+    free(sync->vector);
+    free(sync->inner);
+    free(sync->outer);
+    free(sync);
+}
+
+static pen_status make_vectors(struct pen_sync *sync)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    sync->anchor = pen_sync_vector(setting);
+    sync->running = pen_sync_vector(setting);
+    sync->centre = pen_sync_vector(setting);
+    sync->vector = pen_sync_vector(setting);
+    bool is_made = sync->anchor != NULL && sync->running != NULL &&
+                   sync->centre != NULL && sync->vector != NULL;
+    if (is_made && sync->is_code) {
+        sync->inner = pen_sync_vector(setting);
+        sync->outer = pen_sync_vector(setting);
+        is_made = sync->inner != NULL && sync->outer != NULL;
+    }
+    return is_made ? PEN_OK : PEN_NOMEM;
+}
+
+static pen_status create(const struct pen_sync_setting *setting, bool is_code,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    struct pen_sync *sync = calloc(1, sizeof *sync);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    sync->setting = setting;
+    sync->is_code = is_code;
+    pen_status status = make_vectors(sync);
+    if (status == PEN_OK)
+        status = pen_sync_average(setting, 0, &sync->average, why);
+    if (status != PEN_OK) {
+        release(sync);
+        return status;
+    }
+    pen_sync_read_weights(setting, sync->anchor);
+    pen_sync_read_weights(setting, sync->running);
+    pen_sync_read_weights(setting, sync->centre);
+    *out = sync;
+    return PEN_OK;
+}
+
+static pen_status create_paper(const struct pen_sync_setting *setting,
+                               struct pen_sync **out, struct pen_text *why)
+{
+    return create(setting, false, out, why);
+}
+
+static pen_status create_code(const struct pen_sync_setting *setting,
+                              struct pen_sync **out, struct pen_text *why)
+{
+    pen_status status = create(setting, true, out, why);
+    if (status == PEN_OK)
+        (*out)->tensors = setting->options.at[TENSORS] > 0
+                              ? (uint64_t)setting->options.at[TENSORS]
+                              : setting->num_tensors;
+    return status;
+}
+
+static size_t bytes(const struct pen_sync *sync)
+{
+    size_t vectors = sync->is_code ? CODE_VECTORS : PAPER_VECTORS;
+    return vectors * sync->setting->count * sizeof(float) +
+           pen_average_bytes(sync->average);
+}
+
+/* ---- the mean under way ---- */
+
+static void start_mean(struct pen_sync *sync, uint64_t step)
+{
+    sync->is_under_way = true;
+    pen_average_start(sync->average, step, sync->vector);
+}
+
+/* Puts it into the centre when it has come. */
+static void poll(struct pen_sync *sync)
+{
+    size_t count = sync->setting->count;
+    if (!sync->is_under_way || !pen_average_poll(sync->average))
+        return;
+    sync->is_under_way = false;
+    if (sync->setting->compressor != NULL)
+        pen_sync_add(sync->centre, sync->vector, count);
+    else
+        memcpy(sync->centre, sync->vector, count * sizeof *sync->centre);
+}
+
+static void settle(struct pen_sync *sync)
+{
+    if (sync->is_under_way)
+        pen_average_wait(sync->average);
+    poll(sync);
+}
+
+/* ---- the paper's form ---- */
+
+/* 1 / gamma, or 1 / rho, of a step. */
+static float paper_force(const struct pen_sync *sync, double first,
+                         double least, uint64_t step)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    uint64_t done = (step - 1) / setting->interval;
+    double shrinks = 1 - 0.5 / (double)setting->epoch_steps;
+    if (first == 0)
+        return 0;
+    return (float)(1 / fmax(first * pow(shrinks, (double)done), least));
+}
+
+static void paper_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    const double *option = setting->options.at;
+    float rate = (float)at->learning_rate;
+    float decay = (float)setting->optimizer.weight_decay;
+    float alpha = (float)option[ALPHA];
+    float force = paper_force(sync, option[GAMMA], option[END_GAMMA], at->step);
+    for (size_t i = 0; i < setting->num_tensors; i++) {
+        const struct pen_sync_tensor *it = &setting->tensors[i];
+        const float *anchor = sync->anchor + it->first;
+        float *running = sync->running + it->first;
+        float *y = it->value;
+        for (size_t k = 0; k < it->count; k++) {
+            float g = it->gradient[k] + decay * y[k];
+            y[k] -= rate * (g + force * (y[k] - anchor[k]));
+            running[k] = alpha * running[k] + (1 - alpha) * y[k];
+        }
+    }
+}
+
+static void paper_synchronise(struct pen_sync *sync,
+                              const struct pen_sync_step *at)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    const double *option = setting->options.at;
+    if (!pen_sync_is_due(at, setting->interval))
+        return;
+    float eta = (float)option[ETA];
+    float force = paper_force(sync, option[RHO], option[END_RHO], at->step);
+    bool sends_moves = setting->compressor != NULL;
+    settle(sync);
+    for (size_t i = 0; i < setting->count; i++) {
+        float x = sync->anchor[i];
+        float moved =
+            -eta * (x - sync->running[i]) - eta * force * (x - sync->centre[i]);
+        sync->anchor[i] = x + moved;
+        sync->vector[i] = sends_moves ? moved : sync->anchor[i];
+    }
+    memcpy(sync->running, sync->anchor, setting->count * sizeof(float));
+    pen_sync_write_weights(setting, sync->anchor);
+    start_mean(sync, at->step);
+}
+
+/* ---- the code's form ---- */
+
+/* gamma, or rho, when t has counted `steps`. */
+static float code_force(const struct pen_sync *sync, double first, double most,
+                        uint64_t steps)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    uint64_t t = steps * sync->tensors;
+    double growth = pow(1 + 0.5 / (double)setting->epoch_steps,
+                        (double)(t / setting->interval));
+    return first == 0 ? 0 : (float)fmin(first * growth, most);
+}
+
+static void code_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    const double *option = setting->options.at;
+    float rate = (float)at->learning_rate;
+    float decay = (float)setting->optimizer.weight_decay;
+    float momentum = (float)option[MOMENTUM], alpha = (float)option[ALPHA];
+    float force =
+        code_force(sync, option[GAMMA], option[END_GAMMA], at->step - 1);
+    for (size_t i = 0; i < setting->num_tensors; i++) {
+        const struct pen_sync_tensor *it = &setting->tensors[i];
+        const float *anchor = sync->anchor + it->first;
+        float *running = sync->running + it->first;
+        float *inner = sync->inner + it->first;
+        float *y = it->value;
+        for (size_t k = 0; k < it->count; k++) {
+            float g = it->gradient[k] + decay * y[k];
+            g += force * (y[k] - anchor[k]);
+            inner[k] = momentum * inner[k] + g;
+            y[k] -= rate * (g + inner[k]);
+            running[k] = alpha * running[k] + (1 - alpha) * y[k];
+        }
+    }
+}
+
+/* y moves, and the anchor goes where it is. */
+static void code_move(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    const double *option = setting->options.at;
+    double first = option[RHO] * setting->interval * setting->peers->size;
+    float force = code_force(sync, first, option[END_RHO], at->step);
+    float momentum = (float)option[MOMENTUM];
+    float rate = (float)at->learning_rate;
+    pen_sync_read_weights(setting, sync->vector);
+    for (size_t i = 0; i < setting->count; i++) {
+        float x = sync->anchor[i];
+        float g = (x - sync->running[i]) + force * (x - sync->centre[i]);
+        sync->outer[i] = momentum * sync->outer[i] + g;
+        sync->anchor[i] = sync->vector[i] - rate * (g + sync->outer[i]);
+    }
+    pen_sync_write_weights(setting, sync->anchor);
+}
+
+static void code_synchronise(struct pen_sync *sync,
+                             const struct pen_sync_step *at)
+{
+    size_t size = sync->setting->count * sizeof(float);
+    if (!pen_sync_is_due(at, sync->setting->interval))
+        return;
+    settle(sync);
+    memcpy(sync->vector, sync->running, size);
+    start_mean(sync, at->step);
+    settle(sync);
+    code_move(sync, at);
+    memcpy(sync->vector, sync->anchor, size);
+    start_mean(sync, at->step);
+}
+
+/* ---- what remains ---- */
+
+static void states(struct pen_sync *sync, struct pen_sync_states *out)
+{
+    size_t count = sync->setting->count;
+    pen_sync_states_add_vector(out, "anchor", false, sync->anchor, count);
+    pen_sync_states_add_vector(out, "running", false, sync->running, count);
+    pen_sync_states_add_vector(out, "centre", true, sync->centre, count);
+    if (sync->is_code) {
+        pen_sync_states_add_vector(out, "inner", false, sync->inner, count);
+        pen_sync_states_add_vector(out, "outer", false, sync->outer, count);
+    }
+    pen_average_states(sync->average, out);
+}
+
+static void consistent(struct pen_sync *sync, float *out)
+{
+    settle(sync);
+    memcpy(out, sync->centre, sync->setting->count * sizeof *out);
+}
+
+const struct pen_sync_method pen_sync_parle = {
+    .name = "parle",
+    .title = "Entropy-SGD on replicas tied to their mean, as in the paper",
+    .paper = "Chaudhari et al., Parle: parallelizing stochastic gradient "
+             "descent, 2017, arXiv:1707.00424",
+    .is = PEN_SYNC_COMPRESSES | PEN_SYNC_OWN_STEP,
+    .interval = 25,
+    .options = paper_options,
+    .num_options = sizeof paper_options / sizeof *paper_options,
+    .cost = cost_paper,
+    .create = create_paper,
+    .free = release,
+    .bytes = bytes,
+    .local_step = paper_step,
+    .after_step = paper_synchronise,
+    .poll = poll,
+    .settle = settle,
+    .states = states,
+    .consistent = consistent,
+};
+
+const struct pen_sync_method pen_sync_parle_code = {
+    .name = "parle-code",
+    .title = "the same as in its authors' code, with momentum",
+    .paper = "Chaudhari et al., Parle: parallelizing stochastic gradient "
+             "descent, 2017, arXiv:1707.00424, and its code",
+    .is = PEN_SYNC_OWN_STEP,
+    .interval = 25,
+    .options = code_options,
+    .num_options = sizeof code_options / sizeof *code_options,
+    .cost = cost_code,
+    .create = create_code,
+    .free = release,
+    .bytes = bytes,
+    .local_step = code_step,
+    .after_step = code_synchronise,
+    .poll = poll,
+    .settle = settle,
+    .states = states,
+    .consistent = consistent,
+};
