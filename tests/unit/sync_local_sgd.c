@@ -110,6 +110,19 @@ static void with_h_1_it_is_sync_sgd(void **state)
     sync_expect_close(&sync, &run, 2e-6);
 }
 
+/* An outer step that takes the mean as it is. */
+static void it_is_diloco_with_an_outer_rate_of_one(void **state)
+{
+    (void)state;
+    struct sync_run run = base, diloco = base;
+    run.options[0] = "moments=0";
+    run.num_steps = diloco.num_steps = 49; /* models differ in between */
+    diloco.method = "diloco";
+    diloco.options[0] = "lr=1";
+    diloco.options[1] = "momentum=0";
+    sync_expect_close(&diloco, &run, 2e-6);
+}
+
 static void post_local_that_starts_at_the_end_has_h_1(void **state)
 {
     (void)state;
@@ -161,6 +174,7 @@ int main(void)
         cmocka_unit_test(local_sgd_follows_its_equations),
         cmocka_unit_test(post_local_sgd_starts_late),
         cmocka_unit_test(with_h_1_it_is_sync_sgd),
+        cmocka_unit_test(it_is_diloco_with_an_outer_rate_of_one),
         cmocka_unit_test(post_local_that_starts_at_the_end_has_h_1),
         cmocka_unit_test(with_a_compressor_that_keeps_all_it_is_the_same),
         cmocka_unit_test(resumes_between_synchronisations),
