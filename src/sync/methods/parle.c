@@ -289,9 +289,8 @@ static float code_force(const struct pen_sync *sync, double first, double most,
                         uint64_t steps)
 {
     const struct pen_sync_setting *setting = sync->setting;
-    uint64_t t = steps * sync->tensors;
-    double growth = pow(1 + 0.5 / (double)setting->epoch_steps,
-                        (double)(t / setting->interval));
+    uint64_t grown = steps * sync->tensors / setting->interval; /* t / L */
+    double growth = pow(1 + 0.5 / (double)setting->epoch_steps, (double)grown);
     return first == 0 ? 0 : (float)fmin(first * growth, most);
 }
 
