@@ -153,13 +153,18 @@ static void put_states(struct replica *it, const struct pen_sync_states *kept,
     }
 }
 
+static void settle(struct replica *it)
+{
+    if (it->choice.method->settle != NULL)
+        it->choice.method->settle(it->sync);
+}
+
 static void resume(struct replica *it, uint64_t step)
 {
     const struct pen_sync_method *method = it->choice.method;
     struct pen_sync_states states = {0};
     void *copies[PEN_SYNC_MAX_STATES];
-    if (method->settle != NULL)
-        method->settle(it->sync);
+    settle(it);
     if (method->states != NULL)
         copy_states(it, &states, copies);
     method->free(it->sync);
@@ -220,12 +225,13 @@ void sync_replica_run(const struct sync_run *run, struct pen_peers *peers,
             resume(it, step);
     }
     out->busy_ns = pen_clock_ns() - begin;
+    if ((it->choice.method->is & PEN_SYNC_IS_FREE) == 0)
+        settle(it);
     out->num_bytes = peers->num_bytes - bytes;
     out->num_messages = peers->num_messages - messages;
     if (it->choice.method->leave != NULL)
         it->choice.method->leave(it->sync);
-    if (it->choice.method->settle != NULL)
-        it->choice.method->settle(it->sync);
+    settle(it);
     it->choice.method->consistent(it->sync, out->consistent);
     it->choice.method->free(it->sync);
     free(it);
@@ -345,14 +351,12 @@ void sync_expect_cost(const struct sync_run *run, uint64_t num_syncs)
                                .num_moments = run->optimizer.is_adam ? 2 : 1,
                                .core_bytes_per_sec = 1e9};
     struct sync_trace *found = must(calloc(run->num_replicas, sizeof *found));
-    struct sync_run settled = *run;
     struct pen_sync_choice choice;
     struct pen_sync_cost cost;
     uint64_t sent = 0;
-    settled.resume_at = run->num_steps; /* what is under way counts too */
     choose(run, &choice);
     pen_sync_choice_cost(&choice, &of, &cost);
-    sync_threads_run(&settled, found);
+    sync_threads_run(run, found);
     for (uint32_t i = 0; i < run->num_replicas; i++)
         sent += found[i].num_bytes;
     assert_int_equal(

@@ -26,7 +26,8 @@ struct sync_run {
 struct sync_trace {
     float *weights;     /* behind every step: steps x SYNC_COUNT */
     float *consistent;  /* behind the last */
-    uint64_t num_bytes; /* that it sent in its steps */
+    uint64_t num_bytes; /* that it sent in its steps and, where members wait
+                           for each other, for what was under way then */
     uint64_t num_messages;
     int64_t busy_ns; /* all steps */
 };
