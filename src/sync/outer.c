@@ -1,0 +1,179 @@
+#include "sync/outer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making ---- */
+
+/* The part in which the middle of a tensor lies. */
+static uint32_t part_of(const struct pen_outer *outer,
+                        const struct pen_sync_tensor *tensor)
+{
+    size_t middle = tensor->first + tensor->count / 2;
+    return (uint32_t)(middle * outer->num_parts / outer->setting->count);
+}
+
+static void cut(struct pen_outer *outer)
+{
+    for (size_t i = 0; i < outer->setting->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &outer->setting->tensors[i];
+        struct pen_outer_part *part = &outer->parts[part_of(outer, tensor)];
+        if (part->num_tensors == 0) {
+            part->first_tensor = i;
+            part->first = tensor->first;
+        }
+        part->num_tensors++;
+        part->count += tensor->count;
+    }
+}
+
+static pen_status make_averages(struct pen_outer *outer, struct pen_text *why)
+{
+    const struct pen_sync_setting *setting = outer->setting;
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < outer->num_parts && status == PEN_OK; i++) {
+        struct pen_outer_part *part = &outer->parts[i];
+        struct pen_compression of = pen_sync_compression(setting);
+        of.tensors += part->first_tensor;
+        of.num_tensors = part->num_tensors;
+        of.first_tensor = part->first_tensor;
+        of.base = part->first;
+        of.count = part->count;
+        if (part->num_tensors > 0)
+            status = pen_average_create(&of, setting->compressor,
+                                        i * PEN_COLLECTIVE_CHANNELS,
+                                        &part->average, why);
+    }
+    return status;
+}
+
+pen_status pen_outer_init(struct pen_outer *outer,
+                          const struct pen_sync_setting *setting,
+                          uint32_t num_parts, double lr, double momentum,
+                          struct pen_text *why)
+{
+    *outer = (struct pen_outer){.setting = setting,
+                                .lr = (float)lr,
+                                .momentum = (float)momentum,
+                                .theta = pen_sync_vector(setting),
+                                .velocity = pen_sync_vector(setting),
+                                .moved = pen_sync_vector(setting),
+                                .num_parts = num_parts};
+    outer->parts = calloc(num_parts, sizeof *outer->parts);
+    pen_status status = PEN_NOMEM;
+    if (outer->theta != NULL && outer->velocity != NULL &&
+        outer->moved != NULL && outer->parts != NULL) {
+        cut(outer);
+        status = make_averages(outer, why);
+    }
+    if (status == PEN_OK)
+        pen_sync_read_weights(setting, outer->theta);
+    else
+        pen_outer_release(outer);
+    return status;
+}
+
+void pen_outer_release(struct pen_outer *outer)
+{
+    for (uint32_t i = 0; i < outer->num_parts && outer->parts != NULL; i++)
+        pen_average_free(outer->parts[i].average);
+    free(outer->parts);
+    free(outer->theta);
+    free(outer->velocity);
+    free(outer->moved);
+}
+
+size_t pen_outer_bytes(const struct pen_outer *outer)
+{
+    size_t bytes = 3 * outer->setting->count * sizeof(float);
+    for (uint32_t i = 0; i < outer->num_parts; i++)
+        if (outer->parts[i].average != NULL)
+            bytes += pen_average_bytes(outer->parts[i].average);
+    return bytes;
+}
+
+/* ---- steps ---- */
+
+void pen_outer_start(struct pen_outer *outer, uint32_t index, uint64_t step)
+{
+    const struct pen_outer_part *part = &outer->parts[index];
+    if (part->average == NULL)
+        return;
+    for (size_t i = 0; i < part->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor =
+            &outer->setting->tensors[part->first_tensor + i];
+        const float *theta = outer->theta + tensor->first;
+        float *moved = outer->moved + tensor->first;
+        for (size_t k = 0; k < tensor->count; k++)
+            moved[k] = theta[k] - tensor->value[k];
+    }
+    pen_average_start(part->average, step, outer->moved + part->first);
+}
+
+static void step_of(struct pen_outer *outer, const struct pen_outer_part *part)
+{
+    float mu = outer->momentum;
+    for (size_t i = part->first; i < part->first + part->count; i++) {
+        outer->velocity[i] = mu * outer->velocity[i] + outer->moved[i];
+        outer->theta[i] -=
+            outer->lr * (outer->moved[i] + mu * outer->velocity[i]);
+    }
+}
+
+void pen_outer_apply(struct pen_outer *outer, uint32_t index, float mix)
+{
+    const struct pen_outer_part *part = &outer->parts[index];
+    if (part->average == NULL)
+        return;
+    pen_average_wait(part->average);
+    step_of(outer, part);
+    for (size_t i = 0; i < part->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor =
+            &outer->setting->tensors[part->first_tensor + i];
+        const float *theta = outer->theta + tensor->first;
+        for (size_t k = 0; k < tensor->count; k++)
+            tensor->value[k] = theta[k] + mix * (tensor->value[k] - theta[k]);
+    }
+}
+
+void pen_outer_poll(struct pen_outer *outer)
+{
+    for (uint32_t i = 0; i < outer->num_parts; i++)
+        if (outer->parts[i].average != NULL)
+            (void)pen_average_poll(outer->parts[i].average);
+}
+
+void pen_outer_settle(struct pen_outer *outer)
+{
+    for (uint32_t i = 0; i < outer->num_parts; i++)
+        if (outer->parts[i].average != NULL)
+            pen_average_wait(outer->parts[i].average);
+}
+
+/* ---- what others ask ---- */
+
+void pen_outer_states(struct pen_outer *outer, struct pen_sync_states *out)
+{
+    size_t count = outer->setting->count;
+    pen_sync_states_add_vector(out, "theta", true, outer->theta, count);
+    pen_sync_states_add_vector(out, "velocity", true, outer->velocity, count);
+    for (uint32_t i = 0; i < outer->num_parts; i++)
+        if (outer->parts[i].average != NULL)
+            pen_average_states(outer->parts[i].average, out);
+}
+
+void pen_outer_consistent(const struct pen_outer *outer, float *out)
+{
+    memcpy(out, outer->theta, outer->setting->count * sizeof *out);
+}
+
+void pen_outer_cost(const struct pen_sync_case *of,
+                    const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    out->bytes = mean->bytes;
+    out->legs = mean->legs;
+    out->encode_sec = mean->encode_sec;
+    out->extra = mean->extra + 3 * of->num_weights * sizeof(float);
+    out->staleness = of->interval - 1.0;
+    out->waits_for_slowest = true;
+}

@@ -1,0 +1,71 @@
+#ifndef PEN_SYNC_OUTER_H
+#define PEN_SYNC_OUTER_H
+
+#include "sync/method.h"
+
+/*
+ * What DiLoCo and its kin have in common: weights theta that all members share,
+ * replicas that move away from them, and an outer step with the mean of what
+ * they moved,
+ *
+ *   D = mean(theta - x_i)
+ *   v <- mu v + D        theta <- theta - lr (D + mu v)
+ *
+ * on one or more parts of the weights, each of them whole tensors, and about
+ * as large as the others. Means of different parts may be under way at the same
+ * time.
+ */
+struct pen_outer_part {
+    size_t first_tensor;
+    size_t num_tensors; /* 0: there are fewer tensors than parts */
+    size_t first;       /* in a vector of all weights */
+    size_t count;
+    struct pen_average *average; /* NULL: it is empty */
+};
+
+struct pen_outer {
+    const struct pen_sync_setting *setting;
+    float lr;
+    float momentum; /* mu */
+    float *theta;
+    float *velocity; /* v */
+    float *moved;    /* of each part what this replica moved, then D */
+    struct pen_outer_part *parts;
+    uint32_t num_parts;
+};
+
+/* On failure there is nothing to release. */
+pen_status pen_outer_init(struct pen_outer *outer,
+                          const struct pen_sync_setting *setting,
+                          uint32_t num_parts, double lr, double momentum,
+                          struct pen_text *why);
+void pen_outer_release(struct pen_outer *outer);
+
+size_t pen_outer_bytes(const struct pen_outer *outer);
+
+/* The mean of what the replicas moved in a part sets out. */
+void pen_outer_start(struct pen_outer *outer, uint32_t part, uint64_t step);
+
+/*
+ * Waits for it and takes the outer step of the part; then its local weights
+ * are mix x_i + (1 - mix) theta.
+ */
+void pen_outer_apply(struct pen_outer *outer, uint32_t part, float mix);
+
+void pen_outer_poll(struct pen_outer *outer);
+
+/* Waits until no mean is under way; moved[] is the same on all members then. */
+void pen_outer_settle(struct pen_outer *outer);
+
+/* Theta, velocity, and what compressors keep. */
+void pen_outer_states(struct pen_outer *outer, struct pen_sync_states *out);
+
+/* Theta, as the last outer steps left it. */
+void pen_outer_consistent(const struct pen_outer *outer, float *out);
+
+/* With all parts at once, waiting. */
+void pen_outer_cost(const struct pen_sync_case *of,
+                    const struct pen_mean_cost *mean,
+                    struct pen_sync_cost *out);
+
+#endif
