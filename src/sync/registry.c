@@ -13,7 +13,9 @@
     X(lsgd)                                                                    \
     X(entropy_sgd)                                                             \
     X(parle)                                                                   \
-    X(parle_code)
+    X(parle_code)                                                              \
+    X(palsgd)                                                                  \
+    X(streaming_diloco)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

@@ -1,0 +1,120 @@
+/*
+ * PALSGD, pseudo-asynchronous local SGD: DiLoCo with a longer interval, and
+ * between two synchronisations a pull that no message is needed for. Behind
+ * each inner step, with probability p and for each replica by itself,
+ *
+ *   x_i <- x_i - c (x_i - theta)        c = alpha eta / p, at most 1
+ *
+ * where theta are the common weights as the last outer step left them and eta
+ * is the learning rate. Whether a replica is pulled follows from the seed, the
+ * step and its number, so that nothing is kept. The outer step is DiLoCo's.
+ *
+ * p = 0 is DiLoCo. The standard p, alpha and H are choices made here: about
+ * what was published.
+ */
+#include "base/random.h"
+#include "sync/outer.h"
+
+#include <stdlib.h>
+
+enum { PROB, ALPHA, LR, MOMENTUM };
+
+static const struct pen_sync_option options[] = {
+    [PROB] = {"prob", 0.1, 0, 1, false, "of a pull, at each inner step"},
+    [ALPHA] = {"alpha", 1, 0, 1e6, false, "strength of the pull"},
+    [LR] = {"lr", 0.7, 0, 10, false, "outer learning rate"},
+    [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "outer momentum"},
+};
+
+struct pen_sync {
+    struct pen_outer outer; /* of one part */
+};
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    struct pen_sync *sync = calloc(1, sizeof *sync);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    pen_status status =
+        pen_outer_init(&sync->outer, setting, 1, setting->options.at[LR],
+                       setting->options.at[MOMENTUM], why);
+    if (status == PEN_OK)
+        *out = sync;
+    else
+        free(sync);
+    return status;
+}
+
+static void release(struct pen_sync *sync)
+{
+    pen_outer_release(&sync->outer);
+    free(sync);
+}
+
+static size_t bytes(const struct pen_sync *sync)
+{
+    return pen_outer_bytes(&sync->outer);
+}
+
+static bool is_pulled(const struct pen_sync_setting *setting, uint64_t step)
+{
+    struct pen_random random = {setting->seed};
+    random.state ^= pen_random_next(&(struct pen_random){step});
+    random.state ^=
+        pen_random_next(&(struct pen_random){~setting->peers->self});
+    return pen_random_unit(&random) < setting->options.at[PROB];
+}
+
+static void pull(struct pen_outer *outer, double learning_rate)
+{
+    const struct pen_sync_setting *setting = outer->setting;
+    double wanted =
+        setting->options.at[ALPHA] * learning_rate / setting->options.at[PROB];
+    float c = wanted < 1 ? (float)wanted : 1;
+    for (size_t i = 0; i < setting->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &setting->tensors[i];
+        const float *theta = outer->theta + tensor->first;
+        for (size_t k = 0; k < tensor->count; k++)
+            tensor->value[k] -= c * (tensor->value[k] - theta[k]);
+    }
+}
+
+static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    struct pen_outer *outer = &sync->outer;
+    if (is_pulled(outer->setting, at->step))
+        pull(outer, at->learning_rate);
+    if (!pen_sync_is_due(at, outer->setting->interval))
+        return;
+    pen_outer_start(outer, 0, at->step);
+    pen_outer_apply(outer, 0, 0);
+}
+
+static void states(struct pen_sync *sync, struct pen_sync_states *out)
+{
+    pen_outer_states(&sync->outer, out);
+}
+
+static void consistent(struct pen_sync *sync, float *out)
+{
+    pen_outer_consistent(&sync->outer, out);
+}
+
+const struct pen_sync_method pen_sync_palsgd = {
+    .name = "palsgd",
+    .title = "DiLoCo with random pulls to the common weights in between",
+    .paper = "Naganuma et al., Pseudo-Asynchronous Local SGD: Robust and "
+             "Efficient Data-Parallel Training, 2025, arXiv:2504.18454",
+    .is = PEN_SYNC_COMPRESSES,
+    .interval = 500,
+    .options = options,
+    .num_options = sizeof options / sizeof *options,
+    .cost = pen_outer_cost,
+    .create = create,
+    .free = release,
+    .bytes = bytes,
+    .after_step = after_step,
+    .states = states,
+    .consistent = consistent,
+};

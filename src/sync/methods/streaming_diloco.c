@@ -1,0 +1,159 @@
+/*
+ * Streaming DiLoCo: the weights are cut into P fragments of whole tensors, and
+ * each has outer steps of its own, every H steps, at another time than the
+ * others. What a fragment f moved sets out tau steps before it is needed, and
+ * travels behind the inner steps in between:
+ *
+ *   step t - tau   D_f = mean(theta_f - x_i,f) sets out
+ *   step t         v_f <- mu v_f + D_f
+ *                  theta_f <- theta_f - lr (D_f + mu v_f)
+ *                  x_i,f <- alpha x_i,f + (1 - alpha) theta_f
+ *
+ * Fragment f is due where t - f H / P is a multiple of H. One of them is under
+ * way at a time: tau < H / P. The most that is sent at once is a P-th of
+ * DiLoCo's; --compress makes the numbers on the wire small, too.
+ *
+ * Published: H = 100, tau up to 5, alpha 0.5, outer rate about 0.4, momentum
+ * 0.9, 4-bit numbers, fragments of a few layers.
+ *
+ * P = 1, tau = 0 and alpha = 0 is DiLoCo.
+ */
+#include "sync/outer.h"
+
+#include <stdlib.h>
+
+enum { FRAGMENTS, DELAY, MIX, LR, MOMENTUM };
+
+static const struct pen_sync_option options[] = {
+    [FRAGMENTS] = {"fragments", 4, 1, 32, true, "parts of the weights"},
+    [DELAY] = {"delay", 1, 0, 1e6, true, "steps from sending to applying"},
+    [MIX] = {"mix", 0.5, 0, 1, false, "share of the local weights that stays"},
+    [LR] = {"lr", 0.4, 0, 10, false, "outer learning rate"},
+    [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "outer momentum"},
+};
+
+struct pen_sync {
+    struct pen_outer outer; /* a part is a fragment */
+    uint64_t delay;
+    float mix;
+};
+
+static void cost(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    double fragments = of->options[FRAGMENTS];
+    pen_outer_cost(of, mean, out);
+    out->bytes /= fragments;
+    out->encode_sec /= fragments;
+    out->interval = of->interval / fragments;
+    out->hidden = of->options[DELAY];
+    out->staleness += of->options[DELAY];
+}
+
+static pen_status check(const struct pen_sync_setting *setting,
+                        struct pen_text *why)
+{
+    double fragments = setting->options.at[FRAGMENTS];
+    double delay = setting->options.at[DELAY];
+    if (delay * fragments < setting->interval)
+        return PEN_OK;
+    pen_why(why,
+            "a delay of %.0f with %.0f fragments needs an interval above %.0f, "
+            "not %u",
+            delay, fragments, delay * fragments, setting->interval);
+    return PEN_INVALID;
+}
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    const double *at = setting->options.at;
+    pen_status status = check(setting, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_sync *sync = calloc(1, sizeof *sync);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    sync->delay = (uint64_t)at[DELAY];
+    sync->mix = (float)at[MIX];
+    status = pen_outer_init(&sync->outer, setting, (uint32_t)at[FRAGMENTS],
+                            at[LR], at[MOMENTUM], why);
+    if (status == PEN_OK)
+        *out = sync;
+    else
+        free(sync);
+    return status;
+}
+
+static void release(struct pen_sync *sync)
+{
+    pen_outer_release(&sync->outer);
+    free(sync);
+}
+
+static size_t bytes(const struct pen_sync *sync)
+{
+    return pen_outer_bytes(&sync->outer);
+}
+
+static bool is_due(const struct pen_sync *sync, uint32_t fragment,
+                   uint64_t step)
+{
+    uint64_t interval = sync->outer.setting->interval;
+    uint64_t offset = fragment * interval / sync->outer.num_parts;
+    return step % interval == offset;
+}
+
+/* What was due before the first step could set out is left out. */
+static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    for (uint32_t i = 0; i < sync->outer.num_parts; i++) {
+        if (is_due(sync, i, at->step + sync->delay))
+            pen_outer_start(&sync->outer, i, at->step);
+        if (is_due(sync, i, at->step) && at->step > sync->delay)
+            pen_outer_apply(&sync->outer, i, sync->mix);
+    }
+}
+
+static void poll(struct pen_sync *sync)
+{
+    pen_outer_poll(&sync->outer);
+}
+
+static void settle(struct pen_sync *sync)
+{
+    pen_outer_settle(&sync->outer);
+}
+
+/* A fragment that was under way has its D in moved[], and waits no more. */
+static void states(struct pen_sync *sync, struct pen_sync_states *out)
+{
+    pen_sync_states_add_vector(out, "moved", true, sync->outer.moved,
+                               sync->outer.setting->count);
+    pen_outer_states(&sync->outer, out);
+}
+
+static void consistent(struct pen_sync *sync, float *out)
+{
+    pen_outer_consistent(&sync->outer, out);
+}
+
+const struct pen_sync_method pen_sync_streaming_diloco = {
+    .name = "streaming-diloco",
+    .title = "DiLoCo in fragments that travel behind the inner steps",
+    .paper = "Douillard et al., Streaming DiLoCo with overlapping "
+             "communication, 2025, arXiv:2501.18512",
+    .is = PEN_SYNC_COMPRESSES,
+    .interval = 100,
+    .options = options,
+    .num_options = sizeof options / sizeof *options,
+    .cost = cost,
+    .create = create,
+    .free = release,
+    .bytes = bytes,
+    .after_step = after_step,
+    .poll = poll,
+    .settle = settle,
+    .states = states,
+    .consistent = consistent,
+};
