@@ -15,7 +15,9 @@
     X(parle)                                                                   \
     X(parle_code)                                                              \
     X(palsgd)                                                                  \
-    X(streaming_diloco)
+    X(streaming_diloco)                                                        \
+    X(dc_s3gd)                                                                 \
+    X(cyclic_dp)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

@@ -1,0 +1,222 @@
+/*
+ * Cyclic data parallelism with a delay of one (the first of its two rules):
+ * the gradient of a step is added up on its way round a ring of the replicas,
+ * while the next step is computed, and used there,
+ *
+ *   theta(t+1) = theta(t) - eta U(1/N sum_i g_i(theta(t-1)))
+ *
+ * where U is the optimizer of the run. The first step has no gradient yet and
+ * leaves the weights as they are.
+ *
+ * The gradient is cut into N chunks. In hop h of 2 (N-1) replica i sends chunk
+ * i - h to the next replica and receives chunk i - h - 1 from the one before:
+ *
+ *   hops 0 .. N-2       the receiver adds what it has of the chunk
+ *   hops N-1 .. 2N-3    the chunk is complete, and goes round once more
+ *
+ * Each link has one message of an N-th under way, from one step to the next,
+ * instead of all of them at its end: 2 (N-1)/N of the gradient in all.
+ *
+ * It is SGD with a delay of one step.
+ */
+#include "sync/method.h"
+
+#include <stdlib.h>
+
+struct pen_sync {
+    const struct pen_sync_setting *setting;
+    float *travelling; /* the gradient of the step before, then its sum */
+    float *arriving;   /* a chunk, before it is added */
+    uint32_t hop;
+    uint32_t num_hops; /* no more than `hop`: nothing is under way */
+    struct pen_peers_request send;
+    struct pen_peers_request receive;
+};
+
+static void cost(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    (void)mean;
+    double weights = of->num_weights * sizeof(float);
+    out->bytes = pen_collective_sum_bytes(of->num_replicas, of->num_weights);
+    out->legs = 2 * (of->num_replicas - 1.0);
+    out->hidden = 1;
+    out->extra = weights + weights / of->num_replicas;
+    out->staleness = 1;
+    out->waits_for_slowest = true;
+}
+
+/* ---- making ---- */
+
+static size_t largest_chunk(const struct pen_sync_setting *setting)
+{
+    return (setting->count + setting->peers->size - 1) / setting->peers->size;
+}
+
+static void release(struct pen_sync *sync)
+{
+    free(sync->travelling);
+    free(sync->arriving);
+    free(sync);
+}
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    (void)why;
+    struct pen_sync *sync = calloc(1, sizeof *sync);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    sync->setting = setting;
+    sync->travelling = pen_sync_vector(setting);
+    sync->arriving = calloc(largest_chunk(setting) + 1, sizeof(float));
+    if (sync->travelling == NULL || sync->arriving == NULL) {
+        release(sync);
+        return PEN_NOMEM;
+    }
+    *out = sync;
+    return PEN_OK;
+}
+
+static size_t bytes(const struct pen_sync *sync)
+{
+    return (sync->setting->count + largest_chunk(sync->setting)) *
+           sizeof(float);
+}
+
+/* ---- the ring ---- */
+
+/* The chunk that a replica sends in a hop. */
+static float *chunk_of(const struct pen_sync *sync, uint32_t replica,
+                       uint32_t hop, size_t *count)
+{
+    uint32_t size = sync->setting->peers->size;
+    size_t first;
+    pen_collective_share(size, (replica + 2 * size - hop) % size,
+                         sync->setting->count, &first, count);
+    return sync->travelling + first;
+}
+
+static uint32_t replica_before(const struct pen_peers *peers)
+{
+    return (peers->self + peers->size - 1) % peers->size;
+}
+
+static bool is_adding(const struct pen_sync *sync)
+{
+    return sync->hop < sync->num_hops / 2;
+}
+
+static void begin_hop(struct pen_sync *sync)
+{
+    struct pen_peers *peers = sync->setting->peers;
+    uint32_t before = replica_before(peers);
+    size_t sent, received;
+    const float *out = chunk_of(sync, peers->self, sync->hop, &sent);
+    float *in = chunk_of(sync, before, sync->hop, &received);
+    pen_peers_receive(peers, before, 0, is_adding(sync) ? sync->arriving : in,
+                      received * sizeof(float), &sync->receive);
+    pen_peers_send(peers, (peers->self + 1) % peers->size, 0, out,
+                   sent * sizeof(float), &sync->send);
+}
+
+static void end_hop(struct pen_sync *sync)
+{
+    size_t count;
+    float *in =
+        chunk_of(sync, replica_before(sync->setting->peers), sync->hop, &count);
+    if (is_adding(sync))
+        pen_sync_add(in, sync->arriving, count);
+    sync->hop++;
+}
+
+static void set_out(struct pen_sync *sync)
+{
+    sync->hop = 0;
+    sync->num_hops = 2 * (sync->setting->peers->size - 1);
+    if (sync->num_hops > 0)
+        begin_hop(sync);
+}
+
+static bool is_home(void *context)
+{
+    struct pen_sync *sync = context;
+    struct pen_peers *peers = sync->setting->peers;
+    while (sync->hop < sync->num_hops) {
+        if (!pen_peers_test(peers, &sync->receive) ||
+            !pen_peers_test(peers, &sync->send))
+            return false;
+        end_hop(sync);
+        if (sync->hop < sync->num_hops)
+            begin_hop(sync);
+    }
+    return true;
+}
+
+static void poll(struct pen_sync *sync)
+{
+    (void)is_home(sync);
+}
+
+static void settle(struct pen_sync *sync)
+{
+    pen_peers_wait(sync->setting->peers, is_home, sync);
+}
+
+/* ---- steps ---- */
+
+/* The mean of the step before comes, the gradient of this one goes. */
+static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    float share = 1.0f / (float)sync->setting->peers->size;
+    (void)at;
+    settle(sync);
+    for (size_t i = 0; i < sync->setting->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &sync->setting->tensors[i];
+        float *travelling = sync->travelling + tensor->first;
+        for (size_t k = 0; k < tensor->count; k++) {
+            float own = tensor->gradient[k];
+            tensor->gradient[k] = share * travelling[k];
+            travelling[k] = own;
+        }
+    }
+    set_out(sync);
+}
+
+/* It is the step of the gradient of the step before. */
+static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    struct pen_sync_step before = {at->step - 1, at->learning_rate};
+    if (before.step > 0)
+        pen_sync_local_step(sync->setting, &before);
+}
+
+static void states(struct pen_sync *sync, struct pen_sync_states *out)
+{
+    pen_sync_states_add_vector(out, "travelling", true, sync->travelling,
+                               sync->setting->count);
+}
+
+/* They all have it. */
+static void consistent(struct pen_sync *sync, float *out)
+{
+    pen_sync_read_weights(sync->setting, out);
+}
+
+const struct pen_sync_method pen_sync_cyclic_dp = {
+    .name = "cyclic-dp",
+    .title = "gradients round a ring behind the next step, one step late",
+    .paper = "Fournier and Oyallon, Cyclic Data Parallelism for Efficient "
+             "Parallelism of Deep Neural Networks, 2024, arXiv:2403.08837",
+    .interval = 1,
+    .cost = cost,
+    .create = create,
+    .free = release,
+    .bytes = bytes,
+    .before_step = before_step,
+    .local_step = local_step,
+    .poll = poll,
+    .settle = settle,
+    .states = states,
+    .consistent = consistent,
+};
