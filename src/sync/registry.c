@@ -17,7 +17,8 @@
     X(palsgd)                                                                  \
     X(streaming_diloco)                                                        \
     X(dc_s3gd)                                                                 \
-    X(cyclic_dp)
+    X(cyclic_dp)                                                               \
+    X(onebit_adam)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \
