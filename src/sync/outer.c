@@ -156,7 +156,8 @@ void pen_outer_states(struct pen_outer *outer, struct pen_sync_states *out)
 {
     size_t count = outer->setting->count;
     pen_sync_states_add_vector(out, "theta", true, outer->theta, count);
-    pen_sync_states_add_vector(out, "velocity", true, outer->velocity, count);
+    pen_sync_states_add_vector(out, "outer_velocity", true, outer->velocity,
+                               count);
     for (uint32_t i = 0; i < outer->num_parts; i++)
         if (outer->parts[i].average != NULL)
             pen_average_states(outer->parts[i].average, out);
