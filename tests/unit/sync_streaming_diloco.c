@@ -130,6 +130,9 @@ static void resumes_in_the_middle_of_a_fragment(void **state)
     run.compress = "random-block:1";
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         sync_expect_resumable(&run, at[i]);
+    run.compress = "sign";
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        sync_expect_resumable(&run, at[i]);
 }
 
 static void more_fragments_than_tensors_leave_some_empty(void **state)
@@ -147,6 +150,7 @@ static void sends_what_its_cost_says(void **state)
 {
     (void)state;
     struct sync_run run = base;
+    sync_expect_cost(&run, 15);
     run.options[1] = "delay=0";
     sync_expect_cost(&run, 15);
     run.compress = "random-block:1";
