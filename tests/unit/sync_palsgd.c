@@ -28,7 +28,8 @@ static bool is_pulled(uint64_t seed, uint64_t step, uint32_t replica)
 }
 
 /* All replicas in one array, written down from the equations. */
-static void reference(const struct sync_run *run, float *weights, float *model)
+static void reference(const struct sync_run *run, bool is_instead,
+                      float *weights, float *model)
 {
     static float x[REPLICAS][SYNC_COUNT];
     static struct sync_moments moments[REPLICAS];
@@ -40,12 +41,13 @@ static void reference(const struct sync_run *run, float *weights, float *model)
         memcpy(x[i], theta, sizeof theta);
     for (uint64_t step = 1; step <= STEPS; step++) {
         for (uint32_t i = 0; i < REPLICAS; i++) {
+            bool pulled = is_pulled(run->problem.seed, step, i);
             sync_gradient(&run->problem, i, step, x[i], g);
-            sync_optimizer_step(&run->optimizer, run->rate, step, g,
-                                &moments[i], x[i]);
-            if (is_pulled(run->problem.seed, step, i))
-                for (size_t k = 0; k < SYNC_COUNT; k++)
-                    x[i][k] = (1 - c) * x[i][k] + c * theta[k];
+            if (!pulled || !is_instead)
+                sync_optimizer_step(&run->optimizer, run->rate, step, g,
+                                    &moments[i], x[i]);
+            for (size_t k = 0; k < SYNC_COUNT && pulled; k++)
+                x[i][k] = (1 - c) * x[i][k] + c * theta[k];
         }
         for (size_t k = 0; k < SYNC_COUNT && step % run->interval == 0; k++) {
             float moved = 0;
@@ -66,9 +68,13 @@ static void follows_its_equations(void **state)
     (void)state;
     float *weights = malloc(sizeof(float) * STEPS * REPLICAS * SYNC_COUNT);
     float model[SYNC_COUNT];
+    struct sync_run run = base;
     assert_non_null(weights);
-    reference(&base, weights, model);
-    sync_expect_trajectory(&base, weights, model, 2e-6);
+    reference(&run, true, weights, model);
+    sync_expect_trajectory(&run, weights, model, 2e-6);
+    run.options[2] = "instead=0";
+    reference(&run, false, weights, model);
+    sync_expect_trajectory(&run, weights, model, 2e-6);
     free(weights);
 }
 
@@ -106,6 +112,7 @@ static void a_pull_ends_at_the_common_weights(void **state)
     float start[SYNC_COUNT];
     run.options[0] = "prob=1";
     run.options[1] = "alpha=1000";
+    run.options[2] = "instead=0";
     run.num_steps = 3;
     sync_start(&run.problem, start);
     sync_threads_run(&run, traces);

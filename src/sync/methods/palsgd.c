@@ -1,27 +1,30 @@
 /*
  * PALSGD, pseudo-asynchronous local SGD: DiLoCo with a longer interval, and
- * between two synchronisations a pull that no message is needed for. Behind
- * each inner step, with probability p and for each replica by itself,
+ * between two synchronisations pulls that no message is needed for. At each
+ * inner step, with probability p and for each replica by itself,
  *
  *   x_i <- x_i - c (x_i - theta)        c = alpha eta / p, at most 1
  *
- * where theta are the common weights as the last outer step left them and eta
- * is the learning rate. Whether a replica is pulled follows from the seed, the
- * step and its number, so that nothing is kept. The outer step is DiLoCo's.
+ * takes the place of the optimizer's step; theta are the common weights as the
+ * last outer step left them, eta is the learning rate. That is the published
+ * algorithm, which computes no gradient then. Here it is there already: with
+ * instead=0 the optimizer uses it, and the pull comes behind. Whether a replica
+ * is pulled follows from the seed, the step and its number, so that nothing is
+ * kept. The outer step is DiLoCo's.
  *
- * p = 0 is DiLoCo. The standard p, alpha and H are choices made here: about
- * what was published.
+ * p = 0 is DiLoCo. The standard p, alpha and H are choices made here.
  */
 #include "base/random.h"
 #include "sync/outer.h"
 
 #include <stdlib.h>
 
-enum { PROB, ALPHA, LR, MOMENTUM };
+enum { PROB, ALPHA, INSTEAD, LR, MOMENTUM };
 
 static const struct pen_sync_option options[] = {
     [PROB] = {"prob", 0.1, 0, 1, false, "of a pull, at each inner step"},
     [ALPHA] = {"alpha", 1, 0, 1e6, false, "strength of the pull"},
+    [INSTEAD] = {"instead", 1, 0, 1, true, "1: of the step; 0: behind it"},
     [LR] = {"lr", 0.7, 0, 10, false, "outer learning rate"},
     [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "outer momentum"},
 };
@@ -80,15 +83,22 @@ static void pull(struct pen_outer *outer, double learning_rate)
     }
 }
 
+static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    const struct pen_sync_setting *setting = sync->outer.setting;
+    bool pulled = is_pulled(setting, at->step);
+    if (!pulled || setting->options.at[INSTEAD] == 0)
+        pen_sync_local_step(setting, at);
+    if (pulled)
+        pull(&sync->outer, at->learning_rate);
+}
+
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
-    struct pen_outer *outer = &sync->outer;
-    if (is_pulled(outer->setting, at->step))
-        pull(outer, at->learning_rate);
-    if (!pen_sync_is_due(at, outer->setting->interval))
+    if (!pen_sync_is_due(at, sync->outer.setting->interval))
         return;
-    pen_outer_start(outer, 0, at->step);
-    pen_outer_apply(outer, 0, 0);
+    pen_outer_start(&sync->outer, 0, at->step);
+    pen_outer_apply(&sync->outer, 0, 0);
 }
 
 static void states(struct pen_sync *sync, struct pen_sync_states *out)
@@ -103,7 +113,7 @@ static void consistent(struct pen_sync *sync, float *out)
 
 const struct pen_sync_method pen_sync_palsgd = {
     .name = "palsgd",
-    .title = "DiLoCo with random pulls to the common weights in between",
+    .title = "DiLoCo with random pulls to the common weights between",
     .paper = "Naganuma et al., Pseudo-Asynchronous Local SGD: Robust and "
              "Efficient Data-Parallel Training, 2025, arXiv:2504.18454",
     .is = PEN_SYNC_COMPRESSES,
@@ -114,6 +124,7 @@ const struct pen_sync_method pen_sync_palsgd = {
     .create = create,
     .free = release,
     .bytes = bytes,
+    .local_step = local_step,
     .after_step = after_step,
     .states = states,
     .consistent = consistent,
