@@ -38,6 +38,8 @@ struct pen_sync {
     float mix;
 };
 
+/* Left out: the heads of a compressor's messages, of which there are P times
+ * as many. */
 static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
