@@ -155,6 +155,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
+        .stage_code = args->stage_code,
         .sleeps = args->is_sleeping ? training->layout.costs.items : NULL,
         .watch = pen__train_watch_hooks(&training->watch),
         .vote = vote,
@@ -453,6 +454,7 @@ static void tell_end(struct training *training, size_t predicted)
     if (training->is_first)
         pen__train_replicas_tell(training->trainer,
                                  done - training->report.first_step);
+    pen__train_tell_sent(training->transport);
     if (!training->is_stopped || !training->is_first)
         return;
     if (args->save != NULL)

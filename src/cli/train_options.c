@@ -130,6 +130,10 @@ static const struct pen__field fields[] = {
     TEXT("compress", "NAME[:X]", compress,
          "what replicas send each other goes through this compressor, of "
          "`penstock sync list`: powersgd:4"),
+    TEXT("compress-stages", "NAME", compress_stages,
+         "activations and their gradients between ranks as integers of 8 or 4 "
+         "bits with a scale per block of values: int8, int4 or int8:BLOCK; "
+         "blocks of 64 when not given; none when this is not given"),
     COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
           "shares of a batch whose gradients are summed apart, so that other "
           "numbers of ranks get the same bits; one per replica when not "
@@ -228,11 +232,44 @@ static void read_engine(struct pen__train_args *args,
                    name);
 }
 
+/* int8, int4:256 and the like. */
+static void read_stage_code(struct pen__train_args *args,
+                            const struct argp_state *state)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } codes[] = {{"none", 0}, {"int8", 8}, {"int4", 4}};
+    const char *text = args->compress_stages;
+    if (text == NULL)
+        return;
+    size_t length = strcspn(text, ":");
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        char *end = "";
+        unsigned long block = 64;
+        if (strlen(codes[i].name) != length ||
+            strncmp(codes[i].name, text, length) != 0)
+            continue;
+        if (text[length] == ':')
+            block =
+                codes[i].bits == 0 ? 0 : strtoul(text + length + 1, &end, 10);
+        args->stage_code = (struct pen_block_code){codes[i].bits, block};
+        if (*end == '\0' && block >= 8 && block % 8 == 0 &&
+            block <= PEN_MESSAGE_MAX_BLOCK)
+            return;
+    }
+    argp_error(state,
+               "--compress-stages must be none, int8, int4, int8:BLOCK or "
+               "int4:BLOCK, BLOCK a multiple of 8 up to %d, not '%s'",
+               PEN_MESSAGE_MAX_BLOCK, text);
+}
+
 /* What follows from other options. */
 static void complete(struct pen__train_args *args,
                      const struct argp_state *state)
 {
     read_engine(args, state);
+    read_stage_code(args, state);
     args->numbers.kind = (enum pen_optimizer_kind)args->optimizer;
     args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
     args->schedule.style = (enum pen_lr_style)args->lr_style;

@@ -254,3 +254,20 @@ void pen__train_tell_peaks(struct pen_transport *transport, size_t predicted)
         tell_ranks(both, both + size, size);
     free(both);
 }
+
+void pen__train_tell_sent(struct pen_transport *transport)
+{
+    double sent[PEN_TAG_KINDS];
+    for (int kind = 0; kind < PEN_TAG_KINDS; kind++)
+        sent[kind] =
+            (double)pen_transport_sent(transport, (enum pen_tag_kind)kind);
+    if (pen_transport_size(transport) == 1)
+        return;
+    sum(transport, sent, PEN_TAG_KINDS);
+    if (pen_transport_rank(transport) == 0)
+        pen_log(PEN_LOG_INFO,
+                "sent %.0f bytes between stages, %.0f of gradients to be "
+                "summed and %.0f of their sums",
+                sent[PEN_TAG_ACT] + sent[PEN_TAG_GRAD], sent[PEN_TAG_GRADIENT],
+                sent[PEN_TAG_SUM]);
+}

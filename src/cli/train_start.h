@@ -31,4 +31,7 @@ pen_status pen__train_agree(struct pen_transport *transport, pen_status status,
 /* On rank 0: the peak of every rank against what it predicted. */
 void pen__train_tell_peaks(struct pen_transport *transport, size_t predicted);
 
+/* On rank 0: the bytes that all ranks have sent. */
+void pen__train_tell_sent(struct pen_transport *transport);
+
 #endif

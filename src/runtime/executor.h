@@ -2,6 +2,7 @@
 #define PEN_RUNTIME_EXECUTOR_H
 
 #include "runtime/layout.h"
+#include "runtime/message_code.h"
 #include "runtime/stage.h"
 #include "runtime/transport.h"
 #include "schedule/costs.h"
@@ -56,6 +57,7 @@ struct pen_executor_options {
     uint32_t num_per_step;         /* micro-batches of a member in a step */
     uint64_t step_samples;         /* of all replicas in a step */
     double step_targets;           /* by which losses are divided */
+    struct pen_message_code code;  /* of messages between ranks */
     const struct pen_cost *sleeps; /* by part: operations only wait; or NULL */
     struct pen_executor_hooks hooks;
 };

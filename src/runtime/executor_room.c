@@ -80,7 +80,8 @@ static pen_status remote_mailbox(struct pen_executor *executor,
         .direction = at->direction,
         .peer = peer_of(executor, at),
         .num_slots = at->is_in ? PEN_NEEDS_AHEAD : window + 1,
-        .bytes = bytes_of(executor, at)};
+        .bytes = bytes_of(executor, at),
+        .code = executor->options.code};
     *out = find_mailbox(executor, &options);
     return *out != NULL ? PEN_OK : add_mailbox(executor, &options, out);
 }

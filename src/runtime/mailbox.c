@@ -33,6 +33,8 @@ struct pen_mailbox {
     struct pen_transport *transport;
     struct pen_mailbox_options options;
     char *block;
+    char *plain;  /* behind the slots: the values, where these are coded */
+    bool is_read; /* they are of a message that was taken */
     struct slot *slots;
     struct slot *claimed;
     uint64_t pass;
@@ -42,9 +44,24 @@ struct pen_mailbox {
     uint32_t num_posted; /* of them, in this pass */
 };
 
+static bool is_coded(const struct pen_mailbox_options *options)
+{
+    return options->code.blocks.bits != 0;
+}
+
+static size_t payload_bytes(const struct pen_mailbox_options *options)
+{
+    return pen_message_code_bytes(&options->code, options->bytes);
+}
+
+static size_t message_bytes(const struct pen_mailbox_options *options)
+{
+    return payload_bytes(options) + LABEL_BYTES;
+}
+
 static size_t slot_bytes(const struct pen_mailbox_options *options)
 {
-    return options->bytes + LABEL_BYTES;
+    return (message_bytes(options) + 63) / 64 * 64;
 }
 
 static pen_status make_slots(struct pen_mailbox *mailbox)
@@ -59,6 +76,7 @@ static pen_status make_slots(struct pen_mailbox *mailbox)
     for (uint32_t i = 0; i < count; i++)
         mailbox->slots[i].bytes =
             mailbox->block + i * slot_bytes(&mailbox->options);
+    mailbox->plain = mailbox->block + count * slot_bytes(&mailbox->options);
     return PEN_OK;
 }
 
@@ -98,7 +116,9 @@ pen_mailbox_options(const struct pen_mailbox *mailbox)
 
 size_t pen_mailbox_bytes(const struct pen_mailbox *mailbox)
 {
-    return mailbox->options.num_slots * slot_bytes(&mailbox->options);
+    const struct pen_mailbox_options *options = &mailbox->options;
+    return options->num_slots * slot_bytes(options) +
+           (is_coded(options) ? options->bytes : 0);
 }
 
 pen_status pen_mailbox_expect(struct pen_mailbox *mailbox, uint32_t stage,
@@ -145,7 +165,7 @@ static void post_receives(struct pen_mailbox *mailbox)
                                          .microbatch = next.microbatch};
         pen_transport_receive(mailbox->transport, mailbox->options.peer,
                               tag_of(mailbox, next.stage), slot->bytes,
-                              slot_bytes(&mailbox->options), &slot->request);
+                              message_bytes(&mailbox->options), &slot->request);
     }
 }
 
@@ -162,7 +182,7 @@ void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass)
 static void read_label(struct pen_mailbox *mailbox, struct slot *slot)
 {
     struct pen_label came;
-    memcpy(&came, slot->bytes + mailbox->options.bytes, sizeof came);
+    memcpy(&came, slot->bytes + payload_bytes(&mailbox->options), sizeof came);
     PEN_BUG_UNLESS(came.pass == slot->label.pass &&
                    came.stage == slot->label.stage &&
                    came.microbatch == slot->label.microbatch);
@@ -202,7 +222,7 @@ void *pen_mailbox_claim(struct pen_mailbox *mailbox)
         return NULL;
     slot->state = UNDER_WAY;
     mailbox->claimed = slot;
-    return slot->bytes;
+    return is_coded(&mailbox->options) ? mailbox->plain : slot->bytes;
 }
 
 void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label)
@@ -216,12 +236,27 @@ void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label)
         slot->state = THERE;
         return;
     }
-    char *behind = slot->bytes + mailbox->options.bytes;
+    if (is_coded(&mailbox->options))
+        pen_message_encode(&mailbox->options.code, mailbox->plain,
+                           mailbox->options.bytes, slot->bytes);
+    char *behind = slot->bytes + payload_bytes(&mailbox->options);
     memset(behind, 0, LABEL_BYTES);
     memcpy(behind, &label, sizeof label);
     pen_transport_send(mailbox->transport, mailbox->options.peer,
                        tag_of(mailbox, label.stage), slot->bytes,
-                       slot_bytes(&mailbox->options), &slot->request);
+                       message_bytes(&mailbox->options), &slot->request);
+}
+
+/* The values of a message; its buffer is free for the next one. */
+static const void *read_coded(struct pen_mailbox *mailbox, struct slot *slot)
+{
+    PEN_BUG_UNLESS(!mailbox->is_read);
+    pen_message_decode(&mailbox->options.code, slot->bytes,
+                       mailbox->options.bytes, mailbox->plain);
+    mailbox->is_read = true;
+    slot->state = FREE;
+    post_receives(mailbox);
+    return mailbox->plain;
 }
 
 const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
@@ -232,8 +267,10 @@ const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
         if (slot->state != THERE || slot->label.stage != stage ||
             slot->label.microbatch != microbatch)
             continue;
-        slot->state = TAKEN;
         *label = slot->label;
+        if (is_coded(&mailbox->options))
+            return read_coded(mailbox, slot);
+        slot->state = TAKEN;
         return slot->bytes;
     }
     return NULL;
@@ -241,6 +278,11 @@ const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
 
 void pen_mailbox_release(struct pen_mailbox *mailbox, const void *buffer)
 {
+    if (is_coded(&mailbox->options)) {
+        PEN_BUG_UNLESS(mailbox->is_read && buffer == mailbox->plain);
+        mailbox->is_read = false;
+        return;
+    }
     for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
         struct slot *slot = &mailbox->slots[i];
         if (slot->bytes != buffer)

@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_MAILBOX_H
 #define PEN_RUNTIME_MAILBOX_H
 
+#include "runtime/message_code.h"
 #include "runtime/transport.h"
 #include "schedule/op.h"
 
@@ -15,12 +16,15 @@
  *
  * Receives are posted as soon as a buffer is free, in the order in which the
  * row takes them. A label travels with each message and is checked.
+ *
+ * Where messages are coded, the buffers have them as they travel, and one more
+ * has the values of the message that is computed or read.
  */
 struct pen_mailbox;
 
 enum pen_mailbox_kind { PEN_MAILBOX_OUT, PEN_MAILBOX_IN, PEN_MAILBOX_LOCAL };
 
-/* Which message: 64 bytes behind the payload. */
+/* Which message: 64 bytes behind the payload, coded or not. */
 struct pen_label {
     uint64_t pass;
     uint32_t stage;      /* that consumes it */
@@ -31,9 +35,10 @@ struct pen_label {
 struct pen_mailbox_options {
     enum pen_mailbox_kind kind;
     enum pen_direction direction;
-    uint32_t peer;      /* world rank; the own one for local */
-    uint32_t num_slots; /* buffers */
-    size_t bytes;       /* of a payload; a multiple of 64 */
+    uint32_t peer;                /* world rank; the own one for local */
+    uint32_t num_slots;           /* buffers */
+    size_t bytes;                 /* of a payload; a multiple of 64 */
+    struct pen_message_code code; /* on its way; not for local */
 };
 
 /* On failure *out is untouched. */
@@ -67,7 +72,10 @@ void *pen_mailbox_claim(struct pen_mailbox *mailbox);
 /* Sends the buffer that was claimed last. pass of the label is set here. */
 void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label);
 
-/* The message, or NULL while it is not there. */
+/*
+ * The message, or NULL while it is not there. The next may be taken when this
+ * one was released, where they are coded.
+ */
 const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
                              uint32_t microbatch, struct pen_label *label);
 

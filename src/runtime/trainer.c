@@ -198,6 +198,8 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
                                                     .wait = on_wait,
                                                     .resume = on_resume,
                                                     .done = on_done}};
+    wanted.code =
+        (struct pen_message_code){options->stage_code, options->is_bf16};
     if (trainer->is_asynchronous)
         pen__trainer_hook_async(&wanted.hooks);
     return wanted;

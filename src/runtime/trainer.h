@@ -8,6 +8,7 @@
 #include "runtime/lr_schedule.h"
 #include "runtime/optimizer.h"
 #include "schedule/correction.h"
+#include "sync/block_code.h"
 
 /*
  * Training, in one process or as one rank of many. A step carries out the row
@@ -45,7 +46,8 @@ struct pen_trainer_options {
     uint32_t logical_replicas;           /* 0: as many as there are members */
     bool is_sharded;    /* every rank keeps a share of the moments */
     bool has_fast_sums; /* over members, in an order that is not promised */
-    const struct pen_cost *sleeps;   /* by part: they only wait; borrowed */
+    struct pen_block_code stage_code; /* between stages; 0 bits: none */
+    const struct pen_cost *sleeps;    /* by part: they only wait; borrowed */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
     void (*vote)(void *voter);       /* when votes are counted; NULL: before */
     void *voter;

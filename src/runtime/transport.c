@@ -44,6 +44,8 @@ struct pen_transport {
     uint32_t most_tags;
     MPI_Comm all;
     bool is_part; /* of another, which began MPI and will end it */
+    uint64_t own_sent[PEN_TAG_KINDS]; /* bytes */
+    uint64_t *sent;                   /* those of the whole */
 
     struct simulated own;
     struct simulated *simulated; /* that of the whole */
@@ -87,6 +89,7 @@ pen_status pen_transport_open_alone(struct pen_transport **out)
     transport->size = 1;
     transport->most_tags = UINT32_MAX;
     transport->simulated = &transport->own;
+    transport->sent = transport->own_sent;
     *out = transport;
     return PEN_OK;
 }
@@ -308,6 +311,7 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
                         struct pen_request *request)
 {
     begin(transport, request);
+    transport->sent[tag.kind] += length;
     if (length <= INT_MAX) {
         MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, tag_of(tag),
                   transport->all, handle_of(request));
@@ -317,6 +321,12 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
     MPI_Isend(bytes, 1, type, (int)to, tag_of(tag), transport->all,
               handle_of(request));
     MPI_Type_free(&type);
+}
+
+uint64_t pen_transport_sent(const struct pen_transport *transport,
+                            enum pen_tag_kind kind)
+{
+    return transport->sent[kind];
 }
 
 void pen_transport_receive(struct pen_transport *transport, uint32_t from,
@@ -434,6 +444,7 @@ pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
     part->size = count;
     part->most_tags = whole->most_tags;
     part->simulated = whole->simulated;
+    part->sent = whole->sent;
     MPI_Comm_group(whole->all, &all);
     MPI_Group_range_incl(all, 1, range, &some);
     MPI_Comm_create_group(whole->all, some, tag_of(tag), &part->all);

@@ -89,6 +89,10 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
                         struct pen_tag tag, const void *bytes, size_t length,
                         struct pen_request *request);
 
+/* Bytes that this rank has sent so with tags of a kind; parts count, too. */
+uint64_t pen_transport_sent(const struct pen_transport *transport,
+                            enum pen_tag_kind kind);
+
 /* What arrives may be shorter than `length`. */
 void pen_transport_receive(struct pen_transport *transport, uint32_t from,
                            struct pen_tag tag, void *bytes, size_t length,
