@@ -155,6 +155,7 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
+        .has_sparse_sums = args->has_sparse_sums,
         .stage_code = args->stage_code,
         .sleeps = args->is_sleeping ? training->layout.costs.items : NULL,
         .watch = pen__train_watch_hooks(&training->watch),

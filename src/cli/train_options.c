@@ -130,6 +130,9 @@ static const struct pen__field fields[] = {
     TEXT("compress", "NAME[:X]", compress,
          "what replicas send each other goes through this compressor, of "
          "`penstock sync list`: powersgd:4"),
+    FLAG("sparse-embedding", has_sparse_sums,
+         "sum of the gradient of a token table that is not tied only the rows "
+         "that are not zero, where that is shorter; same bits"),
     TEXT("compress-stages", "NAME", compress_stages,
          "activations and their gradients between ranks as integers of 8 or 4 "
          "bits with a scale per block of values: int8, int4 or int8:BLOCK; "
@@ -190,6 +193,9 @@ static void check_args(const struct pen__train_args *args,
         argp_error(state, "--lr is required");
     if (args->save_interval > 0 && args->save == NULL)
         argp_error(state, "--save-interval needs --save DIR");
+    if (args->has_sparse_sums && args->has_fast_sums)
+        argp_error(state, "--sparse-embedding and --fast-sums exclude each "
+                          "other: MPI sums whole arrays");
     if (args->eval_interval > 0 && args->token_ids != NULL)
         argp_error(state, "--eval-interval needs --data-path: lines of ids "
                           "have no validation part");

@@ -39,6 +39,7 @@ struct pen__train_args {
     struct pen__list sync_options;
     uint64_t sync_replicas; /* 0: every pipeline is one */
     const char *compress;
+    bool has_sparse_sums;
     const char *compress_stages;
     struct pen_block_code stage_code; /* that it names; 0 bits: none */
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */

@@ -209,6 +209,9 @@ pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
                                                    : PEN_PARAMETER_VECTORS,
                       PEN_PART_TOKEN_EMBEDDING, &embedding->table.tokens, why);
     network->is_adding_values = false;
+    if (status == PEN_OK)
+        network->parameters[network->num_parameters - 1].has_sparse_gradient =
+            !is_tied;
     if (embedding->is_tied_elsewhere) {
         network->gathering = &embedding->base;
         network->tied_end = embedding->table.tokens;

@@ -187,6 +187,7 @@ struct pen_network_parameter {
     struct pen_parameter *parameter; /* owned by the network */
     uint32_t layer;                  /* that it belongs to, of the model */
     bool is_value_only;              /* somebody else trains it */
+    bool has_sparse_gradient;        /* zero but for rows of a step's tokens */
     enum pen_role role;
     enum pen_parameter_order order;
     size_t rows;

@@ -56,7 +56,8 @@ static pen_status make_reduction(struct pen_exchange *exchange,
         .member = pen_layout_member(layout, stage->stage),
         .ranks = ranks,
         .is_sharded = exchange->options.is_sharded,
-        .is_fast = exchange->options.is_fast};
+        .is_fast = exchange->options.is_fast,
+        .is_sparse = exchange->options.is_sparse};
     pen_status status = pen_reduction_create(&options, out);
     free(ranks);
     return status;

@@ -16,7 +16,8 @@ struct pen_exchange_options {
     struct pen_layout layout;
     uint32_t num_per_step; /* micro-batches of a member in a step */
     bool is_sharded;
-    bool is_fast; /* see reduction.h */
+    bool is_fast; /* see reduction.h, as the next */
+    bool is_sparse;
 };
 
 /* The stages are those of the executor. On failure *out is untouched. */

@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "runtime/gradients.h"
+#include "runtime/sparse_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@ struct piece {
     size_t parameter;
     size_t first;
     size_t count;
+    size_t width; /* of its rows, where those that are zero stay; else 0 */
     uint32_t owner;
     uint32_t layer;
     bool is_tied; /* comes last, when its gradient is whole */
@@ -20,7 +22,8 @@ struct lane {
     struct piece *piece;          /* NULL: free */
     bool is_coming_back;          /* the second half of its way */
     struct pen_request *requests; /* one per member */
-    float *staged;                /* of the owner: one piece per member */
+    float *staged;                /* of the owner: one piece per member;
+                                     the first is a message with rows */
 };
 
 struct pen_reduction {
@@ -28,6 +31,7 @@ struct pen_reduction {
     uint32_t *ranks;
     uint32_t *owners;   /* per parameter, where sharded */
     size_t piece_count; /* elements, at most */
+    size_t stride;      /* from one that is staged to the next */
     struct piece *pieces;
     size_t num_pieces;
     size_t num_started;
@@ -100,21 +104,42 @@ static int compare_pieces(const void *a, const void *b)
     return left->first < right->first ? -1 : left->first > right->first;
 }
 
+/* Of rows that may stay; 0 where all go. Rows that are cut do not stay. */
+static size_t width_of(const struct pen_reduction *reduction, size_t parameter)
+{
+    const struct pen_network_parameter *it =
+        pen_network_parameter(reduction->options.network, parameter);
+    return reduction->options.is_sparse && it->has_sparse_gradient &&
+                   it->columns <= reduction->piece_count
+               ? it->columns
+               : 0;
+}
+
+/* Elements of the pieces of a parameter, at most. */
+static size_t piece_length(const struct pen_reduction *reduction,
+                           size_t parameter)
+{
+    size_t width = width_of(reduction, parameter);
+    return width == 0 ? reduction->piece_count
+                      : reduction->piece_count / width * width;
+}
+
 static void cut_parameter(struct pen_reduction *reduction, size_t parameter)
 {
     const struct pen_network *network = reduction->options.network;
     const struct pen_network_parameter *it =
         pen_network_parameter(network, parameter);
     size_t total = count_of(reduction, parameter);
-    for (size_t first = 0; first < total; first += reduction->piece_count) {
+    size_t length = piece_length(reduction, parameter);
+    for (size_t first = 0; first < total; first += length) {
         size_t left = total - first;
-        reduction->pieces[reduction->num_pieces++] = (struct piece){
-            .parameter = parameter,
-            .first = first,
-            .count =
-                left < reduction->piece_count ? left : reduction->piece_count,
-            .layer = it->layer,
-            .is_tied = it == pen_network_tied(network)};
+        reduction->pieces[reduction->num_pieces++] =
+            (struct piece){.parameter = parameter,
+                           .first = first,
+                           .count = left < length ? left : length,
+                           .width = width_of(reduction, parameter),
+                           .layer = it->layer,
+                           .is_tied = it == pen_network_tied(network)};
     }
 }
 
@@ -139,9 +164,11 @@ static pen_status make_pieces(struct pen_reduction *reduction)
         if (count_of(reduction, i) > largest)
             largest = count_of(reduction, i);
     reduction->piece_count = pen_needs_piece(num_members, largest);
+    reduction->stride =
+        reduction->piece_count + (reduction->options.is_sparse ? 1 : 0);
     size_t most = 0;
     for (size_t i = 0; i < num && largest > 0; i++)
-        most += count_of(reduction, i) / reduction->piece_count + 1;
+        most += count_of(reduction, i) / piece_length(reduction, i) + 1;
     reduction->pieces = calloc(most + 1, sizeof *reduction->pieces);
     if (reduction->pieces == NULL)
         return PEN_NOMEM;
@@ -158,7 +185,7 @@ static pen_status make_pieces(struct pen_reduction *reduction)
 size_t pen_reduction_bytes(const struct pen_reduction *reduction)
 {
     return (size_t)PEN_REDUCTION_LANES * reduction->options.num_members *
-           reduction->piece_count * sizeof(float);
+           reduction->stride * sizeof(float);
 }
 
 static pen_status make_lanes(struct pen_reduction *reduction)
@@ -174,8 +201,7 @@ static pen_status make_lanes(struct pen_reduction *reduction)
         lane->requests = calloc(num_members, sizeof *lane->requests);
         if (lane->requests == NULL)
             return PEN_NOMEM;
-        lane->staged =
-            reduction->block + i * num_members * reduction->piece_count;
+        lane->staged = reduction->block + i * num_members * reduction->stride;
     }
     return PEN_OK;
 }
@@ -259,30 +285,62 @@ static struct pen_tag tag_of(const struct pen_reduction *reduction,
                                 (uint32_t)(lane - reduction->lanes)};
 }
 
-static void send_to(struct pen_reduction *reduction, struct lane *lane,
-                    uint32_t member, enum pen_tag_kind kind)
+/* Values have no rows that are zero. */
+static bool is_sparse(const struct pen_reduction *reduction,
+                      const struct piece *piece)
 {
-    pen_transport_send(
-        reduction->options.transport, reduction->ranks[member],
-        tag_of(reduction, lane, kind), span_of(reduction, lane->piece),
-        lane->piece->count * sizeof(float), &lane->requests[member]);
+    return piece->width > 0 && !reduction->is_sharing;
 }
 
-static void receive_from(struct pen_reduction *reduction, struct lane *lane,
-                         uint32_t member, enum pen_tag_kind kind, float *to)
+static size_t rows_of(const struct piece *piece)
 {
-    pen_transport_receive(
-        reduction->options.transport, reduction->ranks[member],
-        tag_of(reduction, lane, kind), to, lane->piece->count * sizeof(float),
-        &lane->requests[member]);
+    return piece->count / piece->width;
+}
+
+/* What is sent of a piece: where it lies, and its bytes. */
+static const void *message_of(const struct pen_reduction *reduction,
+                              const struct lane *lane, size_t *bytes)
+{
+    const struct piece *piece = lane->piece;
+    const float *span = span_of(reduction, piece);
+    *bytes = piece->count * sizeof(float);
+    if (!is_sparse(reduction, piece))
+        return span;
+    *bytes =
+        pen_sparse_rows_pack(span, rows_of(piece), piece->width, lane->staged);
+    return lane->staged;
+}
+
+/* To members from `first` on and below `end`, but for this one. */
+static void send_to(struct pen_reduction *reduction, struct lane *lane,
+                    uint32_t first, uint32_t end, enum pen_tag_kind kind)
+{
+    size_t bytes;
+    const void *message = message_of(reduction, lane, &bytes);
+    for (uint32_t k = first; k < end; k++)
+        if (k != reduction->options.member)
+            pen_transport_send(reduction->options.transport,
+                               reduction->ranks[k],
+                               tag_of(reduction, lane, kind), message, bytes,
+                               &lane->requests[k]);
 }
 
 static void send_to_others(struct pen_reduction *reduction, struct lane *lane,
                            enum pen_tag_kind kind)
 {
-    for (uint32_t k = 0; k < reduction->options.num_members; k++)
-        if (k != reduction->options.member)
-            send_to(reduction, lane, k, kind);
+    send_to(reduction, lane, 0, reduction->options.num_members, kind);
+}
+
+static void receive_from(struct pen_reduction *reduction, struct lane *lane,
+                         uint32_t member, enum pen_tag_kind kind, float *to)
+{
+    const struct piece *piece = lane->piece;
+    size_t bytes = is_sparse(reduction, piece)
+                       ? pen_sparse_rows_most(rows_of(piece), piece->width)
+                       : piece->count * sizeof(float);
+    pen_transport_receive(
+        reduction->options.transport, reduction->ranks[member],
+        tag_of(reduction, lane, kind), to, bytes, &lane->requests[member]);
 }
 
 /* To the owner; or, with values, to everybody else at once. */
@@ -305,13 +363,28 @@ static void set_out(struct pen_reduction *reduction, struct lane *lane)
         return;
     }
     if (!is_own(reduction, lane->piece)) {
-        send_to(reduction, lane, owner, PEN_TAG_GRADIENT);
+        send_to(reduction, lane, owner, owner + 1, PEN_TAG_GRADIENT);
         return;
     }
     for (uint32_t k = 0; k < reduction->options.num_members; k++)
         if (k != owner)
             receive_from(reduction, lane, k, PEN_TAG_GRADIENT,
-                         lane->staged + k * reduction->piece_count);
+                         lane->staged + k * reduction->stride);
+}
+
+/* Messages to pieces, each where it lies; the place of the own one is free. */
+static void fill_in_zeros(struct pen_reduction *reduction, struct lane *lane)
+{
+    size_t rows = rows_of(lane->piece), width = lane->piece->width;
+    uint32_t own = reduction->options.member;
+    float *aside = lane->staged + own * reduction->stride;
+    for (uint32_t k = 0; k < reduction->options.num_members; k++) {
+        float *staged = lane->staged + k * reduction->stride;
+        if (k == own)
+            continue;
+        memcpy(aside, staged, pen_sparse_rows_bytes(staged, rows, width));
+        pen_sparse_rows_unpack(aside, rows, width, staged);
+    }
 }
 
 /* In the order of the tree, whoever owns the piece. */
@@ -319,10 +392,12 @@ static void sum_up(struct pen_reduction *reduction, struct lane *lane)
 {
     uint32_t count = reduction->options.num_members;
     float *own = span_of(reduction, lane->piece);
+    if (is_sparse(reduction, lane->piece))
+        fill_in_zeros(reduction, lane);
     for (uint32_t k = 0; k < count; k++)
         reduction->sums[k] = k == reduction->options.member
                                  ? own
-                                 : lane->staged + k * reduction->piece_count;
+                                 : lane->staged + k * reduction->stride;
     for (uint32_t step = 1; step < count; step *= 2)
         for (uint32_t k = 0; k + step < count; k += 2 * step)
             pen_add_floats(reduction->sums[k], reduction->sums[k + step],
@@ -331,12 +406,23 @@ static void sum_up(struct pen_reduction *reduction, struct lane *lane)
         memcpy(own, reduction->sums[0], lane->piece->count * sizeof *own);
 }
 
+/* The piece is back; rows of it may lie in a message still. */
+static void arrive(struct pen_reduction *reduction, struct lane *lane)
+{
+    const struct piece *piece = lane->piece;
+    if (is_sparse(reduction, piece) && !is_own(reduction, piece))
+        pen_sparse_rows_unpack(lane->staged, rows_of(piece), piece->width,
+                               span_of(reduction, piece));
+}
+
 /* The first half is done: true when there is a second. */
 static bool turn_back(struct pen_reduction *reduction, struct lane *lane)
 {
     bool is_owner = is_own(reduction, lane->piece);
-    if (lane->is_coming_back)
+    if (lane->is_coming_back) {
+        arrive(reduction, lane);
         return false;
+    }
     if (is_owner)
         sum_up(reduction, lane);
     if (reduction->options.is_sharded)
@@ -346,7 +432,9 @@ static bool turn_back(struct pen_reduction *reduction, struct lane *lane)
         send_to_others(reduction, lane, PEN_TAG_SUM);
     else
         receive_from(reduction, lane, lane->piece->owner, PEN_TAG_SUM,
-                     span_of(reduction, lane->piece));
+                     is_sparse(reduction, lane->piece)
+                         ? lane->staged
+                         : span_of(reduction, lane->piece));
     return true;
 }
 

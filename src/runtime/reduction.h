@@ -17,6 +17,10 @@
  * pen_reduction_share().
  *
  * Pieces go in the order in which a backward finishes layers, a few at a time.
+ *
+ * Pieces of a token table may travel without the rows that are zero
+ * (sparse_rows.h), to the owner and back, whichever form is shorter. The owner
+ * fills in the zeros and sums as ever: the bits are the same.
  */
 struct pen_reduction;
 
@@ -32,6 +36,7 @@ struct pen_reduction_options {
     const uint32_t *ranks; /* of the members, in the world; copied */
     bool is_sharded;       /* parameters have owners */
     bool is_fast;          /* sums in whatever order: bits are not promised */
+    bool is_sparse;        /* gradients of token tables: see below; not fast */
 };
 
 /* On failure *out is untouched. */

@@ -250,7 +250,8 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .layout = trainer->layout,
         .num_per_step = trainer->num_per_step,
         .is_sharded = trainer->options.is_sharded,
-        .is_fast = trainer->options.has_fast_sums};
+        .is_fast = trainer->options.has_fast_sums,
+        .is_sparse = trainer->options.has_sparse_sums};
     if (trainer->options.is_forward_only || trainer->options.sleeps != NULL)
         return PEN_OK;
     pen_status status = pen_exchange_create(&options, &trainer->exchange, why);

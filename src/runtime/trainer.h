@@ -44,8 +44,9 @@ struct pen_trainer_options {
     const struct pen_layer_range *parts; /* of the model, as the schedule has */
     enum pen_correction correction;      /* of an asynchronous schedule */
     uint32_t logical_replicas;           /* 0: as many as there are members */
-    bool is_sharded;    /* every rank keeps a share of the moments */
-    bool has_fast_sums; /* over members, in an order that is not promised */
+    bool is_sharded;      /* every rank keeps a share of the moments */
+    bool has_fast_sums;   /* over members, in an order that is not promised */
+    bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */
     const struct pen_cost *sleeps;    /* by part: they only wait; borrowed */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
