@@ -224,6 +224,14 @@ run 2 train extra "${tiny[@]}"
 err_has "'extra' is one word too many"
 run 2 train "${letters[@]}" --save-interval 3 "${tiny[@]}" --train-iters 5
 err_has "--save-interval needs --save"
+for code in int7 int8: int8:12 int4:4096 int8:64x none:64; do
+    run 2 train "${letters[@]}" "${tiny[@]}" --train-iters 5 \
+        --compress-stages "$code"
+    err_has "BLOCK a multiple of 8 up to 1024, not '$code'"
+done
+run 2 train "${letters[@]}" "${tiny[@]}" --train-iters 5 --sparse-embedding \
+    --fast-sums
+err_has "--sparse-embedding and --fast-sums exclude each other"
 run 2 eval --model "$work/run"
 err_has "one of --data-path and --token-ids is required"
 run 0 help train

@@ -1,7 +1,7 @@
 /*
  * Messages between ranks: whole whatever their length, in order within a tag,
- * up to the last tag that was promised; sums exact. Runs under mpirun with at
- * least two ranks.
+ * up to the last tag that was promised, counted; sums exact. Runs under mpirun
+ * with at least two ranks.
  */
 #include "runtime/transport.h"
 #include "support/support.h"
@@ -56,8 +56,10 @@ static void messages_of_a_tag_arrive_in_order(void **state)
     static uint32_t words[MESSAGES][MOST_WORDS];
     struct pen_request requests[MESSAGES] = {0};
     const struct pen_tag tag = {PEN_TAG_ACT, 3};
+    uint64_t before = pen_transport_sent(transport, PEN_TAG_ACT), bytes = 0;
     (void)state;
     for (uint32_t i = 0; i < MESSAGES; i++) {
+        bytes += is_first() ? length_of(i) : 0;
         words[i][length_of(i) / sizeof(uint32_t) - 1] = is_first() ? i + 1 : 0;
         if (is_first())
             pen_transport_send(transport, last, tag, words[i], length_of(i),
@@ -72,6 +74,8 @@ static void messages_of_a_tag_arrive_in_order(void **state)
             assert_int_equal(words[i][length_of(i) / sizeof(uint32_t) - 1],
                              i + 1);
     }
+    assert_int_equal(pen_transport_sent(transport, PEN_TAG_ACT) - before,
+                     bytes);
 }
 
 /* What was sent first is received last. */

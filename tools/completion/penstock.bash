@@ -40,6 +40,7 @@ _penstock_train_options() {
         --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
         --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan \
         --sync --sync-interval --sync-option --sync-replicas --compress \
+        --sparse-embedding --compress-stages \
         --profile --trace --hang-timeout --exit-duration-in-mins
 }
 
