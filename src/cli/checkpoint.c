@@ -297,7 +297,8 @@ static const struct pen__verb verbs[] = {
      reshard_options},
     {"export", "DIR -o OUT", "Writes weights, configuration and tokenizer",
      "DIR as for reshard. OUT has what transformers and others load, and no "
-     "state of the optimizer; it appears when all of it is written.",
+     "state of the optimizer or of replicas; it appears when all of it is "
+     "written.",
      export_options}};
 
 static const struct act acts[] = {{run_ls, 1, false},

@@ -14,7 +14,8 @@
  *
  *   RUN/step-00001000/model.safetensors       weights, float32; or shards
  *                     optimizer.safetensors   NAME.moment1, NAME.moment2
- *                     sync.safetensors        NAME.version1, ... if any
+ *                     sync.safetensors        NAME.version1, ... and extras,
+ *                                             if any
  *                     config.json             and tokenizer files
  *                     MANIFEST.json           sizes, hashes, what else a run
  *                                             needs to go on exactly
@@ -168,7 +169,7 @@ struct pen_checkpoint {
     struct pen_manifest manifest;
     struct pen_weights *model;
     struct pen_weights *optimizer; /* NULL when there are no moments */
-    struct pen_weights *sync;      /* NULL when there are no versions */
+    struct pen_weights *sync;      /* NULL: neither versions nor extras */
     struct pen_text skipped; /* a line for each newer step that is not whole */
 };
 
@@ -198,6 +199,12 @@ pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
 uint32_t pen_checkpoint_num_versions(const struct pen_checkpoint *checkpoint,
                                      const struct pen_any_model *model,
                                      uint32_t tensor);
+
+/* An extra of any share. Refused when it is not there. */
+pen_status pen_checkpoint_find_extra(const struct pen_checkpoint *checkpoint,
+                                     const char *name,
+                                     const struct pen_safetensor **out,
+                                     struct pen_text *why);
 
 /*
  * Verifies a step without opening it: all files, all bytes. why has a line for
@@ -232,7 +239,7 @@ void pen_checkpoint_list_release(struct pen_checkpoint_list *list);
 /*
  * One hash of all weights, moments and versions in the order of the model's
  * tensors, whatever files they lie in and, as everything is widened to float32,
- * whatever type. See docs/formats.md.
+ * whatever type; then of all extras by name, as they are. See docs/formats.md.
  */
 pen_status pen_checkpoint_hash(const struct pen_checkpoint *checkpoint,
                                const struct pen_any_model *model,

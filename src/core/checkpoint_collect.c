@@ -88,6 +88,19 @@ static pen_status rename_file(const struct pen_checkpoint_writer *writer,
     return failed == 0 ? PEN_OK : PEN_IO;
 }
 
+/* Whether a version has the name of one, and nothing else has. */
+static pen_status check_sync_name(const char *name, bool is_extra,
+                                  struct pen_text *why)
+{
+    if (pen__is_version_name(name) != is_extra)
+        return PEN_OK;
+    pen_why(why,
+            is_extra ? "a share has an extra with the name of a version: %s"
+                     : "a share has a version without what it is of: %s",
+            name);
+    return PEN_INVALID;
+}
+
 static pen_status map_tensor(struct pen_checkpoint_writer *writer,
                              struct set *set, const char *tensor,
                              const char *file, struct pen_text *why)
@@ -116,8 +129,14 @@ static pen_status take_file(struct pen_checkpoint_writer *writer,
                          set->num_files, &name);
     const char *text = pen_text_string(&name);
     pen_status status = PEN_OK;
-    for (size_t i = 0; status == PEN_OK && i < file->num_tensors; i++)
-        status = map_tensor(writer, set, file->tensors[i], text, why);
+    for (size_t i = 0; status == PEN_OK && i < file->num_tensors; i++) {
+        if (set->kind == PEN_RECORD_SYNC)
+            status =
+                check_sync_name(file->tensors[i],
+                                i >= file->num_tensors - file->num_extras, why);
+        if (status == PEN_OK)
+            status = map_tensor(writer, set, file->tensors[i], text, why);
+    }
     if (status == PEN_OK)
         status = rename_file(writer, file->name, text, why);
     if (status == PEN_OK)
@@ -194,7 +213,7 @@ static pen_status check_versions(const json_t *weights, json_t *versions,
     pen_status status = PEN_OK;
     json_object_foreach(versions, name, file)
     {
-        if (status == PEN_OK)
+        if (status == PEN_OK && pen__is_version_name(name))
             status = check_version(weights, versions, name, why);
     }
     return status;

@@ -6,6 +6,10 @@
  *   transformer.wte.weight weight F32 [50257,768]\n
  *   transformer.wte.weight moment1 F32 [50257,768]\n
  *   transformer.wte.weight version1 F32 [50257,768]\n
+ *
+ * Then for each extra, in order of names: a line without a part, and its bytes.
+ *
+ *   transformer.wte.weight.replica3.weight F32 [50257,768]\n
  */
 #include "core/checkpoint_internal.h"
 
@@ -14,19 +18,18 @@
 
 #define BLOCK_FLOATS 16384u
 
-static void add_title(struct pen_hash *hash, const struct pen_any_tensor *info,
-                      enum pen_checkpoint_part part)
+/* Takes the title, which has the name. */
+static void add_title(struct pen_hash *hash, struct pen_text *title,
+                      enum pen_dtype dtype, uint32_t num_dims,
+                      const uint64_t *shape)
 {
-    struct pen_text title = PEN_TEXT_EMPTY;
-    pen_text_add(&title, "%s ", info->name);
-    pen__part_word(part, &title);
-    pen_text_add(&title, " %s [", pen_dtype_name(info->dtype));
-    for (uint32_t i = 0; i < info->num_dims; i++)
-        pen_text_add(&title, "%s%" PRIu64, i == 0 ? "" : ",", info->shape[i]);
-    pen_text_add_string(&title, "]\n");
-    hash->has_failed |= title.has_failed;
-    pen_hash_add(hash, pen_text_string(&title), title.length);
-    pen_text_release(&title);
+    pen_text_add(title, " %s [", pen_dtype_name(dtype));
+    for (uint32_t i = 0; i < num_dims; i++)
+        pen_text_add(title, "%s%" PRIu64, i == 0 ? "" : ",", shape[i]);
+    pen_text_add_string(title, "]\n");
+    hash->has_failed |= title->has_failed;
+    pen_hash_add(hash, pen_text_string(title), title->length);
+    pen_text_release(title);
 }
 
 static void add_numbers(struct pen_hash *hash,
@@ -50,7 +53,10 @@ static void add_part(struct pen_hash *hash, const struct pen_any_tensor *info,
                      const struct pen_safetensor *found,
                      struct pen__reading *reading)
 {
-    add_title(hash, info, part);
+    struct pen_text title = PEN_TEXT_EMPTY;
+    pen_text_add(&title, "%s ", info->name);
+    pen__part_word(part, &title);
+    add_title(hash, &title, info->dtype, info->num_dims, info->shape);
     if (info->dtype == PEN_DTYPE_F32)
         add_numbers(hash, found, info->num_elements, reading);
     else
@@ -82,6 +88,29 @@ static pen_status add_parts(struct pen_hash *hash,
     return PEN_OK;
 }
 
+static void add_extras(struct pen_hash *hash,
+                       const struct pen_checkpoint *checkpoint,
+                       struct pen__reading *reading)
+{
+    const struct pen_safetensor *it;
+    for (size_t i = 0; (it = pen__next_extra(checkpoint, &i)) != NULL;) {
+        struct pen_text title = PEN_TEXT_EMPTY;
+        pen_text_add_string(&title, it->name);
+        add_title(hash, &title, it->dtype, it->num_dims, it->shape);
+        pen_hash_add(hash, it->bytes, it->num_bytes);
+        pen__reading_add(reading, it->num_bytes);
+    }
+}
+
+static uint64_t extra_bytes(const struct pen_checkpoint *checkpoint)
+{
+    const struct pen_safetensor *it;
+    uint64_t total = 0;
+    for (size_t i = 0; (it = pen__next_extra(checkpoint, &i)) != NULL;)
+        total += it->num_bytes;
+    return total;
+}
+
 pen_status pen_checkpoint_hash(const struct pen_checkpoint *checkpoint,
                                const struct pen_any_model *model,
                                const struct pen_checkpoint_watch *watch,
@@ -91,12 +120,14 @@ pen_status pen_checkpoint_hash(const struct pen_checkpoint *checkpoint,
     struct pen__reading reading = {
         .watch = watch,
         .total = pen_any_model_num_parameters(model) *
-                 (1 + checkpoint->manifest.num_moments) * sizeof(float)};
+                     (1 + checkpoint->manifest.num_moments) * sizeof(float) +
+                 extra_bytes(checkpoint)};
     pen_status status = PEN_OK;
     pen_hash_init(&hash);
     for (uint32_t i = 0;
          status == PEN_OK && i < pen_any_model_num_tensors(model); i++)
         status = add_parts(&hash, checkpoint, model, i, &reading, why);
+    add_extras(&hash, checkpoint, &reading);
     if (status == PEN_OK)
         return pen_hash_finish(&hash, out, why);
     pen_hash_release(&hash);

@@ -14,6 +14,14 @@
 #define PEN__MAX_STEP UINT64_C(999999999999)
 
 bool pen__is_setting_name(const char *name);
+
+/* Adds "lr is 1 in the checkpoint and 2 here"; NULL is nothing. */
+void pen__tell_difference(const char *name, const json_t *saved,
+                          const json_t *wanted, struct pen_text *why);
+
+/* The key "sync" of a manifest; *out is another reference to it. */
+pen_status pen__manifest_read_sync(const struct pen_json *json, json_t **out,
+                                   struct pen_text *why);
 bool pen__is_file_name(const char *name);
 
 /* Whether a file of a checkpoint has tensors, or is an index of them. */
@@ -25,6 +33,13 @@ void pen__part_word(enum pen_checkpoint_part part, struct pen_text *out);
 /* Adds the name that a part has in its file: "NAME", "NAME.moment2". */
 void pen__part_name(const char *tensor, enum pen_checkpoint_part part,
                     struct pen_text *out);
+
+/* Whether it ends with ".version" and a number: no extra may. */
+bool pen__is_version_name(const char *name);
+
+/* The extras by name, NULL behind the last; *at is 0 at first. */
+const struct pen_safetensor *
+pen__next_extra(const struct pen_checkpoint *checkpoint, size_t *at);
 
 /* Reads and parses the manifest of a step directory. */
 pen_status pen__checkpoint_read_manifest(const char *path,

@@ -38,6 +38,7 @@ void pen_manifest_release(struct pen_manifest *manifest)
         free(manifest->files[i].name);
     free(manifest->files);
     json_decref(manifest->random);
+    json_decref(manifest->sync);
     json_decref(manifest->configuration);
     *manifest = (struct pen_manifest){.files = NULL};
 }
@@ -119,8 +120,8 @@ static void add_value(struct pen_text *why, const json_t *value)
     free(text);
 }
 
-static void tell_difference(const char *name, const json_t *saved,
-                            const json_t *wanted, struct pen_text *why)
+void pen__tell_difference(const char *name, const json_t *saved,
+                          const json_t *wanted, struct pen_text *why)
 {
     pen_why(why, "%s%s is ", why != NULL && why->length > 0 ? ", " : "", name);
     add_value(why, saved);
@@ -141,14 +142,14 @@ pen_status pen_manifest_compare_settings(const struct pen_manifest *saved,
         const json_t *other = json_object_get(wanted->configuration, name);
         if (json_equal(value, other))
             continue;
-        tell_difference(name, value, other, why);
+        pen__tell_difference(name, value, other, why);
         status = PEN_INVALID;
     }
     json_object_foreach(wanted->configuration, name, value)
     {
         if (json_object_get(saved->configuration, name) != NULL)
             continue;
-        tell_difference(name, NULL, value, why);
+        pen__tell_difference(name, NULL, value, why);
         status = PEN_INVALID;
     }
     return status;

@@ -36,6 +36,7 @@ struct pen_manifest {
     uint32_t num_moments;                   /* that it keeps per weight */
     uint32_t num_replicas;        /* logical ones, whose gradients are summed */
     struct json_t *random;        /* states by logical name */
+    struct json_t *sync;          /* NULL: replicas are all the same */
     struct json_t *configuration; /* settings by name */
     char configuration_hash[PEN_HASH_SIZE];
     char previous[PEN_HASH_SIZE];    /* hash of the manifest before, or "" */
@@ -86,6 +87,33 @@ pen_status pen_manifest_set_flag(struct pen_manifest *manifest,
 pen_status pen_manifest_compare_settings(const struct pen_manifest *saved,
                                          const struct pen_manifest *wanted,
                                          struct pen_text *why);
+
+/* How replicas with weights of their own stay together. */
+struct pen_manifest_sync {
+    const char *method; /* a name as above, as the compressor's */
+    uint32_t interval;  /* steps; at least 1 */
+    uint32_t num_replicas;
+    const char *compressor; /* NULL: none */
+};
+
+/* Sets or replaces it, without options. */
+pen_status pen_manifest_set_sync(struct pen_manifest *manifest,
+                                 const struct pen_manifest_sync *sync,
+                                 struct pen_text *why);
+
+/* An option of the method, or of the compressor; finite. */
+pen_status pen_manifest_set_sync_option(struct pen_manifest *manifest,
+                                        bool is_of_compressor, const char *name,
+                                        double value, struct pen_text *why);
+
+/* False when there is none. Borrowed until the manifest changes. */
+bool pen_manifest_get_sync(const struct pen_manifest *manifest,
+                           struct pen_manifest_sync *out);
+
+/* As pen_manifest_compare_settings(), of method, options and the rest. */
+pen_status pen_manifest_compare_sync(const struct pen_manifest *saved,
+                                     const struct pen_manifest *wanted,
+                                     struct pen_text *why);
 
 /* Adds a file; names must differ. In their order it is fastest. */
 pen_status pen_manifest_add_file(struct pen_manifest *manifest,

@@ -22,7 +22,7 @@
 #define SEAL_SIZE                                                              \
     (sizeof SEAL_HEAD - 1 + PEN_HASH_SIZE - 1 + sizeof SEAL_TAIL - 1)
 #define KEYS                                                                   \
-    "format version step sample dtype optimizer logical_replicas random "      \
+    "format version step sample dtype optimizer logical_replicas sync random " \
     "configuration configuration_sha256 files previous sha256"
 
 static pen_status make_seal(const char *text, size_t length,
@@ -105,16 +105,16 @@ static pen_status print_fields(const struct pen_manifest *manifest,
                                struct pen_text *out, struct pen_text *why)
 {
     json_t *json = json_pack(
-        "{s:s, s:i, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:O, s:O, s:s, s:o, "
-        "s:s?}",
+        "{s:s, s:i, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:O*, s:O, s:O, s:s, "
+        "s:o, s:s?}",
         "format", FORMAT, "version", VERSION, "step",
         (json_int_t)manifest->step, "sample", (json_int_t)manifest->sample,
         "dtype", pen_dtype_name(manifest->dtype), "optimizer", "name",
         manifest->optimizer, "moments", (int)manifest->num_moments,
-        "logical_replicas", (json_int_t)manifest->num_replicas, "random",
-        manifest->random, "configuration", manifest->configuration,
-        "configuration_sha256", manifest->configuration_hash, "files",
-        make_files(manifest), "previous",
+        "logical_replicas", (json_int_t)manifest->num_replicas, "sync",
+        manifest->sync, "random", manifest->random, "configuration",
+        manifest->configuration, "configuration_sha256",
+        manifest->configuration_hash, "files", make_files(manifest), "previous",
         manifest->previous[0] == '\0' ? NULL : manifest->previous);
     char *text = json_dumps(json, JSON_INDENT(2));
     json_decref(json);
@@ -321,6 +321,8 @@ static pen_status read_fields(const struct pen_json *json,
         status = read_optimizer(json, out, why);
     if (status == PEN_OK)
         status = read_replicas(json, out, why);
+    if (status == PEN_OK && pen_json_has(json, "sync"))
+        status = pen__manifest_read_sync(json, &out->sync, why);
     if (status == PEN_OK)
         status = read_settings(json, "random", is_random_state,
                                "16 hexadecimal digits", &out->random, why);

@@ -210,6 +210,38 @@ pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
     return PEN_INVALID;
 }
 
+const struct pen_safetensor *
+pen__next_extra(const struct pen_checkpoint *checkpoint, size_t *at)
+{
+    size_t count =
+        checkpoint->sync == NULL ? 0 : pen_weights_count(checkpoint->sync);
+    while (*at < count) {
+        const struct pen_safetensor *it =
+            pen_weights_at(checkpoint->sync, (*at)++);
+        if (!pen__is_version_name(it->name))
+            return it;
+    }
+    return NULL;
+}
+
+pen_status pen_checkpoint_find_extra(const struct pen_checkpoint *checkpoint,
+                                     const char *name,
+                                     const struct pen_safetensor **out,
+                                     struct pen_text *why)
+{
+    const struct pen_safetensor *found =
+        checkpoint->sync == NULL || pen__is_version_name(name)
+            ? NULL
+            : pen_weights_find(checkpoint->sync, name);
+    if (found != NULL) {
+        *out = found;
+        return PEN_OK;
+    }
+    pen_why(why, "%s has no tensor %s", pen_text_string(&checkpoint->path),
+            name);
+    return PEN_INVALID;
+}
+
 uint32_t pen_checkpoint_num_versions(const struct pen_checkpoint *checkpoint,
                                      const struct pen_any_model *model,
                                      uint32_t tensor)

@@ -37,6 +37,9 @@ static json_t *make_file(const struct pen_record_file *file)
         pen_record_kind_name(file->kind), "name", file->name, "bytes",
         (json_int_t)file->facts.num_bytes, "sha256", file->facts.hash,
         "tensor_bytes", (json_int_t)file->tensor_bytes, "tensors", tensors);
+    if (failed == 0 && file->num_extras > 0)
+        failed = json_object_set_new(
+            made, "extras", json_integer((json_int_t)file->num_extras));
     if (failed == 0)
         return made;
     json_decref(made);
@@ -104,6 +107,20 @@ static pen_status read_names(const struct pen_json *json,
     return PEN_INVALID;
 }
 
+/* Only files with extras have it. */
+static pen_status read_extras(const struct pen_json *json,
+                              struct pen_record_file *out, struct pen_text *why)
+{
+    uint64_t most = out->kind == PEN_RECORD_SYNC ? out->num_tensors : 0;
+    uint64_t count = 0;
+    pen_status status =
+        pen_json_has(json, "extras")
+            ? pen_json_read_count(json, "extras", 0, most, &count, why)
+            : PEN_OK;
+    out->num_extras = (size_t)count;
+    return status;
+}
+
 static pen_status read_facts(const struct pen_json *json,
                              struct pen_record_file *out, struct pen_text *why)
 {
@@ -125,7 +142,7 @@ static pen_status read_file(const json_t *list, size_t index,
     pen_status status = pen_json_open_entry(list, "files", index, &json, why);
     if (status == PEN_OK)
         status = pen_json_check_keys(
-            &json, "kind name bytes sha256 tensor_bytes tensors", why);
+            &json, "kind name bytes sha256 tensor_bytes tensors extras", why);
     if (status != PEN_OK)
         return status;
     out->name = json_string_value(json_object_get(json.object, "name"));
@@ -139,7 +156,9 @@ static pen_status read_file(const json_t *list, size_t index,
         return PEN_INVALID;
     }
     status = read_facts(&json, out, why);
-    return status == PEN_OK ? read_names(&json, out, why) : status;
+    if (status == PEN_OK)
+        status = read_names(&json, out, why);
+    return status == PEN_OK ? read_extras(&json, out, why) : status;
 }
 
 static pen_status read_files(const struct pen_json *json,

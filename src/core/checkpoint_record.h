@@ -25,7 +25,7 @@
 enum pen_record_kind {
     PEN_RECORD_MODEL,     /* weights */
     PEN_RECORD_OPTIMIZER, /* moments */
-    PEN_RECORD_SYNC,      /* older weights */
+    PEN_RECORD_SYNC,      /* older weights, and extras */
     PEN_RECORD_KINDS
 };
 
@@ -39,6 +39,7 @@ struct pen_record_file {
     uint64_t tensor_bytes; /* without the header */
     const char **tensors;
     size_t num_tensors;
+    size_t num_extras; /* the last of them: no versions; of kind sync only */
 };
 
 struct pen_record {

@@ -31,6 +31,9 @@ struct copy {
     struct pen_any_tensor *infos;
     struct pen_checkpoint_tensor *tensors;
     uint32_t count;
+    const struct pen_safetensor **extras;
+    struct pen_tensor_spec *extra_specs;
+    size_t num_extras;
 };
 
 static const void *bytes_of(void *context, enum pen_checkpoint_part part,
@@ -42,6 +45,32 @@ static const void *bytes_of(void *context, enum pen_checkpoint_part part,
         copy->checkpoint, copy->model, (uint32_t)tensor, part, &found, NULL);
     PEN_BUG_UNLESS(status == PEN_OK);
     return found->bytes;
+}
+
+static const void *extra_of(void *context, size_t extra)
+{
+    const struct copy *copy = context;
+    return copy->extras[extra]->bytes;
+}
+
+static pen_status list_extras(struct copy *copy, struct pen_text *why)
+{
+    const struct pen_checkpoint *checkpoint = copy->checkpoint;
+    const struct pen_safetensor *it;
+    size_t most =
+        checkpoint->sync == NULL ? 0 : pen_weights_count(checkpoint->sync);
+    copy->extras = calloc(most + 1, sizeof *copy->extras);
+    copy->extra_specs = calloc(most + 1, sizeof *copy->extra_specs);
+    if (copy->extras == NULL || copy->extra_specs == NULL) {
+        pen_why(why, "no memory for %zu tensors", most);
+        return PEN_NOMEM;
+    }
+    for (size_t i = 0; (it = pen__next_extra(checkpoint, &i)) != NULL;) {
+        copy->extra_specs[copy->num_extras] = (struct pen_tensor_spec){
+            it->name, it->dtype, it->num_dims, it->shape};
+        copy->extras[copy->num_extras++] = it;
+    }
+    return PEN_OK;
 }
 
 /* Finds every part once, so that none is missed later. */
@@ -83,6 +112,7 @@ static void copy_manifest(const struct pen_manifest *from,
     json_decref(to->configuration);
     to->random = json_incref(from->random);
     to->configuration = json_incref(from->configuration);
+    to->sync = json_incref(from->sync);
 }
 
 static pen_status copy_files(const struct pen_checkpoint *checkpoint,
@@ -114,8 +144,10 @@ static pen_status fill(struct copy *copy, struct pen_checkpoint_writer *writer,
         .tensors = copy->tensors,
         .count = copy->count,
         .num_moments = manifest->num_moments,
+        .extras = copy->extra_specs,
+        .num_extras = copy->num_extras,
         .max_shard_bytes = max_shard_bytes};
-    const struct pen_checkpoint_source source = {bytes_of, copy};
+    const struct pen_checkpoint_source source = {bytes_of, extra_of, copy};
     struct pen_text record = PEN_TEXT_EMPTY;
     copy_manifest(manifest, pen_checkpoint_manifest(writer));
     pen_status status =
@@ -138,6 +170,8 @@ static pen_status write_copy(struct copy *copy, const char *run,
     for (uint32_t i = 0; i < copy->count && status == PEN_OK; i++)
         status = list_tensor(copy, i, why);
     if (status == PEN_OK)
+        status = list_extras(copy, why);
+    if (status == PEN_OK)
         status = pen_checkpoint_begin(run, manifest->step, copy->tensors,
                                       copy->count, manifest->num_moments,
                                       &writer, why);
@@ -156,9 +190,11 @@ pen_status pen_checkpoint_reshard(const struct pen_checkpoint *checkpoint,
                                   struct pen_text *why)
 {
     uint32_t count = pen_any_model_num_tensors(model);
-    struct copy copy = {checkpoint, model,
-                        calloc(count + 1, sizeof *copy.infos),
-                        calloc(count + 1, sizeof *copy.tensors), count};
+    struct copy copy = {.checkpoint = checkpoint,
+                        .model = model,
+                        .infos = calloc(count + 1, sizeof *copy.infos),
+                        .tensors = calloc(count + 1, sizeof *copy.tensors),
+                        .count = count};
     pen_status status = PEN_NOMEM;
     if (copy.infos != NULL && copy.tensors != NULL)
         status = write_copy(&copy, run, max_shard_bytes, why);
@@ -166,5 +202,7 @@ pen_status pen_checkpoint_reshard(const struct pen_checkpoint *checkpoint,
         pen_why(why, "no memory for %" PRIu32 " tensors", count);
     free(copy.infos);
     free(copy.tensors);
+    free(copy.extras);
+    free(copy.extra_specs);
     return status;
 }

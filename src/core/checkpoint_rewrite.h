@@ -9,8 +9,8 @@
 
 /*
  * Writes the step to a run, which may be its own, with shards of at most
- * max_shard_bytes (0: no limit). Everything else stays: the hash, what a run
- * needs to go on, further files.
+ * max_shard_bytes (0: no limit). Everything else stays: the hash, extras, what
+ * a run needs to go on, further files.
  */
 pen_status pen_checkpoint_reshard(const struct pen_checkpoint *checkpoint,
                                   const struct pen_any_model *model,
@@ -19,7 +19,8 @@ pen_status pen_checkpoint_reshard(const struct pen_checkpoint *checkpoint,
 
 /*
  * Writes what others need of it to a directory that must not be there: weights
- * as F32 or BF16, config.json, further files; neither moments nor manifest.
+ * as F32 or BF16, config.json, further files; neither moments, versions and
+ * extras nor the manifest.
  */
 pen_status pen_checkpoint_export(const struct pen_checkpoint *checkpoint,
                                  const struct pen_any_model *model,

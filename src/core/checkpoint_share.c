@@ -3,7 +3,7 @@
  *
  *   model.000003.safetensors       NAME
  *   optimizer.000003.safetensors   NAME.moment1, NAME.moment2
- *   sync.000003.safetensors        NAME.version1, ...
+ *   sync.000003.safetensors        NAME.version1, ... then extras
  *
  * The leader gives them their names when it knows how many there are.
  */
@@ -25,6 +25,7 @@ struct group {
     struct pen_tensor_spec *specs;
     struct slot *slots; /* of the specs */
     size_t count;
+    size_t first_extra;                /* specs from here on are no parts */
     size_t *first;                     /* of each tensor, in specs */
     struct pen_weights_writer *writer; /* NULL when there are no specs */
 };
@@ -35,7 +36,7 @@ struct pen_checkpoint_share {
     uint32_t number;
     uint32_t num_moments;
     struct pen_text names; /* of all specs, each with a NUL */
-    uint64_t *dims;        /* of all tensors */
+    uint64_t *dims;        /* of all tensors, then of extras */
     struct group groups[PEN_RECORD_KINDS];
 };
 
@@ -76,12 +77,18 @@ static uint32_t num_parts(const struct pen_checkpoint_share *share,
     return tensor->has_moments ? share->num_moments : 0;
 }
 
+static size_t num_extras(const struct pen_checkpoint_share_args *args,
+                         enum pen_record_kind kind)
+{
+    return kind == PEN_RECORD_SYNC ? args->num_extras : 0;
+}
+
 static pen_status allocate_group(const struct pen_checkpoint_share *share,
                                  const struct pen_checkpoint_share_args *args,
                                  enum pen_record_kind kind, struct group *group,
                                  struct pen_text *why)
 {
-    size_t count = 0;
+    size_t count = num_extras(args, kind);
     for (size_t i = 0; i < args->count; i++)
         count += num_parts(share, &args->tensors[i], kind);
     group->specs = calloc(count + 1, sizeof *group->specs);
@@ -97,7 +104,26 @@ static size_t count_dims(const struct pen_checkpoint_share_args *args)
     size_t num_dims = 0;
     for (size_t i = 0; i < args->count; i++)
         num_dims += args->tensors[i].spec.num_dims;
+    for (size_t i = 0; i < args->num_extras; i++)
+        num_dims += args->extras[i].num_dims;
     return num_dims;
+}
+
+static void copy_shape(const struct pen_tensor_spec *spec, uint64_t **dims)
+{
+    if (spec->num_dims > 0)
+        memcpy(*dims, spec->shape, spec->num_dims * sizeof **dims);
+    *dims += spec->num_dims;
+}
+
+static void copy_shapes(struct pen_checkpoint_share *share,
+                        const struct pen_checkpoint_share_args *args)
+{
+    uint64_t *dims = share->dims;
+    for (size_t i = 0; i < args->count; i++)
+        copy_shape(&args->tensors[i].spec, &dims);
+    for (size_t i = 0; i < args->num_extras; i++)
+        copy_shape(&args->extras[i], &dims);
 }
 
 /* Names move while the text grows, so they come first. */
@@ -112,6 +138,11 @@ static void add_names(struct pen_checkpoint_share *share,
                            &share->names);
             pen_text_add_bytes(&share->names, "", 1);
         }
+    }
+    for (size_t i = 0; i < num_extras(args, kind); i++) {
+        PEN_BUG_UNLESS(!pen__is_version_name(args->extras[i].name));
+        pen_text_add_string(&share->names, args->extras[i].name);
+        pen_text_add_bytes(&share->names, "", 1);
     }
 }
 
@@ -142,6 +173,13 @@ static void fill_group(const struct pen_checkpoint_share *share,
         }
         dims += num_dims;
     }
+    group->first_extra = group->count;
+    for (size_t i = 0; i < num_extras(args, kind); i++) {
+        const struct pen_tensor_spec *extra = &args->extras[i];
+        group->specs[group->count++] = (struct pen_tensor_spec){
+            next_name(name), extra->dtype, extra->num_dims, dims};
+        dims += extra->num_dims;
+    }
 }
 
 static pen_status copy_tensors(struct pen_checkpoint_share *share,
@@ -159,13 +197,7 @@ static pen_status copy_tensors(struct pen_checkpoint_share *share,
         status = refuse_memory(why);
     if (status != PEN_OK)
         return status;
-    uint64_t *dims = share->dims;
-    for (size_t i = 0; i < args->count; i++) {
-        const struct pen_tensor_spec *spec = &args->tensors[i].spec;
-        if (spec->num_dims > 0)
-            memcpy(dims, spec->shape, spec->num_dims * sizeof *dims);
-        dims += spec->num_dims;
-    }
+    copy_shapes(share, args);
     const char *name = share->names.bytes;
     for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS; i++)
         fill_group(share, args, i, &share->groups[i], &name);
@@ -229,8 +261,19 @@ pen_status pen_checkpoint_share_put(struct pen_checkpoint_share *share,
                                          : PEN_RECORD_MODEL;
     const struct group *group = &share->groups[kind];
     size_t spec = group->first[tensor] + (size_t)part - first_parts[kind];
-    PEN_BUG_UNLESS(spec < group->count && group->slots[spec].tensor == tensor);
+    PEN_BUG_UNLESS(spec < group->first_extra &&
+                   group->slots[spec].tensor == tensor);
     return pen_weights_put(group->writer, spec, bytes, length, why);
+}
+
+pen_status pen_checkpoint_share_put_extra(struct pen_checkpoint_share *share,
+                                          size_t extra, const void *bytes,
+                                          size_t length, struct pen_text *why)
+{
+    const struct group *group = &share->groups[PEN_RECORD_SYNC];
+    PEN_BUG_UNLESS(extra < group->count - group->first_extra);
+    return pen_weights_put(group->writer, group->first_extra + extra, bytes,
+                           length, why);
 }
 
 /* ------------------------------------------------------------- The record */
@@ -251,6 +294,15 @@ static pen_status complete_facts(const struct pen_checkpoint_share *share,
     return status;
 }
 
+static size_t count_extras(const struct group *group,
+                           const struct pen_weights_file *file)
+{
+    size_t end = file->first + file->count;
+    size_t first =
+        file->first > group->first_extra ? file->first : group->first_extra;
+    return first < end ? end - first : 0;
+}
+
 static pen_status describe_file(const struct pen_checkpoint_share *share,
                                 enum pen_record_kind kind, size_t number,
                                 struct pen_text *name,
@@ -266,6 +318,7 @@ static pen_status describe_file(const struct pen_checkpoint_share *share,
     for (size_t i = 0; i < file.count; i++)
         out->tensors[i] = group->specs[file.first + i].name;
     out->num_tensors = file.count;
+    out->num_extras = count_extras(group, &file);
     out->kind = kind;
     out->name = pen_text_string(name);
     out->facts = file.facts;
@@ -356,6 +409,16 @@ static pen_status put_whole(struct group *group, size_t spec, const char *bytes,
     return status;
 }
 
+static const void *find_bytes(const struct group *group,
+                              const struct pen_checkpoint_source *source,
+                              size_t spec)
+{
+    const struct slot *slot = &group->slots[spec];
+    return spec < group->first_extra
+               ? source->bytes_of(source->context, slot->part, slot->tensor)
+               : source->extra_of(source->context, spec - group->first_extra);
+}
+
 static pen_status put_group(struct group *group,
                             const struct pen_checkpoint_source *source,
                             struct pen_text *why)
@@ -369,10 +432,7 @@ static pen_status put_group(struct group *group,
         pen_weights_order(group->writer, order);
     for (size_t i = 0; i < group->count && status == PEN_OK; i++) {
         size_t spec = (size_t)(order[i] - group->specs);
-        const struct slot *slot = &group->slots[spec];
-        status = put_whole(
-            group, spec,
-            source->bytes_of(source->context, slot->part, slot->tensor), why);
+        status = put_whole(group, spec, find_bytes(group, source, spec), why);
     }
     free(order);
     return status;

@@ -11,8 +11,10 @@
  *           to the leader
  *   leader  pen_checkpoint_add_record() of each, pen_checkpoint_finish()
  *
- * Every tensor is in one share, with all of its parts. Nothing here sends
- * anything: how records travel is the caller's business. A share lies in the
+ * Every tensor is in one share, with all of its parts. What else a process has
+ * to keep, such as the state of a replica, are extras: tensors of any name and
+ * shape, beside the older weights. Nothing here sends anything: how records
+ * travel is the caller's business. A share lies in the
  * temporary directory until the end; if it is missing, or the leader gives up,
  * nothing of it stays. A process must not write a share of a step that its
  * leader has given up.
@@ -29,6 +31,10 @@ struct pen_checkpoint_share_args {
     const struct pen_checkpoint_tensor *tensors; /* that this process has */
     size_t count;
     uint32_t num_moments;
+    /* F32 or F64; no other share has one of these names, and none is that of a
+     * version. */
+    const struct pen_tensor_spec *extras;
+    size_t num_extras;
     uint64_t max_shard_bytes; /* of a file; 0: no limit */
 };
 
@@ -47,6 +53,11 @@ pen_status pen_checkpoint_share_put(struct pen_checkpoint_share *share,
                                     size_t tensor, const void *bytes,
                                     size_t length, struct pen_text *why);
 
+/* The same of args->extras. */
+pen_status pen_checkpoint_share_put_extra(struct pen_checkpoint_share *share,
+                                          size_t extra, const void *bytes,
+                                          size_t length, struct pen_text *why);
+
 /*
  * Every tensor must be complete. Appends the record to *record once everything
  * is on disk. Frees the share in either case; on failure its files are gone.
@@ -61,6 +72,7 @@ void pen_checkpoint_share_abandon(struct pen_checkpoint_share *share);
 struct pen_checkpoint_source {
     const void *(*bytes_of)(void *context, enum pen_checkpoint_part part,
                             size_t tensor);
+    const void *(*extra_of)(void *context, size_t extra); /* NULL: none */
     void *context;
 };
 

@@ -128,14 +128,22 @@ static pen_status list_tensors(struct pen_checkpointer *checkpointer)
     return PEN_OK;
 }
 
+static struct pen_snapshot_contents
+contents_of(const struct pen_checkpointer *checkpointer)
+{
+    return (struct pen_snapshot_contents){.tensors = checkpointer->tensors,
+                                          .count = checkpointer->count,
+                                          .num_moments =
+                                              checkpointer->num_moments};
+}
+
 static pen_status make_thread(struct pen_checkpointer *checkpointer,
                               struct pen_text *why)
 {
     pen_status status = pen_saver_create(&checkpointer->saver, why);
+    const struct pen_snapshot_contents contents = contents_of(checkpointer);
     if (status == PEN_OK && checkpointer->count > 0)
-        status = pen_snapshot_create(checkpointer->tensors, checkpointer->count,
-                                     checkpointer->num_moments,
-                                     &checkpointer->snapshot, why);
+        status = pen_snapshot_create(&contents, &checkpointer->snapshot, why);
     return status;
 }
 
@@ -181,10 +189,8 @@ void pen_checkpointer_free(struct pen_checkpointer *checkpointer)
 
 size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer)
 {
-    return checkpointer->snapshot == NULL
-               ? 0
-               : pen_snapshot_bytes(checkpointer->tensors, checkpointer->count,
-                                    checkpointer->num_moments);
+    const struct pen_snapshot_contents contents = contents_of(checkpointer);
+    return checkpointer->snapshot == NULL ? 0 : pen_snapshot_bytes(&contents);
 }
 
 size_t
@@ -295,7 +301,7 @@ static pen_status write_now(struct pen_checkpointer *checkpointer,
         .count = checkpointer->count,
         .num_moments = checkpointer->num_moments,
         .max_shard_bytes = checkpointer->options.max_shard_bytes};
-    struct pen_checkpoint_source source = {source_of, checkpointer};
+    struct pen_checkpoint_source source = {source_of, NULL, checkpointer};
     if (!take_plain(checkpointer))
         return PEN_NOMEM;
     pen_status status =

@@ -1,7 +1,7 @@
 /*
  * One block, tensor by tensor:
  *
- *   | weight | moment1 | moment2 | version1 ... | weight | ...
+ *   | weight | moment1 | moment2 | version1 ... | weight | ... | extra | ...
  *
  * each part at a multiple of 64 bytes.
  */
@@ -15,10 +15,8 @@
 #define ALIGNMENT 64u
 
 struct pen_snapshot {
-    const struct pen_checkpoint_tensor *tensors;
-    size_t count;
-    uint32_t num_moments;
-    size_t *offsets; /* of the weight of each tensor */
+    struct pen_snapshot_contents contents;
+    size_t *offsets; /* of the weight of each tensor, then of extras */
     char *block;
 };
 
@@ -61,34 +59,45 @@ static size_t tensor_bytes(const struct pen_checkpoint_tensor *tensor,
            num_floats * float_bytes(&tensor->spec);
 }
 
-static size_t block_bytes(const struct pen_checkpoint_tensor *tensors,
-                          size_t count, uint32_t num_moments)
+/* Of the tensor, or of the extra behind all tensors. */
+static size_t entry_bytes(const struct pen_snapshot_contents *contents,
+                          size_t entry)
+{
+    return entry < contents->count
+               ? tensor_bytes(&contents->tensors[entry], contents->num_moments)
+               : weight_bytes(&contents->extras[entry - contents->count]);
+}
+
+static size_t num_entries(const struct pen_snapshot_contents *contents)
+{
+    return contents->count + contents->num_extras;
+}
+
+static size_t block_bytes(const struct pen_snapshot_contents *contents)
 {
     size_t total = ALIGNMENT;
-    for (size_t i = 0; i < count; i++)
-        total += tensor_bytes(&tensors[i], num_moments);
+    for (size_t i = 0; i < num_entries(contents); i++)
+        total += entry_bytes(contents, i);
     return total;
 }
 
-size_t pen_snapshot_bytes(const struct pen_checkpoint_tensor *tensors,
-                          size_t count, uint32_t num_moments)
+size_t pen_snapshot_bytes(const struct pen_snapshot_contents *contents)
 {
-    return sizeof(struct pen_snapshot) + (count + 1) * sizeof(size_t) +
-           block_bytes(tensors, count, num_moments);
+    return sizeof(struct pen_snapshot) +
+           (num_entries(contents) + 1) * sizeof(size_t) + block_bytes(contents);
 }
 
-pen_status pen_snapshot_create(const struct pen_checkpoint_tensor *tensors,
-                               size_t count, uint32_t num_moments,
+pen_status pen_snapshot_create(const struct pen_snapshot_contents *contents,
                                struct pen_snapshot **out, struct pen_text *why)
 {
-    size_t num_bytes = block_bytes(tensors, count, num_moments);
+    size_t count = num_entries(contents);
+    size_t num_bytes = block_bytes(contents);
     struct pen_snapshot *snapshot = calloc(1, sizeof *snapshot);
     if (snapshot == NULL) {
         pen_why(why, "no memory for the snapshot of a checkpoint");
         return PEN_NOMEM;
     }
-    *snapshot = (struct pen_snapshot){
-        .tensors = tensors, .count = count, .num_moments = num_moments};
+    snapshot->contents = *contents;
     snapshot->offsets = calloc(count + 1, sizeof *snapshot->offsets);
     snapshot->block = aligned_alloc(ALIGNMENT, num_bytes);
     if (snapshot->offsets == NULL || snapshot->block == NULL) {
@@ -99,7 +108,7 @@ pen_status pen_snapshot_create(const struct pen_checkpoint_tensor *tensors,
     }
     for (size_t i = 0; i < count; i++)
         snapshot->offsets[i + 1] =
-            snapshot->offsets[i] + tensor_bytes(&tensors[i], num_moments);
+            snapshot->offsets[i] + entry_bytes(contents, i);
     /* All of it is there from now on, and no step waits for a page. */
     memset(snapshot->block, 0, num_bytes);
     *out = snapshot;
@@ -118,9 +127,10 @@ void pen_snapshot_free(struct pen_snapshot *snapshot)
 void *pen_snapshot_part(struct pen_snapshot *snapshot,
                         enum pen_checkpoint_part part, size_t tensor)
 {
-    PEN_BUG_UNLESS(tensor < snapshot->count);
-    const struct pen_checkpoint_tensor *it = &snapshot->tensors[tensor];
-    uint32_t num_moments = moments_of(it, snapshot->num_moments);
+    const struct pen_snapshot_contents *contents = &snapshot->contents;
+    PEN_BUG_UNLESS(tensor < contents->count);
+    const struct pen_checkpoint_tensor *it = &contents->tensors[tensor];
+    uint32_t num_moments = moments_of(it, contents->num_moments);
     char *weight = snapshot->block + snapshot->offsets[tensor];
     if (part == PEN_CHECKPOINT_WEIGHT)
         return weight;
@@ -132,10 +142,22 @@ void *pen_snapshot_part(struct pen_snapshot *snapshot,
            ((is_version ? num_moments : 0) + number) * float_bytes(&it->spec);
 }
 
+void *pen_snapshot_extra(struct pen_snapshot *snapshot, size_t extra)
+{
+    PEN_BUG_UNLESS(extra < snapshot->contents.num_extras);
+    return snapshot->block +
+           snapshot->offsets[snapshot->contents.count + extra];
+}
+
 static const void *bytes_of(void *context, enum pen_checkpoint_part part,
                             size_t tensor)
 {
     return pen_snapshot_part(context, part, tensor);
+}
+
+static const void *extra_of(void *context, size_t extra)
+{
+    return pen_snapshot_extra(context, extra);
 }
 
 pen_status pen_snapshot_write(struct pen_snapshot *snapshot, const char *run,
@@ -147,10 +169,12 @@ pen_status pen_snapshot_write(struct pen_snapshot *snapshot, const char *run,
         .run = run,
         .step = step,
         .number = number,
-        .tensors = snapshot->tensors,
-        .count = snapshot->count,
-        .num_moments = snapshot->num_moments,
+        .tensors = snapshot->contents.tensors,
+        .count = snapshot->contents.count,
+        .num_moments = snapshot->contents.num_moments,
+        .extras = snapshot->contents.extras,
+        .num_extras = snapshot->contents.num_extras,
         .max_shard_bytes = max_shard_bytes};
-    const struct pen_checkpoint_source source = {bytes_of, snapshot};
+    const struct pen_checkpoint_source source = {bytes_of, extra_of, snapshot};
     return pen_checkpoint_share_write(&args, &source, record, why);
 }

@@ -13,16 +13,23 @@
  */
 struct pen_snapshot;
 
-/* Bytes that a snapshot of these tensors takes, all told. */
-size_t pen_snapshot_bytes(const struct pen_checkpoint_tensor *tensors,
-                          size_t count, uint32_t num_moments);
+/* As pen_checkpoint_share_args has them. */
+struct pen_snapshot_contents {
+    const struct pen_checkpoint_tensor *tensors;
+    size_t count;
+    uint32_t num_moments;
+    const struct pen_tensor_spec *extras;
+    size_t num_extras;
+};
+
+/* Bytes that a snapshot takes, all told. */
+size_t pen_snapshot_bytes(const struct pen_snapshot_contents *contents);
 
 /*
- * Tensors, with names and shapes, must live as long as the snapshot. On success
- * free with pen_snapshot_free().
+ * Tensors and extras, with names and shapes, must live as long as the snapshot.
+ * On success free with pen_snapshot_free().
  */
-pen_status pen_snapshot_create(const struct pen_checkpoint_tensor *tensors,
-                               size_t count, uint32_t num_moments,
+pen_status pen_snapshot_create(const struct pen_snapshot_contents *contents,
                                struct pen_snapshot **out, struct pen_text *why);
 
 void pen_snapshot_free(struct pen_snapshot *snapshot);
@@ -33,6 +40,9 @@ void pen_snapshot_free(struct pen_snapshot *snapshot);
  */
 void *pen_snapshot_part(struct pen_snapshot *snapshot,
                         enum pen_checkpoint_part part, size_t tensor);
+
+/* The same of an extra. */
+void *pen_snapshot_extra(struct pen_snapshot *snapshot, size_t extra);
 
 /* Writes share `number` of a step; see pen_checkpoint_share_write(). */
 pen_status pen_snapshot_write(struct pen_snapshot *snapshot, const char *run,

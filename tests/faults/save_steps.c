@@ -43,8 +43,9 @@ static pen_status create(struct training *training, struct pen_text *why)
         training->tensors[i] = (struct pen_checkpoint_tensor){
             {info->name, info->dtype, info->num_dims, info->shape}, true, 0};
     }
-    status = pen_snapshot_create(training->tensors, count, MOMENTS,
-                                 &training->snapshot, why);
+    const struct pen_snapshot_contents contents = {
+        .tensors = training->tensors, .count = count, .num_moments = MOMENTS};
+    status = pen_snapshot_create(&contents, &training->snapshot, why);
     return status == PEN_OK ? pen_saver_create(&training->saver, why) : status;
 }
 

@@ -24,6 +24,16 @@ static void check_files(const struct pen_manifest *manifest)
     }
 }
 
+static void check_sync(const struct pen_manifest *manifest)
+{
+    struct pen_manifest_sync sync;
+    if (!pen_manifest_get_sync(manifest, &sync))
+        return;
+    PEN_BUG_UNLESS(sync.method != NULL && sync.method[0] != '\0');
+    PEN_BUG_UNLESS(sync.interval > 0 && sync.num_replicas > 0);
+    PEN_BUG_UNLESS(sync.num_replicas <= PEN_MANIFEST_MAX_REPLICAS);
+}
+
 static void check_again(struct pen_manifest *manifest)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
@@ -42,6 +52,7 @@ static void check_again(struct pen_manifest *manifest)
     PEN_BUG_UNLESS(again.num_files == manifest->num_files);
     PEN_BUG_UNLESS(pen_manifest_compare_settings(manifest, &again, NULL) ==
                    PEN_OK);
+    PEN_BUG_UNLESS(pen_manifest_compare_sync(manifest, &again, NULL) == PEN_OK);
     pen_manifest_release(&again);
     pen_text_release(&text);
 }
@@ -53,6 +64,7 @@ static void parse(const char *text, size_t length)
     if (pen_manifest_parse(text, length, &manifest, &why) == PEN_OK) {
         PEN_BUG_UNLESS(manifest.num_moments <= PEN_MANIFEST_MAX_MOMENTS);
         check_files(&manifest);
+        check_sync(&manifest);
         check_again(&manifest);
         pen_manifest_release(&manifest);
     } else {

@@ -19,6 +19,8 @@ static void check_file(const struct pen_record_file *file)
     PEN_BUG_UNLESS(file->tensor_bytes <= file->facts.num_bytes);
     PEN_BUG_UNLESS(pen_hash_is_valid(file->facts.hash));
     PEN_BUG_UNLESS(file->num_tensors > 0);
+    PEN_BUG_UNLESS(file->num_extras <= file->num_tensors);
+    PEN_BUG_UNLESS(file->num_extras == 0 || file->kind == PEN_RECORD_SYNC);
     for (size_t i = 0; i < file->num_tensors; i++)
         PEN_BUG_UNLESS(file->tensors[i][0] != '\0');
 }

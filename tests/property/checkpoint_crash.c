@@ -326,6 +326,11 @@ static const struct pen_checkpoint_tensor tensors[TENSORS] = {
     {{"c", PEN_DTYPE_F32, 1, shape}, true, 0},
     {{"d", PEN_DTYPE_F32, 1, shape}, true, 0}};
 
+/* One of each share. */
+static const struct pen_tensor_spec extras[SHARES] = {
+    {"a.replica0.weight", PEN_DTYPE_F32, 1, shape},
+    {"a.replica1.weight", PEN_DTYPE_F32, 1, shape}};
+
 /* One after the other in each share, the shares in turn. */
 static pen_status put_in_turn(struct pen_checkpoint_share **shares, float value,
                               struct pen_text *why)
@@ -341,6 +346,9 @@ static pen_status put_in_turn(struct pen_checkpoint_share **shares, float value,
                                                   sizeof values, why);
         }
     }
+    for (size_t s = 0; s < SHARES && status == PEN_OK; s++)
+        status = pen_checkpoint_share_put_extra(shares[s], 0, values,
+                                                sizeof values, why);
     return status;
 }
 
@@ -358,7 +366,9 @@ static void save(uint64_t step, float value, uint32_t keep)
             .number = i,
             .tensors = tensors + i * (TENSORS / SHARES),
             .count = TENSORS / SHARES,
-            .num_moments = MOMENTS};
+            .num_moments = MOMENTS,
+            .extras = extras + i,
+            .num_extras = 1};
         status = pen_checkpoint_share_create(&args, &shares[i], &why);
     }
     if (status == PEN_OK)
@@ -526,10 +536,11 @@ static struct {
     size_t num_none;
 } counts;
 
-static void expect_all(const struct pen_weights *weights, float value)
+static void expect_all(const struct pen_weights *weights, size_t count,
+                       float value)
 {
-    assert_int_equal(TENSORS, pen_weights_count(weights));
-    for (size_t i = 0; i < TENSORS * FLOATS; i++)
+    assert_int_equal(count, pen_weights_count(weights));
+    for (size_t i = 0; i < count * FLOATS; i++)
         assert_memory_equal(&value,
                             pen_weights_at(weights, i / FLOATS)->bytes +
                                 i % FLOATS * sizeof value,
@@ -556,8 +567,9 @@ static void check_run(const char *path, const struct scene *scene, bool is_done)
     bool is_first = step == 1 && value == 1 && scene->old == 0;
     if (!is_new && (is_done || (!is_old && !is_first)))
         fail_msg("step %d has the value %g", (int)step, (double)value);
-    expect_all(checkpoint->model, value);
-    expect_all(checkpoint->optimizer, value);
+    expect_all(checkpoint->model, TENSORS, value);
+    expect_all(checkpoint->optimizer, TENSORS, value);
+    expect_all(checkpoint->sync, SHARES, value);
     counts.num_new += is_new;
     counts.num_old += !is_new;
     pen_checkpoint_close(checkpoint);

@@ -42,6 +42,11 @@ static const struct pen_checkpoint_tensor all[TENSORS] = {
     {{"c", PEN_DTYPE_F32, 1, shape}, true, 1},
     {{"d", PEN_DTYPE_F32, 1, shape}, false, 0}};
 
+/* One of each share. */
+static const struct pen_tensor_spec extras[SHARES] = {
+    {"a.replica0.weight", PEN_DTYPE_F32, 1, shape},
+    {"sync.replica1.ratio", PEN_DTYPE_F64, 1, shape}};
+
 static float values[16384];
 
 static const void *bytes_of(void *context, enum pen_checkpoint_part part,
@@ -53,13 +58,18 @@ static const void *bytes_of(void *context, enum pen_checkpoint_part part,
     return values;
 }
 
+static const void *extra_of(void *context, size_t extra)
+{
+    return bytes_of(context, 9, extra);
+}
+
 /* Every number of the step follows from `value`. */
 static void save(const struct pen_checkpoint_tensor *tensors, size_t count,
                  uint32_t num_shares, float value)
 {
     struct pen_checkpoint_writer *writer = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
-    const struct pen_checkpoint_source source = {bytes_of, &value};
+    const struct pen_checkpoint_source source = {bytes_of, extra_of, &value};
     pen_status status =
         pen_checkpoint_begin(run, 5, tensors, count, 1, &writer, &why);
     for (uint32_t i = 0; i < num_shares && status == PEN_OK; i++) {
@@ -70,7 +80,9 @@ static void save(const struct pen_checkpoint_tensor *tensors, size_t count,
             .number = i,
             .tensors = tensors + i * (count / num_shares),
             .count = count / num_shares,
-            .num_moments = 1};
+            .num_moments = 1,
+            .extras = extras + i,
+            .num_extras = 1};
         status = pen_checkpoint_share_write(&args, &source, &record, &why);
         if (status == PEN_OK)
             status = pen_checkpoint_add_record(writer, record.bytes,
@@ -296,6 +308,7 @@ static void every_flipped_bit_of_a_large_file_is_found(void **state)
     save(&large, 1, 1, 1);
     expect_whole();
     flip_all("model.safetensors");
+    flip_all("sync.safetensors");
     flip_all("MANIFEST.json");
     expect_whole();
     print_message("%zu bits\n", num_cases);

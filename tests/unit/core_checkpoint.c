@@ -653,7 +653,7 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "step must be an integer from 0 to 999999999999");
     expect_manifest("\"sample\": 96", "\"x\": 96",
                     "x is not a key of this format; expected one of format "
-                    "version step sample dtype optimizer logical_replicas "
+                    "version step sample dtype optimizer logical_replicas sync "
                     "random configuration configuration_sha256 files previous "
                     "sha256");
     expect_manifest("\"sample\": 96", "\"step\": 96",
@@ -684,6 +684,42 @@ static void every_number_of_a_manifest_has_bounds(void **state)
     expect_manifest(ZEROS, "0",
                     "files[0].sha256 must be 64 hexadecimal digits");
     expect_manifest("null", "1", "previous must be 64 hexadecimal digits");
+}
+
+/* "sync" of a manifest. */
+static void expect_sync(const char *sync, const char *reason)
+{
+    char text[300];
+    snprintf(text, sizeof text, "\"sync\": {%s}, \"random\"", sync);
+    expect_manifest("\"random\"", text, reason);
+}
+
+#define SYNC "\"method\": \"parle\", \"interval\": 25, \"replicas\": 3, "
+
+static void everything_about_replicas_has_bounds(void **state)
+{
+    (void)state;
+    expect_sync(SYNC "\"options\": {}", "");
+    expect_sync(SYNC "\"options\": {\"lr\": 0.5}, \"compressor\": \"sign\", "
+                     "\"compressor_options\": {}",
+                "");
+    expect_sync("", "sync.method must be at most 63 lower-case letters");
+    expect_sync("\"method\": \"A\"", "sync.method must be");
+    expect_sync("\"method\": \"a\", \"interval\": 0",
+                "sync.interval must be an integer from 1 to 4294967295");
+    expect_sync("\"method\": \"a\", \"interval\": 1, \"replicas\": 0",
+                "sync.replicas must be an integer from 1 to 1048576");
+    expect_sync(SYNC "\"options\": {\"lr\": 1}",
+                "sync.options must have at most 1024 names, each with a number "
+                "that has a point");
+    expect_sync(SYNC "\"options\": {\"L\": 1.0}", "sync.options must have");
+    expect_sync(SYNC "\"options\": {}, \"compressor\": 1",
+                "sync.compressor must be at most 63 lower-case letters");
+    expect_sync(SYNC "\"options\": {}, \"compressor\": \"a\"",
+                "sync.compressor_options");
+    expect_sync(SYNC "\"options\": {}, \"compressor_options\": {}",
+                "sync.compressor must be");
+    expect_sync(SYNC "\"options\": {}, \"x\": 1", "sync.x is not a key");
 }
 
 static void a_manifest_with_too_many_files_is_refused(void **state)
@@ -740,6 +776,7 @@ int main(void)
         TEST(a_renamed_step_is_not_a_newer_one),
         TEST(a_manifest_names_files_beside_it_only),
         TEST(every_number_of_a_manifest_has_bounds),
+        TEST(everything_about_replicas_has_bounds),
         TEST(a_manifest_with_too_many_files_is_refused),
         TEST(sha_256_is_that_of_the_standard)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

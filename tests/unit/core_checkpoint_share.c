@@ -108,7 +108,7 @@ static void write_share(uint32_t number, uint32_t count, uint64_t max_bytes,
     take_portion(&portion, number, count, num_versions);
     struct pen_checkpoint_share_args args =
         args_of(&portion, number, max_bytes);
-    const struct pen_checkpoint_source source = {bytes_of, &portion};
+    const struct pen_checkpoint_source source = {bytes_of, NULL, &portion};
     if (pen_checkpoint_share_write(&args, &source, record, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
 }
@@ -434,7 +434,7 @@ static void without_a_leader_there_is_no_share(void **state)
     struct pen_text why = PEN_TEXT_EMPTY;
     take_portion(&portion, 0, 1, 0);
     struct pen_checkpoint_share_args args = args_of(&portion, 0, 0);
-    const struct pen_checkpoint_source source = {bytes_of, &portion};
+    const struct pen_checkpoint_source source = {bytes_of, NULL, &portion};
     assert_int_equal(PEN_IO,
                      pen_checkpoint_share_write(&args, &source, &record, &why));
     assert_non_null(strstr(pen_text_string(&why), "No such file"));

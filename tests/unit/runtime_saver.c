@@ -122,6 +122,16 @@ static const struct pen_checkpoint_tensor tensors[] = {
 
 enum { NUM_TENSORS = sizeof tensors / sizeof *tensors, MOMENTS = 2 };
 
+static const struct pen_tensor_spec extras[] = {
+    {"c.replica1.weight", PEN_DTYPE_F32, 1, shape},
+    {"sync.replica1.pi", PEN_DTYPE_F64, 1, shape}};
+static const size_t extra_bytes[] = {12, 24};
+
+enum { NUM_EXTRAS = sizeof extras / sizeof *extras };
+
+static const struct pen_snapshot_contents contents = {
+    tensors, NUM_TENSORS, MOMENTS, extras, NUM_EXTRAS};
+
 static size_t part_bytes(uint32_t part, size_t tensor)
 {
     static const size_t elements[] = {150, 150, 1, 3};
@@ -145,6 +155,9 @@ static void fill(struct pen_snapshot *snapshot, int more)
                        (int)(10 * i + part) + more, part_bytes(part, i));
         }
     }
+    for (size_t i = 0; i < NUM_EXTRAS; i++)
+        memset(pen_snapshot_extra(snapshot, i), 100 + (int)i + more,
+               extra_bytes[i]);
 }
 
 struct save {
@@ -178,6 +191,8 @@ static void expect_files(const struct pen_weights *files, size_t count)
         size_t tensor = 0;
         unsigned number = 0;
         uint32_t part = 0;
+        if (strstr(it->name, ".replica") != NULL)
+            continue;
         while (names[tensor][0] != it->name[0])
             tensor++;
         if (sscanf(it->name + 1, ".moment%u", &number) == 1)
@@ -190,6 +205,19 @@ static void expect_files(const struct pen_weights *files, size_t count)
     }
 }
 
+static void expect_extras(const struct pen_checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < NUM_EXTRAS; i++) {
+        const struct pen_safetensor *it = NULL;
+        assert_int_equal(PEN_OK, pen_checkpoint_find_extra(
+                                     checkpoint, extras[i].name, &it, NULL));
+        assert_int_equal(extras[i].dtype, it->dtype);
+        assert_int_equal(extra_bytes[i], it->num_bytes);
+        for (size_t j = 0; j < it->num_bytes; j++)
+            assert_int_equal(100 + i, it->bytes[j]);
+    }
+}
+
 static void a_snapshot_is_written_behind_the_training(void **state)
 {
     (void)state;
@@ -198,8 +226,8 @@ static void a_snapshot_is_written_behind_the_training(void **state)
     struct pen_checkpoint *checkpoint = NULL;
     struct pen_saver *saver = create();
     snprintf(save.run, sizeof save.run, "%s/run", folder);
-    assert_int_equal(PEN_OK, pen_snapshot_create(tensors, NUM_TENSORS, MOMENTS,
-                                                 &save.snapshot, NULL));
+    assert_int_equal(PEN_OK,
+                     pen_snapshot_create(&contents, &save.snapshot, NULL));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(PEN_OK,
                          pen_checkpoint_begin(save.run, 3, tensors, NUM_TENSORS,
@@ -214,7 +242,8 @@ static void a_snapshot_is_written_behind_the_training(void **state)
         fail_msg("%s", pen_text_string(&why));
     expect_files(checkpoint->model, NUM_TENSORS);
     expect_files(checkpoint->optimizer, 4);
-    expect_files(checkpoint->sync, 3);
+    expect_files(checkpoint->sync, 3 + NUM_EXTRAS);
+    expect_extras(checkpoint);
     pen_checkpoint_close(checkpoint);
     pen_snapshot_free(save.snapshot);
     pen_saver_free(saver);
@@ -231,10 +260,11 @@ static void a_snapshot_takes_what_it_says(void **state)
             expected +=
                 has_part(part, i) ? (part_bytes(part, i) + 63) / 64 * 64 : 0;
     }
-    size_t told = pen_snapshot_bytes(tensors, NUM_TENSORS, MOMENTS);
+    for (size_t i = 0; i < NUM_EXTRAS; i++)
+        expected += (extra_bytes[i] + 63) / 64 * 64;
+    size_t told = pen_snapshot_bytes(&contents);
     assert_true(told >= expected && told < expected + 200);
-    assert_int_equal(PEN_OK, pen_snapshot_create(tensors, NUM_TENSORS, MOMENTS,
-                                                 &snapshot, NULL));
+    assert_int_equal(PEN_OK, pen_snapshot_create(&contents, &snapshot, NULL));
     fill(snapshot, 0);
     for (size_t i = 0; i < NUM_TENSORS; i++) {
         for (uint32_t part = 0; part < PEN_CHECKPOINT_VERSION1 + 2; part++) {
