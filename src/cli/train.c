@@ -13,6 +13,7 @@
 #include "cli/train_start.h"
 #include "cli/train_watch.h"
 #include "runtime/peak.h"
+#include "runtime/replicas_checkpoint.h"
 #include "runtime/threads.h"
 
 #include <inttypes.h>
@@ -253,6 +254,10 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
         status = pen__train_replicas_join(&training->replicas, &training->args,
                                           pen_batches_epoch(training->batches),
                                           training->trainer, why);
+    if (status == PEN_OK && training->replicas.has_method &&
+        checkpoint_of(training) != NULL)
+        status =
+            pen_replicas_load(training->trainer, checkpoint_of(training), why);
     if (status == PEN_OK)
         status = make_checkpointer(training, why);
     pen_pretrained_close_weights(&training->pretrained);
@@ -399,7 +404,8 @@ static void look_after_checkpoints(struct training *training,
                      is_due(step->step, training->args.save_interval);
     pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
     if (pen_checkpointer_is_busy(checkpointer) &&
-        step->votes[PEN_VOTE_SAVED] == size)
+        step->votes[PEN_VOTE_SAVED] == size &&
+        step->step - step->vote_delay > pen_checkpointer_step(checkpointer))
         pen_checkpointer_collect(checkpointer);
     if (is_wanted && pen_checkpointer_is_busy(checkpointer)) {
         struct pen_text why = PEN_TEXT_EMPTY;

@@ -28,6 +28,11 @@ static const char *const free_options[] = {
     "schedule",
     "use-distributed-optimizer",
     "logical-replicas",
+    "sync", /* these five are compared where they count */
+    "sync-interval",
+    "sync-option",
+    "sync-replicas",
+    "compress",
     "trace",
     "hang-timeout",
     "exit-duration-in-mins",

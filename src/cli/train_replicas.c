@@ -61,10 +61,6 @@ pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
         args->is_sharded = true;
     if (!replicas->has_method)
         return PEN_OK;
-    if (args->save != NULL || args->load != NULL) {
-        pen_why(why, "--sync %s has no checkpoints yet", args->sync);
-        return PEN_INVALID;
-    }
     if (args->plan != NULL) {
         pen_why(why,
                 "--plan and --sync %s exclude each other: a plan sums "

@@ -3,6 +3,7 @@
 #include "base/bug.h"
 #include "base/log.h"
 #include "network/images.h"
+#include "runtime/replicas_checkpoint.h"
 #include "runtime/saver.h"
 #include "runtime/snapshot.h"
 #include "runtime/trainer_internal.h"
@@ -31,6 +32,9 @@ struct pen_checkpointer {
     struct place *places;
     struct pen_checkpoint_tensor *tensors; /* of the places, in their order */
     size_t count;
+    struct pen_replicas_saver *replicas; /* NULL: all are the same */
+    const struct pen_tensor_spec *extras;
+    size_t num_extras;
     struct pen_snapshot *snapshot; /* NULL in the foreground */
     struct pen_saver *saver;       /* likewise */
     float *plain;                  /* a parameter as it lies in files */
@@ -60,9 +64,11 @@ static const enum pen_parameter_part engine_parts[] = {
 static bool writes(const struct pen_trainer *trainer, uint32_t stage,
                    size_t parameter)
 {
+    const struct pen_replicas *replicas = pen_trainer_replicas(trainer);
     uint32_t member = pen_layout_member(
         &trainer->layout, pen_executor_stage(trainer->executor, stage)->stage);
-    return pen_exchange_owns(trainer->exchange, stage, parameter) &&
+    return (replicas == NULL || pen_replicas_number(replicas) == 0) &&
+           pen_exchange_owns(trainer->exchange, stage, parameter) &&
            (trainer->options.is_sharded || member == 0);
 }
 
@@ -128,13 +134,39 @@ static pen_status list_tensors(struct pen_checkpointer *checkpointer)
     return PEN_OK;
 }
 
+static pen_status list_extras(struct pen_checkpointer *checkpointer,
+                              struct pen_text *why)
+{
+    struct pen_trainer *trainer = checkpointer->options.trainer;
+    if (pen_trainer_replicas(trainer) == NULL)
+        return PEN_OK;
+    pen_status status =
+        pen_replicas_saver_create(trainer, &checkpointer->replicas, why);
+    if (status != PEN_OK)
+        return status;
+    size_t room = pen_replicas_saver_room(checkpointer->replicas);
+    checkpointer->extras = pen_replicas_saver_extras(checkpointer->replicas,
+                                                     &checkpointer->num_extras);
+    if (room > checkpointer->plain_bytes)
+        checkpointer->plain_bytes = room;
+    return PEN_OK;
+}
+
+/* Whether this rank writes anything. */
+static bool has_share(const struct pen_checkpointer *checkpointer)
+{
+    return checkpointer->count + checkpointer->num_extras > 0;
+}
+
 static struct pen_snapshot_contents
 contents_of(const struct pen_checkpointer *checkpointer)
 {
-    return (struct pen_snapshot_contents){.tensors = checkpointer->tensors,
-                                          .count = checkpointer->count,
-                                          .num_moments =
-                                              checkpointer->num_moments};
+    return (struct pen_snapshot_contents){
+        .tensors = checkpointer->tensors,
+        .count = checkpointer->count,
+        .num_moments = checkpointer->num_moments,
+        .extras = checkpointer->extras,
+        .num_extras = checkpointer->num_extras};
 }
 
 static pen_status make_thread(struct pen_checkpointer *checkpointer,
@@ -142,7 +174,7 @@ static pen_status make_thread(struct pen_checkpointer *checkpointer,
 {
     pen_status status = pen_saver_create(&checkpointer->saver, why);
     const struct pen_snapshot_contents contents = contents_of(checkpointer);
-    if (status == PEN_OK && checkpointer->count > 0)
+    if (status == PEN_OK && has_share(checkpointer))
         status = pen_snapshot_create(&contents, &checkpointer->snapshot, why);
     return status;
 }
@@ -156,11 +188,16 @@ pen_checkpointer_create(const struct pen_checkpointer_options *options,
     if (checkpointer == NULL)
         return PEN_NOMEM;
     checkpointer->options = *options;
-    checkpointer->transport = trainer->options.transport;
+    bool has_own = pen_trainer_replicas(trainer) != NULL;
+    checkpointer->transport =
+        has_own ? trainer->options.world : trainer->options.transport;
     checkpointer->is_leader = pen_transport_rank(checkpointer->transport) == 0;
     checkpointer->num_moments =
-        (uint32_t)pen_optimizer_moments(&trainer->options.optimizer);
+        has_own ? 0
+                : (uint32_t)pen_optimizer_moments(&trainer->options.optimizer);
     pen_status status = list_tensors(checkpointer);
+    if (status == PEN_OK)
+        status = list_extras(checkpointer, why);
     if (status == PEN_OK && options->is_in_background)
         status = make_thread(checkpointer, why);
     if (status == PEN_OK)
@@ -178,6 +215,7 @@ void pen_checkpointer_free(struct pen_checkpointer *checkpointer)
     if (checkpointer->writer != NULL)
         pen_checkpoint_abandon(checkpointer->writer);
     pen_snapshot_free(checkpointer->snapshot);
+    pen_replicas_saver_free(checkpointer->replicas);
     pen_text_release(&checkpointer->record);
     pen_text_release(&checkpointer->why);
     pen_text_release(&checkpointer->last_why);
@@ -250,6 +288,18 @@ static void copy_part(struct pen_checkpointer *checkpointer,
                bytes_of(&checkpointer->places[tensor].tensor));
 }
 
+static void copy_extra(struct pen_checkpointer *checkpointer, size_t extra)
+{
+    const struct pen_tensor_spec *spec = &checkpointer->extras[extra];
+    size_t length = pen_dtype_bits(spec->dtype) / 8;
+    for (uint32_t i = 0; i < spec->num_dims; i++)
+        length *= (size_t)spec->shape[i];
+    memcpy(pen_snapshot_extra(checkpointer->snapshot, extra),
+           pen_replicas_saver_read(checkpointer->replicas, extra,
+                                   checkpointer->plain),
+           length);
+}
+
 static uint32_t num_parts_of(const struct pen_checkpointer *checkpointer,
                              size_t tensor)
 {
@@ -277,6 +327,8 @@ static pen_status take_snapshot(struct pen_checkpointer *checkpointer)
     for (size_t i = 0; i < checkpointer->count; i++)
         for (uint32_t p = 0; p < num_parts_of(checkpointer, i); p++)
             copy_part(checkpointer, (enum pen_checkpoint_part)p, i);
+    for (size_t i = 0; i < checkpointer->num_extras; i++)
+        copy_extra(checkpointer, i);
     drop_plain(checkpointer);
     return PEN_OK;
 }
@@ -290,6 +342,13 @@ static const void *source_of(void *context, enum pen_checkpoint_part part,
     return read_part(checkpointer, part, tensor, checkpointer->plain);
 }
 
+static const void *source_of_extra(void *context, size_t extra)
+{
+    struct pen_checkpointer *checkpointer = context;
+    return pen_replicas_saver_read(checkpointer->replicas, extra,
+                                   checkpointer->plain);
+}
+
 static pen_status write_now(struct pen_checkpointer *checkpointer,
                             struct pen_text *why)
 {
@@ -300,8 +359,11 @@ static pen_status write_now(struct pen_checkpointer *checkpointer,
         .tensors = checkpointer->tensors,
         .count = checkpointer->count,
         .num_moments = checkpointer->num_moments,
+        .extras = checkpointer->extras,
+        .num_extras = checkpointer->num_extras,
         .max_shard_bytes = checkpointer->options.max_shard_bytes};
-    struct pen_checkpoint_source source = {source_of, NULL, checkpointer};
+    struct pen_checkpoint_source source = {source_of, source_of_extra,
+                                           checkpointer};
     if (!take_plain(checkpointer))
         return PEN_NOMEM;
     pen_status status =
@@ -338,29 +400,39 @@ static pen_status begin_step(struct pen_checkpointer *checkpointer)
              pen_optimizer_name(&trainer->options.optimizer));
     status = checkpointer->options.describe(checkpointer->options.context,
                                             manifest, why);
+    if (status == PEN_OK && checkpointer->replicas != NULL)
+        status =
+            pen_replicas_describe(pen_trainer_replicas(trainer), manifest, why);
     if (status == PEN_OK && checkpointer->options.tokenizer_folder != NULL)
         status = pen_checkpoint_copy_tokenizer(
             checkpointer->writer, checkpointer->options.tokenizer_folder, why);
     return status;
 }
 
-/* All ranks learn whether there is a directory to write to. */
+/*
+ * All ranks learn whether there is a directory to write to, and of which step:
+ * replicas that do not wait for each other may stop at different ones.
+ */
 static void begin_all(struct pen_checkpointer *checkpointer)
 {
-    uint8_t has_begun = 0;
+    struct {
+        uint64_t step;
+        uint64_t has_begun;
+    } told = {checkpointer->step, 0};
     if (checkpointer->is_leader) {
         checkpointer->status = begin_step(checkpointer);
-        has_begun = checkpointer->status == PEN_OK;
+        told.has_begun = checkpointer->status == PEN_OK;
     }
-    pen_transport_share(checkpointer->transport, &has_begun, sizeof has_begun);
-    checkpointer->has_begun = has_begun;
+    pen_transport_share(checkpointer->transport, &told, sizeof told);
+    checkpointer->has_begun = told.has_begun != 0;
+    checkpointer->step = told.step;
 }
 
 static void start_writing(struct pen_checkpointer *checkpointer)
 {
     struct pen_saver_job job = {write_snapshot, checkpointer};
     struct pen_text *why = &checkpointer->why;
-    if (checkpointer->count == 0) {
+    if (!has_share(checkpointer)) {
         checkpointer->is_over = true;
     } else if (checkpointer->snapshot == NULL) {
         checkpointer->status = write_now(checkpointer, why);
@@ -371,6 +443,16 @@ static void start_writing(struct pen_checkpointer *checkpointer)
         if (checkpointer->status == PEN_OK)
             pen_saver_start(checkpointer->saver, &job);
     }
+}
+
+/* Replicas show their one model meanwhile. */
+static void start_sharing(struct pen_checkpointer *checkpointer)
+{
+    if (checkpointer->replicas != NULL)
+        pen_replicas_saver_begin(checkpointer->replicas);
+    start_writing(checkpointer);
+    if (checkpointer->replicas != NULL)
+        pen_replicas_saver_end(checkpointer->replicas);
 }
 
 void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
@@ -387,11 +469,20 @@ void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
         pen_trainer_progress(checkpointer->options.trainer).steps;
     pen_text_release(&checkpointer->record);
     pen_text_release(&checkpointer->why);
+    /* Those who are early serve the others until they are here. */
+    if (checkpointer->replicas != NULL)
+        pen_replicas_settle(
+            pen_trainer_replicas(checkpointer->options.trainer));
     begin_all(checkpointer);
     if (checkpointer->has_begun)
-        start_writing(checkpointer);
+        start_sharing(checkpointer);
     else
         checkpointer->is_over = true;
+}
+
+uint64_t pen_checkpointer_step(const struct pen_checkpointer *checkpointer)
+{
+    return checkpointer->step;
 }
 
 bool pen_checkpointer_is_busy(const struct pen_checkpointer *checkpointer)

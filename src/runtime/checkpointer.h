@@ -6,7 +6,9 @@
 
 /*
  * Checkpoints of a training, written by all ranks: each writes the tensors
- * that it keeps the moments of, rank 0 makes a step of the files.
+ * that it keeps the moments of, rank 0 makes a step of the files. Of replicas
+ * with weights of their own the first writes the one model, and each what it
+ * keeps beside that.
  *
  *   begin     all ranks, between two steps: copies what is to be written
  *   ...       threads write while steps go on; is_over() tells of this rank
@@ -47,6 +49,9 @@ void pen_checkpointer_begin(struct pen_checkpointer *checkpointer);
 
 /* True from begin() to the end of collect(). */
 bool pen_checkpointer_is_busy(const struct pen_checkpointer *checkpointer);
+
+/* The step of the last begin(). */
+uint64_t pen_checkpointer_step(const struct pen_checkpointer *checkpointer);
 
 /* Whether this rank has written its share, well or not. */
 bool pen_checkpointer_is_over(struct pen_checkpointer *checkpointer);

@@ -403,21 +403,27 @@ static bool is_counted(void *context)
  * Counts begin every few steps and are read when the next begins, so that the
  * way there and back hides behind the steps between.
  */
-void pen__replicas_vote(struct pen_replicas *replicas, uint64_t step,
-                        double votes[PEN_VOTES])
+void pen__replicas_vote(struct pen_replicas *replicas, struct pen_step *step)
 {
-    if ((replicas->choice.method->is & PEN_SYNC_IS_FREE) != 0)
+    double *votes = step->votes;
+    uint32_t size = pen_transport_size(replicas->trainer->options.transport);
+    if ((replicas->choice.method->is & PEN_SYNC_IS_FREE) != 0) {
+        votes[PEN_VOTE_SAVE] = votes[PEN_VOTE_SAVED] = 0;
         return;
+    }
+    bool are_saved = votes[PEN_VOTE_SAVED] == size;
     for (int i = 0; i < PEN_VOTES; i++) {
         replicas->given[i] = fmax(replicas->given[i], votes[i] > 0);
         votes[i] = 0;
     }
-    if (step % VOTE_STEPS != 0)
+    replicas->given[PEN_VOTE_SAVED] = are_saved;
+    if (step->step % VOTE_STEPS != 0)
         return;
     if (replicas->is_counting) {
         pen_executor_wait(replicas->trainer->executor, is_counted, replicas,
                           PEN_NO_RANK);
         memcpy(votes, replicas->counts, sizeof replicas->counts);
+        step->vote_delay = VOTE_STEPS;
     }
     memcpy(replicas->counts, replicas->given, sizeof replicas->counts);
     memset(replicas->given, 0, sizeof replicas->given);
@@ -469,6 +475,12 @@ void pen_replicas_hide(struct pen_replicas *replicas)
     if (replicas->statistics != NULL)
         pen_replica_statistics_hide(replicas->statistics);
     replicas->is_shown = false;
+}
+
+const float *pen_replicas_hidden(const struct pen_replicas *replicas)
+{
+    PEN_BUG_UNLESS(replicas->is_shown);
+    return replicas->shown;
 }
 
 void pen_replicas_states(struct pen_replicas *replicas,

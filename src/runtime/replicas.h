@@ -79,6 +79,9 @@ void pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps);
 void pen_replicas_show(struct pen_replicas *replicas);
 void pen_replicas_hide(struct pen_replicas *replicas);
 
+/* The own weights between the two: a vector of all places in their order. */
+const float *pen_replicas_hidden(const struct pen_replicas *replicas);
+
 /* Behind the last step, by all ranks. */
 void pen_replicas_leave(struct pen_replicas *replicas);
 

@@ -16,10 +16,9 @@ void pen__replicas_step(struct pen_replicas *replicas,
 /*
  * What the ranks of this replica want, at the end of a step: into what those of
  * all replicas wanted a little before, the same on all of them. Where replicas
- * do not wait for each other each goes by its own.
+ * do not wait for each other each goes by its own, and saves when all do.
  */
-void pen__replicas_vote(struct pen_replicas *replicas, uint64_t step,
-                        double votes[PEN_VOTES]);
+void pen__replicas_vote(struct pen_replicas *replicas, struct pen_step *step);
 
 /* trainer_step.c: the optimizer of the run, on what this rank steps. */
 void pen__trainer_optimize(struct pen_trainer *trainer,

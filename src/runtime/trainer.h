@@ -106,6 +106,7 @@ struct pen_step {
     double learning_rate;
     double wait_share; /* of the time of all ranks in the pass: the bubble */
     double votes[PEN_VOTES];
+    uint64_t vote_delay; /* they are of so many steps before */
 };
 
 /*

@@ -17,9 +17,12 @@ static const struct {
              {PEN_PART_MOMENT1, PEN_CHECKPOINT_MOMENT1},
              {PEN_PART_MOMENT2, PEN_CHECKPOINT_MOMENT2}};
 
+/* Replicas have moments of their own elsewhere; see replicas_checkpoint.c. */
 static int num_parts(const struct pen_trainer *trainer)
 {
-    return 1 + pen_optimizer_moments(&trainer->options.optimizer);
+    return trainer->options.world != NULL
+               ? 1
+               : 1 + pen_optimizer_moments(&trainer->options.optimizer);
 }
 
 /* Moments are where the parameter is stepped. */
@@ -92,6 +95,27 @@ static pen_status check_optimizer(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
+static pen_status check_replicas(const struct pen_trainer *trainer,
+                                 const struct pen_checkpoint *checkpoint,
+                                 struct pen_text *why)
+{
+    struct pen_manifest_sync sync;
+    bool has_own = trainer->options.world != NULL;
+    if (pen_manifest_get_sync(&checkpoint->manifest, &sync) == has_own)
+        return PEN_OK;
+    if (has_own)
+        pen_why(why,
+                "%s is of a run whose replicas were all the same, without "
+                "--sync",
+                pen_text_string(&checkpoint->path));
+    else
+        pen_why(why, "%s is of %" PRIu32 " replicas with --sync %s",
+                pen_text_string(&checkpoint->path), sync.num_replicas,
+                sync.method);
+    pen_why(why, "; to start anew from its weights give it as --model");
+    return PEN_INVALID;
+}
+
 static pen_status load_stage(struct pen_trainer *trainer, uint32_t stage,
                              const struct pen_checkpoint *checkpoint,
                              float *plain, struct pen_text *why)
@@ -112,7 +136,9 @@ pen_status pen_trainer_load(struct pen_trainer *trainer,
                             const struct pen_checkpoint *checkpoint,
                             struct pen_text *why)
 {
-    pen_status status = check_optimizer(trainer, checkpoint, why);
+    pen_status status = check_replicas(trainer, checkpoint, why);
+    if (status == PEN_OK)
+        status = check_optimizer(trainer, checkpoint, why);
     if (status != PEN_OK)
         return status;
     float *plain = malloc(tensor_bytes(trainer));

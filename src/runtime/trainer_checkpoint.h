@@ -9,7 +9,8 @@
  * weights, moments, running
  * statistics, the number of steps and of the next sample. Learning rate and
  * order of data follow from those two, so this is all a run needs to go on
- * exactly.
+ * exactly. Of replicas with weights of their own it is the one model that they
+ * stand for; pen_replicas_load() has the rest.
  */
 
 /* Refused when the checkpoint is of another model or kind of optimizer. */

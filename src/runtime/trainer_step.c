@@ -298,7 +298,7 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     trainer->progress.steps++;
     trainer->progress.samples += pen__trainer_step_samples(trainer);
     if (trainer->replicas != NULL)
-        pen__replicas_vote(trainer->replicas, step.step, step.votes);
+        pen__replicas_vote(trainer->replicas, &step);
     *out = step;
     return PEN_OK;
 }

@@ -1,0 +1,54 @@
+#ifndef PEN_RUNTIME_REPLICAS_CHECKPOINT_H
+#define PEN_RUNTIME_REPLICAS_CHECKPOINT_H
+
+#include "core/checkpoint.h"
+#include "runtime/replicas.h"
+
+/*
+ * What replicas keep in a checkpoint beside the one model: each its weights,
+ * moments, running statistics and states of the method, as extras with logical
+ * names (docs/formats.md). A run goes on with as many replicas on any pipeline.
+ */
+struct pen_replicas_saver;
+
+/* Of a trainer that has joined. On failure *out is untouched. */
+pen_status pen_replicas_saver_create(struct pen_trainer *trainer,
+                                     struct pen_replicas_saver **out,
+                                     struct pen_text *why);
+void pen_replicas_saver_free(struct pen_replicas_saver *saver);
+
+/* The extras that this rank writes. Borrowed until the saver is freed. */
+const struct pen_tensor_spec *
+pen_replicas_saver_extras(const struct pen_replicas_saver *saver,
+                          size_t *count);
+
+/* Room that pen_replicas_saver_read() asks for. */
+size_t pen_replicas_saver_room(const struct pen_replicas_saver *saver);
+
+/*
+ * Between two steps, by all ranks: from here to the end the weights are those
+ * of the one model, and extras can be read.
+ */
+void pen_replicas_saver_begin(struct pen_replicas_saver *saver);
+void pen_replicas_saver_end(struct pen_replicas_saver *saver);
+
+/* Where the bytes of an extra are, until the next is read. Uses the gradients.
+ */
+const void *pen_replicas_saver_read(struct pen_replicas_saver *saver,
+                                    size_t extra, float *room);
+
+/* Fills in how the replicas stay together. */
+pen_status pen_replicas_describe(const struct pen_replicas *replicas,
+                                 struct pen_manifest *manifest,
+                                 struct pen_text *why);
+
+/*
+ * Behind pen_trainer_load() and pen_trainer_join(), by all ranks: goes on with
+ * all that the checkpoint has of this replica. INVALID when it is of another
+ * method, other options or another number of replicas.
+ */
+pen_status pen_replicas_load(struct pen_trainer *trainer,
+                             const struct pen_checkpoint *checkpoint,
+                             struct pen_text *why);
+
+#endif
