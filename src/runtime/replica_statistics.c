@@ -119,3 +119,16 @@ void pen_replica_statistics_hide(struct pen_replica_statistics *statistics)
 {
     put(statistics, statistics->own);
 }
+
+const float *
+pen_replica_statistics_own(const struct pen_replica_statistics *statistics,
+                           const void *shown)
+{
+    const float *own = statistics->own;
+    for (size_t i = 0; i < statistics->num_items; i++) {
+        if (statistics->items[i].floats == shown)
+            return own;
+        own += statistics->items[i].count;
+    }
+    return NULL;
+}

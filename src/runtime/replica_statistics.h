@@ -27,4 +27,12 @@ pen_replica_statistics_bytes(const struct pen_replica_statistics *statistics);
 void pen_replica_statistics_show(struct pen_replica_statistics *statistics);
 void pen_replica_statistics_hide(struct pen_replica_statistics *statistics);
 
+/*
+ * Between the two: the own numbers of the tensor that the network has there;
+ * NULL when they are no mean, as numbers of batches.
+ */
+const float *
+pen_replica_statistics_own(const struct pen_replica_statistics *statistics,
+                           const void *shown);
+
 #endif

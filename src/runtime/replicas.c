@@ -483,6 +483,16 @@ const float *pen_replicas_hidden(const struct pen_replicas *replicas)
     return replicas->shown;
 }
 
+const void *pen_replicas_hidden_statistic(const struct pen_replicas *replicas,
+                                          uint32_t tensor)
+{
+    PEN_BUG_UNLESS(replicas->is_shown && replicas->statistics != NULL);
+    const void *shown = pen_network_statistic(
+        pen_trainer_network(replicas->trainer, 0), tensor);
+    const void *own = pen_replica_statistics_own(replicas->statistics, shown);
+    return own != NULL ? own : shown;
+}
+
 void pen_replicas_states(struct pen_replicas *replicas,
                          struct pen_sync_states *out)
 {

@@ -82,6 +82,10 @@ void pen_replicas_hide(struct pen_replicas *replicas);
 /* The own weights between the two: a vector of all places in their order. */
 const float *pen_replicas_hidden(const struct pen_replicas *replicas);
 
+/* Likewise of a tensor of the model that is not trained. */
+const void *pen_replicas_hidden_statistic(const struct pen_replicas *replicas,
+                                          uint32_t tensor);
+
 /* Behind the last step, by all ranks. */
 void pen_replicas_leave(struct pen_replicas *replicas);
 

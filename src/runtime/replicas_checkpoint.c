@@ -381,7 +381,8 @@ const void *pen_replicas_saver_read(struct pen_replicas_saver *saver,
     case NUMBERS:
         return list->states.items[entry->state].numbers;
     case STATISTIC:
-        return statistic_of(list, entry);
+        return pen_replicas_hidden_statistic(list->replicas,
+                                             (uint32_t)entry->state);
     }
     return room + parameter_of(list, entry->place)->slices[entry->slice].first;
 }
