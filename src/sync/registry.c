@@ -18,7 +18,10 @@
     X(streaming_diloco)                                                        \
     X(dc_s3gd)                                                                 \
     X(cyclic_dp)                                                               \
-    X(onebit_adam)
+    X(onebit_adam)                                                             \
+    X(d_psgd)                                                                  \
+    X(sgp)                                                                     \
+    X(eventgrad)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

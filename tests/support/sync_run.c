@@ -45,6 +45,20 @@ static void choose(const struct sync_run *run, struct pen_sync_choice *out)
     pen_text_release(&why);
 }
 
+struct pen_sync_cost sync_run_cost(const struct sync_run *run)
+{
+    struct pen_sync_case of = {.num_replicas = run->num_replicas,
+                               .shapes = sync_shapes,
+                               .num_shapes = SYNC_TENSORS,
+                               .num_weights = SYNC_COUNT,
+                               .core_bytes_per_sec = 1e9};
+    struct pen_sync_choice choice;
+    struct pen_sync_cost cost;
+    choose(run, &choice);
+    pen_sync_choice_cost(&choice, &of, &cost);
+    return cost;
+}
+
 static void local_step(void *context, const struct pen_sync_step *at)
 {
     struct replica *it = context;
@@ -191,8 +205,11 @@ static void sleep_in(struct replica *it, int64_t ns)
 static void one_step(struct replica *it, uint64_t step)
 {
     const struct pen_sync_method *method = it->choice.method;
-    struct pen_sync_step at = {step, it->run->rate};
+    bool is_still = it->run->still_from > 0 && step >= it->run->still_from;
+    struct pen_sync_step at = {step, is_still ? 0 : it->run->rate};
     uint32_t self = it->setting.peers->self;
+    if (it->run->watch != NULL)
+        it->run->watch(it->run->context, self, step, it->sync);
     if (self < 8 && it->run->slow_ns[self] > 0)
         sleep_in(it, it->run->slow_ns[self]);
     sync_gradient(&it->run->problem, self, step, it->weights, it->gradients);

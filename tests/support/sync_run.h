@@ -16,10 +16,17 @@ struct sync_run {
     struct sync_optimizer optimizer;
     double rate;
     double weight_decay;  /* of methods with a step of their own */
+    uint64_t still_from;  /* from this step on the rate is 0; 0: it is not */
     uint64_t epoch_steps; /* 0: 10 */
     uint64_t resume_at;   /* behind it the method is freed, made anew and gets
                              its states back; 0: it is not */
     int64_t slow_ns[8];   /* per replica: how long a gradient takes */
+
+    /* Told by a replica before each of its steps, or NULL. Other replicas may
+     * tell at the same time. */
+    void (*watch)(void *context, uint32_t replica, uint64_t step,
+                  struct pen_sync *sync);
+    void *context;
 };
 
 /* What came of a replica; rows of SYNC_COUNT, from sync_trace_make(). */
@@ -39,6 +46,9 @@ void sync_replica_run(const struct sync_run *run, struct pen_peers *peers,
 /* All replicas, as threads; out has a place for each. */
 void sync_threads_run(const struct sync_run *run, struct sync_trace *out);
 void sync_trace_release(struct sync_trace *traces, uint32_t count);
+
+/* What the method of a run says that it costs. */
+struct pen_sync_cost sync_run_cost(const struct sync_run *run);
 
 /* Weights behind a step (1 for the first) of a trace. */
 const float *sync_trace_at(const struct sync_trace *trace, uint64_t step);

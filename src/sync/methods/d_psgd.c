@@ -1,0 +1,168 @@
+/*
+ * D-PSGD, gossip on a ring: every replica steps from the mean of its own
+ * weights and those of its two neighbours,
+ *
+ *   x_i <- (x_{i-1} + x_i + x_{i+1}) / 3 - eta U(g_i(x_i))
+ *
+ * with the gradient at the weights that were not mixed, so that weights travel
+ * while the gradient is computed:
+ *
+ *   step t    | pass | mix, step | send x, receive | pass | mix, step | ...
+ *                                 <--- on the way ------>
+ *
+ * U is the optimizer of the run; its moments stay with their replica. Two
+ * replicas mix with weights 1/2. The model is the mean of all.
+ *
+ * Mixing keeps the mean; three replicas mix completely.
+ */
+#include "sync/ring.h"
+
+#include <stdlib.h>
+
+enum { MEAN_CHANNEL, RING_CHANNEL = PEN_COLLECTIVE_CHANNELS };
+
+struct pen_sync {
+    const struct pen_sync_setting *setting;
+    struct pen_average *plain;
+    uint32_t degree;
+    float *sent;
+    float *copies[2]; /* of the neighbours */
+    bool is_begun;    /* the exchange for the next step */
+    struct pen_peers_request sends[2];
+    struct pen_peers_request receives[2];
+};
+
+static void cost(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    double weights = of->num_weights * sizeof(float);
+    uint32_t degree = pen_ring_degree(of->num_replicas);
+    out->bytes = degree * weights;
+    out->legs = degree > 0 ? 1 : 0;
+    out->hidden = 1;
+    out->extra = mean->extra + 3 * weights;
+    out->waits_for_slowest = true;
+}
+
+static void release(struct pen_sync *sync)
+{
+    pen_average_free(sync->plain);
+    free(sync->sent);
+    free(sync->copies[0]);
+    free(sync->copies[1]);
+    free(sync);
+}
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    struct pen_sync *sync = calloc(1, sizeof *sync);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    sync->setting = setting;
+    sync->degree = pen_ring_degree(setting->peers->size);
+    sync->sent = pen_sync_vector(setting);
+    sync->copies[0] = pen_sync_vector(setting);
+    sync->copies[1] = pen_sync_vector(setting);
+    pen_status status =
+        sync->sent == NULL || sync->copies[0] == NULL || sync->copies[1] == NULL
+            ? PEN_NOMEM
+            : PEN_OK;
+    if (status == PEN_OK)
+        status =
+            pen_sync_plain_average(setting, MEAN_CHANNEL, &sync->plain, why);
+    if (status == PEN_OK)
+        *out = sync;
+    else
+        release(sync);
+    return status;
+}
+
+static size_t bytes(const struct pen_sync *sync)
+{
+    return 3 * sync->setting->count * sizeof(float) +
+           pen_average_bytes(sync->plain);
+}
+
+static void begin(struct pen_sync *sync)
+{
+    struct pen_peers *peers = sync->setting->peers;
+    size_t length = sync->setting->count * sizeof(float);
+    pen_sync_read_weights(sync->setting, sync->sent);
+    for (uint32_t side = 0; side < sync->degree; side++)
+        pen_peers_receive(peers, pen_ring_neighbour(peers, side), RING_CHANNEL,
+                          sync->copies[side], length, &sync->receives[side]);
+    for (uint32_t side = 0; side < sync->degree; side++)
+        pen_peers_send(peers, pen_ring_neighbour(peers, side), RING_CHANNEL,
+                       sync->sent, length, &sync->sends[side]);
+    sync->is_begun = true;
+}
+
+static bool is_over(void *context)
+{
+    struct pen_sync *sync = context;
+    bool is_done = true;
+    for (uint32_t side = 0; side < sync->degree; side++)
+        if (!pen_peers_test(sync->setting->peers, &sync->receives[side]) ||
+            !pen_peers_test(sync->setting->peers, &sync->sends[side]))
+            is_done = false;
+    return is_done;
+}
+
+static void settle(struct pen_sync *sync)
+{
+    pen_peers_wait(sync->setting->peers, is_over, sync);
+}
+
+/* Weights are still those that the last step left: also in the first step of
+ * a run, and of one that is resumed. */
+static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    (void)at;
+    if (!sync->is_begun)
+        begin(sync);
+    settle(sync);
+    sync->is_begun = false;
+    pen_ring_mix(sync->setting, sync->copies);
+}
+
+static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    if (at->step < sync->setting->total_steps)
+        begin(sync);
+}
+
+static void poll(struct pen_sync *sync)
+{
+    (void)is_over(sync);
+}
+
+/* None: what a step needs of the others they send anew. */
+static void states(struct pen_sync *sync, struct pen_sync_states *out)
+{
+    (void)sync;
+    (void)out;
+}
+
+static void consistent(struct pen_sync *sync, float *out)
+{
+    pen_sync_mean_weights(sync->setting, sync->plain, out);
+}
+
+const struct pen_sync_method pen_sync_d_psgd = {
+    .name = "d-psgd",
+    .title = "each step from the mean with two neighbours on a ring",
+    .paper = "Lian et al., Can Decentralized Algorithms Outperform Centralized "
+             "Algorithms?, 2017, arXiv:1705.09056",
+    .interval = 1,
+    .cost = cost,
+    .create = create,
+    .free = release,
+    .bytes = bytes,
+    .before_step = before_step,
+    .after_step = after_step,
+    .poll = poll,
+    .settle = settle,
+    .states = states,
+    .consistent = consistent,
+};
