@@ -21,7 +21,11 @@
     X(onebit_adam)                                                             \
     X(d_psgd)                                                                  \
     X(sgp)                                                                     \
-    X(eventgrad)
+    X(eventgrad)                                                               \
+    X(asgd)                                                                    \
+    X(dc_asgd)                                                                 \
+    X(ssp)                                                                     \
+    X(dssp)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

@@ -1,0 +1,41 @@
+/*
+ * ASGD, asynchronous SGD on a parameter server (server.h): a worker's gradient
+ * changes the weights when it comes, whatever the others did meanwhile,
+ *
+ *   w <- w - eta g_i(w as worker i got it)
+ *
+ * with the momentum of the run, if it has one, kept by the server. Nobody
+ * waits for other workers; how old a gradient is depends on their speeds.
+ *
+ * With one worker it is SGD.
+ */
+#include "sync/server.h"
+
+#include <math.h>
+
+static void cost(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    (void)mean;
+    pen_server_cost(of, out);
+    out->staleness = INFINITY;
+}
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    const struct pen_server_rules rules = {.scale = 1};
+    (void)why;
+    return pen_server_create(setting, &rules, out);
+}
+
+const struct pen_sync_method pen_sync_asgd = {
+    .name = "asgd",
+    .title = "gradients change a sharded server's weights as they come",
+    .paper = "Dean et al., Large Scale Distributed Deep Networks, 2012",
+    .is = PEN_SYNC_OWN_STEP | PEN_SYNC_IS_FREE | PEN_SYNC_NEEDS_SGD,
+    .interval = 1,
+    .cost = cost,
+    .create = create,
+    PEN_SERVER_HOOKS,
+};

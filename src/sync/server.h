@@ -1,0 +1,107 @@
+#ifndef PEN_SYNC_SERVER_H
+#define PEN_SYNC_SERVER_H
+
+#include "sync/method.h"
+
+/*
+ * A parameter server that is cut into shares: member k keeps share k of the
+ * weights (pen_collective_share()), and all members are workers, too.
+ *
+ *   worker    computes a gradient, pushes share k of it to member k, gets share
+ *             k of the weights back, and computes the next with these
+ *   server    takes a push, changes its share, answers; while its own passes
+ *             run, whenever poll is called
+ *
+ * Pushes of a worker are its clock. What a push does is SGD with the momentum
+ * of the run, v <- mu v + g, w <- w - eta v (Nesterov's: eta (g + mu v)), where
+ * eta comes with the push; weight decay, of all tensors, is added to the
+ * gradient by the worker.
+ *
+ * A method on a server is its rules: the server is the object of the method,
+ * and PEN_SERVER_HOOKS its hooks.
+ */
+struct pen_server_rules {
+    /* Of every gradient: 1, or 1/N where N pushes are a step. */
+    float scale;
+
+    /* Gradients of a clock are added in the order of members and change the
+     * weights together: allow() has to be 0 then. */
+    bool is_together;
+
+    /* By how many clocks the worker, who pushed just now, may be ahead of the
+     * slowest when he gets his answer; NULL: by any. */
+    uint64_t (*allow)(void *context, const struct pen_sync *server,
+                      uint32_t worker);
+
+    /* Changes a gradient of the share before it is applied. May be NULL. */
+    void (*correct)(void *context, uint32_t worker, float *gradient,
+                    const float *weights);
+
+    /* The worker has these weights of the share now. May be NULL. */
+    void (*told)(void *context, uint32_t worker, const float *weights);
+
+    /* A further vector that the server keeps, 0 at first, under this name in
+     * checkpoints; NULL: none. */
+    const char *kept;
+
+    /* One block of memory, freed with the server; NULL: none. */
+    void *context;
+    size_t context_bytes;
+};
+
+enum { PEN_SERVER_HEAD_BYTES = 16 }; /* of a push, beside the gradient */
+
+/* Weights are there. Takes the context, also on failure; *out is untouched
+ * then. */
+pen_status pen_server_create(const struct pen_sync_setting *setting,
+                             const struct pen_server_rules *rules,
+                             struct pen_sync **out);
+
+/* ---- for rules ---- */
+
+const struct pen_sync_setting *
+pen_server_setting(const struct pen_sync *server);
+
+/* Floats of this member's share, their weights, and what is kept of them. */
+size_t pen_server_share(const struct pen_sync *server);
+const float *pen_server_weights(const struct pen_sync *server);
+float *pen_server_kept(struct pen_sync *server);
+
+uint64_t pen_server_clock(const struct pen_sync *server, uint32_t worker);
+uint64_t pen_server_slowest(const struct pen_sync *server);
+uint64_t pen_server_fastest(const struct pen_sync *server);
+
+/* ---- hooks ---- */
+
+void pen_server_free(struct pen_sync *server);
+size_t pen_server_bytes(const struct pen_sync *server);
+
+/* Pushes the gradients, waits for the answers, writes them as weights. */
+void pen_server_step(struct pen_sync *server, const struct pen_sync_step *at);
+
+void pen_server_poll(struct pen_sync *server);
+
+/* Serves until all members have come here; then nothing is under way, and all
+ * know all shares. */
+void pen_server_settle(struct pen_sync *server);
+
+/* The same, and poll() does not begin to serve again. */
+void pen_server_leave(struct pen_sync *server);
+
+void pen_server_states(struct pen_sync *server, struct pen_sync_states *out);
+void pen_server_restored(struct pen_sync *server, uint64_t steps);
+
+/* The servers' weights; settles. */
+void pen_server_model(struct pen_sync *server, float *out);
+
+#define PEN_SERVER_HOOKS                                                       \
+    .free = pen_server_free, .bytes = pen_server_bytes,                        \
+    .local_step = pen_server_step, .poll = pen_server_poll,                    \
+    .settle = pen_server_settle, .states = pen_server_states,                  \
+    .restored = pen_server_restored, .consistent = pen_server_model,           \
+    .leave = pen_server_leave
+
+/* Bytes, legs and memory; the rest is the method's. */
+void pen_server_cost(const struct pen_sync_case *of, struct pen_sync_cost *out);
+
+#endif
