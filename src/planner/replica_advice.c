@@ -1,0 +1,157 @@
+/* What a comparison of methods means, in words. */
+#include "planner/replica_compare.h"
+
+#include <math.h>
+
+/* A wait that nobody would change a training for. */
+#define SMALL_SHARE 0.1
+
+static double share_of(const struct pen_replica_time *time)
+{
+    return 100 * time->stall_sec / time->step_sec;
+}
+
+/* Seconds with a unit that suits them. */
+static void add_seconds(struct pen_text *out, double seconds)
+{
+    if (seconds < 1e-3)
+        pen_text_add(out, "%.3g us", 1e6 * seconds);
+    else if (seconds < 1)
+        pen_text_add(out, "%.3g ms", 1e3 * seconds);
+    else
+        pen_text_add(out, "%.3g s", seconds);
+}
+
+static void tell_reference(const struct pen_replica_comparison *comparison,
+                           const struct pen_replica_time *reference,
+                           struct pen_text *out)
+{
+    pen_replica_name(reference, out);
+    pen_text_add(out, " takes ");
+    add_seconds(out, reference->sync_sec);
+    pen_text_add(out, " on the link and a step computes ");
+    add_seconds(out, comparison->setting.compute_sec);
+    pen_text_add(out, ": %.1f %% of its step would be waiting\n",
+                 share_of(reference));
+}
+
+static void tell_choice(const struct pen_replica_comparison *comparison,
+                        const struct pen_replica_time *reference,
+                        const struct pen_replica_time *best,
+                        struct pen_text *out)
+{
+    pen_text_add(out, "advice: ");
+    pen_replica_name(best, out);
+    if (best == reference) {
+        pen_text_add(out, "; nothing else is a tenth quicker%s\n",
+                     comparison->has_factors ? " to a loss" : "");
+        return;
+    }
+    if (best->choice.method->interval > 1)
+        pen_text_add(out, " with an interval of %u", best->choice.interval);
+    pen_text_add(out, ", a step %.3g times as quick as with ",
+                 reference->step_sec / best->step_sec);
+    pen_replica_name(reference, out);
+    if (comparison->has_factors)
+        pen_text_add(out, ", a loss %.3g times",
+                     reference->step_sec * reference->factor /
+                         (best->step_sec * best->factor));
+    pen_text_add(out, "; of those as quick it changes the training least\n");
+}
+
+/* The quickest with a compressor under the method of the reference. */
+static const struct pen_replica_row *
+find_compressed(const struct pen_replica_comparison *comparison,
+                const struct pen_replica_time *reference)
+{
+    const struct pen_replica_row *found = NULL;
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct pen_replica_row *row = &comparison->rows[i];
+        if (row->time.choice.method != reference->choice.method ||
+            row->time.choice.compressor == NULL)
+            continue;
+        if (found == NULL || row->time.step_sec < found->time.step_sec)
+            found = row;
+    }
+    return found;
+}
+
+static void tell_compression(const struct pen_replica_comparison *comparison,
+                             const struct pen_replica_time *reference,
+                             struct pen_text *out)
+{
+    const struct pen_replica_row *row = find_compressed(comparison, reference);
+    if (row == NULL)
+        return;
+    if (row->verdict == PEN_REPLICA_PAYS || row->verdict == PEN_REPLICA_LOSS)
+        pen_text_add(out,
+                     "compression pays: at best a step %.3g times as "
+                     "quick, with ",
+                     reference->step_sec / row->time.step_sec);
+    else
+        pen_text_add(out, "compression does not pay: %s; at best ",
+                     pen_replica_verdict_words[row->verdict]);
+    pen_replica_name(&row->time, out);
+    pen_text_add(out, " (");
+    add_seconds(out, reference->stall_sec - row->time.stall_sec);
+    pen_text_add(out, " of waiting saved, ");
+    add_seconds(out, row->time.encode_sec);
+    pen_text_add(out, " of encoding, which computing does not hide)\n");
+}
+
+/*
+ * From which interval on waiting is less than computing, and from which it is
+ * small. Messages of such methods are not hidden behind a backward.
+ */
+static void tell_interval(const struct pen_replica_comparison *comparison,
+                          const struct pen_replica_time *reference,
+                          struct pen_text *out)
+{
+    double ratio = reference->sync_sec / comparison->setting.compute_sec;
+    if (reference->stall_sec <= SMALL_SHARE * reference->step_sec) {
+        pen_text_add(out,
+                     "rare synchronisation does not pay: it could save at most "
+                     "the %.1f %% that are waited\n",
+                     share_of(reference));
+        return;
+    }
+    pen_text_add(out,
+                 "rare synchronisation: from an interval of %.0f steps on "
+                 "waiting takes less than computing, from %.0f on a tenth\n",
+                 floor(ratio) + 1, fmax(1, ceil(ratio / SMALL_SHARE)));
+}
+
+static void tell_latency(const struct pen_replica_comparison *comparison,
+                         const struct pen_replica_time *reference,
+                         struct pen_text *out)
+{
+    double latency = reference->cost.legs * comparison->setting.latency_sec;
+    if (latency <= reference->sync_sec / 2 ||
+        reference->stall_sec <= SMALL_SHARE * reference->step_sec)
+        return;
+    pen_text_add(out,
+                 "%.0f %% of a synchronisation is latency: fewer bytes do "
+                 "not help, fewer synchronisations do\n",
+                 100 * latency / reference->sync_sec);
+}
+
+void pen_replica_advise(const struct pen_replica_comparison *comparison,
+                        struct pen_text *out)
+{
+    const struct pen_replica_time *reference =
+        &comparison->rows[comparison->reference].time;
+    const struct pen_replica_time *best =
+        &comparison->rows[comparison->advice].time;
+    tell_choice(comparison, reference, best, out);
+    tell_reference(comparison, reference, out);
+    tell_compression(comparison, reference, out);
+    tell_interval(comparison, reference, out);
+    tell_latency(comparison, reference, out);
+    if (comparison->has_factors)
+        pen_text_add(out, "seconds to a loss are those of a step times your "
+                          "factors; methods without one are not advised\n");
+    else
+        pen_text_add(out, "seconds of a step are not seconds to a loss: all "
+                          "but exact sums need more steps; --factors takes "
+                          "how many\n");
+}

@@ -1,0 +1,49 @@
+#include "planner/replica_sync.h"
+
+#include <math.h>
+
+static bool is_done_by_trainer(const struct pen_sync_choice *choice)
+{
+    return (choice->method->is & PEN_SYNC_IS_NATIVE) != 0 &&
+           choice->compressor == NULL;
+}
+
+/* Of one synchronisation. */
+static double stall_of(const struct pen_replica_setting *setting,
+                       const struct pen_replica_time *time)
+{
+    const struct pen_sync_cost *cost = &time->cost;
+    double sync = time->sync_sec;
+    if (is_done_by_trainer(&time->choice)) {
+        double last = setting->last_share * sync;
+        return last + fmax(0, sync - last - setting->overlap_sec);
+    }
+    double waits = sync;
+    if (cost->hidden > 0)
+        waits -= cost->hidden * setting->compute_sec;
+    double backlog = cost->bytes / setting->bytes_per_sec -
+                     cost->interval * setting->compute_sec;
+    return fmax(0, fmax(waits, backlog));
+}
+
+void pen_replica_predict(const struct pen_replica_setting *setting,
+                         const struct pen_sync_choice *choice,
+                         struct pen_replica_time *out)
+{
+    const struct pen_sync_case of = {.num_replicas = setting->num_replicas,
+                                     .shapes = setting->shapes,
+                                     .num_shapes = setting->num_shapes,
+                                     .num_weights = setting->num_weights,
+                                     .core_bytes_per_sec =
+                                         setting->core_bytes_per_sec};
+    *out = (struct pen_replica_time){.choice = *choice};
+    struct pen_sync_cost *cost = &out->cost;
+    pen_sync_choice_cost(choice, &of, cost);
+    out->step_bytes = cost->bytes / cost->interval;
+    out->sync_sec = cost->legs * setting->latency_sec +
+                    cost->bytes / setting->bytes_per_sec;
+    out->stall_sec = stall_of(setting, out) / cost->interval;
+    out->encode_sec = cost->encode_sec / cost->interval;
+    out->step_sec = setting->compute_sec + out->stall_sec + out->encode_sec;
+    out->samples_per_sec = setting->samples / out->step_sec;
+}

@@ -1,0 +1,89 @@
+#ifndef PEN_PLANNER_REPLICA_SYNC_H
+#define PEN_PLANNER_REPLICA_SYNC_H
+
+#include "core/any_model.h"
+#include "core/model_cost.h"
+#include "sync/registry.h"
+
+/*
+ * How long a step takes when replicas stay together by one of the methods of
+ * src/sync over a link. One synchronisation takes
+ *
+ *   sync = legs * latency + bytes / bandwidth
+ *
+ * on the link, of which `hidden` steps of computing hide what they can; the
+ * bytes of one have to be gone before those of the next come. What is left,
+ * and encoding, which computes on the same cores, is spread over the interval:
+ *
+ *   stall = max(0, sync - hidden * compute,
+ *               bytes / bandwidth - interval * compute) / interval
+ *   step  = compute + stall + encode / interval
+ *
+ * What the trainer does itself sets out while the last backward of its own step
+ * still runs, all but the gradients that come last:
+ *
+ *   stall = last * sync + max(0, (1 - last) * sync - overlap)
+ */
+
+/* Replicas, the link of each, and what they compute. */
+struct pen_replica_setting {
+    const size_t (*shapes)[2]; /* rows and columns of every parameter */
+    size_t num_shapes;
+    double num_weights;
+    uint32_t num_replicas;
+    double bytes_per_sec; /* that a replica sends, while it receives as many */
+    double latency_sec;
+    double compute_sec; /* of a step of one replica, alone */
+    double overlap_sec; /* of it, the backward of the last micro-batch */
+    double last_share;  /* of the weights: gradients that come last, at once */
+    double samples;     /* of a step, of all replicas */
+    double core_bytes_per_sec; /* that a core encodes */
+};
+
+/* What compressors of src/sync reach on a core where nobody measured. */
+#define PEN_REPLICA_CORE_RATE 2e9
+
+/* What a step costs with one choice. */
+struct pen_replica_time {
+    struct pen_sync_choice choice;
+    struct pen_sync_cost cost;
+    double step_bytes; /* that a replica sends, in the mean over steps */
+    double sync_sec;   /* of one synchronisation on the link */
+    double stall_sec;  /* of a step: waiting for the link */
+    double encode_sec; /* of a step */
+    double step_sec;
+    double samples_per_sec;
+    double factor; /* steps to a loss, in those of the reference; 0: unknown */
+};
+
+void pen_replica_predict(const struct pen_replica_setting *setting,
+                         const struct pen_sync_choice *choice,
+                         struct pen_replica_time *out);
+
+/* ---- what is between replicas ---- */
+
+/* Owned by the caller; free `at`. */
+struct pen_replica_shapes {
+    size_t (*at)[2];
+    size_t count;
+    double num_weights;
+    double last_share;
+};
+
+/*
+ * Parameters of all of a model. Of families that are only planned, which have
+ * no list of tensors, each layer counts as one matrix. On failure *out is
+ * untouched.
+ */
+pen_status pen_replica_shapes_of(const struct pen_any_model *model,
+                                 struct pen_replica_shapes *out,
+                                 struct pen_text *why);
+
+/* Of some layers, of which `share` devices have a part each. */
+pen_status pen_replica_shapes_of_layers(const struct pen_model *model,
+                                        const struct pen_layer_range *range,
+                                        uint32_t share,
+                                        struct pen_replica_shapes *out,
+                                        struct pen_text *why);
+
+#endif
