@@ -32,6 +32,7 @@ extern const struct pen__command pen__export;
 extern const struct pen__command pen__plan;
 extern const struct pen__command pen__predict;
 extern const struct pen__command pen__schedule;
+extern const struct pen__command pen__sync;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__partition;
 extern const struct pen__command pen__plot;

@@ -60,15 +60,23 @@ static const struct pen__command cluster = {
     "cluster", "lists, shows, checks and measures clusters", run_cluster,
     help_cluster};
 
-static const struct pen__command *const commands[] = {
-    &pen__plan,     &pen__predict,
-    &pen__schedule, &pen__tokenize,
-    &train,         &eval,
-    &generate,      &pen__plot,
-    &pen__view,     &pen__checkpoint,
-    &cluster,       &profile,
-    &doctor,        &pen__partition,
-    &pen__export,   NULL};
+static const struct pen__command *const commands[] = {&pen__plan,
+                                                      &pen__predict,
+                                                      &pen__schedule,
+                                                      &pen__tokenize,
+                                                      &train,
+                                                      &eval,
+                                                      &generate,
+                                                      &pen__plot,
+                                                      &pen__view,
+                                                      &pen__checkpoint,
+                                                      &cluster,
+                                                      &profile,
+                                                      &doctor,
+                                                      &pen__partition,
+                                                      &pen__export,
+                                                      &pen__sync,
+                                                      NULL};
 
 int main(int argc, char **argv)
 {

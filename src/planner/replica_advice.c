@@ -83,7 +83,7 @@ static void tell_compression(const struct pen_replica_comparison *comparison,
     const struct pen_replica_row *row = find_compressed(comparison, reference);
     if (row == NULL)
         return;
-    if (row->verdict == PEN_REPLICA_PAYS || row->verdict == PEN_REPLICA_LOSS)
+    if (row->verdict == PEN_REPLICA_PAYS)
         pen_text_add(out,
                      "compression pays: at best a step %.3g times as "
                      "quick, with ",

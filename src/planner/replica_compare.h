@@ -19,7 +19,7 @@
     X(REFERENCE, "reference", "what the others are compared with")             \
     X(PAYS, "pays", "pays")                                                    \
     X(APART, "apart", "sends nothing: each replica trains alone")              \
-    X(HIDDEN, "hidden", "nothing to gain: messages are hidden or short")       \
+    X(HIDDEN, "hidden", "nothing to gain, messages are hidden or short")       \
     X(MORE_BYTES, "more-bytes", "sends no less")                               \
     X(ENCODE, "encode", "encoding takes what the link saves")                  \
     X(LATENCY, "latency", "bound by latency: fewer bytes do not help")         \

@@ -119,6 +119,25 @@ for command in $commands; do
     done
 done
 
+# The commands and options of sync.
+page=$root/docs/man/penstock-sync.1
+run 0 sync --help
+commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
+same "commands of the man page" \
+    "$(awk '/^\.Nm penstock sync/ { getline; print $2 }' "$page" | sort)" \
+    "$(sort <<<"$commands")"
+for command in $commands; do
+    run 0 sync "$command" --help
+    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
+        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$')
+    same "completion of sync" \
+        "$(_penstock_sync_options "$command" | tr ' ' '\n')" "$options"
+    for option in $options; do
+        grep -qE "^\.It Fl -${option#--}" "$page" ||
+            fail "man page lacks $option"
+    done
+done
+
 # The completion itself.
 PATH=$(dirname "$PENSTOCK"):$PATH
 complete_line() {
@@ -150,6 +169,9 @@ same "its help" "$(complete_line penstock help checkpoint l)" "ls"
 same "cluster" "$(complete_line penstock cluster sh)" "show"
 same "its option" "$(complete_line penstock cluster detect --th)" "--threads"
 same "its help" "$(complete_line penstock help cluster de)" "detect"
+same "sync" "$(complete_line penstock sync comp)" "compare"
+same "its option" "$(complete_line penstock sync compare --fac)" "--factors"
+same "its method" "$(complete_line penstock sync compare dil)" "diloco"
 same "profile" "$(complete_line penstock profile --model m --rou)" "--rounds"
 same "partition" "$(complete_line penstock partition g.txt --ba)" "--bandwidth"
 same "plan" "$(complete_line penstock plan --model m --targ)" "--target"

@@ -111,8 +111,23 @@ _penstock_cluster_options() {
     esac
 }
 
+_penstock_sync_options() {
+    case $1 in
+    list) echo --json ;;
+    compare)
+        echo --model --link --latency --replicas --step-time --microbatches \
+            --profile --cluster --seq-length --global-batch-size \
+            --sync-interval --compress --encode-rate --factors --json
+        ;;
+    esac
+}
+
 _penstock_schedule_names() {
     penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
+}
+
+_penstock_sync_names() {
+    penstock sync list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
 }
 
 # Words that an option takes.
@@ -168,16 +183,28 @@ _penstock_cluster() { # WORD COMMAND
     fi
 }
 
+_penstock_sync() { # WORD COMMAND
+    if [ "$COMP_CWORD" = 2 ]; then
+        COMPREPLY=($(compgen -W "list compare --help" -- "$1"))
+    elif [[ $1 == -* ]]; then
+        COMPREPLY=($(compgen -W \
+            "$(_penstock_sync_options "$2") --help --usage" -- "$1"))
+    elif [ "$2" = compare ]; then
+        COMPREPLY=($(compgen -W "$(_penstock_sync_names)" -f -- "$1"))
+    fi
+}
+
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local simple="plan predict tokenize train eval generate plot view profile doctor partition export"
-    local all="schedule checkpoint cluster $simple"
+    local all="schedule checkpoint cluster sync $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
     COMPREPLY=()
     if [ "$first" = help ]; then
         [ "$command" = checkpoint ] && commands="ls verify hash reshard export"
         [ "$command" = cluster ] && commands="list show check detect"
+        [ "$command" = sync ] && commands="list compare"
         case $COMP_CWORD in
         2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
         3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
@@ -198,6 +225,10 @@ _penstock() {
     fi
     if [ "$first" = cluster ]; then
         _penstock_cluster "$word" "$command"
+        return
+    fi
+    if [ "$first" = sync ]; then
+        _penstock_sync "$word" "$command"
         return
     fi
     if [ "$COMP_CWORD" = 2 ]; then

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# sync list names every method and compressor, and compare says what they cost
+# on a link, which of them pay, and which to take.
+. "$(dirname "$0")/support.bash"
+
+run 0 sync list
+err_empty
+out_has "arXiv:2311.08105"
+names=$(awk 'NF == 0 { exit } NR > 2 { print $1 }' "$work/out" | sort)
+run 0 sync list --json
+same "names in JSON" "$(json '"\n".join(sorted(x["name"]
+    for x in d["methods"]))')" "$names"
+same "no name twice" "$(uniq -d <<<"$names")" ""
+same "methods" "$(json 'len(d["methods"]) >= 16')" True
+same "compressors" "$(json 'len(d["compressors"]) >= 8')" True
+same "all have papers and titles" "$(json 'all(x["paper"] and x["title"]
+    for x in d["methods"] + d["compressors"])')" True
+same "all options have a default in their range" "$(json 'all(
+    o["help"] and o["least"] <= o["default"] <= o["most"]
+    for x in d["methods"] + d["compressors"] for o in x["options"])')" True
+same "bytes of an all-reduce" "$(json '[x["bytes_per_step"]
+    for x in d["methods"] if x["name"] == "allreduce"]')" "[1.5]"
+same "staleness" "$(json 'all(x["staleness"] is None or x["staleness"] >= 0
+    for x in d["methods"])')" True
+
+# 14 million parameters over 100 Mbit/s: 2 * 20 ms + 84.4 MB / 12.5 MB/s.
+tiny=(--model preset:pythia-14m --replicas 4 --step-time 1s)
+slow=("${tiny[@]}" --link 100Mbit/s --latency 20ms)
+run 0 sync compare "${slow[@]}"
+err_empty
+out_has "a step computes 1000 ms"
+out_has "allreduce takes 6.79 s on the link"
+out_has "seconds of a step are not seconds to a loss"
+run 0 sync compare "${slow[@]}" --json
+same "seconds on the link" "$(json '[round(x["sync_sec"], 4)
+    for x in d["methods"] if x["verdict"] == "reference"]')" "[6.7925]"
+same "samples a second" "$(json 'all(abs(x["samples_per_sec"] * x["step_sec"]
+    - 4) < 1e-9 for x in d["methods"])')" True
+same "parts of a step" "$(json 'all(abs(1 + x["stall_sec"] + x["encode_sec"] -
+    x["step_sec"]) < 1e-9 for x in d["methods"])')" True
+same "the quickest first" "$(json 'd["methods"] == sorted(d["methods"],
+    key=lambda x: (x["step_sec"], x["bytes_per_step"] * x["interval"]))')" True
+same "what is advised pays" "$(json '[x["verdict"] for x in d["methods"] if
+    (x["method"], x["compressor"]) == (d["advice"]["method"],
+    d["advice"]["compressor"])]')" "['pays']"
+
+# Fast networks: nothing but the all-reduce, whatever there is.
+for link in 10Gbit/s 100Gbit/s 20GB/s; do
+    run 0 sync compare "${tiny[@]}" --link $link --compress all
+    out_has "advice: allreduce; nothing else is a tenth quicker"
+    out_has "compression does not pay"
+    out_has "rare synchronisation does not pay"
+    run 0 sync compare "${tiny[@]}" --link $link --compress all --json
+    same "advice" "$(json 'd["advice"]["method"], d["advice"]["compressor"]')" \
+        "('allreduce', None)"
+    same "none pays" "$(json '[x for x in d["methods"]
+        if x["verdict"] == "pays"]')" "[]"
+done
+
+# Only what is named, and the reference; an interval.
+run 0 sync compare "${slow[@]}" --sync-interval 25 diloco --json
+same "rows" "$(json '[(x["method"], x["interval"]) for x in d["methods"]]')" \
+    "[('diloco', 25), ('allreduce', 1)]"
+same "bytes" "$(json 'd["methods"][0]["bytes_per_step"] * 25 ==
+    d["methods"][1]["bytes_per_step"]')" True
+run 0 sync compare "${slow[@]}" --compress random-block:4 diloco --json
+same "with a compressor" "$(json '[x["compressor"] for x in d["methods"]
+    if x["method"] == "diloco"]')" "['random-block', None]"
+
+# Encoding on slow cores, and steps that are hidden by no backward.
+run 0 sync compare "${slow[@]}" allreduce --encode-rate 5MB/s --json \
+    --compress random-block
+same "encoding" "$(json '[x["verdict"] for x in d["methods"]
+    if x["compressor"]]')" "['encode']"
+run 0 sync compare "${tiny[@]}" --link 1Gbit/s --microbatches 100 allreduce \
+    --compress none --json
+same "overlap" "$(json 'round(d["overlap_sec"], 6)')" 0.006667
+
+# Steps to a loss are the user's.
+printf '# to 3.2\ndiloco 20\nallreduce+random-block\t1.1\n' >"$work/factors"
+run 0 sync compare "${slow[@]}" --factors "$work/factors" diloco allreduce
+out_has "advice: allreduce+random-block"
+out_has "needs so many more steps that a loss takes longer"
+out_has "seconds to a loss are those of a step times your factors"
+echo "diloco" >"$work/factors"
+run 1 sync compare "${slow[@]}" --factors "$work/factors"
+err_has "$work/factors: line 1: expected a method and a factor"
+
+# The step as predicted for a device.
+run 0 sync compare --model preset:gpt2 --link 1Gbit/s --replicas 4 \
+    --cluster "preset:h100-sxm*1" --seq-length 1024 --global-batch-size 256 --json
+same "predicted" "$(json '0.01 < d["compute_sec"] < 100 and
+    0 < d["overlap_sec"] < d["compute_sec"]')" True
+run 0 sync compare --model preset:mnist-cnn --link 1Gbit/s --replicas 3 \
+    --step-time 20ms
+out_has "preset:mnist-cnn, 2.154e+05 parameters"
+
+# What cannot be compared.
+run 2 sync
+err_has "usage: penstock sync"
+run 2 sync compare --model preset:gpt2
+err_has "--link is required"
+run 2 sync compare "${tiny[@]}" --link 1Gbit/s --replicas 1
+err_has "--replicas must be a whole number from 2"
+run 1 sync compare "${tiny[@]}" --link fast
+err_has "--link fast: expected a number as"
+run 1 sync compare "${tiny[@]}" --link 1Gbit/s gossipp
+err_has "there is no synchronisation 'gossipp'"
+run 1 sync compare "${tiny[@]}" --link 1Gbit/s --compress zip
+err_has "there is no compressor 'zip'"
+run 1 sync compare --model preset:gpt2 --link 1Gbit/s --replicas 4
+err_has "Give --step-time, --profile or --cluster"
+run 1 sync compare --model preset:gpt2 --link 1Gbit/s --replicas 3 \
+    --cluster "preset:h100-sxm*1" --seq-length 1024 --global-batch-size 256
+err_has "a batch of 256 cannot be shared by 3 replicas"
+run 2 sync list extra
+err_has "'extra' is one word too many"
+finish
