@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Points of the front, and numbers of devices, that are told. */
@@ -19,6 +20,9 @@ struct answer {
     struct pen_plan_ranking *front;
     struct pen_plan_ranking *fewer;
     struct pen_explanation *explanation;
+    struct pen_replica_plan replicas;
+    struct pen_replica_comparison *sync;
+    struct pen_text sync_reason;
 };
 
 static void release(struct answer *answer)
@@ -27,6 +31,9 @@ static void release(struct answer *answer)
     pen_plan_ranking_free(answer->front);
     pen_plan_ranking_free(answer->fewer);
     pen_explanation_free(answer->explanation);
+    pen_replica_comparison_free(answer->sync);
+    pen_replica_plan_release(&answer->replicas);
+    pen_text_release(&answer->sync_reason);
 }
 
 /* Searches beside the main one have less time each: it is for a report. */
@@ -49,6 +56,62 @@ static pen_status find_more(const struct pen__planning *planning,
     return status;
 }
 
+static double advised_samples(const struct pen_replica_comparison *sync)
+{
+    return sync == NULL ? 0 : sync->rows[sync->advice].time.samples_per_sec;
+}
+
+/* What is planned otherwise has to gain a tenth: predictions are no better. */
+#define LEAST_GAIN 1.1
+
+/* Takes replicas over, if what is advised for them does more than `least`. */
+static pen_status offer_replicas(struct pen_replica_plan *replicas,
+                                 double least, struct answer *answer,
+                                 struct pen_text *why)
+{
+    const struct pen_replica_wish usual = {.compress = NULL};
+    struct pen_replica_comparison *sync = NULL;
+    pen_status status =
+        pen_replica_compare(&replicas->setting, &usual, &sync, why);
+    if (status == PEN_OK && advised_samples(sync) > least) {
+        pen_replica_comparison_free(answer->sync);
+        pen_replica_plan_release(&answer->replicas);
+        answer->sync = sync;
+        answer->replicas = *replicas;
+        return PEN_OK;
+    }
+    pen_replica_comparison_free(sync);
+    pen_replica_plan_release(replicas);
+    return status;
+}
+
+/*
+ * Other ways for the replicas of the best plan to stay together; or for one
+ * replica in each block of devices, where that is quicker.
+ */
+static pen_status find_sync(const struct pen__planning *planning,
+                            const struct pen_plan_search_options *options,
+                            struct answer *answer, struct pen_text *why)
+{
+    const struct pen_setting *setting = &planning->setting;
+    const struct pen_plan_found *best = &answer->ranking->found[0];
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    struct pen_replica_plan replicas;
+    double least = (double)setting->global_batch / best->prediction.step_sec;
+    pen_status status =
+        pen_replica_plan_init(setting, best, &replicas, &answer->sync_reason);
+    if (status == PEN_OK)
+        status = offer_replicas(&replicas, 0, answer, why);
+    least = fmax(least, advised_samples(answer->sync));
+    if (status == PEN_OK || status == PEN_INVALID)
+        status = pen_replica_plan_of_blocks(setting, options->seconds,
+                                            &replicas, &reason);
+    if (status == PEN_OK)
+        status = offer_replicas(&replicas, LEAST_GAIN * least, answer, why);
+    pen_text_release(&reason);
+    return status == PEN_NOMEM ? status : PEN_OK;
+}
+
 static pen_status find_plans(const struct pen__plan_args *args,
                              const struct pen__planning *planning,
                              struct answer *answer, struct pen_text *why)
@@ -66,6 +129,8 @@ static pen_status find_plans(const struct pen__plan_args *args,
             pen_plan_save(answer->ranking->found[0].plan, args->output, why);
     if (status == PEN_OK && (args->is_explained || args->html != NULL))
         status = find_more(planning, &options, answer, why);
+    if (status == PEN_OK && args->allows_local)
+        status = find_sync(planning, &options, answer, why);
     return status;
 }
 
@@ -85,13 +150,16 @@ static int print_answer(const struct pen__plan_args *args,
                         const struct pen__planning *planning,
                         const struct answer *answer, struct pen_text *why)
 {
-    const struct pen__plan_report report = {.planning = planning,
-                                            .ranking = answer->ranking,
-                                            .front = answer->front,
-                                            .fewer = answer->fewer,
-                                            .explanation = answer->explanation,
-                                            .allows_stale = args->allows_stale,
-                                            .allows_local = args->allows_local};
+    struct pen__plan_report report = {.planning = planning,
+                                      .ranking = answer->ranking,
+                                      .front = answer->front,
+                                      .fewer = answer->fewer,
+                                      .explanation = answer->explanation,
+                                      .replicas = &answer->replicas,
+                                      .sync = answer->sync,
+                                      .allows_stale = args->allows_stale};
+    if (args->allows_local && answer->sync == NULL)
+        report.sync_reason = pen_text_string(&answer->sync_reason);
     if (args->html != NULL && write_html(args, &report, why) != PEN_OK)
         return pen__refuse(why);
     if (args->is_json)
@@ -107,7 +175,7 @@ static int run_search(int argc, char **argv)
 {
     struct pen__plan_args args;
     struct pen__planning planning;
-    struct answer answer = {.ranking = NULL};
+    struct answer answer = {.ranking = NULL, .sync_reason = PEN_TEXT_EMPTY};
     struct pen_text why = PEN_TEXT_EMPTY;
     char name[] = "penstock plan";
     pen__plan_args_parse(PEN__PLAN_SEARCH, name, argc, argv, &args);

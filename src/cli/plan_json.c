@@ -1,5 +1,7 @@
 #include "cli/plan_print.h"
 
+#include "cli/sync.h"
+
 static json_t *degrees_json(const uint32_t *degrees)
 {
     static const char *const keys[PEN_DEGREES] = {
@@ -174,6 +176,18 @@ static json_t *explanation_json(const struct pen_explanation *explanation)
                      helps);
 }
 
+/* Replicas that are not those of the best plan have one of their own. */
+static json_t *sync_json(const struct pen__plan_report *report)
+{
+    const struct pen_plan_ranking *own = report->replicas->own;
+    json_t *object = pen__sync_json(report->sync);
+    json_object_set_new(object, "link", json_string(report->replicas->link));
+    if (own != NULL)
+        json_object_set_new(object, "replica",
+                            candidate_json(&own->found[0].candidate));
+    return object;
+}
+
 json_t *pen__plan_report_json(const struct pen__plan_report *report)
 {
     const struct pen_setting *setting = &report->planning->setting;
@@ -191,6 +205,8 @@ json_t *pen__plan_report_json(const struct pen__plan_report *report)
     json_object_set_new(object, "plans", ranking_json(report, report->ranking));
     json_object_set_new(object, "front", ranking_json(report, report->front));
     json_object_set_new(object, "fewer", ranking_json(report, report->fewer));
+    if (report->sync != NULL)
+        json_object_set_new(object, "sync", sync_json(report));
     if (report->explanation != NULL)
         json_object_set_new(object, "explanation",
                             explanation_json(report->explanation));

@@ -72,8 +72,8 @@ static const struct row rows[] = {
       PEN__FIELD_FLAG, AT(allows_stale), 0, 0, NULL}},
     {SEARCH,
      {"allow-local", NULL,
-      "replicas that rarely synchronise, too; reserved: today it only tells "
-      "what they could gain",
+      "also tells how the replicas of the best plan could stay together "
+      "otherwise, what that saves and whether it pays",
       PEN__FIELD_FLAG, AT(allows_local), 0, 0, NULL}},
     {SEARCH,
      {"explain", NULL,

@@ -2,6 +2,7 @@
 
 #include "base/table.h"
 #include "cli/plan_cells.h"
+#include "cli/sync.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -230,9 +231,43 @@ static void print_relaxed(const struct pen__plan_report *report,
                      100 * best->spent[PEN_SPENDING_BUBBLE] / best->step_sec);
     pen_text_add(out,
                  "replicas that rarely synchronise would save at most %.1f %%: "
-                 "gradients and parameters on their way%s\n",
-                 100 * local / best->step_sec,
-                 report->allows_local ? "; none is planned yet" : "");
+                 "gradients and parameters on their way\n",
+                 100 * local / best->step_sec);
+}
+
+/* Methods of the table; the all-reduce is there in any case. */
+#define MOST_METHODS 6u
+
+static void print_replicas(const struct pen_replica_plan *replicas,
+                           struct pen_text *out)
+{
+    pen_text_add(out, "\nhow %s%u replicas could stay together over %s",
+                 replicas->own == NULL ? "its " : "",
+                 replicas->setting.num_replicas, replicas->link);
+    if (replicas->own != NULL) {
+        pen_text_add(out, ", each ");
+        pen_candidate_print(&replicas->own->found[0].candidate, out);
+    }
+    pen_text_add(out, ":\n\n");
+}
+
+static void print_sync(const struct pen__plan_report *report,
+                       struct pen_text *out)
+{
+    struct pen_table table;
+    if (report->sync_reason != NULL)
+        pen_text_add(out, "nothing else to compare: %s\n", report->sync_reason);
+    if (report->sync == NULL)
+        return;
+    print_replicas(report->replicas, out);
+    pen__sync_table(report->sync, MOST_METHODS, &table);
+    print_table(&table, out);
+    pen_text_add(out, "\n");
+    pen_replica_advise(report->sync, out);
+    if (report->replicas->own != NULL)
+        pen_text_add(out, "the best plan without all that: %.4g samples/s\n",
+                     report->replicas->setting.samples /
+                         report->ranking->found[0].prediction.step_sec);
 }
 
 static void print_front(const struct pen_plan_ranking *front,
@@ -318,6 +353,7 @@ void pen__plan_report_print(const struct pen__plan_report *report,
     pen_text_add(out, "\nthe best plan: ");
     pen__plan_print(setting, best->plan, &best->prediction, out);
     print_relaxed(report, out);
+    print_sync(report, out);
     print_front(report->front, out);
     print_fewer(report->fewer, out);
     if (report->explanation == NULL)

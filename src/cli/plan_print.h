@@ -3,6 +3,7 @@
 
 #include "cli/plan_options.h"
 #include "planner/explain.h"
+#include "planner/replica_plan.h"
 
 /* What `penstock plan` found out; what was not asked for is NULL. */
 struct pen__plan_report {
@@ -11,8 +12,10 @@ struct pen__plan_report {
     const struct pen_plan_ranking *front;
     const struct pen_plan_ranking *fewer;
     const struct pen_explanation *explanation;
+    const struct pen_replica_plan *replicas; /* with what is between them */
+    const struct pen_replica_comparison *sync;
+    const char *sync_reason; /* why there is none; NULL: nobody asked */
     bool allows_stale;
-    bool allows_local;
 };
 
 /* Tables for people, and the same as JSON (NULL: no memory). */

@@ -4,6 +4,8 @@
  */
 #include "cli/plan_report.h"
 
+#include "cli/sync.h"
+
 #include <inttypes.h>
 
 #define MOST_SECTIONS 12u
@@ -14,6 +16,7 @@ enum table {
     TABLE_RANKING,
     TABLE_MEMORY,
     TABLE_FEWER,
+    TABLE_SYNC,
     TABLE_HELPS,
     TABLE_NEIGHBOURS,
     TABLES
@@ -25,6 +28,7 @@ enum words {
     WORDS_SPENT,
     WORDS_MEMORY,
     WORDS_COUNTS,
+    WORDS_SYNC,
     WORDS_LIMIT,
     WORDS_COMMANDS,
     WORDS
@@ -219,6 +223,19 @@ static bool add_others(struct page *page)
     return true;
 }
 
+static void add_sync(struct page *page)
+{
+    const struct pen_replica_comparison *sync = page->report->sync;
+    if (sync == NULL)
+        return;
+    pen__sync_table(sync, sync->count, &page->tables[TABLE_SYNC]);
+    pen_replica_advise(sync, &page->words[WORDS_SYNC]);
+    struct pen_report_section *section =
+        add_section(page, "How replicas could stay together");
+    section->table = &page->tables[TABLE_SYNC];
+    section->note = pen_text_string(&page->words[WORDS_SYNC]);
+}
+
 static void write_limit(struct page *page)
 {
     const struct pen_explanation *explanation = page->report->explanation;
@@ -349,6 +366,7 @@ pen_status pen__plan_report_html(const struct pen__plan_report *report,
         pen_why(why, "no memory for the points of a report");
         goto done;
     }
+    add_sync(&page);
     add_explanation(&page);
     add_commands(&page, plan_path);
     status = print(&page, out, why);

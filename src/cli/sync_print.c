@@ -45,8 +45,9 @@ void pen__sync_table(const struct pen_replica_comparison *comparison,
 {
     size_t count = sizeof columns / sizeof *columns;
     pen_table_init(out, columns, count - !comparison->has_factors);
-    for (size_t i = 0; i < comparison->count && i < most; i++)
-        add_row(comparison, &comparison->rows[i], out);
+    for (size_t i = 0; i < comparison->count; i++)
+        if (i < most || i == comparison->reference)
+            add_row(comparison, &comparison->rows[i], out);
 }
 
 /* A number, or null when it is not finite. */

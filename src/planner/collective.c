@@ -10,7 +10,7 @@ uint64_t pen_cluster_node_size(const struct pen_cluster *cluster)
 }
 
 /* How often bytes pass the slowest link, for each byte of the larger side. */
-static double count_passes(enum pen_collective kind, double count)
+static double count_passes(enum pen_collective_kind kind, double count)
 {
     double passes = (count - 1) / count;
     return kind == PEN_COLLECTIVE_REDUCE ? 2 * passes : passes;
@@ -32,7 +32,7 @@ find_outer(const struct pen_cluster *cluster, const struct pen_device_set *set)
 
 double pen_collective_time(const struct pen_cluster *cluster,
                            const struct pen_device *device,
-                           enum pen_collective kind,
+                           enum pen_collective_kind kind,
                            const struct pen_device_set *set, double bytes)
 {
     if (set->count <= 1)

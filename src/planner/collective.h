@@ -14,7 +14,7 @@
  * it: two members use two network cards.
  */
 
-enum pen_collective {
+enum pen_collective_kind {
     PEN_COLLECTIVE_REDUCE,  /* all get the sum of all */
     PEN_COLLECTIVE_GATHER,  /* all get the parts of all; or scattered sums */
     PEN_COLLECTIVE_EXCHANGE /* each sends each another part */
@@ -28,7 +28,7 @@ struct pen_device_set {
 /* Of `bytes` in all on each device, of the larger side. 0 when alone. */
 double pen_collective_time(const struct pen_cluster *cluster,
                            const struct pen_device *device,
-                           enum pen_collective kind,
+                           enum pen_collective_kind kind,
                            const struct pen_device_set *set, double bytes);
 
 /* Between two devices `distance` apart that may lie in different blocks. */

@@ -105,7 +105,7 @@ static void sum_stage(const struct pen__work *work,
 
 /* Gradients and weights of a stage go to the replicas and come back. */
 static double replica_time(const struct pen__work *work,
-                           enum pen_collective kind,
+                           enum pen_collective_kind kind,
                            const struct pen_layer_bytes *bytes, double element)
 {
     uint64_t ep = pen__degree(work->plan, PEN_DEGREE_EP);

@@ -116,8 +116,8 @@ static void tell_interval(const struct pen_replica_comparison *comparison,
         return;
     }
     pen_text_add(out,
-                 "rare synchronisation: from an interval of %.0f steps on "
-                 "waiting takes less than computing, from %.0f on a tenth\n",
+                 "rare synchronisation: from an interval of %.0f on waiting "
+                 "takes less than computing, from %.0f on a tenth of it\n",
                  floor(ratio) + 1, fmax(1, ceil(ratio / SMALL_SHARE)));
 }
 

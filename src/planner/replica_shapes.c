@@ -58,21 +58,25 @@ static void add_layer(const struct pen_model *model, uint32_t layer,
 }
 
 pen_status pen_replica_shapes_of_layers(const struct pen_model *model,
-                                        const struct pen_layer_range *range,
-                                        uint32_t share,
+                                        const struct pen_layer_range *ranges,
+                                        size_t num_ranges, uint32_t share,
                                         struct pen_replica_shapes *out,
                                         struct pen_text *why)
 {
+    size_t count = 0;
+    for (size_t i = 0; i < num_ranges; i++)
+        count += ranges[i].count;
     struct pen_replica_shapes shapes = {
-        .at = calloc((size_t)range->count * PEN_PARTS + 1, sizeof *shapes.at)};
+        .at = calloc(count * PEN_PARTS + 1, sizeof *shapes.at)};
     if (shapes.at == NULL)
         return fail(&shapes, why);
     double first = 0;
-    for (uint32_t i = 0; i < range->count; i++) {
-        add_layer(model, range->first + i, share, &shapes);
-        if (i == 0)
-            first = shapes.num_weights;
-    }
+    for (size_t i = 0; i < num_ranges; i++)
+        for (uint32_t k = 0; k < ranges[i].count; k++) {
+            add_layer(model, ranges[i].first + k, share, &shapes);
+            if (first == 0)
+                first = shapes.num_weights;
+        }
     /* A backward ends with the first layer. */
     shapes.last_share = first / shapes.num_weights;
     *out = shapes;
@@ -110,5 +114,5 @@ pen_status pen_replica_shapes_of(const struct pen_any_model *model,
     if (model->images != NULL)
         return shapes_of_images(model, out, why);
     const struct pen_layer_range all = {.count = model->decoder->num_layers};
-    return pen_replica_shapes_of_layers(model->decoder, &all, 1, out, why);
+    return pen_replica_shapes_of_layers(model->decoder, &all, 1, 1, out, why);
 }

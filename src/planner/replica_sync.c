@@ -14,6 +14,8 @@ static double stall_of(const struct pen_replica_setting *setting,
 {
     const struct pen_sync_cost *cost = &time->cost;
     double sync = time->sync_sec;
+    if (is_done_by_trainer(&time->choice) && setting->has_stall)
+        return setting->stall_sec;
     if (is_done_by_trainer(&time->choice)) {
         double last = setting->last_share * sync;
         return last + fmax(0, sync - last - setting->overlap_sec);

@@ -36,7 +36,9 @@ struct pen_replica_setting {
     double compute_sec; /* of a step of one replica, alone */
     double overlap_sec; /* of it, the backward of the last micro-batch */
     double last_share;  /* of the weights: gradients that come last, at once */
-    double samples;     /* of a step, of all replicas */
+    bool has_stall;     /* the plan knows better what the trainer waits: */
+    double stall_sec;
+    double samples;            /* of a step, of all replicas */
     double core_bytes_per_sec; /* that a core encodes */
 };
 
@@ -79,10 +81,10 @@ pen_status pen_replica_shapes_of(const struct pen_any_model *model,
                                  struct pen_replica_shapes *out,
                                  struct pen_text *why);
 
-/* Of some layers, of which `share` devices have a part each. */
+/* Of some ranges of layers, of which `share` devices have a part each. */
 pen_status pen_replica_shapes_of_layers(const struct pen_model *model,
-                                        const struct pen_layer_range *range,
-                                        uint32_t share,
+                                        const struct pen_layer_range *ranges,
+                                        size_t num_ranges, uint32_t share,
                                         struct pen_replica_shapes *out,
                                         struct pen_text *why);
 

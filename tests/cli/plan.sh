@@ -61,6 +61,40 @@ same "all others have a reason" "$(json 'all(row["reason"]
 same "front" "$(json '[plan["peak_bytes"] for plan in d["front"]] == sorted(
     (plan["peak_bytes"] for plan in d["front"]), reverse=True)')" True
 
+# Replicas that talk otherwise: not where links are fast, but between hosts that
+# are far apart, one replica on each.
+run 0 plan "${a100[@]}" --top 1 --allow-local
+out_has "advice: allreduce; nothing else is a tenth quicker"
+cat >"$work/hosts.yaml" <<'END'
+name: four-hosts
+devices:
+  - kind: xeon-amx
+    count: 4
+    flops: {f32: 7.168 TFLOP/s, bf16: 114.688 TFLOP/s}
+    memory: 512 GiB
+    bandwidth: 307.2 GB/s
+links:
+  - {level: network, bandwidth: 100 Mbit/s, latency: 20 ms}
+END
+hosts=(--model preset:gpt2 --cluster "$work/hosts.yaml" --seq-length 256
+    --global-batch-size 16 --top 1)
+run 0 plan "${hosts[@]}" --allow-local --html "$work/hosts.html"
+out_has "how 4 replicas could stay together over network, each"
+out_lacks "advice: allreduce;"
+out_has "the best plan without all that:"
+grep -q "How replicas could stay together" "$work/hosts.html" ||
+    fail "the report lacks the section"
+run 0 plan "${hosts[@]}" --allow-local --json
+same "replicas" "$(json 'd["sync"]["replicas"], d["sync"]["link"],
+    d["sync"]["replica"]["degrees"]["dp"]')" "(4, 'network', 1)"
+same "what is advised is quicker than the best plan" "$(json '[
+    x["samples_per_sec"] > 1.1 * 16 / d["plans"][0]["step_sec"]
+    for x in d["sync"]["methods"] if (x["method"], x["compressor"]) ==
+    (d["sync"]["advice"]["method"], d["sync"]["advice"]["compressor"])]')" \
+    "[True]"
+run 0 plan "${hosts[@]}" --json
+same "not asked" "$(json '"sync" in d')" False
+
 # 48 instead of 64 devices: all of them are used.
 run 0 plan "${xl[@]}" --cluster "preset:h100-sxm*48" --global-batch-size 192 \
     --top 1 --json

@@ -22,7 +22,7 @@ static const char plain[] =
     "  - {level: node, size: 8, bandwidth: 100 GB/s, latency: 0}\n"
     "  - {level: cluster, bandwidth: 10 GB/s, latency: 1 us}\n";
 
-static const enum pen_collective kinds[] = {
+static const enum pen_collective_kind kinds[] = {
     PEN_COLLECTIVE_REDUCE, PEN_COLLECTIVE_GATHER, PEN_COLLECTIVE_EXCHANGE};
 
 static struct pen_cluster *load(void)
@@ -35,7 +35,7 @@ static struct pen_cluster *load(void)
 }
 
 static double time_of_set(const struct pen_cluster *cluster,
-                          enum pen_collective kind, uint64_t count,
+                          enum pen_collective_kind kind, uint64_t count,
                           uint64_t stride, double bytes)
 {
     struct pen_device_set set = {count, stride};

@@ -213,7 +213,7 @@ static void slow_links_do_not(void **state)
     expect_advice(&slow, &rare, false,
                   "advice: diloco with an interval of 500");
     /* 0.52 / 0.1 = 5.2. */
-    expect_advice(&slow, &rare, false, "from an interval of 6 steps on");
+    expect_advice(&slow, &rare, false, "from an interval of 6 on");
     expect_advice(&slow, &rare, false, "from 52 on a tenth");
     expect_advice(&slow, &rare, false, "82.1 % of its step would be waiting");
 }
