@@ -139,8 +139,10 @@ static void tell_change(struct pen_replicas *replicas)
 static void local_step(void *context, const struct pen_sync_step *at)
 {
     struct pen_replicas *replicas = context;
-    (void)at;
-    pen__trainer_optimize(replicas->trainer, replicas->step);
+    struct pen_step step = *replicas->step;
+    step.step = at->step;
+    step.learning_rate = at->learning_rate;
+    pen__trainer_optimize(replicas->trainer, &step);
 }
 
 static pen_status check(const struct pen_trainer *trainer,

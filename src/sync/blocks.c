@@ -45,8 +45,8 @@ static void round_all(float *restrict error, size_t count, float scale,
     }
 }
 
-PEN_CLONES float pen_block_encode(float levels, const float *given,
-                                  float *error, size_t count, int8_t *numbers)
+PEN_CLONES float pen_blocks_encode(float levels, const float *given,
+                                   float *error, size_t count, int8_t *numbers)
 {
     float scale = fold(given, error, count) / levels;
     if (scale < FLT_MIN) {
@@ -57,9 +57,9 @@ PEN_CLONES float pen_block_encode(float levels, const float *given,
     return scale;
 }
 
-PEN_CLONES void pen_block_decode(const int8_t *restrict numbers, size_t count,
-                                 float scale, bool is_added,
-                                 float *restrict values)
+PEN_CLONES void pen_blocks_decode(const int8_t *restrict numbers, size_t count,
+                                  float scale, bool is_added,
+                                  float *restrict values)
 {
     if (is_added)
         for (size_t i = 0; i < count; i++)

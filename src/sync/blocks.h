@@ -16,11 +16,11 @@
 enum { PEN_BLOCK_MOST = 256 }; /* values of a block */
 
 /* Of a = given + error; the error is what is lost then. Returns the scale. */
-float pen_block_encode(float levels, const float *given, float *error,
-                       size_t count, int8_t *numbers);
+float pen_blocks_encode(float levels, const float *given, float *error,
+                        size_t count, int8_t *numbers);
 
 /* Writes, or adds, `scale` times the numbers. */
-void pen_block_decode(const int8_t *numbers, size_t count, float scale,
-                      bool is_added, float *values);
+void pen_blocks_decode(const int8_t *numbers, size_t count, float scale,
+                       bool is_added, float *values);
 
 #endif

@@ -34,7 +34,8 @@
     X(block_int4)                                                              \
     X(top_k)                                                                   \
     X(dgc)                                                                     \
-    X(power_sgd)
+    X(power_sgd)                                                               \
+    X(bf16)
 
 #define DECLARE_METHOD(name)                                                   \
     extern const struct pen_sync_method pen_sync_##name;

@@ -60,8 +60,11 @@ static pen_status write_share(struct source *source, const char *run,
         tensors[args.count++] = (struct pen_checkpoint_tensor){
             {info->name, info->dtype, info->num_dims, info->shape}, true, 0};
     }
-    pen_status status = pen_checkpoint_share_write(
-        &args, &(struct pen_checkpoint_source){bytes_of, source}, record, why);
+    pen_status status =
+        pen_checkpoint_share_write(&args,
+                                   &(struct pen_checkpoint_source){
+                                       .bytes_of = bytes_of, .context = source},
+                                   record, why);
     free(infos);
     free(tensors);
     return status;

@@ -1,4 +1,4 @@
-/* Blocks of 8 and 4 bits with two-sided error feedback, in plain loops. */
+/* Blocks of few bits with two-sided error feedback, in plain loops. */
 #include "support/support.h"
 
 #include "support/compress_run.h"
@@ -24,13 +24,22 @@ static const struct compress_run base = {.compress = "int8",
 static const struct {
     const char *compress;
     size_t block;
-    float levels;
+    float levels; /* 0: numbers have 8 significant bits each */
 } kinds[] = {{"int8", 256, 127}, {"int8:65", 65, 127}, {"int8:64", 64, 127},
-             {"int4", 64, 7},    {"int4:65", 65, 7},   {"int4:256", 256, 7}};
+             {"int4", 64, 7},    {"int4:65", 65, 7},   {"int4:256", 256, 7},
+             {"bf16", 1024, 0}};
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* ---- plain loops over all members in one array ---- */
+
+/* The nearest number with 8 significant bits, and the even one of two. */
+static float with_eight_bits(float value)
+{
+    int exponent;
+    float part = frexpf(value, &exponent);
+    return ldexpf(rintf(ldexpf(part, 8)), exponent - 8);
+}
 
 /* What is left of c, which becomes what its code says. */
 static void take_block(float levels, float *c, float *error, size_t count)
@@ -40,7 +49,9 @@ static void take_block(float levels, float *c, float *error, size_t count)
         largest = fmaxf(largest, fabsf(c[k]));
     float scale = largest / levels;
     for (size_t k = 0; k < count; k++) {
-        float code = scale == 0 ? 0 : scale * rintf(c[k] * (1 / scale));
+        float code = levels == 0  ? with_eight_bits(c[k])
+                     : scale == 0 ? 0
+                                  : scale * rintf(c[k] * (1 / scale));
         error[k] = c[k] - code;
         c[k] = code;
     }
@@ -205,9 +216,9 @@ static void no_value_is_off_by_more_than_half_a_scale(void **state)
             given[i] *= ldexpf(1, (int)(trial % 80) - 40);
             largest = fmaxf(largest, fabsf(given[i]));
         }
-        float scale = pen_block_encode(levels, given, zeros, count, numbers);
+        float scale = pen_blocks_encode(levels, given, zeros, count, numbers);
         assert_true(scale == largest / levels);
-        pen_block_decode(numbers, count, scale, false, back);
+        pen_blocks_decode(numbers, count, scale, false, back);
         for (size_t i = 0; i < count; i++) {
             assert_true(fabsf((float)numbers[i]) <= levels);
             assert_true(fabsf(given[i] - back[i]) <= 0.50001f * scale);
@@ -222,7 +233,7 @@ static void what_is_too_small_is_kept(void **state)
     (void)state;
     float given[3] = {1e-44f, -1e-42f, 0}, error[3] = {0};
     int8_t numbers[3] = {1, 1, 1};
-    assert_true(pen_block_encode(127, given, error, 3, numbers) == 0);
+    assert_true(pen_blocks_encode(127, given, error, 3, numbers) == 0);
     assert_memory_equal(given, error, sizeof given);
     assert_true(numbers[0] == 0 && numbers[1] == 0 && numbers[2] == 0);
 }

@@ -63,7 +63,7 @@ static void encode(const float *given, float *error, size_t count, void *to)
 {
     struct code *code = to;
     int8_t numbers[PEN_BLOCK_MOST + 1];
-    code->scale = pen_block_encode(levels, given, error, count, numbers);
+    code->scale = pen_blocks_encode(levels, given, error, count, numbers);
     numbers[count] = 0;
     pack(numbers, count, code->bytes);
 }
@@ -74,7 +74,7 @@ static void decode(const void *from, size_t count, float factor, bool is_added,
     const struct code *code = from;
     int8_t numbers[PEN_BLOCK_MOST + 1];
     unpack(code->bytes, count, numbers);
-    pen_block_decode(numbers, count, factor * code->scale, is_added, values);
+    pen_blocks_decode(numbers, count, factor * code->scale, is_added, values);
 }
 
 static const struct pen_coding coding = {.block = block,

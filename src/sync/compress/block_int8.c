@@ -37,15 +37,15 @@ static size_t length(size_t count)
 static void encode(const float *given, float *error, size_t count, void *to)
 {
     struct code *code = to;
-    code->scale = pen_block_encode(levels, given, error, count, code->numbers);
+    code->scale = pen_blocks_encode(levels, given, error, count, code->numbers);
 }
 
 static void decode(const void *from, size_t count, float factor, bool is_added,
                    float *values)
 {
     const struct code *code = from;
-    pen_block_decode(code->numbers, count, factor * code->scale, is_added,
-                     values);
+    pen_blocks_decode(code->numbers, count, factor * code->scale, is_added,
+                      values);
 }
 
 static const struct pen_coding coding = {.block = block,

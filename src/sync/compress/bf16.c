@@ -1,0 +1,106 @@
+/*
+ * Half the bytes: of every float the upper 16 bits, rounded to the nearest,
+ * ties to even,
+ *
+ *   a^ = bf16(a)
+ *
+ * with what that loses kept by who sends and by who owns (sync/two_sided.h).
+ * Values that have no more than eight significant bits have an exact mean if
+ * that has no more, too.
+ */
+#include "sync/two_sided.h"
+
+#include <string.h>
+
+enum { BLOCK = 1024 };
+
+static size_t block(const double *values)
+{
+    (void)values;
+    return BLOCK;
+}
+
+static size_t length(size_t count)
+{
+    return (count + 1) / 2 * 4;
+}
+
+/* Infinities stay, and what is no number stays none. */
+static uint16_t upper_half(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static float value_of(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void encode(const float *given, float *error, size_t count, void *to)
+{
+    uint16_t *codes = to;
+    if (count % 2 == 1)
+        codes[count] = 0;
+    for (size_t i = 0; i < count; i++) {
+        float wanted = given[i] + error[i];
+        codes[i] = upper_half(wanted);
+        error[i] = wanted - value_of(codes[i]);
+    }
+}
+
+static void decode(const void *from, size_t count, float factor, bool is_added,
+                   float *values)
+{
+    const uint16_t *codes = from;
+    if (!is_added)
+        memset(values, 0, count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] += factor * value_of(codes[i]);
+}
+
+static const struct pen_coding coding = {.block = block,
+                                         .length = length,
+                                         .encode = encode,
+                                         .decode = decode,
+                                         .passes = 1};
+
+static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
+{
+    pen_two_sided_cost(&coding, of, out);
+}
+
+static void sizes(const struct pen_compression *setting, size_t *sum,
+                  size_t *gathered)
+{
+    pen_two_sided_sizes(&coding, setting, sum, gathered);
+}
+
+static pen_status create(const struct pen_compression *setting, void **out,
+                         struct pen_text *why)
+{
+    (void)why;
+    return pen_two_sided_create(&coding, setting, out);
+}
+
+const struct pen_compressor pen_compressor_bf16 = {
+    .name = "bf16",
+    .title = "the upper half of every float, with error feedback on both sides",
+    .paper = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, "
+             "2019, arXiv:1905.12322",
+    .num_rounds = PEN_TWO_SIDED_ROUNDS,
+    .cost = cost,
+    .sizes = sizes,
+    .create = create,
+    .free = pen_two_sided_free,
+    .bytes = pen_two_sided_bytes,
+    .encode = pen_two_sided_encode,
+    .decode = pen_two_sided_decode,
+    .states = pen_two_sided_states,
+};
