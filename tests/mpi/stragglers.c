@@ -1,0 +1,110 @@
+/*
+ * One replica is four times as slow as the others. Methods whose members do
+ * not wait for each other lose little: the steps of the others take at most a
+ * tenth longer than among equals, as the median of five pairs of runs has it.
+ * A gradient is a sleep that looks after messages, so that there are cores for
+ * all; the messages are real.
+ */
+#include "support/support.h"
+
+#include "runtime/replica_peers.h"
+#include "runtime/transport.h"
+#include "support/sync_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STEPS = 40, GRADIENT_NS = 5000000, SLOWER = 4, PAIRS = 5 };
+
+static struct pen_transport *world;
+static struct pen_replica_peers *peers;
+
+/* The longest that a replica which is not the slow one took, in seconds. */
+static double run_once(const struct pen_sync_method *method, int slower)
+{
+    uint32_t size = pen_transport_size(world);
+    uint32_t rank = pen_transport_rank(world);
+    struct sync_trace trace = {0};
+    struct sync_run run = {.method = method->name,
+                           .num_replicas = size,
+                           .num_steps = STEPS,
+                           .problem = {.seed = 5, .noise = 0.1},
+                           .rate = 0.01};
+    double secs[8] = {0};
+    struct pen_request request = {0};
+    for (uint32_t i = 0; i < size; i++)
+        run.slow_ns[i] = (int64_t)GRADIENT_NS * (i + 1 == size ? slower : 1);
+    pen_transport_meet(world);
+    sync_replica_run(&run, pen_replica_peers_of(peers), &trace);
+    secs[rank] = 1e-9 * (double)trace.busy_ns;
+    sync_trace_release(&trace, 1);
+    pen_transport_sum(world, secs, size, &request);
+    pen_transport_wait(world, &request);
+    double longest = 0;
+    for (uint32_t i = 0; i + 1 < size; i++)
+        longest = secs[i] > longest ? secs[i] : longest;
+    return longest;
+}
+
+static bool waits(const struct pen_sync_method *method)
+{
+    struct pen_sync_case of = {.num_replicas = pen_transport_size(world),
+                               .shapes = sync_shapes,
+                               .num_shapes = SYNC_TENSORS,
+                               .num_weights = SYNC_COUNT,
+                               .core_bytes_per_sec = 1e9};
+    struct pen_sync_choice choice;
+    struct pen_sync_cost cost;
+    if (method->create == NULL ||
+        pen_sync_choose(method->name, 0, NULL, 0, NULL, &choice, NULL) !=
+            PEN_OK)
+        return true;
+    pen_sync_choice_cost(&choice, &of, &cost);
+    return cost.waits_for_slowest;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return left < right ? -1 : left > right;
+}
+
+static void others_lose_less_than_a_tenth(void **state)
+{
+    size_t num_free = 0;
+    (void)state;
+    for (size_t i = 0; i < pen_sync_num_methods(); i++) {
+        const struct pen_sync_method *method = pen_sync_method_at(i);
+        double ratios[PAIRS];
+        if (waits(method))
+            continue;
+        for (int k = 0; k < PAIRS; k++) {
+            double equal = run_once(method, 1);
+            ratios[k] = run_once(method, SLOWER) / equal;
+        }
+        qsort(ratios, PAIRS, sizeof *ratios, compare);
+        num_free++;
+        if (pen_transport_rank(world) == 0)
+            printf("%s: steps take %.3f times as long beside a slow one\n",
+                   method->name, ratios[PAIRS / 2]);
+        assert_true(ratios[PAIRS / 2] < 1.1);
+    }
+    assert_true(num_free >= 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(others_lose_less_than_a_tenth)};
+    struct pen_launch launch = pen_launch_read_own();
+    struct pen_text why = PEN_TEXT_EMPTY;
+    uint32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    if (pen_transport_open(&launch, &world, &why) != PEN_OK ||
+        pen_replica_peers_create(world, NULL, ranks, pen_transport_size(world),
+                                 pen_transport_rank(world), &peers) != PEN_OK)
+        return 1;
+    int num_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    pen_replica_peers_free(peers);
+    pen_transport_close(world);
+    return num_failed;
+}
