@@ -1,5 +1,6 @@
 #include "sync/largest.h"
 
+#include "base/bits.h"
 #include "base/bug.h"
 #include "base/clones.h"
 
@@ -10,7 +11,7 @@
 
 enum {
     PART = 4096,        /* values that are made together */
-    GROUP = 16,         /* and looked at together: divides it */
+    GROUP = 32,         /* and looked at together: bits of a word */
     SPARE = 1024,       /* keys beyond 2 k */
     LEAST_SAMPLE = 1024 /* and vectors of four of them have one */
 };
@@ -155,23 +156,16 @@ static uint64_t drop(struct pen_largest *largest, size_t count, size_t k)
     return last;
 }
 
-static bool any_passes(const float *values, int32_t threshold)
-{
-    int32_t passes = 0;
-    for (size_t j = 0; j < GROUP; j++)
-        passes |= size_of(values[j]) > threshold;
-    return passes != 0;
-}
+/* Bit j of a word; vector code takes them from here. */
+static const uint32_t bits[GROUP] = PEN_EACH_BIT;
 
-/* Keys of the values that pass, behind those that are there. */
-static size_t collect(uint64_t *keys, size_t num_keys, const float *values,
-                      size_t first, size_t count, int32_t threshold)
+/* A bit for each value that passes. */
+static uint32_t passes(const float *values, size_t count, int32_t threshold)
 {
-    for (size_t i = 0; i < count; i++) {
-        keys[num_keys] = key_of(values[i], first + i);
-        num_keys += size_of(values[i]) > threshold;
-    }
-    return num_keys;
+    uint32_t word = 0;
+    for (size_t j = 0; j < count; j++)
+        word |= size_of(values[j]) > threshold ? bits[j] : 0;
+    return word;
 }
 
 /* What was found so far, and what is worth to be added. */
@@ -182,8 +176,9 @@ struct scan {
     int32_t threshold;
 };
 
-static void collect_group(struct scan *scan, const float *values, size_t first,
-                          size_t count)
+/* Keys of the values that pass, behind those that are there. */
+static void collect(struct scan *scan, uint32_t word, const float *values,
+                    size_t first)
 {
     if (scan->num_keys + GROUP > scan->largest->room) {
         uint64_t last = drop(scan->largest, scan->num_keys, scan->k);
@@ -191,18 +186,22 @@ static void collect_group(struct scan *scan, const float *values, size_t first,
         scan->threshold = (int32_t)(last >> 32);
         scan->num_keys = scan->k;
     }
-    scan->num_keys = collect(scan->largest->keys, scan->num_keys, values, first,
-                             count, scan->threshold);
+    for (; word != 0; word &= word - 1) {
+        unsigned j = pen_lowest_bit(word);
+        scan->largest->keys[scan->num_keys++] = key_of(values[j], first + j);
+    }
 }
 
 PEN_CLONES static void scan_part(struct scan *scan, const float *values,
                                  size_t first, size_t count)
 {
-    size_t i = 0;
-    for (; i + GROUP <= count; i += GROUP)
-        if (any_passes(values + i, scan->threshold))
-            collect_group(scan, values + i, first + i, GROUP);
-    collect_group(scan, values + i, first + i, count - i);
+    for (size_t i = 0; i < count; i += GROUP) {
+        uint32_t word = count - i >= GROUP
+                            ? passes(values + i, GROUP, scan->threshold)
+                            : passes(values + i, count - i, scan->threshold);
+        if (word != 0)
+            collect(scan, word, values + i, first + i);
+    }
 }
 
 /* How many were found; the k largest are among them, unless it is fewer. */

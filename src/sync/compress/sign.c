@@ -10,6 +10,7 @@
  * cache. Used under another method it is sign SGD with error feedback on both
  * sides. Values of the same size keep it: their mean is exact.
  */
+#include "base/bits.h"
 #include "base/clones.h"
 #include "sync/two_sided.h"
 
@@ -27,12 +28,7 @@ struct code {
 };
 
 /* Vector code is made of loops over all bits of a word. */
-static const uint32_t bits[WORD] = {
-    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
-    1u << 7,  1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13,
-    1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20,
-    1u << 21, 1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27,
-    1u << 28, 1u << 29, 1u << 30, 1u << 31};
+static const uint32_t bits[WORD] = PEN_EACH_BIT;
 
 static size_t num_words(size_t count)
 {
