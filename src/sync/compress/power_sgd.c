@@ -56,6 +56,7 @@ struct power_sgd {
     float *error;
     float *left; /* of all */
     float *right;
+    float *factors; /* a row of P */
     size_t *firsts; /* of a tensor in `right`, and behind the last */
     size_t num_left;
     size_t num_right;
@@ -124,6 +125,7 @@ static void release(void *state)
     free(it->error);
     free(it->left);
     free(it->right);
+    free(it->factors);
     free(it->firsts);
     free(it);
 }
@@ -163,9 +165,10 @@ static pen_status create(const struct pen_compression *setting, void **out,
     it->error = calloc(setting->count + 1, sizeof *it->error);
     it->left = calloc(it->num_left + 1, sizeof *it->left);
     it->right = calloc(it->num_right + 1, sizeof *it->right);
+    it->factors = calloc((size_t)setting->options.at[RANK], sizeof(float));
     it->firsts = calloc(setting->num_tensors + 1, sizeof *it->firsts);
     if (it->matrices == NULL || it->error == NULL || it->left == NULL ||
-        it->right == NULL || it->firsts == NULL) {
+        it->right == NULL || it->factors == NULL || it->firsts == NULL) {
         release(it);
         return PEN_NOMEM;
     }
@@ -206,6 +209,30 @@ PEN_CLONES static void add_multiple(float *restrict to,
         to[i] += factor * from[i];
 }
 
+/* The same with four rows, one after the other, in one pass. */
+PEN_CLONES static void add_four(float *restrict to, const float *restrict from,
+                                size_t stride, const float *factors,
+                                size_t count)
+{
+    const float *second = from + stride, *third = second + stride;
+    const float *fourth = third + stride;
+    float a = factors[0], b = factors[1], c = factors[2], d = factors[3];
+    for (size_t i = 0; i < count; i++)
+        to[i] = (((to[i] + a * from[i]) + b * second[i]) + c * third[i]) +
+                d * fourth[i];
+}
+
+/* to += factors[j] * row j, for `num` rows of `count`, in their order. */
+static void add_rows(float *to, const float *rows, const float *factors,
+                     size_t num, size_t count)
+{
+    size_t j = 0;
+    for (; j + 4 <= num; j += 4)
+        add_four(to, rows + j * count, count, factors + j, count);
+    for (; j < num; j++)
+        add_multiple(to, rows + j * count, factors[j], count);
+}
+
 /* M = e + g; P = M Q. */
 static void multiply_left(const struct matrix *matrix, const float *given,
                           float *error)
@@ -219,28 +246,30 @@ static void multiply_left(const struct matrix *matrix, const float *given,
     }
 }
 
-/* Q = M^T P. */
+/* Q = M^T P, a few rows of M at a time, which stay in the cache. */
 static void multiply_right(const struct matrix *matrix, const float *error)
 {
-    memset(matrix->right, 0,
-           matrix->rank * matrix->columns * sizeof *matrix->right);
-    for (size_t i = 0; i < matrix->rows; i++)
+    size_t columns = matrix->columns;
+    memset(matrix->right, 0, matrix->rank * columns * sizeof *matrix->right);
+    for (size_t i = 0; i < matrix->rows; i += 4)
         for (size_t k = 0; k < matrix->rank; k++)
-            add_multiple(matrix->right + k * matrix->columns,
-                         error + i * matrix->columns,
-                         matrix->left[k * matrix->rows + i], matrix->columns);
+            add_rows(matrix->right + k * columns, error + i * columns,
+                     matrix->left + k * matrix->rows + i,
+                     matrix->rows - i < 4 ? matrix->rows - i : 4, columns);
 }
 
-/* out = P Q^T; e = M - out. */
-static void deliver(const struct matrix *matrix, float *error, float *out)
+/* out = P Q^T; e = M - out. `factors` has room for a row of P. */
+static void deliver(const struct matrix *matrix, float *factors, float *error,
+                    float *out)
 {
+    size_t columns = matrix->columns;
     for (size_t i = 0; i < matrix->rows; i++) {
-        float *row = out + i * matrix->columns;
-        memset(row, 0, matrix->columns * sizeof *row);
+        float *row = out + i * columns;
         for (size_t k = 0; k < matrix->rank; k++)
-            add_multiple(row, matrix->right + k * matrix->columns,
-                         matrix->left[k * matrix->rows + i], matrix->columns);
-        add_multiple(error + i * matrix->columns, row, -1, matrix->columns);
+            factors[k] = matrix->left[k * matrix->rows + i];
+        memset(row, 0, columns * sizeof *row);
+        add_rows(row, matrix->right, factors, matrix->rank, columns);
+        add_multiple(error + i * columns, row, -1, columns);
     }
 }
 
@@ -345,7 +374,8 @@ static void decode(void *state, uint32_t round, uint64_t step,
         if (round == 0)
             orthonormalise(matrix->left, matrix->rank, matrix->rows);
         else if (matrix->rank > 0)
-            deliver(matrix, it->error + matrix->first, vector + matrix->first);
+            deliver(matrix, it->factors, it->error + matrix->first,
+                    vector + matrix->first);
         else
             memcpy(vector + matrix->first, matrix->left,
                    count_of(matrix) * sizeof *vector);
