@@ -9,6 +9,8 @@
 #define AT(member) offsetof(struct pen__sync_args, member)
 #define MOST_REPLICAS 1e6
 
+static const char *const optimizers[] = {"adam", "sgd", NULL};
+
 /* The last one is of both commands. */
 static const struct pen__field fields[] = {
     {"model", "MODEL", "config.json, a folder with one, or preset:NAME",
@@ -38,6 +40,9 @@ static const struct pen__field fields[] = {
      "samples of a step, of all replicas; one micro-batch of each when not "
      "given",
      PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL},
+    {"optimizer", "NAME",
+     "adam or sgd, some methods send its moments, too; adam when not given",
+     PEN__FIELD_WORD, AT(is_sgd), 0, 0, optimizers},
     {"sync-interval", "N",
      "steps between synchronisations, of methods that have such; as published "
      "when not given",

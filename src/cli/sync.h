@@ -27,6 +27,7 @@ struct pen__sync_args {
     uint64_t sequence;
     uint64_t global_batch;
     uint64_t interval;
+    unsigned is_sgd; /* --optimizer: the second of its words */
     bool is_json;
     char **methods; /* of the line */
     size_t num_methods;

@@ -14,12 +14,13 @@ static const size_t shapes[1][2] = {{1024, 1024}};
 #define NUM_WEIGHTS (1024.0 * 1024.0)
 #define WEIGHT_BYTES (NUM_WEIGHTS * sizeof(float)) /* V */
 
-static const struct pen_sync_case reference = {.num_replicas = NUM_REPLICAS,
-                                               .shapes = shapes,
-                                               .num_shapes = 1,
-                                               .num_weights = NUM_WEIGHTS,
-                                               .core_bytes_per_sec =
-                                                   PEN_REPLICA_CORE_RATE};
+static const struct pen_sync_case reference = {
+    .num_replicas = NUM_REPLICAS,
+    .shapes = shapes,
+    .num_shapes = 1,
+    .num_weights = NUM_WEIGHTS,
+    .num_moments = PEN_REPLICA_NUM_MOMENTS,
+    .core_bytes_per_sec = PEN_REPLICA_CORE_RATE};
 
 static void cost_of_method(const struct pen_sync_method *method,
                            struct pen_sync_cost *out)

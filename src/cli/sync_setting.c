@@ -215,6 +215,7 @@ pen_status pen__sync_setting_init(const struct pen__sync_args *args,
     setting->shapes = (const size_t(*)[2])out->shapes.at;
     setting->num_shapes = out->shapes.count;
     setting->num_weights = out->shapes.num_weights;
+    setting->num_moments = args->is_sgd ? 1 : PEN_REPLICA_NUM_MOMENTS;
     setting->last_share = out->shapes.last_share;
     return status;
 }

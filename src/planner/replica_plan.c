@@ -78,6 +78,7 @@ static pen_status open_found(const struct pen_setting *setting,
         .shapes = (const size_t(*)[2])out->shapes.at,
         .num_shapes = out->shapes.count,
         .num_weights = out->shapes.num_weights,
+        .num_moments = PEN_REPLICA_NUM_MOMENTS,
         .last_share = out->shapes.last_share,
         .compute_sec = found->prediction.step_sec,
         .overlap_sec = found->prediction.spent[PEN_SPENDING_BACKWARD] /

@@ -36,6 +36,7 @@ void pen_replica_predict(const struct pen_replica_setting *setting,
                                      .shapes = setting->shapes,
                                      .num_shapes = setting->num_shapes,
                                      .num_weights = setting->num_weights,
+                                     .num_moments = setting->num_moments,
                                      .core_bytes_per_sec =
                                          setting->core_bytes_per_sec};
     *out = (struct pen_replica_time){.choice = *choice};

@@ -30,6 +30,7 @@ struct pen_replica_setting {
     const size_t (*shapes)[2]; /* rows and columns of every parameter */
     size_t num_shapes;
     double num_weights;
+    double num_moments; /* vectors like the weights that the optimizer keeps */
     uint32_t num_replicas;
     double bytes_per_sec; /* that a replica sends, while it receives as many */
     double latency_sec;
@@ -41,6 +42,9 @@ struct pen_replica_setting {
     double samples;            /* of a step, of all replicas */
     double core_bytes_per_sec; /* that a core encodes */
 };
+
+/* Of AdamW, where nobody says otherwise. */
+#define PEN_REPLICA_NUM_MOMENTS 2.0
 
 /* What compressors of src/sync reach on a core where nobody measured. */
 #define PEN_REPLICA_CORE_RATE 2e9

@@ -117,7 +117,7 @@ _penstock_sync_options() {
     compare)
         echo --model --link --latency --replicas --step-time --microbatches \
             --profile --cluster --seq-length --global-batch-size \
-            --sync-interval --compress --encode-rate --factors --json
+            --optimizer --sync-interval --compress --encode-rate --factors --json
         ;;
     esac
 }
