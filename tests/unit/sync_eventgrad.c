@@ -111,7 +111,7 @@ static void follows_its_equations(void **state)
                sizeof all->x);
     }
     /* Some are events, and some are not. */
-    uint64_t most = (STEPS - 1) * REPLICAS * SYNC_TENSORS;
+    uint64_t most = (uint64_t)(STEPS - 1) * REPLICAS * SYNC_TENSORS;
     assert_true(all->num_events > most / 10 && all->num_events < most * 9 / 10);
     sync_expect_trajectory(&run, weights, NULL, 2e-6);
     run.slow_ns[1] = 1000000;
@@ -156,7 +156,7 @@ static void sends_what_its_cost_says(void **state)
         run.num_replicas = count;
         run.options[2] = "threshold=0";
         sync_threads_run(&run, traces);
-        uint64_t most = (count > 2 ? 2 : count - 1) *
+        uint64_t most = (uint64_t)(count > 2 ? 2 : count - 1) *
                         (SYNC_COUNT * 4 + SYNC_TENSORS * 8 + 8) * (STEPS - 1);
         for (uint32_t i = 0; i < count; i++)
             assert_int_equal(most, traces[i].num_bytes);
