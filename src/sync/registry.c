@@ -25,7 +25,8 @@
     X(asgd)                                                                    \
     X(dc_asgd)                                                                 \
     X(ssp)                                                                     \
-    X(dssp)
+    X(dssp)                                                                    \
+    X(gossip_pull)
 
 #define PEN_COMPRESSORS(X)                                                     \
     X(random_block)                                                            \

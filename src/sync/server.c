@@ -551,5 +551,6 @@ void pen_server_cost(const struct pen_sync_case *of, struct pen_sync_cost *out)
     out->bytes = 2 * others / of->num_replicas * weights +
                  others * PEN_SERVER_HEAD_BYTES;
     out->legs = of->num_replicas > 1 ? 2 : 0;
-    out->extra = (4 + 1.0 / of->num_replicas) * weights;
+    out->extra = (4 + 1.0 / of->num_replicas) * weights +
+                 of->num_moments * (1 + 1.0 / of->num_replicas) * weights;
 }

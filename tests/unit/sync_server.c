@@ -50,19 +50,20 @@ static const float *known_by(const struct share *share,
 }
 
 static void apply(const struct sync_run *run, const struct push *push,
-                  const float *g, const float *known, struct share *share)
+                  const float *gradient, const float *known,
+                  struct share *share)
 {
     float mu = (float)run->optimizer.momentum;
     for (size_t n = 0; n < share->count; n++) {
         size_t k = share->first + n;
-        float lambda = push->lambda, moved = g[k];
+        float g = gradient[k] + (float)run->weight_decay * known[k];
+        float lambda = push->lambda, moved = g;
         if (push->is_adaptive) {
-            share->square[n] =
-                0.95f * share->square[n] + (1 - 0.95f) * g[k] * g[k];
+            share->square[n] = 0.95f * share->square[n] + (1 - 0.95f) * g * g;
             lambda = lambda / sqrtf(share->square[n] + 1e-7f);
         }
         if (lambda > 0)
-            moved = g[k] + lambda * g[k] * g[k] * (share->w[n] - known[k]);
+            moved = g + lambda * g * g * (share->w[n] - known[k]);
         moved *= push->scale;
         if (mu > 0) {
             share->velocity[n] = mu * share->velocity[n] + moved;
@@ -160,6 +161,7 @@ static void asgd_applies_pushes_as_they_come(void **state)
     const struct push push = {.scale = 1};
     expect_replays(&run, &push);
     run.optimizer.is_nesterov = true;
+    run.weight_decay = 0.1;
     run.num_replicas = 3;
     expect_replays(&run, &push);
 }
