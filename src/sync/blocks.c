@@ -1,70 +1,70 @@
 #include "sync/blocks.h"
 
 #include "base/clones.h"
+#include "sync/collective.h"
 
-#include <float.h>
-#include <string.h>
+static const size_t multiple = 8; /* that the code asks for */
 
-/*
- * A float of this size has its ones where its last bit is: adding it rounds to
- * the nearest whole number, ties to even, and leaves that in the last bits.
- */
-#define ROUNDER 0x1.8p23f
-static const int32_t rounder_bits = 0x4b400000;
-
-static int32_t bits_of(float value)
+/* The code of a whole block, which may be short. */
+static struct pen_block_code code_of(uint32_t bits)
 {
-    int32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return (struct pen_block_code){.bits = bits, .block = PEN_BLOCKS_MOST};
 }
 
-/* error += given. The largest |error|: as integers floats have their order. */
-static float fold(const float *restrict given, float *restrict error,
-                  size_t count)
+size_t pen_blocks_length(uint32_t bits, size_t count)
 {
-    int32_t largest = 0;
-    float value;
-    for (size_t i = 0; i < count; i++) {
-        float sum = error[i] + given[i];
-        int32_t bits = bits_of(sum) & INT32_MAX;
-        error[i] = sum;
-        largest = bits > largest ? bits : largest;
-    }
-    memcpy(&value, &largest, sizeof value);
-    return value;
+    struct pen_block_code code = code_of(bits);
+    return (pen_block_code_bytes(&code, count) + 3) / 4 * 4;
 }
 
-static void round_all(float *restrict error, size_t count, float scale,
-                      float inverse, int8_t *restrict numbers)
+PEN_CLONES static void subtract(float *restrict from,
+                                const float *restrict values, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        float rounded = error[i] * inverse + ROUNDER;
-        error[i] -= (rounded - ROUNDER) * scale;
-        numbers[i] = (int8_t)(bits_of(rounded) - rounder_bits);
-    }
+    for (size_t i = 0; i < count; i++)
+        from[i] -= values[i];
 }
 
-PEN_CLONES float pen_blocks_encode(float levels, const float *given,
-                                   float *error, size_t count, int8_t *numbers)
+PEN_CLONES static void write_multiple(float *restrict to,
+                                      const float *restrict values,
+                                      float factor, size_t count)
 {
-    float scale = fold(given, error, count) / levels;
-    if (scale < FLT_MIN) {
-        memset(numbers, 0, count);
-        return 0;
-    }
-    round_all(error, count, scale, 1 / scale, numbers);
-    return scale;
+    for (size_t i = 0; i < count; i++)
+        to[i] = factor * values[i];
 }
 
-PEN_CLONES void pen_blocks_decode(const int8_t *restrict numbers, size_t count,
-                                  float scale, bool is_added,
-                                  float *restrict values)
+PEN_CLONES static void add_multiple(float *restrict to,
+                                    const float *restrict values, float factor,
+                                    size_t count)
 {
-    if (is_added)
-        for (size_t i = 0; i < count; i++)
-            values[i] += scale * (float)numbers[i];
-    else
-        for (size_t i = 0; i < count; i++)
-            values[i] = scale * (float)numbers[i];
+    for (size_t i = 0; i < count; i++)
+        to[i] += factor * values[i];
+}
+
+void pen_blocks_encode(uint32_t bits, const float *given, float *error,
+                       size_t count, void *to)
+{
+    struct pen_block_code code = code_of(bits);
+    float told[PEN_BLOCKS_MOST];
+    pen_sync_add(error, given, count);
+    pen_block_encode(&code, error, count, to);
+    pen_block_decode(&code, to, count, told);
+    subtract(error, told, count);
+}
+
+void pen_blocks_decode(uint32_t bits, const void *from, size_t count,
+                       float factor, bool is_added, float *values)
+{
+    struct pen_block_code code = code_of(bits);
+    float told[PEN_BLOCKS_MOST];
+    pen_block_decode(&code, from, count, told);
+    (is_added ? add_multiple : write_multiple)(values, told, factor, count);
+}
+
+pen_status pen_blocks_check(double block, struct pen_text *why)
+{
+    if ((size_t)block % multiple == 0)
+        return PEN_OK;
+    pen_why(why, "a block has a multiple of %zu values, not %.0f", multiple,
+            block);
+    return PEN_INVALID;
 }

@@ -1,26 +1,27 @@
 #ifndef PEN_SYNC_BLOCKS_H
 #define PEN_SYNC_BLOCKS_H
 
+#include "base/status.h"
+#include "base/text.h"
+#include "sync/block_code.h"
+
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-/*
- * Blocks of values as whole numbers from -levels to levels, with one scale:
- *
- *   scale = max |a| / levels      number = a / scale, the nearest
- *
- * No value is off by more than scale / 2. A block that is too small for a
- * scale is coded as zeros.
- */
-enum { PEN_BLOCK_MOST = 256 }; /* values of a block */
+/* Blocks of sync/block_code.h, one at a time, for sync/two_sided.h. */
+enum { PEN_BLOCKS_MOST = 256 }; /* values of a block */
 
-/* Of a = given + error; the error is what is lost then. Returns the scale. */
-float pen_blocks_encode(float levels, const float *given, float *error,
-                        size_t count, int8_t *numbers);
+/* Bytes of a block's code, up to a multiple of 4. */
+size_t pen_blocks_length(uint32_t bits, size_t count);
 
-/* Writes, or adds, `scale` times the numbers. */
-void pen_blocks_decode(const int8_t *numbers, size_t count, float scale,
-                       bool is_added, float *values);
+/* Of a = given + error; the error is what is lost then. */
+void pen_blocks_encode(uint32_t bits, const float *given, float *error,
+                       size_t count, void *to);
+
+/* Writes, or adds, `factor` times what the code says. */
+void pen_blocks_decode(uint32_t bits, const void *from, size_t count,
+                       float factor, bool is_added, float *values);
+
+/* INVALID when blocks cannot have this many values; why says so. */
+pen_status pen_blocks_check(double block, struct pen_text *why);
 
 #endif

@@ -1,11 +1,10 @@
-/* Blocks of few bits with two-sided error feedback, in plain loops. */
+/* Blocks of 8 and 4 bits with two-sided error feedback, in plain loops. */
 #include "support/support.h"
 
 #include "support/compress_run.h"
 #include "support/sync_run.h"
 
-#include "sync/blocks.h"
-
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,21 +23,22 @@ static const struct compress_run base = {.compress = "int8",
 static const struct {
     const char *compress;
     size_t block;
-    float levels; /* 0: numbers have 8 significant bits each */
-} kinds[] = {{"int8", 256, 127}, {"int8:65", 65, 127}, {"int8:64", 64, 127},
-             {"int4", 64, 7},    {"int4:65", 65, 7},   {"int4:256", 256, 7},
-             {"bf16", 1024, 0}};
+    float levels;
+} kinds[] = {{"int8", 256, 127}, {"int8:72", 72, 127}, {"int8:64", 64, 127},
+             {"int4", 64, 7},    {"int4:72", 72, 7},   {"int4:256", 256, 7}};
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* ---- plain loops over all members in one array ---- */
 
-/* The nearest number with 8 significant bits, and the even one of two. */
-static float with_eight_bits(float value)
+/* Scales have their last seven bits cut off, and are not too small. */
+static float cut(float scale)
 {
-    int exponent;
-    float part = frexpf(value, &exponent);
-    return ldexpf(rintf(ldexpf(part, 8)), exponent - 8);
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    bits &= ~UINT32_C(127);
+    memcpy(&scale, &bits, sizeof scale);
+    return fmaxf(scale, FLT_MIN);
 }
 
 /* What is left of c, which becomes what its code says. */
@@ -47,11 +47,9 @@ static void take_block(float levels, float *c, float *error, size_t count)
     float largest = 0;
     for (size_t k = 0; k < count; k++)
         largest = fmaxf(largest, fabsf(c[k]));
-    float scale = largest / levels;
+    float scale = cut(largest / levels);
     for (size_t k = 0; k < count; k++) {
-        float code = levels == 0  ? with_eight_bits(c[k])
-                     : scale == 0 ? 0
-                                  : scale * rintf(c[k] * (1 / scale));
+        float code = scale * rintf(c[k] * (1 / scale));
         error[k] = c[k] - code;
         c[k] = code;
     }
@@ -201,41 +199,64 @@ static void numbers_that_fit_have_an_exact_mean(void **state)
     compress_expect_exact(&run, 0);
 }
 
-static void no_value_is_off_by_more_than_half_a_scale(void **state)
+/* What all keep is at most half of the scales of their blocks. */
+static void errors_are_half_a_scale_at_most(void **state)
 {
     (void)state;
-    float given[PEN_BLOCK_MOST], zeros[PEN_BLOCK_MOST], back[PEN_BLOCK_MOST];
-    int8_t numbers[PEN_BLOCK_MOST];
-    const float all_levels[] = {127, 7};
-    for (uint64_t trial = 0; trial < 2000; trial++) {
-        float levels = all_levels[trial % 2], largest = 0;
-        size_t count = 1 + trial * 7 % PEN_BLOCK_MOST;
-        compress_give(1, trial, count, given);
-        memset(zeros, 0, sizeof zeros);
-        for (size_t i = 0; i < count; i++) {
-            given[i] *= ldexpf(1, (int)(trial % 80) - 40);
-            largest = fmaxf(largest, fabsf(given[i]));
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct compress_run run = base;
+        struct compress_trace traces[MEMBERS];
+        size_t count;
+        run.compress = kinds[kind].compress;
+        run.num_steps = 1;
+        compress_threads_run(&run, traces);
+        for (int i = 0; i < MEMBERS; i++) {
+            const float *kept = compress_kept(&traces[i], "error", &count);
+            for (size_t k = 0; k < count; k++) /* none is larger than 1 */
+                assert_true(fabsf(kept[k]) <= 0.50001f / kinds[kind].levels);
         }
-        float scale = pen_blocks_encode(levels, given, zeros, count, numbers);
-        assert_true(scale == largest / levels);
-        pen_blocks_decode(numbers, count, scale, false, back);
-        for (size_t i = 0; i < count; i++) {
-            assert_true(fabsf((float)numbers[i]) <= levels);
-            assert_true(fabsf(given[i] - back[i]) <= 0.50001f * scale);
-            assert_true(fabsf(given[i] - back[i] - zeros[i]) <=
-                        1e-6f * largest);
-        }
+        compress_traces_release(traces, MEMBERS);
     }
+}
+
+static void give_tiny(uint32_t member, uint64_t step, size_t count, float *out)
+{
+    (void)member, (void)step;
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)(i % 5) * 1e-42f;
 }
 
 static void what_is_too_small_is_kept(void **state)
 {
     (void)state;
-    float given[3] = {1e-44f, -1e-42f, 0}, error[3] = {0};
-    int8_t numbers[3] = {1, 1, 1};
-    assert_true(pen_blocks_encode(127, given, error, 3, numbers) == 0);
-    assert_memory_equal(given, error, sizeof given);
-    assert_true(numbers[0] == 0 && numbers[1] == 0 && numbers[2] == 0);
+    struct compress_run run = base;
+    struct compress_trace traces[MEMBERS];
+    size_t count;
+    run.give = give_tiny;
+    run.num_steps = 1;
+    compress_threads_run(&run, traces);
+    assert_memory_equal(traces[0].given,
+                        compress_kept(&traces[0], "error", &count),
+                        traces[0].count * sizeof(float));
+    compress_traces_release(traces, MEMBERS);
+}
+
+static void blocks_are_multiples_of_8(void **state)
+{
+    (void)state;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_sync_choice choice;
+    struct pen_compression setting = {0};
+    void *made = NULL;
+    assert_int_equal(PEN_OK, pen_sync_choose("allreduce", 0, NULL, 0, "int8:65",
+                                             &choice, &why));
+    setting.options = choice.compressor_options;
+    assert_int_equal(PEN_INVALID,
+                     choice.compressor->create(&setting, &made, &why));
+    assert_string_equal("a block has a multiple of 8 values, not 65",
+                        pen_text_string(&why));
+    assert_null(made);
+    pen_text_release(&why);
 }
 
 static void resume(void **state)
@@ -262,7 +283,8 @@ int main(void)
         cmocka_unit_test(keep_what_they_leave_out),
         cmocka_unit_test(send_what_they_say),
         cmocka_unit_test(numbers_that_fit_have_an_exact_mean),
-        cmocka_unit_test(no_value_is_off_by_more_than_half_a_scale),
+        cmocka_unit_test(errors_are_half_a_scale_at_most),
+        cmocka_unit_test(blocks_are_multiples_of_8),
         cmocka_unit_test(what_is_too_small_is_kept),
         cmocka_unit_test(resume)};
     return cmocka_run_group_tests(tests, NULL, NULL);

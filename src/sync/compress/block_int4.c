@@ -1,5 +1,6 @@
 /*
- * Blocks of 4-bit numbers (sync/blocks.h): of every `block` values of a share
+ * Blocks of 4-bit numbers (sync/block_code.h): of every `block` values of a
+ * share
  *
  *   scale = max |a| / 7      a^ = scale * nearest(a / scale)
  *
@@ -8,73 +9,37 @@
  * that are whole multiples of their scale have an exact mean if that is one,
  * too.
  */
-#include "base/clones.h"
 #include "sync/blocks.h"
 #include "sync/two_sided.h"
 
 enum { BLOCK };
 
 static const struct pen_sync_option options[] = {
-    [BLOCK] = {"block", 64, 64, PEN_BLOCK_MOST, true,
-               "values that share a scale"},
+    [BLOCK] = {"block", 64, 64, PEN_BLOCKS_MOST, true,
+               "values that share a scale, a multiple of 8"},
 };
 
-static const float levels = 7;
-
-struct code {
-    float scale;
-    uint8_t bytes[];
-};
+enum { BITS = 4 };
 
 static size_t block(const double *values)
 {
     return (size_t)values[BLOCK];
 }
 
-static size_t num_bytes(size_t count)
-{
-    return (count + 1) / 2;
-}
-
 static size_t length(size_t count)
 {
-    return sizeof(struct code) + (num_bytes(count) + 3) / 4 * 4;
-}
-
-/* There is a zero behind an odd number of them. */
-PEN_CLONES static void pack(const int8_t *restrict numbers, size_t count,
-                            uint8_t *restrict to)
-{
-    for (size_t i = 0; i < num_bytes(count); i++)
-        to[i] = (uint8_t)((numbers[2 * i] & 15) |
-                          (uint8_t)(numbers[2 * i + 1] << 4));
-}
-
-PEN_CLONES static void unpack(const uint8_t *restrict from, size_t count,
-                              int8_t *restrict numbers)
-{
-    for (size_t i = 0; i < num_bytes(count); i++) {
-        numbers[2 * i] = (int8_t)(((from[i] & 15) ^ 8) - 8);
-        numbers[2 * i + 1] = (int8_t)((from[i] >> 4 ^ 8) - 8);
-    }
+    return pen_blocks_length(BITS, count);
 }
 
 static void encode(const float *given, float *error, size_t count, void *to)
 {
-    struct code *code = to;
-    int8_t numbers[PEN_BLOCK_MOST + 1];
-    code->scale = pen_blocks_encode(levels, given, error, count, numbers);
-    numbers[count] = 0;
-    pack(numbers, count, code->bytes);
+    pen_blocks_encode(BITS, given, error, count, to);
 }
 
 static void decode(const void *from, size_t count, float factor, bool is_added,
                    float *values)
 {
-    const struct code *code = from;
-    int8_t numbers[PEN_BLOCK_MOST + 1];
-    unpack(code->bytes, count, numbers);
-    pen_blocks_decode(numbers, count, factor * code->scale, is_added, values);
+    pen_blocks_decode(BITS, from, count, factor, is_added, values);
 }
 
 static const struct pen_coding coding = {.block = block,
@@ -97,8 +62,9 @@ static void sizes(const struct pen_compression *setting, size_t *sum,
 static pen_status create(const struct pen_compression *setting, void **out,
                          struct pen_text *why)
 {
-    (void)why;
-    return pen_two_sided_create(&coding, setting, out);
+    pen_status status = pen_blocks_check(setting->options.at[BLOCK], why);
+    return status == PEN_OK ? pen_two_sided_create(&coding, setting, out)
+                            : status;
 }
 
 const struct pen_compressor pen_compressor_block_int4 = {

@@ -1,5 +1,6 @@
 /*
- * Blocks of 8-bit numbers (sync/blocks.h): of every `block` values of a share
+ * Blocks of 8-bit numbers (sync/block_code.h): of every `block` values of a
+ * share
  *
  *   scale = max |a| / 127      a^ = scale * nearest(a / scale)
  *
@@ -13,16 +14,11 @@
 enum { BLOCK };
 
 static const struct pen_sync_option options[] = {
-    [BLOCK] = {"block", 256, 64, PEN_BLOCK_MOST, true,
-               "values that share a scale"},
+    [BLOCK] = {"block", 256, 64, PEN_BLOCKS_MOST, true,
+               "values that share a scale, a multiple of 8"},
 };
 
-static const float levels = 127;
-
-struct code {
-    float scale;
-    int8_t numbers[];
-};
+enum { BITS = 8 };
 
 static size_t block(const double *values)
 {
@@ -31,21 +27,18 @@ static size_t block(const double *values)
 
 static size_t length(size_t count)
 {
-    return sizeof(struct code) + (count + 3) / 4 * 4;
+    return pen_blocks_length(BITS, count);
 }
 
 static void encode(const float *given, float *error, size_t count, void *to)
 {
-    struct code *code = to;
-    code->scale = pen_blocks_encode(levels, given, error, count, code->numbers);
+    pen_blocks_encode(BITS, given, error, count, to);
 }
 
 static void decode(const void *from, size_t count, float factor, bool is_added,
                    float *values)
 {
-    const struct code *code = from;
-    pen_blocks_decode(code->numbers, count, factor * code->scale, is_added,
-                      values);
+    pen_blocks_decode(BITS, from, count, factor, is_added, values);
 }
 
 static const struct pen_coding coding = {.block = block,
@@ -68,8 +61,9 @@ static void sizes(const struct pen_compression *setting, size_t *sum,
 static pen_status create(const struct pen_compression *setting, void **out,
                          struct pen_text *why)
 {
-    (void)why;
-    return pen_two_sided_create(&coding, setting, out);
+    pen_status status = pen_blocks_check(setting->options.at[BLOCK], why);
+    return status == PEN_OK ? pen_two_sided_create(&coding, setting, out)
+                            : status;
 }
 
 const struct pen_compressor pen_compressor_block_int8 = {
