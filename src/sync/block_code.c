@@ -6,6 +6,7 @@
 #include "sync/block_code.h"
 
 #include "base/bug.h"
+#include "base/clones.h"
 
 #include <float.h>
 #include <math.h>
@@ -40,7 +41,8 @@ size_t pen_block_code_bytes(const struct pen_block_code *code, size_t count)
  * Magnitudes are compared as integers, which puts infinities and NaNs on top.
  * Signed ones: early vector units compare no others.
  */
-static float scale_of(const float *values, size_t count, float levels)
+PEN_CLONES static float scale_of(const float *values, size_t count,
+                                 float levels)
 {
     int32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
@@ -63,15 +65,15 @@ static uint32_t nearest(float ratio)
     return bits_of(ratio + 12582912.0f);
 }
 
-static void encode8(const float *restrict values, size_t count, float inverse,
-                    uint8_t *restrict codes)
+PEN_CLONES static void encode8(const float *restrict values, size_t count,
+                               float inverse, uint8_t *restrict codes)
 {
     for (size_t i = 0; i < count; i++)
         codes[i] = (uint8_t)nearest(values[i] * inverse);
 }
 
-static void encode4(const float *restrict values, size_t count, float inverse,
-                    uint8_t *restrict codes)
+PEN_CLONES static void encode4(const float *restrict values, size_t count,
+                               float inverse, uint8_t *restrict codes)
 {
     size_t half = (count + 1) / 2;
     for (size_t i = 0; i < count / 2; i++) {
@@ -83,8 +85,8 @@ static void encode4(const float *restrict values, size_t count, float inverse,
         codes[half - 1] = (uint8_t)(nearest(values[half - 1] * inverse) & 15);
 }
 
-static void decode8(const uint8_t *restrict codes, size_t count, float scale,
-                    float *restrict values)
+PEN_CLONES static void decode8(const uint8_t *restrict codes, size_t count,
+                               float scale, float *restrict values)
 {
     for (size_t i = 0; i < count; i++)
         values[i] = (float)(int8_t)codes[i] * scale;
@@ -96,8 +98,8 @@ static float number_of(uint32_t nibble)
     return (float)((int32_t)(nibble ^ 8) - 8);
 }
 
-static void decode4(const uint8_t *restrict codes, size_t count, float scale,
-                    float *restrict values)
+PEN_CLONES static void decode4(const uint8_t *restrict codes, size_t count,
+                               float scale, float *restrict values)
 {
     size_t half = (count + 1) / 2;
     for (size_t i = 0; i < half; i++)

@@ -8,6 +8,7 @@
  * Values that have no more than eight significant bits have an exact mean if
  * that has no more, too.
  */
+#include "base/clones.h"
 #include "sync/two_sided.h"
 
 #include <string.h>
@@ -43,7 +44,8 @@ static float value_of(uint16_t half)
     return value;
 }
 
-static void encode(const float *given, float *error, size_t count, void *to)
+PEN_CLONES static void encode(const float *given, float *error, size_t count,
+                              void *to)
 {
     uint16_t *codes = to;
     if (count % 2 == 1)
@@ -55,8 +57,8 @@ static void encode(const float *given, float *error, size_t count, void *to)
     }
 }
 
-static void decode(const void *from, size_t count, float factor, bool is_added,
-                   float *values)
+PEN_CLONES static void decode(const void *from, size_t count, float factor,
+                              bool is_added, float *values)
 {
     const uint16_t *codes = from;
     if (!is_added)

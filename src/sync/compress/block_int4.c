@@ -15,7 +15,7 @@
 enum { BLOCK };
 
 static const struct pen_sync_option options[] = {
-    [BLOCK] = {"block", 64, 64, PEN_BLOCKS_MOST, true,
+    [BLOCK] = {"block", 128, 64, PEN_BLOCKS_MOST, true,
                "values that share a scale, a multiple of 8"},
 };
 
