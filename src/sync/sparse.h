@@ -38,9 +38,10 @@ size_t pen_sparse_bytes(const struct pen_sparse *sparse);
 size_t pen_sparse_length(const struct pen_compression *setting, double ratio);
 
 /* What a gather of this ratio costs; `most` is the largest ratio there will be.
- * Vectors that are kept, and the time, are the caller's to add. */
+ * The time is that of `passes` over the vector at of->core_bytes_per_sec, and
+ * of what is picked. Vectors that are kept are the caller's to add. */
 void pen_sparse_cost(const struct pen_sync_case *of, double ratio, double most,
-                     struct pen_mean_cost *out);
+                     double passes, struct pen_mean_cost *out);
 
 /*
  * u = mu u + g, v += u; without a velocity v += g. The largest |v| are what is

@@ -34,8 +34,8 @@ struct pen_coding {
     void (*decode)(const void *from, size_t count, float factor, bool is_added,
                    float *values);
 
-    /* The time of all that a member does for a mean, in passes over it:
-     * of->core_bytes_per_sec is the speed of one. Measured: bench/compress. */
+    /* The time of all that a member does for a mean, in passes over it at
+     * of->core_bytes_per_sec. Measured: bench/compress. */
     double passes;
 };
 

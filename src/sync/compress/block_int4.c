@@ -46,7 +46,7 @@ static const struct pen_coding coding = {.block = block,
                                          .length = length,
                                          .encode = encode,
                                          .decode = decode,
-                                         .passes = 1};
+                                         .passes = 1.1};
 
 static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
 {

@@ -26,7 +26,7 @@ static const struct pen_sync_option options[] = {
                 "epochs in which more is sent, less with each"},
 };
 
-/* The time of a mean, in passes over it. Measured: bench/compress. */
+/* Without what is picked. Measured: bench/compress. */
 static const double passes = 1;
 
 struct dgc {
@@ -52,11 +52,9 @@ static double ratio_at(const struct pen_compression *setting, uint64_t step)
 /* Of the steps behind the warm-up; memory is for all of them. */
 static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
 {
-    double floats = of->num_weights * sizeof(float);
     pen_sparse_cost(of, of->options[RATIO], ratio_of_epoch(of->options, 0),
-                    out);
-    out->extra += 2 * floats;
-    out->encode_sec = passes * floats / of->core_bytes_per_sec;
+                    passes, out);
+    out->extra += 2 * of->num_weights * sizeof(float);
 }
 
 static void sizes(const struct pen_compression *setting, size_t *sum,

@@ -136,7 +136,7 @@ static const struct pen_coding coding = {.block = block,
                                          .length = length,
                                          .encode = encode,
                                          .decode = decode,
-                                         .passes = 1};
+                                         .passes = 0.85};
 
 static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
 {
