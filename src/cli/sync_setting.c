@@ -100,12 +100,12 @@ static pen_status sum_profile(const struct pen__sync_args *args,
     uint64_t samples = own_samples(args, profile->micro_batch, why);
     if (samples == 0)
         return PEN_INVALID;
-    double count = (double)(samples / profile->micro_batch);
+    uint64_t count = samples / profile->micro_batch;
     pen_compute_stage(&compute, &all, true, &cost);
     out->samples = (double)(samples * args->replicas);
     out->overlap_sec = cost.input_sec + cost.weight_sec;
     out->compute_sec =
-        count * (cost.forward_sec + out->overlap_sec) + cost.step_sec;
+        (double)count * (cost.forward_sec + out->overlap_sec) + cost.step_sec;
     return PEN_OK;
 }
 

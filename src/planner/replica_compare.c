@@ -30,6 +30,7 @@ void pen_replica_name(const struct pen_replica_time *time, struct pen_text *out)
 /* An all-reduce of whole gradients with the whole optimizer everywhere. */
 static bool is_reference(const struct pen_sync_choice *choice)
 {
+    PEN_BUG_UNLESS(choice->method != NULL);
     return (choice->method->is & PEN_SYNC_IS_NATIVE) != 0 &&
            (choice->method->is & PEN_SYNC_IS_SHARDED) == 0 &&
            choice->compressor == NULL;
