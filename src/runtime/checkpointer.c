@@ -445,6 +445,17 @@ static void start_writing(struct pen_checkpointer *checkpointer)
     }
 }
 
+/*
+ * Before ranks wait for each other here: those who are early serve the others
+ * until they come.
+ */
+static void await_replicas(struct pen_checkpointer *checkpointer)
+{
+    if (checkpointer->replicas != NULL)
+        pen_replicas_settle(
+            pen_trainer_replicas(checkpointer->options.trainer));
+}
+
 /* Replicas show their one model meanwhile. */
 static void start_sharing(struct pen_checkpointer *checkpointer)
 {
@@ -469,10 +480,7 @@ void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
         pen_trainer_progress(checkpointer->options.trainer).steps;
     pen_text_release(&checkpointer->record);
     pen_text_release(&checkpointer->why);
-    /* Those who are early serve the others until they are here. */
-    if (checkpointer->replicas != NULL)
-        pen_replicas_settle(
-            pen_trainer_replicas(checkpointer->options.trainer));
+    await_replicas(checkpointer);
     begin_all(checkpointer);
     if (checkpointer->has_begun)
         start_sharing(checkpointer);
@@ -634,6 +642,8 @@ pen_status pen_checkpointer_settle(struct pen_checkpointer *checkpointer,
                                    struct pen_text *why)
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
+    if (checkpointer->is_busy)
+        await_replicas(checkpointer);
     if (checkpointer->is_busy && !pen_checkpointer_is_over(checkpointer))
         hear_thread(checkpointer,
                     pen_saver_wait(checkpointer->saver, &checkpointer->why));
