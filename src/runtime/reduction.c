@@ -53,6 +53,16 @@ static size_t count_of(const struct pen_reduction *reduction, size_t parameter)
     return it->is_value_only ? 0 : it->rows * it->columns;
 }
 
+/* The first of those who have least to sum so far. */
+static uint32_t find_idlest(const size_t *loads, uint32_t num_members)
+{
+    uint32_t idlest = 0;
+    for (uint32_t k = 1; k < num_members; k++)
+        if (loads[k] < loads[idlest])
+            idlest = k;
+    return idlest;
+}
+
 /* The largest first, each to who has least so far. */
 static pen_status choose_owners(struct pen_reduction *reduction)
 {
@@ -65,15 +75,12 @@ static pen_status choose_owners(struct pen_reduction *reduction)
         loads != NULL && is_done != NULL && reduction->owners != NULL;
     for (size_t round = 0; round < num && is_made; round++) {
         size_t largest = num;
-        uint32_t least = 0;
         for (size_t i = 0; i < num; i++)
             if (!is_done[i] &&
                 (largest == num ||
                  count_of(reduction, i) > count_of(reduction, largest)))
                 largest = i;
-        for (uint32_t k = 1; k < num_members; k++)
-            if (loads[k] < loads[least])
-                least = k;
+        uint32_t least = find_idlest(loads, num_members);
         is_done[largest] = true;
         reduction->owners[largest] = least;
         loads[least] += count_of(reduction, largest);
@@ -143,16 +150,23 @@ static void cut_parameter(struct pen_reduction *reduction, size_t parameter)
     }
 }
 
-/* Shared pieces go round: every member sums an equal share. */
-static void give_owners(struct pen_reduction *reduction)
+/* Shared pieces differ in length: every member sums an equal share of them. */
+static pen_status give_owners(struct pen_reduction *reduction)
 {
+    uint32_t num_members = reduction->options.num_members;
+    size_t *loads = calloc(num_members, sizeof *loads);
+    if (loads == NULL)
+        return PEN_NOMEM;
     for (size_t i = 0; i < reduction->num_pieces; i++) {
         struct piece *piece = &reduction->pieces[i];
         piece->owner = reduction->options.is_sharded
                            ? reduction->owners[piece->parameter]
-                           : (uint32_t)(i % reduction->options.num_members);
+                           : find_idlest(loads, num_members);
+        loads[piece->owner] += piece->count;
         reduction->num_plain += !piece->is_tied;
     }
+    free(loads);
+    return PEN_OK;
 }
 
 static pen_status make_pieces(struct pen_reduction *reduction)
@@ -176,8 +190,7 @@ static pen_status make_pieces(struct pen_reduction *reduction)
         cut_parameter(reduction, i);
     qsort(reduction->pieces, reduction->num_pieces, sizeof *reduction->pieces,
           compare_pieces);
-    give_owners(reduction);
-    return PEN_OK;
+    return give_owners(reduction);
 }
 
 /* ---- making ---- */
