@@ -104,6 +104,7 @@ static pen_status make_layout(struct training *training, struct pen_text *why)
     pen_status status = take_replicas(training, why);
     if (status == PEN_OK)
         status = pen__train_replicas_init(&training->replicas, &training->args,
+                                          &training->pretrained.model,
                                           training->transport, why);
     if (status == PEN_OK)
         status = pen__train_layout_init(

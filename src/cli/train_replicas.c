@@ -4,8 +4,19 @@
 
 #include <inttypes.h>
 
+/* The trainer's own sums are of text: with images one process is a replica. */
+static bool has_method(const struct pen_sync_choice *choice,
+                       const struct pen_any_model *model, uint32_t num_ranks)
+{
+    return (choice->method->is & PEN_SYNC_IS_NATIVE) == 0 ||
+           choice->compressor != NULL ||
+           (model->images != NULL && num_ranks > 1 &&
+            choice->method->create != NULL);
+}
+
 static pen_status choose(struct pen__train_replicas *replicas,
                          const struct pen__train_args *args,
+                         const struct pen_any_model *model, uint32_t num_ranks,
                          struct pen_text *why)
 {
     pen_status status = pen_sync_choose(
@@ -13,9 +24,7 @@ static pen_status choose(struct pen__train_replicas *replicas,
         args->sync_options.count, args->compress, &replicas->choice, why);
     if (status != PEN_OK)
         return status;
-    const struct pen_sync_choice *choice = &replicas->choice;
-    replicas->has_method = (choice->method->is & PEN_SYNC_IS_NATIVE) == 0 ||
-                           choice->compressor != NULL;
+    replicas->has_method = has_method(&replicas->choice, model, num_ranks);
     return PEN_OK;
 }
 
@@ -48,13 +57,14 @@ static pen_status count_replicas(struct pen__train_replicas *replicas,
 
 pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
                                     struct pen__train_args *args,
+                                    const struct pen_any_model *model,
                                     struct pen_transport *world,
                                     struct pen_text *why)
 {
     uint32_t num_ranks = pen_transport_size(world);
     *replicas = (struct pen__train_replicas){0};
     args->replica_batch = args->global_batch_size;
-    pen_status status = choose(replicas, args, why);
+    pen_status status = choose(replicas, args, model, num_ranks, why);
     if (status != PEN_OK)
         return status;
     if ((replicas->choice.method->is & PEN_SYNC_IS_SHARDED) != 0)

@@ -22,6 +22,7 @@ struct pen__train_replicas {
  */
 pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
                                     struct pen__train_args *args,
+                                    const struct pen_any_model *model,
                                     struct pen_transport *world,
                                     struct pen_text *why);
 void pen__train_replicas_release(struct pen__train_replicas *replicas);
