@@ -145,8 +145,11 @@ static pen_status lay_out_pieces(struct two_sided *it)
 
 pen_status pen_two_sided_create(const struct pen_coding *coding,
                                 const struct pen_compression *setting,
-                                void **out)
+                                void **out, struct pen_text *why)
 {
+    if (coding->check != NULL &&
+        coding->check(setting->options.at, why) != PEN_OK)
+        return PEN_INVALID;
     struct two_sided *it = calloc(1, sizeof *it);
     if (it == NULL)
         return PEN_NOMEM;

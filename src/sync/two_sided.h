@@ -21,6 +21,9 @@
  * their length.
  */
 struct pen_coding {
+    /* INVALID where options do not go together; NULL: they do. */
+    pen_status (*check)(const double *options, struct pen_text *why);
+
     /* Values of a block; the last of a share may have fewer. */
     size_t (*block)(const double *options);
 
@@ -41,7 +44,7 @@ struct pen_coding {
 
 enum { PEN_TWO_SIDED_ROUNDS = 2 };
 
-/* Functions of a compressor, and what its own hand to them. */
+/* What the functions of a compressor do. */
 void pen_two_sided_cost(const struct pen_coding *coding,
                         const struct pen_sync_case *of,
                         struct pen_mean_cost *out);
@@ -50,7 +53,7 @@ void pen_two_sided_sizes(const struct pen_coding *coding,
                          size_t *gathered);
 pen_status pen_two_sided_create(const struct pen_coding *coding,
                                 const struct pen_compression *setting,
-                                void **out);
+                                void **out, struct pen_text *why);
 void pen_two_sided_free(void *state);
 size_t pen_two_sided_bytes(const void *state);
 void pen_two_sided_encode(void *state, uint32_t round, uint64_t step,
@@ -58,5 +61,32 @@ void pen_two_sided_encode(void *state, uint32_t round, uint64_t step,
 void pen_two_sided_decode(void *state, uint32_t round, uint64_t step,
                           const struct pen_collective *received, float *vector);
 void pen_two_sided_states(void *state, struct pen_sync_states *out);
+
+/*
+ * A compressor of a coding: three functions that hand it on, and all entries
+ * of its table but its name, title, paper and options.
+ */
+#define PEN_TWO_SIDED_FUNCTIONS(coding)                                        \
+    static void cost(const struct pen_sync_case *of,                           \
+                     struct pen_mean_cost *out)                                \
+    {                                                                          \
+        pen_two_sided_cost(&(coding), of, out);                                \
+    }                                                                          \
+    static void sizes(const struct pen_compression *setting, size_t *sum,      \
+                      size_t *gathered)                                        \
+    {                                                                          \
+        pen_two_sided_sizes(&(coding), setting, sum, gathered);                \
+    }                                                                          \
+    static pen_status create(const struct pen_compression *setting,            \
+                             void **out, struct pen_text *why)                 \
+    {                                                                          \
+        return pen_two_sided_create(&(coding), setting, out, why);             \
+    }
+
+#define PEN_TWO_SIDED_TABLE                                                    \
+    .num_rounds = PEN_TWO_SIDED_ROUNDS, .cost = cost, .sizes = sizes,          \
+    .create = create, .free = pen_two_sided_free,                              \
+    .bytes = pen_two_sided_bytes, .encode = pen_two_sided_encode,              \
+    .decode = pen_two_sided_decode, .states = pen_two_sided_states
 
 #endif

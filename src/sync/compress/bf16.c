@@ -73,36 +73,12 @@ static const struct pen_coding coding = {.block = block,
                                          .decode = decode,
                                          .passes = 1};
 
-static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
-{
-    pen_two_sided_cost(&coding, of, out);
-}
-
-static void sizes(const struct pen_compression *setting, size_t *sum,
-                  size_t *gathered)
-{
-    pen_two_sided_sizes(&coding, setting, sum, gathered);
-}
-
-static pen_status create(const struct pen_compression *setting, void **out,
-                         struct pen_text *why)
-{
-    (void)why;
-    return pen_two_sided_create(&coding, setting, out);
-}
+PEN_TWO_SIDED_FUNCTIONS(coding)
 
 const struct pen_compressor pen_compressor_bf16 = {
     .name = "bf16",
     .title = "the upper half of every float, with error feedback on both sides",
     .paper = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, "
              "2019, arXiv:1905.12322",
-    .num_rounds = PEN_TWO_SIDED_ROUNDS,
-    .cost = cost,
-    .sizes = sizes,
-    .create = create,
-    .free = pen_two_sided_free,
-    .bytes = pen_two_sided_bytes,
-    .encode = pen_two_sided_encode,
-    .decode = pen_two_sided_decode,
-    .states = pen_two_sided_states,
+    PEN_TWO_SIDED_TABLE,
 };

@@ -41,30 +41,19 @@ static void decode(const void *from, size_t count, float factor, bool is_added,
     pen_blocks_decode(BITS, from, count, factor, is_added, values);
 }
 
-static const struct pen_coding coding = {.block = block,
+static pen_status check(const double *values, struct pen_text *why)
+{
+    return pen_blocks_check(values[BLOCK], why);
+}
+
+static const struct pen_coding coding = {.check = check,
+                                         .block = block,
                                          .length = length,
                                          .encode = encode,
                                          .decode = decode,
                                          .passes = 1};
 
-static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
-{
-    pen_two_sided_cost(&coding, of, out);
-}
-
-static void sizes(const struct pen_compression *setting, size_t *sum,
-                  size_t *gathered)
-{
-    pen_two_sided_sizes(&coding, setting, sum, gathered);
-}
-
-static pen_status create(const struct pen_compression *setting, void **out,
-                         struct pen_text *why)
-{
-    pen_status status = pen_blocks_check(setting->options.at[BLOCK], why);
-    return status == PEN_OK ? pen_two_sided_create(&coding, setting, out)
-                            : status;
-}
+PEN_TWO_SIDED_FUNCTIONS(coding)
 
 const struct pen_compressor pen_compressor_block_int8 = {
     .name = "int8",
@@ -73,13 +62,5 @@ const struct pen_compressor pen_compressor_block_int8 = {
              "2021, arXiv:2110.02861",
     .options = options,
     .num_options = sizeof options / sizeof *options,
-    .num_rounds = PEN_TWO_SIDED_ROUNDS,
-    .cost = cost,
-    .sizes = sizes,
-    .create = create,
-    .free = pen_two_sided_free,
-    .bytes = pen_two_sided_bytes,
-    .encode = pen_two_sided_encode,
-    .decode = pen_two_sided_decode,
-    .states = pen_two_sided_states,
+    PEN_TWO_SIDED_TABLE,
 };
