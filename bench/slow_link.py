@@ -28,6 +28,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def command_of(folder, args, log, options, steps):
         "--global-batch-size": args.micro_batch_size * args.hosts,
         "--threads": 1, "--train-iters": steps, "--lr": args.lr,
         "--lr-decay-style": "constant", "--lr-warmup-iters": args.warmup,
+        "--adam-beta2": 0.95,
         "--eval-interval": args.eval_interval, "--eval-iters": args.eval_iters,
         "--log-interval": args.eval_interval, "--log": log, "--hang-timeout": 600,
         "--exit-duration-in-mins": args.minutes}
@@ -206,8 +208,8 @@ def main():
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--minutes", type=int, default=30)
     parser.add_argument("--micro-batch-size", type=int, default=2)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--warmup", type=int, default=10)
+    parser.add_argument("--lr", type=float, default=5e-4)
+    parser.add_argument("--warmup", type=int, default=20)
     parser.add_argument("--eval-interval", type=int, default=25)
     parser.add_argument("--eval-iters", type=int, default=25)
     parser.add_argument("--f32", action="store_true")
@@ -215,6 +217,7 @@ def main():
     parser.add_argument("method", nargs="*")
     args = parser.parse_args()
     args.penstock = os.path.abspath(args.penstock)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without clearing up
     os.environ.setdefault("BUILD", os.path.dirname(args.penstock))
     with tempfile.TemporaryDirectory() as passing:
         folder = os.path.abspath(args.folder or passing)
