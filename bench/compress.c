@@ -217,7 +217,7 @@ static void measure(struct bench *bench, char **names, size_t num_names)
             copies[round] = copy;
         for (size_t i = 0; i < num_names; i++) {
             /* The first warms errors and pages up. */
-            double ms = time_mean(bench, &subjects[i], (uint64_t)(round + 2));
+            double ms = time_mean(bench, &subjects[i], (uint64_t)round + 2);
             if (round >= 0)
                 subjects[i].ms[round] = ms;
         }

@@ -37,7 +37,7 @@ static uint32_t place_of(uint64_t key)
 
 static size_t sample_length(size_t count)
 {
-    if (count < 4 * LEAST_SAMPLE)
+    if (count / 4 < LEAST_SAMPLE)
         return 0;
     return count / 100 > LEAST_SAMPLE ? count / 100 : LEAST_SAMPLE;
 }

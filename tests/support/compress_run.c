@@ -306,7 +306,7 @@ void compress_expect_nothing_lost(const struct compress_run *run,
                                   const char *kept, const char *owner)
 {
     struct compress_trace *traces = run_all(run);
-    size_t count = traces[0].count, length;
+    size_t count = traces[0].count, length = 0;
     double *given = must(calloc(count, sizeof *given));
     double *found = must(calloc(count, sizeof *found));
     for (uint64_t step = 0; step < run->num_steps; step++)
