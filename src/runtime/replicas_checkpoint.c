@@ -129,6 +129,7 @@ static void add_place(struct list *list, size_t place)
     static const char *const words[] = {"weight", "moment1", "moment2"};
     int num_parts =
         1 + pen_optimizer_moments(&list->trainer->options.optimizer);
+    PEN_BUG_UNLESS(num_parts <= (int)(sizeof words / sizeof *words));
     for (int i = 0; i < num_parts; i++)
         add_slices(list,
                    &(struct entry){.source = (enum source)(OWN_WEIGHT + i),
