@@ -2,6 +2,7 @@
 # sync list names every method and compressor, and compare says what they cost
 # on a link, which of them pay, and which to take.
 . "$(dirname "$0")/support.bash"
+root=$(cd "$(dirname "$0")/../.." && pwd)
 
 run 0 sync list
 err_empty
@@ -91,6 +92,31 @@ run 0 sync compare --model preset:gpt2 --link 1Gbit/s --replicas 4 \
     --cluster "preset:h100-sxm*1" --seq-length 1024 --global-batch-size 256 --json
 same "predicted" "$(json '0.01 < d["compute_sec"] < 100 and
     0 < d["overlap_sec"] < d["compute_sec"]')" True
+
+# The step as measured: 14 layers of 1 ms forward and 1 ms backward for a
+# micro-batch of 4, two of them, and AdamW.
+run 0 plan --model preset:gpt2 --cluster "preset:h100-sxm*1" --seq-length 128 \
+    --global-batch-size 4 --top 1 -o "$work/plan.json"
+python3 - "$root/tests/fuzz/corpus/profile_file/all-modes" "$work" <<'END'
+import json, sys
+profile = json.load(open(sys.argv[1]))
+plan = json.load(open(sys.argv[2] + "/plan.json"))
+profile["model"]["sha256"] = plan["model"]["sha256"]
+for key in profile["update"]:
+    profile["update"][key] = 1e-9 if key == "adam" else 0
+json.dump(profile, open(sys.argv[2] + "/profile.json", "w"))
+END
+measured=(--model preset:gpt2 --link 1Gbit/s --replicas 4
+    --profile "$work/profile.json")
+run 0 sync compare "${measured[@]}" --global-batch-size 32 --json
+same "measured" "$(json 'round(d["compute_sec"], 6)')" 0.18044
+same "of it, a backward" "$(json 'round(d["overlap_sec"], 6)')" 0.014
+run 0 sync compare "${measured[@]}" --json
+same "one micro-batch of each" "$(json 'd["samples"]')" 16.0
+run 1 sync compare "${measured[@]}" --global-batch-size 24
+err_has "replicas in micro-batches of 4"
+run 1 sync compare --model preset:gpt2-medium "${measured[@]:2}"
+err_has "another model"
 run 0 sync compare --model preset:mnist-cnn --link 1Gbit/s --replicas 3 \
     --step-time 20ms
 out_has "preset:mnist-cnn, 2.154e+05 parameters"
