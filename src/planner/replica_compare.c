@@ -228,7 +228,9 @@ static bool is_milder(const struct pen_replica_time *a,
         return is_reference(&a->choice);
     if (a->cost.staleness != b->cost.staleness)
         return a->cost.staleness < b->cost.staleness;
-    return is_plain && !is_other_plain;
+    if (is_plain != is_other_plain)
+        return is_plain;
+    return !is_plain && a->step_bytes > b->step_bytes;
 }
 
 /*

@@ -218,6 +218,27 @@ static void slow_links_do_not(void **state)
     expect_advice(&slow, &rare, false, "82.1 % of its step would be waiting");
 }
 
+/* Of compressors that are as quick, the one that sends the most. */
+static void the_mildest_compressor_is_advised(void **state)
+{
+    (void)state;
+    const struct pen_replica_wish all = {
+        .methods = two, .num_methods = 1, .compress = "all"};
+    struct pen_replica_setting at = slow;
+    at.compute_sec = 1;
+    at.overlap_sec = 0.01;
+    at.latency_sec = 0;
+    struct pen_replica_comparison *found = compare(&at, &all);
+    const struct pen_replica_time *best = &found->rows[found->advice].time;
+    double least = found->rows[0].time.step_sec;
+    assert_true(found->advice != found->reference);
+    assert_true(0.9 * best->step_sec <= least);
+    for (size_t i = 0; i < found->count; i++)
+        assert_true(0.9 * found->rows[i].time.step_sec > least ||
+                    found->rows[i].time.step_bytes <= best->step_bytes);
+    pen_replica_comparison_free(found);
+}
+
 static void what_does_not_pay_says_why(void **state)
 {
     (void)state;
@@ -351,6 +372,7 @@ int main(void)
         cmocka_unit_test(nothing_hides_more_than_the_link_carries),
         cmocka_unit_test(fast_links_want_the_all_reduce),
         cmocka_unit_test(slow_links_do_not),
+        cmocka_unit_test(the_mildest_compressor_is_advised),
         cmocka_unit_test(what_does_not_pay_says_why),
         cmocka_unit_test(factors_turn_steps_into_losses),
         cmocka_unit_test(wrong_factors_are_refused),
