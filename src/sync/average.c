@@ -167,6 +167,6 @@ void pen_average_cost(const struct pen_compressor *compressor,
         return;
     }
     out->bytes = pen_collective_sum_bytes(of->num_replicas, of->num_weights);
-    out->legs = of->num_replicas > 1 ? 2 : 0;
+    out->legs = pen_collective_sum_legs(of->num_replicas, of->num_weights);
     out->extra = of->num_weights * sizeof(float);
 }

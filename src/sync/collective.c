@@ -13,6 +13,9 @@ struct message {
 
 enum state { IDLE, SUMMING, RETURNING, GATHERING };
 
+/* Bytes of a share from which on members take turns. */
+#define LONG_SHARE ((size_t)1 << 19)
+
 struct pen_collective {
     struct pen_peers *peers;
     uint32_t channel;
@@ -22,6 +25,7 @@ struct pen_collective {
     size_t stride;        /* from one member's message to the next */
     enum state state;
 
+    uint32_t turn; /* 0: all at once */
     float *values; /* of the sum under way */
     size_t count;
     float *staged; /* what the others have of this member's share */
@@ -128,30 +132,65 @@ static size_t share_of(const struct pen_collective *collective, uint32_t member,
     return share;
 }
 
+static bool takes_turns(const struct pen_collective *collective)
+{
+    return collective->share * sizeof(float) > LONG_SHARE &&
+           collective->count * sizeof(float) / collective->peers->size >
+               LONG_SHARE;
+}
+
+/* Sends to one member and receives from another, `turn` before this one. */
+static void send_share(struct pen_collective *collective, uint32_t turn)
+{
+    struct pen_peers *peers = collective->peers;
+    bool is_back = collective->state == RETURNING;
+    uint32_t to = (peers->self + turn) % peers->size;
+    uint32_t from = (peers->self + peers->size - turn) % peers->size;
+    uint32_t channel = collective->channel + is_back;
+    float *sent, *received;
+    size_t num_sent = share_of(collective, is_back ? peers->self : to, &sent);
+    size_t num_received =
+        share_of(collective, is_back ? from : peers->self, &received);
+    if (!is_back)
+        received = collective->staged + from * collective->share;
+    pen_peers_receive(peers, from, channel, received,
+                      num_received * sizeof(float),
+                      &collective->receives[from]);
+    pen_peers_send(peers, to, channel, sent, num_sent * sizeof(float),
+                   &collective->sends[to]);
+}
+
+static void send_shares(struct pen_collective *collective)
+{
+    collective->turn = takes_turns(collective) ? 1 : 0;
+    if (collective->turn > 0)
+        send_share(collective, collective->turn);
+    for (uint32_t i = 1; i < collective->peers->size && collective->turn == 0;
+         i++)
+        send_share(collective, i);
+}
+
+/* True when there was a further turn to take. */
+static bool take_turn(struct pen_collective *collective)
+{
+    if (collective->turn == 0 || collective->state == GATHERING ||
+        collective->turn + 1 == collective->peers->size)
+        return false;
+    send_share(collective, ++collective->turn);
+    return true;
+}
+
 /* Every member's values of a share to who adds it. */
 void pen_collective_sum(struct pen_collective *collective, float *values,
                         size_t count)
 {
-    struct pen_peers *peers = collective->peers;
-    float *at;
     PEN_BUG_UNLESS(collective->state == IDLE && count <= collective->most);
     collective->values = values;
     collective->count = count;
-    if (peers->size == 1)
+    if (collective->peers->size == 1)
         return;
     collective->state = SUMMING;
-    size_t own = share_of(collective, peers->self, &at);
-    for (uint32_t k = 0; k < peers->size; k++)
-        if (k != peers->self)
-            pen_peers_receive(peers, k, collective->channel,
-                              collective->staged + k * collective->share,
-                              own * sizeof(float), &collective->receives[k]);
-    for (uint32_t i = 1; i < peers->size; i++) {
-        uint32_t k = (peers->self + i) % peers->size;
-        size_t share = share_of(collective, k, &at);
-        pen_peers_send(peers, k, collective->channel, at, share * sizeof(float),
-                       &collective->sends[k]);
-    }
+    send_shares(collective);
 }
 
 static void add_up(struct pen_collective *collective)
@@ -172,27 +211,23 @@ static void add_up(struct pen_collective *collective)
 
 static void turn_back(struct pen_collective *collective)
 {
-    struct pen_peers *peers = collective->peers;
-    float *at;
     add_up(collective);
     collective->state = RETURNING;
-    for (uint32_t k = 0; k < peers->size; k++) {
-        size_t share = share_of(collective, k, &at);
-        if (k != peers->self)
-            pen_peers_receive(peers, k, collective->channel + 1, at,
-                              share * sizeof(float), &collective->receives[k]);
-    }
-    size_t own = share_of(collective, peers->self, &at);
-    for (uint32_t i = 1; i < peers->size; i++) {
-        uint32_t k = (peers->self + i) % peers->size;
-        pen_peers_send(peers, k, collective->channel + 1, at,
-                       own * sizeof(float), &collective->sends[k]);
-    }
+    send_shares(collective);
 }
 
 double pen_collective_sum_bytes(uint32_t num_members, double num_floats)
 {
     return 2 * (num_members - 1.0) / num_members * num_floats * sizeof(float);
+}
+
+double pen_collective_sum_legs(uint32_t num_members, double num_floats)
+{
+    if (num_members == 1)
+        return 0;
+    return num_floats / num_members * sizeof(float) > LONG_SHARE
+               ? 2 * (num_members - 1.0)
+               : 2;
 }
 
 /* ---- gathers and scatters ---- */
@@ -295,6 +330,8 @@ bool pen_collective_poll(struct pen_collective *collective)
         return true;
     if (!is_quiet(collective))
         return false;
+    if (take_turn(collective))
+        return pen_collective_poll(collective);
     if (collective->state == SUMMING) {
         turn_back(collective);
         return pen_collective_poll(collective);

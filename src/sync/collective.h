@@ -11,7 +11,10 @@
  *
  *   sum      floats, added in the order of a fixed tree (runtime/layout.h), so
  *            that every member has the same bits whatever the timing. Member k
- *            adds share k of the vector: 2 (N-1)/N of it is sent
+ *            adds share k of the vector: 2 (N-1)/N of it is sent. Long shares
+ *            take turns, so that a member sends to one other and receives from
+ *            one other at a time: where several streams meet on a slow link it
+ *            is idle while they find their pace
  *   gather   bytes of each member to all others: (N-1) times its own
  *   scatter  another piece to each other member
  */
@@ -58,8 +61,9 @@ const void *pen_collective_received(const struct pen_collective *collective,
 bool pen_collective_poll(struct pen_collective *collective);
 void pen_collective_wait(struct pen_collective *collective);
 
-/* What a member sends for it, in bytes. */
+/* What a member sends for it, in bytes, and in messages one behind another. */
 double pen_collective_sum_bytes(uint32_t num_members, double num_floats);
+double pen_collective_sum_legs(uint32_t num_members, double num_floats);
 
 /* to[i] += from[i]. */
 void pen_sync_add(float *to, const float *from, size_t count);
