@@ -489,9 +489,9 @@ static pen_status open_report(struct training *training, uint64_t done,
     report->unit = pen_batches_unit(training->batches);
     report->step_tokens = args->global_batch_size *
                           pen_batches_shape(training->batches).num_targets;
+    uint64_t num_replicas = args->global_batch_size / args->replica_batch;
     report->step_flops =
-        pen_trainer_step_flops(training->trainer) *
-        (double)(args->global_batch_size / args->replica_batch);
+        pen_trainer_step_flops(training->trainer) * (double)num_replicas;
     report->peak_flops =
         training->peak_flops * pen_transport_size(training->transport);
     report->has_bubble = pen_transport_size(training->transport) > 1;

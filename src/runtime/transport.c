@@ -540,7 +540,8 @@ void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
         put->bytes = grow(window->transport, put->bytes, length);
         put->capacity = length;
     }
-    memcpy(put->bytes, bytes, length);
+    if (length > 0)
+        memcpy(put->bytes, bytes, length);
     MPI_Raccumulate(put->bytes, (int)length, MPI_BYTE, (int)to, (MPI_Aint)first,
                     (int)length, MPI_BYTE, MPI_REPLACE, window->win,
                     &put->request);

@@ -60,7 +60,7 @@ static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
         sum += (double)block_length(of->options[RANK], of->shapes[i][0],
                                     of->shapes[i][1]);
     out->bytes = pen_collective_sum_bytes(of->num_replicas, sum);
-    out->legs = of->num_replicas > 1 ? 2 : 0;
+    out->legs = pen_collective_sum_legs(of->num_replicas, sum);
     out->extra = (of->num_weights + 2 * sum) * sizeof(float);
     out->encode_sec = of->num_weights * sizeof(float) / of->core_bytes_per_sec;
 }
