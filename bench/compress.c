@@ -6,7 +6,8 @@
  *   bench/compress [-m MILLIONS] [-n MEMBERS] [-r ROUNDS] [COMPRESSOR...]
  *
  * The vector has matrices of 1024 x 4096 and a vector of 4096. The others of a
- * member are its mirrors: what it sends to one comes back from it. Each round
+ * member, which is the first, are its mirrors: what it sends to one comes back
+ * from the one that is as far on its other side. Each round
  * measures all compressors in turn, and a copy of the vector; the median of the
  * rounds is told, and the time in copies.
  */
@@ -32,7 +33,7 @@ static void mirror_send(struct pen_peers *peers, uint32_t to, uint32_t channel,
 {
     struct mirror *mirror = (struct mirror *)peers;
     (void)channel, (void)request;
-    memcpy(mirror->received[to], bytes, length);
+    memcpy(mirror->received[(peers->size - to) % peers->size], bytes, length);
 }
 
 static void mirror_receive(struct pen_peers *peers, uint32_t from,
