@@ -24,9 +24,9 @@ struct pen_sync {
 static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
-    (void)of;
+    bool is_native = mean->encode_sec == 0; /* pieces that wait for none */
     out->bytes = mean->bytes;
-    out->legs = mean->legs;
+    out->legs = is_native && of->num_replicas > 1 ? 2 : mean->legs;
     out->encode_sec = mean->encode_sec;
     out->extra = mean->extra;
     out->waits_for_slowest = true;

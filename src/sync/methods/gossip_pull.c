@@ -16,6 +16,7 @@
 
 #include "base/random.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { MEAN_CHANNEL, PULL_CHANNEL = PEN_COLLECTIVE_CHANNELS };
@@ -36,6 +37,7 @@ static void cost(const struct pen_sync_case *of,
     out->bytes = of->num_replicas > 1 ? weights : 0;
     out->legs = of->num_replicas > 1 ? 1 : 0;
     out->extra = mean->extra + 2 * weights;
+    out->staleness = INFINITY; /* by luck: nobody may pull from this one */
     out->waits_for_slowest = true;
 }
 

@@ -95,7 +95,7 @@ static void cost(const struct pen_sync_case *of,
     out->legs = degree > 0 ? 1 : 0;
     out->hidden = of->options[OVERLAP];
     out->extra = mean->extra + (2.0 + degree) * share;
-    out->staleness = of->options[OVERLAP];
+    out->staleness = hops + of->options[OVERLAP]; /* the way of a change */
     out->waits_for_slowest = true;
 }
 
