@@ -153,7 +153,7 @@ def print_table(results, args):
                  "" if counted is None else f"{counted / 1e6:.3f}",
                  f"{wire / bytes_per_sec(args.rate):.3f}",
                  f"{statistics.mean(seconds):.3f}", f"{statistics.median(seconds):.3f}",
-                 f"{sum(seconds):.1f}", f"{result['curve'][-1][3]:.4f}"]
+                 f"{sum(seconds):.1f}", f"{result['curve'][-1][3]:.4f}" if result["curve"] else ""]
         cells += ["", "", ""] if found is None else [
             f"{found[0]:.1f}", found[1], f"{whole / found[0]:.1f}"]
         print(*cells, sep="\t")

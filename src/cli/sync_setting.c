@@ -37,6 +37,7 @@ static pen_status read_link(const struct pen__sync_args *args,
 {
     out->latency_sec = USUAL_LATENCY;
     out->core_bytes_per_sec = PEN_REPLICA_CORE_RATE;
+    out->eager_bytes = PEN_REPLICA_EAGER_BYTES;
     pen_status status = read_unit(PEN_UNIT_BYTES_PER_SEC, "link", args->link, 1,
                                   &out->bytes_per_sec, why);
     if (status == PEN_OK)

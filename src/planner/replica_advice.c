@@ -125,7 +125,8 @@ static void tell_latency(const struct pen_replica_comparison *comparison,
                          const struct pen_replica_time *reference,
                          struct pen_text *out)
 {
-    double latency = reference->cost.legs * comparison->setting.latency_sec;
+    double latency =
+        pen_replica_latency(&comparison->setting, &reference->cost);
     if (latency <= reference->sync_sec / 2 ||
         reference->stall_sec <= SMALL_SHARE * reference->step_sec)
         return;

@@ -161,7 +161,7 @@ static enum pen_replica_verdict blame(const struct pen_replica_setting *setting,
                                       const struct pen_replica_time *other,
                                       const struct pen_replica_time *time)
 {
-    double latency = time->cost.legs * setting->latency_sec;
+    double latency = pen_replica_latency(setting, &time->cost);
     double saved = other->stall_sec - time->stall_sec;
     if (other->stall_sec <= TENTH * other->step_sec)
         return PEN_REPLICA_HIDDEN;
@@ -219,6 +219,12 @@ static int compare_rows(const void *left, const void *right)
            (a->time.cost.bytes < b->time.cost.bytes);
 }
 
+/* Not all that the run's optimizer is known for holds for another's. */
+static bool has_own_step(const struct pen_replica_time *time)
+{
+    return (time->choice.method->is & PEN_SYNC_OWN_STEP) != 0;
+}
+
 static bool is_milder(const struct pen_replica_time *a,
                       const struct pen_replica_time *b)
 {
@@ -226,6 +232,8 @@ static bool is_milder(const struct pen_replica_time *a,
     bool is_other_plain = b->choice.compressor == NULL;
     if (is_reference(&a->choice) || is_reference(&b->choice))
         return is_reference(&a->choice);
+    if (has_own_step(a) != has_own_step(b))
+        return has_own_step(b);
     if (a->cost.staleness != b->cost.staleness)
         return a->cost.staleness < b->cost.staleness;
     if (is_plain != is_other_plain)

@@ -28,6 +28,17 @@ static double stall_of(const struct pen_replica_setting *setting,
     return fmax(0, fmax(waits, backlog));
 }
 
+/* A leg is a message to each of the others, about. */
+double pen_replica_latency(const struct pen_replica_setting *setting,
+                           const struct pen_sync_cost *cost)
+{
+    double others = setting->num_replicas - 1.0;
+    bool is_asked_for =
+        setting->eager_bytes > 0 && cost->legs > 0 &&
+        cost->bytes / cost->legs / others > setting->eager_bytes;
+    return cost->legs * setting->latency_sec * (is_asked_for ? 3 : 1);
+}
+
 void pen_replica_predict(const struct pen_replica_setting *setting,
                          const struct pen_sync_choice *choice,
                          struct pen_replica_time *out)
@@ -43,7 +54,7 @@ void pen_replica_predict(const struct pen_replica_setting *setting,
     struct pen_sync_cost *cost = &out->cost;
     pen_sync_choice_cost(choice, &of, cost);
     out->step_bytes = cost->bytes / cost->interval;
-    out->sync_sec = cost->legs * setting->latency_sec +
+    out->sync_sec = pen_replica_latency(setting, cost) +
                     cost->bytes / setting->bytes_per_sec;
     out->stall_sec = stall_of(setting, out) / cost->interval;
     out->encode_sec = cost->encode_sec / cost->interval;

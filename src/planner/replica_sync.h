@@ -11,9 +11,11 @@
  *
  *   sync = legs * latency + bytes / bandwidth
  *
- * on the link, of which `hidden` steps of computing hide what they can; the
- * bytes of one have to be gone before those of the next come. What is left,
- * and encoding, which computes on the same cores, is spread over the interval:
+ * on the link, where a leg of messages that are too long to be sent unasked
+ * costs three latencies: it is announced, asked for, and sent. Of that `hidden`
+ * steps of computing hide what they can; the bytes of one have to be gone
+ * before those of the next come. What is left, and encoding, which computes on
+ * the same cores, is spread over the interval:
  *
  *   stall = max(0, sync - hidden * compute,
  *               bytes / bandwidth - interval * compute) / interval
@@ -34,6 +36,7 @@ struct pen_replica_setting {
     uint32_t num_replicas;
     double bytes_per_sec; /* that a replica sends, while it receives as many */
     double latency_sec;
+    double eager_bytes; /* of a message that is sent unasked; 0: any */
     double compute_sec; /* of a step of one replica, alone */
     double overlap_sec; /* of it, the backward of the last micro-batch */
     double last_share;  /* of the weights: gradients that come last, at once */
@@ -45,6 +48,9 @@ struct pen_replica_setting {
 
 /* Of AdamW, where nobody says otherwise. */
 #define PEN_REPLICA_NUM_MOMENTS 2.0
+
+/* What Open MPI sends over TCP unasked. */
+#define PEN_REPLICA_EAGER_BYTES 65536.0
 
 /* What compressors of src/sync reach on a core where nobody measured. */
 #define PEN_REPLICA_CORE_RATE 2e9
@@ -61,6 +67,10 @@ struct pen_replica_time {
     double samples_per_sec;
     double factor; /* steps to a loss, in those of the reference; 0: unknown */
 };
+
+/* Of one synchronisation: what it would take if bytes took nothing. */
+double pen_replica_latency(const struct pen_replica_setting *setting,
+                           const struct pen_sync_cost *cost);
 
 void pen_replica_predict(const struct pen_replica_setting *setting,
                          const struct pen_sync_choice *choice,

@@ -333,9 +333,14 @@ pen_replicas_place(const struct pen_replicas *replicas, size_t index)
 
 /* ---- steps ---- */
 
+/*
+ * Layers take long, and one look at a connection takes a piece of what has
+ * come: many looks at once keep a fast link busy until the next layer.
+ */
 void pen__replicas_poll(struct pen_replicas *replicas)
 {
-    if (replicas->choice.method->poll != NULL)
+    enum { LOOKS = 64 };
+    for (int i = 0; i < LOOKS && replicas->choice.method->poll != NULL; i++)
         replicas->choice.method->poll(replicas->sync);
     if (replicas->is_counting)
         (void)pen_transport_test(replicas->world, &replicas->request);

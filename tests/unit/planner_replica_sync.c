@@ -74,6 +74,20 @@ static void an_interval_divides_what_is_waited(void **state)
     expect_close(99, time.cost.staleness, "staleness");
 }
 
+/* Shares of a MB. */
+static void long_messages_are_asked_for(void **state)
+{
+    (void)state;
+    struct pen_replica_setting at = slow;
+    at.eager_bytes = 1e4;
+    at.bytes_per_sec = 1e12;
+    struct pen_replica_time long_ones = predict(&at, "allreduce", 0, NULL);
+    expect_close(3 * 2 * 0.02 + 6e-6, long_ones.sync_sec, "asked for");
+    at.eager_bytes = 1e7;
+    struct pen_replica_time short_ones = predict(&at, "allreduce", 0, NULL);
+    expect_close(2 * 0.02 + 6e-6, short_ones.sync_sec, "unasked");
+}
+
 /* 2 * (1000 + 1000) floats, 24 kB sent; 4 MB at 2 GB/s are 2 ms. */
 static void a_compressor_computes_while_nothing_hides_it(void **state)
 {
@@ -217,6 +231,19 @@ static void slow_links_do_not(void **state)
     expect_advice(&slow, &rare, false, "from an interval of 6 on");
     expect_advice(&slow, &rare, false, "from 52 on a tenth");
     expect_advice(&slow, &rare, false, "82.1 % of its step would be waiting");
+}
+
+/* Parle is a bit quicker and less stale, and has a step of its own. */
+static void who_keeps_the_optimizer_is_advised(void **state)
+{
+    (void)state;
+    static const char *const both[] = {"parle", "diloco"};
+    const struct pen_replica_wish one = {
+        .methods = both, .num_methods = 1, .compress = "none"};
+    const struct pen_replica_wish all = {
+        .methods = both, .num_methods = 2, .compress = "none"};
+    expect_advice(&slow, &one, false, "advice: parle with");
+    expect_advice(&slow, &all, false, "advice: diloco with");
 }
 
 /* Of compressors that are as quick, the one that sends the most. */
@@ -373,6 +400,8 @@ int main(void)
         cmocka_unit_test(nothing_hides_more_than_the_link_carries),
         cmocka_unit_test(fast_links_want_the_all_reduce),
         cmocka_unit_test(slow_links_do_not),
+        cmocka_unit_test(long_messages_are_asked_for),
+        cmocka_unit_test(who_keeps_the_optimizer_is_advised),
         cmocka_unit_test(the_mildest_compressor_is_advised),
         cmocka_unit_test(what_does_not_pay_says_why),
         cmocka_unit_test(factors_turn_steps_into_losses),
