@@ -24,6 +24,7 @@ import tempfile
 from slow_link import CONFIG, HOSTS, ROOT, TEXT
 
 REPLICAS = 2
+MICRO = 2  # sequences computed at once: messages are looked after between layers
 ALONE = ["--sync", "diloco", "--sync-interval", "1000000"]
 METHODS = {  # options, sequences of a replica, steps, steps that are not counted
     "dc-s3gd": (["--sync", "dc-s3gd"], 24, 16, 4),
@@ -48,7 +49,8 @@ def train(folder, penstock, hosts, options, batch, num_steps, first):
     words = [HOSTS, "run", hosts, penstock, "train", *options,
              "--model", f"{folder}/model", "--data-path", f"{folder}/text_text_document",
              "--split", "90,10", "--seq-length", str(CONFIG["n_positions"]),
-             "--micro-batch-size", str(batch), "--global-batch-size", str(batch * REPLICAS),
+             "--micro-batch-size", str(min(batch, MICRO)), "--global-batch-size",
+             str(batch * REPLICAS),
              "--threads", "1", "--train-iters", str(num_steps), "--lr", "5e-4", "--bf16",
              "--log", log, "--log-interval", str(num_steps)]
     done = subprocess.run(words, check=True, capture_output=True, text=True,

@@ -478,8 +478,14 @@ pen_status pen_window_create(struct pen_group *group, size_t length,
     if (window == NULL)
         return PEN_NOMEM;
     window->transport = group->transport;
-    MPI_Win_allocate((MPI_Aint)length, 1, MPI_INFO_NULL, group->comm,
-                     &window->bytes, &window->win);
+    MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_RETURN);
+    int code = MPI_Win_allocate((MPI_Aint)length, 1, MPI_INFO_NULL, group->comm,
+                                &window->bytes, &window->win);
+    MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_ARE_FATAL);
+    if (code != MPI_SUCCESS) {
+        free(window);
+        return PEN_INVALID;
+    }
     memset(window->bytes, 0, length);
     MPI_Win_lock_all(0, window->win);
     MPI_Win_sync(window->win);

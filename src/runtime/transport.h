@@ -117,9 +117,10 @@ void pen_group_sum(struct pen_group *group, float *values, size_t count,
 
 /*
  * Memory that the other ranks of a group may write, `length` bytes of each;
- * made and freed by all of them at the same time. A put returns at once and
- * its bytes may change then; one behind another to the same rank arrives
- * later. Bytes come in while their owner looks after messages.
+ * made and freed by all of them at the same time; INVALID where the library has
+ * no such memory between these hosts. A put returns at once and its bytes may
+ * change then; one behind another to the same rank arrives later. Bytes come in
+ * while their owner looks after messages.
  */
 struct pen_window;
 

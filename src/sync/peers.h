@@ -42,7 +42,8 @@ struct pen_peers_ops {
                  void *context);
 
     /*
-     * One-sided: all members expose `length` bytes each, at the same time.
+     * One-sided: all members expose `length` bytes each, at the same time;
+     * INVALID where that cannot be had.
      * put() returns at once and `bytes` may change afterwards; bytes of one
      * put may arrive apart, but those of a later put never before. close() is
      * called by all, and waits for all.

@@ -256,6 +256,10 @@ static pen_status create(const struct pen_sync_setting *setting,
     if (status == PEN_OK && sync->degree > 0)
         status = peers->ops->expose(peers, sync->degree * side_bytes(sync),
                                     &sync->window);
+    if (status == PEN_INVALID)
+        pen_why(why, "eventgrad writes into its neighbours' memory, which this "
+                     "MPI does not offer between these hosts; Open MPI 4 does "
+                     "with --mca osc pt2pt");
     if (status != PEN_OK) {
         release(sync);
         return status;
