@@ -153,8 +153,8 @@ void pen_sync_compression_state(const struct pen_compression *setting,
                                    .kind = PEN_STATE_LIKE_WEIGHTS,
                                    .first_tensor = setting->first_tensor,
                                    .num_tensors = setting->num_tensors,
-                                   .floats = floats,
                                    .count = setting->count};
+    state.floats = floats;
     pen_sync_states_add(out, &state);
 }
 

@@ -48,6 +48,7 @@ PEN_CLONES void pen_sync_add(float *to, const float *from, size_t count)
 void pen_collective_share(uint32_t num_members, uint32_t member, size_t count,
                           size_t *first, size_t *share)
 {
+    PEN_BUG_UNLESS(num_members > 0);
     size_t begin = count * member / num_members;
     *first = begin;
     *share = count * ((size_t)member + 1) / num_members - begin;

@@ -16,8 +16,8 @@ void pen_sync_states_add_vector(struct pen_sync_states *states,
     struct pen_sync_state state = {.name = name,
                                    .kind = PEN_STATE_LIKE_WEIGHTS,
                                    .is_common = is_common,
-                                   .floats = floats,
                                    .count = count};
+    state.floats = floats;
     pen_sync_states_add(states, &state);
 }
 
@@ -28,7 +28,7 @@ void pen_sync_states_add_numbers(struct pen_sync_states *states,
     struct pen_sync_state state = {.name = name,
                                    .kind = PEN_STATE_NUMBERS,
                                    .is_common = is_common,
-                                   .numbers = numbers,
                                    .count = count};
+    state.numbers = numbers;
     pen_sync_states_add(states, &state);
 }

@@ -41,7 +41,8 @@ static void cost(const struct pen_sync_case *of,
     out->legs = degree > 0 ? 1 : 0;
     out->hidden = 1;
     out->extra = mean->extra + 3 * weights;
-    out->staleness = of->num_replicas / 2; /* the way of a change */
+    uint32_t farthest = of->num_replicas / 2; /* the way of a change */
+    out->staleness = farthest;
     out->waits_for_slowest = true;
 }
 
