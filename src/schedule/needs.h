@@ -33,7 +33,7 @@ uint32_t pen_row_count_waiting(const struct pen_row *row,
  * Sums over the members of a part go in pieces, so many of them under way at
  * once. Elements of a piece, when the largest array has so many.
  */
-#define PEN_NEEDS_LANES 32u
+#define PEN_NEEDS_LANES 4u
 size_t pen_needs_piece(uint32_t num_members, size_t largest);
 
 /* Sums that wait for their twin while so many logical replicas are summed. */
