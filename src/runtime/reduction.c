@@ -486,8 +486,9 @@ void pen_reduction_begin(struct pen_reduction *reduction)
 
 void pen_reduction_layer(struct pen_reduction *reduction, uint32_t layer)
 {
+    uint32_t last = layer > 0 ? layer : 1; /* an embedding gathers still */
     while (reduction->num_ready < reduction->num_plain &&
-           reduction->pieces[reduction->num_ready].layer >= layer)
+           reduction->pieces[reduction->num_ready].layer >= last)
         reduction->num_ready++;
 }
 

@@ -53,7 +53,10 @@ bool pen_reduction_owns(const struct pen_reduction *reduction,
 /* Before the gradients of a step. */
 void pen_reduction_begin(struct pen_reduction *reduction);
 
-/* Gradients of this layer and of those behind it are final. */
+/*
+ * Gradients of this layer and of those behind it are final; but those of the
+ * model's first, whose embedding adds what it gathered at the end.
+ */
 void pen_reduction_layer(struct pen_reduction *reduction, uint32_t layer);
 
 /* All are, but for a matrix that is tied elsewhere. */
