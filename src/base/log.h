@@ -9,12 +9,8 @@
 enum pen_log_level {
     PEN_LOG_ERROR, /* we stop */
     PEN_LOG_WARN,  /* we go on, differently */
-    PEN_LOG_INFO,  /* a handful per run */
-    PEN_LOG_DEBUG  /* proportional to objects */
+    PEN_LOG_INFO   /* a handful per run */
 };
-
-/* Messages above this level are dropped; the start value is PEN_LOG_INFO. */
-void pen_log_set_level(enum pen_log_level level);
 
 void pen_log(enum pen_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

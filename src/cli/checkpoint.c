@@ -30,8 +30,8 @@ static const struct argp_option hash_options[] = {
 #define MAX_SHARD_ROW                                                          \
     {                                                                          \
         "max-shard-size", KEY_MAX_SHARD, "SIZE", 0,                            \
-            "cut files at this size, such as 200MB or 2GiB (default 5GB; 0: "  \
-            "do not)",                                                         \
+            "cut files at this size, as 200MB or 2GiB, 0: do not; 5GB when "   \
+            "not given",                                                       \
             1                                                                  \
     }
 
@@ -41,8 +41,8 @@ static const struct argp_option reshard_options[] = {
     {NULL, 0, NULL, 0, NULL, 0}};
 
 static const struct argp_option export_options[] = {
-    {"output", 'o', "DIR", 0, "write to this directory, which is new", 1},
-    {"dtype", KEY_DTYPE, "TYPE", 0, "fp32 (default) or bf16", 1},
+    {"output", 'o', "DIR", 0, "write to this folder, which is new", 1},
+    {"dtype", KEY_DTYPE, "NAME", 0, "f32 or bf16; f32 when not given", 1},
     MAX_SHARD_ROW,
     {NULL, 0, NULL, 0, NULL, 0}};
 
@@ -284,7 +284,7 @@ static const struct pen__verb verbs[] = {
      NULL},
     {"hash", "DIR...", "Prints one SHA-256 of weights and optimizer state",
      "DIR is a run, of which the newest step that is whole is taken, a step, "
-     "or a directory of Hugging Face, which has weights only. Two states have "
+     "or a folder of Hugging Face, which has weights only. Two states have "
      "the same hash when every number is the same in float32, whatever the "
      "files, shards and types they are stored in: bfloat16 and float16 are "
      "widened, which loses nothing; float64 is rounded.",
@@ -321,13 +321,16 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         args->output = text;
         return 0;
     case KEY_DTYPE:
-        if (strcmp(text, "fp32") != 0 && strcmp(text, "bf16") != 0)
-            argp_error(state, "--dtype must be fp32 or bf16, not '%s'", text);
+        if (strcmp(text, "f32") != 0 && strcmp(text, "bf16") != 0)
+            argp_error(state, "--dtype must be f32 or bf16, not '%s'", text);
         args->dtype = text[0] == 'b' ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
         return 0;
     case KEY_MAX_SHARD:
         if (!pen__parse_size(text, &args->max_shard_bytes))
-            argp_error(state, "'%s' is no size such as 200MB or 2GiB", text);
+            argp_error(state,
+                       "--max-shard-size must be a size as 200MB or 2GiB, not "
+                       "'%s'",
+                       text);
         return 0;
     case ARGP_KEY_ARG:
         if (args->num_paths == args->most_paths)

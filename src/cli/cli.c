@@ -15,7 +15,8 @@ int pen__refuse(const struct pen_text *why)
     size_t length = why->length;
     while (length > 0 && why->bytes[length - 1] == '\n')
         length--;
-    pen_log(PEN_LOG_ERROR, "%.*s", (int)length, pen_text_string(why));
+    if (length > 0)
+        pen_log(PEN_LOG_ERROR, "%.*s", (int)length, pen_text_string(why));
     return PEN__EXIT_NO;
 }
 

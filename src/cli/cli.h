@@ -9,12 +9,13 @@
 
 /*
  * What all commands share. Results go to stdout, messages to stderr, and the
- * exit code says which of three things happened.
+ * exit code says what happened; man penstock lists all codes.
  */
 enum pen__exit {
     PEN__EXIT_OK = 0,
-    PEN__EXIT_NO = 1,   /* the answer is no: refused, infeasible, bad file */
-    PEN__EXIT_USAGE = 2 /* wrong command line */
+    PEN__EXIT_NO = 1,    /* the answer is no: refused, infeasible, bad file */
+    PEN__EXIT_USAGE = 2, /* wrong command line */
+    PEN__EXIT_STOPPED = 130 /* by SIGINT, after a step of training */
 };
 
 /* One word behind `penstock`, with its own commands behind it. */
@@ -22,7 +23,7 @@ struct pen__command {
     const char *name;
     const char *summary;
     int (*run)(int argc, char **argv);  /* argv[0] is the name */
-    int (*help)(int argc, char **argv); /* prints to stdout */
+    int (*help)(int argc, char **argv); /* NULL: run, with --help behind */
 };
 
 /* Of penstock; listed in main.c. */
@@ -36,6 +37,7 @@ extern const struct pen__command pen__sync;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__partition;
 extern const struct pen__command pen__plot;
+extern const struct pen__command pen__report;
 extern const struct pen__command pen__view;
 
 /* Of penstock-train; listed in train_main.c, and by name in main.c. */
@@ -46,7 +48,10 @@ extern const struct pen__command pen__doctor;
 extern const struct pen__command pen__profile;
 extern const struct pen__command pen__cluster_detect;
 
-/* Prints the reason as an error. */
+/* Of penstock-simulate; listed in simulate_main.c, and by name in main.c. */
+extern const struct pen__command pen__simulate;
+
+/* Prints the reason as an error; nothing when another process tells it. */
 int pen__refuse(const struct pen_text *why);
 
 /* Writes a result to stdout. */

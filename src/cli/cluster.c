@@ -14,6 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
+struct args {
+    bool needs_source;
+    bool is_json;
+    const char *source;
+};
+
 /* ---- list ---- */
 
 static void add_speed(struct pen_table *table, double flops)
@@ -75,9 +81,53 @@ static void list_systems(struct pen_text *out)
     pen_table_release(&table);
 }
 
-static int run_list(const char *source)
+static json_t *device_json(const struct pen_device *device)
 {
-    (void)source;
+    json_t *flops = json_object();
+    for (int number = 0; number < PEN_NUMBERS; number++)
+        if (device->flops[number] > 0)
+            json_object_set_new(flops, pen_number_names[number],
+                                json_real(device->flops[number]));
+    return json_pack("{s:s, s:o, s:I, s:f, s:f, s:s}", "device", device->kind,
+                     "flops", flops, "memory_bytes",
+                     (json_int_t)device->memory_bytes, "memory_bytes_per_sec",
+                     device->memory_bytes_per_sec, "watts", device->watts,
+                     "system", pen_system_of_device(device->kind)->name);
+}
+
+static json_t *system_json(const struct pen_system *system)
+{
+    json_t *levels = json_array();
+    for (uint32_t i = 0; i < system->num_levels; i++) {
+        const struct pen_link_level *level = &system->levels[i];
+        pen__json_append(&levels,
+                         json_pack("{s:s, s:I, s:f, s:f}", "name", level->name,
+                                   "size", (json_int_t)level->size,
+                                   "bytes_per_sec", level->bytes_per_sec,
+                                   "latency_sec", level->latency_sec));
+    }
+    return json_pack("{s:s, s:s, s:I, s:o, s:s}", "system", system->name,
+                     "device", system->device, "devices",
+                     (json_int_t)system->size, "levels", levels, "links",
+                     system->links);
+}
+
+static int list_json(void)
+{
+    json_t *devices = json_array();
+    json_t *systems = json_array();
+    for (size_t i = 0; pen_device_at(i) != NULL; i++)
+        pen__json_append(&devices, device_json(pen_device_at(i)));
+    for (size_t i = 0; pen_system_at(i) != NULL; i++)
+        pen__json_append(&systems, system_json(pen_system_at(i)));
+    return pen__print_json(
+        json_pack("{s:o, s:o}", "devices", devices, "systems", systems));
+}
+
+static int run_list(const struct args *args)
+{
+    if (args->is_json)
+        return list_json();
     struct pen_text text = PEN_TEXT_EMPTY;
     list_devices(&text);
     pen_text_add_string(&text, "\n");
@@ -93,12 +143,12 @@ static int run_list(const char *source)
 
 /* ---- show, check ---- */
 
-static int run_show(const char *source)
+static int run_show(const struct args *args)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_cluster *cluster = NULL;
     int code = PEN__EXIT_OK;
-    if (pen_cluster_load(source, &cluster, &text) != PEN_OK) {
+    if (pen_cluster_load(args->source, &cluster, &text) != PEN_OK) {
         code = pen__refuse(&text);
     } else {
         pen_cluster_print(cluster, &text);
@@ -109,16 +159,16 @@ static int run_show(const char *source)
     return code;
 }
 
-static int run_check(const char *source)
+static int run_check(const struct args *args)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_cluster *cluster = NULL;
     int code = PEN__EXIT_OK;
-    if (pen_cluster_load(source, &cluster, &why) != PEN_OK)
+    if (pen_cluster_load(args->source, &cluster, &why) != PEN_OK)
         code = pen__refuse(&why);
     else
         printf("%s: %" PRIu64 " device%s of %u kind%s, %u level%s of links\n",
-               source, pen_cluster_num_devices(cluster),
+               args->source, pen_cluster_num_devices(cluster),
                pen_cluster_num_devices(cluster) == 1 ? "" : "s",
                cluster->num_groups, cluster->num_groups == 1 ? "" : "s",
                cluster->num_levels, cluster->num_levels == 1 ? "" : "s");
@@ -129,11 +179,16 @@ static int run_check(const char *source)
 
 /* ---- commands ---- */
 
+enum option_key { KEY_JSON = 256 };
+
+static const struct argp_option list_options[] = {
+    {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
+
 static const struct pen__verb verbs[] = {
     {"list", "", "Lists the presets of devices and systems",
      "Figures are those of the vendors' sheets: dense products, bandwidth of "
      "one device in one direction.",
-     NULL},
+     list_options},
     {"show", "SOURCE", "Prints a cluster as a file",
      "SOURCE is a file or a preset with a count, such as preset:h100-sxm*1024 "
      "or preset:dgx-h100*128. What is printed can be edited and given as a "
@@ -145,18 +200,16 @@ static const struct pen__verb verbs[] = {
      NULL, NULL}}; /* the last one is of penstock-train */
 
 /* In the same order. */
-static int (*const runs[])(const char *source) = {run_list, run_show,
-                                                  run_check};
-
-struct args {
-    bool needs_source;
-    const char *source;
-};
+static int (*const runs[])(const struct args *args) = {run_list, run_show,
+                                                       run_check};
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct args *args = state->input;
     switch (key) {
+    case KEY_JSON:
+        args->is_json = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (!args->needs_source || args->source != NULL)
             argp_error(state, "'%s' is one word too many", text);
@@ -182,7 +235,7 @@ static int run(int argc, char **argv)
         return code;
     struct args args = {.needs_source = verbs[index].words[0] != '\0'};
     if (pen__verbs_parse(&commands, index, argc, argv, &args))
-        code = runs[index](args.source);
+        code = runs[index](&args);
     return code;
 }
 

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/fields.h"
+#include "cli/parser.h"
 #include "cli/profile_link.h"
 #include "cli/progress.h"
 #include "core/cluster.h"
@@ -446,35 +447,20 @@ static int run(int argc, char **argv)
     struct argp_option options[PEN__FIELDS_MAX + 1];
     struct args args = {.threads = 0};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock cluster detect";
     if (argc < 2 || strcmp(argv[1], "detect") != 0) {
         pen_log(PEN_LOG_ERROR, "expected cluster detect; the other commands "
                                "are those of penstock");
         return PEN__EXIT_USAGE;
     }
-    argv[1] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
     list_options(options);
     struct argp parser = parser_of(options);
     int code = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc - 1, argv + 1, ARGP_IN_ORDER, NULL, &args) ==
-        0)
+    if (pen__parse(&parser, "penstock cluster detect", ARGP_IN_ORDER, argc - 1,
+                   argv + 1, &args))
         code = start(&args, &why);
     pen_text_release(&why);
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    char name[] = "penstock cluster detect";
-    list_options(options);
-    struct argp parser = parser_of(options);
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
-}
-
 const struct pen__command pen__cluster_detect = {
-    "cluster", "lists, shows, checks and measures clusters", run, help};
+    "cluster", "lists, shows, checks and measures clusters", run, NULL};

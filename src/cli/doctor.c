@@ -159,12 +159,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    return pen__parser_help(&parser, "penstock doctor");
-}
-
 const struct pen__command pen__doctor = {
-    "doctor", "tells what this machine offers and what to change", run, help};
+    "doctor", "tells what this machine offers and what to change", run, NULL};

@@ -31,9 +31,9 @@ static const char *const engines[] = {"onednn", "reference", NULL};
 #define AT(member) offsetof(struct args, member)
 
 static const struct pen__field fields[] = {
-    {"model", "DIR", "a run, a checkpoint, or a directory with weights",
+    {"model", "MODEL", "a run, a checkpoint, or a folder with weights",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"data-path", "PREFIX", "file of tokens, or directory of MNIST's files",
+    {"data-path", "PREFIX", "file of tokens, or folder of MNIST's files",
      PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     {"token-ids", "FILE",
      "instead: a text with ids, one sequence per line, taken in order",
@@ -204,15 +204,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    pen__fields_list(fields, NUM_FIELDS, options);
-    struct argp parser = parser_of(options);
-    return pen__parser_help(&parser, "penstock eval");
-}
-
 const struct pen__command pen__eval = {
-    "eval", "tells loss and perplexity or accuracy of a model", run, help};
+    "eval", "tells loss and perplexity or accuracy of a model", run, NULL};

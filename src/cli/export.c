@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/parser.h"
+#include "cli/plan_options.h"
 #include "export/export.h"
 #include "planner/predict.h"
 
@@ -17,7 +18,7 @@
 enum option_key { KEY_TO = 256, KEY_MODEL, KEY_CLUSTER };
 
 static const struct argp_option options[] = {
-    {"to", KEY_TO, "TARGET", 0,
+    {"to", KEY_TO, "NAME", 0,
      "whom to write for: megatron, torchtitan (also torchtitan@0.2.2), "
      "deepspeed, nanotron or sbatch; all for every one that can say the plan; "
      "the target of the plan when not given",
@@ -26,7 +27,8 @@ static const struct argp_option options[] = {
     {"model", KEY_MODEL, "MODEL", 0,
      "config.json or its folder, for a plan that does not have it inside", 3},
     {"cluster", KEY_CLUSTER, "CLUSTER", 0,
-     "a file or preset:NAME*COUNT; predicts what is written, where that is not "
+     "a cluster file, or preset:KIND*COUNT; predicts what is written, where "
+     "that is not "
      "the plan itself",
      4},
     {NULL, 0, NULL, 0, NULL, 0}};
@@ -233,18 +235,6 @@ static pen_status export_plan(const struct args *args, const struct job *job,
                   : export_to(exporter, job, args->output, written, why);
 }
 
-static pen_status load_model(const struct args *args,
-                             const struct pen_plan *plan,
-                             struct pen_model **out, struct pen_text *why)
-{
-    if (args->model != NULL)
-        return pen_model_load(args->model, out, why);
-    if (plan->config != NULL)
-        return pen_model_parse(plan->config, strlen(plan->config), out, why);
-    pen_why(why, "%s has no model inside: give --model", args->plan);
-    return PEN_INVALID;
-}
-
 static int run(int argc, char **argv)
 {
     struct args args = {NULL, NULL, NULL, NULL, NULL};
@@ -257,7 +247,8 @@ static int run(int argc, char **argv)
         return PEN__EXIT_USAGE;
     pen_status status = pen_plan_load(args.plan, &plan, &why);
     if (status == PEN_OK)
-        status = load_model(&args, plan, &model, &why);
+        status =
+            pen__plan_load_model(args.model, plan, args.plan, &model, &why);
     if (status == PEN_OK && args.cluster != NULL)
         status = pen_cluster_load(args.cluster, &cluster, &why);
     if (status == PEN_OK) {
@@ -273,12 +264,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    return pen__parser_help(&parser, "penstock export");
-}
-
 const struct pen__command pen__export = {
-    "export", "writes a plan for the program that carries it out", run, help};
+    "export", "writes a plan for the program that carries it out", run, NULL};

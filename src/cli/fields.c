@@ -35,6 +35,18 @@ void pen__fields_list(const struct pen__field *fields, size_t count,
     out[count] = (struct argp_option){0};
 }
 
+void pen__fields_hide(const char *const *names, struct argp_option *options)
+{
+    for (size_t i = 0; names[i] != NULL; i++) {
+        size_t at = 0;
+        while (options[at].name != NULL &&
+               strcmp(options[at].name, names[i]) != 0)
+            at++;
+        PEN_BUG_UNLESS(options[at].name != NULL);
+        options[at].flags |= OPTION_HIDDEN;
+    }
+}
+
 static double read_number(const struct pen__field *field, const char *text,
                           const struct argp_state *state)
 {

@@ -46,6 +46,9 @@ enum { PEN__FIELDS_MAX = 64 };
 void pen__fields_list(const struct pen__field *fields, size_t count,
                       struct argp_option out[PEN__FIELDS_MAX + 1]);
 
+/* Leaves these, the last NULL, out of --help; they are taken as before. */
+void pen__fields_hide(const char *const *names, struct argp_option *options);
+
 /*
  * Takes an option or a word of the command line into the struct that is
  * state->input; the line must be parsed with ARGP_IN_ORDER. What is wrong ends

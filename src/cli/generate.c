@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
+#include "cli/parser.h"
 #include "data/tokenizer.h"
 #include "network/weights.h"
 #include "runtime/generator.h"
@@ -30,13 +31,13 @@ struct args {
 
 static const struct pen__field fields[] = {
     {.name = "model",
-     .value = "DIR",
-     .help = "a run, a checkpoint, or a directory with weights",
+     .value = "MODEL",
+     .help = "a run, a checkpoint, or a folder with weights",
      .kind = PEN__FIELD_TEXT,
      .offset = AT(model)},
     {.name = "tokenizer",
      .value = "PATH",
-     .help = "tokenizer.json, a SentencePiece model, or a directory with one; "
+     .help = "tokenizer.json, a SentencePiece model, or a folder with one; "
              "the model's own when not given",
      .kind = PEN__FIELD_TEXT,
      .offset = AT(tokenizer)},
@@ -296,11 +297,8 @@ static int run(int argc, char **argv)
         .args = {
             .max_tokens = 100, .temperature = 1, .top_p = 1, .seed = 1234}};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock generate";
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &writing.args) !=
-        0)
+    if (!pen__parse(&parser, "penstock generate", ARGP_IN_ORDER, argc, argv,
+                    &writing.args))
         return PEN__EXIT_USAGE;
     pen_status status = generate(&writing, &why);
     int code = PEN__EXIT_OK;
@@ -319,16 +317,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    struct argp parser = parser_of(options);
-    char name[] = "penstock generate";
-    (void)argc;
-    (void)argv;
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
-    return PEN__EXIT_OK;
-}
-
 const struct pen__command pen__generate = {
-    "generate", "writes text with a model", run, help};
+    "generate", "writes text with a model", run, NULL};

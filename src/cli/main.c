@@ -1,6 +1,6 @@
 /*
  * penstock: the commands that need neither MPI nor oneDNN, and the names of
- * those that penstock-train carries out.
+ * those that penstock-train and penstock-simulate carry out.
  */
 #include "cli/program.h"
 
@@ -10,7 +10,7 @@
 #define TRAIN "penstock-train"
 #define TRAIN_HINT                                                             \
     "install the package " TRAIN ", or build it: apt install libdnnl-dev "     \
-    "libhwloc-dev libpcre2-dev zlib1g-dev, then cmake again"
+    "libopenmpi-dev libhwloc-dev libpcre2-dev zlib1g-dev, then cmake again"
 
 static int run_in_train(int argc, char **argv)
 {
@@ -22,6 +22,23 @@ static int help_in_train(int argc, char **argv)
 {
     (void)argc;
     return pen__program_become(TRAIN, "help", argv, TRAIN_HINT);
+}
+
+#define SIMULATE "penstock-simulate"
+#define SIMULATE_HINT                                                          \
+    "install the package " SIMULATE ", or build it: apt install "              \
+    "libsimgrid-dev g++, then cmake again"
+
+static int run_in_simulate(int argc, char **argv)
+{
+    (void)argc;
+    return pen__program_become(SIMULATE, NULL, argv, SIMULATE_HINT);
+}
+
+static int help_in_simulate(int argc, char **argv)
+{
+    (void)argc;
+    return pen__program_become(SIMULATE, "help", argv, SIMULATE_HINT);
 }
 
 static bool is_detect(int argc, char **argv)
@@ -55,28 +72,20 @@ static const struct pen__command profile = {
 static const struct pen__command doctor = {
     "doctor", "tells what this machine offers and what to change", run_in_train,
     help_in_train};
+static const struct pen__command simulate = {"simulate",
+                                             "runs a plan on simulated ranks",
+                                             run_in_simulate, help_in_simulate};
 
 static const struct pen__command cluster = {
     "cluster", "lists, shows, checks and measures clusters", run_cluster,
     help_cluster};
 
-static const struct pen__command *const commands[] = {&pen__plan,
-                                                      &pen__predict,
-                                                      &pen__schedule,
-                                                      &pen__tokenize,
-                                                      &train,
-                                                      &eval,
-                                                      &generate,
-                                                      &pen__plot,
-                                                      &pen__view,
-                                                      &pen__checkpoint,
-                                                      &cluster,
-                                                      &profile,
-                                                      &doctor,
-                                                      &pen__partition,
-                                                      &pen__export,
-                                                      &pen__sync,
-                                                      NULL};
+static const struct pen__command *const commands[] = {
+    &pen__plan,     &pen__predict, &simulate,    &pen__schedule,
+    &pen__tokenize, &train,        &eval,        &generate,
+    &pen__plot,     &pen__view,    &pen__report, &pen__checkpoint,
+    &cluster,       &profile,      &doctor,      &pen__partition,
+    &pen__export,   &pen__sync,    NULL};
 
 int main(int argc, char **argv)
 {

@@ -3,8 +3,15 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define NAME_SIZE 64
+
+/* Without the note that short options take the arguments of long ones. */
+static void shorten_help(void)
+{
+    setenv("ARGP_HELP_FMT", "no-dup-args-note", /*overwrite*/ 0);
+}
 
 bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
                 int argc, char **argv, void *args)
@@ -13,6 +20,7 @@ bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
     char *first = argv[0];
     snprintf(copy, sizeof copy, "%s", name);
     argv[0] = copy;
+    shorten_help();
     argp_err_exit_status = PEN__EXIT_USAGE;
     error_t error = argp_parse(parser, argc, argv, flags, NULL, args);
     argv[0] = first;
@@ -23,6 +31,7 @@ int pen__parser_help(const struct argp *parser, const char *name)
 {
     char copy[NAME_SIZE];
     snprintf(copy, sizeof copy, "%s", name);
+    shorten_help();
     argp_help(parser, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
               copy);
     return PEN__EXIT_OK;

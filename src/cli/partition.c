@@ -423,12 +423,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    return pen__parser_help(&parser, "penstock partition");
-}
-
 const struct pen__command pen__partition = {
-    "partition", "cuts networks of other planners into stages", run, help};
+    "partition", "cuts networks of other planners into stages", run, NULL};

@@ -192,35 +192,6 @@ static int run_search(int argc, char **argv)
 
 /* ---- a plan of a file ---- */
 
-/* The model inside the plan, unless --model names another. */
-static pen_status open_model(const struct pen__plan_args *args,
-                             const struct pen_plan *plan,
-                             struct pen_model **out, struct pen_text *why)
-{
-    if (args->model != NULL)
-        return pen_model_load(args->model, out, why);
-    if (plan->config != NULL)
-        return pen_model_parse(plan->config, strlen(plan->config), out, why);
-    pen_why(why, "%s does not have its model inside; give --model", args->file);
-    return PEN_INVALID;
-}
-
-/* What the plan says stands for options. */
-static void take_plan(const struct pen_plan *plan, struct pen_text *cluster,
-                      struct pen__plan_args *args)
-{
-    args->target = plan->target;
-    args->number = plan->number;
-    args->sequence = plan->sequence;
-    args->global_batch = pen_plan_global_batch(plan);
-    if (args->model == NULL)
-        args->model = plan->model;
-    if (args->cluster != NULL || plan->cluster == NULL)
-        return;
-    pen_text_add(cluster, "preset:%s", plan->cluster);
-    args->cluster = pen_text_string(cluster);
-}
-
 static pen_status predict(const struct pen__plan_args *args,
                           const struct pen__planning *planning,
                           struct pen_plan *plan,
@@ -264,23 +235,13 @@ static int print_check(const struct pen__plan_args *args,
     return code == PEN__EXIT_OK && !prediction->fits ? PEN__EXIT_NO : code;
 }
 
-static int check_plan(struct pen__plan_args *args, struct pen_plan *plan,
+static int check_plan(const struct pen__plan_args *args, struct pen_plan *plan,
                       struct pen_text *why)
 {
     struct pen__planning planning;
     struct pen_prediction prediction = {.step_sec = 0};
-    struct pen_text cluster = PEN_TEXT_EMPTY;
-    struct pen_model *model = NULL;
     double before_sec = plan->predicted.step_sec;
-    if (open_model(args, plan, &model, why) != PEN_OK)
-        return pen__refuse(why);
-    take_plan(plan, &cluster, args);
-    if (args->cluster == NULL) {
-        pen_model_free(model);
-        pen_why(why, "%s does not name a cluster; give --cluster", args->file);
-        return pen__refuse(why);
-    }
-    pen_status status = pen__planning_open(args, model, &planning, why);
+    pen_status status = pen__planning_open_plan(args, plan, &planning, why);
     if (status == PEN_OK)
         status = predict(args, &planning, plan, &prediction, why);
     int code = status == PEN_OK
@@ -288,7 +249,6 @@ static int check_plan(struct pen__plan_args *args, struct pen_plan *plan,
                    : pen__refuse(why);
     pen_prediction_release(&prediction);
     pen__planning_close(&planning);
-    pen_text_release(&cluster);
     return code;
 }
 

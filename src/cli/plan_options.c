@@ -2,8 +2,10 @@
 
 #include "base/units.h"
 #include "cli/fields.h"
+#include "cli/parser.h"
 #include "planner/timings.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,14 +26,11 @@ struct row {
 
 static const struct row rows[] = {
     {ALL,
-     {"model", "MODEL",
-      "config.json, a folder with one, or preset:NAME; for check, of a plan "
-      "that does not have its model inside",
+     {"model", "MODEL", "config.json, a folder with one, or preset:NAME",
       PEN__FIELD_TEXT, AT(model), 0, 0, NULL}},
     {ALL,
      {"cluster", "CLUSTER",
-      "a cluster file, or preset:KIND*COUNT, as preset:h100-sxm*64; for check "
-      "the one that the plan names when not given",
+      "a cluster file, or preset:KIND*COUNT, as preset:h100-sxm*64",
       PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
     {MAKERS,
      {"seq-length", "N", "tokens of a sequence", PEN__FIELD_COUNT, AT(sequence),
@@ -142,7 +141,7 @@ static const struct row rows[] = {
       "cut norms over tp, too; that is so unless the target cannot",
       PEN__FIELD_FLAG, AT(is_sequence_parallel), 0, 0, NULL}},
     {PREDICT,
-     {"stages", "LIST",
+     {"blocks", "LIST",
       "blocks of each stage, as 1,2,2,3; when not given, as even as can be",
       PEN__FIELD_TEXT, AT(stages), 0, 0, NULL}},
     {PREDICT,
@@ -159,6 +158,11 @@ static const struct row rows[] = {
 };
 
 #define NUM_ROWS (sizeof rows / sizeof *rows)
+
+/* Only `penstock help predict` has these, so that --help is one screen. */
+static const char *const rare[] = {
+    "use-distributed-optimizer", "sequence-parallel",
+    "pipeline-model-parallel-layout", "from-megatron", NULL};
 
 struct parse {
     struct pen__plan_args *args; /* the first: where fields go */
@@ -209,7 +213,7 @@ static void check_args(const struct parse *parse,
     require(state, args->sequence != 0, "seq-length");
     require(state, args->global_batch != 0, "global-batch-size");
     if (args->stages != NULL && args->layout != NULL)
-        argp_error(state, "--stages and --pipeline-model-parallel-layout say "
+        argp_error(state, "--blocks and --pipeline-model-parallel-layout say "
                           "the same; give one of them");
 }
 
@@ -242,16 +246,19 @@ static struct argp parser_of(const struct parse *parse)
     switch (parse->verb) {
     case PEN__PLAN_SEARCH:
         parser.args_doc = "\ncheck PLAN";
-        parser.doc = "Finds the fastest layouts of a training that fit into "
-                     "memory.\vNo device is needed. `penstock plan check PLAN` "
-                     "predicts a plan again that you edited.";
+        parser.doc =
+            "Finds the fastest layouts of a training that fit into "
+            "memory.\vNo device is needed. `penstock plan check PLAN` "
+            "predicts a plan again that you edited; it takes the model and "
+            "the cluster of the plan when none is given.";
         break;
     case PEN__PLAN_CHECK:
         parser.args_doc = "PLAN";
         parser.doc = "Predicts a plan again.";
         break;
     case PEN__PLAN_PREDICT:
-        parser.doc = "Predicts time and memory of one layout of a training.";
+        parser.doc = "Predicts time and memory of one layout of a training.\v"
+                     "All options: penstock help predict.";
         break;
     }
     return parser;
@@ -263,14 +270,13 @@ void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
     struct parse parse = {.args = args};
     *args = (struct pen__plan_args){
         .top = 10, .seconds = 3, .target = PEN_TARGETS, .number = PEN_NUMBERS};
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
     list_options(verb, &parse);
+    if (verb == PEN__PLAN_PREDICT)
+        pen__fields_hide(rare, parse.options);
     struct argp parser = parser_of(&parse);
-    error_t error =
-        argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &parse);
-    if (error != 0)
-        argp_failure(NULL, PEN__EXIT_NO, error, "cannot read the command line");
+    if (!pen__parse(&parser, name, ARGP_IN_ORDER, argc, argv, &parse))
+        argp_failure(NULL, PEN__EXIT_NO, ENOMEM,
+                     "cannot read the command line");
 }
 
 void pen__plan_args_help(enum pen__plan_verb verb, char *name)
@@ -278,8 +284,7 @@ void pen__plan_args_help(enum pen__plan_verb verb, char *name)
     struct parse parse = {.args = NULL};
     list_options(verb, &parse);
     struct argp parser = parser_of(&parse);
-    argp_help(&parser, stdout,
-              ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, name);
+    pen__parser_help(&parser, name);
 }
 
 /* ---- the setting ---- */
@@ -367,6 +372,57 @@ pen_status pen__planning_open(const struct pen__plan_args *args,
     status = read_limit(args, setting, why);
     if (status == PEN_OK)
         status = check_numbers(planning, why);
+    return status;
+}
+
+pen_status pen__plan_load_model(const char *model, const struct pen_plan *plan,
+                                const char *file, struct pen_model **out,
+                                struct pen_text *why)
+{
+    if (model != NULL)
+        return pen_model_load(model, out, why);
+    if (plan->config != NULL)
+        return pen_model_parse(plan->config, strlen(plan->config), out, why);
+    pen_why(why, "%s does not have its model inside; give --model", file);
+    return PEN_INVALID;
+}
+
+/* What the plan says stands for options. */
+static void take_plan(const struct pen_plan *plan, struct pen_text *cluster,
+                      struct pen__plan_args *args)
+{
+    args->target = plan->target;
+    args->number = plan->number;
+    args->sequence = plan->sequence;
+    args->global_batch = pen_plan_global_batch(plan);
+    if (args->model == NULL)
+        args->model = plan->model;
+    if (args->cluster != NULL || plan->cluster == NULL)
+        return;
+    pen_text_add(cluster, "preset:%s", plan->cluster);
+    args->cluster = pen_text_string(cluster);
+}
+
+pen_status pen__planning_open_plan(const struct pen__plan_args *args,
+                                   const struct pen_plan *plan,
+                                   struct pen__planning *planning,
+                                   struct pen_text *why)
+{
+    struct pen__plan_args all = *args;
+    struct pen_text cluster = PEN_TEXT_EMPTY;
+    struct pen_model *model = NULL;
+    *planning = (struct pen__planning){.model = NULL};
+    take_plan(plan, &cluster, &all);
+    pen_status status =
+        pen__plan_load_model(args->model, plan, args->file, &model, why);
+    if (status == PEN_OK && all.cluster == NULL) {
+        pen_model_free(model);
+        pen_why(why, "%s does not name a cluster; give --cluster", args->file);
+        status = PEN_INVALID;
+    } else if (status == PEN_OK) {
+        status = pen__planning_open(&all, model, planning, why);
+    }
+    pen_text_release(&cluster);
     return status;
 }
 

@@ -75,6 +75,20 @@ pen_status pen__planning_open(const struct pen__plan_args *args,
                               struct pen_model *model,
                               struct pen__planning *planning,
                               struct pen_text *why);
+
+/* The model inside the plan of a file, unless --model names another. */
+pen_status pen__plan_load_model(const char *model, const struct pen_plan *plan,
+                                const char *file, struct pen_model **out,
+                                struct pen_text *why);
+
+/*
+ * The same of a plan, which stands for options that are not given: model,
+ * cluster and workload. args->file is its name in messages.
+ */
+pen_status pen__planning_open_plan(const struct pen__plan_args *args,
+                                   const struct pen_plan *plan,
+                                   struct pen__planning *planning,
+                                   struct pen_text *why);
 void pen__planning_close(struct pen__planning *planning);
 
 /* Names model and cluster in a plan that was found or made for the setting. */

@@ -43,8 +43,8 @@ struct page {
     const struct pen_plan_found *best;
     struct pen_table tables[TABLES]; /* zeroed: not made */
     struct pen_text words[WORDS];
-    struct pen__plan_bars spent;
-    struct pen__plan_bars memory;
+    struct pen__chart_bars spent;
+    struct pen__chart_bars memory;
     struct pen__plan_front front;
     struct pen__plan_picture picture;
     char values[NUM_FIGURES][FIGURE_SIZE];
@@ -322,8 +322,8 @@ static void release(struct page *page)
         pen_table_release(&page->tables[i]);
     for (int i = 0; i < WORDS; i++)
         pen_text_release(&page->words[i]);
-    pen__plan_bars_release(&page->spent);
-    pen__plan_bars_release(&page->memory);
+    pen__chart_bars_release(&page->spent);
+    pen__chart_bars_release(&page->memory);
     pen__plan_front_release(&page->front);
     pen__plan_picture_release(&page->picture);
 }

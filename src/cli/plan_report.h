@@ -1,8 +1,8 @@
 #ifndef PEN_CLI_PLAN_REPORT_H
 #define PEN_CLI_PLAN_REPORT_H
 
+#include "cli/chart_bars.h"
 #include "cli/plan_print.h"
-#include "view/report.h"
 
 /*
  * The report of `penstock plan --html`: what was found, as tables, charts and
@@ -36,23 +36,15 @@ void pen__plan_neighbour_table(const struct pen__plan_report *report,
 void pen__plan_help_table(const struct pen__plan_report *report,
                           struct pen_table *out);
 
-/* Seconds of the plans of a ranking, or memory of the ranks of one, as bars. */
-struct pen__plan_bars {
-    struct pen_report_bars chart; /* points into what follows */
-    struct pen_report_bar *bars;  /* owned, as all below */
-    double *parts;
-    char (*labels)[32];
-    char (*notes)[48];
-    char limit_name[48];
-};
-
-/* False when memory runs out; then, too, release. */
+/*
+ * Seconds of the plans of a ranking, or memory of the ranks of one, as bars.
+ * False when memory runs out; then, too, release.
+ */
 bool pen__plan_spent_bars(const struct pen_plan_ranking *ranking,
-                          struct pen__plan_bars *out);
+                          struct pen__chart_bars *out);
 bool pen__plan_memory_bars(const struct pen_setting *setting,
                            const struct pen_plan_found *found,
-                           struct pen__plan_bars *out);
-void pen__plan_bars_release(struct pen__plan_bars *bars);
+                           struct pen__chart_bars *out);
 
 /* Time against memory: the plans that none beats in both, and the others. */
 struct pen__plan_front {

@@ -9,54 +9,23 @@
 
 /* ---- bars ---- */
 
-static bool init_bars(struct pen__plan_bars *out, size_t num_bars,
-                      size_t num_parts)
-{
-    *out = (struct pen__plan_bars){.chart = {.num_parts = num_parts}};
-    out->bars = calloc(num_bars, sizeof *out->bars);
-    out->parts = calloc(num_bars * num_parts, sizeof *out->parts);
-    out->labels = calloc(num_bars, sizeof *out->labels);
-    out->notes = calloc(num_bars, sizeof *out->notes);
-    out->chart.bars = out->bars;
-    return out->bars != NULL && out->parts != NULL && out->labels != NULL &&
-           out->notes != NULL;
-}
-
 /* Short steps are told in milliseconds. */
 static double scale_of(const struct pen_plan_ranking *ranking)
 {
     return ranking->found[0].prediction.step_sec < 1 ? 1e3 : 1;
 }
 
-/* The next bar; returns its parts. */
-static double *add_bar(struct pen__plan_bars *out)
-{
-    size_t i = out->chart.num_bars++;
-    double *parts = out->parts + i * out->chart.num_parts;
-    out->bars[i] = (struct pen_report_bar){
-        .label = out->labels[i], .note = out->notes[i], .parts = parts};
-    return parts;
-}
-
-void pen__plan_bars_release(struct pen__plan_bars *bars)
-{
-    free(bars->bars);
-    free(bars->parts);
-    free(bars->labels);
-    free(bars->notes);
-}
-
 bool pen__plan_spent_bars(const struct pen_plan_ranking *ranking,
-                          struct pen__plan_bars *out)
+                          struct pen__chart_bars *out)
 {
     double scale = scale_of(ranking);
-    if (!init_bars(out, ranking->num_found, PEN_SPENDINGS))
+    if (!pen__chart_bars_init(out, ranking->num_found, PEN_SPENDINGS))
         return false;
     out->chart.unit = scale > 1 ? "ms" : "s";
     out->chart.names = pen_spending_names;
     for (uint32_t i = 0; i < ranking->num_found; i++) {
         const struct pen_prediction *it = &ranking->found[i].prediction;
-        double *parts = add_bar(out);
+        double *parts = pen__chart_bars_add(out);
         for (int k = 0; k < PEN_SPENDINGS; k++)
             parts[k] = scale * it->spent[k];
         snprintf(out->labels[i], sizeof *out->labels, "plan %u", i + 1);
@@ -88,10 +57,10 @@ static uint64_t limit_of(const struct pen_setting *setting,
 
 bool pen__plan_memory_bars(const struct pen_setting *setting,
                            const struct pen_plan_found *found,
-                           struct pen__plan_bars *out)
+                           struct pen__chart_bars *out)
 {
     const struct pen_prediction *prediction = &found->prediction;
-    if (!init_bars(out, prediction->num_memory, PEN_MEMORY_PARTS))
+    if (!pen__chart_bars_init(out, prediction->num_memory, PEN_MEMORY_PARTS))
         return false;
     out->chart.unit = "GiB";
     out->chart.names = pen_memory_names;
@@ -99,7 +68,7 @@ bool pen__plan_memory_bars(const struct pen_setting *setting,
         const struct pen_plan_memory *memory = &prediction->memory[first];
         uint32_t count = pen__plan_same_ranks(prediction, first);
         size_t i = out->chart.num_bars;
-        double *parts = add_bar(out);
+        double *parts = pen__chart_bars_add(out);
         double limit = pen__gib(limit_of(setting, found->plan, first));
         double sum = pen__gib(pen_plan_memory_bytes(memory));
         for (int k = 0; k < PEN_MEMORY_PARTS; k++)

@@ -40,8 +40,9 @@ static uint32_t read_smooth(const char *text, const struct argp_state *state)
     char *end;
     long number = strtol(text, &end, 10);
     if (*end != '\0' || end == text || number < 1 || number > SMOOTH_MAX)
-        argp_error(state, "--smooth must be a whole number from 1 to %d",
-                   SMOOTH_MAX);
+        argp_error(state,
+                   "--smooth must be a whole number from 1 to %d, not '%s'",
+                   SMOOTH_MAX, text);
     return (uint32_t)number;
 }
 
@@ -55,7 +56,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_X:
         args->options.x = pen_plot_x_find(text);
         if (args->options.x == PEN_PLOT_XS)
-            argp_error(state, "--x must be step, tokens or time");
+            argp_error(state, "--x must be step, tokens or time, not '%s'",
+                       text);
         return 0;
     case KEY_SMOOTH:
         args->options.smooth = read_smooth(text, state);
@@ -178,12 +180,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    return pen__parser_help(&parser, "penstock plot");
-}
-
 const struct pen__command pen__plot = {
-    "plot", "draws loss and speed of trainings", run, help};
+    "plot", "draws loss and speed of trainings", run, NULL};

@@ -106,7 +106,7 @@ static pen_status read_stages(const char *text, struct pen_megatron_layout *out,
         unsigned long number = strtoul(at, &end, 10);
         if (end == at || *at == '-' || number > PEN_PLAN_MAX_COUNT ||
             (*end != '\0' && *end != ',')) {
-            pen_why(why, "--stages %s: expected numbers as 1,2,2,3", text);
+            pen_why(why, "--blocks %s: expected numbers as 1,2,2,3", text);
             free(blocks);
             return PEN_INVALID;
         }

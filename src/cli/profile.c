@@ -46,7 +46,7 @@ static const char *const recomputes[] = {"none", "selective", "full", "all",
 #define AT(member) offsetof(struct args, member)
 
 static const struct pen__field fields[] = {
-    {"model", "MODEL", "config.json, a directory with one, or preset:gpt2",
+    {"model", "MODEL", "config.json, a folder with one, or preset:NAME",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
     {"micro-batch-size", "N[,N...]",
      "sequences computed at once, in ascending order; 1 when not given",
@@ -355,15 +355,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    list_options(options);
-    struct argp parser = parser_of(options);
-    return pen__parser_help(&parser, "penstock profile");
-}
-
 const struct pen__command pen__profile = {
-    "profile", "measures the layers of a model on this machine", run, help};
+    "profile", "measures the layers of a model on this machine", run, NULL};

@@ -6,12 +6,13 @@
 #include "base/log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void print_usage(const struct pen__program *program, FILE *out)
 {
     fprintf(out,
-            "usage: %s COMMAND ...\n"
+            "Usage: %s COMMAND ...\n"
             "       %s help [COMMAND ...]\n"
             "       %s --version\n"
             "\n"
@@ -41,6 +42,20 @@ find_command(const struct pen__program *program, const char *name)
     return NULL;
 }
 
+static int run_for_help(const struct pen__command *command, int argc,
+                        char **argv)
+{
+    char option[] = "--help";
+    char **words = calloc((size_t)argc + 2, sizeof *words);
+    if (words == NULL)
+        return PEN__EXIT_NO;
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    words[argc] = option;
+    int code = command->run(argc + 1, words);
+    free(words);
+    return code;
+}
+
 static int help(const struct pen__program *program, int argc, char **argv)
 {
     if (argc < 2) {
@@ -50,7 +65,8 @@ static int help(const struct pen__program *program, int argc, char **argv)
     const struct pen__command *command = find_command(program, argv[1]);
     if (command == NULL)
         return PEN__EXIT_USAGE;
-    return command->help(argc - 1, argv + 1);
+    return command->help != NULL ? command->help(argc - 1, argv + 1)
+                                 : run_for_help(command, argc - 1, argv + 1);
 }
 
 int pen__program_main(const struct pen__program *program, int argc, char **argv)

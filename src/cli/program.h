@@ -6,7 +6,8 @@
 /*
  * One command line, several programs. `penstock` has every command that needs
  * neither MPI nor oneDNN; the commands that compute are in `penstock-train`,
- * which it turns into when one of them is asked for.
+ * the one that simulates in `penstock-simulate`, which it turns into when one
+ * of them is asked for.
  */
 struct pen__program {
     const char *name;

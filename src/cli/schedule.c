@@ -21,19 +21,19 @@ static const struct pen__schedule_command commands[] = {
      "in the text form, or as PyTorch's CSV when FILE ends in .csv.",
      pen__schedule_make},
     {PEN__SEARCH, "search", "", 0, 0,
-     "Searches a schedule for these costs within a limit of memory",
+     "Searches a schedule for costs and a limit of memory",
      "The result is never worse than the best published schedule that fits. "
      "What was found, and a bound that no schedule can beat, is told on "
      "standard error. Without --seconds the same line gives the same "
      "schedule.",
      pen__schedule_search},
     {PEN__CHECK, "check", "FILE", 1, 1,
-     "Verifies a schedule: complete, ordered, free of deadlock, within memory",
+     "Verifies order, completeness, deadlocks and memory",
      "FILE may be - for standard input. A refusal names the rule, the rank "
      "and the operation, shows the rows around it, and exits with 1.",
      pen__schedule_check},
     {PEN__TIME, "time", "FILE", 1, 1,
-     "Tells how long a schedule takes, who waits and what is held",
+     "Tells what a schedule takes, who waits, what is held",
      "makespan: from the first start to the last end of any rank. span: the "
      "same of the slowest single rank, which is what repeats in a run of "
      "many steps. bubble: (span - work of the busiest rank) / span.",
@@ -44,7 +44,7 @@ static const struct pen__schedule_command commands[] = {
      "ui.perfetto.dev. Without -o a grid of letters goes to standard output.",
      pen__schedule_draw},
     {PEN__COMPARE, "compare", "[NAME...]", 0, INT_MAX,
-     "Makes all schedules (or those named) and lists them, best first",
+     "Lists all schedules or those named, best first",
      "Synchronous schedules are ordered by span: the steps of a run follow "
      "each other without a barrier, so the span is what one step costs. "
      "Asynchronous ones make other updates and stand apart, by the seconds "
@@ -62,7 +62,7 @@ static const struct pen__schedule_command commands[] = {
 
 static void print_usage(FILE *out)
 {
-    fputs("usage: penstock schedule COMMAND ...\n\n", out);
+    fputs("Usage: penstock schedule COMMAND ...\n\n", out);
     for (size_t i = 0; i < NUM_COMMANDS; i++)
         fprintf(out, "  %-8s %-10s  %s\n", commands[i].name, commands[i].words,
                 commands[i].summary);

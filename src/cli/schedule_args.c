@@ -5,7 +5,9 @@
  */
 #include "cli/schedule.h"
 
-#include <argp.h>
+#include "cli/parser.h"
+
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,10 +270,9 @@ void pen__schedule_args_parse(const struct pen__schedule_command *command,
                         .doc = pen_text_string(&doc)};
     struct parse parse = {.command = command, .args = args};
     *args = (struct pen__schedule_args){.words = NULL};
-    argp_err_exit_status = PEN__EXIT_USAGE;
-    error_t error = argp_parse(&argp, argc, argv, 0, NULL, &parse);
-    if (error != 0)
-        argp_failure(NULL, PEN__EXIT_NO, error, "cannot read the command line");
+    if (!pen__parse(&argp, argv[0], 0, argc, argv, &parse))
+        argp_failure(NULL, PEN__EXIT_NO, ENOMEM,
+                     "cannot read the command line");
     pen_text_release(&doc);
 }
 
@@ -289,7 +290,6 @@ void pen__schedule_args_help(const struct pen__schedule_command *command,
     struct argp argp = {.options = collect_options(command, options),
                         .args_doc = command->words,
                         .doc = pen_text_string(&doc)};
-    argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
-              name);
+    pen__parser_help(&argp, name);
     pen_text_release(&doc);
 }

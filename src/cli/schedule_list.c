@@ -10,16 +10,14 @@ static json_t *describe(const struct pen_generator *generator)
 {
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, "
-        "s:b, s:s?, s:s?}",
+        "s:s?}",
         "name", generator->name, "title", generator->title, "paper",
         generator->paper, "placement", pen_placement_text(generator->placement),
         "constraints", generator->constraints, "versions", generator->versions,
         "bubble", generator->bubble, "peak", generator->peak, "synchronous",
         generator->is_synchronous, "has_chunks", generator->has_chunks,
         "has_slices", generator->has_slices, "has_limit", generator->has_limit,
-        "uses_costs", generator->uses_costs, "included",
-        generator->missing == NULL, "missing", generator->missing, "note",
-        generator->note);
+        "uses_costs", generator->uses_costs, "note", generator->note);
 }
 
 static int print_as_json(void)
@@ -68,11 +66,8 @@ static void print_origins(struct pen_text *out)
         const struct pen_generator *generator = pen_generator_at(i);
         pen_table_add(&table, "%s", generator->name);
         pen_table_add(&table, "%s", generator->paper);
-        if (generator->missing != NULL)
-            pen_table_add(&table, "not included: %s", generator->missing);
-        else
-            pen_table_add(&table, "%s",
-                          generator->note == NULL ? "" : generator->note);
+        pen_table_add(&table, "%s",
+                      generator->note == NULL ? "" : generator->note);
     }
     pen_table_print(&table, pen__page_width(), out);
     pen_table_release(&table);

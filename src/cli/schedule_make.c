@@ -5,8 +5,6 @@
 
 #include "base/log.h"
 
-#include <string.h>
-
 /* Options that this schedule has no use for are refused, not ignored. */
 static int refuse_useless(const struct pen__schedule_args *args,
                           const struct pen_generator *generator)
@@ -14,10 +12,10 @@ static int refuse_useless(const struct pen__schedule_args *args,
     const char *name = generator->name;
     const char *option = NULL;
     const char *owner = NULL;
-    if (args->group_size != 0 && strcmp(name, "kfkb") != 0) {
+    if (args->group_size != 0 && !generator->has_group_size) {
         option = "group-size";
         owner = "kfkb only";
-    } else if (args->has_vertical_sync && strcmp(name, "pipedream") != 0) {
+    } else if (args->has_vertical_sync && !generator->has_vertical_sync) {
         option = "vertical-sync";
         owner = "pipedream only";
     } else if (args->batches != 0 && generator->is_synchronous) {

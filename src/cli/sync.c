@@ -24,7 +24,7 @@ static const struct pen__field fields[] = {
     {"step-time", "TIME",
      "what a replica computes for a step when it is alone, as 2.5s",
      PEN__FIELD_TEXT, AT(step_time), 0, 0, NULL},
-    {"microbatches", "N",
+    {"microbatches", "M",
      "with --step-time: micro-batches of a step in each replica; 1 when not "
      "given",
      PEN__FIELD_COUNT, AT(microbatches), 1, PEN_PLAN_MAX_COUNT, NULL},
@@ -47,7 +47,7 @@ static const struct pen__field fields[] = {
      "steps between synchronisations, of methods that have such; as published "
      "when not given",
      PEN__FIELD_COUNT, AT(interval), 1, UINT32_MAX, NULL},
-    {"compress", "NAME[:VALUE,...]",
+    {"compress", "NAME[:X]",
      "a compressor, all or none, under every method that takes one; when not "
      "given, all of them under the all-reduce",
      PEN__FIELD_TEXT, AT(compress), 0, 0, NULL},

@@ -31,7 +31,7 @@ enum option_key {
 
 static const struct argp_option options[] = {
     {"tokenizer", KEY_TOKENIZER, "PATH", 0,
-     "tokenizer.json, a SentencePiece model, or a directory with one", 1},
+     "tokenizer.json, a SentencePiece model, or a folder with one", 1},
     {"output", 'o', "PREFIX", 0,
      "write PREFIX_text_document.bin and .idx (megatron) or PREFIX.bin", 2},
     {"format", KEY_FORMAT, "NAME", 0,
@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0,
      "threads that encode; all processors when not given", 7},
     {"train-chars", KEY_TRAIN_CHARS, NULL, 0,
-     "no tokens: makes the directory -o with a tokenizer.json of the "
+     "no tokens: makes the folder -o with a tokenizer.json of the "
      "characters "
      "of all TEXTs",
      8},
@@ -74,8 +74,9 @@ static uint32_t read_threads(const char *text, const struct argp_state *state)
     char *end;
     long number = strtol(text, &end, 10);
     if (*end != '\0' || end == text || number < 1 || number > THREADS_MAX)
-        argp_error(state, "--threads must be a whole number from 1 to %d",
-                   THREADS_MAX);
+        argp_error(state,
+                   "--threads must be a whole number from 1 to %d, not '%s'",
+                   THREADS_MAX, text);
     return (uint32_t)number;
 }
 
@@ -107,7 +108,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_FORMAT:
         args->format = pen_token_format_find(text);
         if (args->format == PEN_TOKEN_FORMATS)
-            argp_error(state, "--format must be megatron, llmc or nanogpt");
+            argp_error(state,
+                       "--format must be megatron, llmc or nanogpt, not '%s'",
+                       text);
         return 0;
     case KEY_APPEND_EOD:
         args->appends_end = true;
@@ -256,12 +259,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    return pen__parser_help(&parser, "penstock tokenize");
-}
-
 const struct pen__command pen__tokenize = {
-    "tokenize", "turns text into files of tokens", run, help};
+    "tokenize", "turns text into files of tokens", run, NULL};

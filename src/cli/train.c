@@ -40,6 +40,7 @@ struct training {
     struct pen_step *steps; /* of a pass */
     int threads;
     double peak_flops; /* of all ranks; NaN: not measured */
+    struct pen__train_metrics metrics;
     struct pen__train_report report;
     struct pen__train_signals signals;
     bool is_stopped; /* before the last step */
@@ -49,7 +50,7 @@ struct training {
 
 static pen_status open_data(struct training *training, struct pen_text *why)
 {
-    const struct pen__train_args *args = &training->args;
+    struct pen__train_args *args = &training->args;
     const struct pen_any_model *model = &training->pretrained.model;
     struct pen__data_wish wish = {.data_path = &args->data_path,
                                   .token_ids = args->token_ids,
@@ -57,6 +58,9 @@ static pen_status open_data(struct training *training, struct pen_text *why)
                                   .seq_length = args->seq_length,
                                   .seed = args->seed};
     pen_status status = pen__data_open(model, &wish, &training->batches, why);
+    /* What was not given is a setting of the run, too. */
+    if (status == PEN_OK && model->decoder != NULL && args->token_ids == NULL)
+        args->seq_length = pen_batches_shape(training->batches).num_ids;
     if (status != PEN_OK || args->eval_interval == 0)
         return status;
     wish.is_evaluation = true;
@@ -238,7 +242,10 @@ static pen_status make_checkpointer(struct training *training,
 
 static pen_status make_ready(struct training *training, struct pen_text *why)
 {
-    pen_status status = open_model(training, why);
+    pen_status status =
+        pen__train_make_run(&training->args, training->is_first, why);
+    if (status == PEN_OK)
+        status = open_model(training, why);
     if (status == PEN_OK)
         status = open_data(training, why);
     if (status == PEN_OK)
@@ -269,6 +276,7 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
 
 static void release(struct training *training)
 {
+    pen__train_metrics_close(&training->metrics);
     pen_checkpointer_free(training->checkpointer);
     pen_trainer_free(training->trainer);
     pen__train_watch_release(&training->watch);
@@ -337,6 +345,16 @@ static bool is_due(uint64_t step, uint64_t interval)
     return interval > 0 && step % interval == 0;
 }
 
+static void note_checkpoint(struct training *training)
+{
+    uint64_t step = 0;
+    if (training->checkpointer != NULL)
+        step = pen_checkpointer_durable_step(training->checkpointer);
+    if (step > 0)
+        pen__train_metrics_set(&training->metrics, PEN_METRIC_CHECKPOINT_STEP,
+                               (double)step);
+}
+
 static pen_status report_step(struct training *training,
                               const struct pen_step *step, double sec,
                               struct pen_text *why)
@@ -348,6 +366,7 @@ static pen_status report_step(struct training *training,
         (is_due(step->step, args->eval_interval) ||
          step->step == args->train_iters))
         status = evaluate(training, &validation, why);
+    note_checkpoint(training);
     if (status == PEN_OK)
         status = pen__train_report_step(&training->report, step, sec,
                                         &validation, why);
@@ -454,17 +473,19 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
     return settle(training, why);
 }
 
-static void tell_end(struct training *training, size_t predicted)
+static pen_status tell_end(struct training *training, size_t predicted,
+                           struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
-    pen__train_tell_peaks(training->transport, predicted);
+    pen_status status =
+        pen__train_tell_peaks(args, training->transport, predicted, why);
     if (training->is_first)
         pen__train_replicas_tell(training->trainer,
                                  done - training->report.first_step);
     pen__train_tell_sent(training->transport);
     if (!training->is_stopped || !training->is_first)
-        return;
+        return status;
     if (args->save != NULL)
         pen_log(PEN_LOG_INFO,
                 "stopped after step %" PRIu64
@@ -475,6 +496,7 @@ static void tell_end(struct training *training, size_t predicted)
                 "stopped after step %" PRIu64
                 "; nothing is kept, for there is no --save",
                 done);
+    return status;
 }
 
 static pen_status open_report(struct training *training, uint64_t done,
@@ -496,7 +518,21 @@ static pen_status open_report(struct training *training, uint64_t done,
         training->peak_flops * pen_transport_size(training->transport);
     report->has_bubble = pen_transport_size(training->transport) > 1;
     report->predicted_bubble = training->layout.predicted_bubble;
+    report->metrics = &training->metrics;
     return PEN_OK;
+}
+
+static void set_predictions(struct training *training, size_t memory_bytes)
+{
+    struct pen__train_metrics *metrics = &training->metrics;
+    const struct pen__train_report *report = &training->report;
+    pen__train_metrics_set(metrics, PEN_METRIC_RANKS,
+                           pen_transport_size(training->transport));
+    pen__train_metrics_set(metrics, PEN_METRIC_MEMORY_PREDICTED,
+                           (double)memory_bytes);
+    pen__train_metrics_set(metrics, PEN_METRIC_BUBBLE_PREDICTED,
+                           report->has_bubble ? report->predicted_bubble
+                                              : (double)NAN);
 }
 
 static pen_status train(struct training *training, struct pen_text *why)
@@ -512,18 +548,22 @@ static pen_status train(struct training *training, struct pen_text *why)
                     args->train_iters);
         return PEN_OK;
     }
-    pen_status status = open_report(training, done, why);
-    if (status != PEN_OK)
+    pen_status status = pen__train_agree(training->transport,
+                                         open_report(training, done, why), why);
+    if (status != PEN_OK) {
+        pen__train_report_close(&training->report);
         return status;
+    }
     size_t predicted = predict_memory(training, &memory);
     tell_memory(training, &memory);
+    set_predictions(training, predicted);
     training->signals.is_quiet = !training->is_first;
     status = pen__train_signals_watch(&training->signals);
     if (status == PEN_OK)
         status = run_steps(training, why);
     pen__train_report_close(&training->report);
     if (status == PEN_OK)
-        tell_end(training, predicted);
+        status = tell_end(training, predicted, why);
     return status;
 }
 
@@ -539,7 +579,13 @@ static pen_status start(struct training *training, struct pen_text *why)
         return status;
     training->is_first = pen_transport_rank(training->transport) == 0;
     if (!training->is_first)
-        training->args.log = training->args.tensorboard_dir = NULL;
+        training->args.log = training->args.tensorboard_dir =
+            training->args.metrics_port = NULL;
+    status = pen__train_agree(
+        training->transport,
+        pen__train_metrics_open(&training->metrics, &training->args, why), why);
+    if (status != PEN_OK)
+        return status;
     return pen__train_agree(training->transport, make_ready(training, why),
                             why);
 }
@@ -572,7 +618,7 @@ static int run(int argc, char **argv)
     if (status != PEN_OK)
         code = fail(&training, &why);
     else if (training.is_stopped && pen__train_signal_to_stop() == SIGINT)
-        code = 128 + SIGINT;
+        code = PEN__EXIT_STOPPED;
     release(&training);
     pen_text_release(&why);
     return code;

@@ -20,6 +20,7 @@ static const char *const free_options[] = {
     "log",
     "log-interval",
     "tensorboard-dir",
+    "metrics-port",
     "eval-interval",
     "eval-iters",
     "recompute-granularity",

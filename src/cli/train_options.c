@@ -5,6 +5,7 @@
 #include "cli/train_options.h"
 
 #include "cli/cli.h"
+#include "cli/parser.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -44,8 +45,8 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 #define BELOW_ONE 0.9999999999
 
 static const struct pen__field fields[] = {
-    TEXT("model", "DIR", model,
-         "a run, a checkpoint, a directory with config.json and perhaps "
+    TEXT("model", "MODEL", model,
+         "a run, a checkpoint, a folder with config.json and perhaps "
          "weights, config.json itself, or a preset: preset:gpt2, "
          "preset:mnist-cnn"),
     FLAG("random-weights", has_random_weights,
@@ -53,7 +54,7 @@ static const struct pen__field fields[] = {
     TEXT("load", "DIR", load, "go on from the newest checkpoint in DIR"),
     {"data-path", "PREFIX...",
      "files of tokens, several with or without weights: 0.3 A 0.7 B; or the "
-     "directory of MNIST's files, for a model of images",
+     "folder of MNIST's files, for a model of images",
      PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     TEXT("token-ids", "FILE", token_ids,
          "instead: a text with ids, one sequence per line, taken in order"),
@@ -141,7 +142,7 @@ static const struct pen__field fields[] = {
           "shares of a batch whose gradients are summed apart, so that other "
           "numbers of ranks get the same bits; one per replica when not "
           "given, or what the checkpoint has"),
-    TEXT("plan", "FILE", plan,
+    TEXT("plan", "PLAN", plan,
          "plan.json: stages, schedule, batch and sharding; in place of the "
          "options for them"),
     TEXT("profile", "FILE", profile,
@@ -164,11 +165,16 @@ static const struct pen__field fields[] = {
     TEXT("save", "DIR", save, "write checkpoints there, also on Ctrl-C"),
     COUNT("save-interval", save_interval, 1, MANY,
           "steps between checkpoints; only at the end when not given"),
+    TEXT("run", "DIR", run,
+         "write log, trace and memory there, for `penstock report`"),
     TEXT("log", "FILE", log, "write a line of JSON per step there"),
     COUNT("log-interval", log_interval, 1, MANY,
           "steps between lines on stdout; 10 when not given"),
     TEXT("tensorboard-dir", "DIR", tensorboard_dir,
          "write event files for TensorBoard there"),
+    TEXT("metrics-port", "PORT", metrics_port,
+         "show Prometheus what the training does, at "
+         "http://127.0.0.1:PORT/metrics; with 0 on a port that is free"),
     COUNT("eval-interval", eval_interval, 1, MANY,
           "steps between evaluations on the validation part, of images those "
           "to test on; never when not given"),
@@ -177,6 +183,44 @@ static const struct pen__field fields[] = {
 };
 
 enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+
+/* Only `penstock help train` has these, so that --help is one screen. */
+static const char *const rare[] = {"random-weights",
+                                   "token-ids",
+                                   "split",
+                                   "lr-decay-iters",
+                                   "lr-wsd-decay-iters",
+                                   "lr-wsd-decay-style",
+                                   "weight-decay",
+                                   "weight-decay-groups",
+                                   "clip-grad",
+                                   "adam-beta1",
+                                   "adam-beta2",
+                                   "adam-eps",
+                                   "sgd-momentum",
+                                   "sgd-nesterov",
+                                   "engine",
+                                   "num-virtual-stages-per-pipeline-rank",
+                                   "use-distributed-optimizer",
+                                   "fast-sums",
+                                   "sync",
+                                   "sync-interval",
+                                   "sync-option",
+                                   "sync-replicas",
+                                   "compress",
+                                   "sparse-embedding",
+                                   "compress-stages",
+                                   "logical-replicas",
+                                   "profile",
+                                   "hang-timeout",
+                                   "exit-duration-in-mins",
+                                   "recompute-granularity",
+                                   "log-interval",
+                                   "tensorboard-dir",
+                                   "metrics-port",
+                                   "eval-interval",
+                                   "eval-iters",
+                                   NULL};
 
 static void check_args(const struct pen__train_args *args,
                        const struct argp_state *state)
@@ -193,6 +237,10 @@ static void check_args(const struct pen__train_args *args,
         argp_error(state, "--lr is required");
     if (args->save_interval > 0 && args->save == NULL)
         argp_error(state, "--save-interval needs --save DIR");
+    if (args->run != NULL && (args->log != NULL || args->trace != NULL))
+        argp_error(state, "--run and %s exclude each other: both write a %s",
+                   args->log != NULL ? "--log" : "--trace",
+                   args->log != NULL ? "log" : "trace");
     if (args->has_sparse_sums && args->has_fast_sums)
         argp_error(state, "--sparse-embedding and --fast-sums exclude each "
                           "other: MPI sums whole arrays");
@@ -270,12 +318,41 @@ static void read_stage_code(struct pen__train_args *args,
                PEN_MESSAGE_MAX_BLOCK, text);
 }
 
+static void read_metrics_port(struct pen__train_args *args,
+                              const struct argp_state *state)
+{
+    const char *text = args->metrics_port;
+    char *end;
+    if (text == NULL)
+        return;
+    unsigned long port = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || port > UINT16_MAX)
+        argp_error(state,
+                   "--metrics-port must be a whole number from 0 to %d, not "
+                   "'%s'",
+                   UINT16_MAX, text);
+    args->metrics_port_number = (uint16_t)port;
+}
+
+/* Paths in the folder of --run. */
+static void place_run(struct pen__train_args *args)
+{
+    if (args->run == NULL)
+        return;
+    pen_text_add(&args->run_log, "%s/log.jsonl", args->run);
+    pen_text_add(&args->run_trace, "%s/trace", args->run);
+    args->log = pen_text_string(&args->run_log);
+    args->trace = pen_text_string(&args->run_trace);
+}
+
 /* What follows from other options. */
 static void complete(struct pen__train_args *args,
                      const struct argp_state *state)
 {
     read_engine(args, state);
     read_stage_code(args, state);
+    read_metrics_port(args, state);
+    place_run(args);
     args->numbers.kind = (enum pen_optimizer_kind)args->optimizer;
     args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
     args->schedule.style = (enum pen_lr_style)args->lr_style;
@@ -306,7 +383,8 @@ static struct argp parser_of(const struct argp_option *options)
         .parser = parse_option,
         .doc =
             "Trains a network on tokens or images.\v"
-            "A line every --log-interval steps goes to stdout. Ctrl-C or "
+            "All options: penstock help train. A line every --log-interval "
+            "steps goes to stdout. Ctrl-C or "
             "SIGTERM ends the training after the step, with a checkpoint if "
             "--save is given; SIGUSR1 writes one and goes on. Under mpirun or "
             "srun all ranks train together."};
@@ -315,7 +393,6 @@ static struct argp parser_of(const struct argp_option *options)
 int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
 {
     struct argp_option options[PEN__FIELDS_MAX + 1];
-    char name[] = "penstock train";
     *args = (struct pen__train_args){.micro_batch_size = 1,
                                      .seed = 1234,
                                      .numbers = {.beta1 = 0.9,
@@ -333,27 +410,29 @@ int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
                                      .exit_minutes = (double)NAN,
                                      .log_interval = 10,
                                      .eval_iters = 10};
-    argv[0] = name;
-    argp_err_exit_status = PEN__EXIT_USAGE;
     pen__fields_list(fields, NUM_FIELDS, options);
+    pen__fields_hide(rare, options);
     struct argp parser = parser_of(options);
-    error_t code = argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, args);
-    return code == 0 ? PEN__EXIT_OK : PEN__EXIT_USAGE;
+    return pen__parse(&parser, "penstock train", ARGP_IN_ORDER, argc, argv,
+                      args)
+               ? PEN__EXIT_OK
+               : PEN__EXIT_USAGE;
 }
 
 void pen__train_args_release(struct pen__train_args *args)
 {
     pen__list_release(&args->data_path);
     pen__list_release(&args->sync_options);
+    pen_text_release(&args->run_log);
+    pen_text_release(&args->run_trace);
 }
 
 void pen__train_help(void)
 {
     struct argp_option options[PEN__FIELDS_MAX + 1];
-    char name[] = "penstock train";
     pen__fields_list(fields, NUM_FIELDS, options);
     struct argp parser = parser_of(options);
-    argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, name);
+    pen__parser_help(&parser, "penstock train");
 }
 
 json_t *pen__train_args_print(const struct pen__train_args *args)

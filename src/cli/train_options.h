@@ -58,11 +58,16 @@ struct pen__train_args {
     unsigned recompute; /* enum pen_recompute */
 
     const char *save;
-    uint64_t save_interval; /* 0: at the end only */
+    uint64_t save_interval;  /* 0: at the end only */
+    const char *run;         /* a folder for log, trace and ranks.json */
+    struct pen_text run_log; /* paths in it, which log and trace are then */
+    struct pen_text run_trace;
     const char *log;
     uint64_t log_interval;
     const char *tensorboard_dir;
-    uint64_t eval_interval; /* 0: never */
+    const char *metrics_port;
+    uint16_t metrics_port_number; /* where that is given; 0: any */
+    uint64_t eval_interval;       /* 0: never */
     uint64_t eval_iters;
 };
 

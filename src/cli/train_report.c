@@ -82,6 +82,13 @@ static void add_duration(struct pen_text *line, double sec)
                  whole % 60);
 }
 
+/* Should the steps to come take as long as those of this run. */
+static double left_sec(const struct pen__train_report *report, uint64_t step)
+{
+    return report->spent_sec / (double)(step - report->first_step) *
+           (double)(report->train_iters - step);
+}
+
 /* step 20/100 | loss 3.2114 | grad norm 0.812 | lr 6.00e-04 | ... */
 static void add_line(const struct pen__train_report *report,
                      const struct pen_run_step *step, struct pen_text *line)
@@ -105,9 +112,7 @@ static void add_line(const struct pen__train_report *report,
     if (!isnan(step->val_accuracy))
         pen_text_add(line, "validation accuracy %.2f %% | ",
                      100 * step->val_accuracy);
-    uint64_t done = step->step - report->first_step;
-    add_duration(line, report->spent_sec / (double)done *
-                           (double)(report->train_iters - step->step));
+    add_duration(line, left_sec(report, step->step));
     pen_text_add(line, " left");
 }
 
@@ -174,6 +179,11 @@ pen_status pen__train_report_step(struct pen__train_report *report,
     report->line_steps++;
     report->bubble_sum += step->wait_share;
     tell(report, line);
+    if (report->metrics != NULL)
+        pen__train_metrics_step(report->metrics, &line,
+                                report->has_bubble ? step->wait_share
+                                                   : (double)NAN,
+                                left_sec(report, line.step));
     pen_status status = PEN_OK;
     if (report->has_log)
         status = pen_run_log_append(&report->log, &line, why);

@@ -1,6 +1,7 @@
 #ifndef PEN_CLI_TRAIN_REPORT_H
 #define PEN_CLI_TRAIN_REPORT_H
 
+#include "cli/train_metrics.h"
 #include "cli/train_options.h"
 #include "core/run_log.h"
 #include "runtime/tensorboard.h"
@@ -9,7 +10,8 @@
 
 /*
  * What a training tells: a line on stdout every --log-interval steps, one on
- * the terminal that follows every step, a log of all steps, TensorBoard.
+ * the terminal that follows every step, a log of all steps, TensorBoard, and
+ * the metrics.
  * Called between steps, never in one.
  */
 struct pen__train_report {
@@ -35,7 +37,8 @@ struct pen__train_report {
 
     bool has_log;
     struct pen_run_log log;
-    struct pen_tensorboard *board; /* NULL: none */
+    struct pen_tensorboard *board;      /* NULL: none */
+    struct pen__train_metrics *metrics; /* borrowed; NULL: none */
 };
 
 /*

@@ -1,9 +1,12 @@
 #include "cli/train_start.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/program.h"
+#include "core/run_ranks.h"
 #include "runtime/launch_identity.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -76,13 +79,13 @@ static pen_status describe_model(const struct pen_any_model *model,
     return status;
 }
 
-/* Files that only some ranks write are left out. */
+/* What only some ranks write or show is left out. */
 static pen_status describe_options(const struct pen__train_args *args,
                                    struct pen_launch_identity *identity,
                                    struct pen_text *why)
 {
     struct pen__train_args common = *args;
-    common.log = common.tensorboard_dir = NULL;
+    common.log = common.tensorboard_dir = common.metrics_port = NULL;
     json_t *settings = pen__train_args_print(&common);
     char *text = json_dumps(settings, JSON_SORT_KEYS);
     pen_status status = PEN_NOMEM;
@@ -233,14 +236,75 @@ static void tell_ranks(const double *peaks, const double *predicted,
                 100 * (peaks[worst] / predicted[worst] - 1));
 }
 
-void pen__train_tell_peaks(struct pen_transport *transport, size_t predicted)
+static pen_status remove_old(const char *folder, const char *name,
+                             struct pen_text *why)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    pen_text_add(&path, "%s/%s", folder, name);
+    pen_status status = path.has_failed ? PEN_NOMEM : PEN_OK;
+    if (status == PEN_OK && unlink(pen_text_string(&path)) != 0 &&
+        errno != ENOENT) {
+        pen_why(why, "cannot remove %s: %s", pen_text_string(&path),
+                strerror(errno));
+        status = PEN_IO;
+    }
+    pen_text_release(&path);
+    return status;
+}
+
+pen_status pen__train_make_run(const struct pen__train_args *args,
+                               bool is_first, struct pen_text *why)
+{
+    if (args->run_log.has_failed || args->run_trace.has_failed)
+        return PEN_NOMEM;
+    if (args->run == NULL)
+        return PEN_OK;
+    if (mkdir(args->run, 0777) != 0 && errno != EEXIST) {
+        pen_why(why, "cannot make %s: %s", args->run, strerror(errno));
+        return PEN_IO;
+    }
+    if (!is_first)
+        return PEN_OK;
+    pen_status status = remove_old(args->run, "ranks.json", why);
+    if (status == PEN_OK)
+        status = remove_old(args->run, "trace/schedule.pen", why);
+    return status;
+}
+
+/* Whole bytes, though they come as reals. */
+static pen_status write_ranks(const char *folder, const double *peaks,
+                              const double *predicted, uint32_t size,
+                              struct pen_text *why)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_run_ranks ranks = {calloc(size, sizeof *ranks.ranks), size};
+    pen_status status = PEN_NOMEM;
+    for (uint32_t i = 0; i < size && ranks.ranks != NULL; i++)
+        ranks.ranks[i] =
+            (struct pen_run_rank){(uint64_t)predicted[i], (uint64_t)peaks[i]};
+    pen_text_add(&path, "%s/ranks.json", folder);
+    if (ranks.ranks != NULL) {
+        pen_run_ranks_print(&ranks, &text);
+        status = pen_file_write_text(pen_text_string(&path), &text, why);
+    }
+    free(ranks.ranks);
+    pen_text_release(&text);
+    pen_text_release(&path);
+    return status;
+}
+
+pen_status pen__train_tell_peaks(const struct pen__train_args *args,
+                                 struct pen_transport *transport,
+                                 size_t predicted, struct pen_text *why)
 {
     uint32_t size = pen_transport_size(transport);
     uint32_t rank = pen_transport_rank(transport);
     double *both = calloc((size_t)2 * size, sizeof *both);
+    pen_status status = PEN_OK;
     if (both == NULL || pen_memory_peak() == 0) {
         free(both);
-        return;
+        return PEN_OK;
     }
     both[rank] = (double)pen_memory_peak();
     both[size + rank] = (double)predicted;
@@ -252,7 +316,10 @@ void pen__train_tell_peaks(struct pen_transport *transport, size_t predicted)
                 PEN__MB(pen_memory_resident()));
     else if (rank == 0)
         tell_ranks(both, both + size, size);
+    if (rank == 0 && args->run != NULL)
+        status = write_ranks(args->run, both, both + size, size, why);
     free(both);
+    return status;
 }
 
 void pen__train_tell_sent(struct pen_transport *transport)

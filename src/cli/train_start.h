@@ -28,8 +28,20 @@ pen_status pen__train_check_ranks(const struct pen__train_args *args,
 pen_status pen__train_agree(struct pen_transport *transport, pen_status status,
                             struct pen_text *why);
 
-/* On rank 0: the peak of every rank against what it predicted. */
-void pen__train_tell_peaks(struct pen_transport *transport, size_t predicted);
+/*
+ * Makes the folder of --run, if there is to be one. The first rank removes
+ * what another run may have left there and this one may not write again.
+ */
+pen_status pen__train_make_run(const struct pen__train_args *args,
+                               bool is_first, struct pen_text *why);
+
+/*
+ * On rank 0: the peak of every rank against what it predicted, told and, in
+ * the folder of --run, written.
+ */
+pen_status pen__train_tell_peaks(const struct pen__train_args *args,
+                                 struct pen_transport *transport,
+                                 size_t predicted, struct pen_text *why);
 
 /* On rank 0: the bytes that all ranks have sent. */
 void pen__train_tell_sent(struct pen_transport *transport);

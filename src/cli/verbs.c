@@ -9,7 +9,7 @@
 
 static void print_usage(const struct pen__verbs *verbs, FILE *out)
 {
-    fprintf(out, "usage: penstock %s COMMAND ...\n\n", verbs->command);
+    fprintf(out, "Usage: penstock %s COMMAND ...\n\n", verbs->command);
     for (size_t i = 0; i < verbs->count; i++)
         fprintf(out, "  %-*s %-*s  %s\n", verbs->name_width,
                 verbs->items[i].name, verbs->words_width, verbs->items[i].words,

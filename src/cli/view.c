@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum option_key { KEY_STEP = 256, KEY_ALL_RANKS };
+enum option_key { KEY_STEP = 256, KEY_ALL_RANKS, KEY_RANKS, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0,
@@ -19,8 +19,11 @@ static const struct argp_option options[] = {
      "the step to look at; when not given, the one with the median of the "
      "seconds",
      2},
+    {"ranks", KEY_RANKS, "FIRST-LAST", 0,
+     "draw these ranks, a low row for each, with waiting in colour", 2},
     {"all-ranks", KEY_ALL_RANKS, NULL, 0,
-     "a line for every rank, also when there are more than 32", 3},
+     "a line for every rank, even of a long pipeline", 3},
+    {"json", KEY_JSON, NULL, 0, "print JSON", 4},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
@@ -28,7 +31,10 @@ struct args {
     const char *output;
     bool has_step;
     bool with_all_ranks;
+    bool has_ranks;
+    bool is_json;
     uint32_t step;
+    struct pen_view_ranks ranks;
 };
 
 static uint32_t read_step(const char *text, const struct argp_state *state)
@@ -36,9 +42,28 @@ static uint32_t read_step(const char *text, const struct argp_state *state)
     char *end;
     long long number = strtoll(text, &end, 10);
     if (*end != '\0' || end == text || number < 0 || number > UINT32_MAX)
-        argp_error(state, "--step must be a whole number from 0 to %u",
-                   UINT32_MAX);
+        argp_error(state,
+                   "--step must be a whole number from 0 to %u, not '%s'",
+                   UINT32_MAX, text);
     return (uint32_t)number;
+}
+
+/* "0-63" or "17". */
+static struct pen_view_ranks read_ranks(const char *text,
+                                        const struct argp_state *state)
+{
+    char *end;
+    long long first = strtoll(text, &end, 10);
+    bool is_right = end != text && first >= 0;
+    long long last = first;
+    if (is_right && *end == '-') {
+        text = end + 1;
+        last = strtoll(text, &end, 10);
+        is_right = end != text;
+    }
+    if (!is_right || *end != '\0' || last < first || last > UINT32_MAX)
+        argp_error(state, "--ranks must be as 0-63 or 17");
+    return (struct pen_view_ranks){(uint32_t)first, (uint32_t)last};
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -52,8 +77,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         args->step = read_step(text, state);
         args->has_step = true;
         return 0;
+    case KEY_RANKS:
+        args->ranks = read_ranks(text, state);
+        args->has_ranks = true;
+        return 0;
     case KEY_ALL_RANKS:
         args->with_all_ranks = true;
+        return 0;
+    case KEY_JSON:
+        args->is_json = true;
         return 0;
     case ARGP_KEY_ARG:
         if (args->folder != NULL)
@@ -63,6 +95,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (args->folder == NULL)
             argp_error(state, "expected DIR");
+        if (args->has_ranks && args->output == NULL)
+            argp_error(state, "--ranks needs a file to draw to: --output");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -78,17 +112,26 @@ static const struct argp parser = {
            "DIR is a folder that penstock train --trace wrote. Without a "
            "prediction in it only what was measured is shown."};
 
+static pen_status draw(const struct args *args, const struct pen_view *view,
+                       struct pen_text *why)
+{
+    return args->has_ranks
+               ? pen_view_draw_ranks(view, &args->ranks, args->output, why)
+               : pen_view_draw(view, args->output, why);
+}
+
 static int show(const struct args *args, const struct pen_view *view)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
     int code = PEN__EXIT_OK;
-    if (args->output != NULL &&
-        pen_view_draw(view, args->output, &why) != PEN_OK)
+    if (args->output != NULL && draw(args, view, &why) != PEN_OK)
         code = pen__refuse(&why);
     else if (args->output != NULL)
         pen_log(PEN_LOG_INFO, "wrote %s", args->output);
-    if (code == PEN__EXIT_OK) {
+    if (code == PEN__EXIT_OK && args->is_json) {
+        code = pen__print_json(pen_view_json(view));
+    } else if (code == PEN__EXIT_OK) {
         if (pen_view_print(view, pen__page_width(), args->with_all_ranks,
                            &text) != PEN_OK)
             text.has_failed = 1;
@@ -114,12 +157,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    return pen__parser_help(&parser, "penstock view");
-}
-
 const struct pen__command pen__view = {
-    "view", "shows what a traced training did and why", run, help};
+    "view", "shows what a traced training did and why", run, NULL};

@@ -138,9 +138,9 @@ const struct pen_device *pen_device_at(size_t index);
 
 /*
  * Sets the constants of a kind: those fitted for it, or those of the kind that
- * is most like it.
+ * is most like it; of an H100, and false, when nobody said which that is.
  */
-void pen_device_default_constants(struct pen_device *device);
+bool pen_device_default_constants(struct pen_device *device);
 
 /* By which share a step on such devices may be off (docs/accuracy.md). */
 double pen_device_step_error(const struct pen_device *device);

@@ -19,6 +19,9 @@ pen_status pen__cluster_create(uint32_t num_groups, uint32_t num_levels,
                                bool has_matrix, struct pen_cluster **out,
                                struct pen_text *why);
 
+/* The system that a preset of a device is usually in; NULL: it is no preset. */
+const char *pen__device_system(const char *kind);
+
 /* "h100-sxm*1024": what stands behind "preset:". */
 pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
                                     struct pen_text *why);

@@ -6,6 +6,8 @@
  */
 #include "core/cluster_internal.h"
 
+#include "base/bug.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,15 +102,6 @@ static const struct pen_system systems[] = {
 
 enum { NUM_SYSTEMS = sizeof systems / sizeof *systems };
 
-/* Kinds whose usual system has another one in it. */
-static const struct {
-    const char *kind;
-    const char *system;
-} guests[] = {{"v100-16", "dgx-1"},
-              {"a100-40", "dgx-a100"},
-              {"rtx3080", "ethernet-25"},
-              {"rtx4090", "ethernet-25"}};
-
 const struct pen_system *pen_system_at(size_t index)
 {
     return index < NUM_SYSTEMS ? &systems[index] : NULL;
@@ -124,13 +117,12 @@ const struct pen_system *pen_system_find(const char *name)
 
 const struct pen_system *pen_system_of_device(const char *kind)
 {
-    for (size_t i = 0; i < sizeof guests / sizeof *guests; i++)
-        if (strcmp(guests[i].kind, kind) == 0)
-            return pen_system_find(guests[i].system);
-    for (size_t i = 0; i < NUM_SYSTEMS; i++)
-        if (strcmp(systems[i].device, kind) == 0)
-            return &systems[i];
-    return NULL;
+    const char *name = pen__device_system(kind);
+    if (name == NULL)
+        return NULL;
+    const struct pen_system *system = pen_system_find(name);
+    PEN_BUG_UNLESS(system != NULL);
+    return system;
 }
 
 /* ---- a cluster of them ---- */

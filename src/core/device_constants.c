@@ -63,40 +63,46 @@ static const double processor[PEN_CONSTANTS] = {
     [PEN_CONSTANT_NETWORK_SHARE] = 1};
 
 /* Kinds, by the beginning of their names. */
-static const struct {
-    const char *kind;
+struct kind {
+    const char *name;
     const double *constants;
     double units; /* 0: those of the set */
     double error; /* mean, of steps that were compared; 0: none were */
-} kinds[] = {{"a100", a100, 0, 0.2},    {"v100", a100, 80, 0},
-             {"h100", h100, 0, 0.1},    {"h200", h100, 0, 0},
-             {"b200", h100, 148, 0},    {"gb200", h100, 152, 0},
-             {"mi250", a100, 110, 0},   {"mi300", a100, 304, 0},
-             {"rtx3080", a100, 68, 0},  {"rtx4090", h100, 128, 0},
-             {"xeon", processor, 0, 0}, {"host", processor, 0, 0}};
+};
+
+static const struct kind kinds[] = {
+    {"a100", a100, 0, 0.2},    {"v100", a100, 80, 0},
+    {"h100", h100, 0, 0.1},    {"h200", h100, 0, 0},
+    {"b200", h100, 148, 0},    {"gb200", h100, 152, 0},
+    {"mi250", a100, 110, 0},   {"mi300", a100, 304, 0},
+    {"rtx3080", a100, 68, 0},  {"rtx4090", h100, 128, 0},
+    {"xeon", processor, 0, 0}, {"host", processor, 0, 0}};
+
+/* For what is no kind of the table. */
+static const struct kind other = {"", h100, 0, 0};
+
+static const struct kind *find_kind(const struct pen_device *device)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(device->kind, kinds[i].name, strlen(kinds[i].name)) == 0)
+            return &kinds[i];
+    return &other;
+}
 
 /* Without a comparison: what another kind is off, and the doubt about it. */
 #define UNKNOWN_ERROR 0.3
 
 double pen_device_step_error(const struct pen_device *device)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strncmp(device->kind, kinds[i].kind, strlen(kinds[i].kind)) == 0 &&
-            kinds[i].error > 0)
-            return kinds[i].error;
-    return UNKNOWN_ERROR;
+    double error = find_kind(device)->error;
+    return error > 0 ? error : UNKNOWN_ERROR;
 }
 
-void pen_device_default_constants(struct pen_device *device)
+bool pen_device_default_constants(struct pen_device *device)
 {
-    const double *constants = h100;
-    double units = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strncmp(device->kind, kinds[i].kind, strlen(kinds[i].kind)) == 0) {
-            constants = kinds[i].constants;
-            units = kinds[i].units;
-        }
-    memcpy(device->constants, constants, sizeof device->constants);
-    if (units > 0)
-        device->constants[PEN_CONSTANT_UNITS] = units;
+    const struct kind *kind = find_kind(device);
+    memcpy(device->constants, kind->constants, sizeof device->constants);
+    if (kind->units > 0)
+        device->constants[PEN_CONSTANT_UNITS] = kind->units;
+    return kind != &other;
 }

@@ -17,47 +17,66 @@
  *             (f32) flops a cycle and core, 8 channels of DDR5-4800 with 64 GiB
  *             each; a core is its share of the socket
  */
-#include "core/cluster.h"
+#include "core/cluster_internal.h"
 
 #include <string.h>
 
+struct preset {
+    struct pen_device device;
+    const char *system; /* where it usually is, by its name */
+};
+
 /* Speeds in Tflop/s, memory in GiB, its bandwidth in GB/s. */
-#define DEVICE(name, f32, bf16, fp16, fp8, memory, bandwidth, power)           \
+#define DEVICE(name, f32, bf16, fp16, fp8, memory, bandwidth, power, system)   \
     {                                                                          \
-        .kind = name,                                                          \
-        .flops = {(f32)*1e12, (bf16)*1e12, (fp16)*1e12, (fp8)*1e12},           \
-        .memory_bytes = UINT64_C(memory) << 30,                                \
-        .memory_bytes_per_sec = (bandwidth)*1e9, .watts = (power)              \
+        {.kind = name,                                                         \
+         .flops = {(f32)*1e12, (bf16)*1e12, (fp16)*1e12, (fp8)*1e12},          \
+         .memory_bytes = UINT64_C(memory) << 30,                               \
+         .memory_bytes_per_sec = (bandwidth)*1e9,                              \
+         .watts = (power)},                                                    \
+            system                                                             \
     }
 
-static const struct pen_device presets[] = {
-    DEVICE("v100-16", 15.7, 0, 125, 0, 16, 900, 300),
-    DEVICE("v100-32", 15.7, 0, 125, 0, 32, 900, 300),
-    DEVICE("a100-40", 19.5, 312, 312, 0, 40, 1555, 400),
-    DEVICE("a100-80", 19.5, 312, 312, 0, 80, 2039, 400),
-    DEVICE("h100-sxm", 67, 989, 989, 1979, 80, 3350, 700),
-    DEVICE("h100-pcie", 51, 756, 756, 1513, 80, 2000, 350),
-    DEVICE("h200", 67, 989, 989, 1979, 141, 4800, 700),
-    DEVICE("b200", 80, 2250, 2250, 4500, 180, 8000, 1000),
-    DEVICE("gb200", 80, 2500, 2500, 5000, 186, 8000, 1200),
-    DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 64, 1638, 280),
-    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 192, 5300, 750),
-    DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 10, 760, 320),
-    DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 24, 1008, 450),
-    DEVICE("xeon-amx", 7.168, 114.688, 0, 0, 512, 307.2, 350),
-    DEVICE("xeon-amx-core", 0.128, 2.048, 0, 0, 9, 5.5, 6)};
+static const struct preset presets[] = {
+    DEVICE("v100-16", 15.7, 0, 125, 0, 16, 900, 300, "dgx-1"),
+    DEVICE("v100-32", 15.7, 0, 125, 0, 32, 900, 300, "dgx-1"),
+    DEVICE("a100-40", 19.5, 312, 312, 0, 40, 1555, 400, "dgx-a100"),
+    DEVICE("a100-80", 19.5, 312, 312, 0, 80, 2039, 400, "dgx-a100"),
+    DEVICE("h100-sxm", 67, 989, 989, 1979, 80, 3350, 700, "dgx-h100"),
+    DEVICE("h100-pcie", 51, 756, 756, 1513, 80, 2000, 350, "h100-pcie-node"),
+    DEVICE("h200", 67, 989, 989, 1979, 141, 4800, 700, "dgx-h200"),
+    DEVICE("b200", 80, 2250, 2250, 4500, 180, 8000, 1000, "dgx-b200"),
+    DEVICE("gb200", 80, 2500, 2500, 5000, 186, 8000, 1200, "gb200-nvl72"),
+    DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 64, 1638, 280, "mi250x-node"),
+    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 192, 5300, 750, "mi300x-node"),
+    DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 10, 760, 320, "ethernet-25"),
+    DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 24, 1008, 450, "ethernet-25"),
+    DEVICE("xeon-amx", 7.168, 114.688, 0, 0, 512, 307.2, 350, "xeon-node"),
+    DEVICE("xeon-amx-core", 0.128, 2.048, 0, 0, 9, 5.5, 6, "xeon-node-cores")};
 
 enum { NUM_PRESETS = sizeof presets / sizeof *presets };
 
+static const struct preset *find(const char *kind)
+{
+    for (size_t i = 0; i < NUM_PRESETS; i++)
+        if (strcmp(presets[i].device.kind, kind) == 0)
+            return &presets[i];
+    return NULL;
+}
+
 const struct pen_device *pen_device_at(size_t index)
 {
-    return index < NUM_PRESETS ? &presets[index] : NULL;
+    return index < NUM_PRESETS ? &presets[index].device : NULL;
 }
 
 const struct pen_device *pen_device_find(const char *kind)
 {
-    for (size_t i = 0; i < NUM_PRESETS; i++)
-        if (strcmp(presets[i].kind, kind) == 0)
-            return &presets[i];
-    return NULL;
+    const struct preset *preset = find(kind);
+    return preset == NULL ? NULL : &preset->device;
+}
+
+const char *pen__device_system(const char *kind)
+{
+    const struct preset *preset = find(kind);
+    return preset == NULL ? NULL : preset->system;
 }

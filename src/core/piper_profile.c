@@ -13,96 +13,22 @@
 #include "core/piper_profile.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "core/graph_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
-#define MAX_ID 0x7fffffffu
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
-
-struct named {
-    uint32_t id;
-    uint32_t node;
-};
 
 struct reader {
     struct pen_piper_profile *profile;
-    const json_t *nodes;
-    const json_t *edges;
-    uint32_t num_nodes;
-    uint32_t num_edges;
-    struct named *ids; /* sorted */
-    struct pen_edge *ends;
+    struct pen__graph_json lists;
     double *edge_bytes;
     struct pen_text *why;
 };
 
-static int by_id(const void *a, const void *b)
-{
-    const struct named *x = a;
-    const struct named *y = b;
-    if (x->id != y->id)
-        return x->id < y->id ? -1 : 1;
-    return (x->node > y->node) - (x->node < y->node);
-}
-
 /* ---- nodes and edges ---- */
-
-static pen_status read_ids(struct reader *reader)
-{
-    pen_status status = PEN_OK;
-    for (uint32_t i = 0; i < reader->num_nodes && status == PEN_OK; i++) {
-        struct pen_json json;
-        status =
-            pen_json_open_entry(reader->nodes, "nodes", i, &json, reader->why);
-        if (status == PEN_OK)
-            status = pen_json_check_keys(&json, "id name TMPCs", reader->why);
-        if (status == PEN_OK)
-            status = pen_json_read_integer(&json, "id", 0, MAX_ID,
-                                           &reader->profile->nodes[i].id,
-                                           reader->why);
-        reader->ids[i] = (struct named){reader->profile->nodes[i].id, i};
-    }
-    if (status != PEN_OK)
-        return status;
-    qsort(reader->ids, reader->num_nodes, sizeof *reader->ids, by_id);
-    for (uint32_t i = 1; i < reader->num_nodes; i++) {
-        if (reader->ids[i].id != reader->ids[i - 1].id)
-            continue;
-        pen_why(reader->why, "nodes[%u].id is that of nodes[%u]",
-                reader->ids[i].node, reader->ids[i - 1].node);
-        return PEN_INVALID;
-    }
-    return PEN_OK;
-}
-
-static pen_status read_end(const struct reader *reader,
-                           const struct pen_json *json, const char *key,
-                           uint32_t *out)
-{
-    struct named wanted = {0, 0};
-    pen_status status =
-        pen_json_read_integer(json, key, 0, MAX_ID, &wanted.id, reader->why);
-    if (status != PEN_OK)
-        return status;
-    uint32_t low = 0;
-    uint32_t high = reader->num_nodes;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (reader->ids[middle].id < wanted.id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == reader->num_nodes || reader->ids[low].id != wanted.id) {
-        pen_why(reader->why, "%s%s is no node", json->path, key);
-        return PEN_INVALID;
-    }
-    *out = reader->ids[low].node;
-    return PEN_OK;
-}
 
 static pen_status read_edge(struct reader *reader, uint32_t number)
 {
@@ -110,8 +36,8 @@ static pen_status read_edge(struct reader *reader, uint32_t number)
     const struct pen_json_number numbers[] = {{"communicationCost",
                                                &reader->edge_bytes[number], 0,
                                                PEN_PIPER_MAX_BYTES}};
-    pen_status status =
-        pen_json_open_entry(reader->edges, "edges", number, &json, reader->why);
+    pen_status status = pen_json_open_entry(reader->lists.edges, "edges",
+                                            number, &json, reader->why);
     if (status == PEN_OK)
         status = pen_json_check_keys(&json, "sourceId destId communicationCost",
                                      reader->why);
@@ -119,22 +45,18 @@ static pen_status read_edge(struct reader *reader, uint32_t number)
         status = pen_json_require_keys(&json, "communicationCost", reader->why);
     if (status == PEN_OK)
         status = pen_json_read_numbers(&json, numbers, 1, reader->why);
-    if (status == PEN_OK)
-        status =
-            read_end(reader, &json, "sourceId", &reader->ends[number].from);
-    if (status == PEN_OK)
-        status = read_end(reader, &json, "destId", &reader->ends[number].to);
     return status;
 }
 
 static pen_status read_edges(struct reader *reader)
 {
     pen_status status = PEN_OK;
-    for (uint32_t i = 0; i < reader->num_edges && status == PEN_OK; i++)
+    for (uint32_t i = 0; i < reader->lists.num_edges && status == PEN_OK; i++)
         status = read_edge(reader, i);
     if (status == PEN_OK)
-        status = pen_graph_init(&reader->profile->graph, reader->num_nodes,
-                                reader->ends, reader->num_edges, reader->why);
+        status = pen_graph_init(&reader->profile->graph,
+                                reader->lists.num_nodes, reader->lists.ends,
+                                reader->lists.num_edges, reader->why);
     return status;
 }
 
@@ -265,8 +187,10 @@ static pen_status read_node(struct reader *reader, uint32_t number)
     struct pen_json modes;
     const char *key;
     json_t *value;
-    pen_status status =
-        pen_json_open_entry(reader->nodes, "nodes", number, &json, reader->why);
+    pen_status status = pen_json_open_entry(reader->lists.nodes, "nodes",
+                                            number, &json, reader->why);
+    if (status == PEN_OK)
+        status = pen_json_check_keys(&json, "id name TMPCs", reader->why);
     if (status == PEN_OK)
         status = pen_json_open(&json, "TMPCs", &modes, reader->why);
     if (status != PEN_OK)
@@ -300,15 +224,15 @@ static pen_status read_node(struct reader *reader, uint32_t number)
 static pen_status add_edge_bytes(struct reader *reader)
 {
     struct pen_piper_profile *profile = reader->profile;
-    uint32_t *seen = calloc(2 * (size_t)reader->num_nodes, sizeof *seen);
+    uint32_t *seen = calloc(2 * (size_t)reader->lists.num_nodes, sizeof *seen);
     if (seen == NULL) {
-        pen_why(reader->why, "no memory for %u nodes", reader->num_nodes);
+        pen_why(reader->why, "no memory for %u nodes", reader->lists.num_nodes);
         return PEN_NOMEM;
     }
-    for (uint32_t i = 0; i < reader->num_edges; i++) {
-        struct pen_edge edge = reader->ends[i];
+    for (uint32_t i = 0; i < reader->lists.num_edges; i++) {
+        struct pen_edge edge = reader->lists.ends[i];
         uint32_t out = seen[edge.from]++;
-        uint32_t in = seen[reader->num_nodes + edge.to]++;
+        uint32_t in = seen[reader->lists.num_nodes + edge.to]++;
         for (uint32_t j = 0; j < profile->nodes[edge.from].num_modes; j++)
             profile->nodes[edge.from].modes[j].out_bytes[out] +=
                 reader->edge_bytes[i];
@@ -352,22 +276,20 @@ static pen_status check_edges(const struct reader *reader)
 static pen_status read_lists(struct reader *reader)
 {
     struct pen_piper_profile *profile = reader->profile;
-    profile->nodes = calloc(reader->num_nodes, sizeof *profile->nodes);
-    reader->ids = calloc(reader->num_nodes, sizeof *reader->ids);
-    reader->ends = calloc((size_t)reader->num_edges + 1, sizeof *reader->ends);
+    uint32_t num_nodes = reader->lists.num_nodes;
+    profile->nodes = calloc(num_nodes, sizeof *profile->nodes);
     reader->edge_bytes =
-        calloc((size_t)reader->num_edges + 1, sizeof *reader->edge_bytes);
-    if (profile->nodes == NULL || reader->ids == NULL || reader->ends == NULL ||
-        reader->edge_bytes == NULL) {
-        pen_why(reader->why, "no memory for %u nodes", reader->num_nodes);
+        calloc((size_t)reader->lists.num_edges + 1, sizeof *reader->edge_bytes);
+    if (profile->nodes == NULL || reader->edge_bytes == NULL) {
+        pen_why(reader->why, "no memory for %u nodes", num_nodes);
         return PEN_NOMEM;
     }
-    pen_status status = read_ids(reader);
-    if (status == PEN_OK)
-        status = read_edges(reader);
+    for (uint32_t i = 0; i < num_nodes; i++)
+        profile->nodes[i].id = reader->lists.ids[i];
+    pen_status status = read_edges(reader);
     if (status == PEN_OK)
         status = check_edges(reader);
-    for (uint32_t i = 0; i < reader->num_nodes && status == PEN_OK; i++)
+    for (uint32_t i = 0; i < num_nodes && status == PEN_OK; i++)
         status = read_node(reader, i);
     if (status == PEN_OK)
         status = add_edge_bytes(reader);
@@ -402,24 +324,12 @@ static pen_status read_figures(const struct pen_json *json,
 static pen_status read_all(struct reader *reader, const struct pen_json *json)
 {
     pen_status status = read_figures(json, reader->profile, reader->why);
+    if (status == PEN_OK)
+        status = pen__graph_json_init(&reader->lists, json, reader->why);
     if (status != PEN_OK)
         return status;
-    reader->nodes = json_object_get(json->object, "nodes");
-    reader->edges = json_object_get(json->object, "edges");
-    size_t num_nodes = json_array_size(reader->nodes);
-    size_t num_edges = json_array_size(reader->edges);
-    if (num_nodes == 0 || num_nodes > PEN_GRAPH_MAX_NODES ||
-        !json_is_array(reader->edges) || num_edges > PEN_GRAPH_MAX_EDGES) {
-        pen_why(reader->why,
-                "nodes must be a list of 1 to %u, edges one of at most %u",
-                PEN_GRAPH_MAX_NODES, PEN_GRAPH_MAX_EDGES);
-        return PEN_INVALID;
-    }
-    reader->num_nodes = (uint32_t)num_nodes;
-    reader->num_edges = (uint32_t)num_edges;
     status = read_lists(reader);
-    free(reader->ids);
-    free(reader->ends);
+    pen__graph_json_release(&reader->lists);
     free(reader->edge_bytes);
     return status;
 }

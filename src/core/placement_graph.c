@@ -11,40 +11,21 @@
 #include "core/placement_graph.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "core/graph_json.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
-#define MAX_ID 0x7fffffffu
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define NO_COLOR UINT32_MAX
 
-/* A number of the file and whose it is, sorted for the search. */
-struct named {
-    uint32_t name;
-    uint32_t node;
-};
-
 struct reader {
     struct pen_placement_graph *graph;
-    struct named *ids;
-    struct named *colors;
-    struct pen_edge *edges;
-    uint32_t num_nodes;
-    uint32_t num_edges;
+    struct pen__graph_json lists;
+    struct pen__named *colors;
     struct pen_text *why;
 };
-
-static int by_name(const void *a, const void *b)
-{
-    const struct named *x = a;
-    const struct named *y = b;
-    if (x->name != y->name)
-        return x->name < y->name ? -1 : 1;
-    return (x->node > y->node) - (x->node < y->node);
-}
 
 /* true, false, 1 and 0 all occur. */
 static pen_status read_flag(const struct pen_json *json, const char *key,
@@ -91,19 +72,16 @@ static pen_status read_node(struct reader *reader, const struct pen_json *json,
         reader->why);
     if (status == PEN_OK)
         status = pen_json_require_keys(
-            json, "id cpuLatency fpgaLatency supportedOnFpga isBackwardNode",
+            json, "cpuLatency fpgaLatency supportedOnFpga isBackwardNode",
             reader->why);
     if (status == PEN_OK)
         status = read_figures(json, node, reader->why);
-    if (status == PEN_OK)
-        status = pen_json_read_integer(json, "id", 0, MAX_ID, &node->id,
-                                       reader->why);
+    node->id = reader->lists.ids[number];
     node->color = NO_COLOR;
     if (status == PEN_OK && pen_json_has(json, "colorClass"))
-        status = pen_json_read_integer(json, "colorClass", 0, MAX_ID,
+        status = pen_json_read_integer(json, "colorClass", 0, PEN__GRAPH_MAX_ID,
                                        &node->color, reader->why);
-    reader->ids[number] = (struct named){node->id, number};
-    reader->colors[number] = (struct named){node->color, number};
+    reader->colors[number] = (struct pen__named){node->color, number};
     return status;
 }
 
@@ -111,8 +89,8 @@ static pen_status read_node(struct reader *reader, const struct pen_json *json,
 static void number_colors(struct reader *reader)
 {
     uint32_t count = 0;
-    qsort(reader->colors, reader->num_nodes, sizeof *reader->colors, by_name);
-    for (uint32_t i = 0; i < reader->num_nodes; i++) {
+    pen__named_sort(reader->colors, reader->lists.num_nodes);
+    for (uint32_t i = 0; i < reader->lists.num_nodes; i++) {
         bool is_same = i > 0 && reader->colors[i].name != NO_COLOR &&
                        reader->colors[i].name == reader->colors[i - 1].name;
         if (!is_same)
@@ -122,63 +100,19 @@ static void number_colors(struct reader *reader)
     reader->graph->num_colors = count;
 }
 
-static pen_status check_ids(struct reader *reader)
-{
-    qsort(reader->ids, reader->num_nodes, sizeof *reader->ids, by_name);
-    for (uint32_t i = 1; i < reader->num_nodes; i++) {
-        if (reader->ids[i].name != reader->ids[i - 1].name)
-            continue;
-        pen_why(reader->why, "nodes[%u].id is that of nodes[%u]",
-                reader->ids[i].node, reader->ids[i - 1].node);
-        return PEN_INVALID;
-    }
-    return PEN_OK;
-}
-
-static pen_status read_end(const struct reader *reader,
-                           const struct pen_json *json, const char *key,
-                           uint32_t *out)
-{
-    uint32_t id;
-    pen_status status =
-        pen_json_read_integer(json, key, 0, MAX_ID, &id, reader->why);
-    if (status != PEN_OK)
-        return status;
-    uint32_t low = 0;
-    uint32_t high = reader->num_nodes;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (reader->ids[middle].name < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == reader->num_nodes || reader->ids[low].name != id) {
-        pen_why(reader->why, "%s%s is no node", json->path, key);
-        return PEN_INVALID;
-    }
-    *out = reader->ids[low].node;
-    return PEN_OK;
-}
-
 static pen_status read_edge(struct reader *reader, const struct pen_json *json,
                             uint32_t number)
 {
-    struct pen_edge *edge = &reader->edges[number];
+    const struct pen_edge *edge = &reader->lists.ends[number];
     double cost = 0;
     const struct pen_json_number numbers[] = {
         {"cost", &cost, 0, PEN_PLACEMENT_MAX_COST}};
     pen_status status =
         pen_json_check_keys(json, "sourceId destId cost size", reader->why);
     if (status == PEN_OK)
-        status =
-            pen_json_require_keys(json, "sourceId destId cost", reader->why);
+        status = pen_json_require_keys(json, "cost", reader->why);
     if (status == PEN_OK)
         status = pen_json_read_numbers(json, numbers, 1, reader->why);
-    if (status == PEN_OK)
-        status = read_end(reader, json, "sourceId", &edge->from);
-    if (status == PEN_OK)
-        status = read_end(reader, json, "destId", &edge->to);
     if (status != PEN_OK)
         return status;
     struct pen_placement_node *from = &reader->graph->nodes[edge->from];
@@ -214,57 +148,43 @@ static pen_status read_list(struct reader *reader, const json_t *list,
     return status;
 }
 
-static pen_status read_lists(struct reader *reader, const json_t *nodes,
-                             const json_t *edges)
+static pen_status read_lists(struct reader *reader)
 {
     struct pen_placement_graph *graph = reader->graph;
-    pen_status status = read_list(reader, nodes, "nodes", read_node);
-    if (status == PEN_OK)
-        status = check_ids(reader);
+    struct pen__graph_json *lists = &reader->lists;
+    pen_status status = read_list(reader, lists->nodes, "nodes", read_node);
     if (status != PEN_OK)
         return status;
     number_colors(reader);
-    for (uint32_t i = 0; i < reader->num_nodes; i++)
+    for (uint32_t i = 0; i < lists->num_nodes; i++)
         graph->nodes[i].transfer_cost = -1;
-    status = read_list(reader, edges, "edges", read_edge);
-    for (uint32_t i = 0; i < reader->num_nodes; i++)
+    status = read_list(reader, lists->edges, "edges", read_edge);
+    for (uint32_t i = 0; i < lists->num_nodes; i++)
         if (graph->nodes[i].transfer_cost < 0)
             graph->nodes[i].transfer_cost = 0;
     if (status == PEN_OK)
-        status = pen_graph_init(&graph->graph, reader->num_nodes, reader->edges,
-                                reader->num_edges, reader->why);
+        status = pen_graph_init(&graph->graph, lists->num_nodes, lists->ends,
+                                lists->num_edges, reader->why);
     return status;
 }
 
 static pen_status read_graph(struct reader *reader, const struct pen_json *json)
 {
     struct pen_placement_graph *graph = reader->graph;
-    const json_t *nodes = json_object_get(json->object, "nodes");
-    const json_t *edges = json_object_get(json->object, "edges");
-    size_t num_nodes = json_array_size(nodes);
-    size_t num_edges = json_array_size(edges);
-    if (num_nodes == 0 || num_nodes > PEN_GRAPH_MAX_NODES ||
-        !json_is_array(edges) || num_edges > PEN_GRAPH_MAX_EDGES) {
-        pen_why(reader->why,
-                "nodes must be a list of 1 to %u, edges one of at most %u",
-                PEN_GRAPH_MAX_NODES, PEN_GRAPH_MAX_EDGES);
-        return PEN_INVALID;
-    }
-    reader->num_nodes = (uint32_t)num_nodes;
-    reader->num_edges = (uint32_t)num_edges;
+    pen_status status = pen__graph_json_init(&reader->lists, json, reader->why);
+    if (status != PEN_OK)
+        return status;
+    uint32_t num_nodes = reader->lists.num_nodes;
     graph->nodes = calloc(num_nodes, sizeof *graph->nodes);
-    reader->ids = calloc(num_nodes, sizeof *reader->ids);
     reader->colors = calloc(num_nodes, sizeof *reader->colors);
-    reader->edges = calloc(num_edges + 1, sizeof *reader->edges);
-    pen_status status = PEN_NOMEM;
-    if (graph->nodes == NULL || reader->ids == NULL || reader->colors == NULL ||
-        reader->edges == NULL)
-        pen_why(reader->why, "no memory for %zu nodes", num_nodes);
-    else
-        status = read_lists(reader, nodes, edges);
-    free(reader->ids);
+    if (graph->nodes != NULL && reader->colors != NULL) {
+        status = read_lists(reader);
+    } else {
+        pen_why(reader->why, "no memory for %u nodes", num_nodes);
+        status = PEN_NOMEM;
+    }
+    pen__graph_json_release(&reader->lists);
     free(reader->colors);
-    free(reader->edges);
     return status;
 }
 

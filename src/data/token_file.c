@@ -28,12 +28,6 @@ static const char *const format_names[] = {
 #undef PEN_TOKEN_FORMAT_NAME
 };
 
-const char *pen_token_format_name(enum pen_token_format format)
-{
-    PEN_BUG_UNLESS(format < PEN_TOKEN_FORMATS);
-    return format_names[format];
-}
-
 enum pen_token_format pen_token_format_find(const char *name)
 {
     unsigned format = 0;

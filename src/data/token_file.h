@@ -26,9 +26,6 @@ enum pen_token_format {
         PEN_TOKEN_FORMATS
 };
 
-/* "megatron"; a constant. */
-const char *pen_token_format_name(enum pen_token_format format);
-
 /* PEN_TOKEN_FORMATS when no format has this name. */
 enum pen_token_format pen_token_format_find(const char *name);
 

@@ -237,7 +237,7 @@ void pen_network_forward(struct pen_network *network,
     struct pen__pass pass = pass_of(network, microbatch);
     uint32_t count = network->options.num_layers;
     void *first = pen_network_input(network, stash);
-    if (x != NULL && x != first)
+    if (x != NULL && x != first && network->sizes.input > 0)
         memcpy(first, x, network->sizes.input);
     for (uint32_t k = 0; k < count; k++) {
         const struct pen__places *places = &network->places[k];
@@ -264,7 +264,7 @@ void pen_network_backward_input(struct pen_network *network,
 {
     struct pen__pass pass = pass_of(network, microbatch);
     uint32_t count = network->options.num_layers;
-    if (dy != NULL)
+    if (dy != NULL && network->sizes.output > 0)
         memcpy(pen__at(hold, network->places[count - 1].dy), dy,
                network->sizes.output);
     for (uint32_t k = count; k-- > 0;) {

@@ -11,24 +11,6 @@ uint64_t pen_candidate_num_devices(const struct pen_candidate *candidate)
            degrees[PEN_DEGREE_PP] * degrees[PEN_DEGREE_CP];
 }
 
-bool pen_candidate_of_plan(const struct pen_plan *plan,
-                           struct pen_candidate *out)
-{
-    if (plan->schedule.name == NULL)
-        return false;
-    const struct pen_generator *generator =
-        pen_generator_find(plan->schedule.name);
-    if (generator == NULL)
-        return false;
-    memcpy(out->degrees, plan->degrees, sizeof out->degrees);
-    out->micro_batch = plan->micro_batch;
-    out->num_microbatches = plan->num_microbatches;
-    out->recompute = plan->stages[0].recompute;
-    out->sharding = plan->sharding;
-    out->generator = generator;
-    return true;
-}
-
 /* Messages inside layers are cut over tp, too, where the runtime can. */
 static bool has_sequence_parallel(const struct pen_setting *setting,
                                   const struct pen_candidate *candidate)
@@ -52,7 +34,10 @@ static struct pen_plan *create_plan(const struct pen_setting *setting,
     plan->num_microbatches = candidate->num_microbatches;
     plan->sharding = candidate->sharding;
     plan->has_sequence_parallel = has_sequence_parallel(setting, candidate);
-    plan->logical_replicas = candidate->degrees[PEN_DEGREE_DP];
+    plan->logical_replicas =
+        candidate->degrees[PEN_DEGREE_DP] *
+        pen_placement_copies(candidate->generator->placement,
+                             candidate->degrees[PEN_DEGREE_PP]);
     if (!pen_plan_set(&plan->schedule.name, candidate->generator->name)) {
         pen_plan_free(plan);
         return NULL;

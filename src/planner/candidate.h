@@ -29,10 +29,6 @@ struct pen_candidate_filter {
 /* dp * tp * pp * cp. */
 uint64_t pen_candidate_num_devices(const struct pen_candidate *candidate);
 
-/* What a plan with a schedule by name chose; false: it has a file. */
-bool pen_candidate_of_plan(const struct pen_plan *plan,
-                           struct pen_candidate *out);
-
 /*
  * The plan of a candidate, without a name of model and cluster. Free it with
  * pen_plan_free(). INVALID when there are more stages than layers.

@@ -163,8 +163,7 @@ static void try_schedules(struct work *work)
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
         struct pen_candidate candidate = work->found->candidate;
         const struct pen_generator *generator = pen_generator_at(i);
-        if (generator == candidate.generator || !generator->is_synchronous ||
-            generator->missing != NULL)
+        if (generator == candidate.generator || !generator->is_synchronous)
             continue;
         set_schedule(generator, &candidate);
         add_neighbour(work, "schedule", &candidate);

@@ -34,7 +34,7 @@ static pen_status check_plan(struct pen__work *work, struct pen_text *why)
         return PEN_INVALID;
     }
     work->generator = pen_generator_find(plan->schedule.name);
-    if (work->generator == NULL || work->generator->missing != NULL) {
+    if (work->generator == NULL) {
         pen_why(why,
                 "there is no schedule %s; `penstock schedule list` "
                 "has them all",
@@ -108,14 +108,19 @@ static void spend(const struct pen__work *work, double step_sec,
 /* With a profile of the machine. */
 #define MEASURED_STEP_ERROR 0.05
 
+double pen__other_sec(const struct pen__work *work)
+{
+    return work->measured != NULL
+               ? 0
+               : work->device->constants[PEN_CONSTANT_STEP_SEC];
+}
+
 static void tell_time(const struct pen__work *work, double span_sec,
                       struct pen_prediction *out)
 {
     const struct pen_setting *setting = work->setting;
     const struct pen_plan *plan = work->plan;
-    double other = work->measured != NULL
-                       ? 0
-                       : work->device->constants[PEN_CONSTANT_STEP_SEC];
+    double other = pen__other_sec(work);
     double peak = pen_device_peak(work->device, setting->number);
     double batch = (double)pen_plan_global_batch(plan);
     out->step_sec = span_sec + other;
@@ -182,9 +187,9 @@ static double bound_span(const struct pen__work *work)
     return most;
 }
 
-static pen_status open_work(const struct pen_setting *setting,
-                            const struct pen_plan *plan, struct pen__work *work,
-                            struct pen_text *why)
+pen_status pen__work_open(const struct pen_setting *setting,
+                          const struct pen_plan *plan, struct pen__work *work,
+                          struct pen_text *why)
 {
     *work = (struct pen__work){.setting = setting,
                                .plan = plan,
@@ -212,7 +217,7 @@ static pen_status open_work(const struct pen_setting *setting,
     return status;
 }
 
-static void close_work(struct pen__work *work)
+void pen__work_close(struct pen__work *work)
 {
     free(work->stages);
     pen__measured_free(work->measured);
@@ -227,7 +232,7 @@ pen_status pen_predict(const struct pen_setting *setting,
     struct pen_timing *timing = NULL;
     struct pen_prediction found = {.step_sec = 0};
     double span_sec = 0;
-    pen_status status = open_work(setting, plan, &work, why);
+    pen_status status = pen__work_open(setting, plan, &work, why);
     if (status == PEN_OK)
         status = pen__make_costs(&work, why);
     if (status == PEN_OK)
@@ -245,7 +250,7 @@ pen_status pen_predict(const struct pen_setting *setting,
     } else
         pen_prediction_release(&found);
     pen_timing_free(timing);
-    close_work(&work);
+    pen__work_close(&work);
     return status;
 }
 
@@ -257,7 +262,7 @@ pen_status pen_predict_bound(const struct pen_setting *setting,
         return pen_predict(setting, plan, out, why);
     struct pen__work work;
     struct pen_prediction found = {.step_sec = 0};
-    pen_status status = open_work(setting, plan, &work, why);
+    pen_status status = pen__work_open(setting, plan, &work, why);
     if (status == PEN_OK)
         status = pen__tell_memory(&work, NULL, &found, why);
     if (status == PEN_OK) {
@@ -265,7 +270,7 @@ pen_status pen_predict_bound(const struct pen_setting *setting,
         *out = found;
     } else
         pen_prediction_release(&found);
-    close_work(&work);
+    pen__work_close(&work);
     return status;
 }
 
@@ -274,14 +279,14 @@ pen_status pen_predict_costs(const struct pen_setting *setting,
                              struct pen_text *why)
 {
     struct pen__work work;
-    pen_status status = open_work(setting, plan, &work, why);
+    pen_status status = pen__work_open(setting, plan, &work, why);
     if (status == PEN_OK)
         status = pen__make_costs(&work, why);
     if (status == PEN_OK) {
         *out = work.costs;
         pen_costs_init(&work.costs);
     }
-    close_work(&work);
+    pen__work_close(&work);
     return status;
 }
 

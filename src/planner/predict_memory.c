@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void fill_memory(const struct pen__work *work,
                         const struct pen__stage *rank, double stash_bytes,
@@ -52,7 +51,7 @@ static double guess_in_flight(const struct pen__work *work, uint32_t rank)
     double pp = pen__degree(work->plan, PEN_DEGREE_PP);
     double vpp = pen__degree(work->plan, PEN_DEGREE_VPP);
     double m = work->plan->num_microbatches;
-    if (strcmp(work->generator->name, "gpipe") == 0)
+    if (work->generator->stashes_all)
         return m;
     if (vpp > 1 && work->generator->placement != PEN_PLACEMENT_V)
         return fmin(m, pp + (pp - 1) / vpp - 2.0 * rank / vpp);

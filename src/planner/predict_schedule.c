@@ -73,30 +73,25 @@ pen_status pen__make_costs(struct pen__work *work, struct pen_text *why)
      */
     struct pen_device_set set = {pen__degree(plan, PEN_DEGREE_TP), 1};
     double bytes = (double)work->stages[0].bytes.output_bytes;
-    double gather =
-        plan->has_sequence_parallel
-            ? 0
-            : pen_collective_time(work->setting->cluster, work->device,
-                                  PEN_COLLECTIVE_GATHER, &set, bytes);
+    if (!plan->has_sequence_parallel)
+        work->gather_sec =
+            pen_collective_time(work->setting->cluster, work->device,
+                                PEN_COLLECTIVE_GATHER, &set, bytes);
     costs->bytes = bytes / pen__degree(plan, PEN_DEGREE_TP);
     costs->bytes_per_sec =
         pen_message_bandwidth(work->setting->cluster, work->device, distance);
     costs->latency_sec =
         pen_message_latency(work->setting->cluster, work->device, distance) +
-        gather;
+        work->gather_sec;
     costs->is_blocking = work->setting->practice.blocks_on_messages;
     return PEN_OK;
 }
 
-/* Of one batch, or of so many that follow each other. */
-static pen_status time_batches(const struct pen__work *work, uint32_t batches,
-                               struct pen_timing **out, struct pen_text *why)
+struct pen_generator_args pen__generator_args(const struct pen__work *work,
+                                              uint32_t batches)
 {
-    if (work->measured != NULL)
-        return pen_schedule_time(work->measured->schedule, &work->costs, NULL,
-                                 out, why);
     const struct pen_plan *plan = work->plan;
-    struct pen_generator_args args = {
+    return (struct pen_generator_args){
         .ranks = pen__degree(plan, PEN_DEGREE_PP),
         .microbatches = plan->num_microbatches,
         .chunks =
@@ -108,6 +103,16 @@ static pen_status time_batches(const struct pen__work *work, uint32_t batches,
         .has_memory = true,
         .has_vertical_sync = plan->schedule.has_vertical_sync,
         .costs = &work->costs};
+}
+
+/* Of one batch, or of so many that follow each other. */
+static pen_status time_batches(const struct pen__work *work, uint32_t batches,
+                               struct pen_timing **out, struct pen_text *why)
+{
+    if (work->measured != NULL)
+        return pen_schedule_time(work->measured->schedule, &work->costs, NULL,
+                                 out, why);
+    struct pen_generator_args args = pen__generator_args(work, batches);
     return pen_timings_run(work->setting->timings, work->generator, &args, out,
                            why);
 }

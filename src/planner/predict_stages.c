@@ -250,10 +250,10 @@ void pen__sum_stages(struct pen__work *work)
         stage->gather_sec = gather_time(work, stage);
         stage->update_sec = update_time(work, stage);
     }
-    double tie = tie_time(work);
-    work->stages[0].sync_sec += tie;
+    work->tie_sec = tie_time(work);
+    work->stages[0].sync_sec += work->tie_sec;
     if (plan->num_stages > 1)
-        work->stages[plan->num_stages - 1].sync_sec += tie;
+        work->stages[plan->num_stages - 1].sync_sec += work->tie_sec;
 }
 
 void pen__measure_stages(struct pen__work *work)

@@ -27,8 +27,19 @@ struct pen__work {
     const struct pen_generator *generator;
     struct pen_costs costs;
     double activation_bytes;        /* of one A of the costs */
+    double gather_sec;              /* part of the latency: receivers' */
     struct pen__measured *measured; /* NULL: formulas decide */
+    double tie_sec; /* in the sums of the first and the last stage */
 };
+
+/*
+ * Checks the plan and fills all but the costs. End with pen__work_close() in
+ * either case.
+ */
+pen_status pen__work_open(const struct pen_setting *setting,
+                          const struct pen_plan *plan, struct pen__work *work,
+                          struct pen_text *why);
+void pen__work_close(struct pen__work *work);
 
 static inline uint32_t pen__degree(const struct pen_plan *plan,
                                    enum pen_degree which)
@@ -55,6 +66,13 @@ void pen__sum_rank(const struct pen__work *work, uint32_t rank,
 
 /* The costs under which the schedule is timed; released with the work. */
 pen_status pen__make_costs(struct pen__work *work, struct pen_text *why);
+
+/* What its generator takes; so many batches where they overlap, 0: its own. */
+struct pen_generator_args pen__generator_args(const struct pen__work *work,
+                                              uint32_t batches);
+
+/* Seconds of a step that nobody counts. */
+double pen__other_sec(const struct pen__work *work);
 
 /* Times it; *span_sec is what one batch takes. Free *out. */
 pen_status pen__time_schedule(const struct pen__work *work,

@@ -5,35 +5,32 @@
 
 /* ---- schedules and sharding ---- */
 
-/*
- * Names of other programs' schedules here; NULL: all. torchtitan takes what it
- * has no name for as a CSV file, as long as stages lie in a line, a loop or a
- * V, in one copy, and nothing is moved or sliced.
- */
-static const char *const megatron_schedules[] = {"1f1b", "interleaved", NULL};
-static const char *const deepspeed_schedules[] = {"1f1b", NULL};
-static const char *const torchtitan_schedules[] = {
-    "1f1b",  "gpipe", "interleaved", "breadth-first", "zb-v",   "dualpipev",
-    "zb-h1", "zb-h2", "zb-auto",     "2bp",           "v-half", "v-min",
-    "kfkb",  NULL};
-
-static const char *const *const schedules[PEN_TARGETS] = {
-    [PEN_TARGET_PENSTOCK] = NULL,
-    [PEN_TARGET_MEGATRON] = megatron_schedules,
-    [PEN_TARGET_TORCHTITAN] = torchtitan_schedules,
-    [PEN_TARGET_DEEPSPEED] = deepspeed_schedules};
+/* What torchtitan has no name for it takes as a CSV file. */
+static bool torch_reads(const struct pen_generator *generator)
+{
+    return generator->is_synchronous && !generator->has_slices &&
+           !generator->moves_activations &&
+           (generator->placement == PEN_PLACEMENT_LINEAR ||
+            generator->placement == PEN_PLACEMENT_LOOP ||
+            generator->placement == PEN_PLACEMENT_V);
+}
 
 bool pen_target_has_schedule(enum pen_target target,
                              const struct pen_generator *generator)
 {
-    if (generator->missing != NULL)
-        return false;
-    const char *const *names = schedules[target];
-    if (names == NULL)
+    bool is_1f1b = strcmp(generator->name, "1f1b") == 0;
+    switch (target) {
+    case PEN_TARGET_PENSTOCK:
         return true;
-    for (; *names != NULL; names++)
-        if (strcmp(*names, generator->name) == 0)
-            return true;
+    case PEN_TARGET_MEGATRON:
+        return is_1f1b || strcmp(generator->name, "interleaved") == 0;
+    case PEN_TARGET_TORCHTITAN:
+        return torch_reads(generator);
+    case PEN_TARGET_DEEPSPEED:
+        return is_1f1b;
+    case PEN_TARGETS:
+        break;
+    }
     return false;
 }
 

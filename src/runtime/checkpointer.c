@@ -2,43 +2,22 @@
 
 #include "base/bug.h"
 #include "base/log.h"
-#include "network/images.h"
+#include "runtime/checkpoint_contents.h"
 #include "runtime/replicas_checkpoint.h"
 #include "runtime/saver.h"
-#include "runtime/snapshot.h"
 #include "runtime/trainer_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* Where a tensor that this rank writes lies. */
-struct place {
-    uint32_t stage;
-    size_t parameter; /* NO_PARAMETER: a running statistic */
-    struct pen_tensor_slice slice;
-    struct pen_any_tensor tensor;
-};
-
-#define NO_PARAMETER SIZE_MAX
 
 struct pen_checkpointer {
     struct pen_checkpointer_options options;
     struct pen_transport *transport;
     bool is_leader;
-    uint32_t num_moments;
-
-    struct place *places;
-    struct pen_checkpoint_tensor *tensors; /* of the places, in their order */
-    size_t count;
-    struct pen_replicas_saver *replicas; /* NULL: all are the same */
-    const struct pen_tensor_spec *extras;
-    size_t num_extras;
+    struct pen__contents contents;
     struct pen_snapshot *snapshot; /* NULL in the foreground */
     struct pen_saver *saver;       /* likewise */
-    float *plain;                  /* a parameter as it lies in files */
-    size_t plain_bytes;
 
     /* The step that is being written. */
     bool is_busy;
@@ -54,128 +33,17 @@ struct pen_checkpointer {
     bool is_committing;
     pen_status last;
     struct pen_text last_why;
+    uint64_t durable_step; /* 0: none */
 };
-
-static const enum pen_parameter_part engine_parts[] = {
-    PEN_PART_VALUE, PEN_PART_MOMENT1, PEN_PART_MOMENT2};
-
-/* ---- what this rank writes ---- */
-
-static bool writes(const struct pen_trainer *trainer, uint32_t stage,
-                   size_t parameter)
-{
-    const struct pen_replicas *replicas = pen_trainer_replicas(trainer);
-    uint32_t member = pen_layout_member(
-        &trainer->layout, pen_executor_stage(trainer->executor, stage)->stage);
-    return (replicas == NULL || pen_replicas_number(replicas) == 0) &&
-           pen_exchange_owns(trainer->exchange, stage, parameter) &&
-           (trainer->options.is_sharded || member == 0);
-}
-
-static void add_place(struct pen_checkpointer *checkpointer, struct place place)
-{
-    const struct pen_any_model *model =
-        checkpointer->options.trainer->options.model;
-    struct place *kept = &checkpointer->places[checkpointer->count];
-    *kept = place;
-    pen_any_model_tensor(model, place.slice.tensor, &kept->tensor);
-    checkpointer->tensors[checkpointer->count++] =
-        (struct pen_checkpoint_tensor){
-            .spec = {kept->tensor.name, kept->tensor.dtype,
-                     kept->tensor.num_dims, kept->tensor.shape},
-            .has_moments = kept->tensor.is_trained};
-}
-
-static void add_stage(struct pen_checkpointer *checkpointer, uint32_t stage)
-{
-    struct pen_trainer *trainer = checkpointer->options.trainer;
-    const struct pen_network *network = pen_trainer_network(trainer, stage);
-    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
-        const struct pen_network_parameter *it =
-            pen_network_parameter(network, i);
-        if (!writes(trainer, stage, i))
-            continue;
-        size_t bytes = it->rows * it->columns * sizeof(float);
-        if (bytes > checkpointer->plain_bytes)
-            checkpointer->plain_bytes = bytes;
-        for (size_t k = 0; k < it->num_slices; k++)
-            add_place(checkpointer, (struct place){.stage = stage,
-                                                   .parameter = i,
-                                                   .slice = it->slices[k]});
-    }
-}
-
-/* What is not trained is in the network, not in the engine. */
-static void add_statistics(struct pen_checkpointer *checkpointer)
-{
-    const struct pen_any_model *model =
-        checkpointer->options.trainer->options.model;
-    for (uint32_t i = 0; i < pen_any_model_num_tensors(model); i++) {
-        struct pen_any_tensor tensor;
-        pen_any_model_tensor(model, i, &tensor);
-        if (!tensor.is_trained)
-            add_place(checkpointer, (struct place){.parameter = NO_PARAMETER,
-                                                   .slice = {.tensor = i}});
-    }
-}
-
-static pen_status list_tensors(struct pen_checkpointer *checkpointer)
-{
-    struct pen_trainer *trainer = checkpointer->options.trainer;
-    size_t most = pen_any_model_num_tensors(trainer->options.model);
-    checkpointer->places = calloc(most, sizeof *checkpointer->places);
-    checkpointer->tensors = calloc(most, sizeof *checkpointer->tensors);
-    if (checkpointer->places == NULL || checkpointer->tensors == NULL)
-        return PEN_NOMEM;
-    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
-        add_stage(checkpointer, s);
-    if (checkpointer->is_leader)
-        add_statistics(checkpointer);
-    return PEN_OK;
-}
-
-static pen_status list_extras(struct pen_checkpointer *checkpointer,
-                              struct pen_text *why)
-{
-    struct pen_trainer *trainer = checkpointer->options.trainer;
-    if (pen_trainer_replicas(trainer) == NULL)
-        return PEN_OK;
-    pen_status status =
-        pen_replicas_saver_create(trainer, &checkpointer->replicas, why);
-    if (status != PEN_OK)
-        return status;
-    size_t room = pen_replicas_saver_room(checkpointer->replicas);
-    checkpointer->extras = pen_replicas_saver_extras(checkpointer->replicas,
-                                                     &checkpointer->num_extras);
-    if (room > checkpointer->plain_bytes)
-        checkpointer->plain_bytes = room;
-    return PEN_OK;
-}
-
-/* Whether this rank writes anything. */
-static bool has_share(const struct pen_checkpointer *checkpointer)
-{
-    return checkpointer->count + checkpointer->num_extras > 0;
-}
-
-static struct pen_snapshot_contents
-contents_of(const struct pen_checkpointer *checkpointer)
-{
-    return (struct pen_snapshot_contents){
-        .tensors = checkpointer->tensors,
-        .count = checkpointer->count,
-        .num_moments = checkpointer->num_moments,
-        .extras = checkpointer->extras,
-        .num_extras = checkpointer->num_extras};
-}
 
 static pen_status make_thread(struct pen_checkpointer *checkpointer,
                               struct pen_text *why)
 {
     pen_status status = pen_saver_create(&checkpointer->saver, why);
-    const struct pen_snapshot_contents contents = contents_of(checkpointer);
-    if (status == PEN_OK && has_share(checkpointer))
-        status = pen_snapshot_create(&contents, &checkpointer->snapshot, why);
+    const struct pen_snapshot_contents list =
+        pen__contents_list(&checkpointer->contents);
+    if (status == PEN_OK && !pen__contents_is_empty(&checkpointer->contents))
+        status = pen_snapshot_create(&list, &checkpointer->snapshot, why);
     return status;
 }
 
@@ -192,12 +60,9 @@ pen_checkpointer_create(const struct pen_checkpointer_options *options,
     checkpointer->transport =
         has_own ? trainer->options.world : trainer->options.transport;
     checkpointer->is_leader = pen_transport_rank(checkpointer->transport) == 0;
-    checkpointer->num_moments =
-        has_own ? 0
-                : (uint32_t)pen_optimizer_moments(&trainer->options.optimizer);
-    pen_status status = list_tensors(checkpointer);
-    if (status == PEN_OK)
-        status = list_extras(checkpointer, why);
+    pen_status status =
+        pen__contents_init(&checkpointer->contents, options->trainer,
+                           checkpointer->is_leader, why);
     if (status == PEN_OK && options->is_in_background)
         status = make_thread(checkpointer, why);
     if (status == PEN_OK)
@@ -215,161 +80,41 @@ void pen_checkpointer_free(struct pen_checkpointer *checkpointer)
     if (checkpointer->writer != NULL)
         pen_checkpoint_abandon(checkpointer->writer);
     pen_snapshot_free(checkpointer->snapshot);
-    pen_replicas_saver_free(checkpointer->replicas);
+    pen__contents_release(&checkpointer->contents);
     pen_text_release(&checkpointer->record);
     pen_text_release(&checkpointer->why);
     pen_text_release(&checkpointer->last_why);
-    free(checkpointer->plain);
-    free(checkpointer->places);
-    free(checkpointer->tensors);
     free(checkpointer);
 }
 
 size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer)
 {
-    const struct pen_snapshot_contents contents = contents_of(checkpointer);
-    return checkpointer->snapshot == NULL ? 0 : pen_snapshot_bytes(&contents);
+    const struct pen_snapshot_contents list =
+        pen__contents_list(&checkpointer->contents);
+    return checkpointer->snapshot == NULL ? 0 : pen_snapshot_bytes(&list);
 }
 
 size_t
 pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer)
 {
-    return checkpointer->plain_bytes > PEN_CHECKPOINT_BLOCK_BYTES
-               ? checkpointer->plain_bytes
+    size_t plain_bytes = checkpointer->contents.plain_bytes;
+    return plain_bytes > PEN_CHECKPOINT_BLOCK_BYTES
+               ? plain_bytes
                : PEN_CHECKPOINT_BLOCK_BYTES;
-}
-
-/* ---- out of the engine ---- */
-
-static size_t bytes_of(const struct pen_any_tensor *tensor)
-{
-    return tensor->num_elements * pen_dtype_bits(tensor->dtype) / 8;
-}
-
-/* Into `whole`, room for a parameter; returns where the tensor begins. */
-static const void *read_part(struct pen_checkpointer *checkpointer,
-                             enum pen_checkpoint_part part, size_t tensor,
-                             float *whole)
-{
-    struct pen_trainer *trainer = checkpointer->options.trainer;
-    struct pen_engine *engine = trainer->engine;
-    const struct place *place = &checkpointer->places[tensor];
-    struct pen_network *network = pen_trainer_network(trainer, place->stage);
-    if (place->parameter == NO_PARAMETER)
-        return pen_network_statistic(network, place->slice.tensor);
-    PEN_BUG_UNLESS(part < sizeof engine_parts / sizeof *engine_parts);
-    const struct pen_network_parameter *it =
-        pen_network_parameter(network, place->parameter);
-    engine->ops->parameter_export(engine, it->parameter, engine_parts[part],
-                                  it->order, whole);
-    return whole + place->slice.first;
-}
-
-/* Whether the tensor is a parameter by itself. */
-static bool is_whole(struct pen_checkpointer *checkpointer, size_t tensor)
-{
-    const struct place *place = &checkpointer->places[tensor];
-    if (place->parameter == NO_PARAMETER)
-        return false;
-    return pen_network_parameter(
-               pen_trainer_network(checkpointer->options.trainer, place->stage),
-               place->parameter)
-               ->num_slices == 1;
-}
-
-static void copy_part(struct pen_checkpointer *checkpointer,
-                      enum pen_checkpoint_part part, size_t tensor)
-{
-    void *to = pen_snapshot_part(checkpointer->snapshot, part, tensor);
-    if (is_whole(checkpointer, tensor))
-        read_part(checkpointer, part, tensor, to);
-    else
-        memcpy(to, read_part(checkpointer, part, tensor, checkpointer->plain),
-               bytes_of(&checkpointer->places[tensor].tensor));
-}
-
-static void copy_extra(struct pen_checkpointer *checkpointer, size_t extra)
-{
-    const struct pen_tensor_spec *spec = &checkpointer->extras[extra];
-    size_t length = pen_dtype_bits(spec->dtype) / 8;
-    for (uint32_t i = 0; i < spec->num_dims; i++)
-        length *= (size_t)spec->shape[i];
-    memcpy(pen_snapshot_extra(checkpointer->snapshot, extra),
-           pen_replicas_saver_read(checkpointer->replicas, extra,
-                                   checkpointer->plain),
-           length);
-}
-
-static uint32_t num_parts_of(const struct pen_checkpointer *checkpointer,
-                             size_t tensor)
-{
-    return checkpointer->tensors[tensor].has_moments
-               ? 1 + checkpointer->num_moments
-               : 1;
-}
-
-static bool take_plain(struct pen_checkpointer *checkpointer)
-{
-    checkpointer->plain = malloc(checkpointer->plain_bytes + 1);
-    return checkpointer->plain != NULL;
-}
-
-static void drop_plain(struct pen_checkpointer *checkpointer)
-{
-    free(checkpointer->plain);
-    checkpointer->plain = NULL;
-}
-
-static pen_status take_snapshot(struct pen_checkpointer *checkpointer)
-{
-    if (!take_plain(checkpointer))
-        return PEN_NOMEM;
-    for (size_t i = 0; i < checkpointer->count; i++)
-        for (uint32_t p = 0; p < num_parts_of(checkpointer, i); p++)
-            copy_part(checkpointer, (enum pen_checkpoint_part)p, i);
-    for (size_t i = 0; i < checkpointer->num_extras; i++)
-        copy_extra(checkpointer, i);
-    drop_plain(checkpointer);
-    return PEN_OK;
 }
 
 /* ---- writing a share ---- */
 
-static const void *source_of(void *context, enum pen_checkpoint_part part,
-                             size_t tensor)
-{
-    struct pen_checkpointer *checkpointer = context;
-    return read_part(checkpointer, part, tensor, checkpointer->plain);
-}
-
-static const void *source_of_extra(void *context, size_t extra)
-{
-    struct pen_checkpointer *checkpointer = context;
-    return pen_replicas_saver_read(checkpointer->replicas, extra,
-                                   checkpointer->plain);
-}
-
 static pen_status write_now(struct pen_checkpointer *checkpointer,
                             struct pen_text *why)
 {
-    struct pen_checkpoint_share_args args = {
+    const struct pen_checkpoint_share_args args = {
         .run = checkpointer->options.run,
         .step = checkpointer->step,
         .number = pen_transport_rank(checkpointer->transport),
-        .tensors = checkpointer->tensors,
-        .count = checkpointer->count,
-        .num_moments = checkpointer->num_moments,
-        .extras = checkpointer->extras,
-        .num_extras = checkpointer->num_extras,
         .max_shard_bytes = checkpointer->options.max_shard_bytes};
-    struct pen_checkpoint_source source = {source_of, source_of_extra,
-                                           checkpointer};
-    if (!take_plain(checkpointer))
-        return PEN_NOMEM;
-    pen_status status =
-        pen_checkpoint_share_write(&args, &source, &checkpointer->record, why);
-    drop_plain(checkpointer);
-    return status;
+    return pen__contents_write(&checkpointer->contents, args,
+                               &checkpointer->record, why);
 }
 
 /* Runs in the thread. */
@@ -388,7 +133,7 @@ static pen_status begin_step(struct pen_checkpointer *checkpointer)
     struct pen_text *why = &checkpointer->why;
     pen_status status = pen_checkpoint_begin_for(
         trainer->options.model, checkpointer->options.run, checkpointer->step,
-        checkpointer->num_moments, &checkpointer->writer, why);
+        checkpointer->contents.num_moments, &checkpointer->writer, why);
     if (status != PEN_OK)
         return status;
     struct pen_manifest *manifest =
@@ -400,7 +145,7 @@ static pen_status begin_step(struct pen_checkpointer *checkpointer)
              pen_optimizer_name(&trainer->options.optimizer));
     status = checkpointer->options.describe(checkpointer->options.context,
                                             manifest, why);
-    if (status == PEN_OK && checkpointer->replicas != NULL)
+    if (status == PEN_OK && checkpointer->contents.replicas != NULL)
         status =
             pen_replicas_describe(pen_trainer_replicas(trainer), manifest, why);
     if (status == PEN_OK && checkpointer->options.tokenizer_folder != NULL)
@@ -432,13 +177,14 @@ static void start_writing(struct pen_checkpointer *checkpointer)
 {
     struct pen_saver_job job = {write_snapshot, checkpointer};
     struct pen_text *why = &checkpointer->why;
-    if (!has_share(checkpointer)) {
+    if (pen__contents_is_empty(&checkpointer->contents)) {
         checkpointer->is_over = true;
     } else if (checkpointer->snapshot == NULL) {
         checkpointer->status = write_now(checkpointer, why);
         checkpointer->is_over = true;
     } else {
-        checkpointer->status = take_snapshot(checkpointer);
+        checkpointer->status =
+            pen__contents_copy(&checkpointer->contents, checkpointer->snapshot);
         checkpointer->is_over = checkpointer->status != PEN_OK;
         if (checkpointer->status == PEN_OK)
             pen_saver_start(checkpointer->saver, &job);
@@ -451,7 +197,7 @@ static void start_writing(struct pen_checkpointer *checkpointer)
  */
 static void await_replicas(struct pen_checkpointer *checkpointer)
 {
-    if (checkpointer->replicas != NULL)
+    if (checkpointer->contents.replicas != NULL)
         pen_replicas_settle(
             pen_trainer_replicas(checkpointer->options.trainer));
 }
@@ -459,11 +205,11 @@ static void await_replicas(struct pen_checkpointer *checkpointer)
 /* Replicas show their one model meanwhile. */
 static void start_sharing(struct pen_checkpointer *checkpointer)
 {
-    if (checkpointer->replicas != NULL)
-        pen_replicas_saver_begin(checkpointer->replicas);
+    if (checkpointer->contents.replicas != NULL)
+        pen_replicas_saver_begin(checkpointer->contents.replicas);
     start_writing(checkpointer);
-    if (checkpointer->replicas != NULL)
-        pen_replicas_saver_end(checkpointer->replicas);
+    if (checkpointer->contents.replicas != NULL)
+        pen_replicas_saver_end(checkpointer->contents.replicas);
 }
 
 void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
@@ -596,7 +342,9 @@ static void tell_result(struct pen_checkpointer *checkpointer,
     pen_text_release(&checkpointer->last_why);
     checkpointer->last_why = *why;
     *why = (struct pen_text)PEN_TEXT_EMPTY;
-    if (status != PEN_OK)
+    if (status == PEN_OK)
+        checkpointer->durable_step = checkpointer->step;
+    else
         pen_log(PEN_LOG_WARN,
                 "no checkpoint was written of step %" PRIu64 ": %s",
                 checkpointer->step, pen_text_string(&checkpointer->last_why));
@@ -636,6 +384,19 @@ void pen_checkpointer_collect(struct pen_checkpointer *checkpointer)
     else if (checkpointer->has_begun)
         send_answer(checkpointer);
     checkpointer->is_busy = false;
+}
+
+uint64_t pen_checkpointer_durable_step(struct pen_checkpointer *checkpointer)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    enum pen_saver_state state = PEN_SAVER_RUNNING;
+    if (checkpointer->is_committing)
+        state = pen_saver_poll(checkpointer->saver, &reason);
+    if (state != PEN_SAVER_RUNNING)
+        tell_result(checkpointer, state == PEN_SAVER_DONE ? PEN_OK : PEN_IO,
+                    &reason);
+    pen_text_release(&reason);
+    return checkpointer->durable_step;
 }
 
 pen_status pen_checkpointer_settle(struct pen_checkpointer *checkpointer,

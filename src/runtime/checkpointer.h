@@ -53,6 +53,12 @@ bool pen_checkpointer_is_busy(const struct pen_checkpointer *checkpointer);
 /* The step of the last begin(). */
 uint64_t pen_checkpointer_step(const struct pen_checkpointer *checkpointer);
 
+/*
+ * The newest step that was begun here and is durable; 0: none, or this is not
+ * rank 0. Does not wait for one that is being written.
+ */
+uint64_t pen_checkpointer_durable_step(struct pen_checkpointer *checkpointer);
+
 /* Whether this rank has written its share, well or not. */
 bool pen_checkpointer_is_over(struct pen_checkpointer *checkpointer);
 

@@ -57,7 +57,8 @@ static pen_status make_reduction(struct pen_exchange *exchange,
         .ranks = ranks,
         .is_sharded = exchange->options.is_sharded,
         .is_fast = exchange->options.is_fast,
-        .is_sparse = exchange->options.is_sparse};
+        .is_sparse = exchange->options.is_sparse,
+        .phantom = exchange->options.phantom};
     pen_status status = pen_reduction_create(&options, out);
     free(ranks);
     return status;
@@ -186,6 +187,16 @@ void pen_exchange_poll(struct pen_exchange *exchange)
             pen_reduction_poll(exchange->sums[i].reduction);
 }
 
+bool pen_exchange_is_busy(const struct pen_exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->num_stages; i++) {
+        const struct pen_reduction *reduction = exchange->sums[i].reduction;
+        if (reduction != NULL && !pen_reduction_is_done(reduction))
+            return true;
+    }
+    return false;
+}
+
 static void begin_sums(struct sums *sums)
 {
     pen_gradients_begin(sums->gradients);
@@ -212,7 +223,7 @@ void pen_exchange_layer(struct pen_exchange *exchange,
                         const struct pen_stage *stage, uint32_t layer)
 {
     struct sums *sums = &exchange->sums[index_of(exchange, stage)];
-    if (sums->reduction != NULL &&
+    if (sums->reduction != NULL && !exchange->options.is_late &&
         pen_layout_share(&exchange->options.layout) == 1)
         pen_reduction_layer(sums->reduction, layer);
 }

@@ -2,6 +2,7 @@
 #define PEN_RUNTIME_EXCHANGE_H
 
 #include "runtime/executor.h"
+#include "runtime/phantom.h"
 
 /*
  * What ranks tell each other about weights, beside the activations: sums of
@@ -18,6 +19,8 @@ struct pen_exchange_options {
     bool is_sharded;
     bool is_fast; /* see reduction.h, as the next */
     bool is_sparse;
+    bool is_late; /* no sum sets out before its stage is done */
+    const struct pen_phantom *phantom; /* or NULL */
 };
 
 /* The stages are those of the executor. On failure *out is untouched. */
@@ -33,6 +36,7 @@ bool pen_exchange_owns(const struct pen_exchange *exchange, uint32_t stage,
 
 /* Hooks of the executor: `stage` is one of its stages. */
 void pen_exchange_poll(struct pen_exchange *exchange);
+bool pen_exchange_is_busy(const struct pen_exchange *exchange);
 void pen_exchange_layer(struct pen_exchange *exchange,
                         const struct pen_stage *stage, uint32_t layer);
 void pen_exchange_gradient(struct pen_exchange *exchange,

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- messages and waiting ---- */
 
@@ -92,12 +91,46 @@ static void *claim(struct pen_executor *executor, struct pen_mailbox *mailbox)
     return want.out;
 }
 
-static void post(const struct pen_executor *executor,
-                 struct pen_mailbox *mailbox, const struct pen_op *op,
-                 uint32_t version)
+static bool has_left(void *context)
 {
-    if (mailbox == NULL)
+    return pen_mailbox_is_idle(context);
+}
+
+/* Whether op `position` is the F of a pair, and the next one its B. */
+static bool is_pair(const struct pen_executor *executor, uint32_t position)
+{
+    const struct pen_row *row = executor->row;
+    const struct pen_op *op = &row->ops[position];
+    return executor->options.joins_pairs && op->group != 0 &&
+           op->kind == PEN_OP_FORWARD && position + 1 < row->count &&
+           op[1].group == op->group && op[1].kind == PEN_OP_BACKWARD;
+}
+
+/* What is waited for may lie in its buffer until it is taken. */
+static bool has_come(void *context)
+{
+    const struct want *want = context;
+    return pen_mailbox_has(want->mailbox, want->stage, want->microbatch);
+}
+
+/* The F of a pair begins when its B can. */
+static void await_partner(struct pen_executor *executor)
+{
+    const struct pen_op *op = &executor->row->ops[executor->position + 1];
+    if (!is_pair(executor, executor->position))
         return;
+    struct pen_mailbox *mailbox =
+        executor->routes[pen__executor_find(executor, op->stage)].grad_in;
+    struct want want = {
+        .mailbox = mailbox, .stage = op->stage, .microbatch = op->microbatch};
+    if (mailbox != NULL)
+        pen_executor_wait(executor, has_come, &want,
+                          pen_mailbox_options(mailbox)->peer);
+}
+
+static void post_now(struct pen_executor *executor, struct pen_mailbox *mailbox,
+                     const struct pen_op *op, uint32_t version)
+{
     const struct pen_shape *shape = &executor->options.layout.shape;
     bool is_act = pen_mailbox_options(mailbox)->direction == PEN_DIRECTION_ACT;
     uint32_t to = is_act ? pen_shape_next_stage(shape, op->stage)
@@ -105,6 +138,28 @@ static void post(const struct pen_executor *executor,
     pen_mailbox_post(mailbox, (struct pen_label){.stage = to,
                                                  .microbatch = op->microbatch,
                                                  .version = version});
+    if (executor->options.is_blocking)
+        pen_executor_wait(executor, has_left, mailbox,
+                          pen_mailbox_options(mailbox)->peer);
+}
+
+/* What the F of a pair made leaves with what its B made. */
+static void post(struct pen_executor *executor, struct pen_mailbox *mailbox,
+                 const struct pen_op *op, uint32_t version)
+{
+    struct pen_mailbox *before = executor->deferred;
+    executor->deferred = NULL;
+    if (mailbox != NULL && is_pair(executor, executor->position)) {
+        executor->deferred = mailbox;
+        executor->deferred_op = op;
+        executor->deferred_version = version;
+        return;
+    }
+    if (before != NULL)
+        post_now(executor, before, executor->deferred_op,
+                 executor->deferred_version);
+    if (mailbox != NULL)
+        post_now(executor, mailbox, op, version);
 }
 
 /* ---- what ops have in common ---- */
@@ -215,21 +270,22 @@ static struct pen_microbatch microbatch_of(const struct pen_executor *executor,
     return microbatch;
 }
 
-static void sleep_ns(int64_t duration)
+static bool is_busy(const struct pen_executor *executor)
 {
-    struct timespec some = {.tv_nsec = (long)duration};
-    nanosleep(&some, NULL);
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    return executor->guests != NULL ||
+           (hooks->is_busy != NULL && hooks->is_busy(hooks->context));
 }
 
 void pen_executor_sleep(struct pen_executor *executor, double seconds)
 {
-    enum { SLICE_NS = 500000 };
-    int64_t end = pen_clock_ns() + (int64_t)(1e9 * seconds);
-    for (int64_t left = end - pen_clock_ns(); left > 0;
-         left = end - pen_clock_ns()) {
-        sleep_ns(left < SLICE_NS ? left : SLICE_NS);
+    int64_t end = pen_clock_ns() + (int64_t)(1e9 * seconds + 0.5);
+    if (seconds <= 0)
+        return;
+    while (
+        !pen_transport_nap(executor->options.transport, end, is_busy(executor)))
         pen_executor_poll(executor);
-    }
+    pen_executor_poll(executor);
 }
 
 static const struct pen_cost *sleep_of(const struct pen_executor *executor,
@@ -286,6 +342,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     if (status != PEN_OK)
         return status;
     struct want in = receive(executor, routes->act_in, op);
+    await_partner(executor);
     void *y = claim(executor, routes->act_out);
     executor->ready_ns = pen_clock_ns();
     uint32_t carried = in.in == NULL ? PEN_OP_CURRENT : in.label.version;

@@ -25,6 +25,8 @@ struct pen_executor;
 struct pen_executor_hooks {
     void *context;
     void (*poll)(void *context);
+    /* Whether that has anything to do that will not wait. */
+    bool (*is_busy)(void *context);
     /* Before a compute op: chooses the weights. Returns their version. */
     uint32_t (*use)(void *context, struct pen_stage *stage,
                     const struct pen_op *op, uint32_t version);
@@ -59,6 +61,10 @@ struct pen_executor_options {
     double step_targets;           /* by which losses are divided */
     struct pen_message_code code;  /* of messages between ranks */
     const struct pen_cost *sleeps; /* by part: operations only wait; or NULL */
+    bool is_phantom;               /* messages have no contents (phantom.h) */
+    bool is_blocking; /* who sends waits until the bytes have left */
+    bool joins_pairs; /* an F and a B of one group are one operation: it begins
+                         when both can, and both results leave at its end */
     struct pen_executor_hooks hooks;
 };
 

@@ -81,7 +81,8 @@ static pen_status remote_mailbox(struct pen_executor *executor,
         .peer = peer_of(executor, at),
         .num_slots = at->is_in ? PEN_NEEDS_AHEAD : window + 1,
         .bytes = bytes_of(executor, at),
-        .code = executor->options.code};
+        .code = executor->options.code,
+        .is_phantom = executor->options.is_phantom};
     *out = find_mailbox(executor, &options);
     return *out != NULL ? PEN_OK : add_mailbox(executor, &options, out);
 }
@@ -99,7 +100,8 @@ static pen_status local_mailbox(struct pen_executor *executor,
         .num_slots = pen_row_count_waiting(executor->row, at->direction,
                                            at->is_in ? at->other : at->stage,
                                            at->is_in ? at->stage : at->other),
-        .bytes = bytes_of(executor, at)};
+        .bytes = bytes_of(executor, at),
+        .is_phantom = executor->options.is_phantom};
     const struct pen__routes *other =
         &executor->routes[pen__executor_find(executor, at->other)];
     bool is_act = at->direction == PEN_DIRECTION_ACT;

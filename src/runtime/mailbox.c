@@ -59,9 +59,15 @@ static size_t message_bytes(const struct pen_mailbox_options *options)
     return payload_bytes(options) + LABEL_BYTES;
 }
 
+/* Of a payload, in a buffer. */
+static size_t kept_bytes(const struct pen_mailbox_options *options)
+{
+    return options->is_phantom ? 0 : payload_bytes(options);
+}
+
 static size_t slot_bytes(const struct pen_mailbox_options *options)
 {
-    return (message_bytes(options) + 63) / 64 * 64;
+    return (kept_bytes(options) + LABEL_BYTES + 63) / 64 * 64;
 }
 
 static pen_status make_slots(struct pen_mailbox *mailbox)
@@ -152,6 +158,34 @@ static struct pen_tag tag_of(const struct pen_mailbox *mailbox, uint32_t stage)
     return (struct pen_tag){is_act ? PEN_TAG_ACT : PEN_TAG_GRAD, stage};
 }
 
+static void receive(struct pen_mailbox *mailbox, uint32_t stage,
+                    struct slot *slot)
+{
+    const struct pen_mailbox_options *options = &mailbox->options;
+    struct pen_tag tag = tag_of(mailbox, stage);
+    if (options->is_phantom)
+        pen_transport_receive_phantom(mailbox->transport, options->peer, tag,
+                                      slot->bytes, LABEL_BYTES,
+                                      message_bytes(options), &slot->request);
+    else
+        pen_transport_receive(mailbox->transport, options->peer, tag,
+                              slot->bytes, message_bytes(options),
+                              &slot->request);
+}
+
+static void send(struct pen_mailbox *mailbox, struct slot *slot)
+{
+    const struct pen_mailbox_options *options = &mailbox->options;
+    struct pen_tag tag = tag_of(mailbox, slot->label.stage);
+    if (options->is_phantom)
+        pen_transport_send_phantom(mailbox->transport, options->peer, tag,
+                                   slot->bytes, LABEL_BYTES,
+                                   message_bytes(options), &slot->request);
+    else
+        pen_transport_send(mailbox->transport, options->peer, tag, slot->bytes,
+                           message_bytes(options), &slot->request);
+}
+
 static void post_receives(struct pen_mailbox *mailbox)
 {
     while (mailbox->num_posted < mailbox->num_expected) {
@@ -163,9 +197,7 @@ static void post_receives(struct pen_mailbox *mailbox)
         slot->label = (struct pen_label){.pass = mailbox->pass,
                                          .stage = next.stage,
                                          .microbatch = next.microbatch};
-        pen_transport_receive(mailbox->transport, mailbox->options.peer,
-                              tag_of(mailbox, next.stage), slot->bytes,
-                              message_bytes(&mailbox->options), &slot->request);
+        receive(mailbox, next.stage, slot);
     }
 }
 
@@ -182,7 +214,7 @@ void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass)
 static void read_label(struct pen_mailbox *mailbox, struct slot *slot)
 {
     struct pen_label came;
-    memcpy(&came, slot->bytes + payload_bytes(&mailbox->options), sizeof came);
+    memcpy(&came, slot->bytes + kept_bytes(&mailbox->options), sizeof came);
     PEN_BUG_UNLESS(came.pass == slot->label.pass &&
                    came.stage == slot->label.stage &&
                    came.microbatch == slot->label.microbatch);
@@ -239,12 +271,10 @@ void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label)
     if (is_coded(&mailbox->options))
         pen_message_encode(&mailbox->options.code, mailbox->plain,
                            mailbox->options.bytes, slot->bytes);
-    char *behind = slot->bytes + payload_bytes(&mailbox->options);
+    char *behind = slot->bytes + kept_bytes(&mailbox->options);
     memset(behind, 0, LABEL_BYTES);
     memcpy(behind, &label, sizeof label);
-    pen_transport_send(mailbox->transport, mailbox->options.peer,
-                       tag_of(mailbox, label.stage), slot->bytes,
-                       message_bytes(&mailbox->options), &slot->request);
+    send(mailbox, slot);
 }
 
 /* The values of a message; its buffer is free for the next one. */
@@ -259,21 +289,36 @@ static const void *read_coded(struct pen_mailbox *mailbox, struct slot *slot)
     return mailbox->plain;
 }
 
-const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
-                             uint32_t microbatch, struct pen_label *label)
+/* NULL while it is not there. */
+static struct slot *find_message(const struct pen_mailbox *mailbox,
+                                 uint32_t stage, uint32_t microbatch)
 {
     for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
         struct slot *slot = &mailbox->slots[i];
-        if (slot->state != THERE || slot->label.stage != stage ||
-            slot->label.microbatch != microbatch)
-            continue;
-        *label = slot->label;
-        if (is_coded(&mailbox->options))
-            return read_coded(mailbox, slot);
-        slot->state = TAKEN;
-        return slot->bytes;
+        if (slot->state == THERE && slot->label.stage == stage &&
+            slot->label.microbatch == microbatch)
+            return slot;
     }
     return NULL;
+}
+
+bool pen_mailbox_has(const struct pen_mailbox *mailbox, uint32_t stage,
+                     uint32_t microbatch)
+{
+    return find_message(mailbox, stage, microbatch) != NULL;
+}
+
+const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
+                             uint32_t microbatch, struct pen_label *label)
+{
+    struct slot *slot = find_message(mailbox, stage, microbatch);
+    if (slot == NULL)
+        return NULL;
+    *label = slot->label;
+    if (is_coded(&mailbox->options))
+        return read_coded(mailbox, slot);
+    slot->state = TAKEN;
+    return slot->bytes;
 }
 
 void pen_mailbox_release(struct pen_mailbox *mailbox, const void *buffer)

@@ -39,6 +39,7 @@ struct pen_mailbox_options {
     uint32_t num_slots;           /* buffers */
     size_t bytes;                 /* of a payload; a multiple of 64 */
     struct pen_message_code code; /* on its way; not for local */
+    bool is_phantom;              /* the buffers have labels alone */
 };
 
 /* On failure *out is untouched. */
@@ -78,6 +79,10 @@ void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label);
  */
 const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
                              uint32_t microbatch, struct pen_label *label);
+
+/* Whether a take would find it. */
+bool pen_mailbox_has(const struct pen_mailbox *mailbox, uint32_t stage,
+                     uint32_t microbatch);
 
 /* Frees a buffer that was taken. */
 void pen_mailbox_release(struct pen_mailbox *mailbox, const void *buffer);

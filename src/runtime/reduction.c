@@ -1,9 +1,11 @@
 #include "runtime/reduction.h"
 
 #include "base/bug.h"
+#include "runtime/all_reduce.h"
 #include "runtime/gradients.h"
 #include "runtime/sparse_rows.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,7 @@ struct lane {
     struct pen_request *requests; /* one per member */
     float *staged;                /* of the owner: one piece per member;
                                      the first is a message with rows */
+    struct pen_all_reduce *fast;  /* does it all instead; or NULL */
 };
 
 struct pen_reduction {
@@ -35,10 +38,9 @@ struct pen_reduction {
     struct piece *pieces;
     size_t num_pieces;
     size_t num_started;
-    size_t num_ready;        /* of the pieces in their order */
-    size_t num_plain;        /* before the tied ones */
-    bool is_sharing;         /* values, not gradients */
-    struct pen_group *group; /* where sums have no order; else NULL */
+    size_t num_ready; /* of the pieces in their order */
+    size_t num_plain; /* before the tied ones */
+    bool is_sharing;  /* values, not gradients */
     struct lane lanes[PEN_REDUCTION_LANES];
     float *block;
     float **sums; /* per member, while one sums */
@@ -92,7 +94,7 @@ static pen_status choose_owners(struct pen_reduction *reduction)
 
 bool pen_reduction_owns(const struct pen_reduction *reduction, size_t parameter)
 {
-    return !reduction->options.is_sharded ||
+    return reduction->owners == NULL ||
            reduction->owners[parameter] == reduction->options.member;
 }
 
@@ -159,7 +161,7 @@ static pen_status give_owners(struct pen_reduction *reduction)
         return PEN_NOMEM;
     for (size_t i = 0; i < reduction->num_pieces; i++) {
         struct piece *piece = &reduction->pieces[i];
-        piece->owner = reduction->options.is_sharded
+        piece->owner = reduction->owners != NULL
                            ? reduction->owners[piece->parameter]
                            : find_idlest(loads, num_members);
         loads[piece->owner] += piece->count;
@@ -167,6 +169,18 @@ static pen_status give_owners(struct pen_reduction *reduction)
     }
     free(loads);
     return PEN_OK;
+}
+
+/* A whole array, unless half of it is more than a message may have. */
+static size_t phantom_piece(const struct pen_reduction *reduction,
+                            size_t largest)
+{
+    const struct pen_phantom *phantom = reduction->options.phantom;
+    size_t size = phantom->gradient_size > phantom->value_size
+                      ? phantom->gradient_size
+                      : phantom->value_size;
+    size_t most = 2 * ((size_t)INT_MAX / size);
+    return largest < most ? largest : most;
 }
 
 static pen_status make_pieces(struct pen_reduction *reduction)
@@ -177,7 +191,9 @@ static pen_status make_pieces(struct pen_reduction *reduction)
     for (size_t i = 0; i < num; i++)
         if (count_of(reduction, i) > largest)
             largest = count_of(reduction, i);
-    reduction->piece_count = pen_needs_piece(num_members, largest);
+    reduction->piece_count = reduction->options.phantom != NULL
+                                 ? phantom_piece(reduction, largest)
+                                 : pen_needs_piece(num_members, largest);
     reduction->stride =
         reduction->piece_count + (reduction->options.is_sparse ? 1 : 0);
     size_t most = 0;
@@ -195,10 +211,59 @@ static pen_status make_pieces(struct pen_reduction *reduction)
 
 /* ---- making ---- */
 
+/* Sums in whatever order; owners need theirs whole. */
+static bool is_fast(const struct pen_reduction *reduction)
+{
+    const struct pen_reduction_options *options = &reduction->options;
+    return options->phantom != NULL ||
+           (options->is_fast && !options->is_sharded);
+}
+
+/*
+ * A lane has tags of its own: of two pieces under way the second may be summed
+ * first.
+ */
+static struct pen_tag tag_of(const struct pen_reduction *reduction,
+                             const struct lane *lane, enum pen_tag_kind kind)
+{
+    return (struct pen_tag){kind,
+                            reduction->options.part * PEN_REDUCTION_LANES +
+                                (uint32_t)(lane - reduction->lanes)};
+}
+
+static struct pen_all_reduce_options
+fast_options(const struct pen_reduction *reduction, const struct lane *lane)
+{
+    const struct pen_reduction_options *options = &reduction->options;
+    return (struct pen_all_reduce_options){
+        .transport = options->transport,
+        .ranks = reduction->ranks,
+        .num_members = options->num_members,
+        .member = options->member,
+        .tag = tag_of(reduction, lane, PEN_TAG_GRADIENT),
+        .most = reduction->piece_count,
+        .is_phantom = options->phantom != NULL};
+}
+
 size_t pen_reduction_bytes(const struct pen_reduction *reduction)
 {
-    return (size_t)PEN_REDUCTION_LANES * reduction->options.num_members *
-           reduction->stride * sizeof(float);
+    size_t lanes = PEN_REDUCTION_LANES;
+    struct pen_all_reduce_options fast =
+        fast_options(reduction, &reduction->lanes[0]);
+    return is_fast(reduction) ? lanes * pen_all_reduce_bytes(&fast)
+                              : lanes * reduction->options.num_members *
+                                    reduction->stride * sizeof(float);
+}
+
+static pen_status make_fast_lanes(struct pen_reduction *reduction)
+{
+    pen_status status = PEN_OK;
+    for (int i = 0; i < PEN_REDUCTION_LANES && status == PEN_OK; i++) {
+        struct lane *lane = &reduction->lanes[i];
+        struct pen_all_reduce_options options = fast_options(reduction, lane);
+        status = pen_all_reduce_create(&options, &lane->fast);
+    }
+    return status;
 }
 
 static pen_status make_lanes(struct pen_reduction *reduction)
@@ -231,18 +296,13 @@ pen_status pen_reduction_create(const struct pen_reduction_options *options,
     pen_status status = reduction->ranks == NULL ? PEN_NOMEM : PEN_OK;
     if (status == PEN_OK)
         memcpy(reduction->ranks, options->ranks, bytes);
-    if (status == PEN_OK && options->is_sharded)
+    if (status == PEN_OK && options->is_sharded && options->phantom == NULL)
         status = choose_owners(reduction);
     if (status == PEN_OK)
         status = make_pieces(reduction);
     if (status == PEN_OK)
-        status = make_lanes(reduction);
-    if (status == PEN_OK && options->is_fast && !options->is_sharded)
-        status = pen_group_create(
-            options->transport, options->ranks, options->num_members,
-            (struct pen_tag){PEN_TAG_STATE,
-                             options->part * PEN_REDUCTION_LANES + 3},
-            &reduction->group);
+        status = is_fast(reduction) ? make_fast_lanes(reduction)
+                                    : make_lanes(reduction);
     if (status == PEN_OK)
         *out = reduction;
     else
@@ -254,9 +314,10 @@ void pen_reduction_free(struct pen_reduction *reduction)
 {
     if (reduction == NULL)
         return;
-    for (int i = 0; i < PEN_REDUCTION_LANES; i++)
+    for (int i = 0; i < PEN_REDUCTION_LANES; i++) {
         free(reduction->lanes[i].requests);
-    pen_group_free(reduction->group);
+        pen_all_reduce_free(reduction->lanes[i].fast);
+    }
     free(reduction->block);
     free(reduction->sums);
     free(reduction->pieces);
@@ -284,18 +345,6 @@ static bool is_own(const struct pen_reduction *reduction,
                    const struct piece *piece)
 {
     return piece->owner == reduction->options.member;
-}
-
-/*
- * A lane has tags of its own: of two pieces under way the second may be summed
- * first.
- */
-static struct pen_tag tag_of(const struct pen_reduction *reduction,
-                             const struct lane *lane, enum pen_tag_kind kind)
-{
-    return (struct pen_tag){kind,
-                            reduction->options.part * PEN_REDUCTION_LANES +
-                                (uint32_t)(lane - reduction->lanes)};
 }
 
 /* Values have no rows that are zero. */
@@ -356,14 +405,31 @@ static void receive_from(struct pen_reduction *reduction, struct lane *lane,
         tag_of(reduction, lane, kind), to, bytes, &lane->requests[member]);
 }
 
+/* Of a phantom only lengths are known. */
+static void set_out_fast(struct pen_reduction *reduction, struct lane *lane)
+{
+    const struct pen_reduction_options *options = &reduction->options;
+    const struct pen_phantom *phantom = options->phantom;
+    size_t count = lane->piece->count;
+    enum pen_all_reduce_way way = !options->is_sharded ? PEN_ALL_REDUCE_BOTH
+                                  : reduction->is_sharing
+                                      ? PEN_ALL_REDUCE_GATHER
+                                      : PEN_ALL_REDUCE_SCATTER;
+    if (phantom == NULL)
+        pen_all_reduce_begin(lane->fast, way, span_of(reduction, lane->piece),
+                             count, sizeof(float));
+    else
+        pen_all_reduce_begin(lane->fast, way, NULL, count,
+                             reduction->is_sharing ? phantom->value_size
+                                                   : phantom->gradient_size);
+}
+
 /* To the owner; or, with values, to everybody else at once. */
 static void set_out(struct pen_reduction *reduction, struct lane *lane)
 {
     uint32_t owner = lane->piece->owner;
-    if (reduction->group != NULL) {
-        lane->is_coming_back = true;
-        pen_group_sum(reduction->group, span_of(reduction, lane->piece),
-                      lane->piece->count, &lane->requests[0]);
+    if (lane->fast != NULL) {
+        set_out_fast(reduction, lane);
         return;
     }
     lane->is_coming_back = reduction->is_sharing;
@@ -513,8 +579,11 @@ void pen_reduction_poll(struct pen_reduction *reduction)
 {
     for (int i = 0; i < PEN_REDUCTION_LANES; i++) {
         struct lane *lane = &reduction->lanes[i];
-        if (lane->piece != NULL && is_quiet(reduction, lane) &&
-            !turn_back(reduction, lane))
+        if (lane->piece == NULL)
+            continue;
+        if (lane->fast != NULL
+                ? pen_all_reduce_poll(lane->fast)
+                : is_quiet(reduction, lane) && !turn_back(reduction, lane))
             lane->piece = NULL;
     }
     start_pieces(reduction);

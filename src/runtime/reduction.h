@@ -2,6 +2,7 @@
 #define PEN_RUNTIME_REDUCTION_H
 
 #include "network/network.h"
+#include "runtime/phantom.h"
 #include "runtime/transport.h"
 #include "schedule/needs.h"
 
@@ -37,6 +38,9 @@ struct pen_reduction_options {
     bool is_sharded;       /* parameters have owners */
     bool is_fast;          /* sums in whatever order: bits are not promised */
     bool is_sparse;        /* gradients of token tables: see below; not fast */
+    const struct pen_phantom *phantom; /* or NULL; fast, and sharded means that
+                                          sums are scattered and values
+                                          gathered, whoever owns them */
 };
 
 /* On failure *out is untouched. */

@@ -187,14 +187,13 @@ static void fill_setting(struct pen_replicas *replicas,
     setting->seed = options->seed;
     setting->epoch_steps = options->epoch_steps;
     setting->total_steps = options->total_steps;
-    setting->optimizer = (struct pen_sync_optimizer){
-        .is_adam = numbers->kind == PEN_OPTIMIZER_ADAM,
-        .beta1 = numbers->beta1,
-        .beta2 = numbers->beta2,
-        .epsilon = numbers->epsilon,
-        .momentum = numbers->momentum,
-        .is_nesterov = numbers->is_nesterov,
-        .weight_decay = numbers->weight_decay};
+    setting->optimizer =
+        (struct pen_sync_optimizer){.beta1 = numbers->beta1,
+                                    .beta2 = numbers->beta2,
+                                    .epsilon = numbers->epsilon,
+                                    .momentum = numbers->momentum,
+                                    .is_nesterov = numbers->is_nesterov,
+                                    .weight_decay = numbers->weight_decay};
     setting->step = local_step;
     setting->context = replicas;
 }

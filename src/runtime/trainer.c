@@ -17,7 +17,8 @@ void pen_trainer_free(struct pen_trainer *trainer)
     pen_executor_free(trainer->evaluator);
     pen_executor_free(trainer->executor);
     pen_executor_free(trainer->longest);
-    pen_engine_free(trainer->engine);
+    if (trainer->options.maker == NULL)
+        pen_engine_free(trainer->engine);
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
     pen_transport_close(trainer->own_transport);
@@ -50,6 +51,10 @@ static pen_status check_options(const struct pen_trainer_options *options,
 static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
+    if (options->maker != NULL) {
+        trainer->engine = options->maker->engine;
+        return PEN_OK;
+    }
     if (options->engine == PEN_TRAINER_REFERENCE)
         return pen_engine_reference_create(PEN_PRECISION_F32, why,
                                            &trainer->engine);
@@ -74,7 +79,15 @@ static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
                                 .has_head = is_last,
                                 .sample = options->sample,
                                 .micro_batch = options->micro_batch};
-    return pen__trainer_make_network(trainer, layers, stage, why);
+    if (options->maker == NULL)
+        return pen__trainer_make_network(trainer, layers, stage, why);
+    pen_status status = options->maker->make(options->maker->context, part,
+                                             &stage->network, why);
+    if (status != PEN_OK)
+        return status;
+    pen_network_sizes(stage->network, &stage->sizes);
+    stage->sizes.input = stage->sizes.output = options->maker->message_bytes;
+    return PEN_OK;
 }
 
 static uint32_t count_stages(const struct pen_layout *layout)
@@ -118,6 +131,14 @@ static void on_poll(void *context)
         pen_exchange_poll(trainer->exchange);
     if (trainer->replicas != NULL)
         pen__replicas_poll(trainer->replicas);
+}
+
+static bool is_busy(void *context)
+{
+    const struct pen_trainer *trainer = context;
+    return trainer->replicas != NULL ||
+           (trainer->exchange != NULL &&
+            pen_exchange_is_busy(trainer->exchange));
 }
 
 static void on_layer(void *context, struct pen_stage *stage, uint32_t layer)
@@ -178,26 +199,30 @@ struct pen_executor_options
 pen__trainer_executor_options(struct pen_trainer *trainer)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    struct pen_executor_options wanted = {.transport = options->transport,
-                                          .schedule = options->schedule,
-                                          .layout = trainer->layout,
-                                          .sample = options->sample,
-                                          .micro_batch = options->micro_batch,
-                                          .num_per_step = trainer->num_per_step,
-                                          .step_samples = options->global_batch,
-                                          .step_targets =
-                                              (double)options->global_batch *
-                                              options->sample.num_targets,
-                                          .sleeps = options->sleeps,
-                                          .hooks = {.context = trainer,
-                                                    .poll = on_poll,
-                                                    .layer = on_layer,
-                                                    .gradient = on_gradient,
-                                                    .sync = on_sync,
-                                                    .op = on_op,
-                                                    .wait = on_wait,
-                                                    .resume = on_resume,
-                                                    .done = on_done}};
+    struct pen_executor_options wanted = {
+        .transport = options->transport,
+        .schedule = options->schedule,
+        .layout = trainer->layout,
+        .sample = options->sample,
+        .micro_batch = options->micro_batch,
+        .num_per_step = trainer->num_per_step,
+        .step_samples = options->global_batch,
+        .step_targets =
+            (double)options->global_batch * options->sample.num_targets,
+        .sleeps = options->sleeps,
+        .is_phantom = options->phantom != NULL,
+        .is_blocking = options->is_blocking,
+        .joins_pairs = options->joins_pairs,
+        .hooks = {.context = trainer,
+                  .poll = on_poll,
+                  .is_busy = is_busy,
+                  .layer = on_layer,
+                  .gradient = on_gradient,
+                  .sync = on_sync,
+                  .op = on_op,
+                  .wait = on_wait,
+                  .resume = on_resume,
+                  .done = on_done}};
     wanted.code =
         (struct pen_message_code){options->stage_code, options->is_bf16};
     if (trainer->is_asynchronous)
@@ -251,7 +276,9 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .num_per_step = trainer->num_per_step,
         .is_sharded = trainer->options.is_sharded,
         .is_fast = trainer->options.has_fast_sums,
-        .is_sparse = trainer->options.has_sparse_sums};
+        .is_sparse = trainer->options.has_sparse_sums,
+        .is_late = trainer->options.has_late_sums,
+        .phantom = trainer->options.phantom};
     if (trainer->options.is_forward_only || trainer->options.sleeps != NULL)
         return PEN_OK;
     pen_status status = pen_exchange_create(&options, &trainer->exchange, why);
@@ -344,4 +371,9 @@ pen_status pen_trainer_load_weights(struct pen_trainer *trainer,
             status =
                 pen_network_load(pen_trainer_network(trainer, s), weights, why);
     return status;
+}
+
+void pen_trainer_sleep(struct pen_trainer *trainer, double seconds)
+{
+    pen_executor_sleep(trainer->executor, seconds);
 }

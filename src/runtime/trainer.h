@@ -25,6 +25,15 @@ struct pen_versions; /* runtime/versions.h */
 
 enum pen_trainer_engine { PEN_TRAINER_ONEDNN, PEN_TRAINER_REFERENCE };
 
+/* Makes the networks of stages, on an engine of its own. */
+struct pen_network_maker {
+    void *context;
+    struct pen_engine *engine; /* lives longer than the trainer */
+    size_t message_bytes;      /* between two stages */
+    pen_status (*make)(void *context, uint32_t part, struct pen_network **out,
+                       struct pen_text *why);
+};
+
 struct pen_trainer_options {
     const struct pen_any_model *model; /* borrowed until the trainer is freed */
     struct pen_sample_shape sample;    /* of the data */
@@ -49,6 +58,12 @@ struct pen_trainer_options {
     bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */
     const struct pen_cost *sleeps;    /* by part: they only wait; borrowed */
+    const struct pen_network_maker *maker; /* NULL: by the engine; borrowed */
+    const struct pen_phantom *phantom; /* NULL: there are contents; borrowed */
+    bool is_verified;                  /* the schedule: nobody looks again */
+    bool has_late_sums; /* none sets out before its stage is done */
+    bool is_blocking;   /* who sends waits until the bytes have left */
+    bool joins_pairs;   /* see executor.h */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
     void (*vote)(void *voter);       /* when votes are counted; NULL: before */
     void *voter;
@@ -118,6 +133,9 @@ void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 pen_status pen_trainer_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why);
+
+/* In place of computing, inside a step or behind it; see the executor's. */
+void pen_trainer_sleep(struct pen_trainer *trainer, double seconds);
 
 /* True when a step failed for a reason that only this rank has. */
 bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);

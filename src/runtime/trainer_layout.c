@@ -116,7 +116,7 @@ static pen_status check_schedule(const struct pen_trainer *trainer,
 {
     struct pen_verify_options options = {
         .needs_sync = pen_layout_members(&trainer->layout) > 1};
-    if (trainer->own_schedule != NULL)
+    if (trainer->own_schedule != NULL || trainer->options.is_verified)
         return PEN_OK;
     return pen_schedule_verify(trainer->options.schedule, &options, NULL, why);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <limits.h>
+#include <math.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -23,18 +24,18 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
 #define PEN__HAS_SIMULATED_MPI false
 #endif
 
-struct under_way {
-    struct pen_request *request;
-    void *summands; /* or NULL */
-};
-
 /* What only a simulated MPI needs. */
 struct simulated {
-    struct under_way *under_way;
-    MPI_Request *handles; /* room for theirs */
+    struct pen_request **under_way;
+    MPI_Request *handles; /* room for theirs, and for the timer */
     size_t count;
     size_t capacity;
-    bool has_moved; /* something began or ended since the last pause */
+    bool has_moved;  /* something began or ended since the last pause */
+    int64_t seen_ns; /* when all of them were looked at */
+
+    /* A message to oneself that takes as long as an operation. */
+    MPI_Request timer[2];
+    bool has_timer;
 };
 
 struct pen_transport {
@@ -46,6 +47,8 @@ struct pen_transport {
     bool is_part; /* of another, which began MPI and will end it */
     uint64_t own_sent[PEN_TAG_KINDS]; /* bytes */
     uint64_t *sent;                   /* those of the whole */
+    void (*told)(void *context, uint32_t to, size_t length); /* or NULL */
+    void *told_context;
 
     struct simulated own;
     struct simulated *simulated; /* that of the whole */
@@ -110,7 +113,8 @@ pen_status pen_transport_open(const struct pen_launch *launch,
     if (status == PEN_OK && is_launched(launch)) {
         start_mpi(transport);
         MPI_Get_library_version(library, &length);
-        status = pen_launch_check(launch, transport->size, library, why);
+        status = pen_launch_check(launch, transport->size, library,
+                                  pen_launch_is_first(launch) ? why : NULL);
     }
     if (status == PEN_OK)
         *out = transport;
@@ -147,20 +151,6 @@ uint32_t pen_transport_rank(const struct pen_transport *transport)
 uint32_t pen_transport_size(const struct pen_transport *transport)
 {
     return transport->size;
-}
-
-void pen_transport_describe(const struct pen_transport *transport,
-                            struct pen_text *out)
-{
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    if (!transport->has_mpi) {
-        pen_text_add(out, "none");
-        return;
-    }
-    MPI_Get_library_version(text, &length);
-    text[strcspn(text, ",\n")] = '\0';
-    pen_text_add(out, "%s", text);
 }
 
 /* ---- tags ---- */
@@ -204,7 +194,7 @@ static void make_room(struct pen_transport *transport)
     it->under_way =
         grow(transport, it->under_way, it->capacity * sizeof *it->under_way);
     it->handles =
-        grow(transport, it->handles, it->capacity * sizeof *it->handles);
+        grow(transport, it->handles, (it->capacity + 1) * sizeof *it->handles);
 }
 
 static void note(struct pen_transport *transport, struct pen_request *request)
@@ -212,16 +202,15 @@ static void note(struct pen_transport *transport, struct pen_request *request)
     struct simulated *it = transport->simulated;
     if (it->count == it->capacity)
         make_room(transport);
-    it->under_way[it->count++] = (struct under_way){request, NULL};
+    it->under_way[it->count++] = request;
     it->has_moved = true;
 }
 
 static void forget(struct simulated *it, const struct pen_request *request)
 {
     size_t at = 0;
-    while (it->under_way[at].request != request)
+    while (it->under_way[at] != request)
         at++;
-    free(it->under_way[at].summands);
     it->under_way[at] = it->under_way[--it->count];
     it->has_moved = true;
 }
@@ -258,10 +247,10 @@ static void await_any(struct simulated *it)
     if (has_moved || count == 0)
         return;
     for (int i = 0; i < count; i++)
-        it->handles[i] = *handle_of(it->under_way[i].request);
+        it->handles[i] = *handle_of(it->under_way[i]);
     MPI_Waitany(count, it->handles, &done, MPI_STATUS_IGNORE);
     if (done != MPI_UNDEFINED)
-        *handle_of(it->under_way[done].request) = it->handles[done];
+        *handle_of(it->under_way[done]) = it->handles[done];
 }
 
 /* Yield first, then sleep, so that ranks on the same core can compute. */
@@ -281,6 +270,79 @@ void pen_transport_pause(struct pen_transport *transport, int64_t waited_ns)
         await_any(transport->simulated);
     else
         pause_briefly(waited_ns);
+}
+
+/*
+ * SMPI has no wait that ends at some time. A message over the loopback, which
+ * has PEN__TIMER_RATE bytes a second and carries nothing else, takes as long as
+ * it has bytes; SMPI adds an envelope. One of 2 s is the longest.
+ */
+#define PEN__TIMER_RATE 1e9
+#define PEN__ENVELOPE 16
+
+static void set_timer(struct pen_transport *transport, int64_t duration_ns)
+{
+    struct simulated *it = transport->simulated;
+    int tag = tag_of((struct pen_tag){PEN_TAG_STATE, 0});
+    double bytes = 1e-9 * (double)duration_ns * PEN__TIMER_RATE - PEN__ENVELOPE;
+    char none = 0;
+    MPI_Irecv(&none, 0, MPI_BYTE, (int)transport->rank, tag, transport->all,
+              &it->timer[0]);
+    MPI_Isend(&none, (int)fmax(0, fmin(bytes, INT_MAX)), MPI_BYTE,
+              (int)transport->rank, tag, transport->all, &it->timer[1]);
+    it->has_timer = true;
+}
+
+static bool await_timer(struct pen_transport *transport, int64_t end_ns)
+{
+    struct simulated *it = transport->simulated;
+    int count = 0, done = MPI_UNDEFINED;
+    if (it->capacity == 0)
+        make_room(transport);
+    if (!it->has_timer)
+        set_timer(transport, end_ns - pen_clock_ns());
+    for (size_t i = 0; i < it->count; i++)
+        it->handles[count++] = *handle_of(it->under_way[i]);
+    it->handles[count++] = it->timer[1];
+    MPI_Waitany(count, it->handles, &done, MPI_STATUS_IGNORE);
+    if (done != count - 1) {
+        *handle_of(it->under_way[done]) = it->handles[done];
+        return false;
+    }
+    MPI_Wait(&it->timer[0], MPI_STATUS_IGNORE);
+    it->has_timer = false;
+    return end_ns - pen_clock_ns() <= PEN__ENVELOPE; /* or it was cut */
+}
+
+static bool sleep_briefly(int64_t end_ns)
+{
+    enum { SLICE_NS = 500000 };
+    int64_t left = end_ns - pen_clock_ns();
+    struct timespec some = {.tv_nsec =
+                                (long)(left < SLICE_NS ? left : SLICE_NS)};
+    if (left > 0)
+        nanosleep(&some, NULL);
+    return pen_clock_ns() >= end_ns;
+}
+
+static bool sleep_all(int64_t end_ns)
+{
+    int64_t left = end_ns - pen_clock_ns();
+    struct timespec all = {.tv_sec = left / 1000000000,
+                           .tv_nsec = left % 1000000000};
+    if (left > 0)
+        nanosleep(&all, NULL);
+    return true;
+}
+
+bool pen_transport_nap(struct pen_transport *transport, int64_t end_ns,
+                       bool is_watchful)
+{
+    if (!PEN__HAS_SIMULATED_MPI || !transport->has_mpi)
+        return sleep_briefly(end_ns);
+    return is_watchful || transport->simulated->has_timer
+               ? await_timer(transport, end_ns)
+               : sleep_all(end_ns);
 }
 
 /* ---- messages ---- */
@@ -306,12 +368,29 @@ static MPI_Datatype long_type(size_t length)
     return type;
 }
 
+void pen_transport_watch(struct pen_transport *transport,
+                         void (*told)(void *context, uint32_t to,
+                                      size_t length),
+                         void *context)
+{
+    transport->told = told;
+    transport->told_context = context;
+}
+
+static void count(struct pen_transport *transport, uint32_t to,
+                  struct pen_tag tag, size_t length)
+{
+    transport->sent[tag.kind] += length;
+    if (transport->told != NULL)
+        transport->told(transport->told_context, to, length);
+}
+
 void pen_transport_send(struct pen_transport *transport, uint32_t to,
                         struct pen_tag tag, const void *bytes, size_t length,
                         struct pen_request *request)
 {
     begin(transport, request);
-    transport->sent[tag.kind] += length;
+    count(transport, to, tag, length);
     if (length <= INT_MAX) {
         MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, tag_of(tag),
                   transport->all, handle_of(request));
@@ -345,23 +424,45 @@ void pen_transport_receive(struct pen_transport *transport, uint32_t from,
     MPI_Type_free(&type);
 }
 
-/* Lasts as long as the sum, which has just begun. */
-static const void *copy_of(struct pen_transport *transport, const void *values,
-                           size_t bytes)
+void pen_transport_send_phantom(struct pen_transport *transport, uint32_t to,
+                                struct pen_tag tag, const void *bytes,
+                                size_t held, size_t length,
+                                struct pen_request *request)
 {
-    struct simulated *it = transport->simulated;
-    void *copy = grow(transport, NULL, bytes);
-    memcpy(copy, values, bytes);
-    it->under_way[it->count - 1].summands = copy;
-    return copy;
+    PEN_BUG_UNLESS(PEN__HAS_SIMULATED_MPI && held <= length &&
+                   length <= INT_MAX);
+    begin(transport, request);
+    count(transport, to, tag, length);
+    MPI_Isend(bytes == NULL ? "" : bytes, (int)length, MPI_BYTE, (int)to,
+              tag_of(tag), transport->all, handle_of(request));
 }
 
-/* SMPI's MPI_Iallreduce() leaves values as they are that it has in place. */
-static const void *summands_of(struct pen_transport *transport,
-                               const void *values, size_t bytes)
+/* The rest is cut off: that is an error to MPI, and time to the simulator. */
+void pen_transport_receive_phantom(struct pen_transport *transport,
+                                   uint32_t from, struct pen_tag tag,
+                                   void *bytes, size_t held, size_t length,
+                                   struct pen_request *request)
 {
-    return PEN__HAS_SIMULATED_MPI ? copy_of(transport, values, bytes)
-                                  : MPI_IN_PLACE;
+    char none[1];
+    PEN_BUG_UNLESS(PEN__HAS_SIMULATED_MPI && held <= length);
+    begin(transport, request);
+    MPI_Irecv(held == 0 ? none : bytes, (int)held, MPI_BYTE, (int)from,
+              tag_of(tag), transport->all, handle_of(request));
+}
+
+/*
+ * SMPI's MPI_Iallreduce() sends everything from everyone to everyone, and its
+ * values in place are lost. Nothing else of a rank is under way when all sum,
+ * so that it may wait there.
+ */
+static void sum_at_once(struct pen_transport *transport, double *values,
+                        size_t count)
+{
+    double *sums = grow(transport, NULL, count * sizeof *sums);
+    MPI_Allreduce(values, sums, (int)count, MPI_DOUBLE, MPI_SUM,
+                  transport->all);
+    memcpy(values, sums, count * sizeof *sums);
+    free(sums);
 }
 
 void pen_transport_sum(struct pen_transport *transport, double *values,
@@ -370,10 +471,13 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
     PEN_BUG_UNLESS(count <= INT_MAX);
     if (transport->size == 1)
         return;
+    if (PEN__HAS_SIMULATED_MPI) {
+        sum_at_once(transport, values, count);
+        return;
+    }
     begin(transport, request);
-    MPI_Iallreduce(summands_of(transport, values, count * sizeof *values),
-                   values, (int)count, MPI_DOUBLE, MPI_SUM, transport->all,
-                   handle_of(request));
+    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM,
+                   transport->all, handle_of(request));
 }
 
 /* ---- some of the ranks ---- */
@@ -415,16 +519,6 @@ void pen_group_free(struct pen_group *group)
         return;
     MPI_Comm_free(&group->comm);
     free(group);
-}
-
-void pen_group_sum(struct pen_group *group, float *values, size_t count,
-                   struct pen_request *request)
-{
-    PEN_BUG_UNLESS(count <= INT_MAX);
-    begin(group->transport, request);
-    MPI_Iallreduce(
-        summands_of(group->transport, values, count * sizeof *values), values,
-        (int)count, MPI_FLOAT, MPI_SUM, group->comm, handle_of(request));
 }
 
 pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
@@ -557,13 +651,41 @@ void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
                     &put->request);
 }
 
+/*
+ * A message takes time: of all that are not done at some simulated time none
+ * will be, until it goes on. One look then serves for all; what is done has
+ * MPI's null request.
+ */
+static bool look_once(struct pen_transport *transport,
+                      struct pen_request *request)
+{
+    struct simulated *it = transport->simulated;
+    int64_t now = pen_clock_ns();
+    int is_done = now != it->seen_ns;
+    it->seen_ns = now;
+    while (is_done) {
+        int done = MPI_UNDEFINED;
+        for (size_t i = 0; i < it->count; i++)
+            it->handles[i] = *handle_of(it->under_way[i]);
+        MPI_Testany((int)it->count, it->handles, &done, &is_done,
+                    MPI_STATUS_IGNORE);
+        if (done == MPI_UNDEFINED)
+            break;
+        *handle_of(it->under_way[done]) = it->handles[done];
+        it->has_moved = true; /* for who has looked at it just before */
+    }
+    return *handle_of(request) == MPI_REQUEST_NULL;
+}
+
 bool pen_transport_test(struct pen_transport *transport,
                         struct pen_request *request)
 {
     int is_done = 1;
     if (!request->is_active)
         return true;
-    if (*handle_of(request) != MPI_REQUEST_NULL) /* by a pause */
+    if (PEN__HAS_SIMULATED_MPI)
+        is_done = look_once(transport, request);
+    else
         MPI_Test(handle_of(request), &is_done, MPI_STATUS_IGNORE);
     if (is_done)
         end(transport, request);

@@ -22,7 +22,8 @@ struct pen_transport;
 
 /*
  * `launch` was read before. On failure *out is untouched; INVALID when launcher
- * and library do not know each other.
+ * and library do not know each other, which why tells to the first process of
+ * the launcher's only.
  */
 pen_status pen_transport_open(const struct pen_launch *launch,
                               struct pen_transport **out, struct pen_text *why);
@@ -46,10 +47,6 @@ _Noreturn void pen_transport_abort(struct pen_transport *transport, int code);
 
 uint32_t pen_transport_rank(const struct pen_transport *transport);
 uint32_t pen_transport_size(const struct pen_transport *transport);
-
-/* "Open MPI v4.1.4 ..." in one line; "none" for one process. */
-void pen_transport_describe(const struct pen_transport *transport,
-                            struct pen_text *out);
 
 /* The tags there are, all below what MPI promises; see transport.c. */
 enum pen_tag_kind {
@@ -93,16 +90,36 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
 uint64_t pen_transport_sent(const struct pen_transport *transport,
                             enum pen_tag_kind kind);
 
+/* From here on somebody is told of every message that sets out. */
+void pen_transport_watch(struct pen_transport *transport,
+                         void (*told)(void *context, uint32_t to,
+                                      size_t length),
+                         void *context);
+
 /* What arrives may be shorter than `length`. */
 void pen_transport_receive(struct pen_transport *transport, uint32_t from,
                            struct pen_tag tag, void *bytes, size_t length,
                            struct pen_request *request);
 
+/*
+ * A message of `length` bytes of which only the first `held` are there, at both
+ * ends: the rest has no contents (phantom.h). At most INT_MAX of them, and for
+ * a simulated MPI alone.
+ */
+void pen_transport_send_phantom(struct pen_transport *transport, uint32_t to,
+                                struct pen_tag tag, const void *bytes,
+                                size_t held, size_t length,
+                                struct pen_request *request);
+void pen_transport_receive_phantom(struct pen_transport *transport,
+                                   uint32_t from, struct pen_tag tag,
+                                   void *bytes, size_t held, size_t length,
+                                   struct pen_request *request);
+
 /* Adds up values[] over all ranks, in place; exact where one alone is not 0. */
 void pen_transport_sum(struct pen_transport *transport, double *values,
                        size_t count, struct pen_request *request);
 
-/* Some of the ranks, for sums among them in whatever order MPI likes. */
+/* Some of the ranks. */
 struct pen_group;
 
 /* Called by its ranks alone, at the same time. On failure *out is untouched. */
@@ -110,10 +127,6 @@ pen_status pen_group_create(struct pen_transport *transport,
                             const uint32_t *ranks, uint32_t count,
                             struct pen_tag tag, struct pen_group **out);
 void pen_group_free(struct pen_group *group);
-
-/* All ranks of the group begin their sums in the same order. In place. */
-void pen_group_sum(struct pen_group *group, float *values, size_t count,
-                   struct pen_request *request);
 
 /*
  * Memory that the other ranks of a group may write, `length` bytes of each;
@@ -141,6 +154,16 @@ bool pen_transport_test(struct pen_transport *transport,
  * Under a simulated MPI it lasts until something under way is done.
  */
 void pen_transport_pause(struct pen_transport *transport, int64_t waited_ns);
+
+/*
+ * In place of computing: passes time until `end_ns`, or less when messages want
+ * to be looked after; true when all of it is over. Under a simulated MPI that
+ * is when one of them is done, and only for who is watchful: messages move on
+ * by themselves there. The time is simulated, and the call is to be repeated,
+ * with the same end, until it is over.
+ */
+bool pen_transport_nap(struct pen_transport *transport, int64_t end_ns,
+                       bool is_watchful);
 
 /*
  * For what is not part of a step, with ranks that do the same: these wait.

@@ -59,11 +59,6 @@ pen_status pen_generator_make(const struct pen_generator *generator,
                               const struct pen_generator_args *args,
                               struct pen_schedule **out, struct pen_text *why)
 {
-    if (generator->missing != NULL) {
-        pen_why(why, "%s is not included: %s", generator->name,
-                generator->missing);
-        return PEN_INVALID;
-    }
     if (args->ranks == 0 || args->microbatches == 0) {
         pen_why(why, "%s needs at least 1 stage and 1 micro-batch",
                 generator->name);

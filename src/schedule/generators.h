@@ -37,11 +37,14 @@ struct pen_generator {
     bool has_chunks; /* --chunks means something to it */
     bool has_slices;
     bool has_limit;                 /* --memory-limit */
+    bool has_group_size;            /* --group-size */
+    bool has_vertical_sync;         /* --vertical-sync */
     bool uses_costs;                /* the order depends on the costs */
     bool splits_backward;           /* I and W apart, in some places at least */
+    bool moves_activations;         /* ranks keep activations for others */
+    bool stashes_all;               /* a rank holds all m at once */
     enum pen_correction correction; /* that its method computes with */
-    const char *note;    /* where it is ours rather than the paper's; or NULL */
-    const char *missing; /* why it cannot be generated; NULL when it can */
+    const char *note; /* where it is ours rather than the paper's; or NULL */
     pen_status (*generate)(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why);
 };

@@ -48,14 +48,14 @@ static uint64_t expected_stages(const struct pen_shape *shape)
     }
 }
 
-static uint32_t expected_copies(const struct pen_shape *shape)
+uint32_t pen_placement_copies(enum pen_placement_kind kind, uint32_t num_ranks)
 {
-    switch (shape->placement) {
+    switch (kind) {
     case PEN_PLACEMENT_BIDIRECTIONAL:
     case PEN_PLACEMENT_BIDIRECTIONAL_V:
         return 2;
     case PEN_PLACEMENT_CYCLIC:
-        return shape->num_ranks;
+        return num_ranks;
     default:
         return 1;
     }
@@ -80,9 +80,11 @@ pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why)
                 UINT16_MAX + 1u);
         return PEN_INVALID;
     }
-    if (shape->num_copies != expected_copies(shape)) {
+    if (shape->num_copies !=
+        pen_placement_copies(shape->placement, shape->num_ranks)) {
         pen_why(why, "placement %s has %u copies, not %u", name,
-                expected_copies(shape), shape->num_copies);
+                pen_placement_copies(shape->placement, shape->num_ranks),
+                shape->num_copies);
         return PEN_INVALID;
     }
     uint64_t stages = expected_stages(shape);

@@ -55,6 +55,9 @@ const char *pen_placement_text(enum pen_placement_kind kind);
 bool pen_placement_parse(const char *text, size_t length,
                          enum pen_placement_kind *out);
 
+/* How often the model is on so many ranks. */
+uint32_t pen_placement_copies(enum pen_placement_kind kind, uint32_t num_ranks);
+
 /* Says whether stages, copies and ranks go together under this placement. */
 pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why);
 

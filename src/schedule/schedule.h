@@ -98,6 +98,31 @@ void pen_schedule_print_around(const struct pen_schedule *schedule,
                                uint32_t rank, uint32_t position,
                                struct pen_text *out);
 
+/* The stage whose op of the same kind feeds this one, or PEN_NO_STAGE. */
+static inline uint32_t pen_op_feeder(const struct pen_shape *shape,
+                                     const struct pen_op *op)
+{
+    switch (pen_op_info(op->kind)->direction) {
+    case PEN_DIRECTION_ACT:
+        return pen_shape_previous_stage(shape, op->stage);
+    case PEN_DIRECTION_GRAD:
+        return pen_shape_next_stage(shape, op->stage);
+    default:
+        return PEN_NO_STAGE;
+    }
+}
+
+/* A number of its own for each message that ops of a schedule can send. */
+static inline size_t pen_message_cell(const struct pen_shape *shape,
+                                      enum pen_direction direction,
+                                      uint32_t stage, const struct pen_op *op)
+{
+    size_t cell = direction == PEN_DIRECTION_GRAD;
+    cell = cell * shape->num_stages + stage;
+    cell = cell * shape->num_microbatches + op->microbatch;
+    return cell * shape->num_slices + op->slice;
+}
+
 /*
  * Adds what a compute-only schedule leaves out: each receive directly before
  * its consumer, each send directly after its producer (around an overlap group

@@ -29,7 +29,6 @@ struct pen_sync_step {
 
 /* The numbers of the run's optimizer, for methods with a step of their own. */
 struct pen_sync_optimizer {
-    bool is_adam; /* else SGD */
     double beta1;
     double beta2;
     double epsilon;

@@ -202,11 +202,6 @@ const struct pen_sync_setting *pen_server_setting(const struct pen_sync *server)
     return server->setting;
 }
 
-size_t pen_server_share(const struct pen_sync *server)
-{
-    return server->share;
-}
-
 const float *pen_server_weights(const struct pen_sync *server)
 {
     return server->vectors[WEIGHTS];

@@ -62,8 +62,7 @@ pen_status pen_server_create(const struct pen_sync_setting *setting,
 const struct pen_sync_setting *
 pen_server_setting(const struct pen_sync *server);
 
-/* Floats of this member's share, their weights, and what is kept of them. */
-size_t pen_server_share(const struct pen_sync *server);
+/* The weights of this member's share, and what is kept of them. */
 const float *pen_server_weights(const struct pen_sync *server);
 float *pen_server_kept(struct pen_sync *server);
 

@@ -151,6 +151,7 @@ static void find_root_of_waiting(struct pen__findings *findings,
     double all_sec = 0;
     for (uint32_t i = 0; i < blame->num_roots; i++) {
         findings->wait_blame.roots[i].sec += blame->roots[i].sec;
+        facts->waited_sec[pen__root_kind_of(blame, i)] += blame->roots[i].sec;
         all_sec += blame->roots[i].sec;
     }
     if (matter->predicted == NULL)

@@ -17,6 +17,7 @@ struct pen__line_facts {
     double predicted_computing_sec;
     double predicted_waiting_sec;
     double predicted_total_sec;
+    double waited_sec[PEN__ROOT_LINK + 1]; /* of it, by what held it up */
     uint32_t waits_for; /* line that it waits for longest, or PEN__NOBODY */
     double waits_for_sec;
     /*

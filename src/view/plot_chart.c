@@ -72,12 +72,6 @@ void pen__run_mark(cairo_t *cairo, size_t index, double x, double y,
     }
 }
 
-/* Hundredths of a point are exact enough, and short in an SVG. */
-static double snap(double points)
-{
-    return round(points * 100) / 100;
-}
-
 static struct pen__point place(const struct pen__plot_page *page,
                                enum pen__chart_kind kind,
                                const struct pen__point *point)
@@ -85,51 +79,14 @@ static struct pen__point place(const struct pen__plot_page *page,
     const struct pen__box *box = &page->boxes[kind];
     double across = pen__axis_share(&page->x, point->x);
     double up = pen__axis_share(&page->y[kind], point->y);
-    return (struct pen__point){snap(box->x + box->width * across),
-                               snap(box->y + box->height * (1 - up))};
+    return (struct pen__point){pen__snap(box->x + box->width * across),
+                               pen__snap(box->y + box->height * (1 - up))};
 }
 
-static void draw_guides(cairo_t *cairo, const struct pen__plot_page *page,
-                        enum pen__chart_kind kind)
+static void write_name(cairo_t *cairo, const struct pen__plot_page *page,
+                       enum pen__chart_kind kind)
 {
     const struct pen__box *box = &page->boxes[kind];
-    const struct pen__axis *y_axis = &page->y[kind];
-    double right = box->x + box->width;
-    double bottom = box->y + box->height;
-    for (size_t i = 0; i < y_axis->num_ticks; i++) {
-        double up = pen__axis_share(y_axis, y_axis->ticks[i]);
-        double y = snap(bottom - box->height * up);
-        pen__add_line(cairo, box->x, y, right, y);
-    }
-    for (size_t i = 0; i < page->x.num_ticks; i++) {
-        double across = pen__axis_share(&page->x, page->x.ticks[i]);
-        double x = snap(box->x + box->width * across);
-        pen__add_line(cairo, x, box->y, x, bottom);
-    }
-    pen__use_grey(cairo, 0.88);
-    cairo_set_line_width(cairo, 0.5);
-    cairo_stroke(cairo);
-    pen__add_line(cairo, box->x, bottom, right, bottom);
-    pen__add_line(cairo, box->x, box->y, box->x, bottom);
-    pen__use_grey(cairo, 0.2);
-    cairo_set_line_width(cairo, 0.7);
-    cairo_stroke(cairo);
-}
-
-static void write_ticks(cairo_t *cairo, const struct pen__plot_page *page,
-                        enum pen__chart_kind kind)
-{
-    const struct pen__box *box = &page->boxes[kind];
-    const struct pen__axis *axis = &page->y[kind];
-    pen__use_font(cairo, LABEL_SIZE, false);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    for (size_t i = 0; i < axis->num_ticks; i++) {
-        char label[PEN__NUMBER_SIZE];
-        pen__axis_label(axis, i, label);
-        double up = pen__axis_share(axis, axis->ticks[i]);
-        pen__write(cairo, box->x - 6, box->y + box->height * (1 - up) + 3.4,
-                   PEN__RIGHT, label);
-    }
     struct pen_text name = PEN_TEXT_EMPTY;
     pen__plot_add_chart_name(page->plot, kind, &name);
     pen__use_font(cairo, LABEL_SIZE, true);
@@ -245,8 +202,8 @@ void pen__chart_draw(cairo_t *cairo, const struct pen__plot_page *page,
 {
     const struct pen__plot *plot = page->plot;
     double line_width = plot->options.smooth > 1 ? LINE_WIDTH : NOISY_WIDTH;
-    draw_guides(cairo, page, kind);
-    write_ticks(cairo, page, kind);
+    pen__guides_draw(cairo, &page->boxes[kind], &page->x, &page->y[kind]);
+    write_name(cairo, page, kind);
     for (size_t i = 0; i < plot->count; i++) {
         add_curve(cairo, page, kind, &plot->runs[i].faint[kind]);
         stroke_curve(cairo, faint_colour(i), FAINT_WIDTH);

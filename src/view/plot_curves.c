@@ -240,10 +240,8 @@ const struct pen__point *pen__curve_last(const struct pen__curve *curve)
 
 static const struct pen__range nothing = {INFINITY, -INFINITY};
 
-static void widen(struct pen__range *range, double value)
+void pen__range_widen(struct pen__range *range, double value)
 {
-    if (isnan(value))
-        return;
     range->least = fmin(range->least, value);
     range->most = fmax(range->most, value);
 }
@@ -252,8 +250,8 @@ static void measure_curve(struct pen__plot *plot, enum pen__chart_kind kind,
                           const struct pen__curve *curve)
 {
     for (size_t i = 0; i < curve->count; i++) {
-        widen(&plot->x, curve->points[i].x);
-        widen(&plot->y[kind], curve->points[i].y);
+        pen__range_widen(&plot->x, curve->points[i].x);
+        pen__range_widen(&plot->y[kind], curve->points[i].y);
     }
 }
 

@@ -24,6 +24,9 @@ struct pen__range {
     double most;
 };
 
+/* Takes in the value; NaN changes nothing. */
+void pen__range_widen(struct pen__range *range, double value);
+
 enum pen__chart_kind { PEN__CHART_LOSS, PEN__CHART_SPEED, PEN__CHARTS };
 
 struct pen__plot_run {

@@ -45,24 +45,6 @@ static void init_page(struct pen__plot_page *page, const struct pen__plot *plot)
     choose_axes(page);
 }
 
-static void write_x_axis(cairo_t *cairo, const struct pen__plot_page *page)
-{
-    const struct pen__box *box = &page->boxes[PEN__CHARTS - 1];
-    double y = box->y + box->height;
-    pen__use_font(cairo, TYPE_SIZE, false);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    for (size_t i = 0; i < page->x.num_ticks; i++) {
-        char label[PEN__NUMBER_SIZE];
-        pen__axis_label(&page->x, i, label);
-        double across = pen__axis_share(&page->x, page->x.ticks[i]);
-        pen__write(cairo, box->x + box->width * across, y + 14, PEN__CENTRE,
-                   label);
-    }
-    pen__use_font(cairo, TYPE_SIZE, true);
-    pen__write(cairo, box->x + box->width / 2, y + 28, PEN__CENTRE,
-               page->plot->x_name);
-}
-
 /* A line with the run's mark, its name, and how far it came. */
 static void draw_legend_entry(cairo_t *cairo, const struct pen__plot_page *page,
                               size_t index)
@@ -100,7 +82,8 @@ static void draw_page(cairo_t *cairo, const void *context)
     pen_text_release(&title);
     for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS; kind++)
         pen__chart_draw(cairo, page, kind);
-    write_x_axis(cairo, page);
+    pen__x_axis_write(cairo, &page->boxes[PEN__CHARTS - 1], &page->x,
+                      page->plot->x_name);
     for (size_t i = 0; i < page->plot->count; i++)
         draw_legend_entry(cairo, page, i);
 }

@@ -26,6 +26,32 @@ void pen__html_add(struct pen_text *out, const char *string)
     pen_text_release(&clean);
 }
 
+/* As above, but options such as --output are code, which is not broken. */
+static void add_prose(struct pen_text *out, const char *string)
+{
+    struct pen_text run = PEN_TEXT_EMPTY;
+    for (const char *at = string; *at != '\0';) {
+        bool is_option = strncmp(at, "--", 2) == 0 && at[2] >= 'a' &&
+                         at[2] <= 'z' &&
+                         (at == string || at[-1] == ' ' || at[-1] == '(');
+        size_t length = 1;
+        if (is_option)
+            length =
+                2 + strspn(at + 2, "abcdefghijklmnopqrstuvwxyz0123456789-");
+        else
+            length += strcspn(at + 1, "-");
+        pen_text_clear(&run);
+        pen_text_add_bytes(&run, at, length);
+        pen_text_add_string(out, is_option ? "<code>" : "");
+        pen__html_add(out, pen_text_string(&run));
+        pen_text_add_string(out, is_option ? "</code>" : "");
+        at += length;
+    }
+    if (run.has_failed)
+        out->has_failed = 1;
+    pen_text_release(&run);
+}
+
 /* An element with nothing but text in it; none without a text. */
 static void add_element(struct pen_text *out, const char *name,
                         const char *class_name, const char *string)
@@ -64,6 +90,25 @@ static void add_commands(struct pen_text *out, const char *commands)
     pen_text_release(&line);
 }
 
+static void add_remarks(struct pen_text *out,
+                        const struct pen_report_section *section)
+{
+    if (section->num_remarks == 0)
+        return;
+    pen_text_add_string(out, "<ul class=\"remarks\">\n");
+    for (size_t i = 0; i < section->num_remarks; i++) {
+        const struct pen_report_remark *remark = &section->remarks[i];
+        pen_text_add_string(out, "<li>\n");
+        add_element(out, "span", "label", remark->label);
+        pen_text_add_string(out, "<strong>");
+        add_prose(out, remark->head);
+        pen_text_add_string(out, "</strong>\n<p>");
+        add_prose(out, remark->text);
+        pen_text_add_string(out, "</p>\n</li>\n");
+    }
+    pen_text_add_string(out, "</ul>\n");
+}
+
 /* ---- tables ---- */
 
 static const char *column_class(const struct pen_column *column)
@@ -95,6 +140,18 @@ static void add_titles(struct pen_text *out, const struct pen_table *table)
     pen_text_add_string(out, "</tr></thead>\n");
 }
 
+static void add_cell(struct pen_text *out, const struct pen_column *column,
+                     const char *string)
+{
+    if (!column->may_wrap) {
+        add_element(out, "td", column_class(column), string);
+        return;
+    }
+    pen_text_add(out, "<td class=\"%s\">", column_class(column));
+    add_prose(out, string);
+    pen_text_add_string(out, "</td>\n");
+}
+
 static void add_rows(struct pen_text *out, const struct pen_table *table,
                      bool marks_first)
 {
@@ -105,7 +162,7 @@ static void add_rows(struct pen_text *out, const struct pen_table *table,
             pen_text_add_string(out, i == 0 && marks_first
                                          ? "<tr class=\"marked\">\n"
                                          : "<tr>\n");
-        add_element(out, "td", column_class(&table->columns[c]), cell);
+        add_cell(out, &table->columns[c], cell);
         if (c + 1 == table->num_columns)
             pen_text_add_string(out, "</tr>\n");
         cell += strlen(cell) + 1;
@@ -122,8 +179,11 @@ static void add_table(struct pen_text *out,
         out->has_failed = 1;
         return;
     }
-    if (section->is_folded)
-        pen_text_add_string(out, "<details><summary>in numbers</summary>\n");
+    if (section->is_folded) {
+        pen_text_add_string(out, "<details>");
+        add_element(out, "summary", NULL,
+                    section->fold == NULL ? "in numbers" : section->fold);
+    }
     pen_text_add_string(out, "<div class=\"wide\"><table>\n");
     add_titles(out, table);
     pen_text_add_string(out, "<tbody>\n");
@@ -135,39 +195,89 @@ static void add_table(struct pen_text *out,
 
 /* ---- the page ---- */
 
-/* What cairo writes, without the line that only a file of its own has. */
+/* Names inside a drawing, and what refers to them: where the name begins. */
+static const char *const name_marks[] = {" id=\"", "href=\"#", "url(#"};
+
+static size_t mark_length(const char *at)
+{
+    for (size_t i = 0; i < sizeof name_marks / sizeof *name_marks; i++) {
+        size_t length = strlen(name_marks[i]);
+        if (strncmp(at, name_marks[i], length) == 0)
+            return length;
+    }
+    return 0;
+}
+
+/*
+ * What cairo writes, without the line that only a file of its own has. Its
+ * names are those of glyphs, the same in every drawing: each gets a number.
+ */
+static void add_drawing(struct pen_text *out, const char *svg, size_t number)
+{
+    const char *at = strstr(svg, "<svg");
+    if (at == NULL)
+        return;
+    pen_text_add_string(out, "<figure class=\"picture\">\n");
+    while (*at != '\0') {
+        size_t length = mark_length(at);
+        if (length > 0) {
+            pen_text_add_bytes(out, at, length);
+            pen_text_add(out, "d%zu-", number);
+        } else {
+            length = 1 + strcspn(at + 1, " hu");
+            pen_text_add_bytes(out, at, length);
+        }
+        at += length;
+    }
+    pen_text_add_string(out, "</figure>\n");
+}
+
 static pen_status add_picture(struct pen_text *out,
                               const struct pen_picture_item *item,
-                              struct pen_text *why)
+                              size_t number, struct pen_text *why)
 {
     if (item == NULL)
         return PEN_OK;
     struct pen_text svg = PEN_TEXT_EMPTY;
     pen_status status = pen_timeline_print_svg(item, 1, &svg, why);
-    const char *begin = strstr(pen_text_string(&svg), "<svg");
-    if (status == PEN_OK && begin != NULL) {
-        pen_text_add_string(out, "<figure class=\"picture\">\n");
-        pen_text_add_string(out, begin);
-        pen_text_add_string(out, "</figure>\n");
-    }
+    if (status == PEN_OK)
+        add_drawing(out, pen_text_string(&svg), number);
     pen_text_release(&svg);
     return status;
 }
 
+static pen_status add_curves(struct pen_text *out,
+                             const struct pen_report_section *section,
+                             struct pen_text *why)
+{
+    for (size_t i = 0; i < section->num_curves; i++) {
+        if (pen__curves_print(&section->curves[i], out) != PEN_OK) {
+            pen_why(why, "out of memory for the curves of a report");
+            return PEN_NOMEM;
+        }
+    }
+    return PEN_OK;
+}
+
 static pen_status add_section(struct pen_text *out,
                               const struct pen_report_section *section,
-                              struct pen_text *why)
+                              size_t number, struct pen_text *why)
 {
     pen_text_add_string(out, "<section>\n");
     add_element(out, "h2", NULL, section->title);
     add_element(out, "p", NULL, section->text);
+    add_remarks(out, section);
     if (section->bars != NULL)
         pen__bars_print(section->bars, out);
     if (section->scatter != NULL)
         pen__scatter_print(section->scatter, out);
-    pen_status status = add_picture(out, section->picture, why);
+    pen_status status = add_curves(out, section, why);
+    if (status == PEN_OK)
+        status = add_picture(out, section->picture, 2 * number, why);
     if (status != PEN_OK)
         return status;
+    if (section->drawing != NULL)
+        add_drawing(out, section->drawing, 2 * number + 1);
     add_table(out, section);
     add_commands(out, section->commands);
     add_element(out, "p", "note", section->note);
@@ -204,9 +314,10 @@ static void add_head(struct pen_text *out, const struct pen_report *report)
         "<meta name=\"viewport\" "
         "content=\"width=device-width, initial-scale=1\"/>\n");
     add_element(out, "title", NULL, report->title);
-    pen_text_add(out, "<style>\n%s</style>\n</head>\n<body>\n<main>\n",
-                 pen__report_style());
-    pen_text_add_string(out, "<header>\n");
+    pen_text_add_string(out, "<style>\n");
+    pen__style_print(out);
+    pen_text_add_string(out, "</style>\n</head>\n<body>\n<main>\n"
+                             "<header>\n");
     add_element(out, "h1", NULL, report->title);
     add_element(out, "p", "quiet", report->subtitle);
     add_figures(out, report);
@@ -218,7 +329,7 @@ pen_status pen_report_print(const struct pen_report *report,
 {
     add_head(out, report);
     for (size_t i = 0; i < report->num_sections; i++) {
-        pen_status status = add_section(out, &report->sections[i], why);
+        pen_status status = add_section(out, &report->sections[i], i, why);
         if (status != PEN_OK)
             return status;
     }

@@ -9,7 +9,8 @@
  * needs nothing from elsewhere, is well-formed XML too, follows the reader's
  * choice of light or dark and can be printed.
  *
- * It knows texts, tables, bars, points and schedules, not what they are about.
+ * It knows texts, tables, bars, points, curves and drawings, not what they are
+ * about.
  * All is borrowed; texts are of any bytes.
  */
 
@@ -58,16 +59,51 @@ struct pen_report_scatter {
     size_t num_series;
 };
 
+/* Values along an axis, in order; those that are no number leave a gap. */
+struct pen_report_curve {
+    const char *name;
+    const double *x;
+    const double *y;
+    size_t count;
+    size_t colour;  /* curves of one colour belong together */
+    bool has_marks; /* at its points, which are joined by dashes */
+};
+
+/*
+ * Of many points in a column of the chart the first, the least, the most and
+ * the last are drawn, and the report says so.
+ */
+struct pen_report_curves {
+    const char *x_name;
+    const char *y_name;
+    const struct pen_report_curve *curves;
+    size_t num_curves;
+    bool has_zero; /* the axis begins there */
+};
+
+/* Something to be noted, and a sentence on it. */
+struct pen_report_remark {
+    const char *label; /* whom it concerns; NULL: all */
+    const char *head;
+    const char *text;
+};
+
 /* What is NULL is left out; the rest comes in this order. */
 struct pen_report_section {
     const char *title;
     const char *text;
+    const struct pen_report_remark *remarks; /* num_remarks of them */
+    size_t num_remarks;
     const struct pen_report_bars *bars;
     const struct pen_report_scatter *scatter;
+    const struct pen_report_curves *curves; /* num_curves charts of them */
+    size_t num_curves;
     const struct pen_picture_item *picture;
+    const char *drawing; /* the text of an SVG file that cairo wrote */
     const struct pen_table *table;
     bool marks_first; /* row of the table: it is the one that matters */
     bool is_folded;   /* the table, until the reader opens it */
+    const char *fold; /* what to open is called; NULL: "in numbers" */
     const char *commands;
     const char *note; /* small print */
 };

@@ -81,10 +81,7 @@ static void draw_axis(const struct layout *layout)
     char label[PEN__NUMBER_SIZE];
     for (size_t i = 0; i < layout->axis.num_ticks; i++) {
         double x = x_of(layout, layout->axis.ticks[i]);
-        pen_text_add(layout->out,
-                     "<line class=\"guide\" x1=\"%.1f\" y1=\"%.1f\" "
-                     "x2=\"%.1f\" y2=\"%.1f\"/>\n",
-                     x, TOP, x, layout->bottom + 4);
+        pen__chart_guide(layout->out, x, TOP, x, layout->bottom + 4);
         pen__axis_label(&layout->axis, i, label);
         pen__chart_write(layout->out, x, layout->bottom + 18, PEN__MIDDLE,
                          "quiet", label);

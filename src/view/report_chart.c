@@ -25,6 +25,15 @@ void pen__chart_write(struct pen_text *out, double x, double y,
     pen_text_add_string(out, "</text>\n");
 }
 
+void pen__chart_guide(struct pen_text *out, double x0, double y0, double x1,
+                      double y1)
+{
+    pen_text_add(out,
+                 "<line class=\"guide\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" "
+                 "y2=\"%.1f\"/>\n",
+                 x0, y0, x1, y1);
+}
+
 void pen__chart_begin(struct pen_text *out, double height, const char *name)
 {
     pen_text_add(out,

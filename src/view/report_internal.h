@@ -5,9 +5,10 @@
 
 /* What the style sheet has to offer: one colour for each part of a bar. */
 #define PEN__REPORT_COLOURS 12u
+#define PEN__REPORT_LINES 8u /* colours of curves */
 
-/* A constant: the style sheet. */
-const char *pen__report_style(void);
+/* The style sheet. */
+void pen__style_print(struct pen_text *out);
 
 /* Any bytes, as text or inside the quotes of an attribute. */
 void pen__html_add(struct pen_text *out, const char *string);
@@ -26,6 +27,10 @@ void pen__chart_write(struct pen_text *out, double x, double y,
                       enum pen__anchor anchor, const char *class_name,
                       const char *string);
 
+/* A faint line. */
+void pen__chart_guide(struct pen_text *out, double x0, double y0, double x1,
+                      double y1);
+
 /* The element that all of a chart is in; end it with pen__chart_end(). */
 void pen__chart_begin(struct pen_text *out, double height, const char *name);
 void pen__chart_end(struct pen_text *out);
@@ -33,5 +38,7 @@ void pen__chart_end(struct pen_text *out);
 void pen__bars_print(const struct pen_report_bars *bars, struct pen_text *out);
 void pen__scatter_print(const struct pen_report_scatter *scatter,
                         struct pen_text *out);
+pen_status pen__curves_print(const struct pen_report_curves *curves,
+                             struct pen_text *out);
 
 #endif

@@ -4,16 +4,20 @@
  */
 #include "view/report_internal.h"
 
-static const char style[] =
+static const char page[] =
     ":root{color-scheme:light dark;--page:#fff;--ink:#1b1f24;--quiet:#59636e;"
     "--rule:#d5dae0;--card:#f6f8fa;--mark:#e8f1fb;--strong:#0b5cad;"
     "--alert:#b3261e;--paper:none;"
     "--c0:#7fb2e5;--c1:#f0a35e;--c2:#b9a3dc;--c3:#e58a8a;--c4:#7cc7ba;"
     "--c5:#ead06a;--c6:#c3c9d0;--c7:#8fc27a;--c8:#c9a68b;--c9:#eda4c6;"
-    "--c10:#a8d2ee;--c11:#d6dd8f}\n"
+    "--c10:#a8d2ee;--c11:#d6dd8f;"
+    "--l0:#0b66b5;--l1:#c9560f;--l2:#00806f;--l3:#c2185b;--l4:#6b4fb3;"
+    "--l5:#7a5c00;--l6:#1b8ab8;--l7:#5f6873}\n"
     "@media (prefers-color-scheme:dark){:root{--page:#12161b;--ink:#e4e8ec;"
     "--quiet:#9aa5b1;--rule:#333c46;--card:#1b2128;--mark:#1d2f44;"
     "--strong:#7ab7f5;--alert:#ff8a80;"
+    "--l0:#6cb4f5;--l1:#ff9a52;--l2:#4fd1b8;--l3:#ff7fb0;--l4:#b9a0f5;"
+    "--l5:#e3c04d;--l6:#7fd6f5;--l7:#b5bfc9;"
     "--paper:invert(.93) hue-rotate(180deg)}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--page);color:var(--ink);"
@@ -21,6 +25,7 @@ static const char style[] =
     "'Liberation Sans',Arial,sans-serif}\n"
     "main{max-width:1060px;margin:0 auto;padding:32px 24px 48px}\n"
     "h1{font-size:28px;line-height:1.2;margin:0 0 6px}\n"
+    "h1,h2{overflow-wrap:anywhere}\n"
     "h2{font-size:19px;margin:40px 0 8px;padding-bottom:5px;"
     "border-bottom:1px solid var(--rule)}\n"
     "p{margin:0 0 12px;max-width:80ch;overflow-wrap:anywhere}\n"
@@ -44,11 +49,23 @@ static const char style[] =
     ".number{text-align:right}\n"
     ".wraps{white-space:normal;min-width:260px}\n"
     ".marked td{background:var(--mark);font-weight:600}\n"
-    "summary{cursor:pointer;color:var(--strong);margin:0 0 8px}\n"
+    "summary{cursor:pointer;color:var(--strong);margin:0 0 8px}\n";
+
+/* Code, remarks and charts, and how all of it is printed. */
+static const char charts[] =
     "pre{background:var(--card);border:1px solid var(--rule);"
     "border-radius:8px;padding:12px 14px;margin:0 0 12px;overflow-x:auto;"
     "font:13px/1.6 ui-monospace,SFMono-Regular,Menlo,Consolas,"
     "'Liberation Mono',monospace}\n"
+    "code{white-space:nowrap;font:.87em/1.4 ui-monospace,SFMono-Regular,Menlo,"
+    "Consolas,'Liberation Mono',monospace}\n"
+    ".remarks{list-style:none;margin:0 0 12px;padding:0}\n"
+    ".remarks li{border-left:3px solid var(--strong);padding:2px 0 2px 12px;"
+    "margin:0 0 12px}\n"
+    ".remarks strong{font-weight:600}\n"
+    ".remarks p{margin:2px 0 0;color:var(--quiet)}\n"
+    ".label{display:inline-block;background:var(--mark);border-radius:4px;"
+    "padding:0 7px;margin-right:6px;font-size:13px}\n"
     "figure{margin:12px 0;overflow-x:auto}\n"
     "figure svg{display:block;width:100%;height:auto;min-width:640px}\n"
     ".picture{border-radius:8px;filter:var(--paper);"
@@ -62,8 +79,13 @@ static const char style[] =
     ".limit{stroke:var(--alert);stroke-width:2}\n"
     ".front{fill:none;stroke:var(--strong);stroke-width:1.5;"
     "stroke-dasharray:4 3}\n"
+    ".curve{fill:none;stroke-width:1.6;stroke-linejoin:round}\n"
+    ".dashes{stroke-dasharray:5 4}\n"
+    ".mark{fill:var(--page);stroke-width:1.6}\n"
     ".dot{fill:var(--page);stroke:var(--quiet);stroke-width:1.5}\n"
     ".best{fill:var(--strong);stroke:var(--strong)}\n"
+    "@media (max-width:600px){main{padding:20px 14px 32px}"
+    ".wraps{min-width:150px}}\n"
     "footer{margin-top:40px;color:var(--quiet);font-size:13px}\n"
     "@media print{:root{color-scheme:light;--page:#fff;--ink:#000;"
     "--quiet:#444;--rule:#bbb;--card:#fff;--mark:#eee;--strong:#0b5cad;"
@@ -76,7 +98,8 @@ static const char style[] =
     ".wide,figure{overflow:visible}figure svg{min-width:0}"
     ".picture{width:100%;margin-left:0}}\n";
 
-const char *pen__report_style(void)
+void pen__style_print(struct pen_text *out)
 {
-    return style;
+    pen_text_add_string(out, page);
+    pen_text_add_string(out, charts);
 }

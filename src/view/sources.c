@@ -5,16 +5,6 @@
 
 #define NOWHERE UINT32_MAX
 
-static size_t cell_of(const struct pen_shape *shape,
-                      enum pen_direction direction, uint32_t stage,
-                      const struct pen_op *op)
-{
-    size_t cell = direction == PEN_DIRECTION_GRAD;
-    cell = cell * shape->num_stages + stage;
-    cell = cell * shape->num_microbatches + op->microbatch;
-    return cell * shape->num_slices + op->slice;
-}
-
 /* The stage behind (act) or before (grad) in the way of the bytes. */
 static uint32_t receiver_of(const struct pen_shape *shape, uint32_t stage,
                             enum pen_direction direction)
@@ -83,9 +73,8 @@ static void index_sends(struct pen__sources *sources)
             const struct pen_op *op = &row->ops[i];
             const struct pen_op_info *info = pen_op_info(op->kind);
             if (info->op_class == PEN_OP_CLASS_SEND)
-                sources
-                    ->sent_at[cell_of(shape, info->direction, op->stage, op)] =
-                    i;
+                sources->sent_at[pen_message_cell(shape, info->direction,
+                                                  op->stage, op)] = i;
         }
     }
 }
@@ -204,7 +193,8 @@ static struct pen__source message_of(const struct pen__sources *sources,
     uint32_t stage = sender_of(shape, op->stage, direction);
     if (!pen_shape_is_remote(shape, op->stage, stage))
         return nobody;
-    uint32_t position = sources->sent_at[cell_of(shape, direction, stage, op)];
+    uint32_t position =
+        sources->sent_at[pen_message_cell(shape, direction, stage, op)];
     if (position == NOWHERE)
         return nobody;
     uint32_t from = line_with(course, line, stage);

@@ -93,3 +93,11 @@ pen_status pen_timeline_print_svg(const struct pen_picture_item *items,
     PEN_BUG_UNLESS(count > 0);
     return draw_items(items, count, false, "inline.svg", out, why);
 }
+
+pen_status pen_timeline_print_rows_svg(const struct pen_picture_item *items,
+                                       size_t count, struct pen_text *out,
+                                       struct pen_text *why)
+{
+    PEN_BUG_UNLESS(count > 0);
+    return draw_items(items, count, true, "inline.svg", out, why);
+}

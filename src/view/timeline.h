@@ -38,6 +38,11 @@ pen_status pen_timeline_draw_rows(const struct pen_picture_item *items,
                                   size_t count, const char *path,
                                   struct pen_text *why);
 
+/* The same drawing as the text of an SVG file. */
+pen_status pen_timeline_print_rows_svg(const struct pen_picture_item *items,
+                                       size_t count, struct pen_text *out,
+                                       struct pen_text *why);
+
 /*
  * The grid for a terminal that is `columns` wide. Only ASCII; escape sequences
  * only with_colour, and then the letters say the same as the colours.

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,11 +34,40 @@ pen_status pen_view_draw(const struct pen_view *view, const char *path,
                          struct pen_text *why);
 
 /*
+ * The same drawing as the text of an SVG file. Where it would have more than
+ * most_ops only num_drawn replicas are in it, those that decided the step; it
+ * is refused where one has more.
+ */
+pen_status pen_view_print_svg(const struct pen_view *view, uint64_t most_ops,
+                              struct pen_text *out, uint32_t *num_drawn,
+                              struct pen_text *why);
+
+/* Some ranks of all, both ends included. */
+struct pen_view_ranks {
+    uint32_t first;
+    uint32_t last;
+};
+
+/*
+ * A drawing (.svg, .png, .pdf) of what these ranks did, a low row for each in
+ * the order of their numbers, in which waiting has a colour of its own.
+ */
+pen_status pen_view_draw_ranks(const struct pen_view *view,
+                               const struct pen_view_ranks *ranks,
+                               const char *path, struct pen_text *why);
+
+/*
  * The tables; `width` is that of the page in letters, 0: as it gets. Of many
  * ranks those are told that lie most behind their prediction or, without one,
  * wait most; unless with_all_ranks. PEN_NOMEM is the only failure.
  */
 pen_status pen_view_print(const struct pen_view *view, size_t width,
                           bool with_all_ranks, struct pen_text *out);
+
+/*
+ * The same facts of all ranks, in seconds; what was not predicted is null.
+ * NULL when memory runs out; drop it with json_decref().
+ */
+json_t *pen_view_json(const struct pen_view *view);
 
 #endif

@@ -46,7 +46,7 @@ static pen_status add_replica(struct items *items, const struct pen_view *view,
     if (status != PEN_OK)
         return status;
     pen_text_add(label, "%s, step %u", view->schedule->name, view->step);
-    if (items->num_replicas > 1)
+    if (pen__view_replicas(view) > 1)
         pen_text_add(label, ", replica %u", replica);
     items->items[items->count++] = (struct pen_picture_item){
         .schedule = view->schedule,
@@ -56,13 +56,14 @@ static pen_status add_replica(struct items *items, const struct pen_view *view,
     return PEN_OK;
 }
 
+/* Of those replicas that are chosen; NULL: of all. */
 static pen_status fill_items(struct items *items, const struct pen_view *view,
-                             struct pen_text *why)
+                             const bool *is_chosen, struct pen_text *why)
 {
     uint32_t count = pen__view_replicas(view);
     items->num_replicas = count;
     items->items = calloc((size_t)count + 1, sizeof *items->items);
-    items->timings = calloc(count, sizeof(struct pen_timing *));
+    items->timings = calloc((size_t)count + 1, sizeof *items->timings);
     items->labels = calloc((size_t)count + 1, sizeof *items->labels);
     if (items->items == NULL || items->timings == NULL ||
         items->labels == NULL) {
@@ -79,8 +80,10 @@ static pen_status fill_items(struct items *items, const struct pen_view *view,
             .row_label = "predicted"};
     }
     pen_status status = PEN_OK;
-    for (uint32_t i = 0; i < count && status == PEN_OK; i++)
-        status = add_replica(items, view, i, why);
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++) {
+        if (is_chosen == NULL || is_chosen[i])
+            status = add_replica(items, view, i, why);
+    }
     return status;
 }
 
@@ -115,9 +118,74 @@ pen_status pen_view_draw(const struct pen_view *view, const char *path,
     struct items items = {.items = NULL};
     if (pen__ends_in(path, ".json"))
         return write_events(view, path, why);
-    pen_status status = fill_items(&items, view, why);
+    pen_status status = fill_items(&items, view, NULL, why);
     if (status == PEN_OK)
         status = pen_timeline_draw_rows(items.items, items.count, path, why);
     release_items(&items);
+    return status;
+}
+
+/* How many ops of the chain that decided the step are of each replica. */
+static uint64_t *count_chain(const struct pen_view *view)
+{
+    const struct pen__chain *chain = &view->findings.chain;
+    uint32_t rows = view->schedule->shape.num_ranks;
+    uint64_t *counts = calloc(pen__view_replicas(view), sizeof *counts);
+    for (uint64_t i = 0; i < chain->count && counts != NULL; i++)
+        counts[chain->ops[i].line / rows]++;
+    return counts;
+}
+
+/* Those of which the chain has most. NULL: no memory. */
+static bool *choose_replicas(const struct pen_view *view, uint32_t count)
+{
+    uint32_t all = pen__view_replicas(view);
+    uint64_t *counts = count_chain(view);
+    bool *is_chosen = calloc(all, sizeof *is_chosen);
+    for (uint32_t k = 0; k < count && counts != NULL && is_chosen != NULL;
+         k++) {
+        uint32_t best = all;
+        for (uint32_t i = 0; i < all; i++) {
+            if (!is_chosen[i] && (best == all || counts[i] > counts[best]))
+                best = i;
+        }
+        is_chosen[best] = true;
+    }
+    if (counts == NULL) {
+        free(is_chosen);
+        is_chosen = NULL;
+    }
+    free(counts);
+    return is_chosen;
+}
+
+pen_status pen_view_print_svg(const struct pen_view *view, uint64_t most_ops,
+                              struct pen_text *out, uint32_t *num_drawn,
+                              struct pen_text *why)
+{
+    struct items items = {.items = NULL};
+    uint64_t ops = pen_schedule_count(view->schedule);
+    uint64_t most = most_ops / ops;
+    uint32_t count = pen__view_replicas(view);
+    most -= most > 0 && view->timing != NULL;
+    if (most == 0) {
+        pen_why(why, "a step of %llu operations is too long to be drawn here",
+                (unsigned long long)ops);
+        return PEN_INVALID;
+    }
+    count = most < count ? (uint32_t)most : count;
+    bool *is_chosen = choose_replicas(view, count);
+    if (is_chosen == NULL) {
+        pen_why(why, "out of memory for a picture");
+        return PEN_NOMEM;
+    }
+    pen_status status = fill_items(&items, view, is_chosen, why);
+    if (status == PEN_OK)
+        status =
+            pen_timeline_print_rows_svg(items.items, items.count, out, why);
+    if (status == PEN_OK)
+        *num_drawn = count;
+    release_items(&items);
+    free(is_chosen);
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include "base/table.h"
 #include "view/cells.h"
+#include "view/ranked.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,28 +29,27 @@ static const char *words_of(enum pen_direction direction)
     return direction == PEN_DIRECTION_ACT ? "activations" : "gradients";
 }
 
-static void add_root(const struct printer *printer, uint32_t root,
-                     struct pen_text *out)
+void pen__view_add_root(const struct pen_view *view, uint32_t root,
+                        struct pen_text *out)
 {
-    const struct pen__blame *blame = &printer->view->findings.wait_blame;
+    const struct pen__blame *blame = &view->findings.wait_blame;
+    const uint32_t *ranks = view->lines.ranks;
     uint32_t index = pen__root_index(blame, root);
     switch (pen__root_kind_of(blame, root)) {
     case PEN__ROOT_WORK:
-        pen_text_add(out, "rank %u computing", rank_at(printer, index));
+        pen_text_add(out, "rank %u computing", ranks[index]);
         return;
     case PEN__ROOT_BETWEEN:
-        pen_text_add(out, "rank %u between its operations",
-                     rank_at(printer, index));
+        pen_text_add(out, "rank %u between its operations", ranks[index]);
         return;
     case PEN__ROOT_SYNC:
         pen_text_add(out, "gradient synchronisation with rank %u",
-                     rank_at(printer, index));
+                     ranks[index]);
         return;
     case PEN__ROOT_LINK: {
-        struct pen__link link = pen__link_at(&printer->view->measured, index);
+        struct pen__link link = pen__link_at(&view->measured, index);
         pen_text_add(out, "%s from rank %u to %u", words_of(link.direction),
-                     rank_at(printer, link.from_line),
-                     rank_at(printer, link.to_line));
+                     ranks[link.from_line], ranks[link.to_line]);
         return;
     }
     }
@@ -229,7 +229,7 @@ static void print_waiting(const struct printer *printer)
             by_excess ? blame->roots[root].excess_sec : blame->roots[root].sec;
         pen_text_add(printer->out, "; %.0f %% of %s because of ",
                      100 * sec / all_sec, by_excess ? "the rest" : "it");
-        add_root(printer, root, printer->out);
+        pen__view_add_root(view, root, printer->out);
     }
     pen_text_add_string(printer->out, "\n");
 }
@@ -254,7 +254,7 @@ static void add_waits(struct pen_table *table, const struct printer *printer,
         pen_table_add(table, "-");
         return;
     }
-    add_root(printer, facts->root, &root);
+    pen__view_add_root(printer->view, facts->root, &root);
     pen_table_add(table, "%s, %.0f %%", pen_text_string(&root),
                   100 * facts->root_share);
     pen_text_release(&root);
@@ -299,33 +299,18 @@ static void add_rank_row(struct pen_table *table, const struct printer *printer,
         "row", true, false                                                     \
     }
 
-struct ranked {
-    double key;
-    uint32_t rank;
-};
-
-/* The largest key first, then by rank. */
-static int by_key_down(const void *a, const void *b)
-{
-    const struct ranked *x = a;
-    const struct ranked *y = b;
-    if (x->key != y->key)
-        return x->key > y->key ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
 /* In the order of what matters when not all are told, else as they are. */
 static void order_ranks(const struct pen_view *view, bool has_all,
-                        struct ranked *ranks)
+                        struct pen_ranked *ranks)
 {
     for (uint32_t rank = 0; rank < view->lines.count; rank++) {
         const struct pen__line_facts *facts = facts_of(view, rank);
         double key = view->timing == NULL
                          ? facts->waiting_sec
                          : facts->total_sec - facts->predicted_total_sec;
-        ranks[rank] = (struct ranked){has_all ? 0 : key, rank};
+        ranks[rank] = (struct pen_ranked){has_all ? 0 : key, rank};
     }
-    qsort(ranks, view->lines.count, sizeof *ranks, by_key_down);
+    pen_ranked_sort(ranks, view->lines.count);
 }
 
 static pen_status print_ranks(const struct printer *printer,
@@ -351,7 +336,7 @@ static pen_status print_ranks(const struct printer *printer,
     bool has_all = with_all_ranks || count <= MOST_RANKS;
     bool is_both = printer->view->timing != NULL;
     struct pen_table table;
-    struct ranked *ranks = malloc(count * sizeof *ranks);
+    struct pen_ranked *ranks = malloc(count * sizeof *ranks);
     if (ranks == NULL)
         return PEN_NOMEM;
     order_ranks(printer->view, has_all, ranks);

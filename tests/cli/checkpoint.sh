@@ -191,6 +191,8 @@ run 0 checkpoint export "$work/one" -o "$work/float/"
 same "exported" "$(ls "$work/float" | paste -sd' ')" \
     "config.json model.safetensors"
 same "hash of export" "$(hash_of "$work/float")" "${expected[0]}"
+run 0 checkpoint export "$work/one" -o "$work/f32" --dtype f32
+same "hash of f32" "$(hash_of "$work/f32")" "${expected[0]}"
 run 0 checkpoint export "$work/one" -o "$work/bf16" --dtype bf16 \
     --max-shard-size 100B
 same "hash of bf16" "$(hash_of "$work/bf16")" "${expected[5]}"
@@ -247,7 +249,7 @@ run 1 checkpoint ls "$work/none"
 err_has "cannot open $work/none"
 
 run 2 checkpoint
-err_has "usage: penstock checkpoint"
+err_has "Usage: penstock checkpoint"
 run 2 checkpoint verfy
 err_has "did you mean checkpoint verify"
 run 2 checkpoint hash
@@ -258,10 +260,10 @@ run 2 checkpoint verify --json
 run 2 checkpoint reshard "$work/run"
 err_has "expected -o"
 run 2 checkpoint export "$work/run" -o "$work/x" --dtype fp8
-err_has "--dtype must be fp32 or bf16, not 'fp8'"
+err_has "--dtype must be f32 or bf16, not 'fp8'"
 for size in x -1 1.5GB 12XB 9999999999; do
     run 2 checkpoint reshard "$work/run" -o "$work/x" --max-shard-size=$size
-    err_has "'$size' is no size such as 200MB or 2GiB"
+    err_has "--max-shard-size must be a size as 200MB or 2GiB, not '$size'"
 done
 for verb in ls verify hash reshard export; do
     run 0 checkpoint $verb --help
@@ -272,5 +274,5 @@ done
 run 0 help checkpoint
 out_has "--weights"
 run 0 checkpoint --help
-out_has "usage: penstock checkpoint"
+out_has "Usage: penstock checkpoint"
 finish

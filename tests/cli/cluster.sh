@@ -9,6 +9,14 @@ for name in v100-16 a100-80 h100-sxm h200 b200 gb200 mi300x rtx3080 xeon-amx \
     dgx-a100 dgx-h100 gb200-nvl72 ethernet-25; do
     out_has "$name "
 done
+names=$(awk 'NF > 1 && !/^-/ && !/^(device|system) / { print $1 }' "$work/out" |
+    grep -vE '^(preset|this)' | sort)
+run 0 cluster list --json
+same "names of --json" "$names" "$(json '"\n".join(sorted(
+    [x["device"] for x in d["devices"]] + [x["system"] for x in d["systems"]]))')"
+same "bytes of one" \
+    "$(json '[x["memory_bytes"] for x in d["devices"] if x["device"] == "a100-80"]')" \
+    "[85899345920]"
 
 # What is shown is a file.
 for source in preset:h100-sxm*1024 preset:gb200-nvl72*4 preset:ethernet-10*3; do
@@ -34,7 +42,7 @@ err_has "there is no preset 'h100'; expected one of v100-16"
 run 1 cluster show preset:host
 err_has "penstock cluster detect"
 run 2 cluster
-err_has "usage: penstock cluster"
+err_has "Usage: penstock cluster"
 run 2 cluster detct
 err_has "did you mean cluster detect"
 run 2 cluster show
@@ -102,6 +110,12 @@ fi
 export ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     OMPI_MCA_hwloc_base_binding_policy=none
+# Of processes that a launcher of another library started one says so.
+MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_RANK=0 run 1 cluster detect
+err_has "started 4 processes that each believe to be alone"
+MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_RANK=1 run 1 cluster detect
+err_empty
+
 about "two ranks"
 mpirun -n 2 "$PENSTOCK" cluster detect --threads 1 -o "$work/two.yaml" \
     >"$work/out" 2>"$work/err" || fail "exit code $?"

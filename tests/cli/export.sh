@@ -115,7 +115,7 @@ plan = json.load(open(sys.argv[1]))
 json.dump(plan["model"].pop("config"), open(sys.argv[2] + "/config.json", "w"))
 json.dump(plan, open(sys.argv[2] + "/bare.json", "w"))' "$work/plan.json" "$work"
 run 1 export "$work/bare.json" -o "$work/bare"
-err_has "bare.json has no model inside: give --model"
+err_has "bare.json does not have its model inside; give --model"
 run 0 export "$work/bare.json" --model "$work/config.json" -o "$work/bare"
 out_has "$work/bare/megatron.args"
 
@@ -139,5 +139,5 @@ err_has "expected PLAN and -o DIR"
 run 0 export --help
 out_has "Usage: penstock export"
 run 0 help export
-out_has "--to=TARGET"
+out_has "--to=NAME"
 finish

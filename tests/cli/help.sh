@@ -7,7 +7,7 @@ run 0 --version
 same version "$(cat "$work/out")" "penstock $PEN_VERSION"
 for words in --help help; do
     run 0 $words
-    out_has "usage: penstock"
+    out_has "Usage: penstock"
     out_has "schedule"
     err_empty
 done
@@ -25,7 +25,7 @@ out_has "compare"
 
 # Commands that compute: the same option has the same words in each.
 words_of() { # OPTION COMMAND
-    "$PENSTOCK" $2 --help | awk -v option="--$1" '
+    "$PENSTOCK" help $2 | awk -v option="--$1" '
         /^ +(-., )?--/ { is_on = $1 ~ "^" option "(=|$)"; $1 = "" }
         /^$/ { is_on = 0 }
         is_on { for (i = 1; i <= NF; i++) printf "%s ", $i }'
@@ -60,13 +60,13 @@ fi
 
 run 2
 out_empty
-err_has "usage: penstock"
+err_has "Usage: penstock"
 run 2 schedul
 err_has "did you mean schedule"
 run 2 help schedul
 err_has "did you mean schedule"
 run 2 schedule
-err_has "usage: penstock schedule"
+err_has "Usage: penstock schedule"
 run 2 schedule chek
 err_has "did you mean schedule check"
 run 2 schedule gnu

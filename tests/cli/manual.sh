@@ -1,74 +1,84 @@
 #!/usr/bin/env bash
 # --help, the man page and the completion speak of the same commands and
-# options: whoever adds an option to one is told of the others.
+# options: whoever adds an option to one is told of the others. Needs all
+# programs.
 . "$(dirname "$0")/support.bash"
 root=$(cd "$(dirname "$0")/../.." && pwd)
-page=$root/docs/man/penstock-schedule.1
 . "$root/tools/completion/penstock.bash"
+list_commands
 
-run 0 schedule --help
-commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
-same "commands of the man page" \
-    "$(awk '/^\.Nm penstock schedule/ { getline; print $2 }' "$page" | sort)" \
-    "$(sort <<<"$commands")"
+# Options of one command in --help, aliases too, and in its part of the
+# completion.
+compare_completion() { # COMMAND [VERB]
+    local offer=_penstock_$1_options
+    about "penstock $*"
+    options=$(grep -P "^$*\t--" "$work/options" | cut -f2 | sort)
+    same completion "$("$offer" "${2-}" | tr ' ' '\n' | sort | sed '/^$/d')" \
+        "$options"
+}
 
-# Options in the synopsis of one command, in the long form.
-in_synopsis() {
-    awk -v command="$1" '
+# Those that a man page describes.
+described() { # PAGE
+    sed -n '/^\.Sh OPTIONS/,/^\.Sh [^O]/s/^\.It Fl//p' "$1" |
+        grep -oE ' -[a-z0-9-]+' | sed 's/^ /-/' | grep -vxE -- '--(help|usage)' | sort
+}
+
+# Of commands that have no commands behind them.
+compare_options() { # COMMAND
+    page=$root/docs/man/penstock-$1.1
+    compare_completion "$1"
+    same "options in the man page" "$(described "$page")" "$options"
+    # Words that the completion offers are words that the program takes.
+    for option in $options; do
+        for word in $(_penstock_words "$option"); do
+            run 0 "$1" "$option=$word" --help
+            grep -qwF -- "$word" "$page" ||
+                fail "man page lacks $word of $option"
+        done
+    done
+}
+
+# Options in the synopsis of a command behind a command, in the long form.
+in_synopsis() { # COMMAND VERB
+    awk -v command="$1" -v verb="$2" '
         /^\.Sh DESCRIPTION/ { exit }
-        /^\.Nm penstock schedule/ { getline; is_on = $2 == command }
+        $1 == ".Nm" && $3 == command { getline; is_on = $2 == verb }
         is_on && match($0, /Fl [-a-z]+/) {
             name = substr($0, RSTART + 3, RLENGTH - 3)
             print name == "o" ? "--output" : "-" name
         }' "$page" | sort
 }
 
-for command in $commands; do
-    run 0 schedule "$command" --help
-    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
-        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
-    same "man page" "$(in_synopsis "$command")" "$options"
-    same "completion" \
-        "$(_penstock_schedule_options "$command" | tr ' ' '\n' | sort | sed '/^$/d')" \
-        "$options"
-    echo "$options" >>"$work/all"
-done
-same "options described in the man page" \
-    "$(sed -n '/^\.Sh OPTIONS/,/^\.Ss/s/^\.It Fl \(o , \)\{0,1\}-\([a-z-]*\).*/--\2/p' "$page" |
-        grep -v '^--help$' | sort)" \
-    "$(sort -u "$work/all" | sed '/^$/d')"
-
-# The same of commands that have no commands behind them.
-compare_options() { # COMMAND
-    page=$root/docs/man/penstock-$1.1
-    run 0 "$1" --help
-    options=$(grep -oE '^ +(-., )?--[a-z0-9-]+' "$work/out" |
-        grep -oE -- '--[a-z0-9-]+' | grep -vE '^--(help|usage)$' | sort)
-    same "options in the man page" \
-        "$(sed -n '/^\.Sh OPTIONS/,/^\.Sh [^O]/s/^\.It Fl \(o , \)\{0,1\}-\([a-z0-9-]*\).*/--\2/p' "$page" |
-            grep -v '^--help$' | sort)" "$options"
-    same "completion" "$("_penstock_$1_options" | tr ' ' '\n' | sort)" "$options"
-}
-compare_options tokenize
-compare_options plot
-compare_options view
-compare_options partition
-compare_options export
-compare_options plan
-compare_options predict
-if [ -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
-    for command in train eval generate profile doctor; do
-        compare_options "$command"
-        # Words that the completion offers are words that the program takes.
-        for option in $options; do
-            for word in $(_penstock_words "$option"); do
-                run 0 "$command" "$option=$word" --help
-                grep -qwF -- "$word" "$page" ||
-                    fail "man page lacks $word of $option"
-            done
-        done
+# Of commands that have some.
+compare_verbs() { # COMMAND VERB...
+    local command=$1
+    shift
+    page=$root/docs/man/penstock-$command.1
+    about "man penstock-$command"
+    same "commands of the man page" \
+        "$(awk -v name="$command" '
+            $1 == ".Nm" && $3 == name { getline; print $2 }' "$page" | sort)" \
+        "$(printf '%s\n' "$@" | sort)"
+    for verb in "$@"; do
+        compare_completion "$command" "$verb"
+        same "synopsis in the man page" "$(in_synopsis "$command" "$verb")" \
+            "$options"
     done
-fi
+    if grep -q '^\.Sh OPTIONS' "$page"; then
+        about "man penstock-$command"
+        same "options in the man page" "$(described "$page")" \
+            "$(grep -P "^$command .*\t--" "$work/options" | cut -f2 | sort -u)"
+    fi
+}
+
+for command in $(cut -d' ' -f1 "$work/commands" | uniq); do
+    verbs=$(sed -n "s/^$command //p" "$work/commands")
+    if [ -n "$verbs" ]; then
+        compare_verbs "$command" $verbs
+    else
+        compare_options "$command"
+    fi
+done
 
 # The page of all has every command, in the order of --help.
 run 0 --help
@@ -78,64 +88,6 @@ same "commands of penstock.1" \
 for command in $(awk '/^  [a-z]/ { print $1 }' "$work/out"); do
     grep -q "^\.Sy penstock-$command Ns (1)" "$root/docs/man/penstock.1" ||
         fail "penstock.1 does not name the page of $command"
-done
-
-# The commands and options of checkpoint.
-page=$root/docs/man/penstock-checkpoint.1
-run 0 checkpoint --help
-commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
-same "commands of the man page" \
-    "$(awk '/^\.Nm penstock checkpoint/ { getline; print $2 }' "$page" | sort)" \
-    "$(sort <<<"$commands")"
-for command in $commands; do
-    run 0 checkpoint "$command" --help
-    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
-        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$' | sort)
-    same "completion of checkpoint" \
-        "$(_penstock_checkpoint_options "$command" | tr ' ' '\n')" "$options"
-    for option in $options; do
-        grep -qF ".Fl -${option#--}" "$page" || fail "man page lacks $option"
-    done
-done
-
-# The commands and options of cluster; detect is penstock-train's.
-page=$root/docs/man/penstock-cluster.1
-run 0 cluster --help
-commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
-same "commands of the man page" \
-    "$(awk '/^\.Nm penstock cluster/ { getline; print $2 }' "$page" | sort)" \
-    "$(sort <<<"$commands")"
-[ -x "$(dirname "$PENSTOCK")/penstock-train" ] ||
-    commands=$(grep -vx detect <<<"$commands")
-for command in $commands; do
-    run 0 cluster "$command" --help
-    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
-        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$')
-    same "completion of cluster" \
-        "$(_penstock_cluster_options "$command" | tr ' ' '\n')" "$options"
-    for option in $options; do
-        grep -qE "^\.It Fl (o , )?-${option#--}" "$page" ||
-            fail "man page lacks $option"
-    done
-done
-
-# The commands and options of sync.
-page=$root/docs/man/penstock-sync.1
-run 0 sync --help
-commands=$(awk '/^  [a-z]/ { print $1 }' "$work/out")
-same "commands of the man page" \
-    "$(awk '/^\.Nm penstock sync/ { getline; print $2 }' "$page" | sort)" \
-    "$(sort <<<"$commands")"
-for command in $commands; do
-    run 0 sync "$command" --help
-    options=$(grep -oE '^ +(-., )?--[a-z-]+' "$work/out" |
-        grep -oE -- '--[a-z-]+' | grep -vE '^--(help|usage)$')
-    same "completion of sync" \
-        "$(_penstock_sync_options "$command" | tr ' ' '\n')" "$options"
-    for option in $options; do
-        grep -qE "^\.It Fl -${option#--}" "$page" ||
-            fail "man page lacks $option"
-    done
 done
 
 # The completion itself.

@@ -123,7 +123,7 @@ mixed=("${xl[@]}" --cluster "$work/mixed.yaml" --global-batch-size 64
 run 0 plan "${mixed[@]}" --top 1 --json
 same "all four" "$(json 'd["plans"][0]["devices"]')" 4
 mixed_step=$(json 'd["plans"][0]["step_sec"]')
-run 1 predict "${mixed[@]}" --pp 4 --stages 12,12,12,12 \
+run 1 predict "${mixed[@]}" --pp 4 --blocks 12,12,12,12 \
     --recompute-granularity full --json
 same "an even split" "$(json 'd["fits"]')" False
 same "an even split is slower" "$(json "d['step_sec'] > 1.15 * $mixed_step")" \

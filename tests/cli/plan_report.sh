@@ -3,25 +3,6 @@
 # the command says on the terminal.
 . "$(dirname "$0")/support.bash"
 
-# html EXPRESSION: evaluates Python over the report, the tree in `t` (names
-# without their spaces), all words in `words`, the bytes in `source`.
-html() {
-    python3 - "$work/report.html" "$1" <<'PYTHON' 2>&1
-import re, sys
-import xml.etree.ElementTree as tree
-source = open(sys.argv[1], encoding="utf-8").read()
-t = tree.fromstring(source)
-for element in t.iter():
-    element.tag = element.tag.split("}")[-1]
-words = " ".join(" ".join(t.itertext()).split())
-sections = {s.find("h2").text: s for s in t.iter("section")}
-def rows(title):
-    return [[c.text or "" for c in r.findall("td")]
-            for r in sections[title].iter("tr") if r.findall("td")]
-print(eval("(" + sys.argv[2] + ")"))
-PYTHON
-}
-
 plan() { # CODE ARGS...
     local code=$1
     shift
@@ -53,13 +34,7 @@ same "the limit" "$(html '"limit 30 GiB" in words')" True
 same "commands" "$(html '"penstock export" in words and
     "plan.json" in words')" True
 
-# Nothing is fetched: no scripts, no images, no addresses but XML's names.
-same "scripts" "$(html 'sum(1 for e in t.iter()
-    if e.tag in ("script", "link", "img", "iframe", "object"))')" 0
-same "addresses" "$(html 'set(re.findall(r"https?://[a-z0-9.]+", source))
-    - {"http://www.w3.org"} or "none"')" none
-same "links that leave" "$(html '[v for e in t.iter() for k, v in
-    e.attrib.items() if k.endswith("href") and v[0] != "#"]')" "[]"
+html_stands_alone
 
 # Names are those of users.
 mkdir "$work/a <b> & \"c\""

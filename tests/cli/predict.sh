@@ -21,7 +21,7 @@ run 0 plan check "$work/plan.json" --json
 same "the plan of the file" "$(json 'd["step_sec"]')" "$step"
 
 # Stages by number, and the same in Megatron's letters.
-run 0 predict "${large[@]}" --tp 2 --pp 4 --stages 10,9,9,8 --json
+run 0 predict "${large[@]}" --tp 2 --pp 4 --blocks 10,9,9,8 --json
 same layers "$(json 'd["layers"]')" "[11, 9, 9, 9]"
 step=$(json 'd["step_sec"]')
 run 0 predict "${large[@]}" --tp 2 --pp 4 --json \
@@ -36,9 +36,9 @@ cat >"$work/config.json" <<'END'
 END
 small=(--model "$work/config.json" --seq-length 1024 --global-batch-size 32
     --cluster "preset:a100-40*4" --pp 4 --json)
-run 0 predict "${small[@]}" --stages 2,2,2,2
+run 0 predict "${small[@]}" --blocks 2,2,2,2
 even=$(json 'max(row["weights"] for row in d["memory"])')
-run 0 predict "${small[@]}" --stages 1,2,2,3
+run 0 predict "${small[@]}" --blocks 1,2,2,3
 same "weights of three blocks" \
     "$(json "1.35 < d['memory'][-1]['weights'] / $even < 1.55")" True
 
@@ -95,11 +95,11 @@ run 1 predict "${large[@]}" --tp 8
 err_has "tp 8 does not divide 20 attention heads"
 run 1 predict "${large[@]}" --tp 4 --pp 8
 err_has "tp, cp and pp make 32 devices, there are 16"
-run 1 predict "${large[@]}" --pp 4 --stages 9,9,9
+run 1 predict "${large[@]}" --pp 4 --blocks 9,9,9
 err_has "the stages have 27 blocks, the model 36"
-run 1 predict "${large[@]}" --pp 4 --stages 18,18
+run 1 predict "${large[@]}" --pp 4 --blocks 18,18
 err_has "2 stages do not go evenly on 4 ranks"
-run 1 predict "${large[@]}" --pp 4 --stages 12,x
+run 1 predict "${large[@]}" --pp 4 --blocks 12,x
 err_has "expected numbers as 1,2,2,3"
 run 1 predict "${large[@]}" --pp 4 --schedule zb-w
 err_has "there is no schedule zb-w"
@@ -107,6 +107,6 @@ run 1 predict "${large[@]}" --pp 4 --schedule zb-v
 err_has "megatron does not run zb-v"
 run 1 predict "${large[@]}" --micro-batch-size 3
 err_has "do not divide the batch of 64"
-run 2 predict "${large[@]}" --stages 36 --pipeline-model-parallel-layout Et*36L
+run 2 predict "${large[@]}" --blocks 36 --pipeline-model-parallel-layout Et*36L
 err_has "give one of them"
 finish

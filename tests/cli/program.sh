@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# penstock hands the commands that compute to penstock-train: the words, the
-# exit code and the help arrive; without it, the message says what to install.
+# penstock hands the commands that compute to penstock-train, and the one that
+# simulates to penstock-simulate: the words, the exit code and the help arrive;
+# without them, the message says what to install.
 . "$(dirname "$0")/support.bash"
 beside=$(dirname "$PENSTOCK")
 commands="train eval generate profile doctor"
 
 # A sibling that tells its words and exits with 7.
 sibling() { # FOLDER
+    local name
     mkdir -p "$1"
-    printf '#!/bin/sh\nprintf "<%%s>" "$@"\nexit 7\n' >"$1/penstock-train"
-    chmod +x "$1/penstock-train"
+    for name in penstock-train penstock-simulate; do
+        printf '#!/bin/sh\nprintf "<%%s>" "$@"\nexit 7\n' >"$1/$name"
+        chmod +x "$1/$name"
+    done
 }
 mkdir "$work/bin"
 cp "$PENSTOCK" "$work/bin/penstock"
@@ -22,6 +26,12 @@ for command in $commands; do
     err_has "libdnnl-dev"
     run 1 help "$command"
     err_has "penstock-train is not installed"
+done
+for words in simulate "help simulate"; do
+    run 1 $words
+    out_empty
+    err_has "penstock-simulate is not installed"
+    err_has "apt install libsimgrid-dev"
 done
 run 1 cluster detect
 err_has "penstock-train is not installed"
@@ -39,6 +49,10 @@ run 7 cluster detect -o c.yaml
 same "words" "$(cat "$work/out")" "<cluster><detect><-o><c.yaml>"
 run 7 help cluster detect
 same "words of help" "$(cat "$work/out")" "<help><cluster><detect>"
+run 7 simulate --plan "a plan.json"
+same "words" "$(cat "$work/out")" "<simulate><--plan><a plan.json>"
+run 7 help simulate
+same "words of help" "$(cat "$work/out")" "<help><simulate>"
 ln -s "$PENSTOCK" "$work/link"
 "$work/link" doctor >"$work/out"
 same "through a link" "$(cat "$work/out")" "<doctor>"
@@ -53,15 +67,18 @@ err_has "cannot run $work/bin/penstock-train: Permission denied"
 
 # The program itself, where it was built.
 PENSTOCK=$beside/penstock
-if [ -x "$beside/penstock-train" ]; then
+for name in penstock-train penstock-simulate; do
+    [ -x "$beside/$name" ] || continue
     run 0 --help
     mv "$work/out" "$work/all"
-    "$beside/penstock-train" --help >"$work/out"
-    about "penstock-train --help"
-    out_has "usage: penstock-train"
+    "$beside/$name" --help >"$work/out"
+    about "$name --help"
+    out_has "Usage: $name"
     while IFS= read -r text; do
         grep -qxF -- "$text" "$work/all" || fail "penstock --help lacks '$text'"
     done < <(grep '^  [a-z]' "$work/out")
+done
+if [ -x "$beside/penstock-train" ]; then
     run 0 help doctor
     out_has "Usage: penstock doctor"
     run 2 doctor --jsn

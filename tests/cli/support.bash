@@ -50,11 +50,61 @@ d = json.load(open(sys.argv[1]))
 print(eval("(" + sys.argv[2] + ")"))' "$work/out" "$1" 2>&1
 }
 
+# html EXPRESSION: evaluates Python over $work/report.html, the tree in `t` (names
+# without their spaces), all words in `words`, the bytes in `source`.
+html() {
+    python3 - "$work/report.html" "$1" <<'PYTHON' 2>&1
+import re, sys
+import xml.etree.ElementTree as tree
+source = open(sys.argv[1], encoding="utf-8").read()
+t = tree.fromstring(source)
+for element in t.iter():
+    element.tag = element.tag.split("}")[-1]
+words = " ".join(" ".join(t.itertext()).split())
+sections = {s.find("h2").text: s for s in t.iter("section")}
+def rows(title):
+    return [["".join(c.itertext()) for c in r.findall("td")]
+            for r in sections[title].iter("tr") if r.findall("td")]
+print(eval("(" + sys.argv[2] + ")"))
+PYTHON
+}
+
+# Nothing is fetched: no scripts, no images, no addresses but XML's names.
+html_stands_alone() {
+    same "scripts" "$(html 'sum(1 for e in t.iter()
+        if e.tag in ("script", "link", "img", "iframe", "object"))')" 0
+    same "addresses" "$(html 'set(re.findall(r"https?://[a-z0-9.]+", source))
+        - {"http://www.w3.org"} or "none"')" none
+    same "links that leave" "$(html '[v for e in t.iter() for k, v in
+        e.attrib.items() if k.endswith("href") and v[0] != "#"]')" "[]"
+}
+
 # make_file NAME ARGS...: a schedule in the work folder.
 make_file() {
     local file=$work/$1
     shift
     run 0 schedule make "$@" -o "$file"
+}
+
+# list_commands: writes $work/commands and $work/options from --help of all
+# commands. Skips the test where some are of programs that were not built.
+list_commands() {
+    local name table
+    table=$(dirname "${BASH_SOURCE[0]}")/../../tools/commands-table
+    for name in penstock-train penstock-simulate; do
+        if [ ! -x "$(dirname "$PENSTOCK")/$name" ]; then
+            echo "$name is not built; skipped"
+            exit 77
+        fi
+    done
+    "$table" "$PENSTOCK" --commands >"$work/commands" || exit 1
+    "$table" "$PENSTOCK" --options >"$work/options" || exit 1
+}
+
+# defined STRUCT FILES...: the .name of every such struct in sources, sorted.
+defined() {
+    awk -v start="^const struct $1 " '$0 ~ start { getline; gsub(/.*= "|",$/, "")
+        print }' "${@:2}" | sort
 }
 
 finish() {

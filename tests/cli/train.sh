@@ -164,9 +164,16 @@ print(json.dumps(times == sorted(times)))
 END
 same "time goes on" "$(json d)" True
 run 0 train "${tiny[@]}" "${letters[@]}" --train-iters "$last" \
-    --load "$work/stopped" --lr 1
+    --load "$work/stopped" --lr-decay-iters 100000 --lr 1
 err_has "nothing to do"
 err_has "another run"
+
+# A length that the model gives is the one that an option would give.
+default=(--model "$work/tiny" --threads 1 "${letters[@]}" --train-iters 2
+    --lr 1e-2)
+run 0 train "${default[@]}" --save "$work/default"
+run 0 train "${default[@]}" --load "$work/default" --seq-length 32
+err_lacks "another run"
 
 # Mistakes that users make.
 refused() { # WORDS OPTIONS...

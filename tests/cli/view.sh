@@ -51,8 +51,21 @@ out_has "39.800     19.600  88.800     68.600  rank 1, 100 %   rank 2 computing,
 same "slow operations" "$(awk '/^ *2  (backward|forward)/ { print $4 }' "$work/out")" \
     "$(printf '1.500\n1.500')"
 out_lacks "messages that came late"
+run 0 view "$work/rank" --json
+same "seconds" "$(json 'round(d["sec"], 6), round(d["predicted_sec"], 6)')" \
+    "(0.0888, 0.0686)"
+same "ranks" "$(json '[r["rank"] for r in d["ranks"]]')" "[0, 1, 2, 3]"
+same "rank 0" "$(json '[round(d["ranks"][0][k], 6) for k in ("waiting_sec", "predicted_waiting_sec", "total_sec", "waits_most_for")]')" \
+    "[0.0398, 0.0196, 0.0888, 1]"
+same "slow operations" \
+    "$(json 'sorted((o["rank"], o["operation"], round(o["ratio"], 3)) for o in d["slow_operations"])')" \
+    "[(2, 'backward', 1.5), (2, 'forward', 1.5)]"
+same "late messages" "$(json 'd["late_messages"]')" "[]"
 
 trace link 1 same link
+run 0 view "$work/link" --json
+same "late messages" "$(json '[(m["from"], m["to"], m["messages"], m["count"], round(m["together_sec"], 6)) for m in d["late_messages"]]')" \
+    "[(1, 2, 'activations', 6, 0.012)]"
 run 0 view "$work/link"
 out_has "step 0: 80 ms, predicted 68.6 ms: 1.166 of it"
 out_has "+11.6 ms: activations from rank 1 to rank 2 come late"
@@ -78,6 +91,10 @@ run 0 view "$work/alone" -o "$work/alone.svg"
 out_has "step 0: 88.8 ms; there is no prediction"
 out_has "because of rank 2 computing"
 out_lacks "later"
+run 0 view "$work/alone" --json
+same "what was predicted" \
+    "$(json 'd["predicted_sec"], d["ranks"][0]["predicted_total_sec"]')" \
+    "(None, None)"
 
 # Of many ranks only the worst, unless all are asked for.
 make_file wide.txt 1f1b --stages 40 --microbatches 8
@@ -106,6 +123,30 @@ same "processes" \
 same "milliseconds of rank 2" \
     "$(json 'round(sum(e["dur"] for e in d["traceEvents"] if e["ph"] == "X" and e["pid"] == 3 and e["tid"] == 2) / 1e3, 3)')" \
     73.0
+
+# Some ranks of many: 8 replicas of 4 rows, rank 14 is slow.
+mkdir "$work/many"
+same_json=$work/same.json
+"$TRACE_FILES" -r "$work/many" "$work/1f1b.txt" 1 "$same_json" "$same_json" \
+    "$same_json" "$same_json" "$work/rank.json" "$same_json" "$same_json" \
+    "$same_json" "$same_json" || fail "cannot make a trace"
+for form in svg png pdf; do
+    run 0 view "$work/many" --ranks 8-23 -o "$work/wave.$form"
+    err_has "wrote $work/wave.$form"
+    out_has "rank 14 computes slower"
+done
+run 0 view "$work/many" --ranks 14 -o "$work/one.svg"
+run 1 view "$work/many" --ranks 24-32 -o "$work/none.svg"
+err_has "ranks 24 to 32 are not there: the trace has ranks 0 to 31"
+[ ! -e "$work/none.svg" ] || fail "a refused view was written"
+run 1 view "$work/many" --ranks 0-7 -o "$work/wave.json"
+err_has "its name should end in .svg, .png or .pdf"
+for wrong in x 5-3 1- -1 1-2x 0-4294967296; do
+    run 2 view "$work/many" --ranks="$wrong" -o "$work/none.svg"
+    err_has "--ranks must be as 0-63 or 17"
+done
+run 2 view "$work/many" --ranks 0-7
+err_has "--ranks needs a file to draw to"
 
 run 1 view "$work/rank" -o "$work/run.doc"
 err_has "its name should end in .svg, .png, .pdf or .json (Perfetto)"

@@ -441,7 +441,7 @@ static double run_step(struct delay_trace *trace, uint32_t step)
 {
     enum { MOST_MEMBERS = 16 };
     const struct delay_options *options = &trace->options;
-    double losses[MOST_MEMBERS];
+    double losses[MOST_MEMBERS] = {0};
     need(options->num_members <= MOST_MEMBERS, "too many members");
     for (uint32_t r = 0; r < options->num_members; r++)
         losses[r] = run_member(trace, r, step);

@@ -140,7 +140,7 @@ static double load_of(const struct oracle *oracle, uint32_t place)
 
 static void try_colors(struct oracle *oracle, uint32_t color)
 {
-    if (color < oracle->drawing->graph.num_colors) {
+    if (color < MOST_COLORS && color < oracle->drawing->graph.num_colors) {
         for (uint32_t i = 0; i < oracle->num_places; i++) {
             oracle->places[color] = i;
             try_colors(oracle, color + 1);

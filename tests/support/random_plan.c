@@ -218,13 +218,9 @@ static struct pen_model *make_model(struct pen_random *random,
 static const struct pen_generator *choose_schedule(struct pen_random *random)
 {
     uint32_t count = 0;
-    const struct pen_generator *generator;
     while (pen_generator_at(count) != NULL)
         count++;
-    do
-        generator = pen_generator_at(pen_random_below(random, count));
-    while (generator->missing != NULL);
-    return generator;
+    return pen_generator_at(pen_random_below(random, count));
 }
 
 static uint32_t choose_chunks(struct pen_random *random,

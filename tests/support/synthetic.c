@@ -119,7 +119,9 @@ static pen_status make_rank(struct maker *maker, uint32_t line)
 {
     uint32_t replicas = maker->synthetic->num_replicas;
     uint32_t row = line % maker->rows;
-    uint32_t rank = row * replicas + line / maker->rows;
+    uint32_t rank = maker->synthetic->is_by_replica
+                        ? line
+                        : row * replicas + line / maker->rows;
     struct pen_rank_trace *trace = &maker->trace.ranks[rank];
     trace->head = pen_trace_head_make();
     trace->head.rank = rank;

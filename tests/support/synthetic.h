@@ -14,11 +14,13 @@ struct synthetic {
     const struct pen_costs *truth;     /* per replica */
     uint32_t num_replicas;
     uint32_t num_steps; /* 1 to 5 */
+    bool is_by_replica; /* ranks are numbered replica by replica */
 };
 
 /*
  * Replicas wait for each other in SYNC. Ranks are numbered row by row, as
- * Megatron does: replica d of row r is r * num_replicas + d.
+ * Megatron does: replica d of row r is r * num_replicas + d; unless
+ * is_by_replica.
  */
 pen_status write_synthetic(const struct synthetic *synthetic,
                            const char *folder, struct pen_text *why);

@@ -1,7 +1,9 @@
 /*
  * Not a test: makes traces whose cause is known, for tests/cli/view.sh.
  *
- *   trace_files DIR SCHEDULE STEPS PREDICTED|none TRUTH...   one per replica
+ *   trace_files [-r] DIR SCHEDULE STEPS PREDICTED|none TRUTH...
+ *
+ * There is one truth per replica; -r: ranks are numbered replica by replica.
  */
 #include "support/synthetic.h"
 
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_REPLICAS 8
+#define MOST_REPLICAS 128
 
 static void stop_unless(pen_status status, const struct pen_text *why)
 {
@@ -21,8 +23,11 @@ static void stop_unless(pen_status status, const struct pen_text *why)
 
 int main(int argc, char **argv)
 {
+    bool is_by_replica = argc > 1 && strcmp(argv[1], "-r") == 0;
+    argc -= is_by_replica;
+    argv += is_by_replica;
     if (argc < 6 || argc > 5 + MOST_REPLICAS) {
-        fprintf(stderr, "usage: trace_files DIR SCHEDULE STEPS "
+        fprintf(stderr, "usage: trace_files [-r] DIR SCHEDULE STEPS "
                         "PREDICTED|none TRUTH...\n");
         return 2;
     }
@@ -32,7 +37,8 @@ int main(int argc, char **argv)
     struct pen_costs truth[MOST_REPLICAS];
     struct synthetic synthetic = {.truth = truth,
                                   .num_replicas = (uint32_t)argc - 5,
-                                  .num_steps = (uint32_t)atoi(argv[3])};
+                                  .num_steps = (uint32_t)atoi(argv[3]),
+                                  .is_by_replica = is_by_replica};
     stop_unless(pen_schedule_load(argv[2], &schedule, &why), &why);
     synthetic.schedule = schedule;
     pen_costs_init(&predicted);

@@ -184,6 +184,10 @@ static void presets_are_right_and_print(void **state)
         const struct pen_device *device = pen_device_at(count);
         assert_ptr_equal(device, pen_device_find(device->kind));
         assert_non_null(pen_system_of_device(device->kind));
+        struct pen_device copy = *device;
+        if (!pen_device_default_constants(&copy))
+            fail_msg("say which kind %s is like in src/core/device_constants.c",
+                     device->kind);
         pen_text_clear(&source);
         pen_text_add(&source, "preset:%s*1000", device->kind);
         struct pen_cluster *cluster = load_cluster(pen_text_string(&source));

@@ -2,17 +2,15 @@
  * Files are written whole or not at all, and what is not a regular file is
  * written in place: no run may replace a device, a pipe or a link.
  */
+#include "support/folder.h"
 #include "support/support.h"
 
 #include "base/file.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/penstock-file-XXXXXX";
 
 static const char *in_folder(const char *name, char *path)
 {
@@ -26,21 +24,6 @@ static void expect_content(const char *path, const char *expected)
     assert_int_equal(PEN_OK, pen_file_read(path, 1000, &found, NULL));
     assert_string_equal(expected, pen_text_string(&found));
     pen_text_release(&found);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char path[100];
-    unlink(in_folder("file", path));
-    unlink(in_folder("link", path));
-    return rmdir(folder);
 }
 
 static void a_file_is_replaced_and_leaves_nothing_beside(void **state)

@@ -4,7 +4,7 @@
  */
 #include "support/engine.h"
 
-#include "network/network.h"
+#include "network_step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -84,52 +84,18 @@ static struct pen_network *make_network(struct pen_engine *engine,
     return network;
 }
 
-static void *room(size_t bytes)
-{
-    void *block = aligned_alloc(64, bytes + 64 - bytes % 64);
-    assert_non_null(block);
-    memset(block, 0x7f, bytes);
-    return block;
-}
-
 static struct pen_microbatch microbatch_of(int m)
 {
     return (struct pen_microbatch){
         .ids = ids[m], .targets = targets[m], .loss_count = num_targets};
 }
 
-/* Forward and backward of a step; the backward whole, or split and late. */
 static double run_step(struct pen_network *network, bool is_split)
 {
-    struct pen_network_sizes sizes;
-    pen_network_sizes(network, &sizes);
     struct pen_microbatch batches[MICROBATCHES];
-    void *stashes[MICROBATCHES];
-    void *holds[MICROBATCHES];
-    double loss = 0;
-    pen_network_clear_gradients(network);
-    for (int m = 0; m < MICROBATCHES; m++) {
-        batches[m] = microbatch_of(m);
-        stashes[m] = room(sizes.stash);
-        holds[m] = room(sizes.hold);
-        pen_network_forward(network, &batches[m], stashes[m], NULL, NULL);
-        loss += batches[m].loss;
-    }
     for (int m = 0; m < MICROBATCHES; m++)
-        if (is_split)
-            pen_network_backward_input(network, &batches[m], stashes[m],
-                                       holds[m], NULL, NULL);
-        else
-            pen_network_backward(network, &batches[m], stashes[m], NULL, NULL);
-    for (int m = 0; m < MICROBATCHES; m++) {
-        if (is_split)
-            pen_network_backward_weight(network, &batches[m], stashes[m],
-                                        holds[m]);
-        free(stashes[m]);
-        free(holds[m]);
-    }
-    pen_network_finish_gradients(network);
-    return loss;
+        batches[m] = microbatch_of(m);
+    return network_step(network, batches, MICROBATCHES, is_split);
 }
 
 static double loss_of(struct pen_network *network)

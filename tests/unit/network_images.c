@@ -6,6 +6,7 @@
 #include "support/engine.h"
 
 #include "network/images.h"
+#include "network_step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,14 +75,6 @@ static struct pen_network *make_network(struct pen_engine *engine,
     return network;
 }
 
-static void *room(size_t bytes)
-{
-    void *block = aligned_alloc(64, bytes + 64 - bytes % 64);
-    assert_non_null(block);
-    memset(block, 0x7f, bytes);
-    return block;
-}
-
 static struct pen_microbatch microbatch_of(int m, float *pixels)
 {
     struct pen_random random = {.state = (uint64_t)m + 1};
@@ -91,39 +84,13 @@ static struct pen_microbatch microbatch_of(int m, float *pixels)
         .pixels = pixels, .targets = targets[m], .loss_count = num_targets};
 }
 
-/* Forward and backward of a step; the backward whole, or split and late. */
 static double run_step(struct pen_network *network, bool is_split)
 {
-    struct pen_network_sizes sizes;
-    pen_network_sizes(network, &sizes);
     struct pen_microbatch batches[MICROBATCHES];
     float pixels[MICROBATCHES][PIXELS];
-    void *stashes[MICROBATCHES];
-    void *holds[MICROBATCHES];
-    double loss = 0;
-    pen_network_clear_gradients(network);
-    for (int m = 0; m < MICROBATCHES; m++) {
-        batches[m] = microbatch_of(m, pixels[m]);
-        stashes[m] = room(sizes.stash);
-        holds[m] = room(sizes.hold);
-        pen_network_forward(network, &batches[m], stashes[m], NULL, NULL);
-        loss += batches[m].loss;
-    }
     for (int m = 0; m < MICROBATCHES; m++)
-        if (is_split)
-            pen_network_backward_input(network, &batches[m], stashes[m],
-                                       holds[m], NULL, NULL);
-        else
-            pen_network_backward(network, &batches[m], stashes[m], NULL, NULL);
-    for (int m = 0; m < MICROBATCHES; m++) {
-        if (is_split)
-            pen_network_backward_weight(network, &batches[m], stashes[m],
-                                        holds[m]);
-        free(stashes[m]);
-        free(holds[m]);
-    }
-    pen_network_finish_gradients(network);
-    return loss;
+        batches[m] = microbatch_of(m, pixels[m]);
+    return network_step(network, batches, MICROBATCHES, is_split);
 }
 
 static double loss_of(struct pen_network *network, bool is_evaluation)

@@ -3,51 +3,17 @@
  * version; what TensorBoard makes of them is judged by
  * tests/interop/run_tensorboard.
  */
+#include "support/folder.h"
 #include "support/support.h"
 
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "runtime/tensorboard.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static char folder[] = "/tmp/penstock-events-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static void remove_tree(const char *path)
-{
-    DIR *directory = opendir(path);
-    struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        struct pen_text inside = PEN_TEXT_EMPTY;
-        if (entry->d_name[0] == '.')
-            continue;
-        pen_text_add(&inside, "%s/%s", path, entry->d_name);
-        remove_tree(pen_text_string(&inside));
-        pen_text_release(&inside);
-    }
-    if (directory != NULL)
-        closedir(directory);
-    remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    remove_tree(folder);
-    return 0;
-}
 
 /* NULL when the library was built without protobuf-c, which it must say. */
 static struct pen_tensorboard *create(const char *directory, uint64_t last_step)

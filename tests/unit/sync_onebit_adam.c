@@ -157,8 +157,7 @@ static void weights_without_gradient_stay(void **state)
         .count = COUNT,
         .interval = 1,
         .total_steps = TOTAL,
-        .optimizer = {
-            .is_adam = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_sync_choice choice;
     struct pen_sync *sync;

@@ -1,5 +1,6 @@
 /* Drawings: the right file, every op once, bearable sizes, clear refusals. */
 #include "base/file.h"
+#include "support/folder.h"
 #include "view/ink.h"
 #include "view_item.h"
 
@@ -8,21 +9,6 @@
 #include <unistd.h>
 
 #define MIB (1024u * 1024u)
-
-/* A folder of the test's own; everything is written there. */
-static char folder[] = "/tmp/penstock-view-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
 
 /* Draws to a file of this name, reads it and removes it. */
 static void draw(const struct pen_picture_item *items, size_t count,

@@ -3,6 +3,7 @@
  * and thinning, ticks are round, labels do not overlap, and runs of any kind
  * (one point, gaps, a million points, astray) can be drawn.
  */
+#include "support/folder.h"
 #include "support/support.h"
 
 #include "base/file.h"
@@ -14,20 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/penstock-plot-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
 
 /* A run whose loss falls, with noise; change what should differ. */
 static struct pen_run make_run(size_t num_steps, uint64_t seed)

@@ -3,6 +3,8 @@
 #include "view/report.h"
 #include "view_item.h"
 
+#include <math.h>
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* A report with one of everything; print() takes it from here. */
@@ -209,6 +211,134 @@ static void nothing_comes_from_elsewhere(void **state)
     free_item(&item);
 }
 
+/* All numbers of a path, which has commands of one letter. */
+static size_t count_points(const char *html)
+{
+    const char *at = strstr(html, "<path class=\"curve\"");
+    assert_non_null(at);
+    size_t count = 0;
+    for (at = strstr(at, " d=\"") + 4; *at != '"'; at++)
+        count += *at == 'M' || *at == 'L';
+    return count;
+}
+
+/* Prints a section of one chart with one curve. */
+static void print_curve(const struct pen_report_curve *curve,
+                        struct pen_text *out)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_report_curves chart = {"step", "loss <x>", curve, 1, false};
+    struct pen_report_section section = {
+        .title = "Curves", .curves = &chart, .num_curves = 1};
+    struct pen_report report = {
+        .title = "curves", .sections = &section, .num_sections = 1};
+    if (pen_report_print(&report, out, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    pen_text_release(&why);
+}
+
+static void curves_have_gaps_and_a_legend(void **state)
+{
+    (void)state;
+    static const double x[] = {1, 2, 3, 4, 5};
+    static const double y[] = {3, 2, NAN, INFINITY, 1};
+    struct pen_report_curve curve = {"a <b>", x, y, 5, 9, false};
+    struct pen_text html = PEN_TEXT_EMPTY;
+    print_curve(&curve, &html);
+    const char *text = pen_text_string(&html);
+    assert_int_equal(3, count_points(text));
+    assert_int_equal(1, count_of(text, ">a &lt;b&gt;</text>"));
+    expect_part(text, ">loss &lt;x&gt;</text>");
+    expect_part(text, "var(--l1)");
+    const char *body = strstr(text, "<body>");
+    assert_int_equal(0, count_of(body, "nan"));
+    assert_int_equal(0, count_of(body, "inf"));
+    assert_int_equal(0, count_of(body, "no room for"));
+    pen_text_clear(&html);
+    curve.has_marks = true;
+    print_curve(&curve, &html);
+    text = pen_text_string(&html);
+    assert_int_equal(3 + 1, count_of(text, "<circle class=\"mark\""));
+    pen_text_clear(&html);
+    curve.count = 0;
+    print_curve(&curve, &html);
+    assert_int_equal(0, count_of(pen_text_string(&html), "<svg"));
+    pen_text_release(&html);
+}
+
+static void a_million_points_make_a_small_report(void **state)
+{
+    (void)state;
+    enum { MANY = 1000000 };
+    double *values = malloc((size_t)2 * MANY * sizeof *values);
+    struct pen_text html = PEN_TEXT_EMPTY;
+    assert_non_null(values);
+    for (size_t i = 0; i < MANY; i++) {
+        values[i] = (double)i + 1;
+        values[MANY + i] = i == 345678 ? 99 : (double)(i * 7919 % 101) / 101;
+    }
+    struct pen_report_curve curve = {"loss", values, values + MANY,
+                                     MANY,   0,      false};
+    print_curve(&curve, &html);
+    const char *text = pen_text_string(&html);
+    assert_in_range(html.length, 10000, 100000);
+    assert_in_range(count_points(text), 1000, 4 * 960);
+    expect_part(text, "points that the chart has no room for");
+    expect_part(text, ">100</text>"); /* the one spike has its place */
+    pen_text_release(&html);
+    free(values);
+}
+
+/* Glyphs of two drawings have names of their own. */
+static void drawings_do_not_share_names(void **state)
+{
+    (void)state;
+    static const char svg[] =
+        "<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\">"
+        "<g id=\"glyph-0-0\"/><use xlink:href=\"#glyph-0-0\"/>"
+        "<g clip-path=\"url(#clip-0)\"/></svg>\n";
+    struct pen_text html = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_report_section sections[] = {{.title = "one", .drawing = svg},
+                                            {.title = "two", .drawing = svg}};
+    struct pen_report report = {
+        .title = "drawings", .sections = sections, .num_sections = 2};
+    assert_int_equal(PEN_OK, pen_report_print(&report, &html, &why));
+    const char *text = pen_text_string(&html);
+    assert_int_equal(0, count_of(text, "<?xml"));
+    assert_int_equal(1, count_of(text, " id=\"d1-glyph-0-0\""));
+    assert_int_equal(1, count_of(text, "href=\"#d1-glyph-0-0\""));
+    assert_int_equal(1, count_of(text, "url(#d1-clip-0)"));
+    assert_int_equal(1, count_of(text, " id=\"d3-glyph-0-0\""));
+    assert_int_equal(2, count_of(text, "xmlns=\"http://www.w3.org/2000/svg\""));
+    pen_text_release(&html);
+    pen_text_release(&why);
+}
+
+static void options_in_remarks_are_not_broken(void **state)
+{
+    (void)state;
+    static const struct pen_report_remark remarks[] = {
+        {"a & b", "It is 5 % -- more", "Lower --lr, or (--min-lr); a--b."},
+        {NULL, "head", "--load it"}};
+    struct pen_text html = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_report_section section = {
+        .title = "advice", .remarks = remarks, .num_remarks = 2};
+    struct pen_report report = {
+        .title = "remarks", .sections = &section, .num_sections = 1};
+    assert_int_equal(PEN_OK, pen_report_print(&report, &html, &why));
+    const char *text = pen_text_string(&html);
+    expect_part(text, "<span class=\"label\">a &amp; b</span>");
+    expect_part(text, "<strong>It is 5 % -- more</strong>");
+    expect_part(text, "<p>Lower <code>--lr</code>, or "
+                      "(<code>--min-lr</code>); a--b.</p>");
+    expect_part(text, "<p><code>--load</code> it</p>");
+    assert_int_equal(1, count_of(text, "<span"));
+    pen_text_release(&html);
+    pen_text_release(&why);
+}
+
 static void too_many_bars_are_counted(void **state)
 {
     (void)state;
@@ -312,6 +442,10 @@ int main(void)
         cmocka_unit_test(bars_have_a_legend_of_their_parts),
         cmocka_unit_test(texts_are_escaped_everywhere),
         cmocka_unit_test(nothing_comes_from_elsewhere),
+        cmocka_unit_test(curves_have_gaps_and_a_legend),
+        cmocka_unit_test(a_million_points_make_a_small_report),
+        cmocka_unit_test(drawings_do_not_share_names),
+        cmocka_unit_test(options_in_remarks_are_not_broken),
         cmocka_unit_test(too_many_bars_are_counted),
         cmocka_unit_test(empty_charts_do_no_harm),
         cmocka_unit_test(labels_of_near_points_do_not_collide),

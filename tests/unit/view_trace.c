@@ -6,6 +6,7 @@
 #include "support/support.h"
 #include "support/synthetic.h"
 #include "view/page.h"
+#include "view/spent.h"
 #include "view/view_internal.h"
 
 #include <jansson.h>
@@ -126,8 +127,7 @@ static void every_schedule_that_runs_as_predicted_is_said_to(void **state)
         struct pen_generator_args args = {
             .ranks = 4, .microbatches = 8, .costs = &costs};
         struct pen_schedule *schedule = NULL;
-        if (generator->missing != NULL ||
-            pen_generator_make(generator, &args, &schedule, NULL) != PEN_OK)
+        if (pen_generator_make(generator, &args, &schedule, NULL) != PEN_OK)
             continue;
         struct pen_view *view = view_of(schedule, AS_PREDICTED);
         assert_int_equal(1, view->step);
@@ -640,6 +640,103 @@ static void rows_lie_under_their_prediction(void **state)
     pen_schedule_free(schedule);
 }
 
+/* Whatever a rank did or waited for, together it is the step. */
+static void the_parts_of_a_rank_are_the_step(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make("1f1b", 4, 8, 0);
+    struct pen_view *view =
+        view_of(schedule, HEAD ",\"ranks\":[{\"count\":2},{\"f\":0.003},{}]}");
+    struct pen_spent spent;
+    assert_int_equal(PEN_OK, pen_spent_init(&spent, view));
+    assert_int_equal(4, spent.num_ranks);
+    double busy_sec = 0;
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        double sum_sec = 0;
+        for (int part = 0; part < PEN_SPENTS; part++)
+            sum_sec += spent.ranks[rank].sec[part];
+        expect_close(spent.sec, sum_sec, "parts");
+        expect_close(8 * (rank == 2 ? 0.003 : 0.002),
+                     spent.ranks[rank].sec[PEN_SPENT_FORWARD], "forward");
+        busy_sec += spent.ranks[rank].computing_sec;
+    }
+    expect_close(1 - busy_sec / (4 * spent.sec), spent.bubble, "bubble");
+    assert_int_equal(32, spent.kinds[PEN_OP_FORWARD].count);
+    expect_close(8 * 0.009, spent.kinds[PEN_OP_FORWARD].sec, "forward");
+    expect_close(8 * 0.008, spent.kinds[PEN_OP_FORWARD].predicted_sec,
+                 "predicted");
+    assert_int_equal(PEN_CAUSE_WORK, spent.cause);
+    assert_string_equal("rank 2 computing",
+                        pen_text_string(&spent.cause_words));
+    assert_true(spent.bubble > spent.predicted_bubble);
+    pen_spent_release(&spent);
+    pen_view_free(view);
+    pen_schedule_free(schedule);
+}
+
+static void a_step_as_predicted_has_its_bubble_and_no_cause(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make("zb-h1", 4, 8, 0);
+    struct pen_view *view = view_of(schedule, AS_PREDICTED);
+    struct pen_spent spent;
+    assert_int_equal(PEN_OK, pen_spent_init(&spent, view));
+    expect_close(spent.predicted_bubble, spent.bubble, "bubble");
+    expect_close(spent.predicted_sec, spent.sec, "step");
+    assert_int_equal(PEN_CAUSE_NONE, spent.cause);
+    pen_spent_release(&spent);
+    pen_view_free(view);
+    pen_schedule_free(schedule);
+}
+
+/* Four ranks of a synthetic trace are on one machine. */
+static void the_machine_is_named_where_there_are_several(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make("1f1b", 8, 8, 0);
+    struct pen_view *view =
+        view_of(schedule, HEAD ",\"ranks\":[{\"count\":5},{\"f\":0.004},"
+                               "{\"count\":2}]}");
+    struct pen_spent spent;
+    assert_int_equal(PEN_OK, pen_spent_init(&spent, view));
+    assert_string_equal("rank 5 computing on node1",
+                        pen_text_string(&spent.cause_words));
+    pen_spent_release(&spent);
+    pen_view_free(view);
+    pen_schedule_free(schedule);
+}
+
+/* Of many replicas some are drawn; one that is too long is not. */
+static void drawings_for_a_page_have_a_limit(void **state)
+{
+    (void)state;
+    static const char *const truth[] = {AS_PREDICTED, AS_PREDICTED};
+    struct pen_schedule *schedule = make("1f1b", 2, 4, 0);
+    struct pen_text svg = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    uint64_t ops = pen_schedule_count(schedule);
+    write_trace(schedule, AS_PREDICTED, truth, 2, 1);
+    struct pen_view *view = load(NULL);
+    uint32_t drawn = 0;
+    assert_int_equal(PEN_OK,
+                     pen_view_print_svg(view, 3 * ops, &svg, &drawn, &why));
+    assert_int_equal(2, drawn);
+    size_t both = svg.length;
+    assert_non_null(strstr(pen_text_string(&svg), "<svg"));
+    pen_text_clear(&svg);
+    assert_int_equal(PEN_OK,
+                     pen_view_print_svg(view, 3 * ops - 1, &svg, &drawn, &why));
+    assert_int_equal(1, drawn);
+    assert_true(svg.length < both);
+    assert_int_equal(PEN_INVALID,
+                     pen_view_print_svg(view, 2 * ops - 1, &svg, &drawn, &why));
+    assert_non_null(strstr(pen_text_string(&why), "too long to be drawn"));
+    pen_text_release(&svg);
+    pen_text_release(&why);
+    pen_view_free(view);
+    pen_schedule_free(schedule);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -658,6 +755,10 @@ int main(void)
         cmocka_unit_test(traces_that_do_not_fit_the_schedule_are_refused),
         cmocka_unit_test(the_events_have_one_process_per_rank),
         cmocka_unit_test(rows_lie_under_their_prediction),
+        cmocka_unit_test(the_parts_of_a_rank_are_the_step),
+        cmocka_unit_test(a_step_as_predicted_has_its_bubble_and_no_cause),
+        cmocka_unit_test(the_machine_is_named_where_there_are_several),
+        cmocka_unit_test(drawings_for_a_page_have_a_limit),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -36,7 +36,8 @@ _penstock_train_options() {
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
         --engine --threads --recompute-granularity --save --save-interval \
-        --log --log-interval --tensorboard-dir --eval-interval --eval-iters \
+        --run --log --log-interval --tensorboard-dir --metrics-port \
+        --eval-interval --eval-iters \
         --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
         --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan \
         --sync --sync-interval --sync-option --sync-replicas --compress \
@@ -58,12 +59,16 @@ _penstock_plot_options() {
     echo --output --x --smooth --log-y --title
 }
 
+_penstock_report_options() {
+    echo --output --json
+}
+
 _penstock_partition_options() {
     echo --devices --bandwidth --memory-limit --straight --no-transfers --json
 }
 
 _penstock_view_options() {
-    echo --output --step --all-ranks
+    echo --output --step --ranks --all-ranks --json
 }
 
 _penstock_profile_options() {
@@ -88,8 +93,15 @@ _penstock_predict_options() {
         --num-virtual-stages-per-pipeline-rank --vpp --context-parallel-size \
         --cp --expert-model-parallel-size --ep --dp --micro-batch-size \
         --schedule --recompute-granularity --use-distributed-optimizer \
-        --sharding --sequence-parallel --stages \
+        --sharding --sequence-parallel --blocks \
         --pipeline-model-parallel-layout --from-megatron --json --output
+}
+
+_penstock_simulate_options() {
+    echo --plan --cluster --model --profile --costs --steps --trace \
+        --slow-rank --slow-link --fail --background --jitter --seed --mapping \
+        --use-tp-pp-dp-mapping --topology --no-contention --sweep --plot \
+        --json
 }
 
 _penstock_export_options() {
@@ -107,6 +119,7 @@ _penstock_checkpoint_options() {
 
 _penstock_cluster_options() {
     case $1 in
+    list) echo --json ;;
     detect) echo --threads --output ;;
     esac
 }
@@ -143,6 +156,7 @@ _penstock_words() { # OPTION
     --target) echo penstock megatron torchtitan deepspeed ;;
     --sharding) echo none zero1 zero2 zero3 ;;
     --recompute-granularity) echo none selective full ;;
+    --mapping) echo tp-cp-dp-pp tp-cp-pp-dp random ;;
     --to) echo megatron torchtitan torchtitan@0.2.2 deepspeed nanotron sbatch all ;;
     esac
 }
@@ -196,7 +210,7 @@ _penstock_sync() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="plan predict tokenize train eval generate plot view profile doctor partition export"
+    local simple="plan predict simulate tokenize train eval generate plot view report profile doctor partition export"
     local all="schedule checkpoint cluster sync $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

@@ -34,24 +34,11 @@ static struct moment *moment_of(const struct asap *asap, uint8_t kind,
     return &moments[(size_t)stage * m + microbatch];
 }
 
-/* The stage whose op of the same kind feeds this one, or PEN_NO_STAGE. */
-static uint32_t feeder(const struct pen_shape *shape, const struct pen_op *op)
-{
-    switch (pen_op_info(op->kind)->direction) {
-    case PEN_DIRECTION_ACT:
-        return pen_shape_previous_stage(shape, op->stage);
-    case PEN_DIRECTION_GRAD:
-        return pen_shape_next_stage(shape, op->stage);
-    default:
-        return PEN_NO_STAGE;
-    }
-}
-
 /* When the input from another rank is there; -1: not known yet. */
 static int64_t arrival(const struct asap *asap, const struct pen_op *op)
 {
     const struct pen_shape *shape = &asap->schedule->shape;
-    uint32_t from = feeder(shape, op);
+    uint32_t from = pen_op_feeder(shape, op);
     if (from == PEN_NO_STAGE)
         return 0;
     int64_t end = moment_of(asap, op->kind, from, op->microbatch)->end;

@@ -130,5 +130,6 @@ const struct pen_generator pen__bpipe = {
     .bubble = "(p-1)T while the moves hide behind compute",
     .peak = "at most ceil((p+2)/2)",
     .is_synchronous = true,
+    .moves_activations = true,
     .generate = generate,
 };

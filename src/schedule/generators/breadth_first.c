@@ -63,6 +63,7 @@ const struct pen_generator pen__breadth_first = {
     .bubble = "(p-1)T/v",
     .peak = "m",
     .is_synchronous = true,
+    .stashes_all = true,
     .has_chunks = true,
     .generate = generate,
 };

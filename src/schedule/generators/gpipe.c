@@ -34,5 +34,6 @@ const struct pen_generator pen__gpipe = {
     .bubble = "(p-1)T",
     .peak = "m",
     .is_synchronous = true,
+    .stashes_all = true,
     .generate = generate,
 };

@@ -73,6 +73,7 @@ const struct pen_generator pen__kfkb = {
     .bubble = "(p-1)T",
     .peak = "min(k(p-s), m)",
     .is_synchronous = true,
+    .has_group_size = true,
     .note = "the warm-up in whole groups is our reading of the published "
             "abstract",
     .generate = generate,

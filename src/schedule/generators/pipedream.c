@@ -59,5 +59,6 @@ const struct pen_generator pen__pipedream = {
     .versions = "p-s; p with vertical synchronisation",
     .bubble = "0 in steady state",
     .peak = "min(p-s, m)",
+    .has_vertical_sync = true,
     .generate = generate,
 };

@@ -41,6 +41,7 @@ const struct pen_generator pen__2bp = {
     .bubble = "(p-1)(tF+tB)",
     .peak = "m held to W",
     .is_synchronous = true,
+    .stashes_all = true,
     .splits_backward = true,
     .generate = generate,
 };

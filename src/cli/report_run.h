@@ -1,0 +1,36 @@
+#ifndef PEN_CLI_REPORT_RUN_H
+#define PEN_CLI_REPORT_RUN_H
+
+#include "view/advice.h"
+
+#include <stdbool.h>
+
+/* What is read of one RUN of penstock report; all owned but the path. */
+struct pen__report_run {
+    const char *path;
+    struct pen_text label; /* in tables and legends */
+    struct pen_run *log;   /* NULL: there is none, as below */
+    struct pen_view *view;
+    struct pen_run_ranks *ranks;
+    struct pen_spent spent;      /* of the view */
+    struct pen_text trace_fault; /* why a trace that is there is not shown */
+    struct pen_summary summary;
+    struct pen_advices advices;
+};
+
+/*
+ * Takes a folder of `penstock train --run`, a run log, or the folder of a
+ * trace. Of a run the trace may be of no use, since it was killed, and is then
+ * left out; anything else that is wrong is refused. Release in any case.
+ */
+pen_status pen__report_run_load(struct pen__report_run *run, const char *path,
+                                struct pen_text *why);
+void pen__report_run_release(struct pen__report_run *run);
+
+/* Borrowed from the run. */
+struct pen_run_parts pen__report_run_parts(const struct pen__report_run *run);
+
+/* The last names of each path, as many as tell them apart. */
+void pen__report_name_runs(struct pen__report_run *runs, size_t count);
+
+#endif

@@ -1,0 +1,50 @@
+#ifndef PEN_PLANNER_SIMULATED_H
+#define PEN_PLANNER_SIMULATED_H
+
+#include "planner/predict.h"
+#include "schedule/schedule.h"
+
+/*
+ * A plan as a simulation of it runs it: what ranks compute is seconds, as in
+ * the prediction; what they send is bytes, whose seconds the simulated links
+ * decide. A rank stands for the tp * cp devices that work in lockstep.
+ */
+
+/* A stage on one of its ranks, for one micro-batch. */
+struct pen_simulated_stage {
+    double forward_sec; /* with messages inside layers, as the others */
+    double input_sec;   /* recomputation included */
+    double weight_sec;
+    double update_sec;       /* of the optimizer, once a step */
+    uint64_t num_parameters; /* whose gradients are summed, of one device */
+};
+
+struct pen_simulated {
+    struct pen_simulated_stage *stages; /* owned; those of the plan */
+    uint32_t num_stages;
+    struct pen_schedule *schedule; /* owned; lowered */
+    struct pen_costs costs;        /* under which the schedule was timed */
+    double message_bytes;          /* that one device sends to the next stage */
+    double gather_sec; /* that receivers spend to join parts of a message */
+    double other_sec;  /* of a step, behind everything */
+    uint32_t gradient_bytes; /* of one gradient on its way */
+    uint32_t weight_bytes;   /* of one weight on its way back */
+    bool is_blocking;        /* senders wait until their bytes have left */
+    bool is_sharded;         /* sums are scattered, weights gathered */
+    bool overlaps_gradients; /* sums set out while backwards run */
+};
+
+/*
+ * INVALID as pen_predict(), and for schedules whose steps overlap. Sums that no
+ * simulated rank makes (ZeRO-3's for every micro-batch, those of context
+ * parallel ranks alone) are in the seconds.
+ *
+ * On success release with pen_simulated_release().
+ */
+pen_status pen_predict_simulated(const struct pen_setting *setting,
+                                 const struct pen_plan *plan,
+                                 struct pen_simulated *out,
+                                 struct pen_text *why);
+void pen_simulated_release(struct pen_simulated *simulated);
+
+#endif

@@ -1,0 +1,50 @@
+#ifndef PEN_RUNTIME_CHECKPOINT_CONTENTS_H
+#define PEN_RUNTIME_CHECKPOINT_CONTENTS_H
+
+#include "runtime/snapshot.h"
+#include "runtime/trainer.h"
+
+/*
+ * What this rank writes of a checkpoint, and how it comes out of the engine:
+ * the tensors that it keeps the moments of, running statistics, and what
+ * replicas keep for themselves.
+ */
+struct pen__contents {
+    struct pen_trainer *trainer;
+    uint32_t num_moments;
+    struct pen__place *places;
+    struct pen_checkpoint_tensor *tensors; /* of the places, in their order */
+    size_t count;
+    struct pen_replicas_saver *replicas; /* NULL: all are the same */
+    const struct pen_tensor_spec *extras;
+    size_t num_extras;
+    float *plain; /* a parameter as it lies in files */
+    size_t plain_bytes;
+};
+
+/* Release it in any case. */
+pen_status pen__contents_init(struct pen__contents *contents,
+                              struct pen_trainer *trainer, bool is_leader,
+                              struct pen_text *why);
+void pen__contents_release(struct pen__contents *contents);
+
+/* Whether this rank writes nothing. */
+bool pen__contents_is_empty(const struct pen__contents *contents);
+
+/* Borrowed until the contents are released. */
+struct pen_snapshot_contents
+pen__contents_list(const struct pen__contents *contents);
+
+/* All of it, into a snapshot of the list. */
+pen_status pen__contents_copy(struct pen__contents *contents,
+                              struct pen_snapshot *snapshot);
+
+/*
+ * All of it, as the share whose run, step, number and limit `args` has; see
+ * pen_checkpoint_share_write().
+ */
+pen_status pen__contents_write(struct pen__contents *contents,
+                               struct pen_checkpoint_share_args args,
+                               struct pen_text *record, struct pen_text *why);
+
+#endif

@@ -1,0 +1,99 @@
+#ifndef PEN_RUNTIME_METRICS_H
+#define PEN_RUNTIME_METRICS_H
+
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The figures of a training as Prometheus reads them: its text format 0.0.4,
+ * https://prometheus.io/docs/instrumenting/exposition_formats. Units are
+ * seconds, bytes and ratios (0 to 1). No label says where the training runs or
+ * which files it has.
+ */
+
+/* What is behind "penstock_" in its name, its type and its help. */
+#define PEN_METRIC_TABLE(X)                                                    \
+    X(STEP, "step", "gauge", "Steps that are done.")                           \
+    X(STEPS_PLANNED, "steps_planned", "gauge", "Steps of the whole training.") \
+    X(RANKS, "ranks", "gauge", "Processes that train together.")               \
+    X(LOSS, "loss", "gauge", "Loss of the last step.")                         \
+    X(VALIDATION_LOSS, "validation_loss", "gauge",                             \
+      "Loss of the last evaluation.")                                          \
+    X(VALIDATION_ACCURACY, "validation_accuracy_ratio", "gauge",               \
+      "Share of images that the last evaluation told right.")                  \
+    X(GRAD_NORM, "grad_norm", "gauge",                                         \
+      "Norm of the gradient of the last step, before clipping.")               \
+    X(LEARNING_RATE, "learning_rate", "gauge",                                 \
+      "Learning rate of the last step.")                                       \
+    X(TOKENS, "tokens_total", "counter",                                       \
+      "Tokens, or images, trained on since step 1.")                           \
+    X(TOKENS_PER_SECOND, "tokens_per_second", "gauge",                         \
+      "Tokens, or images, per second in the last step.")                       \
+    X(STEP_SECONDS, "step_seconds", "gauge", "Duration of the last step.")     \
+    X(SHARE_OF_PEAK, "share_of_peak_ratio", "gauge",                           \
+      "Arithmetic of the last step against the peak of the processors.")       \
+    X(BUBBLE, "bubble_ratio", "gauge",                                         \
+      "Share of the time that ranks waited in the last step.")                 \
+    X(BUBBLE_PREDICTED, "bubble_predicted_ratio", "gauge",                     \
+      "The same as predicted.")                                                \
+    X(MEMORY_PEAK, "memory_peak_bytes", "gauge",                               \
+      "Most memory that rank 0 has had.")                                      \
+    X(MEMORY_PREDICTED, "memory_predicted_bytes", "gauge",                     \
+      "The same as predicted.")                                                \
+    X(LEFT, "left_seconds", "gauge",                                           \
+      "Time until the last step, should the others take as long.")             \
+    X(CHECKPOINT_STEP, "checkpoint_step", "gauge",                             \
+      "Step of the newest checkpoint that this run wrote.")                    \
+    X(LAST_STEP_TIME, "last_step_timestamp_seconds", "gauge",                  \
+      "When the last step ended, since 1970.")
+
+enum pen_metric {
+#define PEN_METRIC_ENUM(metric, name, type, help) PEN_METRIC_##metric,
+    PEN_METRIC_TABLE(PEN_METRIC_ENUM)
+#undef PEN_METRIC_ENUM
+        PEN_NUM_METRICS
+};
+
+/* Durations are counted up to 1, 2 and 5 times a power of ten. */
+#define PEN_METRICS_NUM_BOUNDS 16
+
+/* Starts as zeros, with a version: nothing else is known. */
+struct pen_metrics {
+    const char *version; /* a constant */
+    double values[PEN_NUM_METRICS];
+    bool is_known[PEN_NUM_METRICS]; /* what is not is left out of the page */
+    uint64_t step_counts[PEN_METRICS_NUM_BOUNDS + 1]; /* the last: longer */
+    double steps_sec;                                 /* all of these */
+};
+
+void pen_metrics_set(struct pen_metrics *metrics, enum pen_metric metric,
+                     double value);
+
+/* The duration of a step, also among those of all. */
+void pen_metrics_add_step(struct pen_metrics *metrics, double sec);
+
+/* The page. Numbers read back as they are; NaN and infinity are told. */
+void pen_metrics_print(const struct pen_metrics *metrics,
+                       struct pen_text *page);
+
+#define PEN_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* What matters of a request; all may come from anybody. */
+struct pen_metrics_request {
+    const char *method;
+    const char *path; /* without what is behind '?' */
+    const char *host; /* the header; NULL: none */
+};
+
+/*
+ * The code of HTTP that a request deserves. 200: the page; 404: all paths but
+ * /metrics; 405: methods other than GET and HEAD. 403: the host is neither
+ * 127.0.0.1 nor localhost, as when a browser is told that some name on the
+ * internet is this machine.
+ */
+unsigned pen_metrics_judge(const struct pen_metrics_request *request);
+
+#endif

@@ -1,0 +1,69 @@
+#ifndef PEN_SIM_BLAME_RUN_H
+#define PEN_SIM_BLAME_RUN_H
+
+#include "sim/simulation.h"
+
+/* Where things are in the trace of a run. */
+
+#define PEN__NO_EVENT UINT64_MAX
+
+/* One event; rank is its index in the trace. */
+struct pen__moment {
+    uint32_t rank;
+    uint64_t event; /* or PEN__NO_EVENT */
+};
+
+struct pen__blame_run {
+    const struct pen_trace *trace;       /* borrowed */
+    const struct pen_schedule *schedule; /* likewise */
+    uint32_t *ranks;                     /* by replica * rows + row */
+    uint32_t *sends; /* positions by direction, stage, micro-batch and slice */
+    uint32_t first_step;
+    uint32_t num_steps;
+    uint64_t **events; /* per rank, by step and position */
+};
+
+/* PEN_NOMEM is the only failure; there is nothing to release then. */
+pen_status pen__blame_run_init(struct pen__blame_run *run,
+                               const struct pen_trace *trace,
+                               const struct pen_schedule *schedule);
+void pen__blame_run_release(struct pen__blame_run *run);
+
+static inline const struct pen_trace_event *
+pen__event_at(const struct pen__blame_run *run, struct pen__moment moment)
+{
+    return &run->trace->ranks[moment.rank].events[moment.event];
+}
+
+const struct pen_op *pen__op_at(const struct pen__blame_run *run,
+                                struct pen__moment moment);
+
+/* The event of this op; its event is PEN__NO_EVENT when there is none. */
+struct pen__moment pen__find_event(const struct pen__blame_run *run,
+                                   uint32_t rank, uint32_t step,
+                                   uint32_t position);
+
+/* The send of what this op takes in, if it comes from another rank. */
+struct pen__moment pen__find_sender(const struct pen__blame_run *run,
+                                    struct pen__moment to);
+
+/*
+ * Of those that synchronise with this SYNC or STEP, itself included, the one
+ * that came last before it was ready.
+ */
+struct pen__moment pen__find_last(const struct pen__blame_run *run,
+                                  struct pen__moment of);
+
+/* What a rank had done last at this time, on the clock of all. */
+struct pen__moment pen__find_before(const struct pen__blame_run *run,
+                                    uint32_t rank, int64_t at_ns);
+
+/* On the clock of all ranks. */
+int64_t pen__begin_ns(const struct pen__blame_run *run,
+                      struct pen__moment moment);
+int64_t pen__ready_ns(const struct pen__blame_run *run,
+                      struct pen__moment moment);
+int64_t pen__end_ns(const struct pen__blame_run *run,
+                    struct pen__moment moment);
+
+#endif

@@ -1,0 +1,42 @@
+#ifndef PEN_SIM_RUN_H
+#define PEN_SIM_RUN_H
+
+#include "runtime/batches.h"
+#include "runtime/trainer.h"
+#include "sim/link_load.h"
+#include "sim/simulation.h"
+#include "sim/timed_network.h"
+
+#include <stdio.h>
+
+/* What the ranks of a simulation share: they take turns in one process. */
+struct pen__run {
+    const struct pen_simulation *simulation;
+    struct pen_layer_range *ranges; /* per part */
+    bool **is_fine; /* per row and op: layers of the op end one by one, for
+                       their gradients are final then */
+    struct pen_sim_progress *progress; /* of the process that waits for it */
+    struct pen_sim_result *result;
+    double *ends; /* of steps, over all ranks */
+    struct pen__link_load *load;
+    uint32_t num_finished;
+    struct pen_text why; /* of the rank that failed first */
+};
+
+/* The life of one rank; called by SimGrid with the run's address in argv[1]. */
+void pen__run_rank(int argc, char **argv);
+
+/* A simulation in this process, which has seen none before. */
+pen_status pen__run_here(const struct pen_simulation *simulation,
+                         struct pen_sim_progress *progress,
+                         struct pen_sim_result *out, struct pen_text *why);
+
+/* A result to and from a file that only this program reads. */
+bool pen__result_write(const struct pen_sim_result *result, FILE *to);
+bool pen__result_read(struct pen_sim_result *result, FILE *from);
+
+/* Room for ranks, steps and, where asked for, events of so many steps. */
+pen_status pen__result_init(struct pen_sim_result *result,
+                            const struct pen_simulation *simulation);
+
+#endif

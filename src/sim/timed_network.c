@@ -1,0 +1,124 @@
+#include "sim/timed_network.h"
+
+#include "network/chain.h"
+
+#include <stdlib.h>
+
+/* One micro-batch through one layer. */
+struct timed_layer {
+    struct pen__layer layer;
+    struct pen_timed_engine *timed;
+    double forward_sec;
+    double input_sec;
+    double weight_sec;
+    bool is_first; /* of its network */
+    bool is_last;
+};
+
+static struct timed_layer *layer_of(struct pen__layer *layer)
+{
+    return (struct timed_layer *)(void *)layer;
+}
+
+static void free_layer(struct pen__layer *layer)
+{
+    free(layer_of(layer));
+}
+
+static void forward(struct pen__layer *layer, const struct pen__pass *pass,
+                    const void *x, void *y)
+{
+    const struct timed_layer *it = layer_of(layer);
+    (void)x;
+    (void)y;
+    pass->microbatch->loss = 0;
+    pen_timed_engine_owe(it->timed, it->forward_sec);
+    pen_timed_engine_pay(it->timed, it->is_last);
+}
+
+static void backward_input(struct pen__layer *layer,
+                           const struct pen__pass *pass, const void *x,
+                           const void *dy, void *dx)
+{
+    const struct timed_layer *it = layer_of(layer);
+    (void)pass;
+    (void)x;
+    (void)dy;
+    (void)dx;
+    pen_timed_engine_owe(it->timed, it->input_sec);
+    pen_timed_engine_pay(it->timed, it->is_first);
+}
+
+static void backward_weight(struct pen__layer *layer,
+                            const struct pen__pass *pass, const void *x,
+                            const void *dy)
+{
+    const struct timed_layer *it = layer_of(layer);
+    (void)pass;
+    (void)x;
+    (void)dy;
+    pen_timed_engine_owe(it->timed, it->weight_sec);
+    pen_timed_engine_pay(it->timed, it->is_first);
+}
+
+static const struct pen__layer_ops ops = {.free = free_layer,
+                                          .forward = forward,
+                                          .backward_input = backward_input,
+                                          .backward_weight = backward_weight};
+
+static pen_status add_layer(struct pen_network *network,
+                            struct pen_timed_engine *timed,
+                            const struct pen_timed_part *part, uint32_t index,
+                            struct pen_text *why)
+{
+    double share = 1.0 / part->num_layers;
+    uint64_t first = part->num_parameters * index / part->num_layers;
+    uint64_t end = part->num_parameters * (index + 1) / part->num_layers;
+    struct timed_layer *layer = calloc(1, sizeof *layer);
+    if (layer == NULL)
+        return PEN_NOMEM;
+    *layer = (struct timed_layer){.layer = {.ops = &ops},
+                                  .timed = timed,
+                                  .forward_sec = share * part->forward_sec,
+                                  .input_sec = share * part->input_sec,
+                                  .weight_sec = share * part->weight_sec,
+                                  .is_first = index == 0,
+                                  .is_last = index + 1 == part->num_layers};
+    network->layers[index] = &layer->layer;
+    network->building = part->first_layer + index;
+    struct pen_network_parameter parameter = {
+        .role = PEN_ROLE_MATRIX,
+        .rows = 1,
+        .columns = end - first,
+        .num_slices = 1,
+        .slices = {{.tensor = 0, .count = end - first}}};
+    pen_timed_engine_set_step(timed, share * part->step_sec);
+    return pen__network_add(network, PEN_PARAMETER_VECTORS, &parameter, why);
+}
+
+pen_status pen_timed_network_create(struct pen_timed_engine *timed,
+                                    const struct pen_model *model,
+                                    const struct pen_timed_part *part,
+                                    struct pen_network **out,
+                                    struct pen_text *why)
+{
+    struct pen_network *network = calloc(1, sizeof *network);
+    if (network == NULL)
+        return PEN_NOMEM;
+    network->options =
+        (struct pen_network_options){.engine = pen_timed_engine(timed),
+                                     .model = model,
+                                     .first_layer = part->first_layer,
+                                     .num_layers = part->num_layers};
+    network->layers = calloc(part->num_layers, sizeof *network->layers);
+    pen_status status = network->layers == NULL ? PEN_NOMEM : PEN_OK;
+    for (uint32_t i = 0; i < part->num_layers && status == PEN_OK; i++)
+        status = add_layer(network, timed, part, i, why);
+    if (status == PEN_OK)
+        status = pen__network_seal(network, why);
+    if (status == PEN_OK)
+        *out = network;
+    else
+        pen_network_free(network);
+    return status;
+}

@@ -1,0 +1,28 @@
+#ifndef PEN_SIM_TIMED_NETWORK_H
+#define PEN_SIM_TIMED_NETWORK_H
+
+#include "network/network.h"
+#include "sim/timed_engine.h"
+
+/*
+ * A network whose layers take their time and do nothing: the chain, its
+ * progress and its parameters are those of any other, so that the runtime sees
+ * no difference. Stashes and holds have no bytes.
+ */
+struct pen_timed_part {
+    double forward_sec; /* of all layers together, as the others */
+    double input_sec;
+    double weight_sec;
+    double step_sec;
+    uint32_t first_layer; /* as the model counts them */
+    uint32_t num_layers;
+    uint64_t num_parameters;
+};
+
+pen_status pen_timed_network_create(struct pen_timed_engine *timed,
+                                    const struct pen_model *model,
+                                    const struct pen_timed_part *part,
+                                    struct pen_network **out,
+                                    struct pen_text *why);
+
+#endif

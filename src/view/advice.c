@@ -1,0 +1,254 @@
+/*
+ * What the trace and the memory of a training say about it; what its log says
+ * is in advice_log.c.
+ */
+#include "view/advice_internal.h"
+
+#include "base/bug.h"
+#include "view/cells.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define BUBBLE_MORE 0.05 /* than predicted */
+#define BUBBLE_LARGE 0.25
+#define SCALE_OFF 0.1     /* all ranks alike, from the prediction */
+#define UNEVEN 1.15       /* the busiest rank, of the mean */
+#define SUMS_LARGE 0.15   /* of the ranks' time */
+#define MEMORY_OVER 1.05  /* of the prediction */
+#define MEMORY_UNDER 0.85 /* the rank that is nearest to it */
+
+struct pen_advice *pen__advice_add(struct pen_advices *advices)
+{
+    PEN_BUG_UNLESS(advices->count < PEN_ADVICE_MAX);
+    return &advices->items[advices->count++];
+}
+
+/* ---- the trace ---- */
+
+static void add_duration(struct pen_text *out, double sec)
+{
+    struct pen__unit unit = pen__unit_of(sec);
+    pen_text_add(out, "%.3g %s", sec * unit.per_sec, unit.name);
+}
+
+static const char *todo_for(enum pen_spent_cause cause)
+{
+    switch (cause) {
+    case PEN_CAUSE_WORK:
+        return "On its machine penstock doctor says what slows it down; if "
+               "that stays, measure there with penstock profile, so that "
+               "--profile gives it fewer layers.";
+    case PEN_CAUSE_BETWEEN:
+        return "Something else takes that rank's processor: leave it a core "
+               "with fewer --threads, and look at the machine with penstock "
+               "doctor.";
+    case PEN_CAUSE_SYNC:
+        return "Send less between replicas: --compress powersgd:4, or let "
+               "them synchronise rarely with --sync local-sgd.";
+    case PEN_CAUSE_LINK:
+        return "Send less between stages: --compress-stages int8; penstock "
+               "profile measures what the link takes.";
+    default:
+        return "More micro-batches fill the gaps: a larger "
+               "--global-batch-size, or a smaller --micro-batch-size; "
+               "penstock schedule compare knows other schedules.";
+    }
+}
+
+static void advise_bubble(const struct pen_spent *spent,
+                          struct pen_advices *out)
+{
+    bool is_more = spent->bubble > spent->predicted_bubble + BUBBLE_MORE;
+    if (!is_more && !(spent->bubble > BUBBLE_LARGE))
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    bool has_prediction = !isnan(spent->predicted_bubble);
+    bool has_cause =
+        spent->cause != PEN_CAUSE_NONE && (is_more || !has_prediction);
+    pen_text_add(&advice->seen, "Ranks wait %.0f %% of the step",
+                 100 * spent->bubble);
+    if (has_prediction)
+        pen_text_add(&advice->seen, ", predicted %.0f %%",
+                     100 * spent->predicted_bubble);
+    if (has_cause && is_more) {
+        pen_text_add_string(&advice->seen, "; ");
+        add_duration(&advice->seen, spent->cause_sec);
+        pen_text_add(&advice->seen, " of it are lost to %s",
+                     pen_text_string(&spent->cause_words));
+    } else if (has_cause) {
+        pen_text_add(&advice->seen, ", most of it for %s",
+                     pen_text_string(&spent->cause_words));
+    }
+    pen_text_add_string(&advice->seen, ".");
+    pen_text_add_string(&advice->todo,
+                        todo_for(is_more ? spent->cause : PEN_CAUSE_NONE));
+}
+
+static void advise_scale(const struct pen_spent *spent, struct pen_advices *out)
+{
+    if (isnan(spent->predicted_sec) || fabs(spent->scale - 1) < SCALE_OFF)
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    pen_text_add(&advice->seen,
+                 "Operations take %.2f times as long as predicted%s.",
+                 spent->scale, spent->num_ranks > 1 ? ", on all ranks" : "");
+    pen_text_add_string(
+        &advice->todo,
+        spent->scale > 1
+            ? "Measure again with penstock profile, with as many ranks on a "
+              "machine and the same --threads, or look for what slows them "
+              "down with penstock doctor."
+            : "The profile is of a slower machine or a busier one: measure "
+              "again with penstock profile, and plan with it.");
+}
+
+static void advise_balance(const struct pen_spent *spent,
+                           struct pen_advices *out)
+{
+    double sum_sec = 0;
+    uint32_t busiest = 0;
+    for (uint32_t i = 0; i < spent->num_ranks; i++) {
+        sum_sec += spent->ranks[i].computing_sec;
+        if (spent->ranks[i].computing_sec > spent->ranks[busiest].computing_sec)
+            busiest = i;
+    }
+    double ratio = spent->ranks[busiest].computing_sec * spent->num_ranks /
+                   fmax(sum_sec, 1e-30);
+    if (!(ratio > UNEVEN))
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    pen_text_add(&advice->seen,
+                 "Rank %" PRIu32
+                 " computes %.0f %% longer than the ranks do on average.",
+                 busiest, 100 * (ratio - 1));
+    pen_text_add_string(&advice->todo,
+                        "Move layers away from it: penstock plan, given a "
+                        "profile, cuts them evenly, and --plan takes the cut.");
+}
+
+static void advise_sums(const struct pen_spent *spent, struct pen_advices *out)
+{
+    double sums_sec = 0;
+    for (uint32_t i = 0; i < spent->num_ranks; i++)
+        sums_sec += spent->ranks[i].sec[PEN_SPENT_SYNC] +
+                    spent->ranks[i].sec[PEN_SPENT_WAIT_SYNC];
+    double share = sums_sec / (spent->sec * spent->num_ranks);
+    if (!(share > SUMS_LARGE))
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    pen_text_add(&advice->seen,
+                 "Sums of gradients over replicas take %.0f %% of the step.",
+                 100 * share);
+    pen_text_add_string(&advice->todo,
+                        "A larger --global-batch-size sums less often; "
+                        "--fast-sums, --compress powersgd:4 or --sync "
+                        "local-sgd make it cheaper: penstock sync compare.");
+}
+
+static void advise_lost(const struct pen_spent *spent, struct pen_advices *out)
+{
+    if (spent->num_lost == 0)
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    pen_text_add(&advice->seen,
+                 "The trace lacks %" PRIu64 " events that were not written.",
+                 spent->num_lost);
+    pen_text_add_string(&advice->todo,
+                        "Its disk was full: write it to another one "
+                        "(--trace, --run).");
+}
+
+/* ---- memory ---- */
+
+static double memory_ratio(const struct pen_run_rank *rank)
+{
+    return (double)rank->peak_bytes / (double)rank->predicted_bytes;
+}
+
+static void advise_memory(const struct pen_run_ranks *ranks,
+                          struct pen_advices *out)
+{
+    uint32_t worst = 0;
+    for (uint32_t i = 0; i < ranks->count; i++) {
+        if (memory_ratio(&ranks->ranks[i]) > memory_ratio(&ranks->ranks[worst]))
+            worst = i;
+    }
+    double ratio = memory_ratio(&ranks->ranks[worst]);
+    if (ratio <= MEMORY_OVER && ratio >= MEMORY_UNDER)
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    if (ratio > 1) {
+        pen_text_add(&advice->seen,
+                     "Rank %" PRIu32
+                     " took %.1f %% more memory than was predicted.",
+                     worst, 100 * (ratio - 1));
+        pen_text_add_string(&advice->todo,
+                            "Leave that much room: a lower --memory-limit of "
+                            "penstock plan, --recompute-granularity or a "
+                            "smaller --micro-batch-size.");
+    } else {
+        pen_text_add(&advice->seen,
+                     "No rank took more than %.0f %% of the memory that was "
+                     "predicted.",
+                     100 * ratio);
+        pen_text_add_string(&advice->todo,
+                            "A larger --micro-batch-size, or less of "
+                            "--recompute-granularity, may fit after all.");
+    }
+}
+
+/* ---- all ---- */
+
+static void advise(const struct pen_run_parts *parts,
+                   const struct pen_summary *summary, struct pen_advices *out)
+{
+    bool has_log = parts->log != NULL && parts->log->num_steps > 0;
+    if (has_log) {
+        pen__advise_numbers(parts, out);
+        pen__advise_loss(parts, out);
+        pen__advise_validation(parts, out);
+    }
+    if (parts->spent != NULL) {
+        advise_bubble(parts->spent, out);
+        advise_scale(parts->spent, out);
+        advise_balance(parts->spent, out);
+        advise_sums(parts->spent, out);
+    }
+    if (has_log) {
+        pen__advise_speed(parts, out);
+        pen__advise_share(parts, summary, out);
+    }
+    if (parts->ranks != NULL)
+        advise_memory(parts->ranks, out);
+    if (parts->log != NULL)
+        pen__advise_cut(parts, out);
+    if (parts->spent != NULL)
+        advise_lost(parts->spent, out);
+}
+
+pen_status pen_advices_init(struct pen_advices *advices,
+                            const struct pen_run_parts *parts)
+{
+    struct pen_summary summary;
+    *advices = (struct pen_advices){.count = 0};
+    pen_status status = pen_summary_make(parts, &summary);
+    if (status != PEN_OK)
+        return status;
+    advise(parts, &summary, advices);
+    for (size_t i = 0; i < advices->count; i++) {
+        if (advices->items[i].seen.has_failed ||
+            advices->items[i].todo.has_failed)
+            return PEN_NOMEM;
+    }
+    return PEN_OK;
+}
+
+void pen_advices_release(struct pen_advices *advices)
+{
+    for (size_t i = 0; i < advices->count; i++) {
+        pen_text_release(&advices->items[i].seen);
+        pen_text_release(&advices->items[i].todo);
+    }
+    advices->count = 0;
+}

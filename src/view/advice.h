@@ -1,0 +1,40 @@
+#ifndef PEN_VIEW_ADVICE_H
+#define PEN_VIEW_ADVICE_H
+
+#include "view/summary.h"
+
+/*
+ * What stands out in a training and what to do about it: each advice follows
+ * from figures, which it names, and says an option or a command that exists.
+ */
+struct pen_advice {
+    struct pen_text seen; /* "Ranks wait 38 % of the step, predicted 21 %..." */
+    struct pen_text todo;
+};
+
+#define PEN_ADVICE_MAX 16u /* more than there are kinds of it */
+
+struct pen_advices {
+    struct pen_advice items[PEN_ADVICE_MAX]; /* what matters most is first */
+    size_t count;
+};
+
+/* PEN_NOMEM is the only failure; release in any case. */
+pen_status pen_advices_init(struct pen_advices *advices,
+                            const struct pen_run_parts *parts);
+void pen_advices_release(struct pen_advices *advices);
+
+/*
+ * Where the speed of a training fell for good: the index of the first step
+ * behind it, 0 when it did not, and the medians on both sides.
+ */
+struct pen_speed_fall {
+    size_t index;
+    double before; /* tokens per second */
+    double behind;
+};
+
+pen_status pen_speed_fall_find(const struct pen_run *run,
+                               struct pen_speed_fall *out);
+
+#endif

@@ -1,0 +1,24 @@
+#ifndef PEN_VIEW_ADVICE_INTERNAL_H
+#define PEN_VIEW_ADVICE_INTERNAL_H
+
+#include "view/advice.h"
+
+/* An empty one, to be filled. */
+struct pen_advice *pen__advice_add(struct pen_advices *advices);
+
+/* Each looks at one thing; the part that it looks at is there. */
+void pen__advise_numbers(const struct pen_run_parts *parts,
+                         struct pen_advices *out);
+void pen__advise_loss(const struct pen_run_parts *parts,
+                      struct pen_advices *out);
+void pen__advise_validation(const struct pen_run_parts *parts,
+                            struct pen_advices *out);
+void pen__advise_speed(const struct pen_run_parts *parts,
+                       struct pen_advices *out);
+void pen__advise_share(const struct pen_run_parts *parts,
+                       const struct pen_summary *summary,
+                       struct pen_advices *out);
+void pen__advise_cut(const struct pen_run_parts *parts,
+                     struct pen_advices *out);
+
+#endif

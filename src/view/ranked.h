@@ -1,0 +1,16 @@
+#ifndef PEN_VIEW_RANKED_H
+#define PEN_VIEW_RANKED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A rank, and how much it deserves to be told of where not all are. */
+struct pen_ranked {
+    double key;
+    uint32_t rank;
+};
+
+/* The largest key first, then by rank. */
+void pen_ranked_sort(struct pen_ranked *ranks, size_t count);
+
+#endif

@@ -1,0 +1,105 @@
+#include "view/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double pen_median(double *values, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(values[i]))
+            values[kept++] = values[i];
+    }
+    if (kept == 0)
+        return (double)NAN;
+    qsort(values, kept, sizeof *values, by_size);
+    return values[(kept - 1) / 2];
+}
+
+static void take_validation(const struct pen_run_step *step,
+                            struct pen_summary *out)
+{
+    if (!isfinite(step->val_loss))
+        return;
+    out->val_loss = step->val_loss;
+    if (step->val_loss >= out->best_val_loss)
+        return;
+    out->best_val_loss = step->val_loss;
+    out->best_val_step = step->step;
+}
+
+static pen_status take_log(const struct pen_run *log, struct pen_summary *out)
+{
+    size_t count = log->num_steps;
+    if (count == 0)
+        return PEN_OK;
+    double *values = malloc(2 * count * sizeof *values);
+    if (values == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = log->steps[i].tokens_per_sec;
+        values[count + i] = log->steps[i].share_of_peak;
+        take_validation(&log->steps[i], out);
+    }
+    const struct pen_run_step *last = &log->steps[count - 1];
+    out->num_steps = count;
+    out->last_step = last->step;
+    out->tokens = last->tokens;
+    out->elapsed_sec = last->elapsed_sec;
+    out->loss = last->loss;
+    out->peak_bytes = last->memory_bytes;
+    out->tokens_per_sec = pen_median(values, count);
+    out->share_of_peak = pen_median(values + count, count);
+    free(values);
+    return PEN_OK;
+}
+
+static void take_ranks(const struct pen_run_ranks *ranks,
+                       struct pen_summary *out)
+{
+    out->num_ranks = ranks->count;
+    out->peak_bytes = 0;
+    for (uint32_t i = 0; i < ranks->count; i++) {
+        if (ranks->ranks[i].peak_bytes <= out->peak_bytes)
+            continue;
+        out->peak_bytes = ranks->ranks[i].peak_bytes;
+        out->predicted_bytes = ranks->ranks[i].predicted_bytes;
+        out->fullest = i;
+    }
+}
+
+pen_status pen_summary_make(const struct pen_run_parts *parts,
+                            struct pen_summary *out)
+{
+    const double unknown = (double)NAN;
+    *out = (struct pen_summary){.elapsed_sec = unknown,
+                                .loss = unknown,
+                                .val_loss = unknown,
+                                .best_val_loss = INFINITY,
+                                .tokens_per_sec = unknown,
+                                .share_of_peak = unknown,
+                                .step_sec = unknown,
+                                .predicted_step_sec = unknown,
+                                .bubble = unknown,
+                                .predicted_bubble = unknown};
+    pen_status status = parts->log == NULL ? PEN_OK : take_log(parts->log, out);
+    if (isinf(out->best_val_loss))
+        out->best_val_loss = unknown;
+    if (parts->spent != NULL) {
+        out->num_ranks = parts->spent->num_ranks;
+        out->step_sec = parts->spent->sec;
+        out->predicted_step_sec = parts->spent->predicted_sec;
+        out->bubble = parts->spent->bubble;
+        out->predicted_bubble = parts->spent->predicted_bubble;
+    }
+    if (parts->ranks != NULL)
+        take_ranks(parts->ranks, out);
+    return status;
+}

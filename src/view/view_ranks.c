@@ -1,0 +1,417 @@
+/*
+ * Some ranks of a view, each a low row of what it did. Waiting has a colour
+ * of its own, the darkest of all, so that it is seen how it spreads.
+ *
+ *      1f1b, step 1: ranks 480 to 543 of 1024        waits
+ *      rank 480 FFFF####BFBFBF############           34.2 %
+ *      rank 481 ..FFF###BFBFB#############           35.0 %
+ *               |----|----|----|----|  time (ms)
+ *      [] forward  [] backward  ## waiting ...
+ */
+#include "view/view_internal.h"
+
+#include "base/file.h"
+#include "view/ink.h"
+#include "view/picture.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MARGIN 14.0
+#define LEFT 54.0  /* "rank 16383" */
+#define RIGHT 44.0 /* waits */
+#define PLOT_WIDTH 860.0
+#define TITLE_HEIGHT 22.0
+#define AXIS_HEIGHT 40.0
+#define LEGEND_HEIGHT 16.0
+#define TYPE_SIZE 8.5
+#define GAP 0.5 /* of a row, between pipelines */
+#define MOST_RANKS 2048u
+#define LEAST_OUTLINED 4.0 /* points of a mean cell, in each direction */
+
+/* The more rows, the lower they are. */
+static const struct {
+    uint32_t most_rows;
+    double pitch;
+} row_sizes[] = {{12, 20}, {32, 14}, {96, 9}, {256, 5}, {UINT32_MAX, 2}};
+
+/* What ops wait for: words and colour. */
+enum wait_kind { WAIT_NEIGHBOUR, WAIT_SUMS, WAITS };
+
+static const struct {
+    const char *words;
+    struct pen__colour colour;
+} waits[WAITS] = {{"waiting for a neighbour", {0.76, 0.18, 0.24}},
+                  {"waiting for sums", {0.42, 0.24, 0.52}}};
+
+/* Where a rank is drawn. */
+struct place {
+    uint32_t line;
+    double y;
+};
+
+struct picture {
+    const struct pen_view *view;
+    const struct place *places; /* from the top */
+    uint32_t count;
+    struct pen__unit unit;
+    double pitch;
+    double cell_height;
+    double per_sec;
+    double bottom;   /* of the rows */
+    double mean_sec; /* of an op */
+    bool has_cells[PEN_OP_KINDS];
+    bool has_waits[WAITS];
+};
+
+static const struct pen_row *row_at(const struct picture *picture,
+                                    uint32_t line)
+{
+    const struct pen__course *course = &picture->view->measured;
+    return &course->schedule->rows[pen__row_of_line(course, line)];
+}
+
+static const struct pen__span *span_at(const struct picture *picture,
+                                       uint32_t line, uint32_t position)
+{
+    return &picture->view->measured.spans[line][position];
+}
+
+static enum wait_kind wait_of(unsigned kind)
+{
+    return kind == PEN_OP_SYNC_GRAD || kind == PEN_OP_STEP ? WAIT_SUMS
+                                                           : WAIT_NEIGHBOUR;
+}
+
+static bool is_cell(const struct pen__span *span, unsigned kind)
+{
+    unsigned op_class = pen_op_info(kind)->op_class;
+    return span->end_sec > span->ready_sec && op_class != PEN_OP_CLASS_SEND &&
+           op_class != PEN_OP_CLASS_RECV;
+}
+
+static double x_at(const struct picture *picture, double at_sec)
+{
+    return MARGIN + LEFT + at_sec * picture->per_sec;
+}
+
+static void add_box(cairo_t *cairo, const struct picture *picture,
+                    uint32_t index, double from_sec, double to_sec)
+{
+    double x = x_at(picture, from_sec);
+    cairo_rectangle(cairo, x, picture->places[index].y,
+                    x_at(picture, to_sec) - x, picture->cell_height);
+}
+
+static void fill_waits(cairo_t *cairo, const struct picture *picture,
+                       uint32_t index, enum wait_kind kind)
+{
+    uint32_t line = picture->places[index].line;
+    const struct pen_row *row = row_at(picture, line);
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen__span *span = span_at(picture, line, i);
+        if (span->ready_sec > span->begin_sec &&
+            wait_of(row->ops[i].kind) == kind)
+            add_box(cairo, picture, index, span->begin_sec, span->ready_sec);
+    }
+    pen__use_colour(cairo, waits[kind].colour);
+    cairo_fill(cairo);
+}
+
+static void fill_cells(cairo_t *cairo, const struct picture *picture,
+                       uint32_t index, unsigned kind)
+{
+    uint32_t line = picture->places[index].line;
+    const struct pen_row *row = row_at(picture, line);
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen__span *span = span_at(picture, line, i);
+        if (row->ops[i].kind == kind && is_cell(span, kind))
+            add_box(cairo, picture, index, span->ready_sec, span->end_sec);
+    }
+    pen__use_colour(cairo, pen__ink_of(kind, 0, 1).colour);
+    cairo_fill_preserve(cairo);
+    if (fmin(picture->mean_sec * picture->per_sec, picture->cell_height) >=
+        LEAST_OUTLINED) {
+        pen__use_grey(cairo, 0.3);
+        cairo_set_line_width(cairo, 0.25);
+        cairo_stroke(cairo);
+    }
+    cairo_new_path(cairo);
+}
+
+/* The chain that decided how long the step took, as far as it is here. */
+static void draw_chain(cairo_t *cairo, const struct picture *picture,
+                       uint32_t index)
+{
+    const struct pen__chain *chain = &picture->view->findings.chain;
+    double weight = fmin(2, picture->pitch - picture->cell_height);
+    double y = picture->places[index].y - weight / 2;
+    for (uint64_t i = 0; i < chain->count; i++) {
+        const struct pen__chain_op *op = &chain->ops[i];
+        if (op->line != picture->places[index].line)
+            continue;
+        const struct pen__span *span = span_at(picture, op->line, op->position);
+        pen__add_line(cairo, x_at(picture, span->ready_sec), y,
+                      x_at(picture, span->end_sec), y);
+    }
+    pen__use_grey(cairo, 0.05);
+    cairo_set_line_width(cairo, weight);
+    cairo_stroke(cairo);
+}
+
+/* Its name on the left and how much it waits on the right. */
+static void write_sides(cairo_t *cairo, const struct picture *picture,
+                        uint32_t index)
+{
+    uint32_t line = picture->places[index].line;
+    const struct pen__line_facts *facts = &picture->view->findings.lines[line];
+    double end_sec = picture->view->measured.end_sec;
+    double size = fmin(TYPE_SIZE, fmax(5.5, picture->pitch * 0.8));
+    uint32_t every = (uint32_t)ceil(size * 1.1 / picture->pitch);
+    if (index % every != 0)
+        return;
+    double y =
+        picture->places[index].y + picture->cell_height / 2 + size * 0.36;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen__use_font(cairo, size, false);
+    pen__use_grey(cairo, PEN__TEXT_GREY);
+    pen_text_add(&text, "rank %u", picture->view->lines.ranks[line]);
+    pen__write(cairo, MARGIN + LEFT - 5, y, PEN__RIGHT, pen_text_string(&text));
+    pen_text_clear(&text);
+    pen__use_grey(cairo, PEN__QUIET_GREY);
+    pen_text_add(&text, "%.1f %%",
+                 end_sec > 0 ? 100 * facts->waiting_sec / end_sec : 0);
+    pen__write(cairo, MARGIN + LEFT + PLOT_WIDTH + RIGHT - 4, y, PEN__RIGHT,
+               pen_text_string(&text));
+    pen_text_release(&text);
+}
+
+static void draw_row(cairo_t *cairo, const struct picture *picture,
+                     uint32_t index)
+{
+    for (enum wait_kind kind = 0; kind < WAITS; kind++)
+        fill_waits(cairo, picture, index, kind);
+    for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
+        if (picture->has_cells[kind])
+            fill_cells(cairo, picture, index, kind);
+    }
+    draw_chain(cairo, picture, index);
+    write_sides(cairo, picture, index);
+}
+
+static void write_title(cairo_t *cairo, const struct picture *picture)
+{
+    const struct pen_view *view = picture->view;
+    double y = MARGIN + 10;
+    double right = MARGIN + LEFT + PLOT_WIDTH;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_text_add(
+        &text, "%s, step %u: %u of %u ranks, %.5g %s", view->schedule->name,
+        view->step, picture->count, view->lines.count,
+        view->measured.end_sec * picture->unit.per_sec, picture->unit.name);
+    pen__use_grey(cairo, PEN__TEXT_GREY);
+    pen__write_within(cairo, MARGIN + LEFT, y, PLOT_WIDTH, 11, true,
+                      pen_text_string(&text));
+    pen_text_release(&text);
+    pen__use_font(cairo, TYPE_SIZE, false);
+    pen__use_grey(cairo, PEN__QUIET_GREY);
+    pen__write(cairo, right + RIGHT - 4, y, PEN__RIGHT, "waits");
+}
+
+static void draw_axis(cairo_t *cairo, const struct picture *picture)
+{
+    double range = picture->view->measured.end_sec * picture->unit.per_sec;
+    double step = pen__nice_step(range, PLOT_WIDTH / 60);
+    uint32_t count = (uint32_t)floor(range / step + 1e-9) + 1;
+    double y = picture->bottom + 3;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen__use_font(cairo, TYPE_SIZE, false);
+    pen__use_grey(cairo, 0.2);
+    for (uint32_t tick = 0; tick < count; tick++) {
+        double x = x_at(picture, tick * step / picture->unit.per_sec);
+        pen_text_clear(&text);
+        pen_text_add(&text, "%.6g", tick * step);
+        pen__write(cairo, x, y + 13, PEN__CENTRE, pen_text_string(&text));
+        pen__add_line(cairo, x, y, x, y + 3.5);
+    }
+    pen_text_clear(&text);
+    pen_text_add(&text, "time (%s)", picture->unit.name);
+    pen__write(cairo, MARGIN + LEFT + PLOT_WIDTH / 2, y + 25, PEN__CENTRE,
+               pen_text_string(&text));
+    pen__add_line(cairo, MARGIN + LEFT, y, MARGIN + LEFT + PLOT_WIDTH, y);
+    cairo_set_line_width(cairo, 0.6);
+    cairo_stroke(cairo);
+    pen_text_release(&text);
+}
+
+/* One sample with its words; returns where the next one goes. */
+static double draw_sample(cairo_t *cairo, double x, double y,
+                          struct pen__colour colour, const char *words)
+{
+    cairo_rectangle(cairo, x, y, 20, 9);
+    pen__use_colour(cairo, colour);
+    cairo_fill_preserve(cairo);
+    pen__use_grey(cairo, 0.3);
+    cairo_set_line_width(cairo, 0.3);
+    cairo_stroke(cairo);
+    pen__use_grey(cairo, PEN__TEXT_GREY);
+    return x + 24 + pen__write(cairo, x + 24, y + 7.8, PEN__LEFT, words) + 14;
+}
+
+static void draw_legend(cairo_t *cairo, const struct picture *picture)
+{
+    double x = MARGIN + LEFT;
+    double y = picture->bottom + AXIS_HEIGHT;
+    pen__use_font(cairo, TYPE_SIZE, false);
+    for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
+        if (picture->has_cells[kind])
+            x = draw_sample(cairo, x, y, pen__ink_of(kind, 0, 1).colour,
+                            pen_op_info(kind)->words);
+    }
+    for (enum wait_kind kind = 0; kind < WAITS; kind++) {
+        if (picture->has_waits[kind])
+            x = draw_sample(cairo, x, y, waits[kind].colour, waits[kind].words);
+    }
+    pen__write(cairo, x + 24, y + 7.8, PEN__LEFT, "what decided the step");
+    pen__add_line(cairo, x, y + 5, x + 20, y + 5);
+    pen__use_grey(cairo, 0.05);
+    cairo_set_line_width(cairo, 2);
+    cairo_stroke(cairo);
+}
+
+static void draw_picture(cairo_t *cairo, const void *context)
+{
+    const struct picture *picture = context;
+    pen__use_grey(cairo, 1);
+    cairo_paint(cairo);
+    write_title(cairo, picture);
+    for (uint32_t i = 0; i < picture->count; i++)
+        draw_row(cairo, picture, i);
+    draw_axis(cairo, picture);
+    draw_legend(cairo, picture);
+}
+
+/* What there is to see, and how large. */
+static void look_at(struct picture *picture)
+{
+    double sum_sec = 0;
+    uint64_t cells = 0;
+    for (uint32_t index = 0; index < picture->count; index++) {
+        uint32_t line = picture->places[index].line;
+        const struct pen_row *row = row_at(picture, line);
+        for (uint32_t i = 0; i < row->count; i++) {
+            const struct pen__span *span = span_at(picture, line, i);
+            unsigned kind = row->ops[i].kind;
+            if (span->ready_sec > span->begin_sec)
+                picture->has_waits[wait_of(kind)] = true;
+            if (!is_cell(span, kind))
+                continue;
+            picture->has_cells[kind] = true;
+            sum_sec += span->end_sec - span->ready_sec;
+            cells++;
+        }
+    }
+    picture->mean_sec = cells == 0 ? 0 : sum_sec / (double)cells;
+}
+
+/* Puts the ranks one under the other, with a gap where a pipeline begins. */
+static double place_ranks(const struct pen_view *view, struct place *places,
+                          uint32_t count, double pitch)
+{
+    double y = MARGIN + TITLE_HEIGHT;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct pen__course *course = &view->measured;
+        if (i > 0 && pen__row_of_line(course, places[i].line) <
+                         pen__row_of_line(course, places[i - 1].line))
+            y += GAP * pitch;
+        places[i].y = y;
+        y += pitch;
+    }
+    return y;
+}
+
+static void init_picture(struct picture *picture, const struct pen_view *view,
+                         struct place *places, uint32_t count)
+{
+    double end_sec = view->measured.end_sec;
+    size_t size = 0;
+    while (row_sizes[size].most_rows < count)
+        size++;
+    double pitch = row_sizes[size].pitch;
+    *picture =
+        (struct picture){.view = view,
+                         .places = places,
+                         .count = count,
+                         .unit = pen__unit_of(end_sec),
+                         .pitch = pitch,
+                         .cell_height = pitch * 0.86,
+                         .per_sec = end_sec > 0 ? PLOT_WIDTH / end_sec : 0,
+                         .bottom = place_ranks(view, places, count, pitch)};
+    look_at(picture);
+}
+
+static pen_status write_picture(const struct picture *drawn, const char *path,
+                                struct pen_text *why)
+{
+    struct pen_text bytes = PEN_TEXT_EMPTY;
+    const struct pen__picture picture = {
+        .width = 2 * MARGIN + LEFT + PLOT_WIDTH + RIGHT,
+        .height = drawn->bottom + AXIS_HEIGHT + LEGEND_HEIGHT + MARGIN,
+        .draw = draw_picture,
+        .context = drawn};
+    pen_status status = pen__picture_print(&picture, path, &bytes, why);
+    if (status == PEN_OK)
+        status = pen_file_write(path, bytes.bytes, bytes.length, why);
+    pen_text_release(&bytes);
+    return status;
+}
+
+static pen_status check_ranks(const struct pen_view *view,
+                              const struct pen_view_ranks *ranks,
+                              struct pen_text *why)
+{
+    if (ranks->first > ranks->last || ranks->last >= view->lines.count) {
+        pen_why(why,
+                "ranks %u to %u are not there: the trace has ranks 0 to "
+                "%u",
+                ranks->first, ranks->last, view->lines.count - 1);
+        return PEN_INVALID;
+    }
+    if (ranks->last - ranks->first >= MOST_RANKS) {
+        pen_why(why, "a drawing of %u ranks cannot be read, the most is %u",
+                ranks->last - ranks->first + 1, MOST_RANKS);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+pen_status pen_view_draw_ranks(const struct pen_view *view,
+                               const struct pen_view_ranks *ranks,
+                               const char *path, struct pen_text *why)
+{
+    pen_status status = check_ranks(view, ranks, why);
+    if (status != PEN_OK)
+        return status;
+    if (!pen__picture_has_form(path)) {
+        pen_why(why,
+                "cannot draw %s: its name should end in .svg, .png or .pdf",
+                path);
+        return PEN_INVALID;
+    }
+    uint32_t count = ranks->last - ranks->first + 1;
+    struct place *places = calloc(count, sizeof *places);
+    if (places == NULL) {
+        pen_why(why, "out of memory for a picture of %u ranks", count);
+        return PEN_NOMEM;
+    }
+    for (uint32_t line = 0; line < view->lines.count; line++) {
+        uint32_t rank = view->lines.ranks[line];
+        if (rank >= ranks->first && rank <= ranks->last)
+            places[rank - ranks->first].line = line;
+    }
+    struct picture picture;
+    init_picture(&picture, view, places, count);
+    status = write_picture(&picture, path, why);
+    free(places);
+    return status;
+}

@@ -1,0 +1,344 @@
+/*
+ * The planner's timer against the simulated runtime: every generator, from 2
+ * to 64 ranks, with seconds that differ from stage to stage and messages that
+ * take some percent of them.
+ *
+ *   smpi_timer              no message slows another: they agree within 1 %
+ *   smpi_timer --shared     large messages, up to 16 ranks: nothing is slower
+ *                           than the timer until messages share links, and
+ *                           then a link is full
+ *   smpi_timer [NAME...]    these generators alone
+ *
+ * A line for each run: schedule, ranks, micro-batches, seconds by the timer and
+ * in the simulation, difference; shared also the difference then, and the
+ * fullest link.
+ */
+#include "base/random.h"
+#include "schedule/generators.h"
+#include "schedule/time.h"
+#include "sim/simulation.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOLERANCE 0.01
+#define MAX_RANKS 64u
+#define LAYERS 2u          /* of a part */
+#define ENVELOPE_BYTES 80u /* that runtime and MPI add to a message */
+#define FULL 0.25          /* of a link for which messages wait */
+
+/* Whose schedules the runtime does not run. */
+static const char *const refused[] = {"seq1f1b", NULL};
+
+static const uint32_t rank_counts[] = {2, 4, 8, 16, 64};
+
+static const char cluster_text[] =
+    "name: test\ndevices:\n  - kind: card\n    count: 64\n"
+    "    flops: {f32: 1 TFLOP/s}\n    memory: 1 GB\n    bandwidth: 1 TB/s\n"
+    "    constants: {link_share: 1, link_half: 0, link_sec: 0, "
+    "message_share: 1, network_share: 1, network_sec: 0}\n"
+    "links:\n  - {level: all, bandwidth: 10 GB/s, latency: 5 us}\n";
+
+/* What is asked, and what was found so far. */
+struct campaign {
+    bool is_shared;
+    struct pen_cluster *cluster;
+    uint64_t devices[MAX_RANKS];
+    uint32_t num_runs;
+    uint32_t num_failures;
+    uint32_t num_slower; /* on shared links, by more than the tolerance */
+    double largest;      /* difference */
+};
+
+/* One schedule, timed and simulated. */
+struct run {
+    const char *name;
+    uint32_t ranks;
+    uint32_t microbatches;
+    struct pen_costs costs;
+    struct pen_schedule *schedule;
+    struct pen_sim_part *parts;
+    struct pen_any_model model;
+    double timer_sec;
+    double simulation_sec; /* no message slows another */
+    double shared_sec;     /* links are shared */
+    struct pen_sim_link fullest;
+};
+
+static void give_up(const char *name, const struct pen_text *why)
+{
+    fprintf(stderr, "%s: %s\n", name, pen_text_string(why));
+    exit(EXIT_FAILURE);
+}
+
+/* ---- costs ---- */
+
+/* Seconds of a part, 1 to 3 ms for each thing; nothing else takes time. */
+static void fill_costs(struct pen_costs *costs, uint32_t num_parts,
+                       double bytes)
+{
+    struct pen_random random = {num_parts};
+    pen_costs_init(costs);
+    costs->latency_sec = 5e-6;
+    costs->bytes_per_sec = 1e10;
+    costs->bytes = bytes;
+    if (num_parts == 0)
+        return;
+    costs->scope = PEN_COST_PER_STAGE;
+    costs->num_items = num_parts;
+    costs->items = calloc(num_parts, sizeof *costs->items);
+    for (uint32_t i = 0; i < num_parts; i++) {
+        struct pen_cost *cost = &costs->items[i];
+        *cost = costs->uniform;
+        cost->memory = -1;
+        cost->forward_sec = 1e-3 * (1 + 2 * pen_random_unit(&random));
+        cost->input_sec = 1e-3 * (1 + 2 * pen_random_unit(&random));
+        cost->weight_sec = 1e-3 * (1 + 2 * pen_random_unit(&random));
+    }
+}
+
+/* ---- making ---- */
+
+static pen_status make_schedule(struct run *run,
+                                const struct pen_generator *generator,
+                                struct pen_text *why)
+{
+    struct pen_generator_args args = {.ranks = run->ranks,
+                                      .microbatches = run->microbatches,
+                                      .chunks = generator->has_chunks ? 2 : 0,
+                                      .slices = generator->has_slices ? 2 : 0,
+                                      .batches =
+                                          generator->is_synchronous ? 0 : 2,
+                                      .costs = &run->costs};
+    return pen_generator_make(generator, &args, &run->schedule, why);
+}
+
+/*
+ * Once to know its parts, once with their costs: an order may depend on them.
+ * Twice the ranks are micro-batches enough for all; of many ranks, for speed,
+ * as many where that will do.
+ */
+static void make_order(struct run *run, const struct pen_generator *generator,
+                       double bytes)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_text few = PEN_TEXT_EMPTY;
+    fill_costs(&run->costs, 0, bytes);
+    run->microbatches = run->ranks;
+    if (run->ranks < MAX_RANKS ||
+        make_schedule(run, generator, &few) != PEN_OK) {
+        run->microbatches = 2 * run->ranks;
+        if (make_schedule(run, generator, &why) != PEN_OK)
+            give_up(run->name, &why);
+    }
+    pen_text_release(&few);
+    uint32_t num_parts = pen_shape_parts(&run->schedule->shape);
+    pen_schedule_free(run->schedule);
+    fill_costs(&run->costs, num_parts, bytes);
+    if (make_schedule(run, generator, &why) != PEN_OK)
+        give_up(run->name, &why);
+    pen_text_release(&why);
+}
+
+/* As many layers as the parts have; the embedding and the head are two. */
+static void make_parts(struct run *run)
+{
+    uint32_t num_parts = run->costs.num_items;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    run->parts = calloc(num_parts, sizeof *run->parts);
+    for (uint32_t i = 0; i < num_parts; i++)
+        run->parts[i] = (struct pen_sim_part){
+            .forward_sec = run->costs.items[i].forward_sec,
+            .input_sec = run->costs.items[i].input_sec,
+            .weight_sec = run->costs.items[i].weight_sec,
+            .num_layers = LAYERS,
+            .num_parameters = 2 * LAYERS};
+    pen_text_add(&text,
+                 "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": %u, "
+                 "\"n_head\": 1, \"n_positions\": 8, \"vocab_size\": 8, "
+                 "\"tie_word_embeddings\": false}",
+                 LAYERS * num_parts - 2);
+    if (pen_model_parse(pen_text_string(&text), text.length,
+                        &run->model.decoder, &why) != PEN_OK)
+        give_up(run->name, &why);
+    pen_text_release(&text);
+}
+
+static void release(struct run *run)
+{
+    pen_any_model_release(&run->model);
+    pen_schedule_free(run->schedule);
+    pen_costs_release(&run->costs);
+    free(run->parts);
+}
+
+/* ---- seconds ---- */
+
+static void ask_timer(struct run *run)
+{
+    struct pen_timing *timing = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_schedule_time(run->schedule, &run->costs, NULL, &timing, &why) !=
+        PEN_OK)
+        give_up(run->name, &why);
+    run->timer_sec = timing->makespan_sec;
+    pen_timing_free(timing);
+}
+
+/*
+ * The second step, which the first one may not reach into; the first where
+ * steps overlap, and where there is much to simulate.
+ */
+static pen_status ask_simulation(struct run *run,
+                                 const struct campaign *campaign,
+                                 bool is_shared, struct pen_text *why)
+{
+    bool has_one = run->schedule->rules.period != 0 || run->ranks == MAX_RANKS;
+    struct pen_sim_result result;
+    struct pen_simulation simulation = {
+        .model = &run->model,
+        .schedule = run->schedule,
+        .parts = run->parts,
+        .num_replicas = 1,
+        .message_bytes = (size_t)run->costs.bytes - ENVELOPE_BYTES,
+        .gradient_size = 4,
+        .value_size = 4,
+        .num_steps = has_one ? 1 : 2,
+        .platform = {.cluster = campaign->cluster,
+                     .is_uncontended = !is_shared,
+                     .devices = campaign->devices,
+                     .num_ranks = run->ranks}};
+    pen_status status = pen_simulate(&simulation, &result, why);
+    if (status != PEN_OK)
+        return status;
+    if (result.is_stuck) {
+        pen_why(why, "the simulation is stuck");
+        status = PEN_INVALID;
+    }
+    *(is_shared ? &run->shared_sec : &run->simulation_sec) =
+        result.step_sec[result.num_steps - 1];
+    if (result.num_links > 0)
+        run->fullest = result.links[0];
+    pen_sim_result_release(&result);
+    return status;
+}
+
+/* ---- judging ---- */
+
+static void fail(struct campaign *campaign, const char *what)
+{
+    printf("  FAILED: %s", what);
+    campaign->num_failures++;
+}
+
+/* What is slower on shared links, and there alone, waits for one of them. */
+static void judge_shared(struct campaign *campaign, const struct run *run)
+{
+    double longer = run->shared_sec / run->timer_sec - 1;
+    double full = run->fullest.utilisation;
+    printf("  %+8.3f %%  %s is %.0f %% full", 100 * longer, run->fullest.name,
+           100 * full);
+    campaign->num_slower += longer > TOLERANCE;
+    if (longer > TOLERANCE && full < FULL)
+        fail(campaign, "no link is full");
+    if (longer < -TOLERANCE)
+        fail(campaign, "faster on shared links");
+}
+
+/*
+ * The timer has one message at a time between two ranks, so where messages take
+ * longer than operations a simulation in which none slows another is faster.
+ */
+static void judge(struct campaign *campaign, const struct run *run)
+{
+    double difference = run->simulation_sec / run->timer_sec - 1;
+    bool may_be_faster = campaign->is_shared;
+    printf("%-18s %3u %4u %12.6f %12.6f %+8.3f %%", run->name, run->ranks,
+           run->microbatches, run->timer_sec, run->simulation_sec,
+           100 * difference);
+    if (!(difference <= TOLERANCE) ||
+        (difference < -TOLERANCE && !may_be_faster))
+        fail(campaign, "timer and simulation differ");
+    if (campaign->is_shared)
+        judge_shared(campaign, run);
+    printf("\n");
+    fflush(stdout);
+    campaign->num_runs++;
+    campaign->largest = fmax(campaign->largest, fabs(difference));
+}
+
+static bool is_in(const char *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+static void tell_refusal(struct campaign *campaign, const char *name,
+                         const struct pen_text *why)
+{
+    printf("%-18s refused: %s", name, pen_text_string(why));
+    if (!is_in(name, refused))
+        fail(campaign, "it is to be run");
+    printf("\n");
+}
+
+/* False when the runtime refuses what the generator makes. */
+static bool compare(struct campaign *campaign,
+                    const struct pen_generator *generator, uint32_t ranks)
+{
+    struct run run = {.name = generator->name, .ranks = ranks};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    make_order(&run, generator, campaign->is_shared ? 3e7 : 1e6);
+    make_parts(&run);
+    ask_timer(&run);
+    pen_status status = ask_simulation(&run, campaign, false, &why);
+    if (status == PEN_OK && campaign->is_shared)
+        status = ask_simulation(&run, campaign, true, &why);
+    if (status == PEN_OK)
+        judge(campaign, &run);
+    else
+        tell_refusal(campaign, run.name, &why);
+    pen_text_release(&why);
+    release(&run);
+    return status == PEN_OK;
+}
+
+static void compare_all(struct campaign *campaign,
+                        const struct pen_generator *generator)
+{
+    bool is_run = true;
+    for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++)
+        if (is_run && (rank_counts[i] < MAX_RANKS || !campaign->is_shared))
+            is_run = compare(campaign, generator, rank_counts[i]);
+}
+
+int main(int argc, char **argv)
+{
+    struct campaign campaign = {.is_shared = false};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (argc > 1 && strcmp(argv[1], "--shared") == 0) {
+        campaign.is_shared = true;
+        argc--;
+        argv++;
+    }
+    if (pen_cluster_parse(cluster_text, strlen(cluster_text), &campaign.cluster,
+                          &why) != PEN_OK)
+        give_up("cluster", &why);
+    for (uint32_t i = 0; i < MAX_RANKS; i++)
+        campaign.devices[i] = i;
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
+        const struct pen_generator *generator = pen_generator_at(i);
+        if (argc == 1 || is_in(generator->name, (const char *const *)argv + 1))
+            compare_all(&campaign, generator);
+    }
+    printf("%u runs: timer and simulation differ by %.3f %% at most; %u are "
+           "slower on shared links; %u failures\n",
+           campaign.num_runs, 100 * campaign.largest, campaign.num_slower,
+           campaign.num_failures);
+    pen_cluster_free(campaign.cluster);
+    return campaign.num_failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,185 @@
+/*
+ * A simulation gets the seconds of the prediction and the bytes of its
+ * messages, and every second and byte once: what no simulated rank sends is in
+ * the seconds.
+ */
+#include "support/layout.h"
+#include "support/support.h"
+
+#include "planner/simulated.h"
+
+#include <string.h>
+
+static void open_layout(struct layout *layout, uint32_t pp, uint32_t dp)
+{
+    layout_init(layout, "preset:llama-3.1-8b", "preset:dgx-h100*16", pp, 1);
+    layout->plan->degrees[PEN_DEGREE_DP] = dp;
+}
+
+static void simulate(const struct layout *layout, struct pen_simulated *out)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen_predict_simulated(&layout->setting, layout->plan, out, &why) !=
+        PEN_OK)
+        fail_msg("refused: %s", pen_text_string(&why));
+    pen_text_release(&why);
+}
+
+static void stages_take_what_the_timer_takes(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    struct pen_costs costs;
+    open_layout(&layout, 4, 2);
+    layout_recompute(&layout, PEN_RECOMPUTE_FULL);
+    simulate(&layout, &found);
+    assert_int_equal(
+        PEN_OK, pen_predict_costs(&layout.setting, layout.plan, &costs, NULL));
+    assert_int_equal(4, found.num_stages);
+    for (uint32_t i = 0; i < found.num_stages; i++) {
+        const struct pen_simulated_stage *stage = &found.stages[i];
+        const struct pen_cost *cost = &costs.items[i];
+        expect_close(cost->forward_sec, stage->forward_sec, "F");
+        expect_close(cost->input_sec, stage->input_sec, "I");
+        expect_close(cost->weight_sec, stage->weight_sec, "W");
+        assert_true(stage->update_sec > 0);
+        assert_true(stage->update_sec <= cost->step_sec);
+    }
+    expect_close(costs.bytes, found.message_bytes, "bytes");
+    assert_int_equal(4, found.schedule->shape.num_ranks);
+    assert_true(pen_schedule_has_class(found.schedule, PEN_OP_CLASS_SYNC));
+    assert_int_equal(2, found.weight_bytes);
+    assert_int_equal(4, found.gradient_bytes);
+    assert_true(found.is_blocking);
+    assert_true(found.other_sec > 0);
+    pen_costs_release(&costs);
+    pen_simulated_release(&found);
+    layout_release(&layout);
+}
+
+static uint64_t parameters_of(const struct pen_simulated *simulated)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < simulated->num_stages; i++)
+        sum += simulated->stages[i].num_parameters;
+    return sum;
+}
+
+static void replicas_sum_every_parameter_once(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    open_layout(&layout, 4, 2);
+    simulate(&layout, &found);
+    assert_int_equal(layout.model->num_parameters, parameters_of(&found));
+    assert_false(found.is_sharded);
+    pen_simulated_release(&found);
+    layout.plan->sharding = PEN_SHARDING_ZERO1;
+    simulate(&layout, &found);
+    assert_int_equal(layout.model->num_parameters, parameters_of(&found));
+    assert_true(found.is_sharded);
+    pen_simulated_release(&found);
+    layout_release(&layout);
+}
+
+/* Of context parallel devices, which are one simulated rank. */
+static void sums_that_nobody_sends_are_in_the_seconds(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated alone;
+    struct pen_simulated shared;
+    struct pen_costs costs;
+    open_layout(&layout, 2, 1);
+    simulate(&layout, &alone);
+    assert_int_equal(0, parameters_of(&alone));
+    layout.plan->degrees[PEN_DEGREE_CP] = 2;
+    simulate(&layout, &shared);
+    assert_int_equal(
+        PEN_OK, pen_predict_costs(&layout.setting, layout.plan, &costs, NULL));
+    assert_int_equal(0, parameters_of(&shared));
+    assert_true(costs.items[0].sync_sec > 0);
+    expect_close(alone.stages[0].update_sec + costs.items[0].sync_sec,
+                 shared.stages[0].update_sec, "sums in the update");
+    pen_costs_release(&costs);
+    pen_simulated_release(&alone);
+    pen_simulated_release(&shared);
+    layout_release(&layout);
+}
+
+/* Its messages stretch every micro-batch already. */
+static void zero3_sends_nothing_at_the_end(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    open_layout(&layout, 1, 16);
+    layout.plan->sharding = PEN_SHARDING_ZERO3;
+    simulate(&layout, &found);
+    assert_int_equal(0, parameters_of(&found));
+    assert_false(found.is_sharded);
+    pen_simulated_release(&found);
+    layout_release(&layout);
+}
+
+static void receivers_join_the_parts_of_a_message(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    struct pen_simulated whole;
+    open_layout(&layout, 4, 2);
+    simulate(&layout, &whole);
+    layout.plan->degrees[PEN_DEGREE_TP] = 8;
+    layout.plan->has_sequence_parallel = false;
+    simulate(&layout, &found);
+    assert_true(found.gather_sec > 0);
+    assert_true(found.costs.latency_sec > found.gather_sec);
+    expect_close(whole.message_bytes / 8, found.message_bytes, "a part");
+    pen_simulated_release(&found);
+    layout.plan->has_sequence_parallel = true;
+    simulate(&layout, &found);
+    expect_close(0, found.gather_sec, "each keeps its part");
+    pen_simulated_release(&found);
+    pen_simulated_release(&whole);
+    layout_release(&layout);
+}
+
+static void expect_refusal(const struct layout *layout, const char *words)
+{
+    struct pen_simulated found;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_int_equal(
+        PEN_INVALID,
+        pen_predict_simulated(&layout->setting, layout->plan, &found, &why));
+    if (strstr(pen_text_string(&why), words) == NULL)
+        fail_msg("'%s' is not in '%s'", words, pen_text_string(&why));
+    pen_text_release(&why);
+}
+
+static void what_cannot_be_simulated_is_refused(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_layout(&layout, 4, 1000);
+    expect_refusal(&layout, "4000 ranks");
+    layout.plan->degrees[PEN_DEGREE_DP] = 2;
+    assert_true(pen_plan_set(&layout.plan->schedule.name, "pipedream"));
+    expect_refusal(&layout, "steps of pipedream overlap");
+    layout_release(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_take_what_the_timer_takes),
+        cmocka_unit_test(replicas_sum_every_parameter_once),
+        cmocka_unit_test(sums_that_nobody_sends_are_in_the_seconds),
+        cmocka_unit_test(zero3_sends_nothing_at_the_end),
+        cmocka_unit_test(receivers_join_the_parts_of_a_message),
+        cmocka_unit_test(what_cannot_be_simulated_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
