@@ -161,6 +161,27 @@ static uint32_t next_of(const struct pen__node_view *view, uint32_t local_rank)
                                 : find(view, entry->waits_for);
 }
 
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/*
+ * When a rank, or with one that waits for all the last that came, began what it
+ * does. Whoever waited for that one may not have noticed yet.
+ */
+static int64_t moved_ns(const struct pen__node_view *view, uint32_t local_rank)
+{
+    const struct pen__rank_view *rank = &view->ranks[local_rank];
+    int64_t moved = rank->entry.since_ns;
+    if (!is_waiting(rank) || !waits_for_all(&rank->entry))
+        return moved;
+    for (uint32_t i = 0; i < view->num_ranks; i++)
+        if (view->ranks[i].entry.state == PEN_BOARD_COLLECTIVE)
+            moved = later(moved, view->ranks[i].entry.since_ns);
+    return moved;
+}
+
 /* Calls `hop` for each rank that waits, and says where the chain ends. */
 static struct pen__root
 follow(const struct pen__node_view *view, uint32_t local_rank,
@@ -168,20 +189,22 @@ follow(const struct pen__node_view *view, uint32_t local_rank,
                    uint32_t number, struct pen_text *out),
        struct pen_text *out)
 {
+    int64_t moved = moved_ns(view, local_rank);
     for (uint32_t number = 0; number < view->num_ranks; number++) {
         if (!is_waiting(&view->ranks[local_rank]))
-            return (struct pen__root){PEN__ROOT_HERE, local_rank};
+            return (struct pen__root){PEN__ROOT_HERE, local_rank, moved};
         if (hop != NULL)
             hop(view, local_rank, number, out);
         uint32_t next = next_of(view, local_rank);
         if (next == NO_RANK)
-            return (struct pen__root){PEN__ROOT_ELSEWHERE, local_rank};
+            return (struct pen__root){PEN__ROOT_ELSEWHERE, local_rank, moved};
         local_rank = next;
+        moved = later(moved, moved_ns(view, local_rank));
     }
     return (struct pen__root){is_waiting(&view->ranks[local_rank])
                                   ? PEN__ROOT_CIRCLE
                                   : PEN__ROOT_HERE,
-                              local_rank};
+                              local_rank, moved};
 }
 
 struct pen__root pen__wait_root(const struct pen__node_view *view,

@@ -32,6 +32,7 @@ enum pen__root_kind {
 struct pen__root {
     enum pen__root_kind kind;
     uint32_t local_rank; /* HERE: the root; else: the last of the chain */
+    int64_t moved_ns;    /* when the last of the chain to move did so */
 };
 
 /* The end of the chain that begins at this local rank. */

@@ -39,8 +39,8 @@ enum {
 #define NS_PER_SEC INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
 
-/* A look that comes later than this: the process was stopped meanwhile. */
-#define LONGEST_TICK_NS NS_PER_SEC
+/* Of a look that comes later: the process, or the machine, stood meanwhile. */
+#define LONGEST_TICK_NS (NS_PER_SEC / 10)
 
 #define LEAST_SEC 2.0     /* a hang is told within max(this, */
 #define STEPS_GIVEN 5.0   /* so many steps), */
@@ -273,7 +273,7 @@ static void look_at_others(struct pen_watchdog *watchdog)
     }
 }
 
-/* Counts only time that this process has seen pass. */
+/* Counts only time that this process has seen pass: a pause is not a wait. */
 static void count_wait(struct pen_watchdog *watchdog,
                        const struct pen_board_entry *own, int64_t seen_ns)
 {
@@ -294,8 +294,9 @@ static bool is_outside(const struct pen__rank_view *rank)
 }
 
 /*
- * Nothing has moved only if the root has not, either: a rank may wait long for
- * another that goes through many ops.
+ * Nothing has moved only if nobody on the way to the root has, either: a rank
+ * may wait long for another that goes through many ops, or have been given what
+ * it waits for a moment ago.
  */
 static bool has_waited_too_long(struct pen_watchdog *watchdog)
 {
@@ -304,12 +305,12 @@ static bool has_waited_too_long(struct pen_watchdog *watchdog)
         return false;
     struct pen__node_view view = read_view(watchdog);
     uint32_t own = pen_board_own(watchdog->options.board);
-    const struct pen__rank_view *root =
-        &view.ranks[pen__wait_root(&view, own).local_rank];
+    struct pen__root end = pen__wait_root(&view, own);
+    const struct pen__rank_view *root = &view.ranks[end.local_rank];
     bool is_wait_outside =
         is_outside(&view.ranks[own]) ||
         (is_outside(root) && !pen__process_is_halted(&root->process));
-    int64_t least_ns = view.now_ns - root->entry.since_ns;
+    int64_t least_ns = view.now_ns - end.moved_ns;
     if (watchdog->waited_ns < least_ns)
         least_ns = watchdog->waited_ns;
     return least_ns / (is_wait_outside ? OUTSIDE_FACTOR : 1) >= patience_ns;
@@ -334,10 +335,10 @@ static void look(struct pen_watchdog *watchdog)
     struct pen_board_entry own = pen_board_read(board, number);
     int64_t now = now_ns();
     int64_t passed_ns = now - watchdog->last_look_ns;
-    bool was_stopped = passed_ns > LONGEST_TICK_NS;
     watchdog->last_look_ns = now;
     look_at_others(watchdog);
-    count_wait(watchdog, &own, was_stopped ? 0 : passed_ns);
+    count_wait(watchdog, &own,
+               passed_ns < LONGEST_TICK_NS ? passed_ns : LONGEST_TICK_NS);
     if (has_waited_too_long(watchdog)) {
         pen_board_claim(board, PEN_BOARD_HANG, number + 1);
         tell_hang(watchdog);

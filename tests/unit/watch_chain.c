@@ -176,6 +176,49 @@ static void a_circle_is_told_as_one(void **state)
     pen_schedule_free(schedule);
 }
 
+static int64_t moved_ns(struct pen_schedule *schedule,
+                        struct pen__rank_view *ranks, uint32_t count)
+{
+    struct pen__node_view view = {.schedule = schedule,
+                                  .host = "a1",
+                                  .now_ns = 10 * SEC,
+                                  .num_ranks = count,
+                                  .ranks = ranks};
+    return pen__wait_root(&view, 0).moved_ns;
+}
+
+/* Those who waited for it may not have noticed yet that it moved. */
+static void a_chain_moves_with_each_of_its_ranks(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make("1f1b", STAGES, MICROBATCHES, 1);
+    uint32_t end = schedule->rows[0].count - 1;
+    struct pen__rank_view circle[] = {
+        at(0, find(schedule, 0, "0B0"), PEN_BOARD_WAITING, 1, 'S'),
+        at(1, find(schedule, 1, "1F1"), PEN_BOARD_WAITING, 0, 'S'),
+    };
+    assert_int_equal(moved_ns(schedule, circle, 2), 6 * SEC);
+    circle[1].entry.since_ns = 9 * SEC;
+    assert_int_equal(moved_ns(schedule, circle, 2), 9 * SEC);
+    struct pen__rank_view all[] = {
+        at(0, end, PEN_BOARD_COLLECTIVE, PEN_BOARD_NOBODY, 'S'),
+        at(1, end, PEN_BOARD_COLLECTIVE, PEN_BOARD_NOBODY, 'S'),
+        at(2, end, PEN_BOARD_COLLECTIVE, PEN_BOARD_NOBODY, 'S'),
+    };
+    assert_int_equal(moved_ns(schedule, all, 3), 6 * SEC);
+    all[2].entry.since_ns = 8 * SEC;
+    assert_int_equal(moved_ns(schedule, all, 3), 8 * SEC);
+    struct pen__rank_view busy[] = {
+        at(0, find(schedule, 0, "0B0"), PEN_BOARD_WAITING, 1, 'S'),
+        at(1, find(schedule, 1, "1F1"), PEN_BOARD_COMPUTING, PEN_BOARD_NOBODY,
+           'R'),
+        at(2, find(schedule, 2, "2F1"), PEN_BOARD_WAITING, 1, 'S'),
+    };
+    busy[2].entry.since_ns = 9 * SEC; /* not on the way */
+    assert_int_equal(moved_ns(schedule, busy, 3), 6 * SEC);
+    pen_schedule_free(schedule);
+}
+
 static void a_long_chain_is_told_in_short(void **state)
 {
     (void)state;
@@ -243,6 +286,7 @@ int main(void)
         cmocka_unit_test(in_a_collective_the_last_is_the_root),
         cmocka_unit_test(of_another_node_the_schedule_tells_the_op),
         cmocka_unit_test(a_circle_is_told_as_one),
+        cmocka_unit_test(a_chain_moves_with_each_of_its_ranks),
         cmocka_unit_test(a_long_chain_is_told_in_short),
         cmocka_unit_test(outside_a_row_there_is_no_op),
         cmocka_unit_test(the_kernel_tells_state_and_end),

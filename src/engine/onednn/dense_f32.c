@@ -31,6 +31,41 @@ static void multiply(const struct pen_engine *engine, struct sgemm of,
                               columns) == dnnl_success);
 }
 
+/* Column-major, both operands change places. */
+static void note(struct pen__onednn *self, struct sgemm of)
+{
+    bool is_a_turned = of.b_turn == 'T';
+    bool is_b_turned = of.a_turn == 'T';
+    pen__packing_note_floats(
+        self,
+        &(struct pen__sgemm){.is_a_turned = is_a_turned,
+                             .is_b_turned = is_b_turned,
+                             .rows = of.columns,
+                             .columns = of.rows,
+                             .inner = of.inner,
+                             .a_distance = is_a_turned ? of.inner : of.columns,
+                             .b_distance = is_b_turned ? of.rows : of.inner});
+}
+
+/* The three passes of a layer. */
+static struct sgemm forward_of(const struct pen_linear *linear)
+{
+    return (struct sgemm){'N', 'T', linear->rows, linear->weight->shape.rows,
+                          linear->weight->shape.columns};
+}
+
+static struct sgemm input_gradient_of(const struct pen_linear *linear)
+{
+    return (struct sgemm){'N', 'N', linear->rows, linear->weight->shape.columns,
+                          linear->weight->shape.rows};
+}
+
+static struct sgemm weight_gradient_of(const struct pen_linear *linear)
+{
+    return (struct sgemm){'T', 'N', linear->weight->shape.rows,
+                          linear->weight->shape.columns, linear->rows};
+}
+
 /*
  * The library writes its kernels, megabytes of them, when it first multiplies:
  * not in the first step.
@@ -49,15 +84,13 @@ static pen_status linear_prepare(struct pen_engine *engine,
                                  struct pen_text *why)
 {
     struct pen__onednn *self = (struct pen__onednn *)engine;
-    size_t rows = linear->rows;
-    size_t inputs = linear->weight->shape.columns;
-    size_t outputs = linear->weight->shape.rows;
     (void)why;
-    if (self->packing_bytes == 0)
+    if (!self->has_kernels)
         write_kernels(engine);
-    pen__packing_note(self, sizeof(float), outputs, rows, inputs);
-    pen__packing_note(self, sizeof(float), inputs, rows, outputs);
-    pen__packing_note(self, sizeof(float), inputs, outputs, rows);
+    self->has_kernels = true;
+    note(self, forward_of(linear));
+    note(self, input_gradient_of(linear));
+    note(self, weight_gradient_of(linear));
     return PEN_OK;
 }
 
@@ -73,21 +106,16 @@ static void linear_forward(struct pen_engine *engine,
             engine, linear->rows, weight->shape.rows,
             linear->bias == NULL ? NULL : linear->bias->parts[PEN_PART_VALUE],
             add, y);
-    multiply(engine,
-             (struct sgemm){'N', 'T', linear->rows, weight->shape.rows,
-                            weight->shape.columns},
-             x, weight->parts[PEN_PART_VALUE], has_begun ? 1 : 0, y);
+    multiply(engine, forward_of(linear), x, weight->parts[PEN_PART_VALUE],
+             has_begun ? 1 : 0, y);
 }
 
 static void linear_backward_input(struct pen_engine *engine,
                                   const struct pen_linear *linear,
                                   const void *dy, void *dx)
 {
-    const struct pen_parameter *weight = linear->weight;
-    multiply(engine,
-             (struct sgemm){'N', 'N', linear->rows, weight->shape.columns,
-                            weight->shape.rows},
-             dy, weight->parts[PEN_PART_VALUE], 0, dx);
+    multiply(engine, input_gradient_of(linear), dy,
+             linear->weight->parts[PEN_PART_VALUE], 0, dx);
 }
 
 static void linear_backward_weight(struct pen_engine *engine,
@@ -96,10 +124,8 @@ static void linear_backward_weight(struct pen_engine *engine,
 {
     const struct pen__onednn *self = (const struct pen__onednn *)engine;
     struct pen_parameter *weight = linear->weight;
-    multiply(engine,
-             (struct sgemm){'T', 'N', weight->shape.rows, weight->shape.columns,
-                            linear->rows},
-             dy, x, weight->is_gradient_zero ? 0 : 1,
+    multiply(engine, weight_gradient_of(linear), dy, x,
+             weight->is_gradient_zero ? 0 : 1,
              weight->parts[PEN_PART_GRADIENT]);
     weight->is_gradient_zero = false;
     if (linear->bias != NULL)

@@ -81,6 +81,7 @@ struct pen__onednn {
     size_t scratch_bytes;
     size_t parameter_bytes;
     size_t packing_bytes;              /* of the library, while it multiplies */
+    bool has_kernels;                  /* of its product of floats */
     struct pen__attention *attentions; /* prepared ones */
     struct pen__convolution *convolutions;
 };
@@ -104,6 +105,22 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
  */
 void pen__packing_note(struct pen__onednn *self, size_t unit, size_t rows,
                        size_t columns, size_t inner);
+
+/* As it gets a product of floats: column-major, rows x inner by inner x
+ * columns. */
+struct pen__sgemm {
+    bool is_a_turned; /* stored as its transpose */
+    bool is_b_turned;
+    size_t rows;
+    size_t columns;
+    size_t inner;
+    size_t a_distance; /* from column to column, in floats */
+    size_t b_distance;
+};
+
+/* Notes one, where the library copies its operands. */
+void pen__packing_note_floats(struct pen__onednn *self,
+                              const struct pen__sgemm *of);
 
 /* A status for a refusal of the library, with the reason. */
 pen_status pen__refused(dnnl_status_t status, const char *what,
