@@ -5,6 +5,7 @@
 #include "cli/program.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TRAIN "penstock-train"
@@ -12,9 +13,19 @@
     "install the package " TRAIN ", or build it: apt install libdnnl-dev "     \
     "libopenmpi-dev libhwloc-dev libpcre2-dev zlib1g-dev, then cmake again"
 
+/*
+ * Before 2.38, glibc's memalign() leaves scraps that its caches for threads
+ * keep for ever. oneDNN packs operands into aligned blocks of many sizes, so
+ * the heap would grow around them by megabytes that nobody can predict. It can
+ * be told before the start only, and what the user says of it stays.
+ */
+#define ALLOCATOR "GLIBC_TUNABLES"
+#define NO_CACHES "glibc.malloc.tcache_count=0"
+
 static int run_in_train(int argc, char **argv)
 {
     (void)argc;
+    setenv(ALLOCATOR, NO_CACHES, 0);
     return pen__program_become(TRAIN, NULL, argv, TRAIN_HINT);
 }
 

@@ -57,6 +57,15 @@ ln -s "$PENSTOCK" "$work/link"
 "$work/link" doctor >"$work/out"
 same "through a link" "$(cat "$work/out")" "<doctor>"
 
+# How the allocator of a training is set, unless the user says it himself.
+# shellcheck disable=SC2016
+printf '#!/bin/sh\necho "$GLIBC_TUNABLES"\n' \
+    >"$work/libexec/penstock/penstock-train"
+run 0 train
+same "allocator" "$(cat "$work/out")" "glibc.malloc.tcache_count=0"
+GLIBC_TUNABLES=glibc.malloc.arena_max=1 run 0 train
+same "the user's" "$(cat "$work/out")" "glibc.malloc.arena_max=1"
+
 sibling "$work/bin"
 printf '#!/bin/sh\necho wrong\n' >"$work/libexec/penstock/penstock-train"
 run 7 eval

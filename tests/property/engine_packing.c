@@ -96,6 +96,7 @@ void free(void *block)
 }
 
 struct shape {
+    enum pen_precision precision;
     int threads;
     size_t rows;
     size_t inputs;
@@ -116,7 +117,9 @@ static struct shape random_shape(struct pen_random *random)
                                     512,  688,  768,  900,  1024, 1152,
                                     1536, 2048, 2500, 4000, 7321};
     const size_t count = sizeof widths / sizeof *widths;
-    return (struct shape){1 + (int)(pen_random_next(random) % 2),
+    return (struct shape){pen_random_next(random) % 2 == 0 ? PEN_PRECISION_F32
+                                                           : PEN_PRECISION_BF16,
+                          1 + (int)(pen_random_next(random) % 2),
                           one_of(random, rows, sizeof rows / sizeof *rows),
                           one_of(random, widths, count - 3),
                           one_of(random, widths, count)};
@@ -146,7 +149,7 @@ static void compare(const struct shape *shape)
         PEN_PARAMETER_DENSE, shape->outputs, shape->inputs, 0, false};
     struct pen_linear linear = {.rows = shape->rows};
     struct pen_engine *engine = NULL;
-    assert_int_equal(pen_engine_onednn_create(PEN_PRECISION_F32, shape->threads,
+    assert_int_equal(pen_engine_onednn_create(shape->precision, shape->threads,
                                               NULL, &engine),
                      PEN_OK);
     assert_int_equal(
@@ -160,8 +163,9 @@ static void compare(const struct shape *shape)
     /* Threads may be done with theirs before others begin. */
     bool is_too_much = shape->threads == 1 && told > found + slack;
     if (found > told + slack || is_too_much)
-        fail_msg("%zu rows, %zu inputs, %zu outputs, %d threads: %zu bytes "
-                 "told, %zu touched",
+        fail_msg("%s, %zu rows, %zu inputs, %zu outputs, %d threads: %zu "
+                 "bytes told, %zu touched",
+                 shape->precision == PEN_PRECISION_F32 ? "f32" : "bf16",
                  shape->rows, shape->inputs, shape->outputs, shape->threads,
                  told, found);
     engine->ops->parameter_free(engine, linear.weight);

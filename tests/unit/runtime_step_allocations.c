@@ -123,10 +123,20 @@ static void show(const struct example *example, const struct allocations *found)
                       found->by[i].bytes, found->by[i].largest);
 }
 
+/* Otherwise oneDNN multiplies bf16 as it does floats. */
+static bool has_bf16_instructions(void)
+{
+#ifdef __x86_64__
+    return __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
 /*
- * oneDNN puts the arguments of a primitive into a map, and dnnl_sgemm() packs
- * operands; nobody can hand it memory for either. It gives back what it takes,
- * so each step is like the one before.
+ * oneDNN puts the arguments of a primitive into a map, and its own matrix
+ * product packs operands; nobody can hand it memory for either. It gives back
+ * what it takes, so each step is like the one before.
  */
 static void expect_no_growth(const struct example *example,
                              const struct allocations *before,
@@ -138,7 +148,7 @@ static void expect_no_growth(const struct example *example,
     assert_int_equal(last->bytes, library->bytes);
     if (example->engine == PEN_TRAINER_REFERENCE)
         assert_int_equal(library->calls, 0);
-    else if (example->is_bf16)
+    else if (example->is_bf16 && has_bf16_instructions())
         assert_in_range(library->largest, 1, MAP_BYTES);
 }
 

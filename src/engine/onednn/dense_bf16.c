@@ -250,6 +250,68 @@ static pen_status make_products(struct pen__onednn *self,
     return status;
 }
 
+/*
+ * The library writes the kernels of its matrix product, megabytes of them, when
+ * it first multiplies: not in the first step.
+ */
+static pen_status write_kernels(struct pen__onednn *self, struct pen_text *why)
+{
+    enum { SIZE = 16 };
+    const uint16_t zeros[SIZE * SIZE] = {0};
+    uint16_t target[SIZE * SIZE];
+    struct pen__product product = {0};
+    struct pen__product_shape shape = {0};
+    dnnl_primitive_desc_t description = NULL;
+    dnnl_status_t made = matrix(&shape.source, SIZE, SIZE, dnnl_bf16);
+    if (made == dnnl_success)
+        made = matrix(&shape.weight, SIZE, SIZE, dnnl_bf16);
+    if (made == dnnl_success)
+        made = matrix(&shape.target, SIZE, SIZE, dnnl_bf16);
+    if (made == dnnl_success)
+        made = pen__matmul(self->library, &shape, false, &description);
+    pen_status status =
+        made == dnnl_success
+            ? bind_forward(self, &shape, description, why, &product)
+            : pen__refused(made, "a small product", why);
+    if (status == PEN_OK)
+        status = pen__scratch_grow(self, product.scratch_bytes, why);
+    if (status == PEN_OK)
+        pen__product_run(self, &product, (const void *[]){zeros, zeros, target},
+                         self->scratch);
+    pen__product_release(&product);
+    if (description != NULL)
+        dnnl_primitive_desc_destroy(description);
+    pen__md_release(&shape.source);
+    pen__md_release(&shape.weight);
+    pen__md_release(&shape.target);
+    return status;
+}
+
+/* What passes through buffers of the library, column-major. */
+static pen_status note_packing(struct pen__onednn *self,
+                               const struct pen_linear *linear,
+                               const struct pen__dense *dense,
+                               struct pen_text *why)
+{
+    const size_t unit = sizeof(uint16_t);
+    size_t rows = linear->rows;
+    size_t inputs = linear->weight->shape.columns;
+    size_t outputs = linear->weight->shape.rows;
+    bool is_packing = false;
+    for (int i = 0; i < PEN__DENSE_PRODUCTS; i++)
+        is_packing = is_packing || dense->products[i].is_packing;
+    if (dense->products[PEN__DENSE_FORWARD].is_packing)
+        pen__packing_note(self, unit, outputs, rows, inputs);
+    if (dense->products[PEN__DENSE_BACKWARD_INPUT].is_packing)
+        pen__packing_note(self, unit, inputs, rows, outputs);
+    if (dense->products[PEN__DENSE_BACKWARD_WEIGHT].is_packing)
+        pen__packing_note(self, unit, inputs, outputs, rows);
+    if (!is_packing || self->has_kernels)
+        return PEN_OK;
+    self->has_kernels = true;
+    return write_kernels(self, why);
+}
+
 static pen_status linear_prepare(struct pen_engine *engine,
                                  const struct pen_linear *linear,
                                  struct pen_text *why)
@@ -272,10 +334,8 @@ static pen_status linear_prepare(struct pen_engine *engine,
             largest = dense->products[i].scratch_bytes;
     if (status == PEN_OK)
         status = pen__scratch_grow(self, largest, why);
-    /* From a plain copy, the gradient of the input is its matrix product. */
-    if (linear->weight->lanes == 1)
-        pen__packing_note(self, sizeof(uint16_t), linear->weight->shape.columns,
-                          linear->rows, linear->weight->shape.rows);
+    if (status == PEN_OK)
+        status = note_packing(self, linear, dense, why);
     operands_release(&operands);
     if (status != PEN_OK) {
         pen__dense_free(dense);

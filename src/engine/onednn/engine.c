@@ -4,6 +4,7 @@
 
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -59,6 +60,16 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
     return PEN_OK;
 }
 
+/* Whether it stands on the library's matrix product (packing.c). */
+static bool is_packing(const_dnnl_primitive_desc_t description)
+{
+    const char *name = NULL;
+    dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
+                              (void *)&name);
+    return name != NULL &&
+           (strncmp(name, "gemm", 4) == 0 || strstr(name, ":gemm") != NULL);
+}
+
 pen_status pen__product_init(struct pen__onednn *self,
                              dnnl_primitive_desc_t description, int num_args,
                              const int *ids, PEN__MD const *mds,
@@ -82,6 +93,7 @@ pen_status pen__product_init(struct pen__onednn *self,
         return pen__refused(status, "a prepared product", why);
     }
     product.scratch_bytes = dnnl_memory_desc_get_size(scratch);
+    product.is_packing = is_packing(description);
     *out = product;
     return PEN_OK;
 }

@@ -28,6 +28,7 @@ struct pen__product {
     int num_args;
     dnnl_exec_arg_t args[PEN__PRODUCT_ARGS]; /* the last is the scratchpad */
     size_t scratch_bytes;
+    bool is_packing; /* its operands, into buffers that the library allocates */
 };
 
 enum pen__dense_product {
@@ -81,7 +82,7 @@ struct pen__onednn {
     size_t scratch_bytes;
     size_t parameter_bytes;
     size_t packing_bytes;              /* of the library, while it multiplies */
-    bool has_kernels;                  /* of its product of floats */
+    bool has_kernels;                  /* of its own matrix product */
     struct pen__attention *attentions; /* prepared ones */
     struct pen__convolution *convolutions;
 };

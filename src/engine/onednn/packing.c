@@ -22,9 +22,11 @@ enum {
     MOST_ROWS = 9984,
     MOST_COLUMNS = 384,
     MOST_SHARERS = 10,
-    SHARED_ROWS = 1000,  /* at least, */
-    SHARED_COLUMNS = 96, /* and so many for each thread */
+    SHARED_ROWS = 1000, /* at least, */
+    SHARED_FLOATS = 96, /* and so many columns for each thread */
+    SHARED_HALVES = 68, /* likewise */
     DEPTH_BYTES = 1536,
+    SHALLOW = 384,
     BAD_DISTANCE = 256, /* of rows, in floats, and its multiples */
     WORST_DISTANCE = 1024,
     LARGE_SIDE = 378, /* for each thread */
@@ -38,19 +40,20 @@ static size_t at_most(size_t number, size_t limit)
     return number < limit ? number : limit;
 }
 
-/* Between one and two blocks there are two halves. */
+/* Up to two blocks there are two halves, unless it is shallow. */
 static size_t depth_of(size_t inner, size_t unit)
 {
     size_t most = DEPTH_BYTES / unit;
-    if (inner <= most)
+    if (inner <= SHALLOW)
         return inner;
     return inner < 2 * most ? (inner + 1) / 2 : most;
 }
 
-static size_t rows_of_a(size_t threads, size_t rows, size_t columns)
+static size_t rows_of_a(size_t threads, size_t unit, size_t rows,
+                        size_t columns)
 {
-    if (threads > 1 && rows >= SHARED_ROWS &&
-        columns >= threads * SHARED_COLUMNS)
+    size_t least = unit == sizeof(float) ? SHARED_FLOATS : SHARED_HALVES;
+    if (threads > 1 && rows >= SHARED_ROWS && columns >= threads * least)
         return at_most(rows, at_most(threads, MOST_SHARERS) * MOST_ROWS);
     if (columns <= threads * MOST_COLUMNS)
         return 0;
@@ -61,7 +64,7 @@ void pen__packing_note(struct pen__onednn *self, size_t unit, size_t rows,
                        size_t columns, size_t inner)
 {
     size_t threads = (size_t)self->engine.threads;
-    size_t of_a = rows_of_a(threads, rows, columns);
+    size_t of_a = rows_of_a(threads, unit, rows, columns);
     size_t of_b = at_most(columns, threads * MOST_COLUMNS);
     size_t bytes = (of_a + of_b) * depth_of(inner, unit) * unit;
     if (bytes > self->packing_bytes)
