@@ -22,13 +22,18 @@ model=$folder/model
 "$penstock" tokenize --train-chars "$text" -o "$model"
 "$penstock" tokenize "$text" --tokenizer "$model" -o "$folder/tokens"
 
+# Where the processor has no bf16, floats are many times faster.
+precision=()
+grep -qs 'bf16' /proc/cpuinfo && precision=(--bf16)
+
 # The last tenth of the text is for validation. Dense layers of 256 by 1024 and
 # a window of 256 letters.
 cp "$here/config.json" "$model"
 load=()
 [ ! -d "$folder/run" ] || load=(--load "$folder/run")
 "$penstock" train --model "$model" --data-path "$folder/tokens_text_document" \
-    --split 90,10 --seq-length 256 --micro-batch-size 16 --bf16 \
+    --split 90,10 --seq-length 256 --micro-batch-size 16 \
+    ${precision[@]+"${precision[@]}"} \
     --train-iters "$steps" --lr 2e-3 --min-lr 1e-4 --lr-decay-style cosine \
     --lr-warmup-iters 50 --adam-beta2 0.99 --weight-decay 0.1 \
     --log-interval 50 --eval-interval 250 --eval-iters 1000 \
@@ -36,7 +41,9 @@ load=()
     ${THREADS:+--threads "$THREADS"} ${load[@]+"${load[@]}"}
 
 "$penstock" plot "$folder/run.jsonl" -o "$folder/run.svg"
-"$penstock" eval --model "$folder/run" --split 90,10 --seq-length 256 --bf16 \
-    --data-path "$folder/tokens_text_document" --micro-batch-size 16
-"$penstock" generate --model "$folder/run" --bf16 --max-tokens 240 \
+"$penstock" eval --model "$folder/run" --split 90,10 --seq-length 256 \
+    ${precision[@]+"${precision[@]}"} --micro-batch-size 16 \
+    --data-path "$folder/tokens_text_document"
+"$penstock" generate --model "$folder/run" \
+    ${precision[@]+"${precision[@]}"} --max-tokens 240 \
     --prompt "ROMEO:" --temperature 0.8

@@ -326,6 +326,17 @@ static void tell_memory(const struct training *training,
                 PEN__MB(memory->loading));
 }
 
+static void warn_of_bf16(const struct training *training)
+{
+    if (training->is_first && training->args.is_bf16 &&
+        training->args.engine == PEN_TRAINER_ONEDNN &&
+        !pen_engine_onednn_has_bf16())
+        pen_log(PEN_LOG_WARN,
+                "this processor has no bf16, and pretending is "
+                "many times slower than f32: leave --bf16 out, or "
+                "see penstock doctor");
+}
+
 /* ---- training ---- */
 
 /* Each sample of the validation part once at most. */
@@ -556,6 +567,7 @@ static pen_status train(struct training *training, struct pen_text *why)
     }
     size_t predicted = predict_memory(training, &memory);
     tell_memory(training, &memory);
+    warn_of_bf16(training);
     set_predictions(training, predicted);
     training->signals.is_quiet = !training->is_first;
     status = pen__train_signals_watch(&training->signals);

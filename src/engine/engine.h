@@ -517,6 +517,9 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_text *why,
                                     struct pen_engine **out);
 
+/* Whether the processor multiplies bf16 itself, or oneDNN has to pretend. */
+bool pen_engine_onednn_has_bf16(void);
+
 /*
  * Adds the version of the oneDNN that is linked and what runs its threads:
  * "2.6.3, OpenMP". Adds nothing when this library was built without.

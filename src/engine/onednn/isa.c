@@ -44,3 +44,12 @@ void pen__update_choose(struct pen_engine_ops *ops)
 #endif
     pen__update_fill_base(ops);
 }
+
+bool pen_engine_onednn_has_bf16(void)
+{
+#ifdef PEN_ENGINE_X86
+    return __builtin_cpu_supports("avx512bf16");
+#else
+    return true; /* nobody has said otherwise */
+#endif
+}

@@ -21,3 +21,8 @@ void pen_engine_onednn_instructions(struct pen_text *out)
 {
     (void)out;
 }
+
+bool pen_engine_onednn_has_bf16(void)
+{
+    return false;
+}
