@@ -11,7 +11,7 @@ watch_cores() {
     watched_since=$(date +%s%N)
 }
 
-# For more than a hundredth of the time, which is noise.
+# For more than a twentieth of the time of a core; less is noise.
 cores_were_taken() {
-    (($(stolen) - watched_stolen > ($(date +%s%N) - watched_since) / 1000000000))
+    (($(stolen) - watched_stolen > ($(date +%s%N) - watched_since) / 200000000))
 }
