@@ -25,7 +25,7 @@ enum {
     MOST_BUFFERS = 16,
     MOST_PAGES = 16384,
     SHAPES = 150,
-    SLACK_BYTES = 200000 /* sums, paddings and rows on their way */
+    SLACK_BYTES = 200000 /* of a thread: sums, paddings, rows on their way */
 };
 
 struct buffer {
@@ -159,7 +159,7 @@ static void compare(const struct shape *shape)
                      PEN_OK);
     size_t told = engine->ops->passing_bytes(engine);
     size_t found = watch(engine, &linear, shape);
-    size_t slack = SLACK_BYTES + found / 50;
+    size_t slack = (size_t)shape->threads * SLACK_BYTES + found / 50;
     /* Threads may be done with theirs before others begin. */
     bool is_too_much = shape->threads == 1 && told > found + slack;
     if (found > told + slack || is_too_much)
