@@ -36,27 +36,6 @@ def is_quiet():
         return min(pool.map(spin, [0.5] * count)) >= QUIET_SHARE
 
 
-def stolen_sec():
-    """What others than this machine's programs had of its cores so far."""
-    with open("/proc/stat") as file:
-        return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
-
-
-class Watch:
-    """Whether the host gave its cores to other machines meanwhile."""
-
-    MOST = 0.01  # of the time of a core
-
-    def __enter__(self):
-        self.began, self.stolen = time.monotonic(), stolen_sec()
-        return self
-
-    def __exit__(self, *_):
-        self.stolen = stolen_sec() - self.stolen
-        taken = time.monotonic() - self.began
-        self.was_disturbed = self.stolen > Watch.MOST * taken
-
-
 class Trainings:
     """Files of a folder, and the programs of a build that read them."""
 
