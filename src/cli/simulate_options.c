@@ -2,6 +2,7 @@
 #include "cli/simulate_options.h"
 
 #include "cli/cli.h"
+#include "cli/field_rows.h"
 #include "cli/parser.h"
 #include "sim/mapping.h"
 
@@ -10,22 +11,6 @@
 #include <string.h>
 
 #define AT(member) offsetof(struct pen__simulate_args, member)
-#define FLAG(name, member, help)                                               \
-    {                                                                          \
-        name, NULL, help, PEN__FIELD_FLAG, AT(member), 0, 0, NULL              \
-    }
-#define TEXT(name, value, member, help)                                        \
-    {                                                                          \
-        name, value, help, PEN__FIELD_TEXT, AT(member), 0, 0, NULL             \
-    }
-#define LIST(name, value, member, help)                                        \
-    {                                                                          \
-        name, value, help, PEN__FIELD_LIST, AT(member), 0, 0, NULL             \
-    }
-#define COUNT(name, member, least, most, help)                                 \
-    {                                                                          \
-        name, "N", help, PEN__FIELD_COUNT, AT(member), least, most, NULL       \
-    }
 
 #define MOST_STEPS 1000
 #define MOST_SEED 1e15

@@ -5,6 +5,7 @@
 #include "cli/train_options.h"
 
 #include "cli/cli.h"
+#include "cli/field_rows.h"
 #include "cli/parser.h"
 
 #include <math.h>
@@ -20,26 +21,6 @@ static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 
 #define AT(member) offsetof(struct pen__train_args, member)
-#define FLAG(name, member, help)                                               \
-    {                                                                          \
-        name, NULL, help, PEN__FIELD_FLAG, AT(member), 0, 0, NULL              \
-    }
-#define TEXT(name, value, member, help)                                        \
-    {                                                                          \
-        name, value, help, PEN__FIELD_TEXT, AT(member), 0, 0, NULL             \
-    }
-#define COUNT(name, member, least, most, help)                                 \
-    {                                                                          \
-        name, "N", help, PEN__FIELD_COUNT, AT(member), least, most, NULL       \
-    }
-#define REAL(name, member, least, most, help)                                  \
-    {                                                                          \
-        name, "X", help, PEN__FIELD_REAL, AT(member), least, most, NULL        \
-    }
-#define WORD(name, member, words, help)                                        \
-    {                                                                          \
-        name, "NAME", help, PEN__FIELD_WORD, AT(member), 0, 0, words           \
-    }
 
 #define MANY 1e15
 #define BELOW_ONE 0.9999999999
