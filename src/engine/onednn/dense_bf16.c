@@ -252,21 +252,24 @@ static pen_status make_products(struct pen__onednn *self,
 
 /*
  * The library writes the kernels of its matrix product, megabytes of them, when
- * it first multiplies: not in the first step.
+ * it first multiplies, and each thread what it keeps for itself: not in the
+ * first step.
  */
 static pen_status write_kernels(struct pen__onednn *self, struct pen_text *why)
 {
-    enum { SIZE = 16 };
-    const uint16_t zeros[SIZE * SIZE] = {0};
-    uint16_t target[SIZE * SIZE];
+    enum { SIZE = 64 };
+    size_t rows = (size_t)self->engine.threads * SIZE;
+    uint16_t *zeros = calloc(2 * rows * SIZE, sizeof *zeros);
     struct pen__product product = {0};
     struct pen__product_shape shape = {0};
     dnnl_primitive_desc_t description = NULL;
-    dnnl_status_t made = matrix(&shape.source, SIZE, SIZE, dnnl_bf16);
+    if (zeros == NULL)
+        return PEN_NOMEM;
+    dnnl_status_t made = matrix(&shape.source, rows, SIZE, dnnl_bf16);
     if (made == dnnl_success)
         made = matrix(&shape.weight, SIZE, SIZE, dnnl_bf16);
     if (made == dnnl_success)
-        made = matrix(&shape.target, SIZE, SIZE, dnnl_bf16);
+        made = matrix(&shape.target, rows, SIZE, dnnl_bf16);
     if (made == dnnl_success)
         made = pen__matmul(self->library, &shape, false, &description);
     pen_status status =
@@ -276,8 +279,10 @@ static pen_status write_kernels(struct pen__onednn *self, struct pen_text *why)
     if (status == PEN_OK)
         status = pen__scratch_grow(self, product.scratch_bytes, why);
     if (status == PEN_OK)
-        pen__product_run(self, &product, (const void *[]){zeros, zeros, target},
+        pen__product_run(self, &product,
+                         (const void *[]){zeros, zeros, zeros + rows * SIZE},
                          self->scratch);
+    free(zeros);
     pen__product_release(&product);
     if (description != NULL)
         dnnl_primitive_desc_destroy(description);

@@ -34,17 +34,9 @@ static void multiply(const struct pen_engine *engine, struct sgemm of,
 /* Column-major, both operands change places. */
 static void note(struct pen__onednn *self, struct sgemm of)
 {
-    bool is_a_turned = of.b_turn == 'T';
-    bool is_b_turned = of.a_turn == 'T';
     pen__packing_note_floats(
-        self,
-        &(struct pen__sgemm){.is_a_turned = is_a_turned,
-                             .is_b_turned = is_b_turned,
-                             .rows = of.columns,
-                             .columns = of.rows,
-                             .inner = of.inner,
-                             .a_distance = is_a_turned ? of.inner : of.columns,
-                             .b_distance = is_b_turned ? of.rows : of.inner});
+        self, &(struct pen__sgemm){of.b_turn == 'T', of.a_turn == 'T',
+                                   of.columns, of.rows, of.inner});
 }
 
 /* The three passes of a layer. */

@@ -32,7 +32,7 @@ static size_t scratch_bytes(const struct pen_engine *engine)
 
 static size_t passing_bytes(const struct pen_engine *engine)
 {
-    return ((const struct pen__onednn *)engine)->packing_bytes;
+    return pen__packing_bytes((const struct pen__onednn *)engine);
 }
 
 pen_status pen__refused(dnnl_status_t status, const char *what,

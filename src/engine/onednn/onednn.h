@@ -69,6 +69,19 @@ struct pen_parameter {
     struct pen__dense *dense;
 };
 
+/* Bytes of a buffer, as pieces that do not meet. */
+enum { PEN__MAX_PIECES = 16 };
+
+struct pen__piece {
+    size_t begin;
+    size_t end;
+};
+
+struct pen__touched {
+    int count;
+    struct pen__piece pieces[PEN__MAX_PIECES];
+};
+
 struct pen__attention;
 struct pen__convolution;
 
@@ -81,9 +94,11 @@ struct pen__onednn {
     char *scratch; /* shared by all operations, grown when preparing */
     size_t scratch_bytes;
     size_t parameter_bytes;
-    size_t packing_bytes;              /* of the library, while it multiplies */
-    bool has_kernels;                  /* of its own matrix product */
-    struct pen__attention *attentions; /* prepared ones */
+    struct pen__touched
+        packed_by_first; /* in buffers of the library (packing.c) */
+    struct pen__touched packed_by_other; /* each other thread */
+    bool has_kernels;                    /* of its own matrix product */
+    struct pen__attention *attentions;   /* prepared ones */
     struct pen__convolution *convolutions;
 };
 
@@ -115,13 +130,14 @@ struct pen__sgemm {
     size_t rows;
     size_t columns;
     size_t inner;
-    size_t a_distance; /* from column to column, in floats */
-    size_t b_distance;
 };
 
 /* Notes one, where the library copies its operands. */
 void pen__packing_note_floats(struct pen__onednn *self,
                               const struct pen__sgemm *of);
+
+/* What all that was noted touches. */
+size_t pen__packing_bytes(const struct pen__onednn *self);
 
 /* A status for a refusal of the library, with the reason. */
 pen_status pen__refused(dnnl_status_t status, const char *what,
