@@ -53,7 +53,8 @@ static pen_status open_board(struct pen__train_watch *watch,
                                         .rank = pen_transport_rank(transport),
                                         .local_rank = launch->local_rank,
                                         .num_local = launch->local_size,
-                                        .deadline_sec = BOARD_SEC};
+                                        .deadline_sec = BOARD_SEC,
+                                        .socket = launch->socket};
     pen_status status = pen_board_create(&options, &watch->board, why);
     if (status != PEN_OK)
         return status;

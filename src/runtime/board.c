@@ -67,6 +67,7 @@ struct line {
     _Atomic uint64_t step;
     _Atomic uint64_t where; /* position, state, waits_for: 32, 8, 24 bits */
     _Atomic int64_t since_ns;
+    _Atomic int32_t socket;
 };
 
 struct life {
@@ -341,6 +342,7 @@ static pen_status join(struct pen_board *board,
         return fail(why, "its lock");
     board->has_joined = true;
     atomic_store(&board->own->rank, options->rank);
+    atomic_store(&board->own->socket, options->socket);
     pen_board_note(board, 0, PEN_BOARD_NO_OP, PEN_BOARD_STARTING,
                    PEN_BOARD_NOBODY);
     atomic_store(&board->own->pid, (int32_t)getpid());
@@ -485,6 +487,7 @@ struct pen_board_entry pen_board_read(const struct pen_board *board,
     return (struct pen_board_entry){
         .rank = atomic_load_explicit(&line->rank, memory_order_relaxed),
         .pid = atomic_load_explicit(&line->pid, memory_order_relaxed),
+        .socket = atomic_load_explicit(&line->socket, memory_order_relaxed),
         .step = atomic_load_explicit(&line->step, memory_order_relaxed),
         .position = (uint32_t)(where >> 32),
         .state = state_of(where),

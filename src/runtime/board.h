@@ -51,6 +51,7 @@ struct pen_board_options {
     uint32_t local_rank; /* on this node: 0..num_local-1 */
     uint32_t num_local;
     double deadline_sec; /* for the others to come */
+    int socket;          /* of this process to the launcher; 0: none */
 };
 
 /*
@@ -80,6 +81,7 @@ void pen_board_note(struct pen_board *board, uint64_t step, uint32_t position,
 struct pen_board_entry {
     uint32_t rank;
     int32_t pid;
+    int32_t socket;
     uint64_t step;
     uint32_t position;
     enum pen_board_state state;

@@ -14,6 +14,7 @@
  */
 #include "runtime/launch.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +68,16 @@ static uint32_t number_if(const struct environment *environment,
     return name == NULL ? PEN_LAUNCH_UNKNOWN : number(environment, name);
 }
 
+/* The process manager of MPICH has one for each of its processes. */
+static int socket_of(const struct environment *environment,
+                     enum pen_launcher launcher)
+{
+    uint32_t file = number(environment, "PMI_FD");
+    bool is_hydra =
+        launcher == PEN_LAUNCHER_HYDRA || launcher == PEN_LAUNCHER_MVAPICH;
+    return is_hydra && file <= INT_MAX ? (int)file : 0;
+}
+
 static const char *plugin_of(const struct environment *environment)
 {
     if (has(environment, "PMIX_RANK"))
@@ -91,7 +102,8 @@ struct pen_launch pen_launch_read(const char *(*get)(void *context,
             .size = number_if(&environment, names->size),
             .rank = number_if(&environment, names->rank),
             .local_size = number_if(&environment, names->local_size),
-            .local_rank = number_if(&environment, names->local_rank)};
+            .local_rank = number_if(&environment, names->local_rank),
+            .socket = socket_of(&environment, names->launcher)};
     }
     return (struct pen_launch){.launcher = PEN_LAUNCHER_NONE,
                                .size = PEN_LAUNCH_UNKNOWN,

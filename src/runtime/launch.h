@@ -38,6 +38,7 @@ struct pen_launch {
     uint32_t rank;
     uint32_t local_size; /* on this node */
     uint32_t local_rank;
+    int socket; /* whose end tells it that this process has ended; 0: none */
 };
 
 /*

@@ -4,6 +4,9 @@
  * death at once; the ends of all others are seen at the next look (pidfd), by
  * when they have been told. What it has to say is written with one write(),
  * since the launcher may take everybody down a millisecond later.
+ * MPICH's would be faster than a thread that waits for a core; so this process
+ * has a copy of the next rank's socket to it, and the launcher hears nothing
+ * before this process has told the death and ended.
  *
  *   hang: the first whose own wait is too long says so on the board. All ranks
  *   then tell what they wait for and leave together, so that no line is lost
@@ -68,6 +71,7 @@ struct pen_watchdog {
 
     /* Of the watchdog's thread. */
     uint32_t next; /* local rank whose end it waits for; NO_RANK: none */
+    int socket;    /* copy of its socket to the launcher, or -1 */
     int64_t last_look_ns;
     int64_t wait_since_ns; /* which wait is counted */
     int64_t waited_ns;
@@ -345,6 +349,24 @@ static void look(struct pen_watchdog *watchdog)
     }
 }
 
+/* Where the kernel does not let us have it, the launcher may be faster. */
+static void copy_socket(struct pen_watchdog *watchdog)
+{
+    if (watchdog->next == NO_RANK)
+        return;
+    int process = watchdog->polls[watchdog->next].fd;
+    int socket = pen_board_read(watchdog->options.board, watchdog->next).socket;
+    if (process >= 0 && socket > 0)
+        watchdog->socket = (int)syscall(SYS_pidfd_getfd, process, socket, 0);
+}
+
+static void close_socket(struct pen_watchdog *watchdog)
+{
+    if (watchdog->socket >= 0)
+        close(watchdog->socket);
+    watchdog->socket = -1;
+}
+
 /* Until the next look; ends at once when the next rank dies. */
 static void await_next(struct pen_watchdog *watchdog)
 {
@@ -357,6 +379,7 @@ static void await_next(struct pen_watchdog *watchdog)
     if (fate == PEN_BOARD_DIED && pen_board_word(board, PEN_BOARD_HANG) == 0 &&
         pen_board_read(board, next).state != PEN_BOARD_FINISHED)
         end_by_death(watchdog, next);
+    close_socket(watchdog);
 }
 
 static void *watch(void *context)
@@ -420,6 +443,7 @@ static void close_processes(struct pen_watchdog *watchdog)
     for (uint32_t i = 0; i < pen_board_count(watchdog->options.board); i++)
         if (watchdog->polls[i].fd >= 0)
             close(watchdog->polls[i].fd);
+    close_socket(watchdog);
 }
 
 /* Signals are for the main thread. */
@@ -454,6 +478,7 @@ pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
     watchdog->options = *options;
     watchdog->next =
         count > 1 ? (pen_board_own(options->board) + 1) % count : NO_RANK;
+    watchdog->socket = -1;
     watchdog->wake = eventfd(0, EFD_CLOEXEC);
     watchdog->polls = calloc((size_t)count + 1, sizeof *watchdog->polls);
     watchdog->ranks = calloc(count, sizeof *watchdog->ranks);
@@ -465,6 +490,7 @@ pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
         watchdog->ranks == NULL || watchdog->line.has_failed)
         goto fail;
     open_processes(watchdog);
+    copy_socket(watchdog);
     int error = start_thread(watchdog);
     if (error != 0) {
         pen_why(why, "a thread beside the executor: %s", strerror(error));

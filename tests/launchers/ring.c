@@ -6,6 +6,7 @@
  *
  * It goes through rows of a schedule, so the reports name ops.
  */
+#include "runtime/launch.h"
 #include "runtime/watchdog.h"
 #include "schedule/costs.h"
 #include "schedule/generators.h"
@@ -92,6 +93,7 @@ int main(int argc, char **argv)
     char job[64];
     char host[MPI_MAX_PROCESSOR_NAME];
     int length;
+    const struct pen_launch launch = pen_launch_read_own();
     MPI_Init(&argc, &argv);
     if (argc != 4)
         return 2;
@@ -114,7 +116,8 @@ int main(int argc, char **argv)
                                             .rank = (uint32_t)ring.rank,
                                             .local_rank = (uint32_t)ring.rank,
                                             .num_local = (uint32_t)ring.size,
-                                            .deadline_sec = 20};
+                                            .deadline_sec = 20,
+                                            .socket = launch.socket};
     if (pen_board_create(&place, &ring.board, &why) != PEN_OK)
         return refuse(&why);
     const struct pen_watchdog_options options = {

@@ -54,6 +54,7 @@ static const char *const srun_pmi2[] = {"SLURM_STEP_NUM_TASKS=4",
                                         "SLURM_PROCID=1",
                                         "SLURM_LOCALID=1",
                                         "PMI_RANK=1",
+                                        "PMI_FD=5",
                                         "PMI_SIZE=4",
                                         NULL};
 static const char *const srun_none[] = {
@@ -92,6 +93,15 @@ static void the_nearest_launcher_is_known(void **state)
     expect_launch(srun_pmix, PEN_LAUNCHER_SRUN, "pmix", PEN_LAUNCH_UNKNOWN);
     expect_launch(srun_pmi2, PEN_LAUNCHER_SRUN, "pmi2", PEN_LAUNCH_UNKNOWN);
     expect_launch(srun_none, PEN_LAUNCHER_SRUN, "none", PEN_LAUNCH_UNKNOWN);
+}
+
+static void the_socket_of_mpich_is_known(void **state)
+{
+    (void)state;
+    assert_int_equal(read_from(mpiexec_mpich).socket, 5);
+    assert_int_equal(read_from(mpirun_openmpi).socket, 0);
+    assert_int_equal(read_from(srun_pmi2).socket, 0);
+    assert_int_equal(read_from(alone).socket, 0);
 }
 
 static void expect_no_launcher(const char *const *list)
@@ -180,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nearest_launcher_is_known),
+        cmocka_unit_test(the_socket_of_mpich_is_known),
         cmocka_unit_test(a_batch_script_is_no_launcher),
         cmocka_unit_test(what_is_no_number_is_unknown),
         cmocka_unit_test(processes_that_believe_to_be_alone_are_refused),

@@ -54,6 +54,7 @@ struct play {
     char job[64];
     int links[RANKS][RANKS][3][2]; /* from, to, direction or collective */
     int sockets[RANKS]; /* read ends: closed when all files of a rank are */
+    int own_socket;     /* of the rank that is being started */
     pid_t pids[RANKS];
     int codes[RANKS]; /* exit code, or minus the signal */
 };
@@ -215,7 +216,8 @@ static _Noreturn void be_rank(struct play *play, uint32_t rank)
                                               .rank = rank,
                                               .local_rank = rank,
                                               .num_local = RANKS,
-                                              .deadline_sec = 20};
+                                              .deadline_sec = 20,
+                                              .socket = play->own_socket};
     pen_status status = pen_board_create(&options, &player.board, &why);
     const struct pen_watchdog_options dog = {.board = player.board,
                                              .schedule = play->schedule,
@@ -267,6 +269,7 @@ static void begin(struct play *play)
         path_of(i, path, sizeof path);
         remove(path);
         open_link(link);
+        play->own_socket = link[1];
         play->pids[i] = fork();
         assert_true(play->pids[i] >= 0);
         if (play->pids[i] == 0)
@@ -513,6 +516,28 @@ static void the_killed_rank_is_named_once(void **state)
     pen_schedule_free(schedule);
 }
 
+/* The same launcher: once it has noticed, nobody can tell any more. */
+static void a_death_is_told_before_a_socket_closes(void **state)
+{
+    (void)state;
+    struct pen_random random = {.state = 9};
+    struct pen_schedule *schedule = make("1f1b", STAGES, MICROBATCHES, 1);
+    for (int i = 0; i < STOPS; i++) {
+        struct play play = {.schedule = schedule,
+                            .accident =
+                                any_accident(&random, schedule, SIGKILL),
+                            .hang_timeout_sec = PEN_HANG_TIMEOUT_NEVER,
+                            .num_steps = STEPS};
+        if (play.accident.step == 0)
+            continue; /* its neighbour may not watch yet */
+        begin(&play);
+        await_closed_socket(&play);
+        assert_int_equal(count_all_lines(), 1);
+        end(&play);
+    }
+    pen_schedule_free(schedule);
+}
+
 static void expect_calm(const struct play *play)
 {
     struct pen_text words = PEN_TEXT_EMPTY;
@@ -611,6 +636,7 @@ int main(void)
         cmocka_unit_test(no_file_closes_before_all_ranks_have_an_exit_code),
         cmocka_unit_test(a_hang_is_told_within_two_seconds),
         cmocka_unit_test(the_killed_rank_is_named_once),
+        cmocka_unit_test(a_death_is_told_before_a_socket_closes),
         cmocka_unit_test(ranks_that_finish_are_not_missed),
         cmocka_unit_test(a_rank_that_saves_is_given_time),
         cmocka_unit_test(a_slow_rank_that_goes_on_does_not_hang),
