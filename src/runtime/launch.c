@@ -68,14 +68,17 @@ static uint32_t number_if(const struct environment *environment,
     return name == NULL ? PEN_LAUNCH_UNKNOWN : number(environment, name);
 }
 
-/* The process manager of MPICH has one for each of its processes. */
+bool pen_launcher_is_hydra(enum pen_launcher launcher)
+{
+    return launcher == PEN_LAUNCHER_HYDRA || launcher == PEN_LAUNCHER_MVAPICH;
+}
+
+/* Hydra has one for each of its processes. */
 static int socket_of(const struct environment *environment,
                      enum pen_launcher launcher)
 {
     uint32_t file = number(environment, "PMI_FD");
-    bool is_hydra =
-        launcher == PEN_LAUNCHER_HYDRA || launcher == PEN_LAUNCHER_MVAPICH;
-    return is_hydra && file <= INT_MAX ? (int)file : 0;
+    return pen_launcher_is_hydra(launcher) && file <= INT_MAX ? (int)file : 0;
 }
 
 static const char *plugin_of(const struct environment *environment)

@@ -52,6 +52,9 @@ struct pen_launch pen_launch_read(const char *(*get)(void *context,
 /* The same of this process's environment; before MPI_Init(), which adds. */
 struct pen_launch pen_launch_read_own(void);
 
+/* Whether it is MPICH's process manager, or one made from it. */
+bool pen_launcher_is_hydra(enum pen_launcher launcher);
+
 /*
  * Refuses, in one line with a remedy, when the launcher started several
  * processes and MPI knows only this one. mpi_size is the size of the world and

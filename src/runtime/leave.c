@@ -94,16 +94,11 @@ static void start_keeper(struct keeper *keeper)
         clone(keep_files, stack + STACK_BYTES, CLONE_VM, keeper);
 }
 
-static bool is_hydra(enum pen_launcher launcher)
-{
-    return launcher == PEN_LAUNCHER_HYDRA || launcher == PEN_LAUNCHER_MVAPICH;
-}
-
 _Noreturn void pen__leave_together(const struct pen_board *board, int code)
 {
     struct keeper keeper = {.board = board, .rank = getpid()};
     int64_t moment = now_ns() / MOMENT_NS * MOMENT_NS + MOMENT_NS;
-    if (is_hydra(pen_launch_read_own().launcher)) {
+    if (pen_launcher_is_hydra(pen_launch_read_own().launcher)) {
         start_keeper(&keeper);
         /* Until it has passed on what the ranks told: then it is at rest. */
         moment += MOMENT_NS;

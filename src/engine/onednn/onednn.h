@@ -94,11 +94,11 @@ struct pen__onednn {
     char *scratch; /* shared by all operations, grown when preparing */
     size_t scratch_bytes;
     size_t parameter_bytes;
-    struct pen__touched
-        packed_by_first; /* in buffers of the library (packing.c) */
-    struct pen__touched packed_by_other; /* each other thread */
-    bool has_kernels;                    /* of its own matrix product */
-    struct pen__attention *attentions;   /* prepared ones */
+    /* In buffers of the library (packing.c), by one thread. */
+    struct pen__touched packed_by_first;
+    struct pen__touched packed_by_other;
+    bool has_kernels;                  /* of its own matrix product */
+    struct pen__attention *attentions; /* prepared ones */
     struct pen__convolution *convolutions;
 };
 
