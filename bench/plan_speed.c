@@ -5,8 +5,8 @@
  *   bench/plan_speed [-d 8,64,1024] [-t TARGET] [-b BATCH] [-s SECONDS]
  *                    CONFIG...
  *
- * Fails when a first plan takes more than a second of computing, or all of them
- * more than 1 GiB.
+ * Fails when all of them take more than 1 GiB; instructions are counted by
+ * tests/speed/run.
  */
 #include "base/clock.h"
 #include "planner/search.h"
@@ -86,13 +86,12 @@ static int run(const struct args *args, const char *path, unsigned long devices)
     pen_plan_search(&setting, &options, &ranking, &why);
     print_row(path, devices, ranking, &why,
               (double)(pen_clock_ns() - start) * 1e-9);
-    bool is_slow = ranking != NULL && ranking->counts.first_sec > 1;
     pen_plan_ranking_free(ranking);
     pen_timings_free(setting.timings);
     pen_cluster_free(cluster);
     pen_model_free(model);
     pen_text_release(&why);
-    return is_slow || peak_mib() > 1024;
+    return peak_mib() > 1024;
 }
 
 static int run_all(const struct args *args, const char *path)

@@ -57,7 +57,7 @@ def main():
         print("calm_sec\tsaving_sec\tlonger")
         for turn in range(args.rounds):
             calm = run(folder, args, "")
-            saving = run(folder, args, f"--save {folder}/run --save-interval 10")
+            saving = run(folder, args, f"--save {folder}/run{turn} --save-interval 10")
             ratios.append(saving / calm - 1)
             print(f"{calm:.4f}\t{saving:.4f}\t{ratios[-1]:.4f}", flush=True)
         print(f"median\t\t{statistics.median(ratios):.4f}")

@@ -5,9 +5,11 @@
  *
  * FOLDER has the files of published runs. One line per set: rows; whether they
  * were fitted, or in sight when terms were chosen, or held out; mean and
- * largest error, bias; regret where layouts were compared, and how often it is
- * right that one fits; memory, in sets whose names begin with mem. --dump
- * writes every prediction as SET, ROW, SECONDS or oom, BYTES;
+ * largest error, bias, and the share of rows within the error that `penstock
+ * plan` prints; that share over all that are held out; regret where layouts
+ * were compared, and how often it is right that one fits; memory, in sets whose
+ * names begin with mem. --dump writes every prediction as SET, ROW, SECONDS or
+ * oom, BYTES;
  * --rows prints one set row by row. Exits 1 when a row cannot be predicted.
  */
 #include "validation_memory.h"
@@ -32,6 +34,8 @@ struct score {
     double most;
     double bias;
     uint32_t worst;
+    uint32_t num_within; /* of the error that a plan prints */
+    bool is_memory;
 };
 
 #define MAX_SCORES 64u
@@ -71,11 +75,14 @@ static struct score *find_score(struct report *report, const struct row *row)
     return score;
 }
 
+/* `printed`: the error that `penstock plan` prints with this prediction. */
 static void add_score(struct report *report, const struct row *row,
-                      double error)
+                      double error, double printed)
 {
     struct score *score = find_score(report, row);
     score->count++;
+    score->is_memory = row->measured_bytes > 0;
+    score->num_within += fabs(error) <= printed;
     score->sum += fabs(error);
     score->bias += error;
     if (fabs(error) > score->most) {
@@ -129,7 +136,9 @@ static void judge_row(struct report *report, const struct row *row)
     else if (row->measured_sec > 0)
         error = prediction.step_sec / row->measured_sec - 1;
     if (row->measured_bytes > 0 || row->measured_sec > 0)
-        add_score(report, row, error);
+        add_score(report, row, error,
+                  row->measured_bytes > 0 ? prediction.memory_error
+                                          : prediction.step_error);
     if (strcmp(report->shown, row->set) == 0)
         print_row(row, &prediction, error);
     if (row->measured_bytes == 0) {
@@ -142,16 +151,36 @@ static void judge_row(struct report *report, const struct row *row)
     pen_prediction_release(&prediction);
 }
 
+/* Rows that no constant was fitted to and that are further off than told. */
+static void print_outside(const struct report *report, bool is_memory)
+{
+    uint32_t count = 0;
+    uint32_t outside = 0;
+    for (uint32_t i = 0; i < report->num_scores; i++) {
+        const struct score *score = &report->scores[i];
+        if (score->role == FITTED || score->is_memory != is_memory)
+            continue;
+        count += score->count;
+        outside += score->count - score->num_within;
+    }
+    printf("%-28s %5u rows held out  outside what plan prints %6.2f %%\n",
+           is_memory ? "mem_all" : "all", count,
+           count > 0 ? 100.0 * outside / count : 0.0);
+}
+
 static void print_report(const struct report *report)
 {
     for (uint32_t i = 0; i < report->num_scores; i++) {
         const struct score *score = &report->scores[i];
         printf("%-28s %5u rows %-9s mean %6.2f %%  max %6.2f %% (row %u)  bias "
-               "%+.2f %%\n",
+               "%+.2f %%  within %.0f %%\n",
                score->set, score->count, role_names[score->role],
                100 * score->sum / score->count, 100 * score->most, score->worst,
-               100 * score->bias / score->count);
+               100 * score->bias / score->count,
+               100.0 * score->num_within / score->count);
     }
+    print_outside(report, false);
+    print_outside(report, true);
     print_regret(&report->groups, "bloom");
     print_regret(&report->groups, "aleph");
     print_fits(&report->fits, "aleph");

@@ -30,7 +30,7 @@ grep -qs 'bf16' /proc/cpuinfo && precision=(--bf16)
 # a window of 256 letters.
 cp "$here/config.json" "$model"
 load=()
-[ ! -d "$folder/run" ] || load=(--load "$folder/run")
+! compgen -G "$folder/run/step-*" >/dev/null || load=(--load "$folder/run")
 "$penstock" train --model "$model" --data-path "$folder/tokens_text_document" \
     --split 90,10 --seq-length 256 --micro-batch-size 16 \
     ${precision[@]+"${precision[@]}"} \

@@ -5,7 +5,7 @@
 
 _Noreturn void pen_bug(const char *file, int line, const char *condition)
 {
-    fprintf(stderr, "penstock: bug at %s:%d: '%s' does not hold\n", file, line,
+    fprintf(stderr, "penstock: bug at %s:%d: '%s' is false\n", file, line,
             condition);
     abort();
 }

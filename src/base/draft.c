@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pen_status refuse(const struct pen_draft *draft, struct pen_text *why)
@@ -19,6 +20,28 @@ static void release(struct pen_draft *draft)
     pen_text_release(&draft->temporary);
 }
 
+static void add_directory(const char *path, struct pen_text *out)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        pen_text_add_string(out, ".");
+    else
+        pen_text_add_bytes(out, path, (size_t)(slash - path) + 1);
+}
+
+/* Others get no right to a file that they do not have to its directory. */
+static mode_t mode_of(const char *path)
+{
+    struct stat about;
+    struct pen_text directory = PEN_TEXT_EMPTY;
+    mode_t mode = S_IRUSR | S_IWUSR;
+    add_directory(path, &directory);
+    if (stat(pen_text_string(&directory), &about) == 0)
+        mode |= about.st_mode & (S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+    pen_text_release(&directory);
+    return mode;
+}
+
 pen_status pen_draft_open(struct pen_draft *draft, const char *path,
                           struct pen_text *why)
 {
@@ -31,7 +54,8 @@ pen_status pen_draft_open(struct pen_draft *draft, const char *path,
         return PEN_NOMEM;
     }
     draft->handle = open(pen_text_string(&draft->temporary),
-                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+                         O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                         mode_of(path));
     if (draft->handle >= 0)
         return PEN_OK;
     pen_status status = refuse(draft, why);
@@ -61,11 +85,7 @@ pen_status pen_draft_write(struct pen_draft *draft, uint64_t offset,
 static int sync_directory(const char *path)
 {
     struct pen_text directory = PEN_TEXT_EMPTY;
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        pen_text_add_string(&directory, ".");
-    else
-        pen_text_add_bytes(&directory, path, (size_t)(slash - path) + 1);
+    add_directory(path, &directory);
     int handle = open(pen_text_string(&directory), O_RDONLY | O_CLOEXEC);
     pen_text_release(&directory);
     if (handle < 0)

@@ -5,11 +5,25 @@
 #include "base/text.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /*
- * Reads a whole file ("-" is standard input) of at most `limit` bytes. On
- * success *out holds its bytes and a NUL behind them. On failure *out is
- * untouched and why says which file and what was wrong.
+ * Opens a regular file for reading, without waiting: a directory, a named
+ * pipe, a device or a socket is refused, since it has no size or no end. Every
+ * reader of input files opens them here. The caller closes *handle.
+ */
+pen_status pen_file_open(const char *path, int *handle, uint64_t *num_bytes,
+                         struct pen_text *why);
+
+/* The same, and a symbolic link is refused as well. */
+pen_status pen_file_open_no_link(const char *path, int *handle,
+                                 uint64_t *num_bytes, struct pen_text *why);
+
+/*
+ * Reads a whole regular file of at most `limit` bytes. "-" and /dev/stdin are
+ * standard input and /dev/fd/N is a descriptor of the caller: these may be
+ * pipes. On success *out holds the bytes and a NUL behind them. On failure *out
+ * is untouched and why says which file and what was wrong.
  */
 pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
                          struct pen_text *why);

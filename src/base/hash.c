@@ -34,7 +34,7 @@ pen_status pen_hash_finish(struct pen_hash *hash, char out[PEN_HASH_SIZE],
                       length != 32;
     pen_hash_release(hash);
     if (has_failed) {
-        pen_why(why, "OpenSSL cannot compute SHA-256 here");
+        pen_why(why, "OpenSSL cannot compute SHA-256 on this machine");
         return PEN_NOMEM;
     }
     for (size_t i = 0; i < length; i++) {

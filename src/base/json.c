@@ -31,9 +31,8 @@ pen_status pen_json_load(const char *text, size_t length, struct pen_json *out,
     return PEN_OK;
 }
 
-pen_status pen_json_check_format(const struct pen_json *json,
-                                 const char *format, uint32_t version,
-                                 struct pen_text *why)
+static pen_status check_name(const struct pen_json *json, const char *format,
+                             struct pen_text *why)
 {
     const char *found =
         json_string_value(json_object_get(json->object, "format"));
@@ -41,7 +40,27 @@ pen_status pen_json_check_format(const struct pen_json *json,
         pen_why(why, "%sformat must be \"%s\"", json->path, format);
         return PEN_INVALID;
     }
+    return PEN_OK;
+}
+
+pen_status pen_json_read_version(const struct pen_json *json,
+                                 const char *format, uint32_t newest,
+                                 uint32_t *out, struct pen_text *why)
+{
+    pen_status status = check_name(json, format, why);
+    if (status != PEN_OK)
+        return status;
+    return pen_json_read_integer(json, "version", 1, newest, out, why);
+}
+
+pen_status pen_json_check_format(const struct pen_json *json,
+                                 const char *format, uint32_t version,
+                                 struct pen_text *why)
+{
     uint32_t ignored;
+    pen_status status = check_name(json, format, why);
+    if (status != PEN_OK)
+        return status;
     return pen_json_read_integer(json, "version", version, version, &ignored,
                                  why);
 }
@@ -169,8 +188,8 @@ pen_status pen_json_read_word(const struct pen_json *json, const char *key,
     const char *found = json_string_value(json_object_get(json->object, key));
     if (found == NULL || !pen_json_is_word(found, size)) {
         pen_why(why,
-                "%s%s must be a text of 1 to %zu letters of ASCII without "
-                "quotes and backslashes",
+                "%s%s must be a string of 1 to %zu printable ASCII characters "
+                "without quotes and backslashes",
                 json->path, key, size - 1);
         return PEN_INVALID;
     }

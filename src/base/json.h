@@ -37,6 +37,11 @@ struct pen_json_number {
 pen_status pen_json_load(const char *text, size_t length, struct pen_json *out,
                          struct pen_text *why);
 
+/* Demands "format": format and a "version" from 1 to `newest`. */
+pen_status pen_json_read_version(const struct pen_json *json,
+                                 const char *format, uint32_t newest,
+                                 uint32_t *out, struct pen_text *why);
+
 /* Demands "format": format and "version": version. */
 pen_status pen_json_check_format(const struct pen_json *json,
                                  const char *format, uint32_t version,

@@ -11,7 +11,9 @@
     X(NOMEM, "out of memory")                                                  \
     X(INVALID, "invalid input")                                                \
     X(INFEASIBLE, "nothing fits the given limits")                             \
-    X(IO, "cannot read or write a file")
+    X(IO, "cannot read or write a file")                                       \
+    X(DAMAGED, "numbers were changed in memory or on their way")               \
+    X(LATE, "another process did not come in time")
 
 enum pen_status_code {
 #define PEN_STATUS_ENUM(name, text) PEN_##name,

@@ -83,7 +83,7 @@ static pen_status make_scalar(struct reader *reader, const yaml_event_t *event,
     const char *text = (const char *)event->data.scalar.value;
     struct pen_yaml_node *node = NULL;
     if (strlen(text) != event->data.scalar.length)
-        return refuse_event(reader, event, "a text has a NUL");
+        return refuse_event(reader, event, "a string contains a NUL");
     pen_status status = make_node(reader, event, PEN_YAML_SCALAR, &node);
     if (status != PEN_OK)
         return status;
@@ -130,7 +130,7 @@ static pen_status open_node(struct reader *reader, const yaml_event_t *event,
 {
     struct pen_yaml_node *node = NULL;
     if (expects_key(reader))
-        return refuse_event(reader, event, "a key must be a text");
+        return refuse_event(reader, event, "a key must be a string");
     if (reader->depth == PEN_YAML_MAX_DEPTH)
         return refuse_event(reader, event,
                             "lists and maps are nested too deep");
@@ -146,7 +146,8 @@ static pen_status add_scalar(struct reader *reader, const yaml_event_t *event)
 {
     struct pen_yaml_node *node = NULL;
     if (event->data.scalar.anchor != NULL || event->data.scalar.tag != NULL)
-        return refuse_event(reader, event, "anchors and tags are not read");
+        return refuse_event(reader, event,
+                            "anchors and tags are not supported");
     pen_status status = make_scalar(reader, event, &node);
     if (status == PEN_OK)
         place(reader, node);
@@ -159,25 +160,28 @@ static pen_status take_event(struct reader *reader, const yaml_event_t *event)
     case YAML_DOCUMENT_START_EVENT:
         if (reader->root == NULL)
             return PEN_OK;
-        return refuse_event(reader, event, "the file has a second document");
+        return refuse_event(reader, event,
+                            "the file must have only one document");
     case YAML_SCALAR_EVENT:
         return add_scalar(reader, event);
     case YAML_SEQUENCE_START_EVENT:
         if (event->data.sequence_start.anchor != NULL ||
             event->data.sequence_start.tag != NULL)
-            return refuse_event(reader, event, "anchors and tags are not read");
+            return refuse_event(reader, event,
+                                "anchors and tags are not supported");
         return open_node(reader, event, PEN_YAML_LIST);
     case YAML_MAPPING_START_EVENT:
         if (event->data.mapping_start.anchor != NULL ||
             event->data.mapping_start.tag != NULL)
-            return refuse_event(reader, event, "anchors and tags are not read");
+            return refuse_event(reader, event,
+                                "anchors and tags are not supported");
         return open_node(reader, event, PEN_YAML_MAP);
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
         reader->depth--;
         return PEN_OK;
     case YAML_ALIAS_EVENT:
-        return refuse_event(reader, event, "aliases are not read");
+        return refuse_event(reader, event, "aliases are not supported");
     case YAML_STREAM_END_EVENT:
         reader->is_over = true;
         return PEN_OK;
@@ -344,10 +348,11 @@ pen_status pen_yaml_read_word(const struct pen_yaml_node *node,
                               struct pen_text *why)
 {
     if (node->kind != PEN_YAML_SCALAR || !pen_json_is_word(node->text, size))
-        return pen_yaml_refuse(node, why,
-                               "%s must be a text of 1 to %zu letters of ASCII "
-                               "without quotes and backslashes",
-                               name, size - 1);
+        return pen_yaml_refuse(
+            node, why,
+            "%s must be a string of 1 to %zu printable ASCII characters "
+            "without quotes and backslashes",
+            name, size - 1);
     memcpy(out, node->text, strlen(node->text) + 1);
     return PEN_OK;
 }

@@ -30,18 +30,19 @@ static const struct argp_option hash_options[] = {
 #define MAX_SHARD_ROW                                                          \
     {                                                                          \
         "max-shard-size", KEY_MAX_SHARD, "SIZE", 0,                            \
-            "cut files at this size, as 200MB or 2GiB, 0: do not; 5GB when "   \
+            "largest size of a file, as 200MB or 2GiB, 0: no limit; 5GB when " \
             "not given",                                                       \
             1                                                                  \
     }
 
 static const struct argp_option reshard_options[] = {
-    {"output", 'o', "RUN", 0, "write the step to this run", 1},
+    {"output", 'o', "RUN", 0, "write the step to this run folder", 1},
     MAX_SHARD_ROW,
     {NULL, 0, NULL, 0, NULL, 0}};
 
 static const struct argp_option export_options[] = {
-    {"output", 'o', "DIR", 0, "write to this folder, which is new", 1},
+    {"output", 'o', "DIR", 0, "write to this folder, which must not exist yet",
+     1},
     {"dtype", KEY_DTYPE, "NAME", 0, "f32 or bf16; f32 when not given", 1},
     MAX_SHARD_ROW,
     {NULL, 0, NULL, 0, NULL, 0}};
@@ -91,6 +92,7 @@ static int print_table(const struct pen_checkpoint_list *list)
         {.title = "step", .is_number = true},
         {.title = "size", .is_number = true},
         {.title = "age", .is_number = true},
+        {.title = "run"},
         {.title = "state", .may_wrap = true}};
     struct pen_table table;
     struct pen_text text = PEN_TEXT_EMPTY;
@@ -101,6 +103,7 @@ static int print_table(const struct pen_checkpoint_list *list)
         pen_table_add(&table, "%" PRIu64, entry->step);
         add_size(&table, entry->num_bytes);
         add_age(&table, entry->written_sec);
+        pen_table_add(&table, "%s", entry->run[0] == '\0' ? "-" : entry->run);
         /* The first of several reasons. */
         pen_table_add(&table, "%.*s",
                       entry->is_whole ? 5 : (int)strcspn(reason, "\n"),
@@ -119,9 +122,10 @@ static int print_json(const struct pen_checkpoint_list *list)
     for (size_t i = 0; i < list->count; i++) {
         const struct pen_checkpoint_entry *entry = &list->entries[i];
         pen__json_append(
-            &all, json_pack("{s:I, s:s, s:I, s:I, s:b, s:s?}", "step",
+            &all, json_pack("{s:I, s:s, s:s?, s:I, s:I, s:b, s:s?}", "step",
                             (json_int_t)entry->step, "path",
-                            pen_text_string(&entry->path), "bytes",
+                            pen_text_string(&entry->path), "run",
+                            entry->run[0] == '\0' ? NULL : entry->run, "bytes",
                             (json_int_t)entry->num_bytes, "written",
                             (json_int_t)entry->written_sec, "whole",
                             entry->is_whole, "reason",
@@ -138,7 +142,7 @@ static int run_ls(const struct pen__checkpoint_args *args)
     int code = PEN__EXIT_NO;
     pen_status status = pen_checkpoint_list_load(args->paths[0], &list, &why);
     if (status == PEN_OK && list.count == 0)
-        pen_why(&why, "%s is no run: it has no directory step-NNNNNNNN",
+        pen_why(&why, "%s is not a run: it has no folder step-NNNNNNNN",
                 args->paths[0]);
     if (why.length > 0)
         pen__refuse(&why);
@@ -256,7 +260,8 @@ static int print_hash(const struct pen__checkpoint_args *args,
     if (status == PEN_OK)
         printf("%s  %s\n", hash, pen_text_string(&path));
     if (status == PEN_OK && is_plain && !args->has_weights_only)
-        pen_log(PEN_LOG_INFO, "%s has no manifest: weights only", given);
+        pen_log(PEN_LOG_INFO, "%s has no manifest: only its weights are hashed",
+                given);
     pen_text_release(&path);
     pen_text_release(&why);
     return code;
@@ -276,29 +281,31 @@ static int run_hash(const struct pen__checkpoint_args *args)
 
 static const struct pen__verb verbs[] = {
     {"ls", "DIR", "Lists the steps that a run has saved",
-     "A step is whole when its manifest and the sizes of all its files are "
-     "right; `penstock checkpoint verify` reads every byte.",
+     "A step is complete when its manifest and the sizes of all its "
+     "files are right; `penstock checkpoint verify` reads every "
+     "byte.",
      ls_options},
-    {"verify", "DIR...", "Reads every byte and tells which file is wrong",
-     "DIR is a step, or a run with steps. Exits with 1 when anything is wrong.",
+    {"verify", "DIR...", "Reads every byte and names each damaged file",
+     "DIR is a step, or a run with steps. Exits with 1 if a file is "
+     "damaged.",
      NULL},
     {"hash", "DIR...", "Prints one SHA-256 of weights and optimizer state",
-     "DIR is a run, of which the newest step that is whole is taken, a step, "
-     "or a folder of Hugging Face, which has weights only. Two states have "
-     "the same hash when every number is the same in float32, whatever the "
-     "files, shards and types they are stored in: bfloat16 and float16 are "
-     "widened, which loses nothing; float64 is rounded.",
+     "DIR is a step, a run (its newest complete step is taken), or "
+     "a Hugging Face folder, which has weights only. Two states "
+     "have the same hash when every number is the same in float32. "
+     "Files, shards and types do not matter: bfloat16 and float16 "
+     "are widened without loss; float64 is rounded.",
      hash_options},
     {"reshard", "DIR -o RUN", "Writes a step with other shards",
-     "DIR is a step, or a run, of which the newest step that is whole is "
-     "taken. "
-     "Everything but the files of tensors stays as it is, the hash, too. RUN "
-     "may be the step's own run: it is replaced when the new one is whole.",
+     "DIR is a step, or a run (its newest complete step is taken). "
+     "Only the tensor files change; the hash stays the same. RUN "
+     "may be the step's own run: the new step replaces the old one "
+     "when it is complete.",
      reshard_options},
     {"export", "DIR -o OUT", "Writes weights, configuration and tokenizer",
-     "DIR as for reshard. OUT has what transformers and others load, and no "
-     "state of the optimizer or of replicas; it appears when all of it is "
-     "written.",
+     "DIR is as for reshard. OUT gets the files that transformers "
+     "and other programs load, without the state of the optimizer "
+     "and of replicas. OUT appears when all files are written.",
      export_options}};
 
 static const struct act acts[] = {{run_ls, 1, false},
@@ -334,7 +341,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (args->num_paths == args->most_paths)
-            argp_error(state, "'%s' is one word too many", text);
+            argp_error(state, "unexpected argument '%s'", text);
         if (args->num_paths++ == 0)
             args->paths = state->argv + state->next - 1;
         return 0;
@@ -375,5 +382,5 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__checkpoint = {
-    "checkpoint", "lists, verifies, hashes and rewrites what a run has saved",
-    run, help};
+    "checkpoint", "lists, verifies, hashes and rewrites checkpoints", run,
+    help};

@@ -26,9 +26,7 @@ pen_status pen__step_open(struct pen__step *step, const char *path,
         pen_checkpoint_open(path, &step->watch, &step->checkpoint, why);
     if (status != PEN_OK)
         return status;
-    if (step->checkpoint->skipped.length > 0)
-        pen_log(PEN_LOG_WARN, "passed over, as it is not whole:\n%s",
-                pen_text_string(&step->checkpoint->skipped));
+    pen__warn_skipped(step->checkpoint);
     return pen_any_model_load(&step->model,
                               pen_text_string(&step->checkpoint->path), why);
 }

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "core/checkpoint.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +19,16 @@ int pen__refuse(const struct pen_text *why)
     if (length > 0)
         pen_log(PEN_LOG_ERROR, "%.*s", (int)length, pen_text_string(why));
     return PEN__EXIT_NO;
+}
+
+void pen__warn_skipped(const struct pen_checkpoint *checkpoint)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    if (checkpoint != NULL)
+        pen_checkpoint_describe_skipped(checkpoint, &text);
+    if (text.length > 0)
+        pen_log(PEN_LOG_WARN, "%s", pen_text_string(&text));
+    pen_text_release(&text);
 }
 
 int pen__print(const struct pen_text *text)

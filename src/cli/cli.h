@@ -54,6 +54,13 @@ extern const struct pen__command pen__simulate;
 /* Prints the reason as an error; nothing when another process tells it. */
 int pen__refuse(const struct pen_text *why);
 
+/*
+ * Warns when a run was opened and steps were skipped that are newer than the
+ * one that is used. NULL is fine.
+ */
+struct pen_checkpoint;
+void pen__warn_skipped(const struct pen_checkpoint *checkpoint);
+
 /* Writes a result to stdout. */
 int pen__print(const struct pen_text *text);
 

@@ -132,10 +132,10 @@ static int run_list(const struct args *args)
     list_devices(&text);
     pen_text_add_string(&text, "\n");
     list_systems(&text);
-    pen_text_add_string(&text,
-                        "\npreset:h100-sxm*1024 is so many devices in their "
-                        "usual system, preset:dgx-h100*128 so many systems;\n"
-                        "this host is measured by `penstock cluster detect`\n");
+    pen_text_add_string(
+        &text, "\npreset:h100-sxm*1024 is 1024 devices in their usual system, "
+               "preset:dgx-h100*128 is 128 systems;\n"
+               "this host: `penstock cluster detect` measures it\n");
     int code = pen__print(&text);
     pen_text_release(&text);
     return code;
@@ -186,16 +186,18 @@ static const struct argp_option list_options[] = {
 
 static const struct pen__verb verbs[] = {
     {"list", "", "Lists the presets of devices and systems",
-     "Figures are those of the vendors' sheets: dense products, bandwidth of "
-     "one device in one direction.",
+     "Figures are from the vendors' data sheets: dense products, "
+     "bandwidth of one device in one direction.",
      list_options},
-    {"show", "SOURCE", "Prints a cluster as a file",
-     "SOURCE is a file or a preset with a count, such as preset:h100-sxm*1024 "
-     "or preset:dgx-h100*128. What is printed can be edited and given as a "
-     "file.",
+    {"show", "SOURCE", "Prints a cluster as a cluster file",
+     "SOURCE is a file or a preset with a count, such as "
+     "preset:h100-sxm*1024 or preset:dgx-h100*128. You can edit the "
+     "output and use it as a cluster file.",
      NULL},
-    {"check", "SOURCE", "Tells whether a file is right, or where it is wrong",
-     "Exits with 1 when it is wrong; the reason has line and column.", NULL},
+    {"check", "SOURCE", "Checks a cluster file and names the place of an error",
+     "Exits with 1 if the file is wrong; the message has line and "
+     "column.",
+     NULL},
     {"detect", "[-o FILE]", "Measures this machine, or under mpirun a cluster",
      NULL, NULL}}; /* the last one is of penstock-train */
 
@@ -212,7 +214,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (!args->needs_source || args->source != NULL)
-            argp_error(state, "'%s' is one word too many", text);
+            argp_error(state, "unexpected argument '%s'", text);
         args->source = text;
         return 0;
     case ARGP_KEY_END:

@@ -13,6 +13,7 @@
 #include "cli/profile_link.h"
 #include "cli/progress.h"
 #include "core/cluster.h"
+#include "runtime/agree.h"
 #include "runtime/peak.h"
 #include "runtime/threads.h"
 #include "runtime/transport.h"
@@ -37,7 +38,8 @@ struct args {
 
 static const struct pen__field fields[] = {
     {"threads", "N",
-     "threads that compute; OMP_NUM_THREADS, or one per core, when not given",
+     "compute threads; OMP_NUM_THREADS, or one per core, when not "
+     "given",
      PEN__FIELD_COUNT, offsetof(struct args, threads), 1, 4096, NULL}};
 
 enum { NUM_FIELDS = sizeof fields / sizeof *fields };
@@ -57,13 +59,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
 {
     pen__fields_list(fields, NUM_FIELDS, out);
-    out[NUM_FIELDS] =
-        (struct argp_option){.name = "output",
-                             .key = 'o',
-                             .arg = "FILE",
-                             .doc = "write the cluster here; without it, it "
-                                    "goes to standard output",
-                             .group = NUM_FIELDS + 1};
+    out[NUM_FIELDS] = (struct argp_option){
+        .name = "output",
+        .key = 'o',
+        .arg = "FILE",
+        .doc = "write the cluster to FILE; to standard output when not given",
+        .group = NUM_FIELDS + 1};
     out[NUM_FIELDS + 1] = (struct argp_option){0};
 }
 
@@ -73,11 +74,10 @@ static struct argp parser_of(const struct argp_option *options)
         .options = options,
         .parser = parse_option,
         .doc = "Measures this machine, or under mpirun a cluster, and writes "
-               "it as a file.\v"
-               "Each rank is a device: products in f32 and bf16 and the memory "
-               "are measured by all at the same time, then the links inside "
-               "nodes and between them. The figures are right only while "
-               "nothing else runs."};
+               "a cluster file.\vEach rank is a device. All ranks measure "
+               "products in f32 and bf16 and memory bandwidth at the same "
+               "time, then the links inside nodes and between nodes. The "
+               "figures are valid only if nothing else runs meanwhile."};
 }
 
 /* ---- what each rank measures ---- */
@@ -348,8 +348,10 @@ static void describe(const struct detection *it,
     pen_text_add(out, ", %u core%s\n", it->topology.machine.cores,
                  it->topology.machine.cores == 1 ? "" : "s");
     if (it->num_ranks == 1)
-        pen_text_add_string(out, "# one process: its link is a copy in memory; "
-                                 "mpirun measures real ones\n");
+        pen_text_add_string(
+            out,
+            "# one process: its link is a copy in memory; run under mpirun "
+            "to measure real links\n");
     pen_cluster_print(cluster, out);
 }
 
@@ -389,14 +391,14 @@ static void warn(const struct detection *it)
         sharers += it->ranks[i].host == it->ranks[0].host;
     if ((uint64_t)sharers * (uint32_t)it->threads > cores)
         pen_log(PEN_LOG_WARN,
-                "%u rank%s of %d thread%s share %u core%s: the figures are "
-                "those of a rank that has its cores alone",
+                "%u rank%s of %d thread%s share %u core%s: the figures hold "
+                "for a rank that does not share its cores",
                 sharers, sharers == 1 ? "" : "s", it->threads,
                 it->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     if (it->node_size == 0)
-        pen_log(PEN_LOG_WARN, "the ranks of a node do not follow each other, "
-                              "or nodes have different numbers of them: all "
-                              "links are taken as one level");
+        pen_log(PEN_LOG_WARN,
+                "the ranks of a node are not consecutive, or nodes differ in "
+                "their number of ranks: all links are treated as one level");
 }
 
 /*
@@ -411,6 +413,8 @@ static int detect(const struct args *args, struct detection *it,
     pen__progress_init(&it->progress, "parts");
     pen_status status = measure(it, why);
     pen__progress_finish(&it->progress);
+    status = pen_agree(it->transport, status, "measuring the machine",
+                       PEN_AGREE_DEADLINE_SEC, why);
     if (status == PEN_OK && is_first) {
         warn(it);
         status =
@@ -419,12 +423,7 @@ static int detect(const struct args *args, struct detection *it,
     free(it->ranks);
     if (status == PEN_OK)
         return PEN__EXIT_OK;
-    if (status == PEN_INFEASIBLE && !is_first)
-        return PEN__EXIT_NO;
-    int code = pen__refuse(why);
-    if (it->num_ranks > 1 && status != PEN_INFEASIBLE)
-        pen_transport_abort(it->transport, code);
-    return code;
+    return pen__refuse(why); /* the first rank has the reason */
 }
 
 static int start(const struct args *args, struct pen_text *why)
@@ -448,8 +447,9 @@ static int run(int argc, char **argv)
     struct args args = {.threads = 0};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (argc < 2 || strcmp(argv[1], "detect") != 0) {
-        pen_log(PEN_LOG_ERROR, "expected cluster detect; the other commands "
-                               "are those of penstock");
+        pen_log(PEN_LOG_ERROR,
+                "this program runs cluster detect only; use penstock for the "
+                "other commands");
         return PEN__EXIT_USAGE;
     }
     list_options(options);

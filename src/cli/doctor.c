@@ -32,7 +32,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         args->has_json = true;
         return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is one word too many", text);
+        argp_error(state, "unexpected argument '%s'", text);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -42,10 +42,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp parser = {
     .options = options,
     .parser = parse_option,
-    .doc = "Tells what this machine offers, what is installed, which peak is "
-           "measured, and what to change.\v"
-           "Exits with 1 when training cannot work here. The measurements take "
-           "about a second and are right only while nothing else runs."};
+    .doc = "Lists the machine's hardware and software, measures its peak, "
+           "and recommends changes.\vExits with 1 if training cannot work "
+           "on this machine. The measurements take about a second and are "
+           "valid only if nothing else runs meanwhile."};
 
 const struct pen__software pen__software[PEN__NUM_SOFTWARE] = {
     {"MPI", {"mpirun", "mpiexec"}},
@@ -160,4 +160,4 @@ static int run(int argc, char **argv)
 }
 
 const struct pen__command pen__doctor = {
-    "doctor", "tells what this machine offers and what to change", run, NULL};
+    "doctor", "checks this machine and recommends changes", run, NULL};

@@ -25,8 +25,8 @@ static void advise_load(const struct pen__findings *findings,
         return;
     struct pen__advice *advice = add(out);
     pen_text_add(&advice->text,
-                 "Other work runs here (load %.1f on %u cores): the measured "
-                 "speeds are too low.",
+                 "Other programs are running (load %.1f on %u cores): the "
+                 "measured speeds are too low.",
                  findings->load, cores);
     pen_text_add(&advice->command, "top");
 }
@@ -39,8 +39,8 @@ static void advise_runtime(const struct pen__findings *findings,
         return;
     struct pen__advice *advice = add(out);
     pen_text_add(&advice->text,
-                 "This oneDNN (%s) does not use OpenMP, so threads and binding "
-                 "do not reach it.",
+                 "This oneDNN (%s) does not use OpenMP, so settings of threads "
+                 "and binding have no effect.",
                  findings->onednn.bytes);
     pen_text_add(&advice->command, "apt install libdnnl-dev");
 }
@@ -56,8 +56,8 @@ static void advise_instructions(struct pen__advices *out)
             continue;
         struct pen__advice *advice = add(out);
         pen_text_add(&advice->text,
-                     "%s=%s keeps oneDNN from newer instructions.", names[i],
-                     value);
+                     "%s=%s prevents oneDNN from using newer instructions.",
+                     names[i], value);
         pen_text_add(&advice->command, "unset %s", names[i]);
     }
 }
@@ -71,8 +71,8 @@ static void advise_quota(const struct pen__findings *findings,
         return;
     struct pen__advice *advice = add(out);
     pen_text_add(&advice->text,
-                 "The control group grants the time of %.2f processors on %u "
-                 "cores. Raise it where it was set:",
+                 "The control group limits this process to the time of %.2f "
+                 "processors on %u cores. Raise the limit where it was set:",
                  topology->cpu_quota, topology->usable.cores);
     pen_text_add(&advice->command, "docker update --cpus %u CONTAINER",
                  topology->usable.cores);
@@ -85,9 +85,10 @@ static void advise_mask(const struct pen__findings *findings,
     if (topology->usable.cores == topology->allowed.cores)
         return;
     struct pen__advice *advice = add(out);
-    pen_text_add(&advice->text,
-                 "This process was given %u of %u cores. If that is not meant:",
-                 topology->usable.cores, topology->allowed.cores);
+    pen_text_add(
+        &advice->text,
+        "This process may use %u of %u cores. If that is not intended:",
+        topology->usable.cores, topology->allowed.cores);
     if (findings->threads.binding == PEN_BINDING_USER)
         pen_text_add(&advice->command,
                      "unset OMP_PLACES OMP_PROC_BIND GOMP_CPU_AFFINITY");
@@ -107,13 +108,14 @@ static void advise_threads(const struct pen__findings *findings,
     if (count == right || getenv("OMP_NUM_THREADS") == NULL)
         return;
     struct pen__advice *advice = add(out);
-    pen_text_add(&advice->text,
-                 count > right
-                     ? "OMP_NUM_THREADS asks for %d threads with room for %d: "
-                       "they wait for each other."
-                     : "OMP_NUM_THREADS asks for %d threads with room for %d. "
-                       "If that is not meant:",
-                 count, right);
+    pen_text_add(
+        &advice->text,
+        count > right
+            ? "OMP_NUM_THREADS is %d, but only %d threads can run at once: "
+              "they wait for each other."
+            : "OMP_NUM_THREADS is %d, but %d threads can run at once. If "
+              "that is not intended:",
+        count, right);
     pen_text_add(&advice->command, "export OMP_NUM_THREADS=%d", right);
 }
 
@@ -126,7 +128,7 @@ static void advise_binding(const struct pen__findings *findings,
         return;
     struct pen__advice *advice = add(out);
     pen_text_add(&advice->text,
-                 "OMP_PROC_BIND=false lets threads wander between cores.");
+                 "OMP_PROC_BIND=false lets threads move between cores.");
     pen_text_add(&advice->command, "unset OMP_PROC_BIND");
 }
 
@@ -137,10 +139,9 @@ static void advise_waiting(struct pen__advices *out)
         (strcmp(policy, "passive") != 0 && strcmp(policy, "PASSIVE") != 0))
         return;
     struct pen__advice *advice = add(out);
-    pen_text_add(
-        &advice->text,
-        "OMP_WAIT_POLICY=passive lets threads sleep between operations; "
-        "waking costs more.");
+    pen_text_add(&advice->text,
+                 "OMP_WAIT_POLICY=passive lets threads sleep between "
+                 "operations; waking them costs time.");
     pen_text_add(&advice->command, "unset OMP_WAIT_POLICY");
 }
 
@@ -152,8 +153,8 @@ static void advise_nodes(const struct pen__findings *findings,
         return;
     struct pen__advice *advice = add(out);
     pen_text_add(&advice->text,
-                 "Memory is in %u nodes. One process sees it evenly when it "
-                 "is interleaved.",
+                 "Memory is divided into %u NUMA nodes. Interleave it so that "
+                 "one process uses all nodes evenly.",
                  nodes);
     pen_text_add(&advice->command, "numactl --interleave=all penstock train "
                                    "...");
@@ -167,7 +168,7 @@ static void advise_huge_pages(const struct pen__findings *findings,
     if (strcmp(pages, "never") == 0) {
         struct pen__advice *advice = add(out);
         pen_text_add(&advice->text,
-                     "Huge pages are off; weights lie in pages of 4 KiB.");
+                     "Huge pages are off; weights are in pages of 4 KiB.");
         pen_text_add(&advice->command,
                      "echo always | sudo tee "
                      "/sys/kernel/mm/transparent_hugepage/enabled");
@@ -176,8 +177,8 @@ static void advise_huge_pages(const struct pen__findings *findings,
                 strstr(tunables, "glibc.malloc.hugetlb=") == NULL)) {
         struct pen__advice *advice = add(out);
         pen_text_add(&advice->text,
-                     "Huge pages are given to who asks for them; have malloc "
-                     "ask.");
+                     "Huge pages are available on request only; set malloc to "
+                     "request them.");
         pen_text_add(&advice->command,
                      "export GLIBC_TUNABLES=glibc.malloc.hugetlb=1");
     }
@@ -191,8 +192,7 @@ static void advise_governor(const struct pen__findings *findings,
         return;
     struct pen__advice *advice = add(out);
     pen_text_add(&advice->text,
-                 "The clock follows the governor \"%s\", which may keep it "
-                 "low.",
+                 "The CPU frequency governor \"%s\" may keep the clock low.",
                  governor);
     pen_text_add(&advice->command,
                  "sudo cpupower frequency-set -g performance");
@@ -218,7 +218,8 @@ static void advise_bf16(const struct pen__findings *findings,
         return;
     }
     if (ratio == 0)
-        pen_text_add(&advice->text, "There is no bf16 here (%s). Train in f32:",
+        pen_text_add(&advice->text,
+                     "This processor has no bf16 (%s). Train in f32:",
                      pen_text_string(&findings->no_bf16));
     else
         pen_text_add(&advice->text,

@@ -33,27 +33,29 @@ static const char *const engines[] = {"onednn", "reference", NULL};
 static const struct pen__field fields[] = {
     {"model", "MODEL", "a run, a checkpoint, or a folder with weights",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"data-path", "PREFIX", "file of tokens, or folder of MNIST's files",
+    {"data-path", "PREFIX", "file of tokens, or a folder with MNIST's files",
      PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     {"token-ids", "FILE",
-     "instead: a text with ids, one sequence per line, taken in order",
+     "instead of --data-path: a text file of token ids, one "
+     "sequence per line, used in order",
      PEN__FIELD_TEXT, AT(token_ids), 0, 0, NULL},
     {"split", "SHARES",
-     "evaluate the validation part, as train splits; all when not given",
+     "evaluate the validation part of this split, as in train; all "
+     "data when not given",
      PEN__FIELD_TEXT, AT(split), 0, 0, NULL},
     {"seq-length", "N",
-     "tokens of a sequence; the positions of the model when not given",
+     "tokens per sequence; the model's positions when not given",
      PEN__FIELD_COUNT, AT(seq_length), 1, 1u << 24, NULL},
-    {"micro-batch-size", "N",
-     "sequences or images computed at once; 1 when not given", PEN__FIELD_COUNT,
-     AT(micro_batch_size), 1, 1u << 24, NULL},
+    {"micro-batch-size", "N", "samples per micro-batch; 1 when not given",
+     PEN__FIELD_COUNT, AT(micro_batch_size), 1, 1u << 24, NULL},
     {"bf16", NULL, "products in bf16", PEN__FIELD_FLAG, AT(is_bf16), 0, 0,
      NULL},
     {"engine", "NAME",
      "onednn or reference (plain loops); onednn when not given",
      PEN__FIELD_WORD, AT(engine), 0, 0, engines},
     {"threads", "N",
-     "threads that compute; OMP_NUM_THREADS, or one per core, when not given",
+     "compute threads; OMP_NUM_THREADS, or one per core, when not "
+     "given",
      PEN__FIELD_COUNT, AT(threads), 1, 4096, NULL},
     {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(has_json), 0, 0, NULL}};
 
@@ -69,7 +71,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     if ((args->data_path.count == 0) == (args->token_ids == NULL))
         argp_error(state, "one of --data-path and --token-ids is required");
     if (args->data_path.count > 1)
-        argp_error(state, "--data-path takes one prefix here");
+        argp_error(state, "eval takes one --data-path; give a single prefix");
     return 0;
 }
 
@@ -78,12 +80,11 @@ static struct argp parser_of(const struct argp_option *options)
     return (struct argp){
         .options = options,
         .parser = parse_option,
-        .doc = "Tells loss and perplexity of a model on tokens, or accuracy on "
-               "images.\v"
-               "The loss is the mean over all predictions of all whole "
-               "sequences, each taken once; perplexity is its exponential. Of "
-               "images, all that the data set has to test on are taken, and "
-               "accuracy is the share that gets its label."};
+        .doc = "Prints loss and perplexity of a model on tokens, or accuracy "
+               "on images.\vThe loss is the mean over all predictions of all "
+               "whole sequences, each used once; perplexity is its "
+               "exponential. For images, eval uses the whole test set, and "
+               "accuracy is the share of images with the right label."};
 }
 
 static pen_status open_data(const struct args *args,
@@ -171,6 +172,7 @@ static int evaluate(const struct args *args, struct pen_text *why)
     pen_status status = pen_threads_start(&wanted, &threads, why);
     if (status == PEN_OK)
         status = pen_pretrained_open(&pretrained, args->model, why);
+    pen__warn_skipped(pretrained.checkpoint);
     if (status == PEN_OK)
         status = open_data(args, &pretrained.model, &batches, why);
     if (status == PEN_OK)
@@ -205,4 +207,4 @@ static int run(int argc, char **argv)
 }
 
 const struct pen__command pen__eval = {
-    "eval", "tells loss and perplexity or accuracy of a model", run, NULL};
+    "eval", "prints loss and perplexity or accuracy of a model", run, NULL};

@@ -19,17 +19,20 @@ enum option_key { KEY_TO = 256, KEY_MODEL, KEY_CLUSTER };
 
 static const struct argp_option options[] = {
     {"to", KEY_TO, "NAME", 0,
-     "whom to write for: megatron, torchtitan (also torchtitan@0.2.2), "
-     "deepspeed, nanotron or sbatch; all for every one that can say the plan; "
-     "the target of the plan when not given",
+     "program to write for: megatron, torchtitan (also "
+     "torchtitan@0.2.2), deepspeed, nanotron or sbatch; all: every "
+     "one that can express the plan; the target of the plan when "
+     "not given",
      1},
-    {"output", 'o', "DIR", 0, "where to write; made when it is not there", 2},
+    {"output", 'o', "DIR", 0,
+     "folder to write to; created if it does not exist", 2},
     {"model", KEY_MODEL, "MODEL", 0,
-     "config.json or its folder, for a plan that does not have it inside", 3},
+     "config.json or its folder, for a plan that does not contain "
+     "its model",
+     3},
     {"cluster", KEY_CLUSTER, "CLUSTER", 0,
-     "a cluster file, or preset:KIND*COUNT; predicts what is written, where "
-     "that is not "
-     "the plan itself",
+     "a cluster file, or preset:KIND*COUNT, to predict the exported "
+     "layout where it differs from the plan",
      4},
     {NULL, 0, NULL, 0, NULL, 0}};
 
@@ -75,10 +78,10 @@ static const struct argp parser = {
     .options = options,
     .parser = parse_option,
     .args_doc = "PLAN -o DIR",
-    .doc = "Writes a plan as files that another program reads.\v"
-           "What a program cannot be told is left out or replaced by what is "
-           "nearest; each such change is a warning, and a comment in the "
-           "files."};
+    .doc = "Writes a plan as files that another program reads.\vSettings "
+           "that the program does not have are left out or replaced by "
+           "the nearest one. Each change is printed as a warning and "
+           "written as a comment in the files."};
 
 /* What all exporters get. */
 struct job {
@@ -106,7 +109,7 @@ static void predict(const struct job *job, const char *name,
         return;
     pen_practice_init(&setting.practice, nearest->target, nearest->number);
     if (pen_predict(&setting, nearest, &prediction, &why) != PEN_OK) {
-        pen_log(PEN_LOG_WARN, "%s: not predicted: %s", name,
+        pen_log(PEN_LOG_WARN, "%s: no prediction: %s", name,
                 pen_text_string(&why));
     } else {
         pen_log(prediction.fits ? PEN_LOG_INFO : PEN_LOG_WARN,
@@ -200,7 +203,7 @@ static pen_status export_all(const struct job *job, const char *folder,
             status = export_to(exporter, job, pen_text_string(&path), written,
                                &reason);
         if (status == PEN_INVALID) {
-            pen_log(PEN_LOG_WARN, "%s is left out: %s", exporter->name,
+            pen_log(PEN_LOG_WARN, "skipped %s: %s", exporter->name,
                     pen_text_string(&reason));
             status = PEN_OK;
         } else if (status != PEN_OK) {
@@ -265,4 +268,4 @@ static int run(int argc, char **argv)
 }
 
 const struct pen__command pen__export = {
-    "export", "writes a plan for the program that carries it out", run, NULL};
+    "export", "writes a plan for the program that will run it", run, NULL};

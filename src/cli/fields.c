@@ -105,7 +105,7 @@ static error_t take_word(const struct pen__field *fields, size_t count,
         if (fields[i].kind == PEN__FIELD_LIST && list->is_open)
             return append(list, word, state);
     }
-    argp_error(state, "'%s' is one word too many", word);
+    argp_error(state, "unexpected argument '%s'", word);
     return EINVAL;
 }
 

@@ -43,33 +43,34 @@ static const struct pen__field fields[] = {
      .offset = AT(tokenizer)},
     {.name = "prompt",
      .value = "TEXT",
-     .help = "what the text begins with",
+     .help = "the beginning of the text",
      .kind = PEN__FIELD_TEXT,
      .offset = AT(prompt)},
     {.name = "max-tokens",
      .value = "N",
-     .help = "tokens to write; 100 when not given",
+     .help = "tokens to generate; 100 when not given",
      .kind = PEN__FIELD_COUNT,
      .offset = AT(max_tokens),
      .least = 1,
      .most = 1e9},
     {.name = "temperature",
      .value = "T",
-     .help = "of the draw; 0 takes the most likely token; 1 when not given",
+     .help = "sampling temperature; 0 takes the most likely token; 1 when "
+             "not given",
      .kind = PEN__FIELD_REAL,
      .offset = AT(temperature),
      .most = 1e6},
     {.name = "top-p",
      .value = "P",
-     .help = "draw from the likeliest tokens that reach this share; 1 when not "
-             "given",
+     .help = "sample from the likeliest tokens whose probabilities sum to "
+             "P; 1 when not given",
      .kind = PEN__FIELD_REAL,
      .offset = AT(top_p),
      .least = 1e-9,
      .most = 1},
     {.name = "seed",
      .value = "N",
-     .help = "start of the random numbers; 1234 when not given",
+     .help = "seed of the random numbers; 1234 when not given",
      .kind = PEN__FIELD_COUNT,
      .offset = AT(seed),
      .most = 1e18},
@@ -79,7 +80,7 @@ static const struct pen__field fields[] = {
      .offset = AT(is_bf16)},
     {.name = "threads",
      .value = "N",
-     .help = "threads that compute; OMP_NUM_THREADS, or one per core, when not "
+     .help = "compute threads; OMP_NUM_THREADS, or one per core, when not "
              "given",
      .kind = PEN__FIELD_COUNT,
      .offset = AT(threads),
@@ -116,12 +117,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static struct argp parser_of(struct argp_option *options)
 {
     pen__fields_list(fields, NUM_FIELDS, options);
-    return (struct argp){.options = options,
-                         .parser = parse_option,
-                         .doc = "Writes text with a model.\v"
-                                "The prompt and what follows go to stdout as "
-                                "they come. The text ends at the token that "
-                                "ends documents, or after --max-tokens."};
+    return (struct argp){
+        .options = options,
+        .parser = parse_option,
+        .doc = "Generates text with a model.\vThe prompt and the generated "
+               "text are printed on stdout token by token. The text ends at "
+               "the end-of-document token, or after --max-tokens."};
 }
 
 static pen_status read_prompt(struct writing *writing, struct pen_text *why)
@@ -145,17 +146,21 @@ static pen_status read_prompt(struct writing *writing, struct pen_text *why)
     if (status != PEN_OK)
         return status;
     if (writing->tokens.count == 0) {
-        pen_why(why, "the tokenizer knows no character of the prompt");
+        pen_why(why,
+                "the tokenizer has no token for any character of the prompt; "
+                "give another --prompt or --tokenizer");
         return PEN_INVALID;
     }
     for (size_t i = 0; i < writing->tokens.count; i++)
         if (writing->tokens.ids[i] >=
             writing->pretrained.model.decoder->vocab) {
-            pen_why(why,
-                    "the prompt has token %u and the model only %u: the "
-                    "tokenizer belongs to another model",
-                    writing->tokens.ids[i],
-                    writing->pretrained.model.decoder->vocab);
+            pen_why(
+                why,
+                "the prompt has token %u, but the model has only %u tokens: "
+                "the tokenizer belongs to another model; give the right "
+                "--tokenizer",
+                writing->tokens.ids[i],
+                writing->pretrained.model.decoder->vocab);
             return PEN_INVALID;
         }
     return PEN_OK;
@@ -269,15 +274,16 @@ static pen_status generate(struct writing *writing, struct pen_text *why)
         pen_pretrained_open(&writing->pretrained, writing->args.model, why);
     if (status != PEN_OK)
         return status;
+    pen__warn_skipped(writing->pretrained.checkpoint);
     if (writing->pretrained.model.decoder == NULL) {
-        pen_why(why, "%s is a model for images and writes no text",
+        pen_why(why, "%s is a model for images and cannot generate text",
                 writing->args.model);
         return PEN_INVALID;
     }
     if (writing->pretrained.weights == NULL) {
         pen_why(why,
-                "%s: there are no weights, and a model without would "
-                "write noise; train it first",
+                "%s has no weights, and would generate noise; train the model "
+                "first",
                 writing->args.model);
         return PEN_INVALID;
     }
@@ -318,4 +324,4 @@ static int run(int argc, char **argv)
 }
 
 const struct pen__command pen__generate = {
-    "generate", "writes text with a model", run, NULL};
+    "generate", "generates text with a model", run, NULL};

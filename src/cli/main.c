@@ -73,15 +73,15 @@ static int help_cluster(int argc, char **argv)
 static const struct pen__command train = {
     "train", "trains a network on text or images", run_in_train, help_in_train};
 static const struct pen__command eval = {
-    "eval", "tells loss and perplexity or accuracy of a model", run_in_train,
+    "eval", "prints loss and perplexity or accuracy of a model", run_in_train,
     help_in_train};
 static const struct pen__command generate = {
-    "generate", "writes text with a model", run_in_train, help_in_train};
+    "generate", "generates text with a model", run_in_train, help_in_train};
 static const struct pen__command profile = {
     "profile", "measures the layers of a model on this machine", run_in_train,
     help_in_train};
 static const struct pen__command doctor = {
-    "doctor", "tells what this machine offers and what to change", run_in_train,
+    "doctor", "checks this machine and recommends changes", run_in_train,
     help_in_train};
 static const struct pen__command simulate = {"simulate",
                                              "runs a plan on simulated ranks",

@@ -31,17 +31,20 @@ enum option_key {
 
 static const struct argp_option options[] = {
     {"devices", KEY_DEVICES, "N[,N...]", 0,
-     "devices instead of those of the file; of a profile of PipeDream, which "
-     "has none, those of each level of the network, innermost first",
+     "number of devices, in place of the file's; for a PipeDream "
+     "profile, which has none: devices of each network level, "
+     "innermost first",
      1},
     {"bandwidth", KEY_BANDWIDTH, "B[,B...]", 0,
-     "bytes per second of each level; of a profile of PipeDream", 2},
-    {"memory-limit", KEY_MEMORY, "BYTES", 0, "of a device", 3},
+     "bytes per second of each network level; for a PipeDream "
+     "profile",
+     2},
+    {"memory-limit", KEY_MEMORY, "BYTES", 0, "memory of a device", 3},
     {"straight", KEY_STRAIGHT, NULL, 0,
-     "no stage is replicated; of a profile of PipeDream", 4},
+     "replicate no stage; for a PipeDream profile", 4},
     {"no-transfers", KEY_NO_TRANSFERS, NULL, 0,
-     "activations take no time from stage to stage, as in PipeDream's program "
-     "without a ratio of compression",
+     "count no time for activations between stages, as PipeDream's "
+     "program does without a compression ratio",
      5},
     {"json", KEY_JSON, NULL, 0, "print JSON", 6},
     {NULL, 0, NULL, 0, NULL, 0}};
@@ -72,7 +75,8 @@ static size_t read_list(const char *text, const char *name, double *out,
             return count + 1;
         text = end + 1;
     }
-    argp_error(state, "%s must be 1 to %u numbers of at least 1, with commas",
+    argp_error(state,
+               "%s must be 1 to %u numbers of at least 1, separated by commas",
                name, PEN_PIPEDREAM_MAX_LEVELS);
     return 0;
 }
@@ -115,7 +119,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (args->path != NULL)
-            argp_error(state, "'%s' is one word too many", text);
+            argp_error(state, "unexpected argument '%s'", text);
         args->path = text;
         return 0;
     case ARGP_KEY_END:
@@ -131,8 +135,9 @@ static const struct argp parser = {
     .options = options,
     .parser = parse_option,
     .args_doc = "FILE",
-    .doc = "Cuts a network in a file of PipeDream, dnn-partitioning or Piper "
-           "into stages whose slowest is as fast as it can be."};
+    .doc = "Cuts a network from a PipeDream, dnn-partitioning or Piper "
+           "file into stages so that the slowest stage is as fast as "
+           "possible."};
 
 /* ---- results ---- */
 
@@ -240,8 +245,9 @@ static int cut_pipedream(const struct args *args, const struct pen_text *file,
     struct pen_pipedream_profile *profile = NULL;
     struct pen_pipedream_plan *plan = NULL;
     if (args->num_devices == 0 || args->num_devices != args->num_rates) {
-        pen_why(why, "a profile of PipeDream needs --devices and --bandwidth "
-                     "of the same levels");
+        pen_why(why,
+                "a PipeDream profile needs --devices and --bandwidth with the "
+                "same number of levels");
         return pen__refuse(why);
     }
     for (size_t i = 0; i < args->num_devices; i++)
@@ -396,8 +402,8 @@ static int cut(const struct args *args, const struct pen_text *file,
     json_decref(json.object);
     if (args->num_devices > 1 || args->num_rates > 0 || args->is_straight ||
         args->has_no_transfers) {
-        pen_why(why, "levels, --bandwidth, --straight and --no-transfers are "
-                     "for profiles of PipeDream");
+        pen_why(why, "several levels of --devices, --bandwidth, --straight and "
+                     "--no-transfers are for PipeDream profiles only");
         return pen__refuse(why);
     }
     return is_piper ? cut_piper(args, file, why)

@@ -49,7 +49,9 @@ static pen_status find_more(const struct pen__planning *planning,
         pen_plan_search_front(setting, &side, &answer->front, why);
     side.top = MOST_FEWER;
     if (status == PEN_OK)
-        status = pen_plan_search_fewer(setting, &side, &answer->fewer, why);
+        status = pen_plan_search_fewer(
+            setting, &side, pen_plan_num_ranks(answer->ranking->found[0].plan),
+            &answer->fewer, why);
     if (status == PEN_OK)
         status = pen_explain(setting, &answer->ranking->found[0], side.seconds,
                              &answer->explanation, why);
@@ -215,7 +217,7 @@ static void print_change(const struct pen_plan *plan, double before_sec,
                          struct pen_text *out)
 {
     if (plan->predicted.is_there && before_sec > 0)
-        pen_text_add(out, "it was predicted with %.4g s before: %+.1f %%\n",
+        pen_text_add(out, "predicted before: %.4g s; difference %+.1f %%\n",
                      before_sec, 100 * (prediction->step_sec / before_sec - 1));
 }
 

@@ -33,54 +33,55 @@ static const struct row rows[] = {
       "a cluster file, or preset:KIND*COUNT, as preset:h100-sxm*64",
       PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
     {MAKERS,
-     {"seq-length", "N", "tokens of a sequence", PEN__FIELD_COUNT, AT(sequence),
+     {"seq-length", "N", "tokens per sequence", PEN__FIELD_COUNT, AT(sequence),
       1, PEN_PLAN_MAX_COUNT, NULL}},
     {MAKERS,
-     {"global-batch-size", "N", "sequences of a step, on all devices",
+     {"global-batch-size", "N", "sequences per step, over all devices",
       PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL}},
     {MAKERS,
      {"target", "NAME",
-      "who is to run the plan: penstock, megatron, torchtitan or deepspeed; "
-      "when not given, penstock on processors and megatron on others",
+      "program that will run the plan: penstock, megatron, "
+      "torchtitan or deepspeed; when not given, penstock on CPUs and "
+      "megatron on other devices",
       PEN__FIELD_WORD, AT(target), 0, 0, pen_target_names}},
     {MAKERS,
      {"dtype", "NAME",
-      "numbers of products: f32, bf16, fp16 or fp8; when not given, f32 for "
-      "penstock and bf16 for others",
+      "number format of matrix products: f32, bf16, fp16 or fp8; "
+      "when not given, f32 for penstock and bf16 for others",
       PEN__FIELD_WORD, AT(number), 0, 0, pen_number_names}},
     {ALL,
      {"memory-limit", "BYTES",
-      "memory of a device that a plan must fit into even where its prediction "
-      "is off, as 70GiB; all of it when not given",
+      "device memory that a plan may use, including the prediction's "
+      "margin, as 70GiB; all of it when not given",
       PEN__FIELD_TEXT, AT(memory_limit), 0, 0, NULL}},
     {ALL,
      {"profile", "FILE", "times that `penstock profile` measured",
       PEN__FIELD_TEXT, AT(profile), 0, 0, NULL}},
     {SEARCH,
-     {"top", "N", "plans of the table; 10 when not given", PEN__FIELD_COUNT,
-      AT(top), 1, 1000, NULL}},
+     {"top", "N", "number of plans in the table; 10 when not given",
+      PEN__FIELD_COUNT, AT(top), 1, 1000, NULL}},
     {SEARCH,
      {"seconds", "S",
-      "seconds of computing after which the search answers with the best so "
+      "CPU seconds after which the search returns its best plan so "
       "far; 3 when not given",
       PEN__FIELD_REAL, AT(seconds), 0.01, 1e6, NULL}},
     {SEARCH,
      {"allow-stale", NULL,
-      "asynchronous schedules, too, whose results are not those of "
+      "also search asynchronous schedules, whose results differ from "
       "synchronous training",
       PEN__FIELD_FLAG, AT(allows_stale), 0, 0, NULL}},
     {SEARCH,
      {"allow-local", NULL,
-      "also tells how the replicas of the best plan could stay together "
-      "otherwise, what that saves and whether it pays",
+      "also compare other ways to synchronise the replicas of the "
+      "best plan, with their savings",
       PEN__FIELD_FLAG, AT(allows_local), 0, 0, NULL}},
     {SEARCH,
      {"explain", NULL,
-      "why not another plan: each neighbour of the best one, what limits it "
-      "and what would help",
+      "explain the best plan: each neighbouring plan and why it is "
+      "worse, the limit of the step, and what would help",
       PEN__FIELD_FLAG, AT(is_explained), 0, 0, NULL}},
     {SEARCH,
-     {"html", "FILE", "a report for the browser", PEN__FIELD_TEXT, AT(html), 0,
+     {"html", "FILE", "write an HTML report here", PEN__FIELD_TEXT, AT(html), 0,
       0, NULL}},
     {PREDICT,
      {"tensor-model-parallel-size", "N", "devices that share each tensor",
@@ -95,8 +96,9 @@ static const struct row rows[] = {
      {"pp", "N", "the same", PEN__FIELD_COUNT, DEGREE(PP), 1,
       PEN_PLAN_MAX_STAGES, NULL}},
     {PREDICT,
-     {"num-virtual-stages-per-pipeline-rank", "N", "stages on each of them",
-      PEN__FIELD_COUNT, DEGREE(VPP), 1, PEN_PLAN_MAX_STAGES, NULL}},
+     {"num-virtual-stages-per-pipeline-rank", "N",
+      "stages on each pipeline rank", PEN__FIELD_COUNT, DEGREE(VPP), 1,
+      PEN_PLAN_MAX_STAGES, NULL}},
     {PREDICT,
      {"vpp", "N", "the same", PEN__FIELD_COUNT, DEGREE(VPP), 1,
       PEN_PLAN_MAX_STAGES, NULL}},
@@ -114,16 +116,16 @@ static const struct row rows[] = {
       NULL}},
     {PREDICT,
      {"dp", "N",
-      "replicas of the pipeline; as many as there are devices for when not "
-      "given",
+      "replicas of the pipeline; as many as the devices allow when "
+      "not given",
       PEN__FIELD_COUNT, DEGREE(DP), 1, MOST_DEGREE, NULL}},
     {PREDICT,
-     {"micro-batch-size", "N", "sequences of a micro-batch; 1 when not given",
+     {"micro-batch-size", "N", "sequences per micro-batch; 1 when not given",
       PEN__FIELD_COUNT, AT(micro_batch), 1, PEN_PLAN_MAX_COUNT, NULL}},
     {PREDICT,
      {"schedule", "NAME",
-      "one of `penstock schedule list`; 1f1b, or interleaved with several "
-      "stages on a rank, when not given",
+      "a name from `penstock schedule list`; when not given, 1f1b, "
+      "or interleaved with several stages per rank",
       PEN__FIELD_TEXT, AT(schedule), 0, 0, NULL}},
     {PREDICT,
      {"recompute-granularity", "NAME",
@@ -134,24 +136,27 @@ static const struct row rows[] = {
       PEN__FIELD_FLAG, AT(is_sharded), 0, 0, NULL}},
     {PREDICT,
      {"sharding", "NAME",
-      "what replicas share: none, zero1, zero2 or zero3; none when not given",
+      "sharding over replicas: none, zero1, zero2 or zero3; none "
+      "when not given",
       PEN__FIELD_WORD, AT(sharding), 0, 0, pen_sharding_names}},
     {PREDICT,
      {"sequence-parallel", NULL,
-      "cut norms over tp, too; that is so unless the target cannot",
+      "also split norms over tp; on unless the target cannot do it",
       PEN__FIELD_FLAG, AT(is_sequence_parallel), 0, 0, NULL}},
     {PREDICT,
      {"blocks", "LIST",
-      "blocks of each stage, as 1,2,2,3; when not given, as even as can be",
+      "blocks of each stage, as 1,2,2,3; as even as possible when "
+      "not given",
       PEN__FIELD_TEXT, AT(stages), 0, 0, NULL}},
     {PREDICT,
      {"pipeline-model-parallel-layout", "LAYOUT",
-      "the same in Megatron's letters, as 'Et*2|(t*2|)*34,tL'", PEN__FIELD_TEXT,
-      AT(layout), 0, 0, NULL}},
+      "the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'",
+      PEN__FIELD_TEXT, AT(layout), 0, 0, NULL}},
     {PREDICT,
      {"from-megatron", "LINE",
-      "the layout, and the model if --model is not given, of this command "
-      "line of Megatron-LM; @FILE reads it from a file",
+      "a Megatron-LM command line, from which to take the layout, "
+      "and the model if --model is not given; @FILE reads it from a "
+      "file",
       PEN__FIELD_TEXT, AT(megatron_line), 0, 0, NULL}},
     {ALL,
      {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}},
@@ -184,8 +189,8 @@ static void list_options(enum pen__plan_verb verb, struct parse *parse)
         .name = "output",
         .key = 'o',
         .arg = "FILE",
-        .doc = verb == PEN__PLAN_SEARCH ? "write the best plan here"
-                                        : "write the plan here",
+        .doc = verb == PEN__PLAN_SEARCH ? "write the best plan to FILE"
+                                        : "write the plan to FILE",
         .group = (int)parse->num_fields + 1};
     parse->options[parse->num_fields + 1] = (struct argp_option){0};
 }
@@ -213,8 +218,9 @@ static void check_args(const struct parse *parse,
     require(state, args->sequence != 0, "seq-length");
     require(state, args->global_batch != 0, "global-batch-size");
     if (args->stages != NULL && args->layout != NULL)
-        argp_error(state, "--blocks and --pipeline-model-parallel-layout say "
-                          "the same; give one of them");
+        argp_error(state,
+                   "--blocks and --pipeline-model-parallel-layout both set the "
+                   "stages; give only one of them");
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -248,9 +254,9 @@ static struct argp parser_of(const struct parse *parse)
         parser.args_doc = "\ncheck PLAN";
         parser.doc =
             "Finds the fastest layouts of a training that fit into "
-            "memory.\vNo device is needed. `penstock plan check PLAN` "
-            "predicts a plan again that you edited; it takes the model and "
-            "the cluster of the plan when none is given.";
+            "memory.\vNo device is needed. After you edit a plan, "
+            "`penstock plan check PLAN` predicts it again; it uses the "
+            "plan's own model and cluster unless you give others.";
         break;
     case PEN__PLAN_CHECK:
         parser.args_doc = "PLAN";
@@ -320,7 +326,7 @@ static pen_status read_limit(const struct pen__plan_args *args,
         return PEN_OK;
     if (!pen_unit_parse(PEN_UNIT_BYTES, args->memory_limit, &bytes) ||
         bytes < 1 || bytes > 0x1p53) {
-        pen_why(why, "--memory-limit %s: expected a number as %s",
+        pen_why(why, "--memory-limit %s: expected a number with a unit, as %s",
                 args->memory_limit, pen_unit_example(PEN_UNIT_BYTES));
         return PEN_INVALID;
     }
@@ -337,7 +343,7 @@ static pen_status check_numbers(const struct pen__planning *planning,
     for (uint32_t i = 0; i < cluster->num_groups; i++) {
         if (cluster->groups[i].device.flops[number] > 0)
             continue;
-        pen_why(why, "%s does not compute in %s; give another --dtype",
+        pen_why(why, "%s does not support %s; give another --dtype",
                 cluster->groups[i].device.kind, pen_number_names[number]);
         return PEN_INVALID;
     }
@@ -383,7 +389,7 @@ pen_status pen__plan_load_model(const char *model, const struct pen_plan *plan,
         return pen_model_load(model, out, why);
     if (plan->config != NULL)
         return pen_model_parse(plan->config, strlen(plan->config), out, why);
-    pen_why(why, "%s does not have its model inside; give --model", file);
+    pen_why(why, "%s does not contain its model; give --model", file);
     return PEN_INVALID;
 }
 

@@ -76,9 +76,8 @@ static void tell(const struct pen_plan *plan, uint32_t microbatches,
         pen_text_add(note, "Each row is %" PRIu64 " devices. ", devices);
     if (microbatches < plan->num_microbatches)
         pen_text_add(note,
-                     "Drawn are %u of %u micro-batches: the middle, which "
-                     "repeats, is shorter here, and so the share of the bubble "
-                     "is larger.",
+                     "The picture shows %u of %u micro-batches: the repeating "
+                     "middle is shorter, so the share of the bubble is larger.",
                      microbatches, plan->num_microbatches);
 }
 
@@ -93,8 +92,7 @@ void pen__plan_picture_init(const struct pen_setting *setting,
     pen_text_init(&out->note);
     if (num_cells(plan, microbatches) > MOST_CELLS) {
         pen_text_add(&out->note,
-                     "There is no picture: a pipeline of %u stages is too long "
-                     "for one.",
+                     "No picture: a pipeline of %u stages is too long for one.",
                      plan->num_stages);
         return;
     }
@@ -109,7 +107,7 @@ void pen__plan_picture_init(const struct pen_setting *setting,
         out->item.timing = out->timing;
         tell(plan, microbatches, &out->note);
     } else {
-        pen_text_add(&out->note, "There is no picture: %s",
+        pen_text_add(&out->note, "No picture: %s",
                      status == PEN_NOMEM ? "out of memory"
                                          : pen_text_string(&why));
     }

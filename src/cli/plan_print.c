@@ -95,7 +95,7 @@ static void print_ranking(const struct pen_plan_ranking *ranking,
 /* "5 + 4 x 9 + 3": runs of stages with as many layers. */
 static void print_stages(const struct pen_plan *plan, struct pen_text *out)
 {
-    pen_text_add(out, "layers of %u stages (embedding and head count): ",
+    pen_text_add(out, "layers of %u stages (including embedding and head): ",
                  plan->num_stages);
     for (uint32_t i = 0; i < plan->num_stages;) {
         uint32_t count = 1;
@@ -128,7 +128,7 @@ static void print_memory(const struct pen_prediction *prediction,
 static void print_spent(const struct pen_prediction *prediction,
                         struct pen_text *out)
 {
-    pen_text_add(out, "a step of %.4g s (give or take %.0f %%): ",
+    pen_text_add(out, "a step of %.4g s (typical error %.0f %%): ",
                  prediction->step_sec, 100 * prediction->step_error);
     const char *before = "";
     for (int i = 0; i < PEN_SPENDINGS; i++) {
@@ -167,7 +167,7 @@ void pen__plan_print(const struct pen_setting *setting,
 {
     print_spent(prediction, out);
     print_stages(plan, out);
-    pen_text_add(out, "memory in GiB (give or take %.0f %%)%s:\n\n",
+    pen_text_add(out, "memory in GiB (typical error %.0f %%)%s:\n\n",
                  100 * prediction->memory_error,
                  prediction->fits ? "" : ", which does not fit");
     print_memory(prediction, out);
@@ -197,24 +197,24 @@ static void print_counts(const struct pen_plan_ranking *ranking,
 {
     const struct pen_plan_search_counts *counts = &ranking->counts;
     pen_text_add(out,
-                 "looked at %" PRIu64 " choices of degrees, %" PRIu64
-                 " layouts of them, timed %" PRIu64 "; %" PRIu64
-                 " do not fit\n",
+                 "considered %" PRIu64 " choices of degrees, %" PRIu64
+                 " layouts, timed %" PRIu64 "; %" PRIu64 " do not fit\n",
                  counts->listed, counts->bounded + counts->too_large,
                  counts->timed, counts->too_large + counts->unfit);
     if (ranking->is_complete)
         return;
     double gain = 100 * (1 - counts->least_left_sec /
                                  ranking->found[0].prediction.step_sec);
-    pen_text_add(out, "left out %" PRIu64 " when time was up; ",
+    pen_text_add(out, "left out %" PRIu64 " when the time was over; ",
                  counts->left_out);
     if (gain > 0)
-        pen_text_add(out,
-                     "none of them is more than %.1f %% quicker (--seconds "
-                     "gives more time)\n",
-                     gain);
+        pen_text_add(
+            out,
+            "none of them is more than %.1f %% faster (--seconds gives "
+            "more time)\n",
+            gain);
     else
-        pen_text_add(out, "none of them is quicker than the best\n");
+        pen_text_add(out, "none of them is faster than the best\n");
 }
 
 /* What others would have gained, whether they are allowed or not. */
@@ -231,7 +231,7 @@ static void print_relaxed(const struct pen__plan_report *report,
                      100 * best->spent[PEN_SPENDING_BUBBLE] / best->step_sec);
     pen_text_add(out,
                  "replicas that rarely synchronise would save at most %.1f %%: "
-                 "gradients and parameters on their way\n",
+                 "the transfers of gradients and parameters\n",
                  100 * local / best->step_sec);
 }
 
@@ -241,7 +241,9 @@ static void print_relaxed(const struct pen__plan_report *report,
 static void print_replicas(const struct pen_replica_plan *replicas,
                            struct pen_text *out)
 {
-    pen_text_add(out, "\nhow %s%u replicas could stay together over %s",
+    pen_text_add(out,
+                 "\n"
+                 "methods to synchronise %s%u replicas over %s",
                  replicas->own == NULL ? "its " : "",
                  replicas->setting.num_replicas, replicas->link);
     if (replicas->own != NULL) {
@@ -256,7 +258,8 @@ static void print_sync(const struct pen__plan_report *report,
 {
     struct pen_table table;
     if (report->sync_reason != NULL)
-        pen_text_add(out, "nothing else to compare: %s\n", report->sync_reason);
+        pen_text_add(out, "no other synchronisation to compare: %s\n",
+                     report->sync_reason);
     if (report->sync == NULL)
         return;
     print_replicas(report->replicas, out);
@@ -265,7 +268,9 @@ static void print_sync(const struct pen__plan_report *report,
     pen_text_add(out, "\n");
     pen_replica_advise(report->sync, out);
     if (report->replicas->own != NULL)
-        pen_text_add(out, "the best plan without all that: %.4g samples/s\n",
+        pen_text_add(out,
+                     "the best plan with synchronisation at every step: %.4g "
+                     "samples/s\n",
                      report->replicas->setting.samples /
                          report->ranking->found[0].prediction.step_sec);
 }
@@ -329,7 +334,7 @@ static void print_helps(const struct pen__plan_report *report,
     const struct pen_explanation *explanation = report->explanation;
     double tokens = report->ranking->found[0].prediction.tokens_per_sec;
     struct pen_text layout = PEN_TEXT_EMPTY;
-    pen_text_add(out, "what would help, if there were twice of it:\n");
+    pen_text_add(out, "gain from doubling one resource:\n");
     for (uint32_t i = 0; i < explanation->num_helps; i++) {
         const struct pen_help *help = &explanation->helps[i];
         pen_text_clear(&layout);
@@ -358,7 +363,7 @@ void pen__plan_report_print(const struct pen__plan_report *report,
     print_fewer(report->fewer, out);
     if (report->explanation == NULL)
         return;
-    pen_text_add(out, "\nwhy not another one:\n\n");
+    pen_text_add(out, "\nneighbouring plans, and why they are worse:\n\n");
     print_neighbours(report, out);
     print_limit(report, out);
     print_helps(report, out);

@@ -72,9 +72,7 @@ static void write_head(struct page *page)
     pen__add_counted(&page->words[WORDS_TITLE],
                      pen_plan_num_ranks(page->best->plan), "device");
     pen_text_add(&page->words[WORDS_SUBTITLE],
-                 "The best plan that was found "
-                 "for %s: ",
-                 pen_target_names[setting->target]);
+                 "The best plan for %s: ", pen_target_names[setting->target]);
     pen_candidate_print(&page->best->candidate, &page->words[WORDS_SUBTITLE]);
 }
 
@@ -111,9 +109,8 @@ static void write_figures(struct page *page)
     snprintf(page->values[3], FIGURE_SIZE, "%.1f GiB",
              (double)it->peak_bytes / 0x1p30);
     snprintf(page->notes[3], FIGURE_SIZE,
-             "give or take %.0f %%, pipeline rank "
-             "%u",
-             100 * it->memory_error, it->fullest);
+             "typical error %.0f %%, pipeline rank %u", 100 * it->memory_error,
+             it->fullest);
     set_figure(page, 3, "peak memory");
     snprintf(page->values[4], FIGURE_SIZE, "%.1f %%", 100 * it->bubble);
     snprintf(page->notes[4], FIGURE_SIZE, "of the step, waiting");
@@ -133,16 +130,16 @@ static void write_counts(struct page *page)
     const struct pen_plan_search_counts *counts = &ranking->counts;
     struct pen_text *out = &page->words[WORDS_COUNTS];
     pen_text_add(out,
-                 "Looked at %" PRIu64 " choices of degrees and %" PRIu64
-                 " layouts of them, of which %" PRIu64
-                 " do not fit; timed %" PRIu64 ". ",
+                 "Considered %" PRIu64 " choices of degrees and %" PRIu64
+                 " layouts, of which %" PRIu64 " do not fit; timed %" PRIu64
+                 ". ",
                  counts->listed, counts->bounded + counts->too_large,
                  counts->too_large + counts->unfit, counts->timed);
     if (ranking->is_complete)
-        pen_text_add(out, "No plan that was left out can be quicker.");
+        pen_text_add(out, "No other plan can be faster.");
     else
         pen_text_add(out,
-                     "Time was up with %" PRIu64
+                     "The time was over with %" PRIu64
                      " left out; none of them takes less than %.4g s.",
                      counts->left_out, counts->least_left_sec);
 }
@@ -151,7 +148,7 @@ static void add_plans(struct page *page)
 {
     struct pen_table *tables = page->tables;
     pen__plan_asked_table(page->report, &tables[TABLE_ASKED]);
-    add_section(page, "What was asked")->table = &tables[TABLE_ASKED];
+    add_section(page, "Request")->table = &tables[TABLE_ASKED];
     pen__plan_best_table(page->report, &tables[TABLE_BEST]);
     add_section(page, "The best plan")->table = &tables[TABLE_BEST];
     pen__plan_ranking_table(page->report->ranking,
@@ -172,20 +169,17 @@ static bool add_charts(struct page *page)
         !pen__plan_memory_bars(setting, page->best, &page->memory))
         return false;
     pen_text_add(&page->words[WORDS_SPENT],
-                 "Of the rank that is busiest; give or take %.0f %%. Messages "
-                 "count where nothing hides them.",
+                 "Times of the busiest rank; typical error %.0f %%. Messages "
+                 "count only where they do not overlap with computing.",
                  100 * it->step_error);
-    struct pen_report_section *section =
-        add_section(page, "Where the seconds of a step go");
+    struct pen_report_section *section = add_section(page, "Parts of a step");
     section->bars = &page->spent.chart;
     section->note = pen_text_string(&page->words[WORDS_SPENT]);
 
-    pen_text_add(
-        &page->words[WORDS_MEMORY],
-        "At the peak of the step, by ranks of the pipeline; give or take "
-        "%.0f %%. A plan counts as fitting only with that much to "
-        "spare.",
-        100 * it->memory_error);
+    pen_text_add(&page->words[WORDS_MEMORY],
+                 "Memory at the peak of the step, by ranks of the pipeline; "
+                 "typical error %.0f %%. A plan must fit with this margin.",
+                 100 * it->memory_error);
     pen__plan_memory_table(it, &page->tables[TABLE_MEMORY]);
     section = add_section(page, "Memory of a device");
     section->bars = &page->memory.chart;
@@ -231,7 +225,7 @@ static void add_sync(struct page *page)
     pen__sync_table(sync, sync->count, &page->tables[TABLE_SYNC]);
     pen_replica_advise(sync, &page->words[WORDS_SYNC]);
     struct pen_report_section *section =
-        add_section(page, "How replicas could stay together");
+        add_section(page, "Methods to synchronise replicas");
     section->table = &page->tables[TABLE_SYNC];
     section->note = pen_text_string(&page->words[WORDS_SYNC]);
 }
@@ -253,8 +247,10 @@ static void write_limit(struct page *page)
                  100 * explanation->local_sec /
                      page->best->prediction.step_sec);
     if (page->tables[TABLE_HELPS].num_cells == 0)
-        pen_text_add(out, " Twice the memory, links, batch or arithmetic: no "
-                          "quicker plan was found in the time given.");
+        pen_text_add(
+            out,
+            " With twice the memory, links, batch or arithmetic the search "
+            "found no faster plan in its time.");
 }
 
 static void add_explanation(struct page *page)
@@ -265,15 +261,16 @@ static void add_explanation(struct page *page)
     pen__plan_help_table(page->report, &tables[TABLE_HELPS]);
     write_limit(page);
     struct pen_report_section *section =
-        add_section(page, "What limits it, and what would help");
+        add_section(page, "Limits and remedies");
     section->text = pen_text_string(&page->words[WORDS_LIMIT]);
     if (tables[TABLE_HELPS].num_cells > 0)
         section->table = &tables[TABLE_HELPS];
 
     pen__plan_neighbour_table(page->report, &tables[TABLE_NEIGHBOURS]);
-    section = add_section(page, "Why not a neighbour");
-    section->text = "Plans that differ from the best one in one choice; step "
-                    "and memory as differences to it.";
+    section = add_section(page, "Neighbouring plans");
+    section->text =
+        "Plans that differ from the best one in one choice, with the "
+        "differences of step and memory.";
     section->table = &tables[TABLE_NEIGHBOURS];
 }
 
@@ -310,8 +307,9 @@ static void add_commands(struct page *page, const char *plan_path)
     struct pen_report_section *section = add_section(page, "How to run it");
     section->commands = pen_text_string(out);
     if (plan_path == NULL)
-        section->note = "The plan was not kept: `penstock plan` writes it "
-                        "with -o plan.json.";
+        section->note =
+            "The plan was not written; `penstock plan -o plan.json` writes "
+            "it.";
 }
 
 /* ---- the whole ---- */
@@ -344,7 +342,7 @@ static pen_status print(struct page *page, struct pen_text *out,
         .num_figures = NUM_FIGURES,
         .sections = page->sections,
         .num_sections = page->num_sections,
-        .foot = "Predicted by penstock plan; nothing was run for it."};
+        .foot = "Predicted by penstock plan, without a run."};
     return pen_report_print(&report, out, why);
 }
 

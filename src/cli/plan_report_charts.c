@@ -159,12 +159,12 @@ bool pen__plan_front_init(const struct pen__plan_report *report,
                  out->points[i].x, scale > 1 ? "ms" : "s");
         out->points[i].label = out->labels[i];
     }
-    out->series[0] = (struct pen_report_series){
-        "no plan that was found is quicker and smaller", out->points,
-        out->num_front, true};
-    out->series[1] = (struct pen_report_series){
-        "others that were found", out->points + out->num_front,
-        out->num_points - out->num_front, false};
+    out->series[0] =
+        (struct pen_report_series){"no other plan is faster and smaller",
+                                   out->points, out->num_front, true};
+    out->series[1] =
+        (struct pen_report_series){"other plans", out->points + out->num_front,
+                                   out->num_points - out->num_front, false};
     out->chart = (struct pen_report_scatter){
         scale > 1 ? "step, ms" : "step, s", "memory of the fullest device, GiB",
         out->series, 2};

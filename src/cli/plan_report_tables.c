@@ -41,7 +41,7 @@ static void add_devices(const struct pen_cluster *cluster,
     struct pen_text text = PEN_TEXT_EMPTY;
     for (uint32_t i = 0; i < cluster->num_groups; i++) {
         const struct pen_device_group *group = &cluster->groups[i];
-        pen_text_add(&text, "%s%" PRIu64 " x %s, %.4g GiB each to be filled",
+        pen_text_add(&text, "%s%" PRIu64 " x %s, %.4g GiB usable each",
                      i == 0 ? "" : "; ", group->count, group->device.kind,
                      pen__gib(group->device.memory_bytes));
     }
@@ -82,8 +82,8 @@ static void add_workload(const struct pen_setting *setting,
                   pen_number_names[setting->number]);
     pen_table_add(out, "times of layers");
     pen_table_add(out, "%s",
-                  setting->profile == NULL ? "by the formulas of the device"
-                                           : "as measured in a profile");
+                  setting->profile == NULL ? "from formulas of the device"
+                                           : "from a profile");
     if (setting->memory_limit == 0)
         return;
     pen_table_add(out, "memory limit");
@@ -127,7 +127,7 @@ static void add_stages(const struct pen_plan *plan, struct pen_table *out)
         i += count;
     }
     pen_table_add(out, "layers of its stages");
-    pen_table_add(out, "%s; embedding and head count as one each",
+    pen_table_add(out, "%s; embedding and head count as one layer each",
                   pen_text_string(&text));
     pen_text_release(&text);
 }
@@ -192,7 +192,7 @@ void pen__plan_best_table(const struct pen__plan_report *report,
     pen_text_release(&text);
     pen_table_add(out, "schedule");
     if (plan->degrees[PEN_DEGREE_PP] == 1)
-        pen_table_add(out, "none is needed");
+        pen_table_add(out, "none needed");
     else
         pen_table_add(out, "%s: %s (%s)", generator->name, generator->title,
                       generator->paper);

@@ -17,15 +17,18 @@ enum option_key { KEY_X = 256, KEY_SMOOTH, KEY_LOG_Y, KEY_TITLE };
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0,
-     "draw to FILE: .svg, .png or .pdf; on the terminal when not given", 1},
-    {"x", KEY_X, "NAME", 0,
-     "what the curves are laid along: step, tokens or time; step when not "
+     "draw to FILE: .svg, .png or .pdf; to the terminal when not "
      "given",
-     2},
+     1},
+    {"x", KEY_X, "NAME", 0,
+     "horizontal axis: step, tokens or time; step when not given", 2},
     {"smooth", KEY_SMOOTH, "N", 0,
-     "lines are means over N steps; what was logged is drawn behind them", 3},
+     "draw means over N steps, with the logged values in the "
+     "background",
+     3},
     {"log-y", KEY_LOG_Y, NULL, 0, "a logarithmic axis for the loss", 4},
-    {"title", KEY_TITLE, "TEXT", 0, "instead of the name of the model", 5},
+    {"title", KEY_TITLE, "TEXT", 0,
+     "title of the plot; the model's name when not given", 5},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
@@ -85,9 +88,9 @@ static const struct argp parser = {
     .options = options,
     .parser = parse_option,
     .args_doc = "RUN...",
-    .doc = "Draws loss and speed of one or several trainings.\v"
-           "Each RUN is a file that penstock train --log wrote, also of a "
-           "training that goes on."};
+    .doc = "Draws loss and speed of one or several trainings.\vEach RUN "
+           "is a file that penstock train --log wrote; the training may "
+           "still be running."};
 
 static const char *base_name(const char *path)
 {

@@ -32,7 +32,9 @@ static pen_status find_schedule(const struct pen__plan_args *args, uint32_t vpp,
     *out = pen_generator_find(name);
     if (*out != NULL)
         return PEN_OK;
-    pen_why(why, "there is no schedule %s; `penstock schedule list` has all",
+    pen_why(why,
+            "there is no schedule %s; `penstock schedule list` prints all "
+            "names",
             name);
     return PEN_INVALID;
 }
@@ -47,7 +49,7 @@ static pen_status share_batch(const struct pen_setting *setting,
     uint64_t count = setting->global_batch / share;
     if (count * share != setting->global_batch || count > PEN_PLAN_MAX_COUNT) {
         pen_why(why,
-                "%u replicas of micro-batches of %u do not divide the batch "
+                "%u replicas with micro-batches of %u do not divide the batch "
                 "of %" PRIu64,
                 candidate->degrees[PEN_DEGREE_DP], candidate->micro_batch,
                 setting->global_batch);
@@ -68,7 +70,8 @@ static pen_status choose_replicas(const struct pen__plan_args *args,
         return PEN_OK;
     if (devices < share) {
         pen_why(why,
-                "tp, cp and pp make %" PRIu64 " devices, there are %" PRIu64,
+                "tp, cp and pp need %" PRIu64
+                " devices, but there are %" PRIu64,
                 share, devices);
         return PEN_INVALID;
     }
@@ -83,7 +86,8 @@ static pen_status count_chunks(uint32_t num_stages,
 {
     uint32_t pp = candidate->degrees[PEN_DEGREE_PP];
     if (num_stages % pp != 0) {
-        pen_why(why, "%u stages do not go evenly on %u ranks", num_stages, pp);
+        pen_why(why, "%u stages cannot be divided evenly among %u ranks",
+                num_stages, pp);
         return PEN_INVALID;
     }
     candidate->degrees[PEN_DEGREE_VPP] = num_stages / pp;
@@ -131,7 +135,7 @@ static pen_status read_layout(const struct pen__plan_args *args,
     if (status != PEN_OK)
         return status;
     if (layout.num_all_blocks != model->num_blocks) {
-        pen_why(why, "the stages have %u blocks, the model %u",
+        pen_why(why, "the stages have %u blocks, but the model has %u",
                 layout.num_all_blocks, model->num_blocks);
         pen_megatron_layout_release(&layout);
         return PEN_INVALID;
@@ -338,4 +342,5 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__predict = {
-    "predict", "tells time and memory of one layout of a training", run, help};
+    "predict", "predicts time and memory of one layout of a training", run,
+    help};

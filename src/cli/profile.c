@@ -9,6 +9,7 @@
 #include "cli/profile_link.h"
 #include "cli/progress.h"
 #include "profiler/profiler.h"
+#include "runtime/agree.h"
 #include "runtime/threads.h"
 #include "runtime/trainer.h"
 #include "runtime/transport.h"
@@ -49,10 +50,11 @@ static const struct pen__field fields[] = {
     {"model", "MODEL", "config.json, a folder with one, or preset:NAME",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
     {"micro-batch-size", "N[,N...]",
-     "sequences computed at once, in ascending order; 1 when not given",
+     "micro-batch sizes to measure, in ascending order; 1 when not "
+     "given",
      PEN__FIELD_TEXT, AT(micro_batch_sizes), 0, 0, NULL},
     {"seq-length", "N",
-     "tokens of a sequence; the positions of the model when not given",
+     "tokens per sequence; the model's positions when not given",
      PEN__FIELD_COUNT, AT(seq_length), 1, 1u << 24, NULL},
     {"bf16", NULL, "products and activations in bf16", PEN__FIELD_FLAG,
      AT(is_bf16), 0, 0, NULL},
@@ -60,13 +62,14 @@ static const struct pen__field fields[] = {
      "onednn or reference (plain loops); onednn when not given",
      PEN__FIELD_WORD, AT(engine), 0, 0, engines},
     {"threads", "N",
-     "threads that compute; OMP_NUM_THREADS, or one per core, when not given",
+     "compute threads; OMP_NUM_THREADS, or one per core, when not "
+     "given",
      PEN__FIELD_COUNT, AT(threads), 1, 4096, NULL},
     {"recompute-granularity", "NAME",
-     "measure with none, selective or full recomputation, or all of them; all "
+     "recomputation to measure: none, selective, full or all; all "
      "when not given",
      PEN__FIELD_WORD, AT(recompute), 0, 0, recomputes},
-    {"rounds", "N", "times that all is measured; 7 when not given",
+    {"rounds", "N", "number of measurements of each layer; 7 when not given",
      PEN__FIELD_COUNT, AT(rounds), PEN_PROFILER_LEAST_ROUNDS, MOST_ROUNDS,
      NULL}};
 
@@ -120,8 +123,8 @@ static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
         .name = "output",
         .key = 'o',
         .arg = "FILE",
-        .doc = "write the profile here and a summary to standard output; "
-               "without it, the profile goes to standard output",
+        .doc = "write the profile to FILE and a summary to standard output; "
+               "when not given, write the profile to standard output",
         .group = NUM_FIELDS + 1};
     out[NUM_FIELDS + 1] = (struct argp_option){0};
 }
@@ -132,11 +135,12 @@ static struct argp parser_of(const struct argp_option *options)
         .options = options,
         .parser = parse_option,
         .doc = "Measures the layers of a model on this machine: seconds of "
-               "their passes and of the optimizer, and bytes.\v"
-               "Layers are measured inside a chain, as a training runs them. "
-               "Under mpirun all ranks measure at the same time, as they will "
-               "compute, and the link between the first two is measured, too. "
-               "The figures are right only while nothing else runs."};
+               "their passes and of the optimizer, and bytes.\vLayers are "
+               "measured one after another, as in a training. Under mpirun "
+               "all ranks measure at the same time, as they compute in a "
+               "training; the link between the first two ranks is measured as "
+               "well. The figures are valid only if nothing else runs "
+               "meanwhile."};
 }
 
 /* ---- measuring ---- */
@@ -307,12 +311,10 @@ static int profile_model(const struct args *args, int threads,
     }
     pen_status status = measure(args, &options, transport, &profile, why);
     pen__progress_finish(&progress);
-    if (status != PEN_OK) {
-        int code = pen__refuse(why);
-        if (pen_transport_size(transport) > 1)
-            pen_transport_abort(transport, code);
-        return code;
-    }
+    status = pen_agree(transport, status, "measuring layers",
+                       PEN_AGREE_DEADLINE_SEC, why);
+    if (status != PEN_OK)
+        return pen__refuse(why); /* the first rank has the reason */
     return is_first ? answer(args, &profile, why) : PEN__EXIT_OK;
 }
 

@@ -107,7 +107,8 @@ pen_status pen__profile_link(struct pen_transport *transport, uint32_t peer,
     if (seconds[1] <= seconds[0]) {
         pen_why(why,
                 "a message of %zu bytes takes %g s, one of %d bytes %g s: the "
-                "ranks disturb each other, or share a core",
+                "ranks disturb each other or share a core; give each rank its "
+                "own core",
                 room, seconds[1], SHORT_BYTES, seconds[0]);
         return PEN_INFEASIBLE;
     }

@@ -69,7 +69,8 @@ int pen__program_become(const char *sibling, const char *first, char **argv,
     }
     if (code == ENOENT)
         pen_log(PEN_LOG_ERROR,
-                "%s is not installed: it is neither in %s nor in %s%s\n  %s",
+                "%s is not installed: it is neither in %s nor in %s%s\n"
+                "  %s",
                 sibling, start, start, PEN_LIBEXEC, hint);
     else
         pen_log(PEN_LOG_ERROR, "cannot run %s: %s", pen_text_string(&path),

@@ -14,8 +14,8 @@ enum option_key { KEY_JSON = 256 };
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0,
-     "write a page for the browser to FILE; when not given, the figures go to "
-     "the terminal",
+     "write an HTML page to FILE; print the figures on the terminal "
+     "when not given",
      1},
     {"json", KEY_JSON, NULL, 0, "print JSON", 2},
     {NULL, 0, NULL, 0, NULL, 0}};
@@ -46,8 +46,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
             argp_error(state, "expected RUN...");
         if (args->num_paths > PEN__REPORT_MAX_RUNS)
             argp_error(state,
-                       "%zu runs are too many for one page, the most "
-                       "is %zu",
+                       "%zu runs are too many for one report; give at most %zu",
                        args->num_paths, PEN__REPORT_MAX_RUNS);
         return 0;
     default:
@@ -59,11 +58,11 @@ static const struct argp parser = {
     .options = options,
     .parser = parse_option,
     .args_doc = "RUN...",
-    .doc = "Tells what trainings gave, where their time and memory went, and "
-           "what to do about it; several stand side by side.\v"
-           "Each RUN is a folder that penstock train --run wrote, a file of "
-           "--log, or a folder of --trace. What is missing is left out, and "
-           "the report says what would have given it."};
+    .doc = "Reports results, time and memory of trainings, and recommends "
+           "changes; compares several runs.\vEach RUN is a folder that "
+           "penstock train --run wrote, a file of --log, or a folder of "
+           "--trace. The report lists missing parts and the option that "
+           "records each of them."};
 
 static pen_status write_page(const struct pen__report *report, const char *path,
                              struct pen_text *why)
@@ -133,4 +132,4 @@ static int run(int argc, char **argv)
 }
 
 const struct pen__command pen__report = {
-    "report", "tells what trainings gave and what to do", run, NULL};
+    "report", "reports results, time and memory of trainings", run, NULL};

@@ -105,7 +105,7 @@ static void write_head(struct page *page)
         pen_text_add(&page->subtitle, "Run %s", report->runs[0].path);
         return;
     }
-    pen_text_add(&page->title, "%zu runs side by side", report->count);
+    pen_text_add(&page->title, "Comparison of %zu runs", report->count);
     for (size_t i = 0; i < report->count; i++)
         pen_text_add(&page->subtitle, "%s%s: %s", i == 0 ? "" : "; ",
                      pen_text_string(&report->runs[i].label),
@@ -166,7 +166,7 @@ static void write_memory(struct page *page, const struct pen_summary *it)
     snprintf(next_value(page), FIGURE_SIZE, "%s", pen_text_string(&text));
     if (it->predicted_bytes > 0)
         snprintf(next_note(page), FIGURE_SIZE,
-                 "%+.1f %% to predicted, rank %" PRIu32,
+                 "%+.1f %% from predicted, rank %" PRIu32,
                  100 *
                      ((double)it->peak_bytes / (double)it->predicted_bytes - 1),
                  it->fullest);
@@ -223,12 +223,13 @@ static void add_advice(struct page *page)
 {
     for (size_t i = 0; i < page->report->count; i++)
         add_remarks(page, i);
-    struct pen_report_section *section = add_section(page, "What stands out");
+    struct pen_report_section *section = add_section(page, "Findings");
     section->remarks = page->remarks;
     section->num_remarks = page->num_remarks;
     if (page->num_remarks == 0)
-        section->text = "Nothing does: loss, speed, waiting and memory are as "
-                        "they should be, as far as they are known.";
+        section->text =
+            "No findings: loss, speed, waiting and memory are normal, as "
+            "far as they are known.";
 }
 
 static void add_comparison(struct page *page)
@@ -236,7 +237,7 @@ static void add_comparison(struct page *page)
     if (page->report->count == 1)
         return;
     pen__report_compare_table(page->report, &page->compare);
-    struct pen_report_section *section = add_section(page, "Side by side");
+    struct pen_report_section *section = add_section(page, "Comparison");
     section->table = &page->compare;
     section->note = "Loss of the last step; tokens/s and share of the peak are "
                     "medians of all steps; peak of the fullest rank; step and "
@@ -248,7 +249,7 @@ static void add_comparison(struct page *page)
     if (page->different.num_cells > 0)
         section->table = &page->different;
     else
-        section->text = "None does.";
+        section->text = "None.";
 }
 
 static bool add_curves(struct page *page)
@@ -280,7 +281,7 @@ static void add_missing(struct page *page)
 {
     pen__report_missing_table(page->report, &page->missing);
     if (page->missing.num_cells > 0)
-        add_section(page, "What is missing")->table = &page->missing;
+        add_section(page, "Missing parts")->table = &page->missing;
 }
 
 /* ---- sections of one run ---- */
@@ -311,7 +312,7 @@ static pen_status add_timeline(struct page *page, size_t index,
     write_step_words(&run->spent, words);
     struct pen_report_section *section = add_run_section(
         page, index,
-        has_prediction ? "One step, measured beside predicted" : "One step");
+        has_prediction ? "One step, measured and predicted" : "One step");
     section->text = pen_text_string(words);
     uint32_t num_drawn = 0;
     pen_status status =
@@ -322,15 +323,15 @@ static pen_status add_timeline(struct page *page, size_t index,
     }
     if (status == PEN_OK) {
         section->drawing = pen_text_string(drawing);
-        pen_text_add_string(note,
-                            "Its bubble is that of the busiest rank; elsewhere "
-                            "on this page it is the share of all ranks' time "
-                            "in which they do not work, as penstock train "
-                            "tells it.");
+        pen_text_add_string(
+            note,
+            "The bubble of this step is that of the busiest rank; "
+            "elsewhere on this page it is the share of all ranks' time in "
+            "which they do not work, as penstock train reports it.");
         if (num_drawn < run->spent.num_replicas)
             pen_text_add(note,
                          " %" PRIu32 " of %" PRIu32
-                         " replicas are drawn, those that decided the step.",
+                         " replicas are drawn, those with the critical path.",
                          num_drawn, run->spent.num_replicas);
     } else {
         pen_text_add_string(note, ": penstock view draws a part of it.");
@@ -355,12 +356,13 @@ static bool add_spent(struct page *page, size_t index)
         return false;
     pen__report_kind_table(spent, &part->kinds);
     struct pen_text *note = add_text(page);
-    pen_text_add_string(note, "All ranks together in the table. Waiting is "
-                              "counted to what held the rank up in the end.");
+    pen_text_add_string(
+        note, "The table sums over all ranks. Waiting is attributed to its "
+              "original cause.");
     write_bars_note(spent->num_ranks, part->spent.chart.num_bars,
                     "compute longest", note);
     struct pen_report_section *section =
-        add_run_section(page, index, "Where the time of that step went");
+        add_run_section(page, index, "Parts of that step");
     section->bars = &part->spent.chart;
     section->table = &part->kinds;
     section->is_folded = true;
@@ -376,8 +378,9 @@ static bool add_memory(struct page *page, size_t index)
     if (!pen__report_memory_bars(ranks, &part->memory))
         return false;
     struct pen_text *note = add_text(page);
-    pen_text_add_string(note, "The peak of each rank; the mark is what it had "
-                              "predicted before the first step.");
+    pen_text_add_string(
+        note, "The peak of each rank; the mark is its prediction before the "
+              "first step.");
     write_bars_note(ranks->count, part->memory.chart.num_bars,
                     "exceed their prediction most", note);
     struct pen_report_section *section =
@@ -461,7 +464,7 @@ pen_status pen__report_html(const struct pen__report *report,
         .num_figures = page.num_figures,
         .sections = page.sections,
         .num_sections = page.num_sections,
-        .foot = "Made by penstock report from what the training wrote."};
+        .foot = "Made by penstock report from the files of the training."};
     if (status == PEN_OK)
         status = pen_report_print(&html, out, why);
     release(&page);

@@ -24,9 +24,9 @@ void pen__report_print(const struct pen__report *report, size_t width,
     pen_table_print(&table, width, out);
     pen_table_release(&table);
     pen__report_advice_table(report, &table);
-    print_table(&table, "what stands out", width, out);
+    print_table(&table, "findings", width, out);
     pen__report_missing_table(report, &table);
-    print_table(&table, "what is missing", width, out);
+    print_table(&table, "missing parts", width, out);
 }
 
 /* ---- JSON ---- */

@@ -48,7 +48,7 @@ static pen_status load_run(struct pen__report_run *run, struct pen_text *why)
         (void)find(run->path, "trace", &path);
         status = load_trace(run, pen_text_string(&path), &run->trace_fault);
         if (status != PEN_OK && status != PEN_NOMEM && run->log != NULL) {
-            pen_log(PEN_LOG_WARN, "%s is left out: %s", pen_text_string(&path),
+            pen_log(PEN_LOG_WARN, "skipped %s: %s", pen_text_string(&path),
                     pen_text_string(&run->trace_fault));
             status = PEN_OK;
         } else if (status != PEN_OK) {
@@ -57,8 +57,8 @@ static pen_status load_run(struct pen__report_run *run, struct pen_text *why)
     }
     if (status == PEN_OK && !has_any) {
         pen_why(why,
-                "%s is no run: neither log.jsonl nor ranks.json nor a trace is "
-                "in it; penstock train --run writes such a folder",
+                "%s is not a run: it has neither log.jsonl nor ranks.json nor "
+                "a trace; `penstock train --run` writes a run folder",
                 run->path);
         status = PEN_INVALID;
     }

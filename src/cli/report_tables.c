@@ -26,16 +26,22 @@ void pen__add_bytes(struct pen_text *out, uint64_t bytes)
 
 /* ---- side by side ---- */
 
-/* "-" for what is not known. */
-static void add_real(struct pen_table *out, const char *format, double value)
-    __attribute__((format(printf, 2, 0)));
-
-static void add_real(struct pen_table *out, const char *format, double value)
+/* A value with so many decimals; "-" for what is not known. */
+static void add_real(struct pen_table *out, int decimals, double value)
 {
     if (isnan(value))
         pen_table_add(out, "-");
     else
-        pen_table_add(out, format, value);
+        pen_table_add(out, "%.*f", decimals, value);
+}
+
+/* The same with four digits in all. */
+static void add_short(struct pen_table *out, double value)
+{
+    if (isnan(value))
+        pen_table_add(out, "-");
+    else
+        pen_table_add(out, "%.4g", value);
 }
 
 static void add_count(struct pen_table *out, uint64_t count)
@@ -52,7 +58,7 @@ static void add_loss(struct pen_table *out, const struct pen_summary *summary)
     if (summary->num_steps > 0 && isnan(summary->loss))
         pen_table_add(out, "NaN");
     else
-        add_real(out, "%.4f", summary->loss);
+        add_real(out, 4, summary->loss);
 }
 
 void pen__report_compare_table(const struct pen__report *report,
@@ -72,25 +78,26 @@ void pen__report_compare_table(const struct pen__report *report,
         add_count(out, it->num_ranks);
         add_count(out, it->num_steps);
         add_loss(out, it);
-        add_real(out, "%.4f", it->best_val_loss);
-        add_real(out, "%.0f", it->tokens_per_sec);
-        add_real(out, "%.1f", 100 * it->share_of_peak);
-        add_real(out, "%.1f",
+        add_real(out, 4, it->best_val_loss);
+        add_real(out, 0, it->tokens_per_sec);
+        add_real(out, 1, 100 * it->share_of_peak);
+        add_real(out, 1,
                  it->peak_bytes == 0 ? (double)NAN
                                      : 1e-6 * (double)it->peak_bytes);
-        add_real(out, "%.4g", 1e3 * it->step_sec);
-        add_real(out, "%.4g", 1e3 * it->predicted_step_sec);
-        add_real(out, "%.1f", 100 * it->bubble);
-        add_real(out, "%.1f", 100 * it->predicted_bubble);
+        add_short(out, 1e3 * it->step_sec);
+        add_short(out, 1e3 * it->predicted_step_sec);
+        add_real(out, 1, 100 * it->bubble);
+        add_real(out, 1, 100 * it->predicted_bubble);
     }
 }
 
 void pen__report_advice_table(const struct pen__report *report,
                               struct pen_table *out)
 {
-    static const struct pen_column columns[] = {{"run", false, false},
-                                                {"what was seen", false, true},
-                                                {"what to do", false, true}};
+    static const struct pen_column columns[] = {
+        {"run", false, false},
+        {"finding", false, true},
+        {"recommendation", false, true}};
     size_t first = report->count > 1 ? 0 : 1;
     pen_table_init(out, columns + first, COUNT(columns) - first);
     for (size_t i = 0; i < report->count; i++) {
@@ -122,24 +129,26 @@ static void add_missing_trace(const struct pen__report *report, size_t i,
 {
     const struct pen__report_run *run = &report->runs[i];
     if (run->view != NULL && isnan(run->spent.predicted_sec))
-        add_missing(report, i, "the step that was predicted",
-                    "penstock train --profile FILE, of penstock profile", out);
+        add_missing(report, i, "the predicted step",
+                    "penstock train --profile FILE, a file of penstock profile",
+                    out);
     if (run->view != NULL)
         return;
     if (run->trace_fault.length > 0)
-        add_missing(report, i, "the timeline, where time went, the bubble",
+        add_missing(report, i, "the timeline, the parts of a step, the bubble",
                     pen_text_string(&run->trace_fault), out);
     else
-        add_missing(report, i, "the timeline, where time went, the bubble",
+        add_missing(report, i, "the timeline, the parts of a step, the bubble",
                     "penstock train --run DIR or --trace DIR", out);
 }
 
 void pen__report_missing_table(const struct pen__report *report,
                                struct pen_table *out)
 {
-    static const struct pen_column columns[] = {{"run", false, false},
-                                                {"missing", false, true},
-                                                {"what gives it", false, true}};
+    static const struct pen_column columns[] = {
+        {"run", false, false},
+        {"missing", false, true},
+        {"option that records it", false, true}};
     size_t first = report->count > 1 ? 0 : 1;
     pen_table_init(out, columns + first, COUNT(columns) - first);
     for (size_t i = 0; i < report->count; i++) {
@@ -148,8 +157,8 @@ void pen__report_missing_table(const struct pen__report *report,
             add_missing(report, i, "the curves, loss and speed, the settings",
                         "penstock train --run DIR or --log FILE", out);
         else if (run->log->num_steps == 0)
-            add_missing(report, i, "the curves: no step was done yet",
-                        "wait for the first one", out);
+            add_missing(report, i, "the curves: no step is done yet",
+                        "wait for the first step", out);
         else if (isnan(run->summary.val_loss))
             add_missing(report, i, "the validation loss",
                         "penstock train --eval-interval N", out);
@@ -169,7 +178,7 @@ void pen__report_kind_table(const struct pen_spent *spent,
     static const struct pen_column columns[] = {
         {"operation", false, false},  {"count", true, false},
         {"working, ms", true, false}, {"predicted", true, false},
-        {"of it", true, false},       {"waiting before, ms", true, false}};
+        {"of it", true, false},       {"waiting before it, ms", true, false}};
     pen_table_init(out, columns, COUNT(columns));
     for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
         const struct pen_spent_kind *it = &spent->kinds[kind];
@@ -177,12 +186,12 @@ void pen__report_kind_table(const struct pen_spent *spent,
             continue;
         pen_table_add(out, "%s", pen_op_info(kind)->words);
         pen_table_add(out, "%" PRIu64, it->count);
-        add_real(out, "%.3f", 1e3 * it->sec);
-        add_real(out, "%.3f", 1e3 * it->predicted_sec);
-        add_real(out, "%.3f",
+        add_real(out, 3, 1e3 * it->sec);
+        add_real(out, 3, 1e3 * it->predicted_sec);
+        add_real(out, 3,
                  it->predicted_sec > 0 ? it->sec / it->predicted_sec
                                        : (double)NAN);
-        add_real(out, "%.3f", 1e3 * it->waiting_sec);
+        add_real(out, 3, 1e3 * it->waiting_sec);
     }
 }
 

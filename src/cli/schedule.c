@@ -13,48 +13,54 @@
 #include <unistd.h>
 
 static const struct pen__schedule_command commands[] = {
-    {PEN__LIST, "list", "", 0, 0, "Lists all published schedules known here",
-     "A schedule that cannot be made says why in the column 'included'.",
+    {PEN__LIST, "list", "", 0, 0, "Lists all published schedules",
+     "For a schedule that cannot be made, the column 'included' "
+     "gives the reason.",
      pen__schedule_list},
     {PEN__MAKE, "make", "NAME", 1, 1, "Makes a published schedule by its name",
-     "The schedule is lowered (sends, receives, steps), verified and written "
-     "in the text form, or as PyTorch's CSV when FILE ends in .csv.",
+     "Adds sends, receives and steps, verifies the schedule, and "
+     "writes it in the text form, or as PyTorch's CSV if FILE ends "
+     "in .csv.",
      pen__schedule_make},
     {PEN__SEARCH, "search", "", 0, 0,
-     "Searches a schedule for costs and a limit of memory",
-     "The result is never worse than the best published schedule that fits. "
-     "What was found, and a bound that no schedule can beat, is told on "
-     "standard error. Without --seconds the same line gives the same "
-     "schedule.",
+     "Searches a schedule for given costs and a memory limit",
+     "The result is never worse than the best published schedule "
+     "that fits. The search prints its result and a lower bound for "
+     "any schedule on standard error. Without --seconds the same "
+     "command gives the same schedule.",
      pen__schedule_search},
     {PEN__CHECK, "check", "FILE", 1, 1,
      "Verifies order, completeness, deadlocks and memory",
-     "FILE may be - for standard input. A refusal names the rule, the rank "
-     "and the operation, shows the rows around it, and exits with 1.",
+     "FILE may be - for standard input. For a wrong schedule, check "
+     "names the rule, the rank and the operation, prints the rows "
+     "around it, and exits with 1.",
      pen__schedule_check},
     {PEN__TIME, "time", "FILE", 1, 1,
-     "Tells what a schedule takes, who waits, what is held",
-     "makespan: from the first start to the last end of any rank. span: the "
-     "same of the slowest single rank, which is what repeats in a run of "
-     "many steps. bubble: (span - work of the busiest rank) / span.",
+     "Prints time, waiting and memory of a schedule",
+     "makespan: from the first start to the last end of any rank. "
+     "span: the same for the slowest single rank, which is the time "
+     "per step in a run of many steps. bubble: (span - work of the "
+     "busiest rank) / span.",
      pen__schedule_time},
     {PEN__DRAW, "draw", "FILE...", 1, INT_MAX,
      "Draws schedules over one time axis",
-     "The end of the output tells the form: .svg, .png, .pdf, or .json for "
-     "ui.perfetto.dev. Without -o a grid of letters goes to standard output.",
+     "The name of the output selects the format: .svg, .png, .pdf, "
+     "or .json for ui.perfetto.dev. Without -o, draw prints a grid "
+     "of letters.",
      pen__schedule_draw},
     {PEN__COMPARE, "compare", "[NAME...]", 0, INT_MAX,
-     "Lists all schedules or those named, best first",
-     "Synchronous schedules are ordered by span: the steps of a run follow "
-     "each other without a barrier, so the span is what one step costs. "
-     "Asynchronous ones make other updates and stand apart, by the seconds "
-     "of one batch. --chunks and --slices go to the schedules that have "
-     "them.",
+     "Compares all schedules, or the named ones, best first",
+     "Synchronous schedules are ordered by span: the steps of a run "
+     "follow each other without a barrier, so the span is the cost "
+     "of one step. Asynchronous schedules make other updates and "
+     "are listed separately, ordered by the seconds of one batch. "
+     "--chunks and --slices apply to the schedules that have them.",
      pen__schedule_compare},
     {PEN__CONVERT, "convert", "IN OUT", 2, 2,
      "Converts between the text form and PyTorch's CSV",
-     "The end of a name tells the form: .csv is PyTorch's, anything else the "
-     "text form. - is standard input or output, in the text form.",
+     "The name of a file selects its format: .csv is PyTorch's, any "
+     "other name the text form. - is standard input or output, in "
+     "the text form.",
      pen__schedule_convert},
 };
 
@@ -164,7 +170,7 @@ const struct pen_generator *pen__find_generator(const char *name)
         pen__nearest_offer(&nearest, pen_generator_at(i)->name);
     pen_log(PEN_LOG_ERROR,
             "there is no schedule '%s'%s%s\n"
-            "  `penstock schedule list` shows all names",
+            "  `penstock schedule list` prints all names",
             name, nearest.best != NULL ? "; did you mean " : "",
             nearest.best != NULL ? nearest.best : "");
     return NULL;
@@ -210,8 +216,8 @@ static pen_status check_size(const struct pen_generator_args *args,
     if (bytes <= memory)
         return PEN_OK;
     pen_why(why,
-            "%u stages and %u micro-batches make a schedule of %.3g GB, this "
-            "machine has %.3g GB",
+            "%u stages and %u micro-batches make a schedule of %.3g GB, "
+            "but this machine has %.3g GB",
             args->ranks, args->microbatches, bytes / 1e9, memory / 1e9);
     return PEN_INFEASIBLE;
 }
@@ -247,28 +253,11 @@ pen_status pen__make_verified(const struct pen__schedule_args *args,
 pen_status pen__load_lowered(const char *path, struct pen_schedule **out,
                              struct pen_text *why)
 {
-    struct pen_schedule *loaded = NULL;
-    pen_status status = pen_schedule_load(path, &loaded, why);
-    if (status != PEN_OK)
-        return status;
-    if (pen_schedule_has_class(loaded, PEN_OP_CLASS_SEND) ||
-        pen_schedule_has_class(loaded, PEN_OP_CLASS_RECV)) {
-        *out = loaded;
-        return PEN_OK;
-    }
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    struct pen_schedule *lowered = NULL;
-    status = pen_schedule_lower(loaded, &lowered, &reason);
-    if (status != PEN_OK) {
-        pen_why(why, "%s: %s", path, pen_text_string(&reason));
-    } else {
-        if (!pen_schedule_equal(loaded, lowered))
-            pen_log(PEN_LOG_INFO,
-                    "%s has no sends and receives; they were added", path);
-        *out = lowered;
-    }
-    pen_text_release(&reason);
-    pen_schedule_free(loaded);
+    bool is_lowered = false;
+    pen_status status = pen_schedule_load_lowered(path, out, &is_lowered, why);
+    if (status == PEN_OK && is_lowered)
+        pen_log(PEN_LOG_INFO,
+                "%s has no sends and receives; penstock added them", path);
     return status;
 }
 

@@ -38,51 +38,54 @@ struct option_row {
 #define MOST_COUNT 4294967294.0
 
 static const struct option_row rows[] = {
-    {"stages", "P", "ranks of the pipeline, each with one share of the model",
-     BUILDERS, BUILDERS, COUNT, 0, AT(stages), 1, PEN_MAX_STAGES},
-    {"microbatches", "M",
-     "micro-batches of one step (asynchronous: of a batch)", BUILDERS, BUILDERS,
-     COUNT, 0, AT(microbatches), 1, MOST_COUNT},
-    {"chunks", "V", "parts of the model on each rank", BUILDERS, 0, COUNT, 0,
-     AT(chunks), 1, PEN_MAX_STAGES},
-    {"slices", "N", "token slices of a micro-batch", PEN__MAKE | PEN__COMPARE,
-     0, COUNT, 0, AT(slices), 1, 65536},
+    {"stages", "P", "ranks of the pipeline", BUILDERS, BUILDERS, COUNT, 0,
+     AT(stages), 1, PEN_MAX_STAGES},
+    {"microbatches", "M", "micro-batches per step (asynchronous: per batch)",
+     BUILDERS, BUILDERS, COUNT, 0, AT(microbatches), 1, MOST_COUNT},
+    {"chunks", "V", "stages on each rank", BUILDERS, 0, COUNT, 0, AT(chunks), 1,
+     PEN_MAX_STAGES},
+    {"slices", "N", "token slices per micro-batch", PEN__MAKE | PEN__COMPARE, 0,
+     COUNT, 0, AT(slices), 1, 65536},
     {"batches", "N",
-     "batches of a run, of asynchronous schedules only; compare takes 8 when "
-     "not given",
+     "batches of a run, for asynchronous schedules only; 8 in "
+     "compare when not given",
      PEN__MAKE | PEN__COMPARE, 0, COUNT, 0, AT(batches), 1, MOST_COUNT},
-    {"group-size", "K", "micro-batches that run together; kfkb only", PEN__MAKE,
-     0, COUNT, 0, AT(group_size), 1, MOST_COUNT},
+    {"group-size", "K", "micro-batches that run together; for kfkb only",
+     PEN__MAKE, 0, COUNT, 0, AT(group_size), 1, MOST_COUNT},
     {"vertical-sync", NULL,
-     "one weight version per micro-batch in all stages; pipedream only",
+     "the same weight version in all stages of a micro-batch; for "
+     "pipedream only",
      PEN__MAKE, 0, FLAG, 0, AT(has_vertical_sync), 0, 0},
-    {"placement", "NAME", "where stages lie: linear, loop, v or any",
-     PEN__SEARCH, PEN__SEARCH, TEXT, 0, AT(placement), 0, 0},
+    {"placement", "NAME",
+     "placement of stages on ranks: linear, loop, v or any", PEN__SEARCH,
+     PEN__SEARCH, TEXT, 0, AT(placement), 0, 0},
     {"costs", "COSTS",
      "seconds of one micro-batch on one rank, f=1,i=1,w=1,comm=0 when not "
      "given, or a JSON file",
      BUILDERS | TIMERS, PEN__SEARCH, TEXT, 0, AT(costs_text), 0, 0},
     {"memory", "MEM",
-     "activations that operations add and free, f=1,i=0,w=-1 when not given; "
-     "A is what one micro-batch leaves on one rank",
+     "activations that operations add and free, in A, the "
+     "activations of one micro-batch on one rank; f=1,i=0,w=-1 when "
+     "not given",
      BUILDERS | TIMERS | PEN__CHECK, 0, TEXT, 0, AT(memory_text), 0, 0},
-    {"memory-limit", "A", "most activations that a rank may hold, in A",
+    {"memory-limit", "A", "maximum of activations on a rank, in A",
      BUILDERS | PEN__CHECK, PEN__SEARCH, NUMBER, 0, AT(memory_limit), 1e-9,
      1e12},
     {"seconds", "S",
-     "stop the search after so long; not given: when its work is done",
+     "stop the search after S seconds; when its work is done when "
+     "not given",
      PEN__SEARCH, 0, NUMBER, 0, AT(seconds), 0.01, 1e6},
-    {"seed", "N", "start of the random numbers; 1 when not given", PEN__SEARCH,
+    {"seed", "N", "seed of the random numbers; 1 when not given", PEN__SEARCH,
      0, COUNT, 0, AT(seed), 1, MOST_COUNT},
     {"send-window", "K",
-     "sends of a channel that may be under way; the schedule's own (2 unless "
-     "it says more) when not given",
+     "sends of a channel that may be in flight; the schedule's own "
+     "window (at least 2) when not given",
      TIMERS | PEN__CHECK, 0, COUNT, 0, AT(send_window), 1, MOST_COUNT},
-    {"all-ranks", NULL, "a line for every rank, even of a long pipeline",
+    {"all-ranks", NULL, "print a line for every rank, also of a long pipeline",
      PEN__TIME, 0, FLAG, 0, AT(has_all_ranks), 0, 0},
     {"json", NULL, "print JSON", PEN__LIST | PEN__TIME | PEN__COMPARE, 0, FLAG,
      0, AT(is_json), 0, 0},
-    {"output", "FILE", "write here; not given: to the terminal",
+    {"output", "FILE", "write to FILE; to the terminal when not given",
      PEN__MAKE | PEN__SEARCH | PEN__DRAW, 0, TEXT, 'o', AT(output), 0, 0},
 };
 
@@ -222,7 +225,7 @@ static void finish(const struct argp_state *state)
     if (words < command->least_words)
         argp_error(state, "expected %s", command->words);
     if (words > command->most_words)
-        argp_error(state, "'%s' is one word too many",
+        argp_error(state, "unexpected argument '%s'",
                    parse->args->words[command->most_words]);
     read_costs(state);
 }

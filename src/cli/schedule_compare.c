@@ -184,11 +184,12 @@ static void add_block(const struct comparison *comparison, bool is_synchronous,
             pen_table_add(&table, "%u", entry->batches);
     }
     if (table.num_cells > 0) {
-        pen_text_add_string(out, is_synchronous
-                                     ? ""
-                                     : "\nasynchronous: other updates than "
-                                       "the above; span of one batch, "
-                                       "makespan of all\n");
+        pen_text_add_string(
+            out,
+            is_synchronous
+                ? ""
+                : "\nasynchronous schedules, with other updates than those "
+                  "above; span of one batch, makespan of all\n");
         pen_table_print(&table, pen__page_width(), out);
     }
     pen_table_release(&table);
@@ -198,7 +199,7 @@ static void add_refused(const struct comparison *comparison,
                         struct pen_text *out)
 {
     static const struct pen_column columns[] = {
-        {.title = "not possible"}, {.title = "because", .may_wrap = true}};
+        {.title = "impossible"}, {.title = "because", .may_wrap = true}};
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < comparison->count; i++) {
@@ -223,10 +224,10 @@ static int print_for_people(const struct pen__schedule_args *args,
                  args->microbatches, pen__costs_words(args));
     if (args->memory_limit != 0)
         pen_text_add(&text, ", memory limit %.6g A", args->memory_limit);
-    pen_text_add_string(&text,
-                        "\nspan and makespan in seconds; peak: the most "
-                        "activations on a rank;\nweights: sets of weights "
-                        "on a rank (versions x copies)\n\n");
+    pen_text_add_string(
+        &text, "\nspan and makespan in seconds; peak: maximum of activations "
+               "on a rank;\n"
+               "weights: sets of weights on a rank (versions x copies)\n\n");
     add_block(comparison, true, &text);
     add_block(comparison, false, &text);
     add_refused(comparison, &text);

@@ -53,8 +53,8 @@ static void show_progress(const struct pen_search_progress *progress,
 static void tell_report(const struct pen_search_report *report)
 {
     pen_log(PEN_LOG_INFO,
-            "span %.9g s, makespan %.9g s; no schedule of this placement is "
-            "below %.9g s",
+            "span %.9g s, makespan %.9g s; lower bound for this placement "
+            "%.9g s",
             report->span_sec, report->makespan_sec, report->lower_bound_sec);
     if (report->start[0] == '\0')
         pen_log(PEN_LOG_INFO, "no published schedule fits the limit");
@@ -62,7 +62,7 @@ static void tell_report(const struct pen_search_report *report)
         pen_log(
             PEN_LOG_INFO, "best published: %s, span %.9g s, makespan %.9g s%s",
             report->start, report->start_span_sec, report->start_makespan_sec,
-            report->is_start ? "; nothing better was found" : "");
+            report->is_start ? "; the search found no better one" : "");
     pen_log(PEN_LOG_INFO, "tried %llu rules and %llu moves",
             (unsigned long long)report->rules_tried,
             (unsigned long long)report->moves_tried);

@@ -75,7 +75,7 @@ static void add_summary(const struct pen__schedule_args *args,
     pen_text_add(out, "makespan     %.9g s\n", timing->makespan_sec);
     pen_text_add(out, "span         %.9g s\n", timing->span_sec);
     pen_text_add(out, "bubble       %.2f %%\n", 100 * timing->bubble);
-    pen_text_add(out, "activations  %.6g A at most, on rank %u\n", summary.peak,
+    pen_text_add(out, "activations  at most %.6g A, on rank %u\n", summary.peak,
                  summary.fullest);
     pen_text_add(out, "weights      %u version%s\n", summary.versions,
                  summary.versions == 1 ? "" : "s");
@@ -148,8 +148,8 @@ static void add_ranks(const struct pen_timing *timing, bool has_all,
     }
     if (!has_all)
         pen_text_add(out,
-                     "\nends and extremes of %u ranks (--all-ranks shows "
-                     "all):",
+                     "\n"
+                     "ends and extremes of %u ranks (--all-ranks prints all):",
                      timing->num_ranks);
     pen_text_add_string(out, "\n");
     pen_table_print(&table, pen__page_width(), out);

@@ -16,56 +16,59 @@
 #define MOST_SEED 1e15
 
 static const struct pen__field fields[] = {
-    TEXT("plan", "PLAN", plan, "what to run, as `penstock plan -o` writes it"),
+    TEXT("plan", "PLAN", plan,
+         "plan to run, a file that `penstock plan -o` wrote"),
     TEXT("cluster", "CLUSTER", cluster,
-         "a cluster file, or preset:KIND*COUNT; the one that the plan names "
-         "when not given"),
+         "a cluster file, or preset:KIND*COUNT; the plan's cluster when "
+         "not given"),
     TEXT("model", "MODEL", model,
-         "config.json, a folder with one, or preset:NAME; the one inside the "
-         "plan when not given"),
+         "config.json, a folder with one, or preset:NAME; the plan's "
+         "model when not given"),
     TEXT("profile", "FILE", profile,
-         "times that `penstock profile` measured, for a plan of this runtime"),
+         "times that `penstock profile` measured, for a plan with "
+         "target penstock"),
     TEXT("costs", "COSTS", costs,
-         "seconds of forwards and backwards from a cost file, or as "
-         "f=1,i=1,w=1, instead of the planner's"),
+         "seconds of forwards and backwards, from a cost file or as "
+         "f=1,i=1,w=1, in place of the planner's"),
     COUNT("steps", steps, 1, MOST_STEPS,
-          "steps to run; 2 when not given. Several leave out the first where "
-          "seconds are told"),
+          "steps to run; 2 when not given; with more than one step, "
+          "averages leave out the first"),
     TEXT("trace", "DIR", trace,
-         "write what every rank did when, for penstock view"),
+         "record every operation in DIR, for penstock view"),
     LIST("slow-rank", "RANK=FACTOR", slow_ranks,
-         "operations of a rank take so many times as long; may be repeated, "
-         "as the next three"),
+         "operations of RANK take FACTOR times as long; may be "
+         "repeated, as the next three options"),
     LIST("slow-link", "NAME=FACTOR", slow_links,
-         "a link, as rank-17.network, or all of a rank, as rank-17, has 1 / "
-         "FACTOR of its bandwidth"),
+         "a link, as rank-17.network, or all links of a rank, as "
+         "rank-17, have 1 / FACTOR of their bandwidth"),
     LIST("fail", "NAME@SEC", failures,
-         "a rank, as rank-3, or a link is gone from this second on"),
+         "a rank, as rank-3, or a link fails at second SEC"),
     LIST("background", "A-B:BYTES", background,
-         "messages of somebody else from rank A to rank B, one behind the "
-         "other"),
+         "background traffic from rank A to rank B: messages of BYTES, "
+         "one after another"),
     TEXT("jitter", "SHARE", jitter,
-         "by which each operation varies at random, one standard deviation, "
+         "random variation of each operation, one standard deviation, "
          "as 5% or 0.05"),
     COUNT("seed", seed, 0, MOST_SEED,
-          "of the jitter and of --mapping random; 1 when not given"),
+          "seed of the jitter and of --mapping random; 1 when not given"),
     {"mapping", "NAME",
-     "how ranks lie on devices, from the inside out: tp-cp-dp-pp, tp-cp-pp-dp "
-     "or random; tp-cp-dp-pp when not given",
+     "order of ranks on devices, innermost first: tp-cp-dp-pp, "
+     "tp-cp-pp-dp or random; tp-cp-dp-pp when not given",
      PEN__FIELD_WORD, AT(mapping), 0, 0, pen_mapping_names},
     FLAG("use-tp-pp-dp-mapping", is_pipeline_first,
          "the same as --mapping tp-cp-pp-dp"),
     TEXT("topology", "NAME", topology_text,
-         "the network between nodes: levels (as the cluster says), "
-         "torus:8x8x8, fat-tree:2;8,16;1,8;1,1 or dragonfly:...; levels when "
-         "not given"),
+         "network between nodes: levels (as in the cluster file), "
+         "torus:8x8x8, fat-tree:2;8,16;1,8;1,1 or dragonfly:...; levels "
+         "when not given"),
     FLAG("no-contention", is_uncontended,
-         "no message slows another one down, as the planner has it: a run "
-         "without it shows what sharing links costs"),
+         "messages do not slow each other down, as the planner assumes; "
+         "compare with a run without this option for the cost of shared "
+         "links"),
     TEXT("sweep", "KEY=FROM:TO:STEP", sweep_text,
-         "a run for each strength of one disturbance: slow-rank=17@1:3:0.25, "
-         "slow-link=rank-17@1:8:1 or jitter=0:0.2:0.05; of rank 0 when none is "
-         "named"),
+         "one run for each strength of a disturbance: "
+         "slow-rank=17@1:3:0.25, slow-link=rank-17@1:8:1 or "
+         "jitter=0:0.2:0.05; rank 0 when none is named"),
     TEXT("plot", "FILE", plot, "draw the sweep: .svg, .png or .pdf"),
     FLAG("json", is_json, "print JSON"),
 };
@@ -107,13 +110,15 @@ static pen_status take_numbers(const char *text, const double numbers[3],
 {
     double least = sweep->kind == PEN__SWEEP_JITTER ? 0 : 1e-3;
     if (numbers[0] < least || numbers[1] > MOST_STRENGTH)
-        return refuse_sweep(text, "the strengths are out of bounds", why);
+        return refuse_sweep(text, "the strengths are out of range", why);
     if (!(numbers[2] > 0) || numbers[1] < numbers[0])
         return refuse_sweep(text, "expected FROM up to TO, STEP above 0", why);
     double count = floor((numbers[1] - numbers[0]) / numbers[2] + 1e-9) + 1;
     if (count > PEN__SWEEP_MAX_RUNS) {
-        pen_why(why, "--sweep %s: that is %.0f runs, at most %u are done", text,
-                count, PEN__SWEEP_MAX_RUNS);
+        pen_why(why,
+                "--sweep %s: these are %.0f runs, more than %u; give a larger "
+                "STEP",
+                text, count, PEN__SWEEP_MAX_RUNS);
         return PEN_INVALID;
     }
     sweep->from = numbers[0];
@@ -127,7 +132,8 @@ static pen_status take_name(const char *text, const char *name, size_t length,
                             struct pen__sweep *sweep, struct pen_text *why)
 {
     if (sweep->kind == PEN__SWEEP_JITTER && name != NULL)
-        return refuse_sweep(text, "jitter is of all ranks", why);
+        return refuse_sweep(text, "jitter applies to all ranks and takes none",
+                            why);
     if (sweep->kind == PEN__SWEEP_JITTER)
         return PEN_OK;
     if (name == NULL) {
@@ -258,14 +264,16 @@ static void complete(struct pen__simulate_args *args,
         argp_error(state, "%s", pen_text_string(&why));
     pen_text_release(&why);
     if (args->is_pipeline_first && args->mapping == PEN_MAPPING_SHUFFLED)
-        argp_error(state, "--use-tp-pp-dp-mapping and --mapping random differ; "
-                          "give one of them");
+        argp_error(
+            state,
+            "--use-tp-pp-dp-mapping and --mapping random contradict each "
+            "other; give only one of them");
     if (args->is_pipeline_first)
         args->mapping = PEN_MAPPING_PIPELINE_FIRST;
     if (args->plot != NULL && !args->sweep.is_there)
-        argp_error(state, "--plot draws a --sweep; give one");
+        argp_error(state, "--plot draws a --sweep; give --sweep as well");
     if (args->trace != NULL && args->sweep.is_there)
-        argp_error(state, "--trace is of one run; leave out --sweep");
+        argp_error(state, "--trace records one run; leave out --sweep");
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -284,9 +292,9 @@ static struct argp parser_of(const struct argp_option *options)
         .parser = parse_option,
         .args_doc = "--plan PLAN",
         .doc = "Runs a plan on simulated ranks: the trainer itself, on a "
-               "simulated network, with operations that take as long as the "
-               "planner says.\vNo device is needed. With a disturbance the "
-               "undisturbed run is done, too, and compared."};
+               "simulated network, with operations of the predicted "
+               "duration.\vNo device is needed. With a disturbance, simulate "
+               "also runs without it and compares both."};
 }
 
 int pen__simulate_args_parse(struct pen__simulate_args *args, int argc,

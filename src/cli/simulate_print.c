@@ -99,7 +99,7 @@ static void print_shares(const struct pen__simulate_report *report,
                          struct pen_text *out)
 {
     static const struct pen_column columns[] = {
-        {"where a step goes", false, false},
+        {"parts of a step", false, false},
         {"mean", true, false},
         {"share", true, false},
         {"most", true, false},
@@ -168,8 +168,8 @@ static void print_failures(const struct pen_disturbances *all,
                            struct pen_text *out)
 {
     for (uint32_t i = 0; i < all->num_failures; i++)
-        pen_text_add(out, "  %s is gone from %.6g s on\n",
-                     all->failures[i].name, all->failures[i].at_sec);
+        pen_text_add(out, "  %s failed at %.6g s\n", all->failures[i].name,
+                     all->failures[i].at_sec);
 }
 
 /* What failed, and who waits for whom, one line each. */
@@ -198,13 +198,14 @@ static void print_stuck(const struct pen__simulate_report *report,
         pen_text_add_string(out, " waits for ");
         print_rank(report->job, result->waiting_for[i], out);
         if (is_gone(&report->args->disturbances, result->waiting_for[i]))
-            pen_text_add_string(out, ", which is gone");
+            pen_text_add_string(out, ", which failed");
         pen_text_add_string(out, "\n");
     }
     if (waiting > told)
         pen_text_add(out, "  and %u more\n", waiting - told);
     if (others > 0)
-        pen_text_add(out, "  %u wait for sums with all, or are done\n", others);
+        pen_text_add(out, "  %u wait for sums with all ranks, or are done\n",
+                     others);
 }
 
 /* The planner lets no message wait for another one. */
@@ -219,8 +220,8 @@ static void print_contention(const struct pen__simulate_report *report,
         plain->num_links == 0 || fullest->utilisation < FULL)
         return;
     pen_text_add(out,
-                 "%s is %.0f %% full: messages wait for each other; see what a "
-                 "step takes with --no-contention\n",
+                 "%s is %.0f %% full: messages wait for each other; "
+                 "--no-contention shows the step without that\n",
                  fullest->name, 100 * fullest->utilisation);
 }
 
@@ -234,14 +235,17 @@ static void print_step(const struct pen__simulate_report *report,
     double plain_sec = pen__simulate_step_sec(plain);
     double sec = pen__simulate_step_sec(report->result);
     pen_text_add(out,
-                 "a step takes %.4g s in the simulation, %.4g s by the "
-                 "planner: %+.1f %%\n",
+                 "a step takes %.4g s in the simulation, %.4g s predicted by "
+                 "the planner: %+.1f %%\n",
                  plain_sec, job->predicted_sec,
                  100 * (plain_sec / job->predicted_sec - 1));
     print_contention(report, plain, out);
     if (report->plain != NULL)
-        pen_text_add(out, "disturbed it takes %.4g s: %.3g times as long\n%s",
-                     sec, sec / plain_sec, report->waited_for);
+        pen_text_add(
+            out,
+            "with the disturbance it takes %.4g s: %.3g times as long\n"
+            "%s",
+            sec, sec / plain_sec, report->waited_for);
 }
 
 static void print_effort(const struct pen_sim_result *result,

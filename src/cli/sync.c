@@ -15,48 +15,52 @@ static const char *const optimizers[] = {"adam", "sgd", NULL};
 static const struct pen__field fields[] = {
     {"model", "MODEL", "config.json, a folder with one, or preset:NAME",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"link", "RATE", "what a replica can send, as 100Mbit/s", PEN__FIELD_TEXT,
-     AT(link), 0, 0, NULL},
-    {"latency", "TIME", "of a message, as 20ms; 0.1 ms when not given",
+    {"link", "RATE", "bandwidth of a replica's link, as 100Mbit/s",
+     PEN__FIELD_TEXT, AT(link), 0, 0, NULL},
+    {"latency", "TIME", "latency of a message, as 20ms; 0.1 ms when not given",
      PEN__FIELD_TEXT, AT(latency), 0, 0, NULL},
-    {"replicas", "N", "replicas of the model", PEN__FIELD_COUNT, AT(replicas),
-     2, MOST_REPLICAS, NULL},
+    {"replicas", "N", "number of replicas", PEN__FIELD_COUNT, AT(replicas), 2,
+     MOST_REPLICAS, NULL},
     {"step-time", "TIME",
-     "what a replica computes for a step when it is alone, as 2.5s",
+     "compute time of a step in one replica, without "
+     "synchronisation, as 2.5s",
      PEN__FIELD_TEXT, AT(step_time), 0, 0, NULL},
     {"microbatches", "M",
-     "with --step-time: micro-batches of a step in each replica; 1 when not "
-     "given",
+     "with --step-time: micro-batches per step in each replica; 1 "
+     "when not given",
      PEN__FIELD_COUNT, AT(microbatches), 1, PEN_PLAN_MAX_COUNT, NULL},
-    {"profile", "FILE", "instead: times that `penstock profile` measured",
+    {"profile", "FILE",
+     "instead of --step-time: times that `penstock profile` measured",
      PEN__FIELD_TEXT, AT(profile), 0, 0, NULL},
     {"cluster", "CLUSTER",
-     "instead: the devices of one replica, as a file or preset:KIND*COUNT, for "
-     "which the best plan is found",
+     "instead of --step-time: the devices of one replica, as a file "
+     "or preset:KIND*COUNT; the best plan for them gives the time",
      PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL},
-    {"seq-length", "N", "with --cluster: tokens of a sequence",
-     PEN__FIELD_COUNT, AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL},
+    {"seq-length", "N", "with --cluster: tokens per sequence", PEN__FIELD_COUNT,
+     AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL},
     {"global-batch-size", "N",
-     "samples of a step, of all replicas; one micro-batch of each when not "
-     "given",
+     "samples per step over all replicas; one micro-batch each when "
+     "not given",
      PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL},
     {"optimizer", "NAME",
-     "adam or sgd, some methods send its moments, too; adam when not given",
+     "adam or sgd, because some methods also send moments; adam "
+     "when not given",
      PEN__FIELD_WORD, AT(is_sgd), 0, 0, optimizers},
     {"sync-interval", "N",
-     "steps between synchronisations, of methods that have such; as published "
-     "when not given",
+     "steps between synchronisations, for methods with an interval; "
+     "as published when not given",
      PEN__FIELD_COUNT, AT(interval), 1, UINT32_MAX, NULL},
     {"compress", "NAME[:X]",
-     "a compressor, all or none, under every method that takes one; when not "
-     "given, all of them under the all-reduce",
+     "a compressor, all or none, for every method that takes one; "
+     "when not given, all compressors with allreduce",
      PEN__FIELD_TEXT, AT(compress), 0, 0, NULL},
     {"encode-rate", "RATE",
-     "bytes of gradients that a core encodes; 2GB/s when not given",
+     "bytes of gradients that one core encodes per second; 2GB/s "
+     "when not given",
      PEN__FIELD_TEXT, AT(encode_rate), 0, 0, NULL},
     {"factors", "FILE",
-     "lines of a method and a factor: its steps to a loss, in those of the "
-     "all-reduce",
+     "file with lines METHOD FACTOR: steps to reach a loss, "
+     "relative to allreduce",
      PEN__FIELD_TEXT, AT(factors), 0, 0, NULL},
     {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}};
 
@@ -107,14 +111,14 @@ static void fill(struct commands *out)
                          out->options[verb]);
     out->items[LIST] = (struct pen__verb){
         "list", "", "Lists methods and compressors",
-        "Bytes, memory and staleness are those of 4 replicas with the "
-        "published interval and options; V is what the weights take.",
+        "Bytes, memory and staleness are for 4 replicas with the "
+        "published interval and options; V is the size of the weights.",
         out->options[LIST]};
     out->items[COMPARE] = (struct pen__verb){
         "compare", "[METHOD...]",
-        "Tells what each costs on a link, and advises",
-        "All methods when none is named. Needs one of --step-time, --profile "
-        "and --cluster, to know how long a step computes.",
+        "Prints the cost of each method on a link, and advises",
+        "Compares all methods when none is named. The compute time of "
+        "a step comes from --step-time, --profile or --cluster.",
         out->options[COMPARE]};
     out->verbs =
         (struct pen__verbs){"sync", out->items, NUM_VERBS, 7, 11, parse_option};
@@ -144,5 +148,4 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__sync = {
-    "sync", "lists and compares ways in which replicas stay together", run,
-    help};
+    "sync", "lists and compares methods to synchronise replicas", run, help};

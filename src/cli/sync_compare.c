@@ -32,8 +32,11 @@ static int print(const struct pen__sync_args *args,
     pen__sync_table(comparison, SIZE_MAX, &table);
     pen_table_print(&table, pen__page_width(), &text);
     pen_table_release(&table);
-    pen_text_add(&text, "\nMB/step: what a replica sends; stale: steps by "
-                        "which it may be behind the others\n\n");
+    pen_text_add(&text,
+                 "\n"
+                 "MB/step: what a replica sends; stale: steps by which it may "
+                 "lag the others\n"
+                 "\n");
     pen_replica_advise(comparison, &text);
     int code = pen__print(&text);
     pen_text_release(&text);

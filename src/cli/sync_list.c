@@ -129,7 +129,7 @@ static void print_methods(struct pen_text *out)
         {"method", false, false},       {"interval", true, false},
         {"bytes/step, V", true, false}, {"state, V", true, false},
         {"stale, steps", true, false},  {"compress", false, false},
-        {"what it does", false, true}};
+        {"description", false, true}};
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < pen_sync_num_methods(); i++) {
@@ -159,7 +159,7 @@ static void print_compressors(struct pen_text *out)
                                                 {"bytes, V", true, false},
                                                 {"state, V", true, false},
                                                 {"rounds", true, false},
-                                                {"what it does", false, true}};
+                                                {"description", false, true}};
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < pen_sync_num_compressors(); i++) {
@@ -236,8 +236,10 @@ int pen__sync_list(const struct pen__sync_args *args)
     pen_text_add_string(&text, "\n");
     print_compressors(&text);
     pen_text_add(&text,
-                 "\nof %d replicas with the published settings; V: what the "
-                 "weights take in float32, here one matrix of 1024 x 1024\n\n",
+                 "\n"
+                 "for %d replicas with the published settings; V: size of the "
+                 "weights in float32, here one matrix of 1024 x 1024\n"
+                 "\n",
                  NUM_REPLICAS);
     print_options(&text);
     pen_text_add_string(&text, "\n");

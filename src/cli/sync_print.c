@@ -4,12 +4,17 @@
 #include <math.h>
 
 static const struct pen_column columns[] = {
-    {"method", false, false},      {"interval", true, false},
-    {"MB/step", true, false},      {"stall, ms", true, false},
-    {"encode, ms", true, false},   {"step, ms", true, false},
-    {"samples/s", true, false},    {"stale", true, false},
-    {"memory, MB", true, false},   {"does it pay", false, true},
-    {"to a loss, ms", true, false} /* where factors are known */
+    {"method", false, false},
+    {"interval", true, false},
+    {"MB/step", true, false},
+    {"stall, ms", true, false},
+    {"encode, ms", true, false},
+    {"step, ms", true, false},
+    {"samples/s", true, false},
+    {"stale", true, false},
+    {"memory, MB", true, false},
+    {"does it pay", false, true},
+    {"to reach a loss, ms", true, false} /* where factors are known */
 };
 
 static void add_row(const struct pen_replica_comparison *comparison,

@@ -26,7 +26,7 @@ static pen_status read_unit(enum pen_unit unit, const char *name,
         return PEN_OK;
     if (pen_unit_parse(unit, text, out) && *out >= least)
         return PEN_OK;
-    pen_why(why, "--%s %s: expected a number as %s", name, text,
+    pen_why(why, "--%s %s: expected a number with a unit, as %s", name, text,
             pen_unit_example(unit));
     return PEN_INVALID;
 }
@@ -61,7 +61,7 @@ static uint64_t own_samples(const struct pen__sync_args *args,
     if (batch % (args->replicas * micro_batch) == 0)
         return batch / args->replicas;
     pen_why(why,
-            "a batch of %" PRIu64 " cannot be shared by %" PRIu64
+            "a batch of %" PRIu64 " cannot be split among %" PRIu64
             " replicas in micro-batches of %" PRIu64,
             batch, args->replicas, micro_batch);
     return 0;
@@ -174,13 +174,14 @@ static pen_status take_step(const struct pen__sync_args *args,
     if (args->step_time != NULL)
         return take_given(args, out, why);
     if (args->cluster == NULL && args->profile == NULL) {
-        pen_why(why, "how long does a step compute? Give --step-time, "
+        pen_why(why, "the compute time of a step is unknown; give --step-time, "
                      "--profile or --cluster");
         return PEN_INVALID;
     }
     if (model->decoder == NULL) {
-        pen_why(why, "models for images are neither profiled nor planned: "
-                     "give --step-time");
+        pen_why(why,
+                "penstock neither profiles nor plans models for images; give "
+                "--step-time");
         return PEN_INVALID;
     }
     return args->cluster != NULL ? take_cluster(args, out, why)

@@ -37,16 +37,18 @@ static const struct argp_option options[] = {
     {"format", KEY_FORMAT, "NAME", 0,
      "megatron, llmc or nanogpt; megatron when not given", 3},
     {"append-eod", KEY_APPEND_EOD, NULL, 0,
-     "the end-of-document token behind each document", 4},
-    {"lines", KEY_LINES, NULL, 0, "each line is a document, not each file", 5},
+     "write the end-of-document token after each document", 4},
+    {"lines", KEY_LINES, NULL, 0,
+     "treat each line as a document, not each file", 5},
     {"json-key", KEY_JSON_KEY, "KEY", 0,
-     "each line is a JSON object with the text of a document under KEY", 6},
+     "treat each line as a JSON object with a document's text under "
+     "KEY",
+     6},
     {"threads", KEY_THREADS, "N", 0,
-     "threads that encode; all processors when not given", 7},
+     "encoding threads; one per processor when not given", 7},
     {"train-chars", KEY_TRAIN_CHARS, NULL, 0,
-     "no tokens: makes the folder -o with a tokenizer.json of the "
-     "characters "
-     "of all TEXTs",
+     "write no tokens; make the folder -o with a tokenizer.json of "
+     "the characters in all TEXTs",
      8},
     {NULL, 0, NULL, 0, NULL, 0}};
 
@@ -143,10 +145,10 @@ static const struct argp parser = {
     .options = options,
     .parser = parse_option,
     .args_doc = "TEXT...",
-    .doc = "Turns text into a file of tokens that trainers read.\v"
-           "Each TEXT is one document in UTF-8, unless --lines or --json-key "
-           "is given. The ids are those of the tokenizers and sentencepiece "
-           "packages, whatever the number of threads."};
+    .doc = "Turns text into a file of tokens that trainers read.\vEach "
+           "TEXT is one document in UTF-8, unless --lines or --json-key "
+           "is given. The ids are the same as from the packages "
+           "tokenizers and sentencepiece, for any number of threads."};
 
 static void report(void *context, uint64_t done, uint64_t total)
 {
@@ -218,7 +220,7 @@ static pen_status write_in_directory(const char *directory,
                                      struct pen_text *why)
 {
     if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
-        pen_why(why, "cannot make the directory %s: %s", directory,
+        pen_why(why, "cannot make the folder %s: %s", directory,
                 strerror(errno));
         return PEN_IO;
     }

@@ -7,14 +7,19 @@
 #include "base/log.h"
 #include "cli/train_checkpoint.h"
 #include "cli/train_data.h"
+#include "cli/train_folder.h"
+#include "cli/train_memory.h"
 #include "cli/train_replicas.h"
 #include "cli/train_report.h"
 #include "cli/train_signals.h"
 #include "cli/train_start.h"
 #include "cli/train_watch.h"
+#include "runtime/agree.h"
 #include "runtime/peak.h"
 #include "runtime/replicas_checkpoint.h"
 #include "runtime/threads.h"
+#include "runtime/verifier.h"
+#include "runtime/watchdog.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -31,11 +36,14 @@ struct training {
     bool is_first; /* of the ranks: this one talks */
     struct pen_pretrained pretrained;
     struct pen_checkpoint *resumed; /* of --load beside --model */
+    struct pen_run_folder folder;   /* of --save */
     struct pen_batches *batches;
     struct pen_batches *validation;
     struct pen__train_layout layout;
+    struct pen_launch_identity identity;
     struct pen__train_watch watch;
     struct pen_trainer *trainer;
+    struct pen_verifier *verifier; /* NULL: replicas are not compared */
     struct pen_checkpointer *checkpointer;
     struct pen_step *steps; /* of a pass */
     int threads;
@@ -86,9 +94,9 @@ static pen_status take_replicas(struct training *training, struct pen_text *why)
     uint64_t kept = checkpoint->manifest.num_replicas;
     if (args->logical_replicas != 0 && args->logical_replicas != kept) {
         pen_why(why,
-                "%s is of a run with %" PRIu64
+                "%s belongs to a run with %" PRIu64
                 " logical replicas: leave out --logical-replicas, or give it "
-                "as --model to start anew from its weights",
+                "as --model to start a new run from its weights",
                 pen_text_string(&checkpoint->path), kept);
         return PEN_INVALID;
     }
@@ -115,10 +123,6 @@ static pen_status make_layout(struct training *training, struct pen_text *why)
             &training->layout, &training->args, &training->pretrained.model,
             pen_batches_shape(training->batches).num_ids,
             pen_transport_size(own_ranks(training)), why);
-    if (status == PEN_OK)
-        status = pen__train_check_ranks(&training->args, &training->layout,
-                                        &training->pretrained.model,
-                                        training->transport, why);
     return status;
 }
 
@@ -196,8 +200,8 @@ static pen_status open_model(struct training *training, struct pen_text *why)
     if (args->load != NULL &&
         pen_checkpoint_kind_of(args->load) == PEN_CHECKPOINT_NONE) {
         pen_why(why,
-                "--load: there is no checkpoint in %s; leave it out to start "
-                "a run",
+                "--load: there is no checkpoint in %s; leave out --load to "
+                "start a run",
                 args->load);
         return PEN_INVALID;
     }
@@ -205,69 +209,190 @@ static pen_status open_model(struct training *training, struct pen_text *why)
     pen_status status = pen_pretrained_open(&training->pretrained, source, why);
     if (status == PEN_OK && args->load != NULL && args->model != NULL)
         status = pen_checkpoint_open(args->load, NULL, &training->resumed, why);
+    if (training->is_first) {
+        pen__warn_skipped(training->pretrained.checkpoint);
+        pen__warn_skipped(training->resumed);
+    }
     return status;
 }
 
-/*
- * First of all, since this may start the program again to bind its threads.
- * The peak is measured before there is anything in memory beside it.
- */
-static pen_status start_engine(struct training *training, struct pen_text *why)
+/* First of all, since this may start the program again to bind its threads. */
+static pen_status start_threads(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    struct pen_threads_options options =
+        pen__train_threads(args, &training->launch);
+    struct pen_threads threads = {.count = 0};
+    if (args->engine != PEN_TRAINER_ONEDNN)
+        return PEN_OK;
+    pen_status status = pen_threads_start(&options, &threads, why);
+    training->threads = threads.count;
+    return status;
+}
+
+/* The peak is measured before there is anything in memory beside it. */
+static pen_status measure_peak(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     training->peak_flops = (double)NAN;
     if (args->engine != PEN_TRAINER_ONEDNN)
         return PEN_OK;
-    struct pen_threads_options options =
-        pen__train_threads(args, &training->launch);
-    struct pen_threads threads;
-    pen_status status = pen_threads_start(&options, &threads, why);
-    if (status != PEN_OK)
-        return status;
-    training->threads = threads.count;
     return pen_peak_flops(args->is_bf16 ? PEN_PRECISION_BF16
                                         : PEN_PRECISION_F32,
-                          threads.count, why, &training->peak_flops);
+                          training->threads, why, &training->peak_flops);
+}
+
+/* After the ranks were compared: all of them have to have the option. */
+static pen_status add_checksums(struct training *training, struct pen_text *why)
+{
+    if (!training->args.has_checksums)
+        return PEN_OK;
+    pen_status status = pen_transport_add_checksums(training->transport, why);
+    if (status == PEN_OK)
+        status = pen_transport_add_checksums(own_ranks(training), why);
+    return status;
+}
+
+/* Before anything large is allocated. */
+static pen_status check_memory(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_memory_question question = {
+        .args = &training->args,
+        .layout = &training->layout,
+        .model = &training->pretrained.model,
+        .sample = pen_batches_shape(training->batches),
+        .transport = training->transport,
+        .own = own_ranks(training)};
+    return pen__train_check_memory(&question, why);
+}
+
+static pen_status make_verifier(struct training *training, struct pen_text *why)
+{
+    if (training->args.verify_interval == 0)
+        return PEN_OK;
+    return pen_verifier_create(training->trainer, &training->verifier, why);
 }
 
 static pen_status make_checkpointer(struct training *training,
                                     struct pen_text *why)
 {
-    if (training->args.save == NULL)
+    const char *folder = training->args.save;
+    if (folder == NULL)
         return PEN_OK;
-    return pen__train_saver_create(&training->args, &training->pretrained,
-                                   training->trainer, &training->checkpointer,
-                                   why);
+    const struct pen__train_saver_wish wish = {
+        .args = &training->args,
+        .pretrained = &training->pretrained,
+        .loaded = checkpoint_of(training),
+        .run_id = training->folder.run};
+    pen_status status = pen__train_saver_create(&wish, training->trainer,
+                                                &training->checkpointer, why);
+    if (status == PEN_OK && !training->is_first &&
+        pen_checkpointer_is_writing(training->checkpointer))
+        status = pen_run_folder_join(folder, training->folder.run, why);
+    return status;
 }
+
+/* The status of one rank becomes that of all; see runtime/agree.h. */
+static pen_status agree(struct training *training, pen_status status,
+                        const char *doing, struct pen_text *why)
+{
+    enum pen_board_state before = training->watch.state;
+    pen__train_watch_note(&training->watch, PEN_BOARD_COLLECTIVE);
+    status = pen_agree(training->transport, status, doing,
+                       pen__train_patience(&training->args), why);
+    pen__train_watch_note(&training->watch, before);
+    return status;
+}
+
+static pen_status open_metrics(struct training *training, struct pen_text *why)
+{
+    return pen__train_metrics_open(&training->metrics, &training->args, why);
+}
+
+static pen_status make_run(struct training *training, struct pen_text *why)
+{
+    return pen__train_make_run(&training->args, training->is_first, why);
+}
+
+static pen_status describe_run(struct training *training, struct pen_text *why)
+{
+    return pen__train_describe(&training->args, &training->layout,
+                               &training->pretrained.model, training->transport,
+                               &training->identity, why);
+}
+
+static pen_status compare_ranks(struct training *training, struct pen_text *why)
+{
+    return pen__train_compare(&training->identity, training->transport, why);
+}
+
+static pen_status claim_folder(struct training *training, struct pen_text *why)
+{
+    return pen__train_folder_claim(&training->args, checkpoint_of(training),
+                                   training->transport, &training->folder, why);
+}
+
+static pen_status set_watch(struct training *training, struct pen_text *why)
+{
+    return pen__train_watch_init(&training->watch, &training->args,
+                                 &training->layout, training->transport, why);
+}
+
+static pen_status join_replicas(struct training *training, struct pen_text *why)
+{
+    return pen__train_replicas_join(&training->replicas, &training->args,
+                                    pen_batches_epoch(training->batches),
+                                    training->trainer, why);
+}
+
+static pen_status load_replicas(struct training *training, struct pen_text *why)
+{
+    if (!training->replicas.has_method || checkpoint_of(training) == NULL)
+        return PEN_OK;
+    return pen_replicas_load(training->trainer, checkpoint_of(training), why);
+}
+
+/* Replicas send each other what follows from it, so all must have loaded. */
+static pen_status restore_replicas(struct training *training,
+                                   struct pen_text *why)
+{
+    (void)why;
+    if (training->replicas.has_method && checkpoint_of(training) != NULL)
+        pen_replicas_restored(pen_trainer_replicas(training->trainer),
+                              checkpoint_of(training)->manifest.step);
+    return PEN_OK;
+}
+
+/* All ranks agree after each phase, and begin the next one together. */
+static const struct phase {
+    pen_status (*run)(struct training *training, struct pen_text *why);
+    const char *doing;
+} phases[] = {{open_metrics, "opening --metrics-port"},
+              {make_run, "making the folder of --run"},
+              {open_model, "opening the model"},
+              {open_data, "opening the data"},
+              {make_layout, "laying out the ranks"},
+              {claim_folder, "claiming the folder of --save"},
+              {describe_run, "describing the run"},
+              {compare_ranks, "comparing the ranks"},
+              {add_checksums, "making ready for --checksum-messages"},
+              {check_memory, "comparing memory with its limits"},
+              {set_watch, "opening the trace"},
+              {make_trainer, "making the network"},
+              {make_verifier, "making ready for --verify-interval"},
+              {set_weights, "setting the weights"},
+              {join_replicas, "joining the replicas"},
+              {load_replicas, "loading the replicas"},
+              {restore_replicas, "restoring the replicas"},
+              {make_checkpointer, "making room for checkpoints"}};
 
 static pen_status make_ready(struct training *training, struct pen_text *why)
 {
-    pen_status status =
-        pen__train_make_run(&training->args, training->is_first, why);
-    if (status == PEN_OK)
-        status = open_model(training, why);
-    if (status == PEN_OK)
-        status = open_data(training, why);
-    if (status == PEN_OK)
-        status = make_layout(training, why);
-    if (status == PEN_OK)
-        status = pen__train_watch_init(&training->watch, &training->args,
-                                       &training->layout, &training->launch,
-                                       training->transport, why);
-    if (status == PEN_OK)
-        status = make_trainer(training, why);
-    if (status == PEN_OK)
-        status = set_weights(training, why);
-    if (status == PEN_OK)
-        status = pen__train_replicas_join(&training->replicas, &training->args,
-                                          pen_batches_epoch(training->batches),
-                                          training->trainer, why);
-    if (status == PEN_OK && training->replicas.has_method &&
-        checkpoint_of(training) != NULL)
+    pen_status status = PEN_OK;
+    for (size_t i = 0; i < sizeof phases / sizeof *phases && status == PEN_OK;
+         i++)
         status =
-            pen_replicas_load(training->trainer, checkpoint_of(training), why);
-    if (status == PEN_OK)
-        status = make_checkpointer(training, why);
+            agree(training, phases[i].run(training, why), phases[i].doing, why);
     pen_pretrained_close_weights(&training->pretrained);
     pen_checkpoint_close(training->resumed);
     training->resumed = NULL;
@@ -278,12 +403,14 @@ static void release(struct training *training)
 {
     pen__train_metrics_close(&training->metrics);
     pen_checkpointer_free(training->checkpointer);
+    pen_verifier_free(training->verifier);
     pen_trainer_free(training->trainer);
     pen__train_watch_release(&training->watch);
     free(training->steps);
     pen__train_layout_release(&training->layout);
     pen_batches_free(training->batches);
     pen_batches_free(training->validation);
+    pen_run_folder_release(&training->folder);
     pen_pretrained_release(&training->pretrained);
     pen__train_args_release(&training->args);
     pen__train_signals_release(&training->signals);
@@ -312,9 +439,9 @@ static void tell_memory(const struct training *training,
     if (!training->is_first)
         return;
     pen_log(PEN_LOG_INFO,
-            "%.1f M parameters; memory will be %.1f MB: parameters, gradients "
-            "and moments %.1f, activations %.1f (logits %.1f), sums %.1f, "
-            "snapshot %.1f, program %.1f, for a while %.1f",
+            "%.1f M parameters; memory will be %.1f MB: parameters, "
+            "gradients and moments %.1f, activations %.1f (logits %.1f), "
+            "sums %.1f, snapshot %.1f, program %.1f, temporary %.1f",
             1e-6 * (double)pen_any_model_num_parameters(
                        &training->pretrained.model),
             PEN__MB(memory->total), PEN__MB(memory->parameters),
@@ -322,7 +449,7 @@ static void tell_memory(const struct training *training,
             PEN__MB(memory->exchange), PEN__MB(memory->snapshot),
             PEN__MB(memory->program), PEN__MB(memory->passing));
     if (memory->loading > memory->total)
-        pen_log(PEN_LOG_INFO, "getting ready has taken %.1f MB",
+        pen_log(PEN_LOG_INFO, "the setup used up to %.1f MB",
                 PEN__MB(memory->loading));
 }
 
@@ -332,9 +459,8 @@ static void warn_of_bf16(const struct training *training)
         training->args.engine == PEN_TRAINER_ONEDNN &&
         !pen_engine_onednn_has_bf16())
         pen_log(PEN_LOG_WARN,
-                "this processor has no bf16, and pretending is "
-                "many times slower than f32: leave --bf16 out, or "
-                "see penstock doctor");
+                "this processor has no bf16 and emulates it, many times slower "
+                "than f32; leave out --bf16, or see penstock doctor");
 }
 
 /* ---- training ---- */
@@ -379,8 +505,7 @@ static pen_status report_step(struct training *training,
         status = evaluate(training, &validation, why);
     note_checkpoint(training);
     if (status == PEN_OK)
-        status = pen__train_report_step(&training->report, step, sec,
-                                        &validation, why);
+        pen__train_report_step(&training->report, step, sec, &validation);
     return status;
 }
 
@@ -412,15 +537,29 @@ static pen_status train_pass(struct training *training, struct pen_step *last,
     pen__train_watch_begin(&training->watch, done + 1);
     status = pen_trainer_pass(training->trainer, training->batches,
                               training->steps, why);
+    if (pen_trainer_has_failed_alone(training->trainer) &&
+        pen_transport_size(training->transport) > 1)
+        pen_agree_alone(training->transport, status, "training", why);
     uint32_t count = pen_trainer_pass_steps(training->trainer);
     double sec = (pen__train_report_clock(report) - begin) / count;
     if (status == PEN_OK)
-        status = pen__train_watch_end(
-            &training->watch, sec * training->layout.overlapping_steps, why);
+        pen__train_watch_end(&training->watch,
+                             sec * training->layout.overlapping_steps);
     for (uint32_t i = 0; i < count && status == PEN_OK; i++)
         status = report_step(training, &training->steps[i], sec, why);
     *last = training->steps[count - 1];
     return status;
+}
+
+/* Before a checkpoint, so that none is written of what is damaged. */
+static pen_status verify(struct training *training, uint64_t done,
+                         uint64_t step, struct pen_text *why)
+{
+    uint64_t interval = training->args.verify_interval;
+    if (training->verifier == NULL || done / interval == step / interval)
+        return PEN_OK;
+    pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
+    return pen_verifier_check(training->verifier, step, why);
 }
 
 /* All ranks do the same here: they know the same votes. */
@@ -458,7 +597,8 @@ static pen_status settle(struct training *training, struct pen_text *why)
         pen_checkpointer_settle(training->checkpointer, &reason);
     if (status != PEN_OK)
         pen_why(why, "the last checkpoint was not written: %s",
-                pen_text_string(&reason));
+                reason.length > 0 ? pen_text_string(&reason)
+                                  : pen_status_text(status));
     pen_text_release(&reason);
     return status;
 }
@@ -471,7 +611,10 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
     while (pen_trainer_progress(training->trainer).steps < last &&
            status == PEN_OK && !training->is_stopped) {
         struct pen_step step;
+        uint64_t done = pen_trainer_progress(training->trainer).steps;
         status = train_pass(training, &step, why);
+        if (status == PEN_OK)
+            status = verify(training, done, step.step, why);
         if (status != PEN_OK)
             return status;
         training->is_stopped =
@@ -481,33 +624,30 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
     }
     if (pen_trainer_replicas(training->trainer) != NULL)
         pen_replicas_leave(pen_trainer_replicas(training->trainer));
-    return settle(training, why);
+    return status;
 }
 
-static pen_status tell_end(struct training *training, size_t predicted,
-                           struct pen_text *why)
+static void tell_end(struct training *training, size_t predicted)
 {
     const struct pen__train_args *args = &training->args;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
-    pen_status status =
-        pen__train_tell_peaks(args, training->transport, predicted, why);
+    pen__train_tell_peaks(args, training->transport, predicted);
     if (training->is_first)
         pen__train_replicas_tell(training->trainer,
                                  done - training->report.first_step);
     pen__train_tell_sent(training->transport);
     if (!training->is_stopped || !training->is_first)
-        return status;
+        return;
     if (args->save != NULL)
         pen_log(PEN_LOG_INFO,
                 "stopped after step %" PRIu64
-                "; to go on, give the same options and --load %s",
+                "; to resume, give the same options and --load %s",
                 done, args->save);
     else
         pen_log(PEN_LOG_WARN,
                 "stopped after step %" PRIu64
-                "; nothing is kept, for there is no --save",
+                "; no checkpoint was written, because --save is not given",
                 done);
-    return status;
 }
 
 static pen_status open_report(struct training *training, uint64_t done,
@@ -559,8 +699,8 @@ static pen_status train(struct training *training, struct pen_text *why)
                     args->train_iters);
         return PEN_OK;
     }
-    pen_status status = pen__train_agree(training->transport,
-                                         open_report(training, done, why), why);
+    pen_status status = agree(training, open_report(training, done, why),
+                              "opening the log", why);
     if (status != PEN_OK) {
         pen__train_report_close(&training->report);
         return status;
@@ -570,56 +710,82 @@ static pen_status train(struct training *training, struct pen_text *why)
     warn_of_bf16(training);
     set_predictions(training, predicted);
     training->signals.is_quiet = !training->is_first;
-    status = pen__train_signals_watch(&training->signals);
+    status = agree(training, pen__train_signals_watch(&training->signals),
+                   "making ready for signals", why);
+    pen__train_watch_expect(&training->watch, training->report.step_flops,
+                            training->report.peak_flops);
     if (status == PEN_OK)
-        status = run_steps(training, why);
+        status = agree(training, run_steps(training, why), "training", why);
+    if (status == PEN_OK)
+        status = agree(training, settle(training, why),
+                       "writing the last checkpoint", why);
     pen__train_report_close(&training->report);
     if (status == PEN_OK)
-        status = tell_end(training, predicted, why);
+        tell_end(training, predicted);
     return status;
 }
 
 /* ---- the command ---- */
 
+/* Before ranks can agree the launcher ends all with one; it knows no reason. */
+static pen_status fail_early(const struct training *training, pen_status status,
+                             struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    uint32_t rank = training->launch.rank;
+    /* Launcher and library: one process speaks. Who is late is named. */
+    if (status == PEN_INVALID || status == PEN_LATE)
+        return status;
+    if (rank != PEN_LAUNCH_UNKNOWN)
+        pen_text_add(&reason, "rank %" PRIu32 ": ", rank);
+    pen_text_add(&reason, "%s",
+                 why->length > 0 ? pen_text_string(why)
+                                 : pen_status_text(status));
+    pen_text_release(why);
+    *why = reason;
+    return status;
+}
+
+/*
+ * All ranks of the node meet at the board before MPI_Init. An engine that does
+ * not start is told to the other ranks after that.
+ */
 static pen_status start(struct training *training, struct pen_text *why)
 {
-    pen_status status = start_engine(training, why);
-    if (status == PEN_OK)
-        status =
-            pen_transport_open(&training->launch, &training->transport, why);
+    pen_status started = start_threads(training, why);
+    pen_status status = pen__train_watch_start(
+        &training->watch, &training->args, &training->launch, why);
     if (status != PEN_OK)
-        return status;
+        return fail_early(training, status, why);
+    if (started == PEN_OK)
+        started = measure_peak(training, why);
+    pen__train_watch_note(&training->watch, PEN_BOARD_JOINING);
+    status = pen_transport_open(&training->launch, &training->transport, why);
+    if (status != PEN_OK)
+        return fail_early(training, status, why);
+    if (started == PEN_OK)
+        started =
+            pen__train_watch_join(&training->watch, &training->args,
+                                  &training->launch, training->transport, why);
     training->is_first = pen_transport_rank(training->transport) == 0;
     if (!training->is_first)
         training->args.log = training->args.tensorboard_dir =
             training->args.metrics_port = NULL;
-    status = pen__train_agree(
-        training->transport,
-        pen__train_metrics_open(&training->metrics, &training->args, why), why);
-    if (status != PEN_OK)
-        return status;
-    return pen__train_agree(training->transport, make_ready(training, why),
-                            why);
+    status = agree(training, started, "starting the engine", why);
+    return status == PEN_OK ? make_ready(training, why) : status;
 }
 
-/* Other ranks wait forever for one that stopped alone. */
-static int fail(struct training *training, const struct pen_text *why)
+/* The first rank has the reason. */
+static int refuse(pen_status status, const struct pen_text *why)
 {
-    bool is_alone = training->trainer != NULL &&
-                    pen_trainer_has_failed_alone(training->trainer);
-    bool is_quiet = training->transport != NULL && !training->is_first &&
-                    training->trainer != NULL && !is_alone;
-    int code = PEN__EXIT_NO;
-    if (!is_quiet && why->length > 0)
-        code = pen__refuse(why);
-    if (is_alone && pen_transport_size(training->transport) > 1)
-        pen_transport_abort(training->transport, code);
-    return code;
+    int code = pen__refuse(why);
+    return status == PEN_DAMAGED ? PEN_EXIT_DAMAGED : code;
 }
 
 static int run(int argc, char **argv)
 {
-    struct training training = {.launch = pen_launch_read_own()};
+    struct training training = {.launch = pen_launch_read_own(),
+                                .folder = PEN_RUN_FOLDER_NONE};
     struct pen_text why = PEN_TEXT_EMPTY;
     int code = pen__train_args_parse(&training.args, argc, argv);
     if (code != PEN__EXIT_OK)
@@ -628,8 +794,11 @@ static int run(int argc, char **argv)
     if (status == PEN_OK)
         status = train(&training, &why);
     if (status != PEN_OK)
-        code = fail(&training, &why);
-    else if (training.is_stopped && pen__train_signal_to_stop() == SIGINT)
+        code = refuse(status, &why);
+    if (status == PEN_LATE)
+        code = PEN_EXIT_HANG;
+    else if (status == PEN_OK && training.is_stopped &&
+             pen__train_signal_to_stop() == SIGINT)
         code = PEN__EXIT_STOPPED;
     release(&training);
     pen_text_release(&why);

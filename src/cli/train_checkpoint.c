@@ -17,6 +17,9 @@ static const char *const free_options[] = {
     "train-iters",
     "save",
     "save-interval",
+    "save-keep",
+    "verify-interval",
+    "checksum-messages",
     "log",
     "log-interval",
     "tensorboard-dir",
@@ -101,15 +104,19 @@ static pen_status describe(void *context, struct pen_manifest *manifest,
     return set_settings(manifest, context, why);
 }
 
-pen_status pen__train_saver_create(struct pen__train_args *args,
-                                   const struct pen_pretrained *pretrained,
+pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,
                                    struct pen_trainer *trainer,
                                    struct pen_checkpointer **out,
                                    struct pen_text *why)
 {
+    struct pen__train_args *args = wish->args;
+    const struct pen_pretrained *pretrained = wish->pretrained;
     struct pen_checkpointer_options options = {
         .trainer = trainer,
         .run = args->save,
+        .run_id = wish->run_id,
+        .keep = {.count = (uint32_t)args->save_keep,
+                 .has_loaded = wish->loaded != NULL},
         .tokenizer_folder = pretrained->directory.length > 0
                                 ? pen_text_string(&pretrained->directory)
                                 : NULL,
@@ -117,6 +124,8 @@ pen_status pen__train_saver_create(struct pen__train_args *args,
         .max_shard_bytes = SHARD_BYTES,
         .describe = describe,
         .context = args};
+    if (wish->loaded != NULL)
+        options.keep.loaded = wish->loaded->manifest.step;
     return pen_checkpointer_create(&options, out, why);
 }
 
@@ -124,7 +133,7 @@ static pen_status warn_of_changes(const struct pen__train_args *args,
                                   const struct pen_checkpoint *checkpoint,
                                   struct pen_text *why)
 {
-    struct pen_manifest wanted;
+    struct pen_manifest wanted = {0};
     struct pen_text changes = PEN_TEXT_EMPTY;
     pen_status status = pen_manifest_init(&wanted, why);
     if (status == PEN_OK)
@@ -133,7 +142,7 @@ static pen_status warn_of_changes(const struct pen__train_args *args,
         pen_manifest_compare_settings(&checkpoint->manifest, &wanted,
                                       &changes) != PEN_OK)
         pen_log(PEN_LOG_WARN,
-                "settings are not those of %s, so this will be another run: %s",
+                "settings differ from %s, so this will be another run: %s",
                 pen_text_string(&checkpoint->path), pen_text_string(&changes));
     pen_manifest_release(&wanted);
     pen_text_release(&changes);
@@ -150,7 +159,7 @@ pen_status pen__train_resume(const struct pen__train_args *args,
     if (status == PEN_OK)
         status = pen_trainer_load(trainer, checkpoint, why);
     if (status == PEN_OK && is_telling)
-        pen_log(PEN_LOG_INFO, "going on after step %" PRIu64 " from %s",
+        pen_log(PEN_LOG_INFO, "resuming after step %" PRIu64 " from %s",
                 checkpoint->manifest.step, pen_text_string(&checkpoint->path));
     return status;
 }

@@ -8,12 +8,18 @@
 
 /* Checkpoints of penstock train: the trainer's state and the settings. */
 
+struct pen__train_saver_wish {
+    struct pen__train_args *args; /* must stay, as the id */
+    const struct pen_pretrained *pretrained;
+    const struct pen_checkpoint *loaded; /* NULL: the run starts */
+    const char *run_id;
+};
+
 /*
- * Who writes checkpoints to --save: behind the steps where there are to be
- * several, else in their place. args must stay.
+ * Makes what writes checkpoints to --save: in the background where there are to
+ * be several, else in the foreground.
  */
-pen_status pen__train_saver_create(struct pen__train_args *args,
-                                   const struct pen_pretrained *pretrained,
+pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,
                                    struct pen_trainer *trainer,
                                    struct pen_checkpointer **out,
                                    struct pen_text *why);

@@ -30,18 +30,19 @@ static pen_status parse_paths(const struct pen__list *words,
         struct pen_data_path *path = &paths[i / step];
         path->path = words->words[i + step - 1];
         if (has_weights && !is_weight(words->words[i], &path->weight)) {
-            pen_why(why,
-                    "--data-path begins with a weight, so '%s' should be one "
-                    "too: weights and prefixes in turn",
-                    words->words[i]);
+            pen_why(
+                why,
+                "--data-path begins with a weight, so '%s' must be a weight, "
+                "too: give weights and prefixes in turn",
+                words->words[i]);
             free(paths);
             return PEN_INVALID;
         }
     }
     if (words->count % step != 0) {
         pen_why(why,
-                "--data-path ends with the weight %s; expected a prefix "
-                "behind it",
+                "--data-path ends with the weight %s; expected a prefix after "
+                "it",
                 words->words[words->count - 1]);
         free(paths);
         return PEN_INVALID;
@@ -96,11 +97,11 @@ static pen_status open_images(const struct pen_image_model *model,
                         : wish->seq_length > 0  ? "--seq-length"
                                                 : NULL;
     if (wrong != NULL) {
-        pen_why(why, "%s is for text, and the model is for images", wrong);
+        pen_why(why, "%s is for text, but the model is for images", wrong);
         return PEN_INVALID;
     }
     if (wish->data_path->count > 1) {
-        pen_why(why, "--data-path takes one directory of images, not %zu",
+        pen_why(why, "--data-path takes one folder of images, not %zu",
                 wish->data_path->count);
         return PEN_INVALID;
     }

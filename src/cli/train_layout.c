@@ -22,11 +22,13 @@ static pen_status check_degrees(const struct pen_plan *plan,
         {PEN_DEGREE_TP, "tp"}, {PEN_DEGREE_CP, "cp"}, {PEN_DEGREE_EP, "ep"}};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (plan->degrees[missing[i].degree] > 1) {
-            pen_why(why,
-                    "the plan has %s %u: training here does not share tensors, "
-                    "sequences or experts; plan with %s 1, or export it",
-                    missing[i].name, plan->degrees[missing[i].degree],
-                    missing[i].name);
+            pen_why(
+                why,
+                "the plan has %s %u, but penstock train does not split "
+                "tensors, sequences or experts; plan with %s 1, or export the "
+                "plan",
+                missing[i].name, plan->degrees[missing[i].degree],
+                missing[i].name);
             return PEN_INVALID;
         }
     return PEN_OK;
@@ -84,8 +86,8 @@ static pen_status open_plan(struct pen__train_layout *layout,
     if (status != PEN_OK)
         return status;
     if (pen_plan_num_ranks(layout->plan) != num_ranks) {
-        pen_why(why, "%s is for %" PRIu64 " ranks, these are %u", args->plan,
-                pen_plan_num_ranks(layout->plan), num_ranks);
+        pen_why(why, "%s is for %" PRIu64 " ranks, but this job has %u",
+                args->plan, pen_plan_num_ranks(layout->plan), num_ranks);
         return PEN_INVALID;
     }
     take_plan(args, layout->plan);
@@ -104,23 +106,6 @@ static bool names_a_file(const char *text)
     return strchr(text, '.') != NULL || strchr(text, '/') != NULL;
 }
 
-/* A file may hold compute ops only. */
-static pen_status load_schedule(const char *path, struct pen_schedule **out,
-                                struct pen_text *why)
-{
-    struct pen_schedule *loaded;
-    pen_status status = pen_schedule_load(path, &loaded, why);
-    if (status != PEN_OK)
-        return status;
-    if (pen_schedule_has_class(loaded, PEN_OP_CLASS_SYNC)) {
-        *out = loaded;
-        return PEN_OK;
-    }
-    status = pen_schedule_lower(loaded, out, why);
-    pen_schedule_free(loaded);
-    return status;
-}
-
 static pen_status find_generator(const char *name,
                                  const struct pen_generator **out,
                                  struct pen_text *why)
@@ -129,8 +114,8 @@ static pen_status find_generator(const char *name,
     if (*out != NULL)
         return PEN_OK;
     pen_why(why,
-            "--schedule %s is neither a schedule that `penstock schedule list` "
-            "has nor a file",
+            "--schedule %s is neither a name from `penstock schedule list` "
+            "nor a file",
             name);
     return PEN_INVALID;
 }
@@ -157,7 +142,7 @@ static pen_status make_schedule(const struct pen__train_args *args,
     struct pen_costs costs;
     const char *name = schedule_name(args);
     if (names_a_file(name))
-        return load_schedule(name, out, why);
+        return pen_schedule_load_lowered(name, out, NULL, why);
     pen_status status = find_generator(name, &generator, why);
     if (status != PEN_OK)
         return status;
@@ -243,7 +228,7 @@ static pen_status check_file(const struct pen__train_layout *layout,
     pen_why(why,
             "%s has %" PRIu64 " steps, but a checkpoint, an evaluation or the "
             "end of the training comes after %" PRIu64
-            ": that must be a multiple",
+            ": this must be a multiple",
             args->pipeline, layout->most_steps, steps);
     return PEN_INVALID;
 }
@@ -311,7 +296,7 @@ static pen_status split_layers(struct pen__train_layout *layout,
                                shape->num_microbatches, layout->parts,
                                num_parts, why);
     if (layout->plan->num_stages != num_parts) {
-        pen_why(why, "the plan has %u stages, its schedule %u",
+        pen_why(why, "the plan has %u stages, but its schedule has %u",
                 layout->plan->num_stages, num_parts);
         return PEN_INVALID;
     }
@@ -424,7 +409,9 @@ static pen_status check_sleep(const struct pen__train_layout *layout,
 {
     if (!args->is_sleeping || layout->has_costs)
         return PEN_OK;
-    pen_why(why, "--engine %s: nobody knows how long stages take",
+    pen_why(why,
+            "--engine %s: stage times are unknown; give --profile FILE or "
+            "--engine sleep:DURATION",
             args->engine_name);
     return PEN_INVALID;
 }

@@ -27,138 +27,152 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 
 static const struct pen__field fields[] = {
     TEXT("model", "MODEL", model,
-         "a run, a checkpoint, a folder with config.json and perhaps "
-         "weights, config.json itself, or a preset: preset:gpt2, "
+         "a run, a checkpoint, a folder with config.json and optionally "
+         "weights, a config.json, or a preset: preset:gpt2, "
          "preset:mnist-cnn"),
     FLAG("random-weights", has_random_weights,
-         "start from random weights even where --model has some"),
-    TEXT("load", "DIR", load, "go on from the newest checkpoint in DIR"),
+         "start from random weights, also if --model has weights"),
+    TEXT("load", "DIR", load, "resume from the newest checkpoint in DIR"),
     {"data-path", "PREFIX...",
-     "files of tokens, several with or without weights: 0.3 A 0.7 B; or the "
-     "folder of MNIST's files, for a model of images",
+     "files of tokens, optionally each with a weight: 0.3 A 0.7 B; "
+     "for an image model, the folder with MNIST's files",
      PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     TEXT("token-ids", "FILE", token_ids,
-         "instead: a text with ids, one sequence per line, taken in order"),
+         "instead of --data-path: a text file of token ids, one "
+         "sequence per line, used in order"),
     TEXT("split", "SHARES", split,
-         "shares of train, validation and test; 969,30,1 when not given; "
-         "of tokens only"),
+         "shares of train, validation and test, for tokens only; "
+         "969,30,1 when not given"),
     COUNT("seq-length", seq_length, 1, 1u << 24,
-          "tokens of a sequence; the positions of the model when not given"),
+          "tokens per sequence; the model's positions when not given"),
     COUNT("micro-batch-size", micro_batch_size, 1, 1u << 24,
-          "sequences or images computed at once; 1 when not given"),
+          "samples per micro-batch; 1 when not given"),
     COUNT("global-batch-size", global_batch_size, 1, 1u << 30,
-          "sequences or images of a step; one micro-batch when not given"),
-    COUNT("train-iters", train_iters, 1, MANY, "steps of the whole training"),
+          "samples per step; one micro-batch when not given"),
+    COUNT("train-iters", train_iters, 1, MANY, "total steps of the training"),
     COUNT("seed", seed, 0, MANY,
-          "start of the random numbers; 1234 when not given"),
+          "seed of the random numbers; 1234 when not given"),
     WORD("optimizer", optimizer, optimizers,
-         "adam (that is AdamW) or sgd; adam when not given"),
-    REAL("lr", schedule.rate, 0, 1e6, "learning rate, the highest"),
+         "adam (AdamW) or sgd; adam when not given"),
+    REAL("lr", schedule.rate, 0, 1e6, "highest learning rate"),
     REAL("min-lr", schedule.min_rate, 0, 1e6,
          "learning rate at the end; 0 when not given"),
     WORD("lr-decay-style", lr_style, lr_styles,
          "constant, linear, cosine or WSD; linear when not given"),
     COUNT("lr-warmup-iters", schedule.warmup_iters, 0, MANY,
-          "steps over which the rate rises; 0 when not given"),
+          "warm-up steps; 0 when not given"),
     COUNT("lr-decay-iters", schedule.decay_iters, 1, MANY,
           "step at which --min-lr is reached; --train-iters when not given"),
     COUNT("lr-wsd-decay-iters", schedule.wsd_decay_iters, 1, MANY,
-          "steps of WSD that fall to --min-lr, the last ones"),
+          "steps of the final decay, for WSD"),
     WORD("lr-wsd-decay-style", wsd_style, wsd_styles,
          "exponential, linear, cosine or minus_sqrt; exponential when not "
          "given"),
-    REAL("weight-decay", numbers.weight_decay, 0, 1e6, "0.01 when not given"),
+    REAL("weight-decay", numbers.weight_decay, 0, 1e6,
+         "weight decay; 0.01 when not given"),
     WORD("weight-decay-groups", decay_groups, decay_groups,
-         "matrices (not biases and norms) or all; matrices when not given"),
+         "decay matrices (not biases and norms) or all; matrices when "
+         "not given"),
     REAL("clip-grad", numbers.clip_norm, 0, 1e30,
-         "largest norm of the gradient, 0 for none; 1 when not given"),
+         "clip the gradient norm to X, 0: no clipping; 1 when not given"),
     REAL("adam-beta1", numbers.beta1, 0, BELOW_ONE,
-         "of AdamW; 0.9 when not given"),
+         "beta1 of AdamW; 0.9 when not given"),
     REAL("adam-beta2", numbers.beta2, 0, BELOW_ONE,
-         "of AdamW; 0.999 when not given"),
+         "beta2 of AdamW; 0.999 when not given"),
     REAL("adam-eps", numbers.epsilon, 1e-30, 1,
-         "of AdamW; 1e-8 when not given"),
+         "epsilon of AdamW; 1e-8 when not given"),
     REAL("sgd-momentum", numbers.momentum, 0, BELOW_ONE,
-         "of SGD; 0.9 when not given"),
-    FLAG("sgd-nesterov", numbers.is_nesterov, "Nesterov's momentum in SGD"),
+         "momentum of SGD; 0.9 when not given"),
+    FLAG("sgd-nesterov", numbers.is_nesterov, "use Nesterov momentum in SGD"),
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
     TEXT("engine", "NAME", engine_name,
-         "onednn, reference (plain loops), or sleep:5ms, whose operations only "
-         "wait, with sleep:profile as long as --profile says; onednn when not "
-         "given"),
+         "onednn, reference (plain loops), sleep:5ms (operations only "
+         "wait) or sleep:profile (they wait as long as in --profile); "
+         "onednn when not given"),
     COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
-          "ranks of a pipeline; what is left of the ranks are replicas of it; "
-          "1 when not given"),
+          "ranks per pipeline; ranks beyond one pipeline form further "
+          "replicas; 1 when not given"),
     COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
-          "stages of a rank, where the schedule leaves the choice"),
+          "stages per rank, if the schedule allows a choice"),
     TEXT("schedule", "NAME", pipeline,
-         "of `penstock schedule list`, or a file of it; 1f1b when not given, "
-         "interleaved with several stages per rank"),
+         "a name from `penstock schedule list`, or a schedule file; "
+         "when not given, 1f1b, or interleaved with several stages per "
+         "rank"),
     FLAG("use-distributed-optimizer", is_sharded,
-         "every replica keeps a share of the optimizer's state (ZeRO-1)"),
+         "shard the optimizer's state over replicas (ZeRO-1)"),
     FLAG("fast-sums", has_fast_sums,
-         "sum gradients over replicas in the order that MPI likes: the bits of "
-         "one process are not promised"),
+         "sum gradients in any order: faster, but not bit-reproducible "
+         "across rank counts"),
     TEXT("sync", "METHOD", sync,
-         "how replicas keep together, of `penstock sync list`; allreduce when "
-         "not given"),
+         "method to synchronise replicas, from `penstock sync list`; "
+         "allreduce when not given"),
     COUNT("sync-interval", sync_interval, 1, MANY,
           "steps between synchronisations; as published when not given"),
-    {"sync-option", "NAME=X...", "numbers of the method: gamma=0.01 rho=0.1",
+    {"sync-option", "NAME=X...", "options of the method: gamma=0.01 rho=0.1",
      PEN__FIELD_LIST, AT(sync_options), 0, 0, NULL},
     COUNT("sync-replicas", sync_replicas, 1, 1u << 16,
-          "replicas that keep together by --sync; every pipeline is one when "
-          "not given"),
+          "number of replicas that --sync synchronises; one per pipeline "
+          "when not given"),
     TEXT("compress", "NAME[:X]", compress,
-         "what replicas send each other goes through this compressor, of "
+         "compress messages between replicas with this compressor from "
          "`penstock sync list`: powersgd:4"),
     FLAG("sparse-embedding", has_sparse_sums,
-         "sum of the gradient of a token table that is not tied only the rows "
-         "that are not zero, where that is shorter; same bits"),
+         "for untied embeddings, send only nonzero gradient rows; "
+         "results do not change"),
     TEXT("compress-stages", "NAME", compress_stages,
-         "activations and their gradients between ranks as integers of 8 or 4 "
-         "bits with a scale per block of values: int8, int4 or int8:BLOCK; "
-         "blocks of 64 when not given; none when this is not given"),
+         "send activations and their gradients between ranks as "
+         "integers with one scale per block: int8, int4 or int8:BLOCK; "
+         "BLOCK is 64 when not given; none when not given"),
     COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
-          "shares of a batch whose gradients are summed apart, so that other "
-          "numbers of ranks get the same bits; one per replica when not "
-          "given, or what the checkpoint has"),
+          "split the batch into N fixed parts for summation, so that "
+          "results do not depend on the number of ranks; the "
+          "checkpoint's number, or one per replica, when not given"),
     TEXT("plan", "PLAN", plan,
-         "plan.json: stages, schedule, batch and sharding; in place of the "
-         "options for them"),
+         "take stages, schedule, batch and sharding from this "
+         "plan.json, in place of their options"),
     TEXT("profile", "FILE", profile,
-         "what `penstock profile` measured, to split layers by and to predict "
-         "steps"),
+         "times that `penstock profile` measured, to split layers and "
+         "predict steps"),
     TEXT("trace", "DIR", trace,
-         "record every operation there, for `penstock "
-         "view`"),
-    REAL("hang-timeout", hang_timeout, 0.1, 1e9,
-         "seconds after which a rank that waits explains why and the job "
-         "ends; 5 steps and at least 2 s when not given"),
+         "record all operations in DIR, for `penstock view`"),
+    COUNT("verify-interval", verify_interval, 1, MANY,
+          "every N steps, compare the weights of replicas bit by bit, and "
+          "their moments without ZeRO-1; never when not given"),
+    FLAG("checksum-messages", has_checksums,
+         "add a CRC32C to every message between ranks; a damaged message "
+         "ends the job"),
+    REAL("hang-timeout", hang_timeout, 0, 1e9,
+         "end the job when a rank has waited X seconds without progress; 0: "
+         "never. When not given: 2 s for a stopped rank, 25 steps and at least "
+         "30 s for one that sleeps"),
     REAL("exit-duration-in-mins", exit_minutes, 0, 1e9,
-         "write a checkpoint and end after so long"),
+         "write a checkpoint and end after X minutes"),
     COUNT("threads", threads, 1, 4096,
-          "threads that compute; OMP_NUM_THREADS, or one per core, when not "
+          "compute threads; OMP_NUM_THREADS, or one per core, when not "
           "given"),
     WORD("recompute-granularity", recompute, recomputes,
-         "what is computed again, not kept: none, selective or full; none when "
-         "not given"),
-    TEXT("save", "DIR", save, "write checkpoints there, also on Ctrl-C"),
+         "recompute activations instead of keeping them: none, "
+         "selective or full; none when not given"),
+    TEXT("save", "DIR", save, "write checkpoints to DIR, also on Ctrl-C"),
     COUNT("save-interval", save_interval, 1, MANY,
           "steps between checkpoints; only at the end when not given"),
+    COUNT(
+        "save-keep", save_keep, 1, 1u << 30,
+        "keep the newest N checkpoints of this run that were verified, delete "
+        "older ones; all are kept when not given"),
     TEXT("run", "DIR", run,
-         "write log, trace and memory there, for `penstock report`"),
-    TEXT("log", "FILE", log, "write a line of JSON per step there"),
+         "write log, trace and memory use to DIR, for `penstock report`"),
+    TEXT("log", "FILE", log, "write one line of JSON per step to FILE"),
     COUNT("log-interval", log_interval, 1, MANY,
-          "steps between lines on stdout; 10 when not given"),
+          "steps between progress lines on stdout; 10 when not given"),
     TEXT("tensorboard-dir", "DIR", tensorboard_dir,
-         "write event files for TensorBoard there"),
+         "write event files for TensorBoard to DIR"),
     TEXT("metrics-port", "PORT", metrics_port,
-         "show Prometheus what the training does, at "
-         "http://127.0.0.1:PORT/metrics; with 0 on a port that is free"),
+         "serve metrics for Prometheus at "
+         "http://127.0.0.1:PORT/metrics; 0 takes a free port"),
     COUNT("eval-interval", eval_interval, 1, MANY,
-          "steps between evaluations on the validation part, of images those "
-          "to test on; never when not given"),
+          "steps between evaluations on the validation part, or on the "
+          "test images; never when not given"),
     COUNT("eval-iters", eval_iters, 1, MANY,
           "global batches of an evaluation; 10 when not given"),
 };
@@ -193,9 +207,12 @@ static const char *const rare[] = {"random-weights",
                                    "compress-stages",
                                    "logical-replicas",
                                    "profile",
+                                   "verify-interval",
+                                   "checksum-messages",
                                    "hang-timeout",
                                    "exit-duration-in-mins",
                                    "recompute-granularity",
+                                   "save-keep",
                                    "log-interval",
                                    "tensorboard-dir",
                                    "metrics-port",
@@ -218,16 +235,22 @@ static void check_args(const struct pen__train_args *args,
         argp_error(state, "--lr is required");
     if (args->save_interval > 0 && args->save == NULL)
         argp_error(state, "--save-interval needs --save DIR");
+    if (args->save_keep > 0 && args->save == NULL)
+        argp_error(state, "--save-keep needs --save DIR");
     if (args->run != NULL && (args->log != NULL || args->trace != NULL))
-        argp_error(state, "--run and %s exclude each other: both write a %s",
+        argp_error(state,
+                   "--run and %s exclude each other, because both write a %s",
                    args->log != NULL ? "--log" : "--trace",
                    args->log != NULL ? "log" : "trace");
     if (args->has_sparse_sums && args->has_fast_sums)
-        argp_error(state, "--sparse-embedding and --fast-sums exclude each "
-                          "other: MPI sums whole arrays");
+        argp_error(state,
+                   "--sparse-embedding and --fast-sums exclude each other, "
+                   "because MPI sums whole arrays");
     if (args->eval_interval > 0 && args->token_ids != NULL)
-        argp_error(state, "--eval-interval needs --data-path: lines of ids "
-                          "have no validation part");
+        argp_error(
+            state,
+            "--eval-interval needs --data-path, because --token-ids has no "
+            "validation part");
 }
 
 /* sleep:5ms and the like. */
@@ -362,13 +385,12 @@ static struct argp parser_of(const struct argp_option *options)
     return (struct argp){
         .options = options,
         .parser = parse_option,
-        .doc =
-            "Trains a network on tokens or images.\v"
-            "All options: penstock help train. A line every --log-interval "
-            "steps goes to stdout. Ctrl-C or "
-            "SIGTERM ends the training after the step, with a checkpoint if "
-            "--save is given; SIGUSR1 writes one and goes on. Under mpirun or "
-            "srun all ranks train together."};
+        .doc = "Trains a network on tokens or images.\vAll options: penstock "
+               "help train. Every --log-interval steps train prints a line on "
+               "stdout. Ctrl-C or SIGTERM ends the training after the current "
+               "step, with a checkpoint if --save is given. SIGUSR1 writes a "
+               "checkpoint, and the training continues. Under mpirun or srun "
+               "all ranks train together."};
 }
 
 int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)

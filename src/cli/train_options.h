@@ -46,8 +46,10 @@ struct pen__train_args {
     const char *plan;
     const char *profile;
     const char *trace;
-    double hang_timeout; /* seconds; NaN: from the steps */
-    double exit_minutes; /* NaN: no limit */
+    uint64_t verify_interval; /* steps; 0: replicas are not compared */
+    bool has_checksums;       /* on messages between ranks */
+    double hang_timeout;      /* seconds; NaN: from the steps */
+    double exit_minutes;      /* NaN: no limit */
 
     bool is_bf16;
     const char *engine_name;
@@ -59,6 +61,7 @@ struct pen__train_args {
 
     const char *save;
     uint64_t save_interval;  /* 0: at the end only */
+    uint64_t save_keep;      /* 0: all */
     const char *run;         /* a folder for log, trace and ranks.json */
     struct pen_text run_log; /* paths in it, which log and trace are then */
     struct pen_text run_trace;

@@ -126,7 +126,7 @@ void pen__train_replicas_tell(const struct pen_trainer *trainer,
         return;
     pen_replicas_sent(replicas, &bytes, &messages);
     pen_log(PEN_LOG_INFO,
-            "to its peers in the other replicas the first rank sent %.3f MB "
-            "in %" PRIu64 " messages, %.0f bytes a step",
+            "the first rank sent its peers in the other replicas %.3f MB "
+            "in %" PRIu64 " messages, %.0f bytes per step",
             1e-6 * (double)bytes, messages, (double)bytes / (double)num_steps);
 }

@@ -1,5 +1,8 @@
 #include "cli/train_report.h"
 
+#include "base/log.h"
+#include "cli/train_files.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,20 +38,27 @@ pen_status pen__train_report_open(struct pen__train_report *report,
                                   const struct pen__train_args *args,
                                   uint64_t last_step, struct pen_text *why)
 {
-    *report =
-        (struct pen__train_report){.first_step = last_step,
-                                   .train_iters = args->train_iters,
-                                   .log_interval = args->log_interval,
-                                   .step_flops = (double)NAN,
-                                   .peak_flops = (double)NAN,
-                                   .is_terminal = isatty(STDERR_FILENO) != 0};
+    *report = (struct pen__train_report){
+        .first_step = last_step,
+        .train_iters = args->train_iters,
+        .log_interval = args->log_interval,
+        .step_flops = (double)NAN,
+        .peak_flops = (double)NAN,
+        .loss_spikes = pen_spikes_make(PEN_SPIKES_LOSS),
+        .norm_spikes = pen_spikes_make(PEN_SPIKES_GRAD_NORM),
+        .is_terminal = isatty(STDERR_FILENO) != 0};
     clock_gettime(CLOCK_MONOTONIC, &report->start);
     pen_status status = PEN_OK;
     if (args->log != NULL)
-        status = open_log(report, args, last_step, why);
+        status =
+            pen__train_file_opened(PEN__FILE_LOG, args->log,
+                                   open_log(report, args, last_step, why), why);
     if (status == PEN_OK && args->tensorboard_dir != NULL)
-        status = pen_tensorboard_create(args->tensorboard_dir, last_step,
-                                        &report->board, why);
+        status = pen__train_file_opened(
+            PEN__FILE_TENSORBOARD, args->tensorboard_dir,
+            pen_tensorboard_create(args->tensorboard_dir, last_step,
+                                   &report->board, why),
+            why);
     if (status != PEN_OK)
         pen__train_report_close(report);
     return status;
@@ -155,10 +165,50 @@ static void tell(struct pen__train_report *report, struct pen_run_step step)
     }
 }
 
-pen_status pen__train_report_step(struct pen__train_report *report,
-                                  const struct pen_step *step, double sec,
-                                  const struct pen_evaluation *validation,
-                                  struct pen_text *why)
+/* One line for both, since they mostly come together. */
+static void warn_of_spikes(struct pen__train_report *report,
+                           const struct pen_run_step *step)
+{
+    struct pen_text line = PEN_TEXT_EMPTY;
+    bool is_loss = !isnan(step->loss_usual);
+    bool is_norm = !isnan(step->grad_norm_usual);
+    if (report->is_quiet || (!is_loss && !is_norm))
+        return;
+    pen__train_report_clear(report);
+    pen_text_add(&line, "step %" PRIu64 ": ", step->step);
+    if (is_loss)
+        pen_text_add(&line, "the loss jumped to %.4g, usual is %.4g",
+                     step->loss, step->loss_usual);
+    if (is_loss && is_norm)
+        pen_text_add(&line, "; ");
+    if (is_norm)
+        pen_text_add(&line, "the gradient norm jumped to %.4g, usual is %.4g",
+                     step->grad_norm, step->grad_norm_usual);
+    pen_log(PEN_LOG_WARN,
+            "%s (medians of the last steps). If the loss does not come back, "
+            "lower --lr or --clip-grad, or raise --lr-warmup-iters",
+            pen_text_string(&line));
+    pen_text_release(&line);
+}
+
+static void write_files(struct pen__train_report *report,
+                        const struct pen_run_step *line)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (report->has_log)
+        pen__train_file_written(PEN__FILE_LOG,
+                                pen_run_log_append(&report->log, line, &why),
+                                &report->is_log_told, &why);
+    if (report->board != NULL)
+        pen__train_file_written(PEN__FILE_TENSORBOARD,
+                                pen_tensorboard_add(report->board, line, &why),
+                                &report->is_board_told, &why);
+    pen_text_release(&why);
+}
+
+void pen__train_report_step(struct pen__train_report *report,
+                            const struct pen_step *step, double sec,
+                            const struct pen_evaluation *validation)
 {
     struct pen_run_step line = {
         .step = step->step,
@@ -173,21 +223,20 @@ pen_status pen__train_report_step(struct pen__train_report *report,
         .elapsed_sec = pen__train_report_clock(report) +
                        (report->has_log ? report->log.elapsed_sec : 0),
         .val_loss = validation->loss,
-        .val_accuracy = validation->accuracy};
+        .val_accuracy = validation->accuracy,
+        .loss_usual = pen_spikes_take(&report->loss_spikes, step->loss),
+        .grad_norm_usual =
+            pen_spikes_take(&report->norm_spikes, step->gradient_norm)};
     report->spent_sec += sec;
     report->line_sec += sec;
     report->line_steps++;
     report->bubble_sum += step->wait_share;
     tell(report, line);
+    warn_of_spikes(report, &line);
     if (report->metrics != NULL)
         pen__train_metrics_step(report->metrics, &line,
                                 report->has_bubble ? step->wait_share
                                                    : (double)NAN,
                                 left_sec(report, line.step));
-    pen_status status = PEN_OK;
-    if (report->has_log)
-        status = pen_run_log_append(&report->log, &line, why);
-    if (status == PEN_OK && report->board != NULL)
-        status = pen_tensorboard_add(report->board, &line, why);
-    return status;
+    write_files(report, &line);
 }

@@ -4,6 +4,7 @@
 #include "cli/train_metrics.h"
 #include "cli/train_options.h"
 #include "core/run_log.h"
+#include "core/spikes.h"
 #include "runtime/tensorboard.h"
 
 #include <time.h>
@@ -35,15 +36,21 @@ struct pen__train_report {
     bool is_terminal;
     bool is_shown;
 
+    struct pen_spikes loss_spikes;
+    struct pen_spikes norm_spikes;
+
     bool has_log;
+    bool is_log_told; /* that it cannot be written */
+    bool is_board_told;
     struct pen_run_log log;
     struct pen_tensorboard *board;      /* NULL: none */
     struct pen__train_metrics *metrics; /* borrowed; NULL: none */
 };
 
 /*
- * Opens the files of a run that did `last_step` steps before. On success end
- * with pen__train_report_close().
+ * Opens the files of a run that did `last_step` steps before. A file whose disk
+ * is full or broken is left out with a warning. On success end with
+ * pen__train_report_close().
  */
 pen_status pen__train_report_open(struct pen__train_report *report,
                                   const struct pen__train_args *args,
@@ -53,11 +60,13 @@ void pen__train_report_close(struct pen__train_report *report);
 /* Seconds since the report was opened. */
 double pen__train_report_clock(const struct pen__train_report *report);
 
-/* A step that took `sec`; numbers that were not evaluated are NaN. */
-pen_status pen__train_report_step(struct pen__train_report *report,
-                                  const struct pen_step *step, double sec,
-                                  const struct pen_evaluation *validation,
-                                  struct pen_text *why);
+/*
+ * A step that took `sec`; numbers that were not evaluated are NaN. A line that
+ * cannot be written is lost, with one warning in a run.
+ */
+void pen__train_report_step(struct pen__train_report *report,
+                            const struct pen_step *step, double sec,
+                            const struct pen_evaluation *validation);
 
 /* Removes the terminal's line; call it before printing anything else. */
 void pen__train_report_clear(struct pen__train_report *report);

@@ -22,7 +22,7 @@ static void say(const char *words, size_t length)
 static void note_stop(int number)
 {
     static const char words[] = "\npenstock: finishing the step";
-    static const char more[] = "; once more to stop at once";
+    static const char more[] = "; press Ctrl-C again to stop at once";
     bool is_repeated = stop_seen != 0;
     stop_seen = number;
     if (is_quiet || is_repeated)

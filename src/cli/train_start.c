@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "cli/program.h"
 #include "core/run_ranks.h"
-#include "runtime/launch_identity.h"
+#include "runtime/agree.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -59,9 +59,11 @@ static pen_status describe_plan(const struct pen__train_layout *layout,
         pen_text_add(&text, "%u %u %u\n", layout->parts[i].first,
                      layout->parts[i].count,
                      (unsigned)layout->parts[i].recompute);
-    pen_status status =
-        pen_launch_identity_set(identity, PEN_IDENTITY_PLAN, schedule->name,
-                                pen_text_string(&text), text.length, why);
+    pen_status status = text.has_failed
+                            ? PEN_NOMEM
+                            : pen_launch_identity_set(
+                                  identity, PEN_IDENTITY_PLAN, schedule->name,
+                                  pen_text_string(&text), text.length, why);
     pen_text_release(&text);
     return status;
 }
@@ -73,8 +75,10 @@ static pen_status describe_model(const struct pen_any_model *model,
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_any_model_print(model, PEN_DTYPE_F32, &text);
     pen_status status =
-        pen_launch_identity_set(identity, PEN_IDENTITY_MODEL, "config",
-                                pen_text_string(&text), text.length, why);
+        text.has_failed
+            ? PEN_NOMEM
+            : pen_launch_identity_set(identity, PEN_IDENTITY_MODEL, "config",
+                                      pen_text_string(&text), text.length, why);
     pen_text_release(&text);
     return status;
 }
@@ -99,20 +103,22 @@ static pen_status describe_options(const struct pen__train_args *args,
 }
 
 /* A word of --data-path is a weight, a file, or what its files begin with. */
-static size_t add_files(const char *word, struct pen_text *names,
-                        const char **paths, size_t count)
+static pen_status add_files(const char *word, struct pen_text *names,
+                            const char **paths, size_t *count)
 {
     static const char *const endings[] = {"", ".bin", ".idx"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        struct pen_text *name = &names[count];
+        struct pen_text *name = &names[*count];
         pen_text_add(name, "%s%s", word, endings[i]);
         struct stat facts;
+        if (name->has_failed)
+            return PEN_NOMEM;
         if (stat(pen_text_string(name), &facts) == 0 && S_ISREG(facts.st_mode))
-            paths[count++] = pen_text_string(name);
+            paths[(*count)++] = pen_text_string(name);
         else
             pen_text_release(name);
     }
-    return count;
+    return PEN_OK;
 }
 
 static pen_status describe_data(const struct pen__train_args *args,
@@ -124,7 +130,7 @@ static pen_status describe_data(const struct pen__train_args *args,
     struct pen_text *names = calloc(most, sizeof *names);
     pen_status status = paths == NULL || names == NULL ? PEN_NOMEM : PEN_OK;
     for (size_t i = 0; i < args->data_path.count && status == PEN_OK; i++)
-        count = add_files(args->data_path.words[i], names, paths, count);
+        status = add_files(args->data_path.words[i], names, paths, &count);
     if (status == PEN_OK && args->token_ids != NULL)
         paths[count++] = args->token_ids;
     if (status == PEN_OK)
@@ -146,9 +152,11 @@ static pen_status describe(const struct pen__train_args *args,
     struct pen_text instructions = PEN_TEXT_EMPTY;
     pen_engine_onednn_describe(&library);
     pen_engine_onednn_instructions(&instructions);
-    pen_status status = pen_launch_identity_set_build(
-        identity, pen__program_version(), pen_text_string(&library),
-        pen_text_string(&instructions), why);
+    pen_status status = PEN_NOMEM;
+    if (!library.has_failed && !instructions.has_failed)
+        status = pen_launch_identity_set_build(
+            identity, pen__program_version(), pen_text_string(&library),
+            pen_text_string(&instructions), why);
     pen_text_release(&library);
     pen_text_release(&instructions);
     if (status == PEN_OK)
@@ -162,47 +170,44 @@ static pen_status describe(const struct pen__train_args *args,
     return status;
 }
 
-pen_status pen__train_check_ranks(const struct pen__train_args *args,
-                                  const struct pen__train_layout *layout,
-                                  const struct pen_any_model *model,
-                                  struct pen_transport *transport,
-                                  struct pen_text *why)
+pen_status pen__train_describe(const struct pen__train_args *args,
+                               const struct pen__train_layout *layout,
+                               const struct pen_any_model *model,
+                               const struct pen_transport *transport,
+                               struct pen_launch_identity *out,
+                               struct pen_text *why)
 {
-    struct pen_launch_identity own, first;
     char host[56] = "";
     if (pen_transport_size(transport) == 1)
         return PEN_OK;
     (void)gethostname(host, sizeof host - 1);
-    pen_launch_identity_init(&own, pen_transport_rank(transport), host);
-    pen_status status = describe(args, layout, model, &own, why);
-    first = own;
+    pen_launch_identity_init(out, pen_transport_rank(transport), host);
+    return describe(args, layout, model, out, why);
+}
+
+pen_status pen__train_compare(const struct pen_launch_identity *own,
+                              struct pen_transport *transport,
+                              struct pen_text *why)
+{
+    struct pen_launch_identity first = *own;
+    if (pen_transport_size(transport) == 1)
+        return PEN_OK;
     pen_transport_share(transport, &first, sizeof first);
-    if (status == PEN_OK)
-        status = pen_launch_identity_compare(&own, &first, why);
-    return status;
+    return pen_launch_identity_compare(own, &first, why);
 }
 
 static void sum(struct pen_transport *transport, double *values, size_t count)
 {
-    struct pen_request request = {{0}, false};
+    struct pen_request request = {.is_active = false};
     pen_transport_sum(transport, values, count, &request);
     pen_transport_wait(transport, &request);
 }
 
-pen_status pen__train_agree(struct pen_transport *transport, pen_status status,
-                            struct pen_text *why)
+double pen__train_patience(const struct pen__train_args *args)
 {
-    double num_failed = status == PEN_OK ? 0 : 1;
-    uint8_t has_first_failed = status != PEN_OK;
-    if (pen_transport_size(transport) == 1)
-        return status;
-    pen_transport_share(transport, &has_first_failed, sizeof has_first_failed);
-    sum(transport, &num_failed, 1);
-    if (num_failed == 0)
-        return PEN_OK;
-    if (has_first_failed && pen_transport_rank(transport) != 0)
-        pen_text_release(why);
-    return status == PEN_OK ? PEN_INVALID : status;
+    enum { OUTSIDE_OF_STEPS = 10 };
+    return isnan(args->hang_timeout) ? PEN_AGREE_DEADLINE_SEC
+                                     : OUTSIDE_OF_STEPS * args->hang_timeout;
 }
 
 /* ---- memory ---- */
@@ -228,12 +233,13 @@ static void tell_ranks(const double *peaks, const double *predicted,
                     100 * (peaks[i] / predicted[i] - 1));
     }
     if (size > MOST_LINES)
-        pen_log(PEN_LOG_INFO,
-                "memory was %.1f MB at its peak on rank %" PRIu32
-                "; furthest from its prediction was rank %" PRIu32
-                " with %+.1f %%",
-                PEN__MB(peaks[largest]), largest, worst,
-                100 * (peaks[worst] / predicted[worst] - 1));
+        pen_log(
+            PEN_LOG_INFO,
+            "memory was %.1f MB at its peak on rank %" PRIu32
+            "; the largest difference from the prediction was on rank %" PRIu32
+            " with %+.1f %%",
+            PEN__MB(peaks[largest]), largest, worst,
+            100 * (peaks[worst] / predicted[worst] - 1));
 }
 
 static pen_status remove_old(const char *folder, const char *name,
@@ -250,6 +256,16 @@ static pen_status remove_old(const char *folder, const char *name,
     }
     pen_text_release(&path);
     return status;
+}
+
+static void warn_of_peaks(uint32_t rank, pen_status status,
+                          struct pen_text *why)
+{
+    if (rank == 0 && status != PEN_OK)
+        pen_log(PEN_LOG_WARN, "could not write the memory peaks: %s",
+                why->length > 0 ? pen_text_string(why)
+                                : pen_status_text(status));
+    pen_text_release(why);
 }
 
 pen_status pen__train_make_run(const struct pen__train_args *args,
@@ -294,17 +310,22 @@ static pen_status write_ranks(const char *folder, const double *peaks,
     return status;
 }
 
-pen_status pen__train_tell_peaks(const struct pen__train_args *args,
-                                 struct pen_transport *transport,
-                                 size_t predicted, struct pen_text *why)
+void pen__train_tell_peaks(const struct pen__train_args *args,
+                           struct pen_transport *transport, size_t predicted)
 {
     uint32_t size = pen_transport_size(transport);
     uint32_t rank = pen_transport_rank(transport);
+    struct pen_text why = PEN_TEXT_EMPTY;
     double *both = calloc((size_t)2 * size, sizeof *both);
     pen_status status = PEN_OK;
-    if (both == NULL || pen_memory_peak() == 0) {
+    if (both == NULL)
+        status = PEN_NOMEM;
+    status = pen_agree(transport, status, "summing up peaks of memory",
+                       pen__train_patience(args), &why);
+    if (status != PEN_OK || both == NULL || pen_memory_peak() == 0) {
+        warn_of_peaks(rank, status, &why);
         free(both);
-        return PEN_OK;
+        return;
     }
     both[rank] = (double)pen_memory_peak();
     both[size + rank] = (double)predicted;
@@ -317,9 +338,9 @@ pen_status pen__train_tell_peaks(const struct pen__train_args *args,
     else if (rank == 0)
         tell_ranks(both, both + size, size);
     if (rank == 0 && args->run != NULL)
-        status = write_ranks(args->run, both, both + size, size, why);
+        status = write_ranks(args->run, both, both + size, size, &why);
+    warn_of_peaks(rank, status, &why);
     free(both);
-    return status;
 }
 
 void pen__train_tell_sent(struct pen_transport *transport)

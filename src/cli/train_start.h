@@ -3,6 +3,7 @@
 
 #include "cli/train_layout.h"
 #include "runtime/launch.h"
+#include "runtime/launch_identity.h"
 #include "runtime/threads.h"
 
 /* What the ranks of a training settle among themselves. */
@@ -14,19 +15,25 @@ struct pen_threads_options
 pen__train_threads(const struct pen__train_args *args,
                    const struct pen_launch *launch);
 
-/* Refuses where another rank has another build, plan, model or data. */
-pen_status pen__train_check_ranks(const struct pen__train_args *args,
-                                  const struct pen__train_layout *layout,
-                                  const struct pen_any_model *model,
-                                  struct pen_transport *transport,
-                                  struct pen_text *why);
+/* Build, plan, model, options and data of this rank; nothing of a single one.
+ */
+pen_status pen__train_describe(const struct pen__train_args *args,
+                               const struct pen__train_layout *layout,
+                               const struct pen_any_model *model,
+                               const struct pen_transport *transport,
+                               struct pen_launch_identity *out,
+                               struct pen_text *why);
+
+/* Refuses where rank 0 has another. All ranks must have theirs. */
+pen_status pen__train_compare(const struct pen_launch_identity *own,
+                              struct pen_transport *transport,
+                              struct pen_text *why);
 
 /*
- * Fails on all ranks when one has failed. One of those that know why keeps its
- * reason, all others have theirs emptied.
+ * Seconds that ranks wait for each other outside of steps: ten times
+ * --hang-timeout, where 0 is for ever; see runtime/agree.h.
  */
-pen_status pen__train_agree(struct pen_transport *transport, pen_status status,
-                            struct pen_text *why);
+double pen__train_patience(const struct pen__train_args *args);
 
 /*
  * Makes the folder of --run, if there is to be one. The first rank removes
@@ -37,11 +44,10 @@ pen_status pen__train_make_run(const struct pen__train_args *args,
 
 /*
  * On rank 0: the peak of every rank against what it predicted, told and, in
- * the folder of --run, written.
+ * the folder of --run, written. A failure is a warning.
  */
-pen_status pen__train_tell_peaks(const struct pen__train_args *args,
-                                 struct pen_transport *transport,
-                                 size_t predicted, struct pen_text *why);
+void pen__train_tell_peaks(const struct pen__train_args *args,
+                           struct pen_transport *transport, size_t predicted);
 
 /* On rank 0: the bytes that all ranks have sent. */
 void pen__train_tell_sent(struct pen_transport *transport);

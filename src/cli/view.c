@@ -16,13 +16,11 @@ static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0,
      "draw to FILE: .svg, .png, .pdf, or .json for Perfetto", 1},
     {"step", KEY_STEP, "N", 0,
-     "the step to look at; when not given, the one with the median of the "
-     "seconds",
-     2},
+     "the step to show; the step of median duration when not given", 2},
     {"ranks", KEY_RANKS, "FIRST-LAST", 0,
-     "draw these ranks, a low row for each, with waiting in colour", 2},
+     "draw these ranks, one narrow row each, with waiting in colour", 2},
     {"all-ranks", KEY_ALL_RANKS, NULL, 0,
-     "a line for every rank, even of a long pipeline", 3},
+     "print a line for every rank, also of a long pipeline", 3},
     {"json", KEY_JSON, NULL, 0, "print JSON", 4},
     {NULL, 0, NULL, 0, NULL, 0}};
 
@@ -53,6 +51,7 @@ static struct pen_view_ranks read_ranks(const char *text,
                                         const struct argp_state *state)
 {
     char *end;
+    const char *given = text;
     long long first = strtoll(text, &end, 10);
     bool is_right = end != text && first >= 0;
     long long last = first;
@@ -62,7 +61,9 @@ static struct pen_view_ranks read_ranks(const char *text,
         is_right = end != text;
     }
     if (!is_right || *end != '\0' || last < first || last > UINT32_MAX)
-        argp_error(state, "--ranks must be as 0-63 or 17");
+        argp_error(state,
+                   "--ranks must be a range as 0-63 or a rank as 17, not '%s'",
+                   given);
     return (struct pen_view_ranks){(uint32_t)first, (uint32_t)last};
 }
 
@@ -89,14 +90,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (args->folder != NULL)
-            argp_error(state, "'%s' is one word too many", text);
+            argp_error(state, "unexpected argument '%s'", text);
         args->folder = text;
         return 0;
     case ARGP_KEY_END:
         if (args->folder == NULL)
             argp_error(state, "expected DIR");
         if (args->has_ranks && args->output == NULL)
-            argp_error(state, "--ranks needs a file to draw to: --output");
+            argp_error(state,
+                       "--ranks needs a file to draw to; give --output FILE");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -107,10 +109,10 @@ static const struct argp parser = {
     .options = options,
     .parser = parse_option,
     .args_doc = "DIR",
-    .doc = "Shows one step of a traced training beside its prediction, and "
-           "says where they differ and why.\v"
-           "DIR is a folder that penstock train --trace wrote. Without a "
-           "prediction in it only what was measured is shown."};
+    .doc = "Shows one step of a traced training and its prediction, where "
+           "they differ and why.\vDIR is a folder that penstock train "
+           "--trace wrote. If it has no prediction, view shows the "
+           "measured step only."};
 
 static pen_status draw(const struct args *args, const struct pen_view *view,
                        struct pen_text *why)
@@ -158,4 +160,4 @@ static int run(int argc, char **argv)
 }
 
 const struct pen__command pen__view = {
-    "view", "shows what a traced training did and why", run, NULL};
+    "view", "shows where the time of a traced training went", run, NULL};

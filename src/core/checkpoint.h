@@ -137,19 +137,34 @@ pen_status pen_checkpoint_copy_tokenizer(struct pen_checkpoint_writer *writer,
 struct pen_manifest *
 pen_checkpoint_manifest(struct pen_checkpoint_writer *writer);
 
+/* Which steps stay when a new one is there; the same one for all of a run. */
+struct pen_checkpoint_keep {
+    uint32_t count;  /* the newest steps that stay; 0: all */
+    bool has_loaded; /* and this one, which the run was resumed from */
+    uint64_t loaded;
+    uint64_t *verified; /* steps whose bytes were read; released with it */
+    size_t num_verified;
+};
+
+void pen_checkpoint_keep_release(struct pen_checkpoint_keep *keep);
+
 /*
- * Every tensor must be complete, or in one of the records. Syncs everything,
- * then gives the step its name; a step of this number that is there already is
- * replaced.
- * Then, if keep is not 0, removes the oldest intact steps before this one such
- * that `keep` remain; that a removal fails is no failure of the checkpoint.
+ * Every tensor must be complete, or in one of the records. Refused when the
+ * folder has a step of another run. Syncs everything, then gives the step its
+ * name; a step of this number that is there already is replaced.
+ *
+ * Then, if keep is not NULL and has a count, verifies the newest steps of this
+ * run up to this one until so many are whole, and removes those before them.
+ * Steps whose manifest or sizes are wrong do not count and stay; all steps stay
+ * when the new one is not whole. A removal that fails is not reported.
  *
  * Frees the writer in either case. On failure nothing of the step is left and
  * the steps that were there are untouched; only if the very last sync fails,
  * the step is there, whole, and a power failure may take it.
  */
 pen_status pen_checkpoint_finish(struct pen_checkpoint_writer *writer,
-                                 uint32_t keep, struct pen_text *why);
+                                 struct pen_checkpoint_keep *keep,
+                                 struct pen_text *why);
 
 void pen_checkpoint_abandon(struct pen_checkpoint_writer *writer);
 
@@ -171,12 +186,14 @@ struct pen_checkpoint {
     struct pen_weights *optimizer; /* NULL when there are no moments */
     struct pen_weights *sync;      /* NULL: neither versions nor extras */
     struct pen_text skipped; /* a line for each newer step that is not whole */
+    bool is_newest;          /* of its run: the run was opened, not the step */
 };
 
 /*
- * Opens a step, or of a run the newest that is whole. Every byte is verified
- * before any is used. On success close with pen_checkpoint_close(). On failure
- * why has the file and what is wrong with it.
+ * Opens a step, or of a run the newest that is whole; refused when its folder
+ * has whole steps of several runs. Every byte is verified before any is used.
+ * On success close with pen_checkpoint_close(). On failure why has the file and
+ * what is wrong with it.
  */
 pen_status pen_checkpoint_open(const char *path,
                                const struct pen_checkpoint_watch *watch,
@@ -184,6 +201,10 @@ pen_status pen_checkpoint_open(const char *path,
                                struct pen_text *why);
 
 void pen_checkpoint_close(struct pen_checkpoint *checkpoint);
+
+/* Adds what to warn of when newer steps were skipped; nothing if none were. */
+void pen_checkpoint_describe_skipped(const struct pen_checkpoint *checkpoint,
+                                     struct pen_text *out);
 
 /*
  * One part of a tensor of the model, with the model's shape; all but weights
@@ -219,7 +240,8 @@ struct pen_checkpoint_entry {
     uint64_t step;
     struct pen_text path;
     uint64_t num_bytes;
-    int64_t written_sec; /* since 1970; 0 without a manifest */
+    char run[PEN_RUN_ID_SIZE]; /* "" without a manifest that can be read */
+    int64_t written_sec;       /* since 1970; 0 without a manifest */
     char manifest_hash[PEN_HASH_SIZE];
     bool is_whole;          /* bytes are not read */
     struct pen_text reason; /* why it is not */

@@ -31,7 +31,7 @@ static pen_status check_record(const struct pen_checkpoint_writer *writer,
     for (size_t i = 0; i < writer->num_records; i++) {
         if (writer->records[i].share != record->share)
             continue;
-        pen_why(why, "share %" PRIu32 " came twice", record->share);
+        pen_why(why, "share %" PRIu32 " was sent twice", record->share);
         return PEN_INVALID;
     }
     return PEN_OK;
@@ -94,10 +94,12 @@ static pen_status check_sync_name(const char *name, bool is_extra,
 {
     if (pen__is_version_name(name) != is_extra)
         return PEN_OK;
-    pen_why(why,
-            is_extra ? "a share has an extra with the name of a version: %s"
-                     : "a share has a version without what it is of: %s",
-            name);
+    pen_why(
+        why,
+        is_extra
+            ? "the extra tensor %s of a share has the name of a version"
+            : "a share has the version %s of a tensor that it does not have",
+        name);
     return PEN_INVALID;
 }
 
@@ -111,7 +113,8 @@ static pen_status map_tensor(struct pen_checkpoint_writer *writer,
     }
     if (set->kind != PEN_RECORD_SYNC &&
         json_object_del(writer->missing[set->kind], tensor) != 0) {
-        pen_why(why, "a share has a tensor that the checkpoint has not: %s",
+        pen_why(why,
+                "a share has the tensor %s, which the checkpoint does not have",
                 tensor);
         return PEN_INVALID;
     }
@@ -199,7 +202,9 @@ static pen_status check_version(const json_t *weights, const json_t *versions,
                (version == 1 ||
                 json_object_get(versions, pen_text_string(&newer)) != NULL);
     if (!is_right)
-        pen_why(why, "a share has a version without what it is of: %s", name);
+        pen_why(why,
+                "a share has the version %s of a tensor that it does not have",
+                name);
     pen_text_release(&tensor);
     pen_text_release(&newer);
     return is_right ? PEN_OK : PEN_INVALID;
@@ -226,7 +231,8 @@ static pen_status check_missing(const struct pen_checkpoint_writer *writer,
         size_t count = json_object_size(writer->missing[i]);
         if (count == 0)
             continue;
-        pen_why(why, "%zu tensors are in no share, among them %s", count,
+        pen_why(why, "%zu tensors are missing from all shares, among them %s",
+                count,
                 json_object_iter_key(json_object_iter(writer->missing[i])));
         return PEN_INVALID;
     }
@@ -270,7 +276,7 @@ static pen_status begin_sets(const struct pen_checkpoint_writer *writer,
     }
     if (total <= PEN_MANIFEST_MAX_FILES)
         return PEN_OK;
-    pen_why(why, "a checkpoint of %zu files; at most %u are possible", total,
+    pen_why(why, "the checkpoint has %zu files, more than %u", total,
             PEN_MANIFEST_MAX_FILES);
     return PEN_INVALID;
 }

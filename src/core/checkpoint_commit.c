@@ -166,31 +166,27 @@ static pen_status give_name(const struct pen_checkpoint_writer *writer,
     return status;
 }
 
-/* Steps whose manifest or sizes are wrong do not count and are left alone. */
-static void remove_old(const struct pen_checkpoint_writer *writer,
-                       uint32_t keep)
+static pen_status check_run(const struct pen_checkpoint_writer *writer,
+                            struct pen_text *why)
 {
-    const char *run = pen_text_string(&writer->run);
-    struct pen_checkpoint_list list;
-    if (pen_checkpoint_list_load(run, &list, NULL) != PEN_OK)
-        return;
-    uint32_t kept = 0;
-    for (size_t i = list.count; i-- > 0;) {
-        const struct pen_checkpoint_entry *entry = &list.entries[i];
-        if (!entry->is_whole || entry->step > writer->manifest.step)
-            continue;
-        if (kept < keep)
-            kept++;
-        else
-            pen__step_remove(run, entry->step);
-    }
-    pen_checkpoint_list_release(&list);
+    const char *own = writer->manifest.run;
+    if (writer->other_run[0] == '\0' ||
+        (strcmp(writer->other_run, own) == 0 && !writer->has_several_runs))
+        return PEN_OK;
+    pen_why(why,
+            "%s holds steps of another run than this one (id %s); write to "
+            "another folder",
+            pen_text_string(&writer->run), own);
+    return PEN_INVALID;
 }
 
 pen_status pen_checkpoint_finish(struct pen_checkpoint_writer *writer,
-                                 uint32_t keep, struct pen_text *why)
+                                 struct pen_checkpoint_keep *keep,
+                                 struct pen_text *why)
 {
     pen_status status = finish_share(writer, why);
+    if (status == PEN_OK)
+        status = check_run(writer, why);
     if (status == PEN_OK)
         status = pen__checkpoint_collect(writer, why);
     /* Others wrote some of them: whether this process sees them, too. */
@@ -201,8 +197,8 @@ pen_status pen_checkpoint_finish(struct pen_checkpoint_writer *writer,
         status = write_manifest(writer, why);
     if (status == PEN_OK)
         status = give_name(writer, why);
-    if (status == PEN_OK && keep > 0)
-        remove_old(writer, keep);
+    if (status == PEN_OK && keep != NULL && keep->count > 0)
+        pen__checkpoint_remove_old(writer, keep);
     pen_checkpoint_abandon(writer);
     return status;
 }

@@ -174,14 +174,14 @@ static pen_status write_directory(struct export *export, const char *directory,
 {
     const char *part = export->directory;
     if (access(directory, F_OK) == 0) {
-        pen_why(why, "%s is there already", directory);
+        pen_why(why, "%s already exists", directory);
         return PEN_INVALID;
     }
     if (mkdir(part, 0777) != 0) {
         bool is_there = errno == EEXIST;
         pen_status status = refuse("make", part, why);
         if (is_there)
-            pen_why(why, "; remove it unless somebody writes it");
+            pen_why(why, "; remove it unless another process is writing it");
         return status;
     }
     pen_status status = fill(export, max_shard_bytes, why);

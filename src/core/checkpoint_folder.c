@@ -3,6 +3,8 @@
  */
 #include "core/checkpoint_internal.h"
 
+#include "base/file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -115,6 +117,30 @@ void pen__temporary_path(const char *run, uint64_t step, struct pen_text *out)
     pen_text_add(out, "%s/" PEN__TEMPORARY "%s", run, name);
 }
 
+/* The name of a directory is on disk when the one around it is. */
+static int sync_parent(const char *path)
+{
+    int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int parent = handle < 0
+                     ? -1
+                     : openat(handle, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = parent < 0 ? -1 : fsync(parent);
+    if (handle >= 0)
+        close(handle);
+    if (parent >= 0)
+        close(parent);
+    return failed;
+}
+
+pen_status pen__run_make(const char *run, struct pen_text *why)
+{
+    bool is_new = mkdir(run, 0700) == 0;
+    if ((is_new && sync_parent(run) == 0) || (!is_new && errno == EEXIST))
+        return PEN_OK;
+    pen_why(why, "cannot make %s: %s", run, strerror(errno));
+    return PEN_IO;
+}
+
 static int compare_steps(const void *a, const void *b)
 {
     const uint64_t *x = a;
@@ -142,27 +168,6 @@ pen_status pen__steps_list(const char *run, struct pen__steps *out,
     qsort(steps.steps, steps.count, sizeof *steps.steps, compare_steps);
     *out = steps;
     return PEN_OK;
-}
-
-/* A regular file that is not a link; -1 and the reason otherwise. */
-static int open_regular(const char *path, struct pen_text *why)
-{
-    struct stat about;
-    /* Without O_NONBLOCK a pipe would keep us waiting. */
-    int handle = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (handle < 0 || fstat(handle, &about) != 0) {
-        pen_why(why, "cannot open %s: %s", path,
-                errno == ELOOP ? "a link, not a file" : strerror(errno));
-        if (handle >= 0)
-            close(handle);
-        return -1;
-    }
-    if (!S_ISREG(about.st_mode)) {
-        pen_why(why, "%s is not a regular file", path);
-        close(handle);
-        return -1;
-    }
-    return handle;
 }
 
 void pen__reading_add(struct pen__reading *reading, uint64_t num_bytes)
@@ -209,8 +214,9 @@ pen_status pen__file_hash(const char *path, struct pen__reading *reading,
 {
     struct pen_file_facts facts = {.num_bytes = 0};
     struct pen_hash hash;
-    int handle = open_regular(path, why);
-    if (handle < 0)
+    int handle;
+    uint64_t size;
+    if (pen_file_open_no_link(path, &handle, &size, why) != PEN_OK)
         return PEN_IO;
     pen_hash_init(&hash);
     pen_status status =
@@ -249,7 +255,8 @@ void pen__tree_remove(const char *path)
     remove_entry(AT_FDCWD, path);
 }
 
-void pen__step_remove(const char *run, uint64_t step)
+/* The rename comes to the disk before a byte is removed, if syncs work. */
+void pen__step_remove(const char *run, int run_handle, uint64_t step)
 {
     char name[PEN__STEP_NAME_SIZE];
     struct pen_text path = PEN_TEXT_EMPTY;
@@ -257,8 +264,10 @@ void pen__step_remove(const char *run, uint64_t step)
     pen__step_name(step, name);
     pen__step_path(run, step, &path);
     pen_text_add(&aside, "%s/" PEN__TEMPORARY "removed-%s", run, name);
-    if (rename(pen_text_string(&path), pen_text_string(&aside)) == 0)
+    if (rename(pen_text_string(&path), pen_text_string(&aside)) == 0) {
+        (void)fsync(run_handle);
         pen__tree_remove(pen_text_string(&aside));
+    }
     pen_text_release(&path);
     pen_text_release(&aside);
 }

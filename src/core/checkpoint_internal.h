@@ -79,6 +79,13 @@ bool pen__step_parse(const char *name, uint64_t *out);
 void pen__step_path(const char *run, uint64_t step, struct pen_text *out);
 void pen__temporary_path(const char *run, uint64_t step, struct pen_text *out);
 
+/* Makes the folder of a run (mode 0700) unless it is there. */
+pen_status pen__run_make(const char *run, struct pen_text *why);
+
+/* Refuses unless all whole steps of the list are of one run; names the runs. */
+pen_status pen__list_check_run(const struct pen_checkpoint_list *list,
+                               const char *path, struct pen_text *why);
+
 /* The numbers in a run's directory, sorted. Free `steps`. */
 struct pen__steps {
     uint64_t *steps;
@@ -106,7 +113,7 @@ pen_status pen__file_hash(const char *path, struct pen__reading *reading,
  * step gets such a name before it is removed.
  */
 void pen__tree_remove(const char *path);
-void pen__step_remove(const char *run, uint64_t step);
+void pen__step_remove(const char *run, int run_handle, uint64_t step);
 void pen__leftovers_remove(const char *run); /* of interrupted writers */
 
 struct pen_checkpoint_writer {
@@ -114,6 +121,8 @@ struct pen_checkpoint_writer {
     struct pen_text temporary;
     int run_handle; /* open and locked */
     struct pen_manifest manifest;
+    char other_run[PEN_RUN_ID_SIZE];    /* that a step there has; "": none */
+    bool has_several_runs;              /* and another one has another */
     json_t *missing[PEN_RECORD_SYNC];   /* names that no file has, by kind */
     struct pen_checkpoint_share *share; /* its own, or NULL */
     struct pen_record *records;         /* of all shares */
@@ -121,6 +130,10 @@ struct pen_checkpoint_writer {
 };
 
 void pen__checkpoint_deallocate(struct pen_checkpoint_writer *writer);
+
+/* Does what pen_checkpoint_finish() says of keep, after the step has a name. */
+void pen__checkpoint_remove_old(const struct pen_checkpoint_writer *writer,
+                                struct pen_checkpoint_keep *keep);
 
 /*
  * Makes one set of files of all shares: names, indexes, entries of the

@@ -17,6 +17,7 @@ static pen_status inspect(const char *path, struct pen_checkpoint_entry *entry)
         return status;
     entry->num_bytes = pen_manifest_total_bytes(&manifest);
     memcpy(entry->manifest_hash, manifest.hash, PEN_HASH_SIZE);
+    memcpy(entry->run, manifest.run, sizeof entry->run);
     status = pen__checkpoint_check_files(path, &manifest, &entry->reason);
     if (status == PEN_OK && manifest.step != entry->step) {
         pen_why(&entry->reason, "%s is step %" PRIu64 " by its manifest", path,
@@ -63,6 +64,44 @@ pen_status pen_checkpoint_list_load(const char *run,
     free(steps.steps);
     *out = list;
     return PEN_OK;
+}
+
+/* The newest whole step of the run of list->entries[index]. */
+static bool is_newest_of_run(const struct pen_checkpoint_list *list,
+                             size_t index)
+{
+    for (size_t i = index + 1; i < list->count; i++)
+        if (list->entries[i].is_whole &&
+            strcmp(list->entries[i].run, list->entries[index].run) == 0)
+            return false;
+    return list->entries[index].is_whole;
+}
+
+pen_status pen__list_check_run(const struct pen_checkpoint_list *list,
+                               const char *path, struct pen_text *why)
+{
+    enum { MOST_NAMED = 4 };
+    struct pen_text runs = PEN_TEXT_EMPTY;
+    const char *newest = "";
+    size_t count = 0;
+    for (size_t i = list->count; i-- > 0;) {
+        const struct pen_checkpoint_entry *entry = &list->entries[i];
+        if (!is_newest_of_run(list, i))
+            continue;
+        if (count++ == 0)
+            newest = pen_text_string(&entry->path);
+        if (count <= MOST_NAMED)
+            pen_text_add(&runs, "%sid %s, newest step %" PRIu64,
+                         count > 1 ? "; " : "", entry->run, entry->step);
+    }
+    if (count > 1)
+        pen_why(why,
+                "%s holds steps of %zu runs (%s%s): name the step to use, such "
+                "as %s, or move the steps of all but one run elsewhere",
+                path, count, pen_text_string(&runs),
+                count > MOST_NAMED ? "; and others" : "", newest);
+    pen_text_release(&runs);
+    return count > 1 ? PEN_INVALID : PEN_OK;
 }
 
 void pen_checkpoint_list_release(struct pen_checkpoint_list *list)

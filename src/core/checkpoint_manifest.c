@@ -7,11 +7,14 @@
 #include "base/bug.h"
 #include "core/checkpoint_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 static pen_status refuse_memory(struct pen_text *why)
 {
@@ -19,10 +22,33 @@ static pen_status refuse_memory(struct pen_text *why)
     return PEN_NOMEM;
 }
 
+pen_status pen_run_id_draw(char out[PEN_RUN_ID_SIZE], struct pen_text *why)
+{
+    uint64_t number = 0;
+    while (number == 0) { /* which is that of PEN_RUN_ID_OLD */
+        if (getrandom(&number, sizeof number, 0) == (ssize_t)sizeof number)
+            continue;
+        pen_why(why,
+                "the system gives no random numbers for the id of a run: "
+                "%s",
+                strerror(errno));
+        return PEN_IO;
+    }
+    snprintf(out, PEN_RUN_ID_SIZE, "%016" PRIx64, number);
+    return PEN_OK;
+}
+
+bool pen_run_id_is_valid(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == PEN_RUN_ID_SIZE - 1 &&
+           text[PEN_RUN_ID_SIZE - 1] == '\0';
+}
+
 pen_status pen_manifest_init(struct pen_manifest *manifest,
                              struct pen_text *why)
 {
-    *manifest = (struct pen_manifest){.dtype = PEN_DTYPE_F32,
+    *manifest = (struct pen_manifest){.run = PEN_RUN_ID_OLD,
+                                      .dtype = PEN_DTYPE_F32,
                                       .optimizer = "none",
                                       .num_replicas = 1,
                                       .random = json_object(),

@@ -22,6 +22,17 @@
 #define PEN_MANIFEST_MAX_REPLICAS (1u << 20)
 #define PEN_MANIFEST_WORD_SIZE 32u
 
+/*
+ * A run has an id of 16 hexadecimal digits, drawn once when it starts and kept
+ * when it is resumed in its folder. Release 0.1.0 wrote none: its steps, and
+ * those of the runs that it began, have the id PEN_RUN_ID_OLD.
+ */
+#define PEN_RUN_ID_SIZE 17u
+#define PEN_RUN_ID_OLD "0000000000000000"
+
+pen_status pen_run_id_draw(char out[PEN_RUN_ID_SIZE], struct pen_text *why);
+bool pen_run_id_is_valid(const char *text);
+
 struct pen_manifest_file {
     char *name; /* in the directory of the manifest; never a path */
     uint64_t num_bytes;
@@ -29,6 +40,7 @@ struct pen_manifest_file {
 };
 
 struct pen_manifest {
+    char run[PEN_RUN_ID_SIZE];
     uint64_t step;        /* how many were taken */
     uint64_t sample;      /* the first that no step has used; a global index */
     enum pen_dtype dtype; /* the run computes in: F32 or BF16 */
@@ -46,7 +58,8 @@ struct pen_manifest {
 };
 
 /*
- * Empty: step 0, F32, optimizer "none", one replica. Release in either case.
+ * Empty: PEN_RUN_ID_OLD, step 0, F32, optimizer "none", one replica. Release in
+ * either case.
  */
 pen_status pen_manifest_init(struct pen_manifest *manifest,
                              struct pen_text *why);

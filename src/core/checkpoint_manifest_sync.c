@@ -162,8 +162,8 @@ static pen_status check_options(const struct pen_json *json, const char *key,
     if (fits)
         return PEN_OK;
     pen_why(why,
-            "%s%s must have at most %u names, each with a number that has a "
-            "point",
+            "%s%s must have at most %u names, each with a number that has "
+            "a decimal point",
             json->path, key, PEN__MAX_SETTINGS);
     return PEN_INVALID;
 }

@@ -16,14 +16,14 @@
 #include <string.h>
 
 #define FORMAT "penstock-checkpoint"
-#define VERSION 1
+#define VERSION 2
 #define SEAL_HEAD ",\n  \"sha256\": \""
 #define SEAL_TAIL "\"\n}\n"
 #define SEAL_SIZE                                                              \
     (sizeof SEAL_HEAD - 1 + PEN_HASH_SIZE - 1 + sizeof SEAL_TAIL - 1)
 #define KEYS                                                                   \
-    "format version step sample dtype optimizer logical_replicas sync random " \
-    "configuration configuration_sha256 files previous sha256"
+    "format version run step sample dtype optimizer logical_replicas sync "    \
+    "random configuration configuration_sha256 files previous sha256"
 
 static pen_status make_seal(const char *text, size_t length,
                             struct pen_text *seal, struct pen_text *why)
@@ -61,7 +61,7 @@ static pen_status check_seal(const char *text, size_t length,
     pen_status status = make_seal(text, head, &seal, why);
     if (status == PEN_OK && memcmp(text + head, seal.bytes, SEAL_SIZE) != 0) {
         pen_why(why,
-                "the hash at its end (offset %zu) is not that of the bytes "
+                "the hash at its end (offset %zu) does not match the bytes "
                 "before it",
                 head);
         status = PEN_INVALID;
@@ -105,9 +105,9 @@ static pen_status print_fields(const struct pen_manifest *manifest,
                                struct pen_text *out, struct pen_text *why)
 {
     json_t *json = json_pack(
-        "{s:s, s:i, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:O*, s:O, s:O, s:s, "
-        "s:o, s:s?}",
-        "format", FORMAT, "version", VERSION, "step",
+        "{s:s, s:i, s:s, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:O*, s:O, s:O, "
+        "s:s, s:o, s:s?}",
+        "format", FORMAT, "version", VERSION, "run", manifest->run, "step",
         (json_int_t)manifest->step, "sample", (json_int_t)manifest->sample,
         "dtype", pen_dtype_name(manifest->dtype), "optimizer", "name",
         manifest->optimizer, "moments", (int)manifest->num_moments,
@@ -244,13 +244,13 @@ static pen_status read_file(const json_t *list, size_t index,
     const char *name = json_string_value(json_object_get(json.object, "name"));
     if (name == NULL || !pen__is_file_name(name)) {
         pen_why(why,
-                "%sname must be the name of a file beside the manifest, "
+                "%sname must be the name of a file in the manifest's folder, "
                 "of letters, digits, '.', '_' and '-'",
                 json.path);
         return PEN_INVALID;
     }
     if (index > 0 && strcmp(out->files[index - 1].name, name) >= 0) {
-        pen_why(why, "%sname must come after the one before it", json.path);
+        pen_why(why, "%sname must be in alphabetical order", json.path);
         return PEN_INVALID;
     }
     return pen_manifest_add_file(out, name, num_bytes, hash, why);
@@ -278,7 +278,7 @@ static pen_status read_configuration(const struct pen_json *json,
 {
     char hash[PEN_HASH_SIZE];
     pen_status status = read_settings(json, "configuration", is_setting,
-                                      "a number, a text, true or false",
+                                      "a number, a string, true or false",
                                       &out->configuration, why);
     if (status == PEN_OK)
         status = hash_configuration(out->configuration, hash, why);
@@ -287,7 +287,7 @@ static pen_status read_configuration(const struct pen_json *json,
                                     out->configuration_hash, why);
     if (status != PEN_OK || strcmp(hash, out->configuration_hash) == 0)
         return status;
-    pen_why(why, "configuration_sha256 is not the hash of the configuration");
+    pen_why(why, "configuration_sha256 does not match the configuration");
     return PEN_INVALID;
 }
 
@@ -303,12 +303,35 @@ static pen_status read_replicas(const struct pen_json *json,
                : PEN_OK;
 }
 
+/* Version 1 has no id. */
+static pen_status read_run(const struct pen_json *json, uint32_t version,
+                           struct pen_manifest *out, struct pen_text *why)
+{
+    const char *run = json_string_value(json_object_get(json->object, "run"));
+    if (version == 1 && pen_json_has(json, "run")) {
+        pen_why(why, "run is a key of version 2; version is 1");
+        return PEN_INVALID;
+    }
+    if (version == 1)
+        run = PEN_RUN_ID_OLD;
+    if (run == NULL || !pen_run_id_is_valid(run)) {
+        pen_why(why, "run must be 16 hexadecimal digits");
+        return PEN_INVALID;
+    }
+    memcpy(out->run, run, sizeof out->run);
+    return PEN_OK;
+}
+
 static pen_status read_fields(const struct pen_json *json,
                               struct pen_manifest *out, struct pen_text *why)
 {
-    pen_status status = pen_json_check_format(json, FORMAT, VERSION, why);
+    uint32_t version = 0;
+    pen_status status =
+        pen_json_read_version(json, FORMAT, VERSION, &version, why);
     if (status == PEN_OK)
         status = pen_json_check_keys(json, KEYS, why);
+    if (status == PEN_OK)
+        status = read_run(json, version, out, why);
     if (status == PEN_OK)
         status = pen_json_read_count(json, "step", 0, PEN__MAX_STEP, &out->step,
                                      why);

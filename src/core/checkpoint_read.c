@@ -123,12 +123,37 @@ static pen_status open_newest(const char *run, const struct pen__steps *steps,
     }
     if (status == PEN_OK) {
         (*out)->skipped = skipped;
+        (*out)->is_newest = true;
         return PEN_OK;
     }
-    pen_why(why, "%s has no checkpoint that is whole\n%s", run,
-            pen_text_string(&skipped));
+    pen_why(why,
+            "%s has no complete checkpoint\n"
+            "%s",
+            run, pen_text_string(&skipped));
     pen_text_release(&skipped);
     return status;
+}
+
+static pen_status check_run(const char *run, struct pen_text *why)
+{
+    struct pen_checkpoint_list list;
+    pen_status status = pen_checkpoint_list_load(run, &list, why);
+    if (status != PEN_OK)
+        return status;
+    status = pen__list_check_run(&list, run, why);
+    pen_checkpoint_list_release(&list);
+    return status;
+}
+
+void pen_checkpoint_describe_skipped(const struct pen_checkpoint *checkpoint,
+                                     struct pen_text *out)
+{
+    if (checkpoint->skipped.length > 0)
+        pen_text_add(out,
+                     "newer steps are damaged and were skipped; %s is used "
+                     "instead\n%s",
+                     pen_text_string(&checkpoint->path),
+                     pen_text_string(&checkpoint->skipped));
 }
 
 pen_status pen_checkpoint_open(const char *path,
@@ -145,12 +170,14 @@ pen_status pen_checkpoint_open(const char *path,
     if (steps.count == 0) {
         free(steps.steps);
         pen_why(why,
-                "%s is no checkpoint: it has neither " PEN_MANIFEST_NAME
-                " nor a directory step-NNNNNNNN",
+                "%s is not a checkpoint: it has neither " PEN_MANIFEST_NAME
+                " nor a folder step-NNNNNNNN",
                 path);
         return PEN_INVALID;
     }
-    status = open_newest(path, &steps, watch, out, why);
+    status = check_run(path, why);
+    if (status == PEN_OK)
+        status = open_newest(path, &steps, watch, out, why);
     free(steps.steps);
     return status;
 }

@@ -150,8 +150,8 @@ static pen_status read_file(const json_t *list, size_t index,
                  &out->kind) ||
         !is_name_of(out->name, out->kind)) {
         pen_why(why,
-                "%skind must be model, optimizer or sync, and %sname begin "
-                "with it",
+                "%skind must be model, optimizer or sync, and %sname must "
+                "begin with it",
                 json.path, json.path);
         return PEN_INVALID;
     }
@@ -202,7 +202,7 @@ pen_status pen_record_parse(const char *text, size_t length,
 {
     struct pen_json json;
     if (length > PEN_RECORD_MAX_BYTES) {
-        pen_why(why, "a record of %zu bytes; at most %u are possible", length,
+        pen_why(why, "the record has %zu bytes, more than %u", length,
                 PEN_RECORD_MAX_BYTES);
         return PEN_INVALID;
     }

@@ -104,6 +104,7 @@ static pen_status list_tensor(struct copy *copy, uint32_t tensor,
 static void copy_manifest(const struct pen_manifest *from,
                           struct pen_manifest *to)
 {
+    memcpy(to->run, from->run, sizeof to->run);
     to->sample = from->sample;
     to->dtype = from->dtype;
     to->num_replicas = from->num_replicas;

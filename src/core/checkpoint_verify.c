@@ -76,8 +76,8 @@ static pen_status check_names(const char *path,
             continue;
         pen_text_add(&reason, "%s/", path);
         pen_text_add_printable(&reason, name, strlen(name));
-        pen_text_add(&reason,
-                     " is not in " PEN_MANIFEST_NAME "; move it elsewhere");
+        pen_text_add(&reason, " is not in " PEN_MANIFEST_NAME
+                              "; move it to another folder");
         status = refuse_file(&reason, why);
         pen_text_release(&reason);
     }
@@ -124,8 +124,8 @@ static pen_status check_hash(const char *path, const char *expected,
     pen_status status = pen__file_hash(path, reading, &facts, reason);
     if (status != PEN_OK || strcmp(facts.hash, expected) == 0)
         return status;
-    pen_why(reason, "%s is damaged: its SHA-256 is %s, must be %s", path,
-            facts.hash, expected);
+    pen_why(reason, "%s is damaged: its SHA-256 is %s, but the manifest has %s",
+            path, facts.hash, expected);
     return PEN_INVALID;
 }
 

@@ -51,30 +51,17 @@ void pen__checkpoint_deallocate(struct pen_checkpoint_writer *writer)
     free(writer);
 }
 
-/* The name of a directory is on disk when the one around it is. */
-static int sync_parent(int handle)
-{
-    int parent = openat(handle, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (parent < 0)
-        return -1;
-    int failed = fsync(parent);
-    close(parent);
-    return failed;
-}
-
 /* Makes and locks the directory of the run. */
 static pen_status open_run(struct pen_checkpoint_writer *writer,
                            struct pen_text *why)
 {
     const char *run = pen_text_string(&writer->run);
-    bool is_new = mkdir(run, 0777) == 0;
-    if (!is_new && errno != EEXIST)
-        return refuse("make", run, why);
+    pen_status status = pen__run_make(run, why);
+    if (status != PEN_OK)
+        return status;
     writer->run_handle = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (writer->run_handle < 0)
         return refuse("open", run, why);
-    if (is_new && sync_parent(writer->run_handle) != 0)
-        return refuse("write", run, why);
     /* Some network file systems cannot lock a directory; then nobody does. */
     if (flock(writer->run_handle, LOCK_EX | LOCK_NB) != 0 &&
         errno == EWOULDBLOCK) {
@@ -84,9 +71,18 @@ static pen_status open_run(struct pen_checkpoint_writer *writer,
     return PEN_OK;
 }
 
+static void note_run(struct pen_checkpoint_writer *writer, const char *run)
+{
+    if (writer->other_run[0] == '\0')
+        memcpy(writer->other_run, run, sizeof writer->other_run);
+    else if (run[0] != '\0' && strcmp(writer->other_run, run) != 0)
+        writer->has_several_runs = true;
+}
+
 /*
  * The hash of the newest manifest before this step: whoever has the last
- * manifest can tell whether the ones before it are those it grew from.
+ * manifest can tell whether the ones before it are those it grew from. Which
+ * run the steps are of is compared at the end, when that of this one is known.
  */
 static pen_status find_previous(struct pen_checkpoint_writer *writer,
                                 struct pen_text *why)
@@ -96,12 +92,12 @@ static pen_status find_previous(struct pen_checkpoint_writer *writer,
         pen_checkpoint_list_load(pen_text_string(&writer->run), &list, why);
     if (status != PEN_OK)
         return status;
-    for (size_t i = list.count; i-- > 0;) {
+    for (size_t i = 0; i < list.count; i++) {
         const struct pen_checkpoint_entry *entry = &list.entries[i];
-        if (!entry->is_whole || entry->step >= writer->manifest.step)
-            continue;
-        memcpy(writer->manifest.previous, entry->manifest_hash, PEN_HASH_SIZE);
-        break;
+        note_run(writer, entry->run);
+        if (entry->is_whole && entry->step < writer->manifest.step)
+            memcpy(writer->manifest.previous, entry->manifest_hash,
+                   PEN_HASH_SIZE);
     }
     pen_checkpoint_list_release(&list);
     return PEN_OK;

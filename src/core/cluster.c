@@ -167,13 +167,13 @@ static pen_status check_device(const struct pen_device *device,
     else if (device->memory_bytes < 1 ||
              device->memory_bytes > PEN_CLUSTER_MAX_BYTES ||
              !is_within(device->memory_bytes_per_sec, 1, PEN_CLUSTER_MAX_RATE))
-        pen_why(why, "memory of %s or its bandwidth is out of bounds",
+        pen_why(why, "the memory of %s or its bandwidth is out of range",
                 device->kind);
     else if (!has_constants(device, &key))
-        pen_why(why, "%s of %s is out of bounds", key, device->kind);
+        pen_why(why, "%s of %s is out of range", key, device->kind);
     else if (!is_within(device->watts, 0, PEN_CLUSTER_MAX_WATTS) ||
              !is_within(device->price_per_hour, 0, PEN_CLUSTER_MAX_WATTS))
-        pen_why(why, "watts or price of %s are out of bounds", device->kind);
+        pen_why(why, "watts or price of %s are out of range", device->kind);
     else
         return PEN_OK;
     return PEN_INVALID;
@@ -185,7 +185,7 @@ static pen_status check_groups(const struct pen_cluster *cluster,
     uint64_t count = 0;
     if (cluster->num_groups < 1 ||
         cluster->num_groups > PEN_CLUSTER_MAX_KINDS) {
-        pen_why(why, "a cluster has 1 to %u kinds of device",
+        pen_why(why, "a cluster must have 1 to %u kinds of device",
                 PEN_CLUSTER_MAX_KINDS);
         return PEN_INVALID;
     }
@@ -196,10 +196,11 @@ static pen_status check_groups(const struct pen_cluster *cluster,
             return status;
         if (group->count < 1 ||
             group->count > PEN_CLUSTER_MAX_DEVICES - count) {
-            pen_why(why,
-                    "a cluster has at most %u devices, and of each kind "
-                    "at least one",
-                    PEN_CLUSTER_MAX_DEVICES);
+            pen_why(
+                why,
+                "a cluster must have at most %u devices, and at least one of "
+                "each kind",
+                PEN_CLUSTER_MAX_DEVICES);
             return PEN_INVALID;
         }
         count += group->count;
@@ -228,7 +229,7 @@ static pen_status check_levels(const struct pen_cluster *cluster,
 {
     if (cluster->num_levels < 1 ||
         cluster->num_levels > PEN_CLUSTER_MAX_LEVELS) {
-        pen_why(why, "a cluster has 1 to %u levels of links",
+        pen_why(why, "a cluster must have 1 to %u levels of links",
                 PEN_CLUSTER_MAX_LEVELS);
         return PEN_INVALID;
     }
@@ -242,7 +243,7 @@ static pen_status check_levels(const struct pen_cluster *cluster,
                     "level inside, and the outermost one must have none",
                     level->name);
         else if (!is_link(level->bytes_per_sec, level->latency_sec))
-            pen_why(why, "bandwidth or latency of level %s is out of bounds",
+            pen_why(why, "bandwidth or latency of level %s is out of range",
                     level->name);
         else
             continue;
@@ -256,13 +257,13 @@ static pen_status check_matrix(const struct pen_cluster *cluster,
 {
     bool has_rates = cluster->group_bytes_per_sec != NULL;
     if (has_rates != (cluster->group_latency_sec != NULL)) {
-        pen_why(why, "between groups there must be bandwidth and latency");
+        pen_why(why, "links between groups must have bandwidth and latency");
         return PEN_INVALID;
     }
     if (!has_rates)
         return PEN_OK;
     if (cluster->num_groups > PEN_CLUSTER_MAX_GROUPS) {
-        pen_why(why, "a matrix is of at most %u groups",
+        pen_why(why, "a matrix must have at most %u groups",
                 PEN_CLUSTER_MAX_GROUPS);
         return PEN_INVALID;
     }
@@ -271,7 +272,7 @@ static pen_status check_matrix(const struct pen_cluster *cluster,
         if (is_link(cluster->group_bytes_per_sec[i],
                     cluster->group_latency_sec[i]))
             continue;
-        pen_why(why, "the link between groups %zu and %zu is out of bounds",
+        pen_why(why, "the link between groups %zu and %zu is out of range",
                 i / cluster->num_groups, i % cluster->num_groups);
         return PEN_INVALID;
     }

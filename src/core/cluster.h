@@ -142,7 +142,7 @@ const struct pen_device *pen_device_at(size_t index);
  */
 bool pen_device_default_constants(struct pen_device *device);
 
-/* By which share a step on such devices may be off (docs/accuracy.md). */
+/* The typical error of a step on such devices, a share (docs/accuracy.md). */
 double pen_device_step_error(const struct pen_device *device);
 
 /* Devices as they are bought together: "dgx-h100" is 8 of them and a network.

@@ -159,8 +159,9 @@ static pen_status build(const struct pen_system *system, const char *kind,
 static pen_status refuse_name(const char *name, struct pen_text *why)
 {
     if (strcmp(name, "host") == 0) {
-        pen_why(why, "this host has to be measured: give the file that "
-                     "`penstock cluster detect -o cluster.yaml` writes");
+        pen_why(why,
+                "there is no preset for this host; measure it with `penstock "
+                "cluster detect -o cluster.yaml` and give the file");
         return PEN_INVALID;
     }
     pen_why(why, "there is no preset '");
@@ -198,7 +199,7 @@ pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
     char name[PEN_CLUSTER_WORD_SIZE];
     uint64_t count = 0;
     if (!split(text, name, &count)) {
-        pen_why(why, "a preset is written as preset:h100-sxm*1024 or "
+        pen_why(why, "a preset must have the form preset:h100-sxm*1024 or "
                      "preset:dgx-h100*128");
         return PEN_INVALID;
     }
@@ -211,7 +212,8 @@ pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
     if (system == NULL)
         return refuse_name(name, why);
     if (count < 1 || count > PEN_CLUSTER_MAX_DEVICES) {
-        pen_why(why, "preset:%s: a cluster has 1 to %u devices, not %" PRIu64,
+        pen_why(why,
+                "preset:%s: a cluster must have 1 to %u devices, not %" PRIu64,
                 text, PEN_CLUSTER_MAX_DEVICES, count);
         return PEN_INVALID;
     }

@@ -118,7 +118,7 @@ static pen_status read_kind(const struct pen_yaml_node *map,
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         if (pen_yaml_find(map, figures[i]) == NULL)
             return pen_yaml_refuse(node, why,
-                                   "'%s' is no preset, so '%s' must be there",
+                                   "'%s' is not a preset, so it needs '%s'",
                                    kind, figures[i]);
     return PEN_OK;
 }
@@ -130,7 +130,7 @@ static pen_status check_speed(const struct pen_yaml_node *map,
     for (int i = 0; i < PEN_NUMBERS; i++)
         if (device->flops[i] >= 1)
             return PEN_OK;
-    return pen_yaml_refuse(map, why, "a device must have a speed in 'flops'");
+    return pen_yaml_refuse(map, why, "a device must have its speed in 'flops'");
 }
 
 static pen_status read_group(const struct pen_yaml_node *map, uint64_t room,
@@ -186,9 +186,9 @@ static pen_status read_size(const struct pen_yaml_node *map, uint64_t inner,
     if (map->next == NULL) {
         if (size == NULL)
             return PEN_OK;
-        return pen_yaml_refuse(size, why,
-                               "the outermost level joins all devices: it has "
-                               "no size");
+        return pen_yaml_refuse(
+            size, why,
+            "the outermost level joins all devices and must not have a size");
     }
     pen_status status = pen_yaml_require(map, "a level", "size", &size, why);
     if (status == PEN_OK)

@@ -67,7 +67,7 @@ pen_status pen__config_demand(const struct pen_json *json, const char *key,
     pen_status status = pen__config_flag(json, key, &found, why);
     if (status != PEN_OK || found == demanded)
         return status;
-    pen_why(why, "%s%s is %s, only %s is supported", json->path, key,
+    pen_why(why, "%s%s is %s; only %s is supported", json->path, key,
             found ? "true" : "false", demanded ? "true" : "false");
     return PEN_INVALID;
 }

@@ -67,7 +67,7 @@ struct kind {
     const char *name;
     const double *constants;
     double units; /* 0: those of the set */
-    double error; /* mean, of steps that were compared; 0: none were */
+    double error; /* typical, of steps that were compared; 0: none were */
 };
 
 static const struct kind kinds[] = {

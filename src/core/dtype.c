@@ -10,6 +10,8 @@
 
 #include "base/bug.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -166,4 +168,37 @@ void pen_dtype_from_float(enum pen_dtype dtype, const float *from, size_t count,
                                                 : pen_f16_from_float(from[i]);
         memcpy(bytes + i * sizeof half, &half, sizeof half);
     }
+}
+
+/* ---- numbers that are not finite ---- */
+
+static bool is_nonfinite_at(enum pen_dtype dtype, const void *numbers, size_t i)
+{
+    if (dtype == PEN_DTYPE_BF16)
+        return (((const uint16_t *)numbers)[i] & 0x7f80) == 0x7f80;
+    if (dtype == PEN_DTYPE_F32)
+        return !(fabsf(((const float *)numbers)[i]) <= FLT_MAX);
+    return !(fabs(((const double *)numbers)[i]) <= DBL_MAX);
+}
+
+/* Without a way out of the loop, so that it becomes a few vector operations. */
+static bool has_nonfinite_float(const float *numbers, size_t count)
+{
+    bool has_some = false;
+    for (size_t i = 0; i < count; i++)
+        has_some |= !(fabsf(numbers[i]) <= FLT_MAX);
+    return has_some;
+}
+
+size_t pen_dtype_first_nonfinite(enum pen_dtype dtype, const void *numbers,
+                                 size_t count)
+{
+    PEN_BUG_UNLESS(dtype == PEN_DTYPE_BF16 || dtype == PEN_DTYPE_F32 ||
+                   dtype == PEN_DTYPE_F64);
+    if (dtype == PEN_DTYPE_F32 && !has_nonfinite_float(numbers, count))
+        return count;
+    for (size_t i = 0; i < count; i++)
+        if (is_nonfinite_at(dtype, numbers, i))
+            return i;
+    return count;
 }

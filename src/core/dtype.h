@@ -74,4 +74,11 @@ void pen_dtype_to_float(enum pen_dtype dtype, const void *from, size_t count,
 void pen_dtype_from_float(enum pen_dtype dtype, const float *from, size_t count,
                           void *to);
 
+/*
+ * The index of the first of `count` numbers that is infinite or NaN; `count`
+ * where all are finite. Only BF16, F32 and F64, aligned.
+ */
+size_t pen_dtype_first_nonfinite(enum pen_dtype dtype, const void *numbers,
+                                 size_t count);
+
 #endif

@@ -13,8 +13,8 @@ static pen_status check(uint32_t num_nodes, const struct pen_edge *edges,
     for (uint32_t i = 0; i < num_edges; i++) {
         if (edges[i].from < num_nodes && edges[i].to < num_nodes)
             continue;
-        pen_why(why, "edge %u from %u to %u leaves the %u nodes", i,
-                edges[i].from, edges[i].to, num_nodes);
+        pen_why(why, "edge %u from %u to %u names a node beyond the %u nodes",
+                i, edges[i].from, edges[i].to, num_nodes);
         return PEN_INVALID;
     }
     return PEN_OK;

@@ -34,7 +34,7 @@ static pen_status read_ids(struct pen__graph_json *graph,
     for (uint32_t i = 1; i < graph->num_nodes; i++) {
         if (sorted[i].name != sorted[i - 1].name)
             continue;
-        pen_why(why, "nodes[%u].id is that of nodes[%u]", sorted[i].node,
+        pen_why(why, "nodes[%u] has the same id as nodes[%u]", sorted[i].node,
                 sorted[i - 1].node);
         return PEN_INVALID;
     }
@@ -60,7 +60,7 @@ static pen_status read_end(const struct pen_json *json, const char *key,
             high = middle;
     }
     if (low == count || sorted[low].name != id) {
-        pen_why(why, "%s%s is no node", json->path, key);
+        pen_why(why, "%s%s is not the id of a node", json->path, key);
         return PEN_INVALID;
     }
     *out = sorted[low].node;
@@ -95,7 +95,9 @@ pen_status pen__graph_json_init(struct pen__graph_json *graph,
     size_t num_edges = json_array_size(edges);
     if (num_nodes == 0 || num_nodes > PEN_GRAPH_MAX_NODES ||
         !json_is_array(edges) || num_edges > PEN_GRAPH_MAX_EDGES) {
-        pen_why(why, "nodes must be a list of 1 to %u, edges one of at most %u",
+        pen_why(why,
+                "nodes must be a list of 1 to %u entries, edges a list of at "
+                "most %u",
                 PEN_GRAPH_MAX_NODES, PEN_GRAPH_MAX_EDGES);
         return PEN_INVALID;
     }

@@ -194,16 +194,16 @@ static pen_status check_inputs(const struct pen_image_model *model,
                             : model->stage_sizes[model->num_stages - 1];
     if (size == 0) {
         pen_why(why,
-                "image_size is %u, which %u pools halve to nothing; it must be "
-                "at least %u",
+                "image_size is %u, too small for %u pools that halve it; it "
+                "must be at least %u",
                 model->image_size, model->num_stages, 1u << model->num_stages);
         return PEN_INVALID;
     }
     uint64_t inputs = channels * size * size;
     if (inputs > MAX_INPUTS) {
         pen_why(why,
-                "image_size is %u: %" PRIu64 " numbers are too many for a "
-                "dense layer, at most %u",
+                "image_size is %u: %" PRIu64
+                " values are too many for a dense layer; the limit is %u",
                 model->image_size, inputs, MAX_INPUTS);
         return PEN_INVALID;
     }
@@ -313,7 +313,7 @@ static pen_status parse_preset(const char *name, struct pen_image_model **out,
     if (found != NULL)
         return pen_image_model_parse(found->config, strlen(found->config), out,
                                      why);
-    pen_why(why, "there is no %s for images; known are ", name);
+    pen_why(why, "there is no %s for images; expected one of ", name);
     pen_image_model_list_presets(why);
     return PEN_INVALID;
 }

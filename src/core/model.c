@@ -296,8 +296,8 @@ pen_status pen_model_check_trainable(const struct pen_model *model,
     if (model->family < PEN_FAMILY_OPT)
         return PEN_OK;
     pen_why(why,
-            "model_type \"%s\" is for planning only; what can be trained and "
-            "measured is",
+            "model_type \"%s\" is for planning only; train and profile "
+            "support",
             pen_family_name(model->family));
     for (int family = 0; family < PEN_FAMILY_OPT; family++)
         pen_why(why, "%s \"%s\"", family == 0 ? "" : ",",

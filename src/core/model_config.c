@@ -169,7 +169,7 @@ static pen_status read_layer_types(const struct pen_json *json,
 {
     const json_t *list = json_object_get(json->object, "layer_types");
     if (!json_is_array(list) || json_array_size(list) != model->num_blocks) {
-        pen_why(why, "layer_types must be a list of %u words",
+        pen_why(why, "layer_types must be a list of %u strings",
                 model->num_blocks);
         return PEN_INVALID;
     }
@@ -257,18 +257,20 @@ static pen_status check_heads(const struct pen_model *model,
     if (model->head_dim == 0 ||
         (uint64_t)model->num_heads * model->head_dim > PEN__MAX_WIDTH) {
         pen_why(why,
-                "%u heads do not divide a hidden size of %u, or are wider than "
-                "%u together",
+                "%u heads do not divide a hidden size of %u, or their total "
+                "width is above %u",
                 model->num_heads, model->hidden, PEN__MAX_WIDTH);
         return PEN_INVALID;
     }
     if (model->num_heads % model->num_kv_heads != 0) {
-        pen_why(why, "num_key_value_heads is %u, must divide the %u heads",
+        pen_why(why,
+                "num_key_value_heads is %u; it must divide the number of "
+                "heads, %u",
                 model->num_kv_heads, model->num_heads);
         return PEN_INVALID;
     }
     if (model->rope.kind != PEN_ROPE_NONE && model->head_dim % 2 != 0) {
-        pen_why(why, "head_dim is %u, must be even to be rotated",
+        pen_why(why, "head_dim is %u; it must be even for rotary positions",
                 model->head_dim);
         return PEN_INVALID;
     }

@@ -194,7 +194,7 @@ static pen_status finish_bloom(const struct pen_json *json,
         pen__config_count(json, &inner, &model->intermediate, why);
     if (status != PEN_OK || model->intermediate == 4 * model->hidden)
         return status;
-    pen_why(why, "n_inner is %u, only four times the hidden size is supported",
+    pen_why(why, "n_inner is %u; only four times the hidden size is supported",
             model->intermediate);
     return PEN_INVALID;
 }
@@ -281,7 +281,7 @@ static pen_status check_layer_types(const struct pen_json *json,
         return PEN_OK;
     const json_t *list = json_object_get(json->object, "layer_types");
     if (!json_is_array(list) || json_array_size(list) != model->num_blocks) {
-        pen_why(why, "layer_types must be a list of %u words",
+        pen_why(why, "layer_types must be a list of %u strings",
                 model->num_blocks);
         return PEN_INVALID;
     }
@@ -319,7 +319,7 @@ static pen_status finish_deepseek_v3(const struct pen_json *json,
     model->has_attention_out_bias = model->has_qkv_bias;
     model->has_router_bias = true;
     if ((uint64_t)model->num_heads * model->v_head_dim > WIDTH) {
-        pen_why(why, "v_head_dim is %u, which is too much for %u heads",
+        pen_why(why, "v_head_dim is %u, too large for %u heads",
                 model->v_head_dim, model->num_heads);
         return PEN_INVALID;
     }
@@ -442,8 +442,10 @@ static pen_status check_experts(const struct pen_model *model,
     if (is_dense || (model->experts_per_token > 0 &&
                      model->experts_per_token <= model->num_experts))
         return PEN_OK;
-    pen_why(why, "a token takes %u of %u experts", model->experts_per_token,
-            model->num_experts);
+    pen_why(why,
+            "num_experts_per_tok is %u; it must be from 1 to the number of "
+            "experts, %u",
+            model->experts_per_token, model->num_experts);
     return PEN_INVALID;
 }
 

@@ -229,7 +229,7 @@ pen_status pen__model_make_preset(const char *name, struct pen_model **out,
         pen_text_release(&config);
         return status;
     }
-    pen_why(why, "there is no preset:%s; known are preset: and one of", name);
+    pen_why(why, "there is no preset:%s; expected preset: and one of", name);
     list_presets(why);
     return PEN_INVALID;
 }

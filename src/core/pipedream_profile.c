@@ -114,7 +114,7 @@ static pen_status read_figures(struct reader *reader, char *at,
         node->stage = (uint32_t)stage;
     }
     if (*at != '\0')
-        return refuse(reader, "there is more behind the last figure");
+        return refuse(reader, "unexpected text after the last figure");
     return PEN_OK;
 }
 
@@ -125,7 +125,9 @@ static pen_status read_node(struct reader *reader, char *line)
     char *layer = split(line);
     char *figures = layer == NULL ? NULL : split(layer);
     if (reader->num_edges > 0)
-        return refuse(reader, "a node behind the first edge");
+        return refuse(
+            reader,
+            "a node after the first edge; nodes must come before edges");
     if (figures == NULL || *line == '\0')
         return refuse(reader, "expected NODE -- LAYER -- FIGURES");
     node->id = line;
@@ -167,7 +169,7 @@ static pen_status sort_names(struct reader *reader)
     }
     for (uint32_t i = 1; i < count; i++)
         if (strcmp(nodes[heap[i - 1]].id, nodes[heap[i]].id) == 0)
-            return refuse(reader, "a node before this line occurs twice");
+            return refuse(reader, "a node before this line is defined twice");
     return PEN_OK;
 }
 
@@ -203,7 +205,8 @@ static pen_status read_edge(struct reader *reader, char *line)
     }
     if (to == NULL || !find_name(reader, line, &edge->from) ||
         !find_name(reader, to, &edge->to))
-        return refuse(reader, "expected an edge between two nodes above");
+        return refuse(reader,
+                      "expected an edge between two nodes of the lines above");
     reader->num_edges++;
     return PEN_OK;
 }
@@ -265,7 +268,7 @@ pen_status pen_pipedream_profile_parse(const char *text, size_t length,
                                        struct pen_text *why)
 {
     if (length > MAX_FILE_BYTES || memchr(text, '\0', length) != NULL) {
-        pen_why(why, "the profile is no text of at most %zu bytes",
+        pen_why(why, "the profile must be a text of at most %zu bytes",
                 MAX_FILE_BYTES);
         return PEN_INVALID;
     }

@@ -81,7 +81,7 @@ static pen_status read_shares(const struct reader *reader,
             status = pen_json_read_numbers(&json, numbers, 1, reader->why);
     }
     if (status == PEN_OK && json_object_size(json.object) > count) {
-        pen_why(reader->why, "%s%s has a node without an edge", mode->path,
+        pen_why(reader->why, "%s%s names a node without an edge", mode->path,
                 key);
         status = PEN_INVALID;
     }
@@ -259,7 +259,7 @@ static pen_status check_edges(const struct reader *reader)
              i < graph->out_begin[node + 1] && status == PEN_OK; i++) {
             uint32_t to = graph->out[i];
             if (marks[to] == node + 1) {
-                pen_why(reader->why, "edges has one from %u to %u twice",
+                pen_why(reader->why, "edges has the edge from %u to %u twice",
                         reader->profile->nodes[node].id,
                         reader->profile->nodes[to].id);
                 status = PEN_INVALID;

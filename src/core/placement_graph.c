@@ -118,12 +118,13 @@ static pen_status read_edge(struct reader *reader, const struct pen_json *json,
     struct pen_placement_node *from = &reader->graph->nodes[edge->from];
     const struct pen_placement_node *to = &reader->graph->nodes[edge->to];
     if (from->is_backward && !to->is_backward) {
-        pen_why(reader->why, "%sdestId is before the backward pass",
+        pen_why(reader->why, "%sdestId is a node before the backward pass",
                 json->path);
         return PEN_INVALID;
     }
     if (from->transfer_cost >= 0 && fabs(from->transfer_cost - cost) > 1e-6) {
-        pen_why(reader->why, "%scost is not that of its node's other edges",
+        pen_why(reader->why,
+                "%scost differs from the cost of its node's other edges",
                 json->path);
         return PEN_INVALID;
     }

@@ -154,7 +154,7 @@ static pen_status check_counts(const struct pen_plan *plan,
         is_right =
             is_right && is_within(plan->degrees[degree], PEN_PLAN_MAX_DEGREE);
     if (!is_right) {
-        pen_why(why, "a degree, a count or the seed is out of its bounds");
+        pen_why(why, "a degree, a count or the seed is out of range");
         return PEN_INVALID;
     }
     uint32_t dp = plan->degrees[PEN_DEGREE_DP];
@@ -174,7 +174,9 @@ static pen_status check_stages(const struct pen_plan *plan,
     uint64_t wanted =
         (uint64_t)plan->degrees[PEN_DEGREE_PP] * plan->degrees[PEN_DEGREE_VPP];
     if (plan->num_stages != wanted || wanted > PEN_PLAN_MAX_STAGES) {
-        pen_why(why, "there are %u stages; pp * vpp makes %llu, at most %u",
+        pen_why(why,
+                "the plan has %u stages; it must have pp * vpp, %llu, and at "
+                "most %u",
                 plan->num_stages, (unsigned long long)wanted,
                 PEN_PLAN_MAX_STAGES);
         return PEN_INVALID;
@@ -184,9 +186,10 @@ static pen_status check_stages(const struct pen_plan *plan,
         const struct pen_layer_range *stage = &plan->stages[i];
         if (stage->first != next ||
             !is_within(stage->count, PEN_PLAN_MAX_COUNT - next)) {
-            pen_why(why,
-                    "stages[%u] must begin at layer %u and have at least one",
-                    i, next);
+            pen_why(
+                why,
+                "stages[%u] must begin at layer %u and have at least one layer",
+                i, next);
             return PEN_INVALID;
         }
         next += stage->count;
@@ -220,12 +223,14 @@ static pen_status check_prediction(const struct pen_plan *plan,
             is_right && pen_plan_memory_bytes(memory) <= PEN_PROFILE_MAX_BYTES;
     }
     if (!is_right) {
-        pen_why(why, "predicted has a number out of its bounds");
+        pen_why(why, "predicted has a number out of range");
         return PEN_INVALID;
     }
     if (predicted->num_memory == 0 || num_ranks == pen_plan_num_ranks(plan))
         return PEN_OK;
-    pen_why(why, "predicted.memory describes %llu ranks, the degrees make %llu",
+    pen_why(why,
+            "predicted.memory describes %llu ranks, but the degrees make "
+            "%llu",
             (unsigned long long)num_ranks,
             (unsigned long long)pen_plan_num_ranks(plan));
     return PEN_INVALID;
@@ -251,14 +256,14 @@ pen_status pen_plan_fits(const struct pen_plan *plan,
     if (status != PEN_OK)
         return status;
     if (strcmp(hash, plan->model_hash) != 0) {
-        pen_why(why, "the plan is of another model (%s)", plan->model);
+        pen_why(why, "the plan is for another model (%s)", plan->model);
         return PEN_INVALID;
     }
     const struct pen_layer_range *last = &plan->stages[plan->num_stages - 1];
     uint32_t num_layers = last->first + last->count;
     if (num_layers == model->num_layers)
         return PEN_OK;
-    pen_why(why, "the stages have %u layers, the model %u", num_layers,
+    pen_why(why, "the stages have %u layers, but the model has %u", num_layers,
             model->num_layers);
     return PEN_INVALID;
 }

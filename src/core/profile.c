@@ -98,8 +98,8 @@ static pen_status check_layer(const struct pen_profile *profile,
     const char *name = pen_layer_kind_name(kind);
     if (!has_modes_of(layer, &profile->layers[0])) {
         pen_why(why,
-                "layers.%s must have one of \"none\", \"selective\" and "
-                "\"full\", and the same as the other layers",
+                "layers.%s must have \"none\", \"selective\" or \"full\", the "
+                "same as the other layers",
                 name);
         return PEN_INVALID;
     }
@@ -108,7 +108,7 @@ static pen_status check_layer(const struct pen_profile *profile,
         is_right = is_right && is_mode(&layer->modes[mode]);
     if (is_right)
         return PEN_OK;
-    pen_why(why, "layers.%s has a number out of its bounds", name);
+    pen_why(why, "layers.%s has a number out of range", name);
     return PEN_INVALID;
 }
 
@@ -158,7 +158,7 @@ static pen_status check_more(const struct pen_profile *profile,
     uint32_t before = profile->micro_batch;
     pen_status status = PEN_OK;
     if (profile->num_more > PEN_PROFILE_MORE) {
-        pen_why(why, "more has %u sizes of micro-batches; %u are the most",
+        pen_why(why, "more has %u micro-batch sizes; the limit is %u",
                 profile->num_more, PEN_PROFILE_MORE);
         return PEN_INVALID;
     }
@@ -196,7 +196,7 @@ pen_status pen_profile_check(const struct pen_profile *profile,
                    link->bytes_per_sec <= (double)PEN_PROFILE_MAX_BYTES;
     if (is_right)
         return PEN_OK;
-    pen_why(why, "update, link or program has a number out of its bounds");
+    pen_why(why, "update, link or program has a number out of range");
     return PEN_INVALID;
 }
 
@@ -235,13 +235,13 @@ static pen_status refuse_size(const struct pen_profile *profile,
 {
     if (profile->num_more == 0)
         pen_why(why,
-                "the profile is of micro-batches of %u sequences of %u tokens, "
-                "not of %u of %u",
+                "the profile is for micro-batches of %u sequences of %u "
+                "tokens, not for %u of %u; measure it again",
                 profile->micro_batch, profile->sequence, micro_batch, sequence);
     else
         pen_why(why,
-                "the profile is of micro-batches of %u to %u sequences of %u "
-                "tokens, not of %u of %u",
+                "the profile is for micro-batches of %u to %u sequences of %u "
+                "tokens, not for %u of %u; measure it again",
                 profile->micro_batch, largest_size(profile), profile->sequence,
                 micro_batch, sequence);
     return PEN_INVALID;
@@ -328,14 +328,18 @@ pen_status pen_profile_fits(const struct pen_profile *profile,
     if (status != PEN_OK)
         return status;
     if (strcmp(hash, profile->model_hash) != 0) {
-        pen_why(why, "the profile is of another model (a %s)", profile->family);
+        pen_why(why,
+                "the profile is for another model (a %s); measure it again",
+                profile->family);
         return PEN_INVALID;
     }
     if (!reaches(profile, use->micro_batch) ||
         profile->sequence != use->sequence)
         return refuse_size(profile, use->micro_batch, use->sequence, why);
     if (profile->is_bf16 != use->is_bf16) {
-        pen_why(why, "the profile was measured in %s",
+        pen_why(why,
+                "the profile was measured in %s; measure it again in the "
+                "number format of the training",
                 profile->is_bf16 ? "bf16" : "f32");
         return PEN_INVALID;
     }

@@ -18,22 +18,30 @@ enum field_kind { FIELD_COUNT, FIELD_REAL, FIELD_OPTIONAL_REAL };
 static const struct field {
     const char *key;
     enum field_kind kind;
-    size_t offset; /* in struct pen_run_step */
+    size_t offset;  /* in struct pen_run_step */
+    uint32_t since; /* version */
 } fields[] = {
-    {"step", FIELD_COUNT, offsetof(struct pen_run_step, step)},
-    {"loss", FIELD_REAL, offsetof(struct pen_run_step, loss)},
-    {"grad_norm", FIELD_REAL, offsetof(struct pen_run_step, grad_norm)},
-    {"lr", FIELD_REAL, offsetof(struct pen_run_step, lr)},
-    {"tokens", FIELD_COUNT, offsetof(struct pen_run_step, tokens)},
+    {"step", FIELD_COUNT, offsetof(struct pen_run_step, step), 1},
+    {"loss", FIELD_REAL, offsetof(struct pen_run_step, loss), 1},
+    {"grad_norm", FIELD_REAL, offsetof(struct pen_run_step, grad_norm), 1},
+    {"lr", FIELD_REAL, offsetof(struct pen_run_step, lr), 1},
+    {"tokens", FIELD_COUNT, offsetof(struct pen_run_step, tokens), 1},
     {"tokens_per_sec", FIELD_REAL,
-     offsetof(struct pen_run_step, tokens_per_sec)},
-    {"share_of_peak", FIELD_REAL, offsetof(struct pen_run_step, share_of_peak)},
-    {"step_ms", FIELD_REAL, offsetof(struct pen_run_step, step_ms)},
-    {"memory_bytes", FIELD_COUNT, offsetof(struct pen_run_step, memory_bytes)},
-    {"elapsed_sec", FIELD_REAL, offsetof(struct pen_run_step, elapsed_sec)},
-    {"val_loss", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, val_loss)},
+     offsetof(struct pen_run_step, tokens_per_sec), 1},
+    {"share_of_peak", FIELD_REAL, offsetof(struct pen_run_step, share_of_peak),
+     1},
+    {"step_ms", FIELD_REAL, offsetof(struct pen_run_step, step_ms), 1},
+    {"memory_bytes", FIELD_COUNT, offsetof(struct pen_run_step, memory_bytes),
+     1},
+    {"elapsed_sec", FIELD_REAL, offsetof(struct pen_run_step, elapsed_sec), 1},
+    {"val_loss", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, val_loss),
+     1},
     {"val_accuracy", FIELD_OPTIONAL_REAL,
-     offsetof(struct pen_run_step, val_accuracy)},
+     offsetof(struct pen_run_step, val_accuracy), 1},
+    {"loss_usual", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, loss_usual), 2},
+    {"grad_norm_usual", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, grad_norm_usual), 2},
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)
@@ -80,7 +88,8 @@ struct lines {
     const char *end;
     const char *line; /* the last one found, with its newline */
     size_t length;
-    size_t number; /* from 1 */
+    size_t number;    /* from 1 */
+    uint32_t version; /* of the head, when that was read */
 };
 
 static bool next_line(struct lines *lines)
@@ -166,7 +175,8 @@ static pen_status refuse_unknown(const struct lines *lines, json_t *object,
                                  struct pen_text *why)
 {
     for (size_t i = 0; i < NUM_FIELDS; i++)
-        json_object_del(object, fields[i].key);
+        if (fields[i].since <= lines->version)
+            json_object_del(object, fields[i].key);
     const char *key = json_object_iter_key(json_object_iter(object));
     why_place(lines, key, why);
     if (why != NULL)
@@ -180,7 +190,9 @@ static pen_status read_fields(const struct lines *lines, json_t *object,
 {
     size_t num_found = 0;
     for (size_t i = 0; i < NUM_FIELDS; i++) {
-        const json_t *value = json_object_get(object, fields[i].key);
+        const json_t *value = fields[i].since > lines->version
+                                  ? NULL
+                                  : json_object_get(object, fields[i].key);
         num_found += value != NULL;
         if (store(&fields[i], value, step))
             continue;
@@ -207,16 +219,17 @@ static pen_status parse_step(const struct lines *lines, uint64_t before,
     if (status != PEN_OK || step->step > before)
         return status;
     why_place(lines, "step", why);
-    pen_why(why, "step %llu must be larger than the one before, %llu",
+    pen_why(why, "step %llu must be larger than the step before it, %llu",
             (unsigned long long)step->step, (unsigned long long)before);
     return PEN_INVALID;
 }
 
-static pen_status check_head(const struct pen_json *head, struct pen_text *why)
+static pen_status check_head(const struct pen_json *head, uint32_t *version,
+                             struct pen_text *why)
 {
     struct pen_json ignored;
-    pen_status status =
-        pen_json_check_format(head, PEN__RUN_FORMAT, PEN__RUN_VERSION, why);
+    pen_status status = pen_json_read_version(head, PEN__RUN_FORMAT,
+                                              PEN__RUN_VERSION, version, why);
     if (status == PEN_OK)
         status =
             pen_json_check_keys(head, "format version model settings", why);
@@ -243,7 +256,7 @@ static pen_status parse_head(struct lines *lines, json_t **out,
     if (head.object == NULL)
         return PEN_INVALID;
     struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status = check_head(&head, &reason);
+    pen_status status = check_head(&head, &lines->version, &reason);
     if (status == PEN_OK) {
         *out = head.object;
     } else {
@@ -267,7 +280,8 @@ pen_status pen__run_measure(const char *text, size_t length, uint64_t last_step,
     json_t *head = NULL;
     pen_status status = parse_head(&lines, &head, why);
     json_decref(head);
-    struct pen__run_kept kept = {lines.next - text, 0};
+    struct pen__run_kept kept = {.bytes = lines.next - text,
+                                 .version = lines.version};
     while (status == PEN_OK && next_line(&lines)) {
         status = parse_step(&lines, step.step, &step, why);
         if (step.step > last_step)

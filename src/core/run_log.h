@@ -14,7 +14,7 @@
  * The log of a training: JSON lines, the first of which says what was trained,
  * each other what one step gave (docs/formats.md, "Run log").
  *
- *   {"format":"penstock-run","version":1,"model":"preset:gpt2","settings":{}}
+ *   {"format":"penstock-run","version":2,"model":"preset:gpt2","settings":{}}
  *   {"step":1,"loss":10.98,"grad_norm":3.1,...}
  *   {"step":2,...
  */
@@ -33,10 +33,14 @@ struct pen_run_step {
     double elapsed_sec;  /* since the training began */
     double val_loss;     /* NaN, and not written: not evaluated here */
     double val_accuracy; /* 0 to 1, of images; else likewise */
+    /* The median of the steps before, where this one is a spike (spikes.h);
+     * NaN, and not written: it is none. Since version 2. */
+    double loss_usual;
+    double grad_norm_usual;
 };
 
 /* The longest line that a step can have, its newline and a NUL included. */
-#define PEN_RUN_LINE_SIZE 704
+#define PEN_RUN_LINE_SIZE 800
 
 /*
  * Prints the step as one line; returns its length. Reals read back as the same
@@ -49,6 +53,7 @@ size_t pen_run_step_print(const struct pen_run_step *step,
 /* A log that is being written. */
 struct pen_run_log {
     double elapsed_sec; /* of the last line that was kept; 0 for none */
+    uint32_t version;   /* that the head says */
     struct pen_journal journal;
     char line[PEN_RUN_LINE_SIZE];
 };
@@ -62,8 +67,9 @@ struct pen_run_head {
 /*
  * Opens a log for a training that did `last_step` steps before. If that is 0,
  * or the file is missing or empty, begins with the head; else keeps the head
- * and the lines up to that step, so that each step has one line. A file that is
- * not such a log is refused and left alone.
+ * and the lines up to that step, so that each step has one line. A log whose
+ * head has an older version goes on without newer keys. A file that is not such
+ * a log is refused and left alone.
  *
  * On success end with pen_run_log_close().
  */

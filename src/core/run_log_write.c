@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -80,6 +81,7 @@ pen_status pen_run_log_open(struct pen_run_log *log, const char *path,
         return status;
     status = pen_journal_open(&log->journal, path, kept.bytes, why);
     log->elapsed_sec = kept.elapsed_sec;
+    log->version = kept.bytes > 0 ? kept.version : PEN__RUN_VERSION;
     if (status != PEN_OK || kept.bytes > 0)
         return status;
     status = write_head(log, head, why);
@@ -92,7 +94,10 @@ pen_status pen_run_log_append(struct pen_run_log *log,
                               const struct pen_run_step *step,
                               struct pen_text *why)
 {
-    size_t length = pen_run_step_print(step, log->line);
+    struct pen_run_step line = *step;
+    if (log->version < 2)
+        line.loss_usual = line.grad_norm_usual = (double)NAN;
+    size_t length = pen_run_step_print(&line, log->line);
     return pen_journal_append(&log->journal, log->line, length, why);
 }
 

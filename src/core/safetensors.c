@@ -7,15 +7,14 @@
 #include "core/safetensors.h"
 
 #include "base/bug.h"
+#include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define LENGTH_BYTES 8u
@@ -154,7 +153,7 @@ static pen_status read_entry(const char *name, const json_t *entry,
     if (end < begin) {
         add_name(why, name);
         pen_why(why,
-                "begins at %" PRIu64 " and ends before, at %" PRIu64
+                "begins at %" PRIu64 " but ends earlier, at %" PRIu64
                 " (InvalidOffset)",
                 begin, end);
         return PEN_INVALID;
@@ -284,8 +283,9 @@ static pen_status check_cover(struct pen_safetensors *file, uint64_t length,
         if (tensor->offset != end) {
             add_name(why, tensor->name);
             pen_why(why,
-                    "begins at %" PRIu64 " of the data, the one before it "
-                    "ends at %" PRIu64 " (InvalidOffset)",
+                    "begins at %" PRIu64
+                    " of the data, but the tensor before it ends at %" PRIu64
+                    " (InvalidOffset)",
                     tensor->offset, end);
             return PEN_INVALID;
         }
@@ -297,7 +297,8 @@ static pen_status check_cover(struct pen_safetensors *file, uint64_t length,
     if (end == length)
         return PEN_OK;
     pen_why(why,
-            "the tensors take %" PRIu64 " bytes, behind the header are %" PRIu64
+            "the tensors take %" PRIu64
+            " bytes, but after the header there are %" PRIu64
             " (MetadataIncompleteBuffer)",
             end, length);
     return PEN_INVALID;
@@ -352,31 +353,22 @@ pen_status pen_safetensors_parse(const void *bytes, size_t length,
 static pen_status map_file(const char *path, void **out, size_t *length,
                            struct pen_text *why)
 {
-    struct stat about;
-    int handle = open(path, O_RDONLY | O_CLOEXEC);
-    if (handle < 0 || fstat(handle, &about) != 0) {
-        pen_why(why, "cannot open %s: %s", path, strerror(errno));
-        if (handle >= 0)
-            close(handle);
-        return PEN_IO;
-    }
-    pen_status status = PEN_OK;
+    int handle;
+    uint64_t num_bytes;
     void *mapping = NULL;
-    if (!S_ISREG(about.st_mode)) {
-        pen_why(why, "%s is not a regular file", path);
-        status = PEN_INVALID;
-    } else if (about.st_size > 0) {
-        mapping = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE,
-                       handle, 0);
-        if (mapping == MAP_FAILED) {
-            pen_why(why, "cannot map %s: %s", path, strerror(errno));
-            status = PEN_IO;
-        }
+    pen_status status = pen_file_open(path, &handle, &num_bytes, why);
+    if (status != PEN_OK)
+        return status;
+    if (num_bytes > 0)
+        mapping = mmap(NULL, num_bytes, PROT_READ, MAP_PRIVATE, handle, 0);
+    if (mapping == MAP_FAILED) {
+        pen_why(why, "cannot map %s: %s", path, strerror(errno));
+        status = PEN_IO;
     }
     close(handle);
     if (status == PEN_OK) {
         *out = mapping;
-        *length = (size_t)about.st_size;
+        *length = num_bytes;
     }
     return status;
 }

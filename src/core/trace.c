@@ -39,11 +39,11 @@ static const char *fault_of_head(const struct pen_trace_head *head)
         return "rank, replica and row must be below the number of ranks";
     if (head->clock_offset_ns > PEN_TRACE_MAX_NS ||
         head->clock_offset_ns < -PEN_TRACE_MAX_NS)
-        return "the offset of the clock must be within 1e18 ns";
+        return "the clock offset must be within 1e18 ns";
     if (head->num_events > PEN_TRACE_MAX_EVENTS)
         return "there are more than 16777216 events";
     if (memchr(head->host, '\0', sizeof head->host) == NULL)
-        return "the name of the host has no end";
+        return "the host name is not terminated";
     return NULL;
 }
 
@@ -97,8 +97,9 @@ pen_status pen_rank_trace_parse(const void *bytes, size_t length,
 {
     struct pen_rank_trace trace = {.events = NULL};
     if (length < sizeof trace.head) {
-        pen_why(why, "not a trace: %zu bytes, the head alone has %zu", length,
-                sizeof trace.head);
+        pen_why(why,
+                "not a trace: it has %zu bytes, fewer than its header of %zu",
+                length, sizeof trace.head);
         return PEN_INVALID;
     }
     memcpy(&trace.head, bytes, sizeof trace.head);
@@ -108,8 +109,7 @@ pen_status pen_rank_trace_parse(const void *bytes, size_t length,
     size_t count = (size_t)trace.head.num_events;
     size_t room = (length - sizeof trace.head) / sizeof *trace.events;
     if (count > room) {
-        pen_why(why, "it should have %zu events but ends after %zu", count,
-                room);
+        pen_why(why, "it must have %zu events but ends after %zu", count, room);
         return PEN_INVALID;
     }
     trace.events = malloc((count + 1) * sizeof *trace.events);
@@ -239,11 +239,12 @@ static pen_status check_rank(const struct pen_trace *trace, uint32_t rank,
     struct pen_text reason = PEN_TEXT_EMPTY;
     pen_status status = pen_trace_head_check(&found->head, &reason);
     if (status == PEN_OK && found->head.rank != rank) {
-        pen_why(&reason, "it is of rank %u", found->head.rank);
+        pen_why(&reason, "it belongs to rank %u", found->head.rank);
         status = PEN_INVALID;
     }
     if (status == PEN_OK && found->head.num_ranks != trace->num_ranks) {
-        pen_why(&reason, "it is of %u ranks, rank 0 says %u",
+        pen_why(&reason,
+                "it belongs to a run of %u ranks, but rank 0's to a run of %u",
                 found->head.num_ranks, trace->num_ranks);
         status = PEN_INVALID;
     }

@@ -61,8 +61,10 @@ static pen_status read_map(const json_t *map, struct pen_weight_index *index,
             pen_why(why, "weight_map.");
             if (why != NULL)
                 pen_text_add_printable(why, tensor, strnlen(tensor, 100));
-            pen_why(why, " must be the name of a .safetensors file beside the "
-                         "index");
+            pen_why(
+                why,
+                " must be the name of a .safetensors file in the folder of the "
+                "index");
             return PEN_INVALID;
         }
         index->places[index->num_places++] =
@@ -170,7 +172,8 @@ static pen_status open_shards(struct pen_weights *weights, const char *folder,
         const struct pen_safetensor *found = pen_safetensors_find(
             weights->files[weights->num_files - 1], place->tensor);
         if (found == NULL) {
-            pen_why(why, "%s%s has no tensor %s, which the index says it has",
+            pen_why(why,
+                    "%s%s does not have the tensor %s that the index names",
                     folder, place->file, place->tensor);
             return PEN_INVALID;
         }
@@ -317,12 +320,13 @@ pen_status pen_weights_check(const struct pen_safetensor *tensor,
         memcmp(tensor->shape, shape, num_dims * sizeof *shape) != 0) {
         pen_why(why, "tensor %s has the shape ", name);
         add_shape(why, tensor->num_dims, tensor->shape);
-        pen_why(why, ", the model needs ");
+        pen_why(why, ", but the model needs ");
         add_shape(why, num_dims, shape);
         return PEN_INVALID;
     }
     if (!pen_dtype_is_float(tensor->dtype)) {
-        pen_why(why, "tensor %s has the type %s, must be F32, BF16, F16 or F64",
+        pen_why(why,
+                "tensor %s has the type %s; it must be F32, BF16, F16 or F64",
                 name, pen_dtype_name(tensor->dtype));
         return PEN_INVALID;
     }

@@ -73,7 +73,7 @@ static pen_status deal(struct pen_weights_writer *writer, uint64_t most,
         if (status != PEN_OK)
             return status;
         if (bytes > INT64_MAX - writer->total_bytes) {
-            pen_why(why, "the tensors have more bytes than a disk can hold");
+            pen_why(why, "the tensors have more than 2^63 bytes");
             return PEN_INVALID;
         }
         bool is_full = shard->count > 0 && most > 0 &&

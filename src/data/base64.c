@@ -17,7 +17,7 @@ pen_status pen__base64_decode(const char *text, struct pen_text *out,
     for (size_t i = 0; i < length; i++) {
         const char *found = strchr(letters, text[i]);
         if (found == NULL || text[i] == '\0') {
-            pen_why(why, "letter %zu is not of base64", i);
+            pen_why(why, "character %zu is not base64", i);
             return PEN_INVALID;
         }
         held = held << 6 | (uint32_t)(found - letters);

@@ -15,6 +15,10 @@
 #define CACHE_IDS 10u
 #define CACHE_SLOTS 65536u
 
+/* Symbols of a long word: at once, and the most that one decision takes. */
+#define WINDOW 65536u
+#define SYMBOLS_MAX ((size_t)2 << 20)
+
 struct cached_word {
     uint8_t length; /* 0: free */
     uint8_t count;
@@ -26,7 +30,8 @@ struct symbol {
     uint32_t id;
     uint32_t before; /* index; UINT32_MAX at the edges */
     uint32_t behind;
-    bool is_frozen;
+    uint32_t span : 31; /* symbols at first that were joined to it */
+    uint32_t is_frozen : 1;
 };
 
 /* A pair to join. Stale when its symbols have changed meanwhile. */
@@ -47,6 +52,13 @@ struct pen__bpe_work {
     size_t heap_count;
     size_t heap_capacity;
     bool has_failed;
+
+    size_t window;        /* symbols of a long word that are joined at once */
+    struct pen_text held; /* of the text that comes in blocks */
+    bool is_in_word;      /* symbols are those of a word that is under way */
+    bool was_meta;        /* its last character so far */
+    bool was_unknown;     /* its last id so far */
+    bool is_stuck;
 };
 
 pen_status pen__bpe_work_create(struct pen__bpe_work **out)
@@ -54,6 +66,7 @@ pen_status pen__bpe_work_create(struct pen__bpe_work **out)
     struct pen__bpe_work *work = calloc(1, sizeof *work);
     if (work == NULL)
         return PEN_NOMEM;
+    work->window = WINDOW;
     work->cache = calloc(CACHE_SLOTS, sizeof *work->cache);
     if (work->cache == NULL) {
         free(work);
@@ -70,7 +83,25 @@ void pen__bpe_work_free(struct pen__bpe_work *work)
     free(work->cache);
     free(work->symbols);
     free(work->heap);
+    pen_text_release(&work->held);
     free(work);
+}
+
+void pen__bpe_work_reset(struct pen__bpe_work *work)
+{
+    pen_text_clear(&work->held);
+    work->num_symbols = 0;
+    work->is_in_word = work->is_stuck = work->has_failed = false;
+}
+
+bool pen__bpe_work_is_stuck(const struct pen__bpe_work *work)
+{
+    return work->is_stuck;
+}
+
+void pen__bpe_work_set_window(struct pen__bpe_work *work, size_t window)
+{
+    work->window = window;
 }
 
 void pen__bpe_init(struct pen__bpe *bpe, const struct pen__vocab *vocab)
@@ -83,8 +114,10 @@ void pen__bpe_init(struct pen__bpe *bpe, const struct pen__vocab *vocab)
 void pen__bpe_release(struct pen__bpe *bpe)
 {
     free(bpe->pairs);
+    free(bpe->least_right);
     pen__trie_release(&bpe->frozen);
     bpe->pairs = NULL;
+    bpe->least_right = NULL;
 }
 
 static uint64_t key_of(uint32_t left, uint32_t right)
@@ -168,7 +201,32 @@ static size_t word_length(const char *text, size_t length)
     return at;
 }
 
-void pen__bpe_finish(struct pen__bpe *bpe)
+/* What joining in windows has to know of all pairs; see join_window(). */
+static pen_status rank_ids(struct pen__bpe *bpe)
+{
+    uint32_t count = bpe->vocab->num_ids;
+    bpe->least_right = malloc((count + (size_t)1) * sizeof *bpe->least_right);
+    if (bpe->least_right == NULL)
+        return PEN_NOMEM;
+    bpe->num_right = count;
+    for (uint32_t id = 0; id < count; id++) {
+        const struct pen__string *string = &bpe->vocab->strings[id];
+        if (string->is_set && string->length > bpe->longest)
+            bpe->longest = string->length;
+        bpe->least_right[id] = NO_RANK;
+    }
+    for (uint32_t i = 0; i < bpe->num_slots; i++) {
+        const struct pen__pair *pair = &bpe->pairs[i];
+        if (pair->key == NO_PAIR)
+            continue;
+        uint32_t *least = &bpe->least_right[pair->key >> 32];
+        if (pair->rank < *least)
+            *least = pair->rank;
+    }
+    return PEN_OK;
+}
+
+pen_status pen__bpe_finish(struct pen__bpe *bpe)
 {
     bpe->has_fallback = true;
     for (size_t i = 0; i < 256; i++)
@@ -187,6 +245,7 @@ void pen__bpe_finish(struct pen__bpe *bpe)
     /* A user-defined piece may hold anything. */
     if (bpe->frozen.num_nodes > 0)
         bpe->splits_at_meta = false;
+    return rank_ids(bpe);
 }
 
 static void add_symbol(struct pen__bpe_work *work, uint32_t id, bool is_frozen)
@@ -203,7 +262,7 @@ static void add_symbol(struct pen__bpe_work *work, uint32_t id, bool is_frozen)
         work->symbols_capacity = capacity;
     }
     work->symbols[work->num_symbols++] =
-        (struct symbol){.id = id, .is_frozen = is_frozen};
+        (struct symbol){.id = id, .span = 1, .is_frozen = is_frozen};
 }
 
 static void add_fallback(const struct pen__bpe *bpe, struct pen__bpe_work *work,
@@ -375,17 +434,23 @@ static void push_pair(const struct pen__bpe *bpe, struct pen__bpe_work *work,
 /* A symbol that was joined to the one before it. */
 #define GONE UINT32_MAX
 
+/* Whether its symbols are still there. */
+static bool is_current(const struct pen__bpe_work *work,
+                       const struct candidate *item)
+{
+    const struct symbol *left = &work->symbols[item->at];
+    return left->id == item->left && left->behind != UINT32_MAX &&
+           work->symbols[left->behind].id == item->right;
+}
+
 static void join_candidate(const struct pen__bpe *bpe,
                            struct pen__bpe_work *work,
                            const struct candidate *item)
 {
     struct symbol *left = &work->symbols[item->at];
-    if (left->id != item->left || left->behind == UINT32_MAX)
-        return;
     struct symbol *right = &work->symbols[left->behind];
-    if (right->id != item->right)
-        return;
     left->id = item->id;
+    left->span += right->span;
     right->id = GONE;
     left->behind = right->behind;
     if (left->behind != UINT32_MAX)
@@ -395,63 +460,201 @@ static void join_candidate(const struct pen__bpe *bpe,
         push_pair(bpe, work, left->before);
 }
 
-/* Joins with a heap of candidates: n log n, for words of any length. */
-static void join_by_heap(const struct pen__bpe *bpe, struct pen__bpe_work *work)
+/*
+ * A word in windows. Text behind the window may join what is at its end, so the
+ * last symbols are open: those behind `edge`. A pair is joined only where the
+ * whole word would join it, too:
+ *
+ *   1. Before a pair of rank k is joined, the symbol at the edge becomes open
+ *      while a pair with it on the left has a rank below k: it might have been
+ *      joined to its right already. Of equal ranks the left one goes first.
+ *   2. A pair at the edge becomes open, too, if what it is joined to could be
+ *      joined to its right before other pairs of rank k: what would be to its
+ *      right by then is not known.
+ *
+ * What is joined later over the edge is one token, no longer than the longest.
+ * So symbols that are farther from the edge than that are final, and the open
+ * ones are as the whole word has them at some time.
+ */
+static uint32_t least_right(const struct pen__bpe *bpe, uint32_t id)
+{
+    return id < bpe->num_right ? bpe->least_right[id] : NO_RANK;
+}
+
+/* The edge when this pair's turn has come; false: it must not be joined. */
+static bool move_edge(const struct pen__bpe *bpe,
+                      const struct pen__bpe_work *work,
+                      const struct candidate *item, uint32_t *edge)
+{
+    const struct symbol *symbols = work->symbols;
+    while (*edge != UINT32_MAX && !symbols[*edge].is_frozen &&
+           least_right(bpe, symbols[*edge].id) < item->rank)
+        *edge = symbols[*edge].before;
+    uint32_t right = symbols[item->at].behind;
+    if (*edge == UINT32_MAX || right > *edge)
+        return false;
+    if (right == *edge && least_right(bpe, item->id) < item->rank) {
+        *edge = symbols[item->at].before;
+        return false;
+    }
+    if (right == *edge)
+        *edge = item->at;
+    return true;
+}
+
+/*
+ * Joins with a heap of candidates: n log n, for words of any length. Returns
+ * how many of the symbols that are left are not open.
+ */
+static size_t join_by_heap(const struct pen__bpe *bpe,
+                           struct pen__bpe_work *work, bool is_end)
 {
     size_t count = work->num_symbols;
+    uint32_t edge = (uint32_t)count - 1;
     for (size_t i = 0; i < count; i++) {
         work->symbols[i].before = i == 0 ? UINT32_MAX : (uint32_t)(i - 1);
         work->symbols[i].behind =
             i + 1 == count ? UINT32_MAX : (uint32_t)(i + 1);
     }
     work->heap_count = 0;
-    for (size_t i = 0; i + 1 < count; i++)
+    for (size_t i = 0; i + 1 < count && bpe->num_pairs > 0; i++)
         push_pair(bpe, work, (uint32_t)i);
-    while (work->heap_count > 0) {
+    while (work->heap_count > 0 && edge != UINT32_MAX) {
         struct candidate item = heap_pop(work);
-        join_candidate(bpe, work, &item);
+        if (is_current(work, &item) &&
+            (is_end || move_edge(bpe, work, &item, &edge)))
+            join_candidate(bpe, work, &item);
     }
     size_t kept = 0;
+    size_t num_safe = 0;
     for (size_t i = 0; i < count; i++) {
-        if (work->symbols[i].id != GONE)
-            work->symbols[kept++] = work->symbols[i];
+        if (work->symbols[i].id == GONE)
+            continue;
+        work->symbols[kept++] = work->symbols[i];
+        if (edge != UINT32_MAX && i <= edge)
+            num_safe = kept;
     }
     work->num_symbols = kept;
+    return num_safe;
 }
 
 /* A character without a token, for SentencePiece: bytes, or one unknown. */
-static void put_late(const struct pen__bpe *bpe, uint32_t id, size_t begin,
-                     struct pen_token_list *out)
+static void put_late(const struct pen__bpe *bpe, struct pen__bpe_work *work,
+                     uint32_t id, struct pen_token_list *out)
 {
     size_t length;
     if (id != bpe->unknown && bpe->has_fallback) {
+        work->was_unknown = false;
         const char *text = pen__vocab_string(bpe->vocab, id, &length);
         for (size_t i = 0; i < length; i++)
             pen_token_list_add_one(out, bpe->byte_ids[(uint8_t)text[i]]);
         return;
     }
-    if (out->count == begin || out->ids[out->count - 1] != bpe->unknown)
+    if (!work->was_unknown)
         pen_token_list_add_one(out, bpe->unknown);
+    work->was_unknown = true;
 }
 
-static void put_symbols(const struct pen__bpe *bpe,
-                        const struct pen__bpe_work *work,
-                        struct pen_token_list *out)
+/* Writes the first symbols and takes them away. */
+static void put_symbols(const struct pen__bpe *bpe, struct pen__bpe_work *work,
+                        size_t count, struct pen_token_list *out)
 {
-    size_t begin = out->count;
-    for (size_t i = 0; i < work->num_symbols; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint32_t id = work->symbols[i].id;
-        if (bpe->falls_back_late && (id >= bpe->num_ids || id == bpe->unknown))
-            put_late(bpe, id, begin, out);
-        else
+        if (bpe->falls_back_late &&
+            (id >= bpe->num_ids || id == bpe->unknown)) {
+            put_late(bpe, work, id, out);
+        } else {
             pen_token_list_add_one(out, id);
+            work->was_unknown = false;
+        }
     }
+    work->num_symbols -= count;
+    if (work->num_symbols > 0)
+        memmove(work->symbols, work->symbols + count,
+                work->num_symbols * sizeof *work->symbols);
+}
+
+/* Joins what is there of a long word and writes what is final of it. */
+static void join_window(const struct pen__bpe *bpe, struct pen__bpe_work *work,
+                        bool is_end, struct pen_token_list *out)
+{
+    size_t final = 0;
+    if (work->num_symbols == 0 || work->has_failed)
+        return;
+    size_t num_safe = join_by_heap(bpe, work, is_end);
+    if (is_end) {
+        put_symbols(bpe, work, work->num_symbols, out);
+        return;
+    }
+    final = num_safe;
+    for (size_t span = 0; final > 0 && span < bpe->longest;)
+        span += work->symbols[--final].span;
+    /* An unknown character may be fused with the last one. */
+    if (final == work->num_symbols && final > 0)
+        final--;
+    put_symbols(bpe, work, final, out);
+    work->is_stuck = work->num_symbols > SYMBOLS_MAX;
+}
+
+static void begin_word(struct pen__bpe_work *work)
+{
+    work->num_symbols = 0;
+    work->was_unknown = false;
+    work->was_meta = true; /* a word may begin with several */
+    work->is_in_word = true;
+}
+
+/*
+ * Adds text of a long word and returns the bytes that were taken: all of them
+ * when is_end, else those that do not depend on what follows.
+ */
+static size_t add_to_word(const struct pen__bpe *bpe,
+                          struct pen__bpe_work *work, const char *text,
+                          size_t length, bool is_end,
+                          struct pen_token_list *out)
+{
+    size_t margin = is_end || bpe->frozen.num_nodes == 0 ? 0 : bpe->longest;
+    size_t at = 0;
+    while (length - at > margin && !work->is_stuck && !work->has_failed) {
+        size_t most = work->num_symbols + work->window;
+        while (length - at > margin && work->num_symbols < most) {
+            if (bpe->is_byte_level)
+                add_bytes(bpe, work, text + at++, 1);
+            else
+                at += add_character(bpe, work, text + at, length - at);
+            if (work->has_failed)
+                break;
+        }
+        if (length - at > margin)
+            join_window(bpe, work, false, out);
+    }
+    join_window(bpe, work, is_end, out);
+    if (is_end) {
+        work->is_in_word = false;
+        work->num_symbols = 0;
+    }
+    if (work->has_failed)
+        out->has_failed = 1;
+    return at;
+}
+
+/* No token is so long that looking a word up in the vocabulary would help. */
+static bool is_long(const struct pen__bpe *bpe,
+                    const struct pen__bpe_work *work, size_t length)
+{
+    return length > work->window && length > bpe->longest;
 }
 
 static void encode_word(const struct pen__bpe *bpe, struct pen__bpe_work *work,
                         const char *text, size_t length,
                         struct pen_token_list *out)
 {
+    if (is_long(bpe, work, length)) {
+        begin_word(work);
+        add_to_word(bpe, work, text, length, true, out);
+        return;
+    }
     if (bpe->ignores_merges) {
         uint32_t id = pen__vocab_find(bpe->vocab, text, length);
         if (id != PEN__NO_ID) {
@@ -468,8 +671,9 @@ static void encode_word(const struct pen__bpe *bpe, struct pen__bpe_work *work,
     if (work->num_symbols <= SCAN_MOST)
         join_by_scan(bpe, work);
     else
-        join_by_heap(bpe, work);
-    put_symbols(bpe, work, out);
+        join_by_heap(bpe, work, true);
+    work->was_unknown = false;
+    put_symbols(bpe, work, work->num_symbols, out);
     if (work->has_failed)
         out->has_failed = 1;
 }
@@ -514,4 +718,66 @@ void pen__bpe_encode(const struct pen__bpe *bpe, struct pen__bpe_work *work,
         encode_cached(bpe, work, text + at, word, out);
         at += word;
     }
+}
+
+/*
+ * The bytes up to the end of the word that is under way: a U+2581 that follows
+ * something else. `length` when it is not there; *is_found tells.
+ */
+static size_t rest_of_word(const struct pen__bpe *bpe,
+                           struct pen__bpe_work *work, const char *text,
+                           size_t length, bool *is_found)
+{
+    *is_found = false;
+    for (size_t at = 0; at < length && bpe->splits_at_meta;) {
+        bool is_meta = starts_with_meta(text + at, length - at);
+        *is_found = is_meta && !work->was_meta;
+        if (*is_found)
+            return at;
+        work->was_meta = is_meta;
+        at += pen__utf8_size(text[at]);
+    }
+    return length;
+}
+
+/* Takes one word, or more of a long one, and returns the bytes of it. */
+static size_t feed_word(const struct pen__bpe *bpe, struct pen__bpe_work *work,
+                        const char *text, size_t length, bool is_end,
+                        struct pen_token_list *out)
+{
+    if (work->is_in_word) {
+        bool is_found;
+        size_t rest = rest_of_word(bpe, work, text, length, &is_found);
+        return add_to_word(bpe, work, text, rest, is_found || is_end, out);
+    }
+    size_t word = bpe->splits_at_meta ? word_length(text, length) : length;
+    if (word < length || is_end) {
+        encode_cached(bpe, work, text, word, out);
+        return word;
+    }
+    if (is_long(bpe, work, length))
+        begin_word(work);
+    return 0;
+}
+
+void pen__bpe_feed(const struct pen__bpe *bpe, struct pen__bpe_work *work,
+                   const struct pen__block *block, struct pen_token_list *out)
+{
+    struct pen__block all = pen__hold_join(&work->held, *block);
+    size_t at = 0;
+    bool has_moved = true;
+    while (has_moved && !work->is_stuck && !out->has_failed &&
+           (at < all.length || (all.is_end && work->is_in_word))) {
+        bool was_in_word = work->is_in_word;
+        size_t taken = feed_word(bpe, work, all.text + at, all.length - at,
+                                 all.is_end, out);
+        has_moved = taken > 0 || was_in_word != work->is_in_word;
+        at += taken;
+    }
+    if (all.is_end)
+        pen_text_clear(&work->held);
+    else
+        pen__hold_keep(&work->held, all, at);
+    if (work->held.has_failed)
+        out->has_failed = 1;
 }

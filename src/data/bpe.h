@@ -1,6 +1,7 @@
 #ifndef PEN_DATA_BPE_H
 #define PEN_DATA_BPE_H
 
+#include "data/hold.h"
 #include "data/token_list.h"
 #include "data/trie.h"
 #include "data/vocab.h"
@@ -36,6 +37,10 @@ struct pen__bpe {
     uint32_t byte_ids[256];  /* of bytes, or of the fallback tokens */
     bool has_fallback;       /* all of byte_ids are there */
     struct pen__trie frozen; /* user-defined pieces, never joined */
+    uint32_t *least_right;   /* (vocab->num_ids) lowest rank of a pair with
+                                this id on its left; UINT32_MAX: none */
+    uint32_t num_right;      /* ids in least_right */
+    size_t longest;          /* bytes of a token */
 };
 
 #define PEN__META "\xe2\x96\x81" /* U+2581, written for a space */
@@ -55,11 +60,25 @@ pen_status pen__bpe_add_pair(struct pen__bpe *bpe, uint32_t left,
                              uint32_t right, uint32_t rank, uint32_t id);
 
 /* Call it when all pairs are in: finds out what may be done faster. */
-void pen__bpe_finish(struct pen__bpe *bpe);
+pen_status pen__bpe_finish(struct pen__bpe *bpe);
 
 /* Encodes one word (byte-level) or any text; UTF-8 was checked. */
 void pen__bpe_encode(const struct pen__bpe *bpe, struct pen__bpe_work *work,
                      const char *text, size_t length,
                      struct pen_token_list *out);
+
+/*
+ * The same for a text that comes in blocks. Call it for all of them and for
+ * nothing else in between.
+ */
+void pen__bpe_feed(const struct pen__bpe *bpe, struct pen__bpe_work *work,
+                   const struct pen__block *block, struct pen_token_list *out);
+
+/* Whether no place to cut was found in too long a text; then reset it. */
+bool pen__bpe_work_is_stuck(const struct pen__bpe_work *work);
+void pen__bpe_work_reset(struct pen__bpe_work *work);
+
+/* See pen__encoder_set_window(). */
+void pen__bpe_work_set_window(struct pen__bpe_work *work, size_t window);
 
 #endif

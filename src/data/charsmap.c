@@ -62,14 +62,18 @@ static const char *string_at(const struct pen__charsmap *map, uint32_t value)
     return map->strings + value;
 }
 
-size_t pen__charsmap_find(const struct pen__charsmap *map, const char *text,
-                          size_t length, bool is_longest, const char **to)
+/* *seen: bytes of the text that are the beginning of a key. */
+static size_t find(const struct pen__charsmap *map, const char *text,
+                   size_t length, bool is_longest, const char **to,
+                   size_t *seen)
 {
     size_t found = 0;
+    size_t i = 0;
+    *seen = 0;
     if (map->num_units == 0)
         return 0;
     size_t node = offset_of(map->units[0]);
-    for (size_t i = 0; i < length; i++) {
+    for (; i < length; i++) {
         uint8_t byte = (uint8_t)text[i];
         node ^= byte;
         if (byte == 0 || node >= map->num_units)
@@ -93,5 +97,23 @@ size_t pen__charsmap_find(const struct pen__charsmap *map, const char *text,
         if (!is_longest)
             break;
     }
+    *seen = i;
+    return found;
+}
+
+size_t pen__charsmap_find(const struct pen__charsmap *map, const char *text,
+                          size_t length, const char **to)
+{
+    size_t seen;
+    return find(map, text, length, false, to, &seen);
+}
+
+size_t pen__charsmap_find_longest(const struct pen__charsmap *map,
+                                  const char *text, size_t length,
+                                  const char **to, bool *is_open)
+{
+    size_t seen;
+    size_t found = find(map, text, length, true, to, &seen);
+    *is_open = seen == length;
     return found;
 }

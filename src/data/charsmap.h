@@ -33,10 +33,18 @@ pen_status pen__charsmap_init(struct pen__charsmap *map, const uint8_t *bytes,
 void pen__charsmap_release(struct pen__charsmap *map);
 
 /*
- * The rule for the beginning of text, the longest or the shortest key. Returns
- * the bytes of the key and sets *to, borrowed from the map; 0 without a rule.
+ * The rule with the shortest key for the beginning of text. Returns the bytes
+ * of the key and sets *to, borrowed from the map; 0 without a rule.
  */
 size_t pen__charsmap_find(const struct pen__charsmap *map, const char *text,
-                          size_t length, bool is_longest, const char **to);
+                          size_t length, const char **to);
+
+/*
+ * The one with the longest key; *is_open when text behind this one could make
+ * it longer.
+ */
+size_t pen__charsmap_find_longest(const struct pen__charsmap *map,
+                                  const char *text, size_t length,
+                                  const char **to, bool *is_open);
 
 #endif

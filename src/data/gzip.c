@@ -15,14 +15,14 @@ bool pen__gzip_is(const char *bytes, size_t length)
 static pen_status refuse(const z_stream *stream, int code, struct pen_text *why)
 {
     if (code == Z_MEM_ERROR) {
-        pen_why(why, "no memory to unpack it");
+        pen_why(why, "no memory to decompress it");
         return PEN_NOMEM;
     }
     if (code == Z_BUF_ERROR || code == Z_OK)
         pen_why(why, "the gzip data ends too early");
     else
         pen_why(why, "the gzip data is damaged: %s",
-                stream->msg != NULL ? stream->msg : "not gzip's");
+                stream->msg != NULL ? stream->msg : "not gzip");
     return PEN_INVALID;
 }
 
@@ -36,7 +36,7 @@ static pen_status unpack_block(z_stream *stream, size_t limit, int *code,
     *code = inflate(stream, Z_NO_FLUSH);
     size_t length = sizeof block - stream->avail_out;
     if (length > limit - out->length) {
-        pen_why(why, "unpacked it has more than %zu bytes", limit);
+        pen_why(why, "it has more than %zu bytes after decompression", limit);
         return PEN_INVALID;
     }
     pen_text_add_bytes(out, block, length);

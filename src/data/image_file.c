@@ -68,12 +68,14 @@ static pen_status check_head(const struct pen_text *file,
 {
     size_t head = 4 * ((size_t)form->num_dims + 1);
     if (file->length < head) {
-        pen_why(why, "%zu bytes; a file of %s begins with %zu", file->length,
-                form->what, head);
+        pen_why(why,
+                "the file has %zu bytes; the header of a file of %s has %zu",
+                file->length, form->what, head);
         return PEN_INVALID;
     }
     if (number_at(file, 0) != form->magic) {
-        pen_why(why, "the magic number is %" PRIu32 "; that of %s is %" PRIu32,
+        pen_why(why,
+                "the magic number is %" PRIu32 "; the one of %s is %" PRIu32,
                 number_at(file, 0), form->what, form->magic);
         return PEN_INVALID;
     }
@@ -81,8 +83,10 @@ static pen_status check_head(const struct pen_text *file,
         dims[i] = number_at(file, 4 * ((size_t)i + 1));
     uint64_t count = count_numbers(form, dims);
     if (count == 0) {
-        pen_why(why, "its head says none, or more than any file has: %" PRIu32,
-                dims[0]);
+        pen_why(
+            why,
+            "its header has no entries, or more than a file can hold: %" PRIu32,
+            dims[0]);
         for (uint32_t i = 1; i < form->num_dims; i++)
             pen_why(why, " x %" PRIu32, dims[i]);
         return PEN_INVALID;
@@ -90,7 +94,7 @@ static pen_status check_head(const struct pen_text *file,
     if (file->length - head == count)
         return PEN_OK;
     pen_why(why,
-            "%zu bytes follow the head, but its %" PRIu32 " %s take %" PRIu64,
+            "%zu bytes follow the header, but its %" PRIu32 " %s take %" PRIu64,
             file->length - head, dims[0], form->what, count);
     return PEN_INVALID;
 }
@@ -151,8 +155,8 @@ static pen_status find_file(const char *directory, const char *part,
             return PEN_OK;
     }
     pen_why(why,
-            "%s has neither %s-%s nor %s-%s.gz; a data set of images is a "
-            "directory with the files of MNIST",
+            "%s has neither %s-%s nor %s-%s.gz; an image data set is a "
+            "folder with MNIST's files",
             directory, part, rest, part, rest);
     return PEN_INVALID;
 }
@@ -172,7 +176,7 @@ static pen_status read_set(struct pen_image_set *out, const char *image_path,
         status = pen_label_file_parse(&out->label_file, label_path,
                                       &out->labels, &num_labels, why);
     if (status == PEN_OK && num_labels != out->num_images) {
-        pen_why(why, "%s has %" PRIu32 " images, %s has %" PRIu32 " labels",
+        pen_why(why, "%s has %" PRIu32 " images, but %s has %" PRIu32 " labels",
                 image_path, out->num_images, label_path, num_labels);
         status = PEN_INVALID;
     }

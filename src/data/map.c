@@ -4,58 +4,39 @@
  */
 #include "data/map.h"
 
+#include "base/file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* A process may have 1024 as a rule; others want some, too. */
 enum { HANDLES_MAX = 256 };
 
-static pen_status map_descriptor(int descriptor, const char *path,
-                                 struct pen__map *out, struct pen_text *why)
-{
-    struct stat about;
-    if (fstat(descriptor, &about) != 0) {
-        pen_why(why, "cannot read %s: %s", path, strerror(errno));
-        return PEN_IO;
-    }
-    if (!S_ISREG(about.st_mode)) {
-        pen_why(why, "%s is not a regular file", path);
-        return PEN_INVALID;
-    }
-    size_t length = (size_t)about.st_size;
-    if (length == 0) {
-        *out = (struct pen__map){.bytes = NULL};
-        return PEN_OK;
-    }
-    void *bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (bytes == MAP_FAILED) {
-        pen_why(why, "cannot map %s: %s", path, strerror(errno));
-        return PEN_IO;
-    }
-    *out = (struct pen__map){.bytes = bytes, .length = length};
-    return PEN_OK;
-}
-
 pen_status pen__map_init(struct pen__map *out, const char *path,
                          struct pen_text *why)
 {
-    /* O_NONBLOCK: a named pipe must be refused, not waited for. */
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) {
-        pen_why(why, "cannot open %s: %s", path, strerror(errno));
-        return PEN_IO;
+    struct pen__map map = {.bytes = NULL};
+    uint64_t length;
+    pen_status status = pen_file_open(path, &map.handle, &length, why);
+    if (status != PEN_OK)
+        return status;
+    if (length > 0) {
+        void *bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, map.handle, 0);
+        if (bytes == MAP_FAILED) {
+            pen_why(why, "cannot map %s: %s", path, strerror(errno));
+            status = PEN_IO;
+        } else {
+            map.bytes = bytes;
+            map.length = length;
+        }
     }
-    pen_status status = map_descriptor(descriptor, path, out, why);
-    if (status == PEN_OK && out->bytes != NULL && descriptor < HANDLES_MAX) {
-        out->handle = descriptor;
-        out->has_handle = true;
-    } else {
-        close(descriptor);
-    }
+    map.has_handle = map.bytes != NULL && map.handle < HANDLES_MAX;
+    if (!map.has_handle)
+        close(map.handle);
+    if (status == PEN_OK)
+        *out = map;
     return status;
 }
 

@@ -232,18 +232,10 @@ static size_t count_while(bool is_calm, const char *text, size_t length)
     return at;
 }
 
-static size_t last_character(const char *text, size_t length)
-{
-    size_t at = length;
-    while (at > 0 && ((uint8_t)text[--at] & 0xc0) == 0x80)
-        continue;
-    return at;
-}
-
 size_t pen__nfc_calm(const char *text, size_t length)
 {
     size_t calm = count_while(true, text, length);
-    return calm == length ? length : last_character(text, calm);
+    return calm == length || calm == 0 ? calm : pen__utf8_before(text, calm);
 }
 
 void pen__nfc_add(struct pen_text *out, const char *text, size_t length)
@@ -252,8 +244,8 @@ void pen__nfc_add(struct pen_text *out, const char *text, size_t length)
     for (size_t at = 0; at < length;) {
         size_t calm = count_while(true, text + at, length - at);
         size_t end = at + calm;
-        if (end < length)
-            calm = last_character(text + at, calm);
+        if (end < length && calm > 0)
+            calm = pen__utf8_before(text + at, calm);
         pen_text_add_bytes(out, text + at, calm);
         at += calm;
         end += count_while(false, text + end, length - end);
@@ -263,4 +255,15 @@ void pen__nfc_add(struct pen_text *out, const char *text, size_t length)
     }
     out->has_failed |= stretch.has_failed;
     free(stretch.characters);
+}
+
+size_t pen__nfc_decided(const char *text, size_t length)
+{
+    for (size_t at = length; at > 0;) {
+        size_t size;
+        at = pen__utf8_before(text, at);
+        if (run_of(pen__utf8_read(text + at, &size)) == NULL)
+            return at;
+    }
+    return 0;
 }

@@ -14,4 +14,10 @@ size_t pen__nfc_calm(const char *text, size_t length);
 /* Appends the normalization form C of checked UTF-8. */
 void pen__nfc_add(struct pen_text *out, const char *text, size_t length);
 
+/*
+ * Length of the beginning whose form C no text behind could change: up to the
+ * last character that begins anew.
+ */
+size_t pen__nfc_decided(const char *text, size_t length);
+
 #endif

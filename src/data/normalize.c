@@ -2,247 +2,213 @@
  * Steps from text to normalized text. Each appends to its output; what goes in
  * is checked UTF-8 and so is what comes out.
  */
+#include "data/normalize.h"
+
 #include "data/nfc.h"
-#include "data/pipeline.h"
 #include "data/utf8.h"
 
 #include <string.h>
 
+bool pen__normalize_is_full(const struct pen__normal_state *state)
+{
+    return state->out.length > state->room;
+}
+
+static void normalize_nfc(struct pen__normal_state *state,
+                          const struct pen__block *block, size_t *done)
+{
+    *done = block->is_end ? block->length
+                          : pen__nfc_decided(block->text, block->length);
+    pen__nfc_add(&state->out, block->text, *done);
+}
+
+static void prepend(const struct pen__normal_step *step,
+                    struct pen__normal_state *state,
+                    const struct pen__block *block, size_t *done)
+{
+    if (block->length > 0 && !state->has_begun)
+        pen_text_add_bytes(&state->out, pen_text_string(&step->to),
+                           step->to.length);
+    state->has_begun |= block->length > 0;
+    pen_text_add_bytes(&state->out, block->text, block->length);
+    *done = block->length;
+}
+
+/* The end of what no match can reach into that ends behind the block. */
+static size_t end_of_rest(const struct pen__block *block, size_t done,
+                          size_t size)
+{
+    if (block->is_end)
+        return block->length;
+    if (block->length - done < size)
+        return done;
+    size_t end = block->length - (size - 1);
+    while (end > done && end < block->length &&
+           ((uint8_t)block->text[end] & 0xc0) == 0x80)
+        end--;
+    return end;
+}
+
 static void replace_string(const struct pen__normal_step *step,
-                           const char *text, size_t length,
-                           struct pen_text *out)
+                           struct pen__normal_state *state,
+                           const struct pen__block *block, size_t *done)
 {
     const struct pen_text *from = &step->from;
-    size_t done = 0;
-    while (done < length) {
-        const char *found =
-            pen__search(text + done, length - done, from->bytes, from->length);
-        size_t at = found == NULL ? length : (size_t)(found - text);
-        pen_text_add_bytes(out, text + done, at - done);
+    const char *text = block->text;
+    while (*done < block->length && !pen__normalize_is_full(state)) {
+        const char *found = pen__search(text + *done, block->length - *done,
+                                        from->bytes, from->length);
+        size_t at = found == NULL ? end_of_rest(block, *done, from->length)
+                                  : (size_t)(found - text);
+        pen_text_add_bytes(&state->out, text + *done, at - *done);
+        *done = at;
         if (found == NULL)
             break;
-        pen_text_add_bytes(out, pen_text_string(&step->to), step->to.length);
-        done = at + from->length;
+        pen_text_add_bytes(&state->out, pen_text_string(&step->to),
+                           step->to.length);
+        *done += from->length;
     }
 }
 
-static pen_status replace_pattern(const struct pen__normal_step *step,
-                                  struct pen__matcher *matcher,
-                                  const char *text, size_t length,
-                                  struct pen_text *out)
+static pen_status replace_pattern(const struct pen__normalizer *normalizer,
+                                  const struct pen__normal_step *step,
+                                  struct pen__normal_state *state,
+                                  const struct pen__block *block, size_t *done)
 {
-    size_t done = 0;
-    for (size_t from = 0; from < length;) {
-        size_t begin;
-        size_t end;
-        pen_status status = pen__pattern_find(step->pattern, matcher, text,
-                                              length, from, &begin, &end);
+    const char *text = block->text;
+    size_t length = block->length;
+    size_t at = state->behind;
+    size_t from = at + state->ahead;
+    size_t stop = length;
+    while (from < length && !pen__normalize_is_full(state)) {
+        struct pen__match match;
+        pen_status status = pen__pattern_find(
+            step->pattern, normalizer->matcher, block, from, &match);
         if (status != PEN_OK)
             return status;
-        if (begin == length)
+        stop = match.begin;
+        if (match.is_open || match.begin == length)
             break;
-        if (begin == end) {
-            from = begin + pen__utf8_size(text[begin]);
+        stop = length;
+        from = match.begin + pen__utf8_size(text[match.begin]);
+        if (match.begin == match.end)
             continue;
-        }
-        pen_text_add_bytes(out, text + done, begin - done);
-        pen_text_add_bytes(out, pen_text_string(&step->to), step->to.length);
-        done = from = end;
+        pen_text_add_bytes(&state->out, text + at, match.begin - at);
+        pen_text_add_bytes(&state->out, pen_text_string(&step->to),
+                           step->to.length);
+        at = from = match.end;
     }
-    pen_text_add_bytes(out, text + done, length - done);
+    if (!block->is_end && !pen__pattern_may_skip(step->pattern))
+        stop = at;
+    pen_text_add_bytes(&state->out, text + at, stop - at);
+    *done = pen__pattern_keeps(step->pattern, block, stop);
+    state->behind = stop - *done;
+    state->ahead = from > stop ? from - stop : 0;
     return PEN_OK;
 }
 
-/*
- * The tokenizers package looks a grapheme of less than six bytes up as a
- * whole, by its shortest key, and only then character by character.
- */
-static void map_grapheme(const struct pen__charsmap *map, const char *text,
-                         size_t length, struct pen_text *out)
-{
-    const char *to;
-    if (length < 6 && pen__charsmap_find(map, text, length, false, &to) > 0) {
-        pen_text_add_string(out, to);
-        return;
-    }
-    for (size_t at = 0; at < length;) {
-        size_t size = pen__utf8_size(text[at]);
-        if (pen__charsmap_find(map, text + at, size, false, &to) > 0)
-            pen_text_add_string(out, to);
-        else
-            pen_text_add_bytes(out, text + at, size);
-        at += size;
-    }
-}
-
-static bool is_ascii(const char *text, size_t left)
-{
-    return left > 0 && (uint8_t)text[0] < 0x80;
-}
-
-static pen_status map_graphemes(const struct pen__normal_step *step,
-                                struct pen__matcher *matcher, const char *text,
-                                size_t length, struct pen_text *out)
-{
-    for (size_t at = 0; at < length;) {
-        size_t begin = at;
-        size_t end = at + 1;
-        /* Two of ASCII are two graphemes, except CR LF. */
-        bool is_plain = is_ascii(text + at, length - at) && text[at] != '\r' &&
-                        (end == length || is_ascii(text + end, length - end));
-        if (!is_plain) {
-            pen_status status = pen__pattern_find(step->pattern, matcher, text,
-                                                  length, at, &begin, &end);
-            if (status != PEN_OK || begin != at || end == at)
-                return PEN_INVALID;
-        }
-        map_grapheme(&step->charsmap, text + at, end - at, out);
-        at = end;
-    }
-    return PEN_OK;
-}
-
-/* One unit of SentencePiece's normalizer: what it is, and what it becomes. */
-struct prefix {
-    size_t consumed;
-    const char *to;
-    size_t length;
-};
-
-static struct prefix normalize_prefix(const struct pen_tokenizer *tokenizer,
-                                      const struct pen__normal_step *step,
-                                      const char *text, size_t length)
-{
-    const struct pen__trie *frozen = &tokenizer->bpe.frozen;
-    uint32_t ignored;
-    size_t size = 0;
-    if (frozen->num_nodes > 0)
-        size = pen__trie_longest(frozen, text, length, &ignored);
-    if (size > 0)
-        return (struct prefix){size, text, size};
-    const char *to;
-    size = pen__charsmap_find(&step->charsmap, text, length, true, &to);
-    if (size > 0)
-        return (struct prefix){size, to, strlen(to)};
-    size = pen__utf8_size(text[0]);
-    return (struct prefix){size, text, size};
-}
-
-static void add_space(const struct pen__spaces *spaces, struct pen_text *out)
-{
-    pen_text_add_string(out, spaces->escapes ? PEN__META : " ");
-}
-
-static void add_escaped(const struct pen__spaces *spaces,
-                        const struct prefix *prefix, struct pen_text *out)
-{
-    for (size_t i = 0; i < prefix->length; i++) {
-        if (prefix->to[i] == ' ')
-            add_space(spaces, out);
-        else
-            pen_text_add_bytes(out, prefix->to + i, 1);
-    }
-}
-
-static void drop_trailing(const struct pen__spaces *spaces, size_t begin,
-                          struct pen_text *out)
-{
-    const char *space = spaces->escapes ? PEN__META : " ";
-    size_t size = strlen(space);
-    while (out->length >= begin + size &&
-           memcmp(out->bytes + out->length - size, space, size) == 0) {
-        out->length -= size;
-        out->bytes[out->length] = '\0';
-    }
-}
-
-static void normalize_sentencepiece(const struct pen_tokenizer *tokenizer,
-                                    const struct pen__normal_step *step,
-                                    const char *text, size_t length,
-                                    struct pen_text *out)
-{
-    const struct pen__spaces *spaces = &tokenizer->spaces;
-    size_t begin = out->length;
-    size_t at = 0;
-    while (spaces->removes_extra && at < length) {
-        struct prefix prefix =
-            normalize_prefix(tokenizer, step, text + at, length - at);
-        if (prefix.length != 1 || prefix.to[0] != ' ')
-            break;
-        at += prefix.consumed;
-    }
-    if (at == length)
-        return;
-    if (spaces->adds_prefix && !spaces->adds_suffix)
-        add_space(spaces, out);
-    bool was_space = spaces->removes_extra;
-    while (at < length) {
-        struct prefix prefix =
-            normalize_prefix(tokenizer, step, text + at, length - at);
-        at += prefix.consumed;
-        while (was_space && prefix.length > 0 && prefix.to[0] == ' ') {
-            prefix.to++;
-            prefix.length--;
-        }
-        if (prefix.length == 0)
-            continue;
-        add_escaped(spaces, &prefix, out);
-        was_space =
-            spaces->removes_extra && prefix.to[prefix.length - 1] == ' ';
-    }
-    if (spaces->removes_extra)
-        drop_trailing(spaces, begin, out);
-    if (spaces->adds_prefix && spaces->adds_suffix)
-        add_space(spaces, out);
-}
-
-static pen_status apply(const struct pen_tokenizer *tokenizer,
+static pen_status apply(const struct pen__normalizer *normalizer,
                         const struct pen__normal_step *step,
-                        struct pen__matcher *matcher, const char *text,
-                        size_t length, struct pen_text *out)
+                        struct pen__normal_state *state,
+                        const struct pen__block *block, size_t *done)
 {
     switch (step->kind) {
     case PEN__NORMAL_NFC:
-        pen__nfc_add(out, text, length);
+        normalize_nfc(state, block, done);
         break;
     case PEN__NORMAL_PREPEND:
-        if (length > 0)
-            pen_text_add_bytes(out, pen_text_string(&step->to),
-                               step->to.length);
-        pen_text_add_bytes(out, text, length);
+        prepend(step, state, block, done);
         break;
     case PEN__NORMAL_REPLACE:
-        replace_string(step, text, length, out);
+        replace_string(step, state, block, done);
         break;
     case PEN__NORMAL_PATTERN:
-        return replace_pattern(step, matcher, text, length, out);
+        return replace_pattern(normalizer, step, state, block, done);
     case PEN__NORMAL_CHARSMAP:
-        return map_graphemes(step, matcher, text, length, out);
+        return pen__normalize_graphemes(normalizer, step, state, block, done);
     case PEN__NORMAL_SENTENCEPIECE:
-        normalize_sentencepiece(tokenizer, step, text, length, out);
+        pen__normalize_sentencepiece(normalizer, step, state, block, done);
         break;
     }
     return PEN_OK;
 }
 
-pen_status pen__normalize(const struct pen_tokenizer *tokenizer,
-                          struct pen__matcher *matcher, const char *text,
-                          size_t length, struct pen_text *scratch,
-                          struct pen_text *out)
+void pen__normalizer_init(struct pen__normalizer *normalizer,
+                          const struct pen_tokenizer *tokenizer,
+                          struct pen__matcher *matcher)
 {
-    pen_text_clear(out);
-    pen_text_add_bytes(out, text, tokenizer->num_normal == 0 ? length : 0);
-    for (size_t i = 0; i < tokenizer->num_normal; i++) {
-        const char *from = i == 0 ? text : pen_text_string(out);
-        pen_text_clear(scratch);
-        pen_text_add_bytes(scratch, "", 0);
-        pen_status status = apply(tokenizer, &tokenizer->normal[i], matcher,
-                                  from, i == 0 ? length : out->length, scratch);
-        if (status != PEN_OK)
-            return status;
-        struct pen_text swapped = *out;
-        *out = *scratch;
-        *scratch = swapped;
+    *normalizer =
+        (struct pen__normalizer){.tokenizer = tokenizer, .matcher = matcher};
+}
+
+void pen__normalizer_release(struct pen__normalizer *normalizer)
+{
+    for (size_t i = 0; i < PEN__STEPS_MAX; i++) {
+        pen_text_release(&normalizer->steps[i].held);
+        pen_text_release(&normalizer->steps[i].out);
     }
-    return out->has_failed ? PEN_NOMEM : PEN_OK;
+}
+
+/* The next block begins a text; `made` is of the document and stays. */
+static void end_step(struct pen__normal_state *state)
+{
+    struct pen_text held = state->held;
+    struct pen_text out = state->out;
+    pen_text_clear(&held);
+    *state = (struct pen__normal_state){
+        .held = held, .out = out, .made = state->made};
+}
+
+void pen__normalizer_reset(struct pen__normalizer *normalizer)
+{
+    normalizer->taken = 0;
+    for (size_t i = 0; i < normalizer->tokenizer->num_normal; i++) {
+        end_step(&normalizer->steps[i]);
+        normalizer->steps[i].made = 0;
+    }
+}
+
+static pen_status fail(struct pen__normalizer *normalizer,
+                       enum pen__fault fault)
+{
+    normalizer->fault = fault;
+    return PEN_INVALID;
+}
+
+static pen_status feed_step(struct pen__normalizer *normalizer, size_t index,
+                            struct pen__block *block)
+{
+    struct pen__normal_state *state = &normalizer->steps[index];
+    uint64_t limit = normalizer->taken * PEN__GROWTH_MAX + PEN__GROWTH_FREE;
+    size_t done = 0;
+    pen_text_clear(&state->out);
+    state->room = limit > state->made ? limit - state->made : 0;
+    struct pen__block joined = pen__hold_join(&state->held, *block);
+    pen_status status = apply(normalizer, &normalizer->tokenizer->normal[index],
+                              state, &joined, &done);
+    if (state->out.has_failed || state->held.has_failed)
+        return PEN_NOMEM;
+    if (status == PEN_INVALID)
+        return fail(normalizer, PEN__FAULT_STEPS);
+    if (pen__normalize_is_full(state))
+        return fail(normalizer, PEN__FAULT_GROWTH);
+    if (!block->is_end && !pen__hold_keep(&state->held, joined, done))
+        return fail(normalizer, PEN__FAULT_UNCUT);
+    state->made += state->out.length;
+    if (block->is_end)
+        end_step(state);
+    block->text = pen_text_string(&state->out);
+    block->length = state->out.length;
+    return status;
+}
+
+pen_status pen__normalizer_feed(struct pen__normalizer *normalizer,
+                                struct pen__block *block)
+{
+    pen_status status = PEN_OK;
+    normalizer->taken += block->length;
+    for (size_t i = 0;
+         i < normalizer->tokenizer->num_normal && status == PEN_OK; i++)
+        status = feed_step(normalizer, i, block);
+    return status;
 }

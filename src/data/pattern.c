@@ -1,6 +1,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/pattern.h"
 
+#include "data/utf8.h"
+
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,9 @@
 
 struct pen__pattern {
     pcre2_code *code;
-    bool is_compiled; /* to machine code */
+    bool is_compiled;    /* to machine code */
+    bool has_start;      /* \G: where a search begins is part of it */
+    uint32_t looks_back; /* characters, at least 1 */
 };
 
 struct pen__matcher {
@@ -103,8 +107,14 @@ pen_status pen__pattern_create(const char *text, size_t length,
         pcre2_code_free(code);
         return status;
     }
-    pattern->code = code;
-    pattern->is_compiled = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+    *pattern = (struct pen__pattern){.code = code};
+    pattern->is_compiled =
+        pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) ==
+        0;
+    pattern->has_start = pen__search(text, length, "\\G", 2) != NULL;
+    pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &pattern->looks_back);
+    if (pattern->looks_back == 0)
+        pattern->looks_back = 1;
     *out = pattern;
     return PEN_OK;
 }
@@ -147,28 +157,44 @@ void pen__matcher_free(struct pen__matcher *matcher)
 }
 
 pen_status pen__pattern_find(const struct pen__pattern *pattern,
-                             struct pen__matcher *matcher, const char *text,
-                             size_t length, size_t from, size_t *begin,
-                             size_t *end)
+                             struct pen__matcher *matcher,
+                             const struct pen__block *block, size_t from,
+                             struct pen__match *out)
 {
-    PCRE2_SPTR subject = (PCRE2_SPTR)text;
+    PCRE2_SPTR subject = (PCRE2_SPTR)block->text;
+    /* A match that would look at the end of the text is partial then. */
+    uint32_t options = block->is_end ? 0 : PCRE2_PARTIAL_HARD;
     int result =
         pattern->is_compiled
-            ? pcre2_jit_match(pattern->code, subject, length, from, 0,
-                              matcher->data, matcher->context)
-            : pcre2_match(pattern->code, subject, length, from,
-                          PCRE2_NO_UTF_CHECK, matcher->data, matcher->context);
+            ? pcre2_jit_match(pattern->code, subject, block->length, from,
+                              options, matcher->data, matcher->context)
+            : pcre2_match(pattern->code, subject, block->length, from,
+                          options | PCRE2_NO_UTF_CHECK, matcher->data,
+                          matcher->context);
     if (result == PCRE2_ERROR_NOMATCH) {
-        *begin = *end = length;
+        *out = (struct pen__match){block->length, block->length, false};
         return PEN_OK;
     }
-    if (result < 0)
+    bool is_open = result == PCRE2_ERROR_PARTIAL;
+    if (result < 0 && !is_open)
         return PEN_INVALID;
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(matcher->data);
     /* \K in a look-ahead may put the beginning behind the end. */
     if (ends[0] < from || ends[1] < ends[0])
         return PEN_INVALID;
-    *begin = ends[0];
-    *end = ends[1];
+    *out = (struct pen__match){ends[0], ends[1], is_open};
     return PEN_OK;
+}
+
+size_t pen__pattern_keeps(const struct pen__pattern *pattern,
+                          const struct pen__block *block, size_t done)
+{
+    for (uint32_t i = 0; i < pattern->looks_back && done > 0; i++)
+        done = pen__utf8_before(block->text, done);
+    return done;
+}
+
+bool pen__pattern_may_skip(const struct pen__pattern *pattern)
+{
+    return !pattern->has_start;
 }

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "data/hold.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,13 +25,31 @@ struct pen__matcher;
 pen_status pen__matcher_create(struct pen__matcher **out);
 void pen__matcher_free(struct pen__matcher *matcher);
 
+struct pen__match {
+    size_t begin; /* the length of the block: there is none */
+    size_t end;
+    bool is_open; /* what follows the block decides; begin is known */
+};
+
 /*
- * The first match in checked UTF-8 at or behind `from`; *begin == length when
- * there is none. PEN_INVALID when the pattern needs more work than allowed.
+ * The first match in checked UTF-8 at or behind `from`. In a block that is not
+ * the end a match is found only if no text behind the block could change it.
+ * PEN_INVALID when the pattern needs more work than allowed.
  */
 pen_status pen__pattern_find(const struct pen__pattern *pattern,
-                             struct pen__matcher *matcher, const char *text,
-                             size_t length, size_t from, size_t *begin,
-                             size_t *end);
+                             struct pen__matcher *matcher,
+                             const struct pen__block *block, size_t from,
+                             struct pen__match *out);
+
+/*
+ * The place in a block from which on its text must stay for later matches:
+ * `done` less the characters that the pattern looks back at, at least one, so
+ * that no later block is taken for the beginning of the text.
+ */
+size_t pen__pattern_keeps(const struct pen__pattern *pattern,
+                          const struct pen__block *block, size_t done);
+
+/* Whether a search may go on behind text in which no match begins. */
+bool pen__pattern_may_skip(const struct pen__pattern *pattern);
 
 #endif

@@ -82,13 +82,16 @@ struct pen__added_set {
     struct pen__added *items;
     size_t count;
     struct pen__trie trie;
+    size_t longest;   /* bytes */
+    bool strips_left; /* one of them does */
 };
 
 enum pen__model_kind { PEN__MODEL_BPE, PEN__MODEL_UNIGRAM };
 
 struct pen_tokenizer {
     struct pen__vocab vocab;
-    uint32_t num_ids; /* the vocabulary may hold more, for bpe alone */
+    uint32_t num_ids;     /* the vocabulary may hold more, for bpe alone */
+    size_t longest_token; /* bytes */
 
     struct pen__added_set raw;        /* found before normalization */
     struct pen__added_set normalized; /* found behind it */
@@ -123,11 +126,16 @@ struct pen_tokenizer *pen__tokenizer_create(void);
  */
 pen_status pen__tokenizer_finish(struct pen_tokenizer *tokenizer);
 
-/* Appends the normalized text. */
-pen_status pen__normalize(const struct pen_tokenizer *tokenizer,
-                          struct pen__matcher *matcher, const char *text,
-                          size_t length, struct pen_text *scratch,
-                          struct pen_text *out);
+/* pen_encoder_feed() of a text that is known to be UTF-8. */
+pen_status pen__encoder_feed(struct pen_encoder *encoder,
+                             struct pen__block block,
+                             struct pen_token_list *out, struct pen_text *why);
+
+/*
+ * Bytes of a piece that a model works on at once, when it is longer; for tests,
+ * to have many windows in a short text, or one in a long one (SIZE_MAX).
+ */
+void pen__encoder_set_window(struct pen_encoder *encoder, size_t window);
 
 /* Whether <0x41> is the name of a byte. */
 bool pen__is_byte_token(const char *text, size_t length, uint8_t *byte);

@@ -56,7 +56,8 @@ pen_status pen_split_parse(const char *text, double out[PEN_SPLIT_PARTS],
             break;
         at = end + 1;
     }
-    pen_why(why, "a split is one to three shares such as 949,50,1, not '%s'",
+    pen_why(why,
+            "a split must be one to three shares such as 949,50,1, not '%s'",
             text);
     return PEN_INVALID;
 }
@@ -119,10 +120,11 @@ static pen_status set_shares(struct pen_sampler *sampler,
     for (size_t i = 0; i < sampler->num_sources; i++) {
         double exact = sources[i].weight / sum * TURN;
         if (!(exact >= 1) || !isfinite(sum)) {
-            pen_why(why,
-                    "the weight of file %zu must be positive and at least "
-                    "1/65536 of all",
-                    i);
+            pen_why(
+                why,
+                "the weight of file %zu must be positive and at least 1/65536 "
+                "of the sum of weights",
+                i);
             return PEN_INVALID;
         }
         sampler->sources[i].share = (uint32_t)exact;
@@ -189,7 +191,7 @@ pen_status pen_sampler_create(const struct pen_sample_source *sources,
 {
     PEN_BUG_UNLESS(options->seq_length > 0 && options->part < PEN_SPLIT_PARTS);
     if (num_sources == 0 || num_sources > SOURCES_MAX) {
-        pen_why(why, "a blend has 1 to %u files, not %zu", SOURCES_MAX,
+        pen_why(why, "--data-path takes 1 to %u files, not %zu", SOURCES_MAX,
                 num_sources);
         return PEN_INVALID;
     }

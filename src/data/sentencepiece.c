@@ -453,7 +453,9 @@ static pen_status make_bpe(struct reader *reader)
         for (size_t i = 0; i < 256; i++)
             bpe->byte_ids[i] = PEN__NO_ID;
     }
-    pen__bpe_finish(bpe);
+    status = pen__bpe_finish(bpe);
+    if (status != PEN_OK)
+        return status;
     const struct pen__spaces *spaces = &reader->tokenizer->spaces;
     reader->tokenizer->has_safe_cuts =
         bpe->splits_at_meta && spaces->adds_prefix && !spaces->adds_suffix &&
@@ -503,8 +505,8 @@ static pen_status make_tokenizer(struct reader *reader)
     tokenizer->num_ids = reader->num_pieces;
     if (reader->model_type != 1 && !is_bpe) {
         pen_why(reader->why,
-                "SentencePiece model type %llu; 1 (unigram) and "
-                "2 (BPE) are known",
+                "SentencePiece model type %llu is not supported; expected 1 "
+                "(unigram) or 2 (BPE)",
                 (unsigned long long)reader->model_type);
         return PEN_INVALID;
     }

@@ -82,7 +82,7 @@ static pen_status read_index_header(struct pen_token_file *file,
     }
     uint64_t version = pen__load_u64(bytes + 9);
     if (version != 1) {
-        pen_why(why, "%s, offset 9: version %" PRIu64 "; version 1 is known",
+        pen_why(why, "%s, offset 9: version %" PRIu64 "; expected version 1",
                 path, version);
         return PEN_INVALID;
     }
@@ -102,7 +102,7 @@ static pen_status read_index_header(struct pen_token_file *file,
          room - 12 * sequences - 8 * ends != sequences)) {
         pen_why(why,
                 "%s, offset 18: %" PRIu64 " sequences and %" PRIu64
-                " document ends do not fill a file of %zu bytes",
+                " document ends do not match a file of %zu bytes",
                 path, sequences, ends, length);
         return PEN_INVALID;
     }
@@ -142,7 +142,7 @@ static pen_status check_sequences(const struct pen_token_file *file,
     if (at != file->bin.length) {
         pen_why(why,
                 "%s: its sequences end at byte %" PRIu64
-                ", the .bin file at %zu",
+                ", but the .bin file ends at %zu",
                 path, at, file->bin.length);
         return PEN_INVALID;
     }
@@ -162,7 +162,8 @@ static pen_status check_documents(const struct pen_token_file *file,
             (is_first && end != 0) || (is_last && end != file->num_sequences)) {
             pen_why(why,
                     "%s, offset %" PRIu64 ": document end %" PRIu64
-                    " is %" PRIu64 "; ends rise from 0 to %" PRIu64,
+                    " is %" PRIu64
+                    "; document ends must rise from 0 to %" PRIu64,
                     path, PEN__IDX_HEADER + 12 * file->num_sequences + 8 * i, i,
                     end, file->num_sequences);
             return PEN_INVALID;
@@ -223,7 +224,7 @@ static pen_status check_llmc(struct pen_token_file *file, const char *path,
     uint32_t expected =
         is_gpt2 ? PEN__LLMC_GPT2_VERSION : PEN__LLMC_LLAMA3_VERSION;
     if (version != expected) {
-        pen_why(why, "%s, offset 4: version %" PRIu32 "; version %u is known",
+        pen_why(why, "%s, offset 4: version %" PRIu32 "; expected version %u",
                 path, version, expected);
         return PEN_INVALID;
     }
@@ -235,7 +236,7 @@ static pen_status check_llmc(struct pen_token_file *file, const char *path,
     if (file->num_tokens > INT32_MAX || length != file->bin.length) {
         pen_why(why,
                 "%s, offset 8: %" PRIu64 " tokens need %" PRIu64
-                " bytes, the file has %zu",
+                " bytes, but the file has %zu",
                 path, file->num_tokens, length, file->bin.length);
         return PEN_INVALID;
     }
@@ -248,8 +249,9 @@ static pen_status check_nanogpt(struct pen_token_file *file, const char *path,
 {
     if (file->bin.length % 2 != 0) {
         pen_why(why,
-                "%s has %zu bytes: not a whole number of 16-bit tokens, and no "
-                "header of llm.c or index of Megatron",
+                "%s is not a file of tokens: it has neither a header of llm.c "
+                "nor an index of Megatron, and %zu bytes are not a whole "
+                "number of 16-bit tokens",
                 path, file->bin.length);
         return PEN_INVALID;
     }

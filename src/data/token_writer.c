@@ -1,10 +1,12 @@
 /*
- * The other direction of token_file.c. Tokens go to the disk as they come; of
- * a document only its length is kept, four bytes, for Megatron's index.
+ * The other direction of token_file.c. Tokens go to the disk as they come, and
+ * so do the lengths of documents, which are the first list of Megatron's index:
+ * memory does not depend on their number.
  */
 #include "data/token_writer.h"
 
 #include "base/bug.h"
+#include "data/map.h"
 #include "data/token_layout.h"
 
 #include <errno.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One output, under its .part name until it is complete. */
 struct part {
@@ -31,9 +34,7 @@ struct pen_token_writer {
     struct part idx;
     uint64_t num_tokens;
     uint64_t document_begin;
-    uint32_t *lengths; /* of Megatron's documents */
-    size_t num_documents;
-    size_t capacity;
+    uint64_t num_documents; /* in Megatron's index */
 };
 
 static pen_status refuse_part(const struct part *part, struct pen_text *why)
@@ -50,7 +51,7 @@ static pen_status open_part(struct part *part, const char *stem,
     pen_text_add(&part->part, "%s%s.part", stem, ending);
     if (part->path.has_failed || part->part.has_failed)
         return PEN_NOMEM;
-    part->stream = fopen(part->part.bytes, "wb");
+    part->stream = fopen(part->part.bytes, "w+b");
     if (part->stream == NULL)
         return refuse_part(part, why);
     part->exists = true;
@@ -126,6 +127,24 @@ static pen_status put_llmc_header(struct pen_token_writer *writer,
     return put(&writer->bin, header, sizeof header, why);
 }
 
+/* Until the number of documents is known, 0 holds its place. */
+static pen_status put_index_header(struct pen_token_writer *writer,
+                                   struct pen_text *why)
+{
+    struct part *idx = &writer->idx;
+    uint64_t count = writer->num_documents;
+    pen_status status = put(idx, PEN__IDX_MAGIC, PEN__IDX_MAGIC_BYTES, why);
+    if (status == PEN_OK)
+        status = put_number(idx, 1, 8, why);
+    if (status == PEN_OK)
+        status = put_number(idx, writer->type, 1, why);
+    if (status == PEN_OK)
+        status = put_number(idx, count, 8, why);
+    if (status == PEN_OK)
+        status = put_number(idx, count + 1, 8, why);
+    return status;
+}
+
 static pen_status open_files(struct pen_token_writer *writer,
                              const char *prefix, struct pen_text *why)
 {
@@ -136,6 +155,8 @@ static pen_status open_files(struct pen_token_writer *writer,
     pen_status status = open_part(&writer->bin, stem, ".bin", why);
     if (status == PEN_OK && is_pair)
         status = open_part(&writer->idx, stem, ".idx", why);
+    if (status == PEN_OK && is_pair)
+        status = put_index_header(writer, why);
     /* Holds the place; the number of tokens is known at the end. */
     if (status == PEN_OK && writer->format == PEN_TOKENS_LLMC)
         status = put_llmc_header(writer, why);
@@ -150,10 +171,11 @@ pen_status pen_token_writer_create(const char *prefix,
 {
     enum pen_token_type type = type_for(format, vocab_size);
     if (format == PEN_TOKENS_NANOGPT && type != PEN_TOKEN_UINT16) {
-        pen_why(why,
-                "nanogpt files hold 16-bit tokens and this vocabulary has "
-                "%" PRIu32 "; use --format megatron or llmc",
-                vocab_size);
+        pen_why(
+            why,
+            "nanogpt files hold 16-bit tokens, but this vocabulary has %" PRIu32
+            "; use --format megatron or llmc",
+            vocab_size);
         return PEN_INVALID;
     }
     struct pen_token_writer *writer = calloc(1, sizeof *writer);
@@ -177,7 +199,6 @@ void pen_token_writer_free(struct pen_token_writer *writer)
     release_part(&writer->bin);
     release_part(&writer->idx);
     pen_text_release(&writer->stem);
-    free(writer->lengths);
     free(writer);
 }
 
@@ -209,21 +230,6 @@ pen_status pen_token_writer_add(struct pen_token_writer *writer,
     return PEN_OK;
 }
 
-static pen_status keep_length(struct pen_token_writer *writer, uint32_t length)
-{
-    if (writer->num_documents == writer->capacity) {
-        size_t capacity = writer->capacity == 0 ? 256 : writer->capacity * 2;
-        uint32_t *lengths =
-            realloc(writer->lengths, capacity * sizeof *lengths);
-        if (lengths == NULL)
-            return PEN_NOMEM;
-        writer->lengths = lengths;
-        writer->capacity = capacity;
-    }
-    writer->lengths[writer->num_documents++] = length;
-    return PEN_OK;
-}
-
 pen_status pen_token_writer_end_document(struct pen_token_writer *writer,
                                          struct pen_text *why)
 {
@@ -233,39 +239,55 @@ pen_status pen_token_writer_end_document(struct pen_token_writer *writer,
     if (length > INT32_MAX) {
         pen_why(why,
                 "%s: a document of %" PRIu64
-                " tokens; Megatron's index holds at most %d",
+                " tokens; Megatron's index supports at most %d",
                 pen_text_string(&writer->idx.path), length, INT32_MAX);
         return PEN_INVALID;
     }
     writer->document_begin = writer->num_tokens;
-    return keep_length(writer, (uint32_t)length);
+    writer->num_documents++;
+    return put_number(&writer->idx, length, 4, why);
 }
 
-static pen_status put_index(struct pen_token_writer *writer,
-                            struct pen_text *why)
+#define IDX_HEADER (PEN__IDX_MAGIC_BYTES + 8 + 1 + 8 + 8)
+#define LENGTHS 1024u /* that are read at once */
+
+/* Where documents begin, from their lengths, which are in the file. */
+static pen_status put_begins(struct pen_token_writer *writer,
+                             struct pen_text *why)
 {
     struct part *idx = &writer->idx;
     size_t size = pen_token_type_bytes(writer->type);
-    size_t count = writer->num_documents;
-    pen_status status = put(idx, PEN__IDX_MAGIC, PEN__IDX_MAGIC_BYTES, why);
-    if (status == PEN_OK)
-        status = put_number(idx, 1, 8, why);
-    if (status == PEN_OK)
-        status = put_number(idx, writer->type, 1, why);
-    if (status == PEN_OK)
-        status = put_number(idx, count, 8, why);
-    if (status == PEN_OK)
-        status = put_number(idx, count + 1, 8, why);
-    for (size_t i = 0; i < count && status == PEN_OK; i++)
-        status = put_number(idx, writer->lengths[i], 4, why);
-    uint64_t at = 0;
-    for (size_t i = 0; i < count && status == PEN_OK; i++) {
-        status = put_number(idx, at, 8, why);
-        at += writer->lengths[i] * size;
+    uint64_t begin = 0;
+    if (fflush(idx->stream) != 0)
+        return refuse_part(idx, why);
+    for (uint64_t done = 0; done < writer->num_documents;) {
+        uint8_t lengths[4 * LENGTHS];
+        uint64_t left = writer->num_documents - done;
+        size_t count = left < LENGTHS ? (size_t)left : LENGTHS;
+        off_t from = (off_t)(IDX_HEADER + 4 * done);
+        if (pread(fileno(idx->stream), lengths, 4 * count, from) !=
+            (ssize_t)(4 * count))
+            return refuse_part(idx, why);
+        for (size_t i = 0; i < count; i++) {
+            pen_status status = put_number(idx, begin, 8, why);
+            if (status != PEN_OK)
+                return status;
+            begin += (uint64_t)pen__load_u32(lengths + 4 * i) * size;
+        }
+        done += count;
     }
-    for (size_t i = 0; i <= count && status == PEN_OK; i++)
-        status = put_number(idx, i, 8, why);
-    return status;
+    return PEN_OK;
+}
+
+static pen_status complete_index(struct pen_token_writer *writer,
+                                 struct pen_text *why)
+{
+    pen_status status = put_begins(writer, why);
+    for (uint64_t i = 0; i <= writer->num_documents && status == PEN_OK; i++)
+        status = put_number(&writer->idx, i, 8, why);
+    if (status == PEN_OK && fseek(writer->idx.stream, 0, SEEK_SET) != 0)
+        status = refuse_part(&writer->idx, why);
+    return status == PEN_OK ? put_index_header(writer, why) : status;
 }
 
 static pen_status complete_header(struct pen_token_writer *writer,
@@ -285,7 +307,7 @@ pen_status pen_token_writer_finish(struct pen_token_writer *writer,
     if (writer->format == PEN_TOKENS_LLMC)
         status = complete_header(writer, why);
     else if (is_pair)
-        status = put_index(writer, why);
+        status = complete_index(writer, why);
     if (status == PEN_OK)
         status = close_part(&writer->bin, why);
     if (status == PEN_OK && is_pair)

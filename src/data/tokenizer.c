@@ -117,10 +117,12 @@ pen_status pen__tokenizer_finish(struct pen_tokenizer *tokenizer)
         uint8_t byte;
         size_t length;
         tokenizer->byte_of[id] = NO_BYTE;
-        if (!has_bytes || !pen__vocab_has(&tokenizer->vocab, id))
+        if (!pen__vocab_has(&tokenizer->vocab, id))
             continue;
         const char *text = pen__vocab_string(&tokenizer->vocab, id, &length);
-        if (pen__is_byte_token(text, length, &byte))
+        if (length > tokenizer->longest_token)
+            tokenizer->longest_token = length;
+        if (has_bytes && pen__is_byte_token(text, length, &byte))
             tokenizer->byte_of[id] = byte;
     }
     find_end_of_document(tokenizer);

@@ -80,4 +80,18 @@ pen_status pen_encoder_encode(struct pen_encoder *encoder, const char *text,
                               size_t length, struct pen_token_list *out,
                               struct pen_text *why);
 
+/*
+ * The same for a text that comes in blocks, which begin and end between
+ * characters: the ids of all calls, up to the one with is_end, are those of the
+ * whole text. Memory does not depend on its length. PEN_INVALID, too, when the
+ * tokenizer has no safe place to cut the text within 16 MB. After a failure
+ * the next block begins another text.
+ */
+pen_status pen_encoder_feed(struct pen_encoder *encoder, const char *text,
+                            size_t length, bool is_end,
+                            struct pen_token_list *out, struct pen_text *why);
+
+/* A good length for such blocks, in bytes. */
+size_t pen_tokenizer_block(const struct pen_tokenizer *tokenizer);
+
 #endif

@@ -9,7 +9,7 @@
  */
 #include "base/bug.h"
 #include "base/json.h"
-#include "data/pipeline.h"
+#include "data/normalize.h"
 #include "data/steps_json.h"
 #include "data/utf8.h"
 
@@ -234,7 +234,7 @@ static pen_status check_bpe(const json_t *model, struct pen_text *why)
         }
     }
     if (json_number_value(json_object_get(model, "dropout")) != 0) {
-        pen_why(why, "model.dropout makes ids random; remove it");
+        pen_why(why, "model.dropout makes ids random; remove it from the file");
         return PEN_INVALID;
     }
     return PEN_OK;
@@ -269,8 +269,7 @@ static pen_status read_bpe(struct reader *reader, const struct pen_json *model)
         bpe->unknown = find_part(reader, unknown);
     if (bpe->is_byte_level || has_fallback)
         find_bytes(tokenizer, bpe->byte_ids, bpe->is_byte_level);
-    pen__bpe_finish(bpe);
-    return PEN_OK;
+    return pen__bpe_finish(bpe);
 }
 
 /* One [piece, score] of a unigram vocabulary. */
@@ -283,7 +282,7 @@ static pen_status add_piece(struct reader *reader, const json_t *item,
     if (!json_is_string(piece) || !json_is_number(score) ||
         !isfinite(json_number_value(score)) ||
         fabs(json_number_value(score)) > 1e30) {
-        pen_why(reader->why, "model.vocab[%u] is not a piece and its score",
+        pen_why(reader->why, "model.vocab[%u] must be a piece and its score",
                 id);
         return PEN_INVALID;
     }
@@ -304,12 +303,15 @@ static pen_status add_pieces(struct reader *reader, const json_t *list,
     size_t count = json_array_size(list);
     size_t num_keys = 0;
     double least = INFINITY;
+    unigram->longest_piece = 4; /* a character */
     for (size_t i = 0; i < count; i++) {
         pen_status status = add_piece(reader, json_array_get(list, i),
                                       (uint32_t)i, &keys[num_keys]);
         if (status != PEN_OK)
             return status;
         /* An empty piece can be printed but never chosen. */
+        if (keys[num_keys].length > unigram->longest_piece)
+            unigram->longest_piece = keys[num_keys].length;
         num_keys += keys[num_keys].length > 0;
         if (unigram->scores[i] < least)
             least = unigram->scores[i];
@@ -395,10 +397,9 @@ struct added_reader {
     struct pen__added_set *set;
     bool is_normalized; /* the set is that of normalized tokens */
     struct pen__matcher *matcher;
+    struct pen__normalizer normalizer;
     struct pen_text texts; /* what to look for, one behind the other */
     size_t *ends;          /* (set->count) in texts */
-    struct pen_text scratch;
-    struct pen_text content;
 };
 
 static pen_status add_added(struct added_reader *added, const json_t *item,
@@ -416,25 +417,31 @@ static pen_status add_added(struct added_reader *added, const json_t *item,
         status = set_added(reader, id, text);
     if (status != PEN_OK)
         return status;
-    pen_text_clear(&added->content);
-    if (added->is_normalized)
-        status = pen__normalize(
-            reader->tokenizer, added->matcher, json_string_value(text),
-            json_string_length(text), &added->scratch, &added->content);
-    else
-        pen_text_add_bytes(&added->content, json_string_value(text),
-                           json_string_length(text));
+    struct pen__block content = {json_string_value(text),
+                                 json_string_length(text), true};
+    if (added->is_normalized) {
+        pen__normalizer_reset(&added->normalizer);
+        status = pen__normalizer_feed(&added->normalizer, &content);
+    }
     if (status == PEN_INVALID)
-        pen_why(reader->why, "added_tokens[%zu] cannot be normalized", index);
-    if (status != PEN_OK || added->content.length == 0)
+        pen_why(reader->why,
+                "added_tokens[%zu] cannot be normalized: the normalizer %s",
+                index,
+                added->normalizer.fault == PEN__FAULT_GROWTH
+                    ? "makes it too long"
+                    : "has a pattern that needs too many steps");
+    if (status != PEN_OK || content.length == 0)
         return status;
-    pen_text_add_bytes(&added->texts, added->content.bytes,
-                       added->content.length);
+    pen_text_add_bytes(&added->texts, content.text, content.length);
     added->ends[set->count] = added->texts.length;
-    set->items[set->count++] = (struct pen__added){
+    struct pen__added *made = &set->items[set->count++];
+    *made = (struct pen__added){
         .id = id,
         .strips_left = json_is_true(json_object_get(item, "lstrip")),
         .strips_right = json_is_true(json_object_get(item, "rstrip"))};
+    set->strips_left |= made->strips_left;
+    if (content.length > set->longest)
+        set->longest = content.length;
     return added->texts.has_failed ? PEN_NOMEM : PEN_OK;
 }
 
@@ -465,6 +472,7 @@ static pen_status read_added(struct reader *reader, struct pen__added_set *set,
     added.ends = calloc(count + 1, sizeof *added.ends);
     set->items = calloc(count + 1, sizeof *set->items);
     pen_status status = pen__matcher_create(&added.matcher);
+    pen__normalizer_init(&added.normalizer, reader->tokenizer, added.matcher);
     if (added.ends == NULL || set->items == NULL)
         status = PEN_NOMEM;
     for (size_t i = 0; i < count && status == PEN_OK; i++) {
@@ -476,8 +484,7 @@ static pen_status read_added(struct reader *reader, struct pen__added_set *set,
         status = make_added_trie(&added);
     pen__matcher_free(added.matcher);
     pen_text_release(&added.texts);
-    pen_text_release(&added.scratch);
-    pen_text_release(&added.content);
+    pen__normalizer_release(&added.normalizer);
     free(added.ends);
     return status;
 }
@@ -657,7 +664,9 @@ static pen_status read_gpt2(struct reader *reader, const struct pen_json *json,
     if (status != PEN_OK)
         return status;
     find_bytes(tokenizer, tokenizer->bpe.byte_ids, true);
-    pen__bpe_finish(&tokenizer->bpe);
+    status = pen__bpe_finish(&tokenizer->bpe);
+    if (status != PEN_OK)
+        return status;
     json_t *added = json_array();
     uint32_t end = pen__vocab_find(&tokenizer->vocab, "<|endoftext|>", 13);
     if (end != PEN__NO_ID)

@@ -96,9 +96,9 @@ static pen_status load_directory(const char *path, struct pen_tokenizer **out,
             return status;
     }
     pen_why(why,
-            "%s holds no tokenizer: expected tokenizer.json, tokenizer.model, "
-            "spiece.model, encoder.json with vocab.bpe, or vocab.json with "
-            "merges.txt",
+            "%s has no tokenizer; expected tokenizer.json, "
+            "tokenizer.model, spiece.model, encoder.json with vocab.bpe, "
+            "or vocab.json with merges.txt",
             path);
     return PEN_INVALID;
 }

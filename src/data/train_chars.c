@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define UNICODE_SIZE 0x110000u
 
@@ -32,7 +33,7 @@ static pen_status mark_chars(const char *path, const struct pen__map *map,
         uint32_t character = pen__utf8_read(text + at, &size);
         /* jansson has no keys with a NUL, and no text should have one. */
         if (character == 0)
-            return refuse(why, path, at, "a NUL is not text");
+            return refuse(why, path, at, "the text contains a NUL");
         is_seen[character] = true;
     }
     return PEN_OK;
@@ -98,6 +99,17 @@ pen_status pen_train_chars(char *const *paths, size_t num_paths,
     if (is_seen == NULL)
         return PEN_NOMEM;
     pen_status status = mark_files(paths, num_paths, is_seen, why);
+    if (status == PEN_OK &&
+        memchr(is_seen, true, UNICODE_SIZE * sizeof *is_seen) == NULL) {
+        pen_why(why,
+                num_paths == 1 ? "%s is empty"
+                               : "%s and all others are "
+                                 "empty",
+                paths[0]);
+        pen_why(why, ": a tokenizer needs at least one character; name a file "
+                     "with text");
+        status = PEN_INVALID;
+    }
     if (status == PEN_OK)
         status = write_tokenizer(make_vocab(is_seen, num_chars), out);
     free(is_seen);

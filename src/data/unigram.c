@@ -4,8 +4,13 @@
 #include "data/utf8.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define NOWHERE UINT32_MAX
+
+/* Bytes of a text in blocks: before a cut is looked for, and the most held. */
+#define WINDOW ((size_t)64 << 10)
+#define HELD_MAX ((size_t)8 << 20)
 
 /* The best way to a place: its last piece, and where that begins. */
 struct pen__unigram_node {
@@ -24,20 +29,37 @@ void pen__unigram_release(struct pen__unigram *unigram)
 void pen__unigram_work_release(struct pen__unigram_work *work)
 {
     free(work->nodes);
+    free(work->marks);
+    pen_text_release(&work->held);
     *work = (struct pen__unigram_work){.nodes = NULL};
 }
 
-static bool prepare(struct pen__unigram_work *work, size_t length)
+void pen__unigram_work_reset(struct pen__unigram_work *work)
+{
+    pen_text_clear(&work->held);
+    work->reached = 0;
+    work->was_unknown = work->is_stuck = false;
+}
+
+/* Makes room, and nodes `first` to `length` places that no piece has reached.
+ */
+static bool prepare(struct pen__unigram_work *work, size_t first, size_t length)
 {
     if (work->capacity <= length) {
+        size_t capacity = length + length / 4 + 64;
         struct pen__unigram_node *nodes =
-            realloc(work->nodes, (length + 1) * sizeof *nodes);
+            realloc(work->nodes, capacity * sizeof *nodes);
         if (nodes == NULL)
             return false;
         work->nodes = nodes;
-        work->capacity = length + 1;
+        uint8_t *marks = realloc(work->marks, capacity);
+        if (marks == NULL)
+            return false;
+        memset(marks + work->capacity, 0, capacity - work->capacity);
+        work->marks = marks;
+        work->capacity = capacity;
     }
-    for (size_t i = 0; i <= length; i++)
+    for (size_t i = first; i <= length; i++)
         work->nodes[i] = (struct pen__unigram_node){.begin = NOWHERE};
     return true;
 }
@@ -112,10 +134,11 @@ static void turn_round(struct pen__unigram_node *nodes, size_t length)
 }
 
 static void put_pieces(const struct pen__unigram *unigram,
-                       const struct pen__unigram_node *nodes, const char *text,
+                       struct pen__unigram_work *work, const char *text,
                        size_t length, struct pen_token_list *out)
 {
-    bool was_unknown = false;
+    const struct pen__unigram_node *nodes = work->nodes;
+    bool was_unknown = work->was_unknown;
     for (size_t at = 0; at < length;) {
         size_t end = nodes[at].begin;
         bool is_unknown = nodes[at].id == unigram->unknown;
@@ -126,6 +149,7 @@ static void put_pieces(const struct pen__unigram *unigram,
         was_unknown = is_unknown;
         at = end;
     }
+    work->was_unknown = was_unknown;
 }
 
 /*
@@ -149,21 +173,142 @@ static void rebase(const struct pen__unigram *unigram,
     }
 }
 
-void pen__unigram_encode(const struct pen__unigram *unigram,
-                         struct pen__unigram_work *work, const char *text,
-                         size_t length, struct pen_token_list *out)
+/* Offers the pieces that begin at the places up to `end`. */
+static void extend_to(const struct pen__unigram *unigram,
+                      struct pen__unigram_work *work, const char *text,
+                      size_t length, size_t end)
 {
-    PEN_BUG_UNLESS(length < NOWHERE);
-    if (!prepare(work, length)) {
-        out->has_failed = 1;
-        return;
-    }
-    for (size_t at = 0; at < length;) {
+    size_t at = work->reached;
+    while (at < end) {
         size_t size = pen__utf8_size(text[at]);
         rebase(unigram, work->nodes, length, at);
         extend(unigram, work->nodes, text, length, at, size);
         at += size;
     }
+    work->reached = at;
+}
+
+void pen__unigram_encode(const struct pen__unigram *unigram,
+                         struct pen__unigram_work *work, const char *text,
+                         size_t length, struct pen_token_list *out)
+{
+    size_t window = work->window > 0 ? work->window : WINDOW;
+    if (length / 2 > window) {
+        struct pen__block block = {text, length, true};
+        pen__unigram_feed(unigram, work, &block, out);
+        return;
+    }
+    PEN_BUG_UNLESS(length < NOWHERE);
+    if (!prepare(work, 0, length)) {
+        out->has_failed = 1;
+        return;
+    }
+    extend_to(unigram, work, text, length, length);
     turn_round(work->nodes, length);
-    put_pieces(unigram, work->nodes, text, length, out);
+    put_pieces(unigram, work, text, length, out);
+    pen__unigram_work_reset(work);
+}
+
+/*
+ * The last place that is on the best way to every place that was reached, so
+ * that the best way to any later one leads through it as well. Of the places
+ * in question the farthest is replaced by the beginning of its last piece,
+ * until there is only one.
+ */
+static size_t common_place(const struct pen__unigram *unigram,
+                           struct pen__unigram_work *work)
+{
+    size_t count = 0;
+    size_t last = work->reached;
+    for (size_t i = work->reached;
+         i <= work->held.length && i - work->reached <= unigram->longest_piece;
+         i++) {
+        if (work->nodes[i].begin == NOWHERE)
+            continue;
+        work->marks[i] = 1;
+        last = i;
+        count++;
+    }
+    for (; count > 1; last--) {
+        if (work->marks[last] == 0)
+            continue;
+        work->marks[last] = 0;
+        uint8_t *begin = &work->marks[work->nodes[last].begin];
+        count -= *begin;
+        *begin = 1;
+    }
+    while (work->marks[last] == 0)
+        last--;
+    work->marks[last] = 0;
+    return last;
+}
+
+/* Writes the pieces up to a common place, which becomes the first one. */
+static void put_front(const struct pen__unigram *unigram,
+                      struct pen__unigram_work *work, size_t end,
+                      struct pen_token_list *out)
+{
+    struct pen__unigram_node *nodes = work->nodes;
+    size_t left = work->held.length - end;
+    turn_round(nodes, end);
+    put_pieces(unigram, work, work->held.bytes, end, out);
+    memmove(nodes, nodes + end, (left + 1) * sizeof *nodes);
+    for (size_t i = 0; i <= left; i++) {
+        if (nodes[i].begin != NOWHERE)
+            nodes[i].begin =
+                nodes[i].begin < end ? NOWHERE : nodes[i].begin - (uint32_t)end;
+    }
+    memmove(work->held.bytes, work->held.bytes + end, left);
+    work->held.length = left;
+    work->held.bytes[left] = '\0';
+    work->reached -= end;
+}
+
+/* Takes a part of a block that is short enough. */
+static void feed_part(const struct pen__unigram *unigram,
+                      struct pen__unigram_work *work,
+                      const struct pen__block *part, struct pen_token_list *out)
+{
+    size_t before = work->held.length;
+    pen_text_add_bytes(&work->held, part->text, part->length);
+    size_t length = work->held.length;
+    const char *text = work->held.bytes;
+    if (work->held.has_failed ||
+        !prepare(work, before == 0 ? 0 : before + 1, length)) {
+        out->has_failed = 1;
+        return;
+    }
+    /* Pieces that may go on behind the text must wait. */
+    size_t margin = part->is_end ? 0 : unigram->longest_piece;
+    if (length > margin)
+        extend_to(unigram, work, text, length, length - margin);
+    if (part->is_end) {
+        turn_round(work->nodes, length);
+        put_pieces(unigram, work, text, length, out);
+        pen__unigram_work_reset(work);
+        return;
+    }
+    size_t end = work->reached > 0 ? common_place(unigram, work) : 0;
+    if (end > 0)
+        put_front(unigram, work, end, out);
+    work->is_stuck = work->held.length > HELD_MAX;
+}
+
+void pen__unigram_feed(const struct pen__unigram *unigram,
+                       struct pen__unigram_work *work,
+                       const struct pen__block *block,
+                       struct pen_token_list *out)
+{
+    size_t most = work->window > 0 ? work->window : WINDOW;
+    struct pen__block rest = *block;
+    while (rest.length > most && !work->is_stuck && !out->has_failed) {
+        size_t size = pen__utf8_before(rest.text, most + 1);
+        size = size > 0 ? size : pen__utf8_size(rest.text[0]);
+        struct pen__block part = {rest.text, size, false};
+        feed_part(unigram, work, &part, out);
+        rest.text += size;
+        rest.length -= size;
+    }
+    if (!work->is_stuck && !out->has_failed)
+        feed_part(unigram, work, &rest, out);
 }

@@ -77,6 +77,14 @@ uint32_t pen__utf8_read(const char *text, size_t *size)
     }
 }
 
+size_t pen__utf8_before(const char *text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && ((uint8_t)text[at] & 0xc0) == 0x80);
+    return at;
+}
+
 size_t pen__utf8_write(uint32_t character, char out[4])
 {
     if (character < 0x80) {

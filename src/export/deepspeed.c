@@ -20,8 +20,8 @@ static void fit_sharding(struct pen_plan *plan, struct pen_text *notes)
         most = PEN_SHARDING_ZERO2;
     if (plan->sharding <= most)
         return;
-    pen__note(notes, "%s takes ZeRO %d at most with %s: it has that", PROGRAM,
-              (int)most,
+    pen__note(notes, "%s supports at most ZeRO %d with %s: the export uses it",
+              PROGRAM, (int)most,
               most == PEN_SHARDING_ZERO1 ? "a pipeline" : "shared tensors");
     plan->sharding = most;
 }
@@ -35,8 +35,8 @@ static pen_status fit_sequences(struct pen_plan *plan,
     uint32_t cp = plan->degrees[PEN_DEGREE_CP];
     if (cp > 1 && (tp > 1 || plan->degrees[PEN_DEGREE_PP] > 1)) {
         pen_why(why,
-                "%s cuts sequences neither in a pipeline nor with shared "
-                "tensors; plan with cp 1, or with pp 1 and tp 1",
+                "%s splits sequences neither in a pipeline nor with tensor "
+                "parallelism; plan with cp 1, or with pp 1 and tp 1",
                 PROGRAM);
         return PEN_INVALID;
     }
@@ -46,11 +46,12 @@ static pen_status fit_sequences(struct pen_plan *plan,
     }
     if (cp > 1)
         pen__note(notes,
-                  "%s cuts sequences for attention that is made for it "
+                  "%s splits sequences only with its own attention "
                   "(UlyssesSPAttentionHF): register it with the model",
                   PROGRAM);
     if (plan->has_sequence_parallel && tp > 1)
-        pen__note(notes, "%s does not cut norms and dropout over tp", PROGRAM);
+        pen__note(notes, "%s does not split norms and dropout over tp",
+                  PROGRAM);
     plan->has_sequence_parallel = false;
     return PEN_OK;
 }
@@ -74,13 +75,13 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
     pen__nearest_whole_recompute(plan, PROGRAM, notes);
     fit_sharding(plan, notes);
     if (plan->number == PEN_NUMBER_FP8) {
-        pen__note(notes, "%s has no fp8: bf16 takes its place", PROGRAM);
+        pen__note(notes, "%s has no fp8: the export uses bf16", PROGRAM);
         plan->number = PEN_NUMBER_BF16;
     }
     if (plan->degrees[PEN_DEGREE_PP] > 1 && plan->degrees[PEN_DEGREE_TP] > 1)
         pen__note(notes,
-                  "in a pipeline %s shares no tensors itself: the "
-                  "layers have to, over the model axis of the topology",
+                  "%s does not split tensors in a pipeline: the layers must do "
+                  "it, over the model axis of the topology",
                   PROGRAM);
     return pen__nearest_schedule(plan, "1f1b", PROGRAM, notes, why);
 }

@@ -32,7 +32,7 @@ const struct pen_export *pen_export_find(const char *word, struct pen_text *why)
     for (size_t i = 0; (exporter = pen_export_at(i)) != NULL; i++)
         if (is_meant(exporter, word))
             return exporter;
-    pen_why(why, "no exporter is called %s; there are", word);
+    pen_why(why, "there is no exporter %s; expected one of", word);
     for (size_t i = 0; (exporter = pen_export_at(i)) != NULL; i++)
         pen_why(why, "%s %s%s%s", i == 0 ? "" : ",", exporter->name,
                 exporter->version == NULL ? "" : "@",

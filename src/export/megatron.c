@@ -34,7 +34,8 @@ static void fit_seed(struct pen_plan *plan, struct pen_text *notes)
     if (seed == 0)
         seed = 1;
     if (seed != plan->seed)
-        pen__note(notes, "%s has seeds of 32 bits above 0: it is %" PRIu64,
+        pen__note(notes,
+                  "%s has 32-bit seeds above 0: the export uses %" PRIu64,
                   PROGRAM, seed);
     plan->seed = seed;
 }
@@ -47,7 +48,8 @@ static void fit_sequences(struct pen_plan *plan, const struct pen_model *model,
         plan->has_sequence_parallel = false;
     } else if (model->num_experts > 0 && !plan->has_sequence_parallel) {
         plan->has_sequence_parallel = true;
-        pen__note(notes, "%s cuts sequences over tp where there are experts",
+        pen__note(notes,
+                  "%s always splits sequences over tp if there are experts",
                   PROGRAM);
     }
 }

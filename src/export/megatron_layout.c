@@ -119,14 +119,15 @@ static bool expand_letters(const char *text, struct pen_text *out)
 static pen_status refuse_letter(char letter, struct pen_text *why)
 {
     if (letter == 'm') {
-        pen_why(why, "the layout has layers that predict further tokens (m), "
-                     "which a plan has not");
+        pen_why(why,
+                "the layout has multi-token prediction layers (m), which a "
+                "plan does not support");
         return PEN_INVALID;
     }
     pen_why(why, "the layout has '");
     if (why != NULL)
         pen_text_add_printable(why, &letter, 1);
-    pen_why(why, "', which is none of E, t, L and |");
+    pen_why(why, "'; expected E, t, L or |");
     return PEN_INVALID;
 }
 
@@ -198,7 +199,7 @@ pen_status pen_megatron_layout_parse(const char *text,
     struct pen_text letters = PEN_TEXT_EMPTY;
     pen_status status = PEN_INVALID;
     if (!expand(text, &letters)) {
-        pen_why(why, "the layout has more than %zu letters", MAX_LETTERS);
+        pen_why(why, "the layout has more than %zu characters", MAX_LETTERS);
     } else if (letters.has_failed) {
         pen_why(why, "no memory for a layout");
         status = PEN_NOMEM;

@@ -46,8 +46,8 @@ static pen_status find_world(const struct pen__megatron_words *words,
         return PEN_OK;
     *world = (uint64_t)degrees->tp * degrees->pp * degrees->cp;
     pen__note(notes,
-              "the number of ranks is not given: %" PRIu64
-              " are assumed, one replica",
+              "the number of ranks is not given: the plan assumes %" PRIu64
+              ", one replica",
               *world);
     return PEN_OK;
 }
@@ -253,8 +253,8 @@ static pen_status set_stages(struct pen_plan *plan,
         next += stage->count;
         if (stage->count == 0) {
             pen_why(why,
-                    "stage %u of the layout is empty, which a plan "
-                    "cannot say",
+                    "stage %u of the layout is empty, which a plan does not "
+                    "support",
                     i);
             return PEN_INVALID;
         }
@@ -291,8 +291,7 @@ static enum pen_sharding read_sharding(const struct pen__megatron_words *words,
     if (strcmp(strategy, "optim") == 0)
         return PEN_SHARDING_ZERO1;
     if (strcmp(strategy, "no_shard") != 0)
-        pen__note(notes, "the strategy of sharding is unknown: none is "
-                         "assumed");
+        pen__note(notes, "the sharding strategy is unknown: none is assumed");
     return PEN_SHARDING_NONE;
 }
 
@@ -320,8 +319,9 @@ static void read_recompute(const struct pen__megatron_words *words,
             is_partial || (is_block && num_layers < layout->num_blocks[i]);
     }
     if (is_partial)
-        pen__note(notes, "a part of each stage's layers is recomputed; a plan "
-                         "says all of them");
+        pen__note(notes,
+                  "Megatron recomputes a part of each stage's layers; the plan "
+                  "recomputes all of them");
 }
 
 static pen_status name_model(struct pen_plan *plan,
@@ -441,7 +441,8 @@ pen_status pen_megatron_line_parse(const char *text, size_t length,
     if (status == PEN_OK)
         status = read_plan(&words, found, world_size, plan, notes, why);
     if (status == PEN_OK && words.num_unknown > 0)
-        pen__note(notes, "%u options say nothing of model and layout",
+        pen__note(notes,
+                  "ignored %u options that do not concern model and layout",
                   words.num_unknown);
     if (status == PEN_OK)
         *model = found;

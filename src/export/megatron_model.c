@@ -34,7 +34,7 @@ static pen_status require(const struct pen__megatron_words *words,
         }
     if (pen__megatron_has(words, PEN__MEGATRON_LATENT) &&
         !pen__megatron_has(words, PEN__MEGATRON_NUM_EXPERTS)) {
-        pen_why(why, "latent attention is known with experts only");
+        pen_why(why, "latent attention is supported with experts only");
         return PEN_INVALID;
     }
     return PEN_OK;
@@ -111,7 +111,7 @@ static pen_status read_window(const struct pen__megatron_words *words,
         return PEN_OK;
     if (strlen(size) > 20 ||
         sscanf(size[0] == '(' ? size + 1 : size, "%9u,0", &before) < 1) {
-        pen_why(why, "--window-size must be as (4095,0)");
+        pen_why(why, "--window-size must have the form (4095,0)");
         return PEN_INVALID;
     }
     shape->window = before + 1;
@@ -149,7 +149,8 @@ static uint32_t default_vocab(const struct pen__megatron_words *words,
         return 50257;
     if (pen__megatron_is(words, PEN__MEGATRON_TOKENIZER, "Llama2Tokenizer"))
         return 32000;
-    pen__note(notes, "the vocabulary is not among the options: %u is assumed",
+    pen__note(notes,
+              "the options do not have the vocabulary size: %u is assumed",
               DEFAULT_VOCAB);
     return DEFAULT_VOCAB;
 }
@@ -283,7 +284,8 @@ pen_status pen__megatron_model(const struct pen__megatron_words *words,
     status =
         pen_model_parse(pen_text_string(&config), config.length, out, &reason);
     if (status != PEN_OK)
-        pen_why(why, "the model of the line: %s", pen_text_string(&reason));
+        pen_why(why, "the model of the command line: %s",
+                pen_text_string(&reason));
     pen_text_release(&reason);
     pen_text_release(&config);
     return status;

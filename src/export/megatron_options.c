@@ -39,27 +39,29 @@ static void note_parts(const struct pen_model *model, struct pen_text *notes)
         const char *note;
     } parts[] = {
         {!has_even_biases(model),
-         "biases are in all projections, in queries, keys and values, or in "
-         "none: the others are left out"},
+         "biases exist in all projections, in queries, keys and values, "
+         "or in none: other biases are left out"},
         {has_odd_rope(&model->rope),
-         "base and factor of rotary positions are whole: they are rounded"},
+         "base and factor of rotary positions are integers: they are "
+         "rounded"},
         {has_own_scaling(&model->rope),
-         "rotary positions are scaled from 8192 on, with factors 1 and 4: "
-         "only the factor of all is told"},
+         "rotary positions are scaled from 8192 on, with factors 1 and "
+         "4: only the overall factor is exported"},
         {model->activation == PEN_ACTIVATION_RELU,
-         "there is no ReLU: GELU takes its place"},
+         "there is no ReLU: the export uses GELU"},
         {model->family == PEN_FAMILY_BLOOM,
-         "there are no slopes in the place of positions: they are learnt"},
+         "there is no ALiBi: the export uses learned positions"},
         {model->has_embedding_norm || model->embedding_dim > 0,
-         "there is neither norm nor projection behind the embedding: they are "
-         "left out"},
-        {model->is_post_norm, "norms are before the sums, not behind them"},
+         "there is neither norm nor projection after the embedding: "
+         "they are left out"},
+        {model->is_post_norm,
+         "norms come before the residual sums, not after them"},
         {model->has_parallel_residual,
-         "attention and MLP follow each other: they do not have one input"},
+         "attention and MLP run one after the other, not in parallel"},
         {model->has_attention_sinks, "attention has no sinks"},
         {model->num_mtp_layers > 0,
-         "layers that predict further tokens are in no plan: they are left "
-         "out"}};
+         "multi-token prediction layers are left out, because plans do "
+         "not have them"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i].is_there)
             pen__note(notes, "in %s %s", PROGRAM, parts[i].note);
@@ -71,8 +73,8 @@ pen_status pen__megatron_note_model(const struct pen_plan *plan,
                                     struct pen_text *why)
 {
     if (!pen_model_is_causal(model)) {
-        pen_why(why, "%s is exported as a decoder only, %s is none", PROGRAM,
-                plan->model);
+        pen_why(why, "%s export supports decoders only; %s is not a decoder",
+                PROGRAM, plan->model);
         return PEN_INVALID;
     }
     note_parts(model, notes);

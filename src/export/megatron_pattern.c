@@ -94,8 +94,10 @@ pen_status pen__megatron_pattern_parse(const char *text, const char *name,
         pen_why(why, "no memory for a list of blocks");
         status = PEN_NOMEM;
     } else if (!read_runs(text, &blocks)) {
-        pen_why(why, "--%s must be a number or as ([0]*3+[1]*5), of %u blocks",
-                name, num_blocks);
+        pen_why(
+            why,
+            "--%s must be a number or a list as ([0]*3+[1]*5) for %u blocks",
+            name, num_blocks);
         status = PEN_INVALID;
     } else {
         *out = classify(&blocks);

@@ -106,7 +106,7 @@ static pen_status split(const char *text, size_t length, struct pen_text *out,
     for (skip_blanks(&scanner); scanner.at < scanner.end;
          skip_blanks(&scanner)) {
         if (!take_word(&scanner, out)) {
-            pen_why(why, "the line ends inside a quote");
+            pen_why(why, "the command line ends inside a quote");
             return PEN_INVALID;
         }
     }
@@ -217,8 +217,7 @@ pen_status pen__megatron_count(const struct pen__megatron_words *words,
     unsigned long number = strtoul(value, NULL, 10);
     if (length == 0 || length > 10 || value[length] != '\0' || number < 1 ||
         number > most)
-        return refuse_value(words, option, "a whole number within its bounds",
-                            why);
+        return refuse_value(words, option, "a whole number in its range", why);
     *out = (uint32_t)number;
     return PEN_OK;
 }

@@ -27,17 +27,18 @@ static void fit_choices(struct pen_plan *plan, struct pen_text *notes)
 {
     pen__nearest_whole_recompute(plan, PROGRAM, notes);
     if (plan->sharding > PEN_SHARDING_ZERO1) {
-        pen__note(notes, "%s has ZeRO 0 and 1: it has 1", PROGRAM);
+        pen__note(notes, "%s has only ZeRO 0 and 1: the export uses 1",
+                  PROGRAM);
         plan->sharding = PEN_SHARDING_ZERO1;
     }
     if (plan->number == PEN_NUMBER_FP8) {
-        pen__note(notes, "%s has no fp8: bf16 takes its place", PROGRAM);
+        pen__note(notes, "%s has no fp8: the export uses bf16", PROGRAM);
         plan->number = PEN_NUMBER_BF16;
     }
     if (plan->degrees[PEN_DEGREE_PP] > 1)
         pen__note(notes,
-                  "%s cuts the model into stages itself, which may not "
-                  "be those of the plan",
+                  "%s cuts the model into stages itself; they may differ from "
+                  "the plan",
                   PROGRAM);
 }
 

@@ -41,8 +41,8 @@ void pen__nearest_merge(struct pen_plan *plan, const char *program,
     plan->degrees[PEN_DEGREE_VPP] = 1;
     plan->num_stages = pp;
     pen__note(notes,
-              "%s takes one stage on a rank here: %u that follow each "
-              "other are joined",
+              "%s supports one stage per rank in this case: %u consecutive "
+              "stages are joined",
               program, vpp);
 }
 
@@ -61,7 +61,7 @@ void pen__nearest_recompute(struct pen_plan *plan, const char *program,
     for (uint32_t i = 0; i < plan->num_stages; i++)
         plan->stages[i].recompute = strongest;
     pen__note(notes,
-              "%s recomputes in all stages or in none: all of them get %s "
+              "%s recomputes in all stages or in none: all stages get %s "
               "recomputation, which costs time and saves memory",
               program, pen_recompute_names[strongest]);
 }
@@ -75,8 +75,8 @@ void pen__nearest_whole_recompute(struct pen_plan *plan, const char *program,
     for (uint32_t i = 0; i < plan->num_stages; i++)
         plan->stages[i].recompute = PEN_RECOMPUTE_FULL;
     pen__note(notes,
-              "%s recomputes whole layers: full recomputation takes the place "
-              "of selective",
+              "%s recomputes only whole layers: the export uses full instead "
+              "of selective recomputation",
               program);
 }
 
@@ -94,7 +94,7 @@ pen_status pen__nearest_schedule(struct pen_plan *plan, const char *name,
     if (pen__schedule_is(plan, name))
         return PEN_OK;
     if (plan->degrees[PEN_DEGREE_PP] > 1)
-        pen__note(notes, "%s has no schedule %s: %s takes its place", program,
+        pen__note(notes, "%s has no schedule %s: the export uses %s", program,
                   schedule->name != NULL ? schedule->name : schedule->file,
                   name);
     char *word = NULL;
@@ -117,7 +117,7 @@ pen_status pen__refuse_degree(const struct pen_plan *plan,
         PEN_DEGREE_TABLE(DEGREE_WORD)};
     if (plan->degrees[degree] == 1)
         return PEN_OK;
-    pen_why(why, "%s cannot be told %s %u; plan with %s 1", program,
+    pen_why(why, "%s does not support %s %u; plan with %s 1", program,
             words[degree], plan->degrees[degree], words[degree]);
     return PEN_INVALID;
 }

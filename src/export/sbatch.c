@@ -15,10 +15,11 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
     (void)why;
     if (plan->node_size == 0) {
         plan->node_size = USUAL_NODE;
-        pen__note(notes,
-                  "the plan does not say how many devices a node has: "
-                  "%u are assumed",
-                  USUAL_NODE);
+        pen__note(
+            notes,
+            "the plan does not have the number of devices per node: %u are "
+            "assumed",
+            USUAL_NODE);
     }
     return PEN_OK;
 }

@@ -165,7 +165,7 @@ static pen_status make_schedule(const struct pen_plan *plan,
         return pen_schedule_load(wanted->file, out, why);
     const struct pen_generator *generator = pen_generator_find(wanted->name);
     if (generator == NULL || !generator->is_synchronous) {
-        pen_why(why, "%s is no synchronous schedule", wanted->name);
+        pen_why(why, "%s is not a synchronous schedule", wanted->name);
         return PEN_INVALID;
     }
     struct pen_costs costs;
@@ -204,7 +204,9 @@ pen_status pen__titan_schedule(const struct pen_plan *plan, const char **name,
         return status;
     *name = pen_torch_csv_class(schedule);
     if (*name == NULL || !has_shape_of(schedule, plan)) {
-        pen_why(why, "PyTorch does not place stages as this schedule does");
+        pen_why(
+            why,
+            "PyTorch does not support the stage placement of this schedule");
         status = PEN_INVALID;
     } else {
         status = pen_torch_csv_print(schedule, csv, why);
@@ -255,11 +257,12 @@ static void fit_sharding(const struct pen__titan *titan, struct pen_plan *plan,
     if (plan->sharding == PEN_SHARDING_ZERO1 ||
         (plan->sharding == PEN_SHARDING_NONE && must_shard)) {
         pen__note(notes,
-                  "%s cannot shard %s here: weights, gradients and moments are "
-                  "sharded, and weights stay gathered from forward to backward",
+                  "%s cannot shard %s in this case: the export shards weights, "
+                  "gradients and moments, and keeps weights gathered from "
+                  "forward to backward",
                   titan->program,
                   plan->sharding == PEN_SHARDING_NONE ? "nothing"
-                                                      : "the moments alone");
+                                                      : "only the moments");
         plan->sharding = PEN_SHARDING_ZERO2;
     }
 }
@@ -269,9 +272,7 @@ static void fit_numbers(const struct pen__titan *titan, struct pen_plan *plan,
 {
     bool is_fp8 = plan->number == PEN_NUMBER_FP8;
     if (plan->number == PEN_NUMBER_FP16 || (is_fp8 && !titan->is_old)) {
-        pen__note(notes,
-                  "%s cannot be told %s in its options: bf16 takes its "
-                  "place",
+        pen__note(notes, "%s has no option for %s: the export uses bf16",
                   titan->program, pen_number_names[plan->number]);
         plan->number = PEN_NUMBER_BF16;
     }
@@ -279,11 +280,11 @@ static void fit_numbers(const struct pen__titan *titan, struct pen_plan *plan,
         plan->degrees[PEN_DEGREE_DP] > 1 || plan->degrees[PEN_DEGREE_CP] > 1;
     if (titan->is_old && !is_sharded && pen_plan_num_ranks(plan) > 1 &&
         plan->number != PEN_NUMBER_F32)
-        pen__note(notes,
-                  "%s computes in float32 where nothing is sharded and "
-                  "tensors or stages are spread; dp or cp above 1 "
-                  "avoids that",
-                  titan->program);
+        pen__note(
+            notes,
+            "%s computes in float32 if nothing is sharded and there is "
+            "tensor or pipeline parallelism; dp or cp above 1 avoids that",
+            titan->program);
 }
 
 /* By name in 0.2.2; 0.3.0 takes numbers, too, but not those of experts. */
@@ -303,7 +304,8 @@ static pen_status check_name(const struct pen__titan *titan,
     if (is_named || (!titan->is_old && model->num_experts == 0))
         return PEN_OK;
     pen_why(why,
-            "%s has such models by name only, and none with the numbers of %s",
+            "%s selects these models by name, and has none with the sizes "
+            "of %s",
             titan->program, plan->model);
     return PEN_INVALID;
 }
@@ -335,8 +337,7 @@ pen_status pen__titan_fit(const struct pen__titan *titan, struct pen_plan *plan,
     plan->target = PEN_TARGET_TORCHTITAN;
     plan->logical_replicas = plan->degrees[PEN_DEGREE_DP];
     if (tp > 1 && titan->is_old && !plan->has_sequence_parallel)
-        pen__note(notes, "%s cuts sequences over tp in any case",
-                  titan->program);
+        pen__note(notes, "%s always splits sequences over tp", titan->program);
     plan->has_sequence_parallel =
         tp > 1 && (titan->is_old || plan->has_sequence_parallel);
     if (status == PEN_OK)

@@ -17,8 +17,7 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
     pen_status status = pen__titan_fit(&titan, plan, model, notes, why);
     if (status == PEN_OK && model->rope.kind == PEN_ROPE_LINEAR)
         pen__note(notes,
-                  "%s has no positions that are scaled evenly: they "
-                  "are not scaled",
+                  "%s has no linear scaling of positions: they are not scaled",
                   titan.program);
     return status;
 }

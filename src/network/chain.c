@@ -11,7 +11,9 @@
 #include "network/chain.h"
 
 #include "base/bug.h"
+#include "core/dtype.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -248,6 +250,30 @@ void pen_network_forward(struct pen_network *network,
                                          input_of(network, k, stash), out);
         report_progress(network, k);
     }
+}
+
+/* The layer with the head has no output but the loss. */
+uint32_t pen_network_first_nonfinite(const struct pen_network *network,
+                                     const void *stash, const void *y,
+                                     double loss)
+{
+    enum pen_precision precision = network->options.engine->dtype;
+    enum pen_dtype dtype = precision == PEN_PRECISION_BF16  ? PEN_DTYPE_BF16
+                           : precision == PEN_PRECISION_F32 ? PEN_DTYPE_F32
+                                                            : PEN_DTYPE_F64;
+    uint32_t count = network->options.num_layers;
+    for (uint32_t k = 0; k < count; k++) {
+        bool is_last = k + 1 == count;
+        const char *out =
+            is_last ? y : (const char *)stash + network->places[k + 1].input;
+        size_t num = (is_last ? network->sizes.output
+                              : network->layers[k + 1]->input_bytes) /
+                     pen_precision_bytes(precision);
+        if (out == NULL ? !isfinite(loss)
+                        : pen_dtype_first_nonfinite(dtype, out, num) < num)
+            return network->options.first_layer + k;
+    }
+    return PEN_NO_LAYER;
 }
 
 /* Without its output: only what the backward of this layer reads. */

@@ -113,7 +113,7 @@ static pen_status check(const struct pen_network_options *options,
     }
     if (options->num_layers == 0 || options->first_layer >= model->num_layers ||
         options->num_layers > model->num_layers - options->first_layer) {
-        pen_why(why, "layers %u to %u are not in a model of %u",
+        pen_why(why, "layers %u to %u are beyond the model's %u layers",
                 options->first_layer,
                 options->first_layer + options->num_layers, model->num_layers);
         return PEN_INVALID;
@@ -121,8 +121,8 @@ static pen_status check(const struct pen_network_options *options,
     if (options->sequence > model->max_positions &&
         model->rope.kind == PEN_ROPE_NONE) {
         pen_why(why,
-                "the model has %u positions and cannot read sequences of %zu; "
-                "use at most %u",
+                "the model has %u positions, too few for sequences of %zu "
+                "tokens; use at most %u",
                 model->max_positions, options->sequence, model->max_positions);
         return PEN_INVALID;
     }

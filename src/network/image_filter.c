@@ -50,8 +50,8 @@ static pen_status check_norm(const struct pen__image_place *place,
         norm->batch * norm->positions > 1)
         return PEN_OK;
     pen_why(why,
-            "layer %u leaves one number per channel, of which a norm in "
-            "training has no variance; use a larger batch or larger images",
+            "layer %u has one value per channel, too few for the variance "
+            "of a norm in training; use a larger batch or larger images",
             place->layer);
     return PEN_INVALID;
 }

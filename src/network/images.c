@@ -17,7 +17,7 @@ static pen_status check(const struct pen_image_options *options,
     }
     if (options->num_layers == 0 || options->first_layer >= model->num_layers ||
         options->num_layers > model->num_layers - options->first_layer) {
-        pen_why(why, "layers %u to %u are not in a model of %u",
+        pen_why(why, "layers %u to %u are beyond the model's %u layers",
                 options->first_layer,
                 options->first_layer + options->num_layers, model->num_layers);
         return PEN_INVALID;
@@ -29,7 +29,7 @@ static pen_status check(const struct pen_image_options *options,
         return PEN_INVALID;
     }
     if (size == 0 && (options->height == 0 || options->width == 0)) {
-        pen_why(why, "the model takes images of any size; say which");
+        pen_why(why, "the model takes images of any size; give the size");
         return PEN_INVALID;
     }
     return PEN_OK;

@@ -115,6 +115,16 @@ void pen_network_forward(struct pen_network *network,
                          struct pen_microbatch *microbatch, void *stash,
                          const void *x, void *y);
 
+/*
+ * After the forward pass of a micro-batch, with its stash, y and loss: the
+ * first layer, as the model counts them, whose output is not finite;
+ * PEN_NO_LAYER when all are. Not for the step.
+ */
+#define PEN_NO_LAYER UINT32_MAX
+uint32_t pen_network_first_nonfinite(const struct pen_network *network,
+                                     const void *stash, const void *y,
+                                     double loss);
+
 /* dy is NULL on the stage with the head, dx on the one with the embedding. */
 void pen_network_backward_input(struct pen_network *network,
                                 struct pen_microbatch *microbatch, void *stash,

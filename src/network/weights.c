@@ -16,6 +16,21 @@ static void widen(void *plain, size_t count)
     }
 }
 
+pen_status pen_network_check_loaded(const struct pen_safetensor *tensor,
+                                    const float *values, size_t count,
+                                    struct pen_text *why)
+{
+    size_t at = pen_dtype_first_nonfinite(PEN_DTYPE_F32, values, count);
+    if (at == count)
+        return PEN_OK;
+    pen_why(why,
+            "the weights that were loaded are damaged: %s is %g at element "
+            "%zu of %zu. Load an earlier checkpoint, or another copy of the "
+            "weights",
+            tensor->name, (double)values[at], at, count);
+    return PEN_INVALID;
+}
+
 static pen_status load_parameter(struct pen_network *network,
                                  const struct pen_network_parameter *it,
                                  const struct pen_weights *weights, void *plain,
@@ -33,8 +48,11 @@ static pen_status load_parameter(struct pen_network *network,
                                           slice->tensor, &tensor, why);
         if (status != PEN_OK)
             return status;
-        pen_dtype_to_float(tensor->dtype, tensor->bytes, slice->count,
-                           (float *)plain + slice->first);
+        float *values = (float *)plain + slice->first;
+        pen_dtype_to_float(tensor->dtype, tensor->bytes, slice->count, values);
+        status = pen_network_check_loaded(tensor, values, slice->count, why);
+        if (status != PEN_OK)
+            return status;
     }
     if (engine->dtype == PEN_PRECISION_F64)
         widen(plain, it->rows * it->columns);

@@ -52,7 +52,7 @@ pen_status pen_candidate_plan(const struct pen_setting *setting,
     uint64_t num_stages = (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
                           candidate->degrees[PEN_DEGREE_VPP];
     if (num_stages > setting->model->num_layers) {
-        pen_why(why, "%u layers are not enough for %llu stages",
+        pen_why(why, "%u layers are too few for %llu stages",
                 setting->model->num_layers, (unsigned long long)num_stages);
         return PEN_INVALID;
     }

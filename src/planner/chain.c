@@ -364,7 +364,8 @@ static pen_status check_group(const struct pen_chain_problem *problem,
     if (group->num_devices == 0 || !is_seconds(group->latency_sec) ||
         !is_seconds(group->bytes_per_sec) ||
         !is_seconds(group->reduce_bytes_per_sec)) {
-        pen_why(why, "group %u has no devices, or a link out of range", number);
+        pen_why(why, "group %u has no devices, or its link is out of range",
+                number);
         return PEN_INVALID;
     }
     return PEN_OK;

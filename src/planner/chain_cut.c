@@ -200,9 +200,7 @@ pen_status pen__chain_cut(const struct pen__chain_cut *chain, uint32_t *counts,
         if (status == PEN_OK)
             fill_counts(&work, bound, counts);
         else
-            pen_why(why,
-                    "no cut of %u layers into %u stages keeps the limits of "
-                    "memory",
+            pen_why(why, "no cut of %u layers into %u stages fits into memory",
                     chain->num_layers, chain->num_parts);
     }
     free(starts);

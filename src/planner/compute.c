@@ -31,7 +31,9 @@ pen_status pen_compute_check(const struct pen_compute *compute,
     pen_status status = pen_profile_fits(profile, &use, why);
     if (status != PEN_OK || profile->layers[0].modes[recompute].is_there)
         return status;
-    pen_why(why, "the profile was measured without recomputation \"%s\"",
+    pen_why(why,
+            "the profile has no recomputation \"%s\"; measure it again "
+            "with --recompute-granularity all",
             pen_recompute_names[recompute]);
     return PEN_INVALID;
 }

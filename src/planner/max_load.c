@@ -453,14 +453,16 @@ static pen_status solve_exactly(struct solver *solver, uint32_t most,
     pen_status status = prepare_pass(solver, &solver->units.graph, most);
     solver->why = why;
     if (status != PEN_OK) {
-        plan->left_out = "the graph has too many downward-closed sets: its "
-                         "nodes were cut in one fixed order only";
+        plan->left_out =
+            "the graph has too many downward-closed sets; its nodes were "
+            "cut in one fixed order only";
         return PEN_OK;
     }
     plan->num_ideals = solver->ideals->count;
     raise_ceiling(solver, plan);
     if (solver->has_stopped)
-        plan->left_out = "there are too many stages to look at all of them";
+        plan->left_out =
+            "there are too many possible stages to try all of them";
     return PEN_OK;
 }
 

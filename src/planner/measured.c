@@ -18,12 +18,14 @@ static pen_status check_degrees(const struct pen_plan *plan,
                                               PEN_DEGREE_EP};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (plan->degrees[missing[i]] > 1) {
-            pen_why(why, "a profile has whole layers: tp, cp and ep must be 1");
+            pen_why(why,
+                    "a profile measures whole layers: tp, cp and ep must be 1");
             return PEN_INVALID;
         }
     if (plan->sharding > PEN_SHARDING_ZERO1) {
-        pen_why(why, "training here shares the optimizer, neither gradients "
-                     "nor weights: sharding must be none or zero1");
+        pen_why(why,
+                "penstock shards the optimizer's state only, not gradients or "
+                "weights: sharding must be none or zero1");
         return PEN_INVALID;
     }
     return PEN_OK;
@@ -35,13 +37,14 @@ static pen_status check_profile(const struct pen_setting *setting,
 {
     const struct pen_profile *profile = setting->profile;
     if (profile->program_bytes == 0) {
-        pen_why(why, "the profile does not know all bytes of a training; "
-                     "measure it again");
+        pen_why(why,
+                "the profile lacks some bytes of a training; measure it again");
         return PEN_INVALID;
     }
     if (pen_plan_num_ranks(plan) > 1 && !profile->link.is_there) {
-        pen_why(why, "the profile has no link: measure it with two ranks at "
-                     "least, under mpirun");
+        pen_why(why,
+                "the profile has no link; measure it again under mpirun with "
+                "at least two ranks");
         return PEN_INVALID;
     }
     return PEN_OK;
@@ -72,7 +75,7 @@ static pen_status make_schedule(struct pen__measured *measured,
         return status;
     const struct pen_shape *shape = &measured->schedule->shape;
     if (pen_shape_parts(shape) != plan->num_stages) {
-        pen_why(why, "the plan has %u stages, its schedule %u",
+        pen_why(why, "the plan has %u stages, but its schedule has %u",
                 plan->num_stages, pen_shape_parts(shape));
         return PEN_INVALID;
     }

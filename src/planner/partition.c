@@ -137,9 +137,7 @@ static pen_status run(struct table *table, uint32_t *counts,
     table->bound = NONE - 1;
     table->bound = solve(table);
     if (table->bound == NONE) {
-        pen_why(why,
-                "no cut of %u layers into %u stages keeps the limits of "
-                "memory",
+        pen_why(why, "no cut of %u layers into %u stages fits into memory",
                 table->problem->num_layers, table->problem->num_parts);
         return PEN_INFEASIBLE;
     }

@@ -426,7 +426,8 @@ static pen_status check_size(const struct solver *solver)
     if (steps <= MAX_STEPS)
         return PEN_OK;
     pen_why(solver->why,
-            "%u states and these devices need %.0e steps, more than %.0e",
+            "%u states on these devices need %.0e search steps, more than "
+            "%.0e",
             solver->states.count, steps, MAX_STEPS);
     return PEN_INFEASIBLE;
 }

@@ -70,7 +70,7 @@ static pen_status number_layers(struct maker *maker)
     uint32_t height = 0;
     uint32_t first = find_first(maker->profile);
     if (first == NONE) {
-        pen_why(maker->why, "the profile has no layer but inputs");
+        pen_why(maker->why, "the profile has no layers other than inputs");
         return PEN_INVALID;
     }
     for (uint32_t i = 0; i < graph->num_nodes; i++)

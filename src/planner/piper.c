@@ -523,12 +523,16 @@ static pen_status solve_all(struct solver *solver,
     pen_status status = solve_order(solver, false, most, plan);
     solver->why = why;
     if (status != PEN_OK)
-        plan->left_out = "the graph has too many downward-closed sets: its "
-                         "nodes were cut in one fixed order only";
+        plan->left_out =
+            "the graph has too many downward-closed sets; its nodes were "
+            "cut in one fixed order only";
     else if (solver->has_stopped)
-        plan->left_out = "there are too many stages to look at all of them";
+        plan->left_out =
+            "there are too many possible stages to try all of them";
     else if (has_doubt(solver, plan->stage_sec))
-        plan->left_out = "modes of some stages have too many combinations";
+        plan->left_out =
+            "the modes of some stages have too many combinations to try "
+            "all of them";
     return PEN_OK;
 }
 

@@ -19,25 +19,26 @@ static pen_status check_plan(struct pen__work *work, struct pen_text *why)
     uint64_t ranks = pen_plan_num_ranks(plan);
     uint64_t devices = pen_cluster_num_devices(work->setting->cluster);
     if (last->first + last->count != work->setting->model->num_layers) {
-        pen_why(why, "the stages have %u layers, the model %u",
+        pen_why(why, "the stages have %u layers, but the model has %u",
                 last->first + last->count, work->setting->model->num_layers);
         return PEN_INVALID;
     }
     if (ranks > devices) {
-        pen_why(why, "the plan has %llu ranks, the cluster %llu devices",
+        pen_why(why,
+                "the plan has %llu ranks, but the cluster has %llu devices",
                 (unsigned long long)ranks, (unsigned long long)devices);
         return PEN_INVALID;
     }
     if (plan->schedule.name == NULL) {
-        pen_why(why, "a schedule from a file cannot be predicted here; "
-                     "`penstock schedule time` does");
+        pen_why(why, "predict does not support a schedule file; use `penstock "
+                     "schedule time`");
         return PEN_INVALID;
     }
     work->generator = pen_generator_find(plan->schedule.name);
     if (work->generator == NULL) {
         pen_why(why,
-                "there is no schedule %s; `penstock schedule list` "
-                "has them all",
+                "there is no schedule %s; `penstock schedule list` prints all "
+                "names",
                 plan->schedule.name);
         return PEN_INVALID;
     }
@@ -121,14 +122,14 @@ static void tell_time(const struct pen__work *work, double span_sec,
     const struct pen_setting *setting = work->setting;
     const struct pen_plan *plan = work->plan;
     double other = pen__other_sec(work);
-    double peak = pen_device_peak(work->device, setting->number);
+    double peak = pen__devices_peak(setting, pen_plan_num_ranks(plan));
     double batch = (double)pen_plan_global_batch(plan);
     out->step_sec = span_sec + other;
     spend(work, out->step_sec, other, out);
     out->tokens_per_sec = batch * plan->sequence / out->step_sec;
     out->utilisation =
         pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence) /
-        (out->step_sec * peak * (double)pen_plan_num_ranks(plan));
+        (out->step_sec * peak);
     out->step_error = work->measured == NULL
                           ? pen_device_step_error(work->device)
                           : MEASURED_STEP_ERROR;

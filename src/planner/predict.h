@@ -127,9 +127,9 @@ struct pen_prediction {
     double step_sec;
     double spent[PEN_SPENDINGS]; /* of the rank that is busiest; they sum up */
     double bubble;               /* share of the pipeline's span */
-    double utilisation;          /* of the peak, without recomputation */
+    double utilisation; /* of all peaks together, without recomputation */
     double tokens_per_sec;
-    double step_error; /* by which it may be off, as a share */
+    double step_error; /* typical, as a share; no bound */
     double memory_error;
     struct pen_plan_memory *memory; /* owned: one class per pipeline rank */
     uint32_t num_memory;

@@ -27,6 +27,21 @@ struct pen__rank_devices pen__devices_from(const struct pen_setting *setting,
     return out;
 }
 
+double pen__devices_peak(const struct pen_setting *setting, uint64_t count)
+{
+    const struct pen_cluster *cluster = setting->cluster;
+    double sum = 0;
+    for (uint32_t i = 0; i < cluster->num_groups && count > 0; i++) {
+        uint64_t taken = cluster->groups[i].count;
+        if (taken > count)
+            taken = count;
+        sum += (double)taken *
+               pen_device_peak(&cluster->groups[i].device, setting->number);
+        count -= taken;
+    }
+    return sum;
+}
+
 struct pen__rank_devices pen__devices_of(const struct pen_setting *setting,
                                          const struct pen_plan *plan,
                                          uint32_t rank)

@@ -29,9 +29,9 @@ static void tell_reference(const struct pen_replica_comparison *comparison,
     pen_replica_name(reference, out);
     pen_text_add(out, " takes ");
     add_seconds(out, reference->sync_sec);
-    pen_text_add(out, " on the link and a step computes ");
+    pen_text_add(out, " on the link, computing takes ");
     add_seconds(out, comparison->setting.compute_sec);
-    pen_text_add(out, ": %.1f %% of its step would be waiting\n",
+    pen_text_add(out, ": %.1f %% of the step would be waiting\n",
                  share_of(reference));
 }
 
@@ -43,20 +43,21 @@ static void tell_choice(const struct pen_replica_comparison *comparison,
     pen_text_add(out, "advice: ");
     pen_replica_name(best, out);
     if (best == reference) {
-        pen_text_add(out, "; nothing else is a tenth quicker%s\n",
+        pen_text_add(out, "; nothing else is faster by a tenth%s\n",
                      comparison->has_factors ? " to a loss" : "");
         return;
     }
     if (best->choice.method->interval > 1)
         pen_text_add(out, " with an interval of %u", best->choice.interval);
-    pen_text_add(out, ", a step %.3g times as quick as with ",
+    pen_text_add(out, ", a step %.3g times as fast as with ",
                  reference->step_sec / best->step_sec);
     pen_replica_name(reference, out);
     if (comparison->has_factors)
         pen_text_add(out, ", a loss %.3g times",
                      reference->step_sec * reference->factor /
                          (best->step_sec * best->factor));
-    pen_text_add(out, "; of those as quick it changes the training least\n");
+    pen_text_add(
+        out, "; among equally fast methods it changes the training least\n");
 }
 
 /* The quickest with a compressor under the method of the reference. */
@@ -84,10 +85,9 @@ static void tell_compression(const struct pen_replica_comparison *comparison,
     if (row == NULL)
         return;
     if (row->verdict == PEN_REPLICA_PAYS)
-        pen_text_add(out,
-                     "compression pays: at best a step %.3g times as "
-                     "quick, with ",
-                     reference->step_sec / row->time.step_sec);
+        pen_text_add(
+            out, "compression pays: at best a step %.3g times as fast, with ",
+            reference->step_sec / row->time.step_sec);
     else
         pen_text_add(out, "compression does not pay: %s; at best ",
                      pen_replica_verdict_words[row->verdict]);
@@ -96,7 +96,7 @@ static void tell_compression(const struct pen_replica_comparison *comparison,
     add_seconds(out, reference->stall_sec - row->time.stall_sec);
     pen_text_add(out, " of waiting saved, ");
     add_seconds(out, row->time.encode_sec);
-    pen_text_add(out, " of encoding, which computing does not hide)\n");
+    pen_text_add(out, " of encoding, which does not overlap with computing)\n");
 }
 
 /*
@@ -109,15 +109,17 @@ static void tell_interval(const struct pen_replica_comparison *comparison,
 {
     double ratio = reference->sync_sec / comparison->setting.compute_sec;
     if (reference->stall_sec <= SMALL_SHARE * reference->step_sec) {
-        pen_text_add(out,
-                     "rare synchronisation does not pay: it could save at most "
-                     "the %.1f %% that are waited\n",
-                     share_of(reference));
+        pen_text_add(
+            out,
+            "rare synchronisation does not pay: it could save at most the "
+            "%.1f %% of waiting\n",
+            share_of(reference));
         return;
     }
     pen_text_add(out,
-                 "rare synchronisation: from an interval of %.0f on waiting "
-                 "takes less than computing, from %.0f on a tenth of it\n",
+                 "rare synchronisation: with an interval of %.0f or more, "
+                 "waiting takes less than computing; with %.0f or more, less "
+                 "than a tenth of it\n",
                  floor(ratio) + 1, fmax(1, ceil(ratio / SMALL_SHARE)));
 }
 
@@ -149,10 +151,12 @@ void pen_replica_advise(const struct pen_replica_comparison *comparison,
     tell_interval(comparison, reference, out);
     tell_latency(comparison, reference, out);
     if (comparison->has_factors)
-        pen_text_add(out, "seconds to a loss are those of a step times your "
-                          "factors; methods without one are not advised\n");
+        pen_text_add(
+            out, "the time to reach a loss is the time of a step times your "
+                 "factors; methods without a factor are not recommended\n");
     else
-        pen_text_add(out, "seconds of a step are not seconds to a loss: all "
-                          "but exact sums need more steps; --factors takes "
-                          "how many\n");
+        pen_text_add(
+            out, "the time of a step is not the time to reach a loss: all "
+                 "methods but exact sums need more steps; give their number "
+                 "with --factors\n");
 }

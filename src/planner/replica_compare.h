@@ -16,16 +16,17 @@
  * judged beside the same method without, the others beside the reference.
  */
 #define PEN_REPLICA_VERDICTS(X)                                                \
-    X(REFERENCE, "reference", "what the others are compared with")             \
+    X(REFERENCE, "reference", "the reference of the comparison")               \
     X(PAYS, "pays", "pays")                                                    \
     X(APART, "apart", "sends nothing: each replica trains alone")              \
-    X(HIDDEN, "hidden", "nothing to gain, messages are hidden or short")       \
-    X(MORE_BYTES, "more-bytes", "sends no less")                               \
-    X(ENCODE, "encode", "encoding takes what the link saves")                  \
+    X(HIDDEN, "hidden",                                                        \
+      "no gain: messages overlap with computing or are short")                 \
+    X(MORE_BYTES, "more-bytes", "sends as many bytes")                         \
+    X(ENCODE, "encode", "encoding takes more time than the link saves")        \
     X(LATENCY, "latency", "bound by latency: fewer bytes do not help")         \
     X(INTERVAL, "interval", "synchronises too often for this link")            \
     X(LITTLE, "little", "gains less than a tenth")                             \
-    X(LOSS, "loss", "needs so many more steps that a loss takes longer")
+    X(LOSS, "loss", "needs more steps, so that reaching a loss takes longer")
 
 enum pen_replica_verdict {
 #define PEN_REPLICA_ENUM(name, key, words) PEN_REPLICA_##name,

@@ -45,7 +45,7 @@ static pen_status take_name(const char *name, struct pen_replica_factor *item,
     if (length >= sizeof item->name || !is_known(name)) {
         pen_why(why, "there is no '");
         pen_text_add_printable(why, name, length);
-        pen_why(why, "'; `penstock sync list` has them all");
+        pen_why(why, "'; `penstock sync list` prints all names");
         return PEN_INVALID;
     }
     memcpy(item->name, name, length + 1);
@@ -104,7 +104,7 @@ pen_status pen_replica_factors_parse(const char *text, size_t length,
     if (factors == NULL || copy == NULL) {
         pen_why(why, "no memory for factors");
     } else if (memchr(text, '\0', length) != NULL) {
-        pen_why(why, "a zero byte is in it");
+        pen_why(why, "the file contains a zero byte");
         status = PEN_INVALID;
     } else {
         memcpy(copy, text, length);

@@ -93,11 +93,15 @@ static pen_status open_found(const struct pen_setting *setting,
 static pen_status check(const struct pen_plan *plan, struct pen_text *why)
 {
     if (plan->degrees[PEN_DEGREE_DP] < 2)
-        pen_why(why, "the plan has one replica, which has nobody to wait for");
+        pen_why(why, "the plan has only one replica");
     else if (plan->degrees[PEN_DEGREE_EP] > 1)
-        pen_why(why, "replicas share their experts and cannot go apart");
+        pen_why(why,
+                "replicas share their experts and must synchronise at every "
+                "step");
     else if (plan->sharding > PEN_SHARDING_ZERO1)
-        pen_why(why, "replicas share their gradients and cannot go apart");
+        pen_why(why,
+                "replicas share their gradients and must synchronise at every "
+                "step");
     else
         return PEN_OK;
     return PEN_INVALID;

@@ -462,20 +462,20 @@ static pen_status refuse(const struct search *search, struct pen_text *why)
     }
     if (counts->listed == 0) {
         pen_why(why,
-                "no layout keeps the rules of %s: batch, layers or devices "
-                "do not go together",
+                "no layout follows the rules of %s: batch size, layers and "
+                "number of devices do not fit together",
                 pen_target_names[search->setting->target]);
         return PEN_INFEASIBLE;
     }
     if (counts->least_bytes == 0) {
-        pen_why(why, "no schedule of %s takes these micro-batches",
+        pen_why(why, "no schedule of %s supports these micro-batches",
                 pen_target_names[search->setting->target]);
         return PEN_INFEASIBLE;
     }
     pen_why(why,
-            "no layout fits: the leanest of %" PRIu64
-            " needs %.1f GiB on its fullest device and what the prediction "
-            "may be off by; %.1f GiB are there",
+            "no layout fits: the smallest of %" PRIu64
+            " needs %.1f GiB on its fullest device, plus the prediction's "
+            "margin; the device has %.1f GiB",
             counts->listed, (double)counts->least_bytes / 0x1p30,
             search->most_memory / 0x1p30);
     return PEN_INFEASIBLE;
@@ -618,7 +618,7 @@ static uint64_t fewer_devices(uint64_t all, uint64_t node, uint32_t step)
 
 pen_status pen_plan_search_fewer(const struct pen_setting *setting,
                                  const struct pen_plan_search_options *options,
-                                 struct pen_plan_ranking **out,
+                                 uint64_t used, struct pen_plan_ranking **out,
                                  struct pen_text *why)
 {
     uint64_t num_devices = pen_cluster_num_devices(setting->cluster);
@@ -633,12 +633,17 @@ pen_status pen_plan_search_fewer(const struct pen_setting *setting,
         first.filter.max_devices = fewer_devices(num_devices, node, i);
         if (first.filter.max_devices == 0)
             break;
+        /* The plan before is the best of so many devices, too. */
+        if (first.filter.max_devices >= used)
+            continue;
         pen_status found = pen_plan_search(setting, &first, &one, NULL);
         if (found == PEN_INFEASIBLE)
             break;
         status = found;
-        if (status == PEN_OK)
+        if (status == PEN_OK) {
+            used = pen_plan_num_ranks(one->found[0].plan);
             append_best(all, one);
+        }
         pen_plan_ranking_free(one);
     }
     if (status != PEN_OK) {

@@ -63,13 +63,14 @@ pen_status pen_plan_search_front(const struct pen_setting *setting,
                                  struct pen_text *why);
 
 /*
- * The best plans of fewer devices: of three quarters, a half, a quarter and so
- * on of them, whole nodes where there are some, as long as the model fits; at
- * most `top`.
+ * The best plans of fewer devices than `used`: of at most three quarters, a
+ * half, three eighths and so on of the cluster, whole nodes where there are
+ * some, as long as the model fits; at most `top`. Each has fewer devices than
+ * the one before it.
  */
 pen_status pen_plan_search_fewer(const struct pen_setting *setting,
                                  const struct pen_plan_search_options *options,
-                                 struct pen_plan_ranking **out,
+                                 uint64_t used, struct pen_plan_ranking **out,
                                  struct pen_text *why);
 
 #endif

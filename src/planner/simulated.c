@@ -63,8 +63,8 @@ static pen_status check_schedule(const struct pen__work *work,
     if (work->generator->is_synchronous)
         return PEN_OK;
     pen_why(why,
-            "steps of %s overlap, those of a simulation do not; `penstock "
-            "schedule time` times it",
+            "steps of %s overlap, which simulate does not support; use "
+            "`penstock schedule time`",
             work->generator->name);
     return PEN_INVALID;
 }
@@ -87,7 +87,7 @@ static pen_status make_schedule(const struct pen__work *work,
     uint32_t num_parts = pen_shape_parts(&(*out)->shape);
     if (num_parts == work->plan->num_stages)
         return PEN_OK;
-    pen_why(why, "the plan has %u stages, its schedule %u",
+    pen_why(why, "the plan has %u stages, but its schedule has %u",
             work->plan->num_stages, num_parts);
     pen_schedule_free(*out);
     return PEN_INVALID;

@@ -97,7 +97,7 @@ static pen_status check_tensor(const struct pen_setting *setting,
     if (tp == 1)
         return PEN_OK;
     if (setting->target == PEN_TARGET_PENSTOCK) {
-        pen_why(why, "tp %u: Penstock itself does not share tensors", tp);
+        pen_why(why, "tp %u: the target penstock does not split tensors", tp);
         return PEN_INVALID;
     }
     if (tp > node || node % tp != 0)
@@ -129,7 +129,7 @@ static pen_status check_sequence(const struct pen_setting *setting,
     uint32_t cp = candidate->degrees[PEN_DEGREE_CP];
     if (cp > 1 && (setting->target == PEN_TARGET_PENSTOCK ||
                    setting->target == PEN_TARGET_DEEPSPEED)) {
-        pen_why(why, "cp %u: %s does not share sequences here", cp,
+        pen_why(why, "cp %u: %s does not split sequences in this layout", cp,
                 pen_target_names[setting->target]);
         return PEN_INVALID;
     }
@@ -157,7 +157,7 @@ static pen_status check_experts(const struct pen_setting *setting,
         return PEN_INVALID;
     }
     if (setting->target == PEN_TARGET_PENSTOCK) {
-        pen_why(why, "ep %u: Penstock itself does not share experts", ep);
+        pen_why(why, "ep %u: the target penstock does not split experts", ep);
         return PEN_INVALID;
     }
     if (setting->model->num_experts % ep != 0)
@@ -179,8 +179,8 @@ static pen_status check_batch(const struct pen_setting *setting,
     if (batch == setting->global_batch)
         return PEN_OK;
     pen_why(why,
-            "%u replicas of micro-batches of %u do not divide the batch of "
-            "%" PRIu64,
+            "%u replicas with micro-batches of %u do not divide the batch "
+            "of %" PRIu64,
             candidate->degrees[PEN_DEGREE_DP], candidate->micro_batch,
             setting->global_batch);
     return PEN_INVALID;
@@ -194,7 +194,7 @@ static pen_status check_devices(const struct pen_setting *setting,
     uint64_t there = pen_cluster_num_devices(setting->cluster);
     if (wanted <= there)
         return PEN_OK;
-    pen_why(why, "needs %" PRIu64 " devices, there are %" PRIu64, wanted,
+    pen_why(why, "needs %" PRIu64 " devices, but there are %" PRIu64, wanted,
             there);
     return PEN_INVALID;
 }
@@ -231,7 +231,8 @@ static pen_status check_schedule(const struct pen_setting *setting,
         return PEN_INVALID;
     }
     if (vpp > 1 && pp == 1) {
-        pen_why(why, "several stages on a rank need a pipeline");
+        pen_why(why,
+                "several stages on a rank need a pipeline of at least 2 ranks");
         return PEN_INVALID;
     }
     return PEN_OK;

@@ -282,7 +282,7 @@ pen_status pen_profiler_run(const struct pen_profiler_options *options,
     if (status == PEN_OK)
         *out = profile;
     else if (status == PEN_NOMEM && why != NULL && why->length == 0)
-        pen_why(why, "out of memory; a smaller micro-batch needs less");
+        pen_why(why, "out of memory; use a smaller --micro-batch-size");
     return status;
 }
 

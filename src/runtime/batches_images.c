@@ -58,8 +58,9 @@ static pen_status check_labels(const struct images *self, const char *directory,
         if (self->set.labels[i] < self->options.num_labels)
             continue;
         pen_why(why,
-                "%s: image %" PRIu32 " of the part %s has the label %u, but "
-                "those of the model end at %" PRIu32,
+                "%s: image %" PRIu32
+                " of the part %s has the label %u, but the largest label of "
+                "the model is %" PRIu32,
                 directory, i, part, self->set.labels[i],
                 self->options.num_labels - 1);
         return PEN_INVALID;

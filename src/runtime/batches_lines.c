@@ -115,9 +115,12 @@ static pen_status check_line(struct lines *self, size_t num_ids,
     if (self->sequence != 0 && num_ids == (size_t)self->sequence + 1)
         return PEN_OK;
     if (self->sequence == 0)
-        pen_why(why, "%zu ids; a sequence has 2 to %u", num_ids, IDS_MAX);
+        pen_why(why, "the line has %zu ids; a sequence must have 2 to %u",
+                num_ids, IDS_MAX);
     else
-        pen_why(why, "%zu ids where %zu are expected: all lines are as long",
+        pen_why(why,
+                "the line has %zu ids, but the first line has %zu: all lines "
+                "must have the same length",
                 num_ids, (size_t)self->sequence + 1);
     return PEN_INVALID;
 }

@@ -55,8 +55,8 @@ static pen_status refuse_id(struct tokens *self, uint64_t sample, uint32_t id,
     struct pen_sample_place place = pen_sampler_locate(self->sampler, sample);
     pen_why(why,
             "%s has the id %" PRIu32 " near token %" PRIu64
-            ", but the vocabulary of the model ends at %" PRIu32
-            "; was it made with another tokenizer?",
+            ", but the largest id of the model's vocabulary is %" PRIu32
+            "; tokenize the text with the model's tokenizer",
             self->paths[place.source], id, place.begin, self->vocab - 1);
     return PEN_INVALID;
 }

@@ -6,11 +6,11 @@
  *   line 2 + i  what local rank i does
  *   then        a lock per rank, which it holds until it leaves
  *
- * While it has a name, whoever opens or removes it holds its flock(). A rank
- * locks the byte of its line with fcntl() for as long as it lives: the kernel
- * gives the lock back when the process ends, however it ends, so the lock tells
- * who lives where process numbers may have been given out again or mean
- * something else (containers that share /dev/shm).
+ * While it has a name, a process that opens or removes it holds its flock(). A
+ * rank locks the byte of its line with fcntl() for as long as it lives: the
+ * kernel gives the lock back when the process ends, however it ends, so the
+ * lock tells which ranks live where process numbers may have been given out
+ * again or mean something else (containers that share /dev/shm).
  *
  * The locks behind the lines are robust mutexes: they wake up a waiter when
  * their owner ends. The kernel does that first of all, before it takes the
@@ -68,6 +68,7 @@ struct line {
     _Atomic uint64_t where; /* position, state, waits_for: 32, 8, 24 bits */
     _Atomic int64_t since_ns;
     _Atomic int32_t socket;
+    _Atomic int32_t watcher;
 };
 
 struct life {
@@ -91,6 +92,7 @@ struct pen_board {
     int handle;
     uint32_t local_rank;
     uint32_t num_local;
+    bool is_whole_job; /* all ranks are of this node */
     bool has_joined;
     char *host;
 };
@@ -295,8 +297,8 @@ static pen_status map(struct pen_board *board, struct pen_text *why)
     }
     if (!is_first && info.st_size != (off_t)board->bytes) {
         pen_why(why,
-                "the board of this node: this rank was told of %u ranks on "
-                "it, others of another number",
+                "the board of this node: this rank expects %u ranks on it, "
+                "others another number",
                 board->num_local);
         return PEN_INVALID;
     }
@@ -350,25 +352,59 @@ static pen_status join(struct pen_board *board,
     return PEN_OK;
 }
 
-/* A rank that came and is gone, or num_local. */
+/* A rank that came and is gone without a word, or num_local. */
 static uint32_t first_dead(const struct pen_board *board)
 {
     uint32_t i = 0;
     while (i < board->num_local &&
            (atomic_load(&board->memory->lines[i].pid) == 0 ||
-            pen_board_is_alive(board, i)))
+            pen_board_is_alive(board, i) ||
+            pen_board_read(board, i).state == PEN_BOARD_FINISHED))
         i++;
     return i;
 }
 
-static pen_status await_others(const struct pen_board *board,
-                               double deadline_sec, struct pen_text *why)
+/*
+ * Ranks that have not come have not told their number. Where all ranks are of
+ * one node, launchers number them as they do on the node.
+ */
+static void add_missing(const struct pen_board *board, struct pen_text *out)
+{
+    enum { MOST_NAMED = 8 };
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < board->num_local; i++) {
+        if (atomic_load(&board->memory->lines[i].pid) != 0)
+            continue;
+        if (count < MOST_NAMED)
+            pen_text_add(out, "%s%srank %u", count == 0 ? "" : ", ",
+                         board->is_whole_job ? "" : "local ", i);
+        else if (count == MOST_NAMED)
+            pen_text_add_string(out, " and others");
+        count++;
+    }
+}
+
+static void tell_missing(const struct pen_board *board, double deadline_sec,
+                         struct pen_text *why)
+{
+    struct pen_text names = PEN_TEXT_EMPTY;
+    add_missing(board, &names);
+    pen_why(why,
+            "%s on %s did not start within %.3g s, while %u of %u ranks wait: "
+            "look whether its process is stopped, or reads its program from a "
+            "slow disk",
+            pen_text_string(&names), board->host, deadline_sec,
+            atomic_load(&board->memory->head.num_come), board->num_local);
+    pen_text_release(&names);
+}
+
+/* A rank that gives up says so: the others are about to do the same. */
+static pen_status await_others(struct pen_board *board, double deadline_sec,
+                               struct pen_text *why)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = now_ns() + (int64_t)(1e9 * deadline_sec);
-    uint32_t come;
-    while ((come = atomic_load(&board->memory->head.num_come)) <
-           board->num_local) {
+    while (atomic_load(&board->memory->head.num_come) < board->num_local) {
         uint32_t dead = first_dead(board);
         if (dead < board->num_local) {
             pen_why(why, "rank %u on %s died while the job started",
@@ -376,9 +412,10 @@ static pen_status await_others(const struct pen_board *board,
             return PEN_IO;
         }
         if (now_ns() > end) {
-            pen_why(why, "%u of %u ranks on %s came within %.3g s", come,
-                    board->num_local, board->host, deadline_sec);
-            return PEN_IO;
+            tell_missing(board, deadline_sec, why);
+            pen_board_note(board, 0, PEN_BOARD_NO_OP, PEN_BOARD_FINISHED,
+                           PEN_BOARD_NOBODY);
+            return PEN_LATE;
         }
         nanosleep(&pause, NULL);
     }
@@ -422,6 +459,8 @@ pen_status pen_board_create(const struct pen_board_options *options,
                                 .handle = -1,
                                 .local_rank = options->local_rank,
                                 .num_local = options->num_local,
+                                .is_whole_job =
+                                    options->num_ranks == options->num_local,
                                 .host = strdup(options->host)};
     pen_status status =
         board->host == NULL ? PEN_NOMEM : pen__board_name(options, &name, why);
@@ -470,6 +509,11 @@ void pen_board_note(struct pen_board *board, uint64_t step, uint32_t position,
     atomic_store_explicit(&line->since_ns, now_ns(), memory_order_relaxed);
 }
 
+void pen_board_set_watcher(struct pen_board *board, int thread)
+{
+    atomic_store(&board->own->watcher, thread);
+}
+
 /* Whatever the bytes are, the state is one that has words. */
 static enum pen_board_state state_of(uint64_t where)
 {
@@ -488,6 +532,7 @@ struct pen_board_entry pen_board_read(const struct pen_board *board,
         .rank = atomic_load_explicit(&line->rank, memory_order_relaxed),
         .pid = atomic_load_explicit(&line->pid, memory_order_relaxed),
         .socket = atomic_load_explicit(&line->socket, memory_order_relaxed),
+        .watcher = atomic_load_explicit(&line->watcher, memory_order_relaxed),
         .step = atomic_load_explicit(&line->step, memory_order_relaxed),
         .position = (uint32_t)(where >> 32),
         .state = state_of(where),
@@ -519,9 +564,14 @@ uint32_t pen_board_word(const struct pen_board *board, enum pen_board_word word)
 bool pen_board_claim(struct pen_board *board, enum pen_board_word word,
                      uint32_t value)
 {
-    uint32_t expected = 0;
-    return atomic_compare_exchange_strong(&board->memory->words[word],
-                                          &expected, value);
+    return pen_board_replace(board, word, 0, value);
+}
+
+bool pen_board_replace(struct pen_board *board, enum pen_board_word word,
+                       uint32_t old, uint32_t value)
+{
+    return atomic_compare_exchange_strong(&board->memory->words[word], &old,
+                                          value);
 }
 
 void pen_board_count_up(struct pen_board *board, enum pen_board_word word)

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 /*
- * Where every rank of this node stands. The ranks share a piece of memory, in
- * which each has one line of the cache: written by its rank at every op, read
- * by all others when somebody dies or nothing moves. No rank waits for a reader
- * and nothing here calls MPI.
+ * Where every rank of this node is. The ranks share a piece of memory, in which
+ * each has one line of the cache: written by its rank at every op, read by all
+ * others when a rank dies or nothing moves. No rank waits for a reader, and
+ * nothing here calls MPI: the board may be opened before MPI_Init().
  *
  * The memory has a name only until all ranks of the node have opened it, so a
  * job that ends in any way leaves nothing behind. Boards of jobs that died
@@ -21,6 +21,9 @@
 /* What a rank does: name, and the words of a report. */
 #define PEN_BOARD_STATE_TABLE(X)                                               \
     X(STARTING, "starting")                                                    \
+    X(JOINING, "in MPI_Init")                                                  \
+    X(LOADING, "loading the model and the data")                               \
+    X(PREPARING, "preparing the first step")                                   \
     X(COMPUTING, "computing")                                                  \
     X(WAITING, "waiting")                                                      \
     X(COLLECTIVE, "in a collective operation")                                 \
@@ -50,14 +53,15 @@ struct pen_board_options {
     uint32_t rank;    /* in the world, below PEN_BOARD_NOBODY */
     uint32_t local_rank; /* on this node: 0..num_local-1 */
     uint32_t num_local;
+    uint32_t num_ranks;  /* of the job; 0: unknown */
     double deadline_sec; /* for the others to come */
     int socket;          /* of this process to the launcher; 0: none */
 };
 
 /*
  * Opens the board of this node and returns when all its ranks have. Fails when
- * one does not come in time, dies meanwhile, or comes with another number of
- * ranks. On success free with pen_board_free(), from the same thread.
+ * one does not come in time (PEN_LATE), dies meanwhile, or comes with another
+ * number of ranks. On success free with pen_board_free(), from the same thread.
  */
 pen_status pen_board_create(const struct pen_board_options *options,
                             struct pen_board **out, struct pen_text *why);
@@ -77,11 +81,15 @@ pen_status pen__board_name(const struct pen_board_options *options,
 void pen_board_note(struct pen_board *board, uint64_t step, uint32_t position,
                     enum pen_board_state state, uint32_t waits_for);
 
+/* The thread of this process whose work is not that of the rank. */
+void pen_board_set_watcher(struct pen_board *board, int thread);
+
 /* One line of the board, as somebody read it. */
 struct pen_board_entry {
     uint32_t rank;
     int32_t pid;
     int32_t socket;
+    int32_t watcher; /* number of its watchdog's thread; 0: none yet */
     uint64_t step;
     uint32_t position;
     enum pen_board_state state;
@@ -125,6 +133,7 @@ enum pen_board_word {
     PEN_BOARD_HANG,         /* local rank + 1 of the one that waited too long */
     PEN_BOARD_HANG_TOLD,    /* how many ranks have told what they wait for */
     PEN_BOARD_HANG_OVER,    /* 1 once all have told it that could */
+    PEN_BOARD_WARNED,       /* second of the clock of the last warning */
     PEN_BOARD_WORDS
 };
 
@@ -134,6 +143,9 @@ uint32_t pen_board_word(const struct pen_board *board,
 /* Sets a word that is still 0; false when another was first. */
 bool pen_board_claim(struct pen_board *board, enum pen_board_word word,
                      uint32_t value);
+/* Sets a word that still has the value `old`; false when it has another. */
+bool pen_board_replace(struct pen_board *board, enum pen_board_word word,
+                       uint32_t old, uint32_t value);
 void pen_board_count_up(struct pen_board *board, enum pen_board_word word);
 
 #endif

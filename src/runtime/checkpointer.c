@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "base/log.h"
+#include "runtime/agree.h"
 #include "runtime/checkpoint_contents.h"
 #include "runtime/replicas_checkpoint.h"
 #include "runtime/saver.h"
@@ -84,6 +85,7 @@ void pen_checkpointer_free(struct pen_checkpointer *checkpointer)
     pen_text_release(&checkpointer->record);
     pen_text_release(&checkpointer->why);
     pen_text_release(&checkpointer->last_why);
+    pen_checkpoint_keep_release(&checkpointer->options.keep);
     free(checkpointer);
 }
 
@@ -138,6 +140,8 @@ static pen_status begin_step(struct pen_checkpointer *checkpointer)
         return status;
     struct pen_manifest *manifest =
         pen_checkpoint_manifest(checkpointer->writer);
+    snprintf(manifest->run, sizeof manifest->run, "%s",
+             checkpointer->options.run_id);
     manifest->sample = trainer->progress.samples;
     manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
     manifest->num_replicas = trainer->layout.num_logical;
@@ -234,6 +238,12 @@ void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
         checkpointer->is_over = true;
 }
 
+bool pen_checkpointer_is_writing(const struct pen_checkpointer *checkpointer)
+{
+    return checkpointer->is_leader ||
+           !pen__contents_is_empty(&checkpointer->contents);
+}
+
 uint64_t pen_checkpointer_step(const struct pen_checkpointer *checkpointer)
 {
     return checkpointer->step;
@@ -271,10 +281,21 @@ struct answer {
     uint8_t has_failed;
 };
 
+/* A reason that names a rank stays as it is. */
+static void name_failure(const struct pen_checkpointer *checkpointer,
+                         pen_status status, struct pen_text *why)
+{
+    if (status != PEN_OK)
+        pen_agree_name(checkpointer->transport, status, "writing a checkpoint",
+                       why);
+}
+
 static void send_answer(struct pen_checkpointer *checkpointer)
 {
-    struct pen_request requests[2] = {{{0}, false}, {{0}, false}};
+    struct pen_request requests[2] = {{.is_active = false},
+                                      {.is_active = false}};
     bool has_failed = checkpointer->status != PEN_OK;
+    name_failure(checkpointer, checkpointer->status, &checkpointer->why);
     const struct pen_text *text =
         has_failed ? &checkpointer->why : &checkpointer->record;
     struct answer answer = {text->length, has_failed};
@@ -289,8 +310,7 @@ static void send_answer(struct pen_checkpointer *checkpointer)
 }
 
 static pen_status take_text(struct pen_checkpointer *checkpointer,
-                            uint32_t rank, const struct answer *answer,
-                            const char *text)
+                            const struct answer *answer, const char *text)
 {
     struct pen_text *why = &checkpointer->why;
     if (!answer->has_failed)
@@ -299,14 +319,14 @@ static pen_status take_text(struct pen_checkpointer *checkpointer,
                    : pen_checkpoint_add_record(checkpointer->writer, text,
                                                answer->length, why);
     if (why->length == 0)
-        pen_why(why, "rank %" PRIu32 ": %.*s", rank, (int)answer->length, text);
+        pen_text_add_bytes(why, text, answer->length);
     return PEN_IO;
 }
 
 static pen_status take_answer(struct pen_checkpointer *checkpointer,
                               uint32_t rank)
 {
-    struct pen_request request = {{0}, false};
+    struct pen_request request = {.is_active = false};
     struct pen_tag tag = {PEN_TAG_STATE, 1};
     struct answer answer;
     pen_transport_receive(checkpointer->transport, rank, tag, &answer,
@@ -314,13 +334,14 @@ static pen_status take_answer(struct pen_checkpointer *checkpointer,
     pen_transport_wait(checkpointer->transport, &request);
     char *text = malloc(answer.length + 1);
     if (text == NULL)
-        pen_transport_abort(checkpointer->transport, EXIT_FAILURE);
+        pen_agree_alone(checkpointer->transport, PEN_NOMEM,
+                        "collecting a checkpoint", NULL);
     if (answer.length > 0) {
         pen_transport_receive(checkpointer->transport, rank, tag, text,
                               answer.length, &request);
         pen_transport_wait(checkpointer->transport, &request);
     }
-    pen_status status = take_text(checkpointer, rank, &answer, text);
+    pen_status status = take_text(checkpointer, &answer, text);
     free(text);
     return status;
 }
@@ -331,12 +352,13 @@ static pen_status commit(void *context, struct pen_text *why)
     struct pen_checkpointer *checkpointer = context;
     struct pen_checkpoint_writer *writer = checkpointer->writer;
     checkpointer->writer = NULL;
-    return pen_checkpoint_finish(writer, 0, why);
+    return pen_checkpoint_finish(writer, &checkpointer->options.keep, why);
 }
 
 static void tell_result(struct pen_checkpointer *checkpointer,
                         pen_status status, struct pen_text *why)
 {
+    name_failure(checkpointer, status, why);
     checkpointer->is_committing = false;
     checkpointer->last = status;
     pen_text_release(&checkpointer->last_why);
@@ -346,7 +368,7 @@ static void tell_result(struct pen_checkpointer *checkpointer,
         checkpointer->durable_step = checkpointer->step;
     else
         pen_log(PEN_LOG_WARN,
-                "no checkpoint was written of step %" PRIu64 ": %s",
+                "could not write the checkpoint of step %" PRIu64 ": %s",
                 checkpointer->step, pen_text_string(&checkpointer->last_why));
 }
 
@@ -359,6 +381,7 @@ static void lead(struct pen_checkpointer *checkpointer)
         status = pen_checkpoint_add_record(
             checkpointer->writer, pen_text_string(&checkpointer->record),
             checkpointer->record.length, &checkpointer->why);
+    name_failure(checkpointer, status, &checkpointer->why);
     for (uint32_t rank = 1; rank < size && checkpointer->has_begun; rank++) {
         pen_status theirs = take_answer(checkpointer, rank);
         status = status == PEN_OK ? theirs : status;

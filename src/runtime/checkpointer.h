@@ -23,10 +23,12 @@ struct pen_checkpointer;
 
 struct pen_checkpointer_options {
     struct pen_trainer *trainer;
-    const char *run;              /* directory; borrowed, as the two below */
+    const char *run;              /* directory; borrowed, as the three below */
+    const char *run_id;           /* that its steps get, on rank 0 */
     const char *tokenizer_folder; /* whose files are copied; NULL: none */
     bool is_in_background;
     uint64_t max_shard_bytes;
+    struct pen_checkpoint_keep keep; /* taken over */
     /* Fills in the settings; on rank 0 only. */
     pen_status (*describe)(void *context, struct pen_manifest *manifest,
                            struct pen_text *why);
@@ -43,6 +45,9 @@ void pen_checkpointer_free(struct pen_checkpointer *checkpointer);
 size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer);
 size_t
 pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer);
+
+/* Whether this rank writes to the directory. */
+bool pen_checkpointer_is_writing(const struct pen_checkpointer *checkpointer);
 
 /* Nothing may be under way. */
 void pen_checkpointer_begin(struct pen_checkpointer *checkpointer);

@@ -46,8 +46,8 @@ pen_status pen_correction_check(enum pen_correction kind,
     if (needs == NULL)
         return PEN_OK;
     pen_why(why,
-            "this --schedule corrects its delays by the optimizer's own "
-            "numbers and needs %s",
+            "this --schedule corrects its delays with the optimizer's "
+            "state and needs %s",
             needs);
     return PEN_INVALID;
 }

@@ -354,6 +354,10 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
         pen_network_forward(stage->network, &microbatch,
                             room_at(&stage->stashes, stay->stash), in.in, y);
     unuse(executor, stage, op);
+    if (executor->pass->computed != NULL)
+        executor->pass->computed(executor->pass->context, stage,
+                                 room_at(&stage->stashes, stay->stash), y,
+                                 microbatch.loss);
     keep_loss(executor, stage, op, &microbatch);
     if (in.in != NULL)
         pen_mailbox_release(routes->act_in, in.in);

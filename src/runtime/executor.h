@@ -97,7 +97,10 @@ struct pen_pass {
     /* With the logits of an evaluation; may be NULL. */
     void (*scored)(void *context, const struct pen_stage *stage,
                    const void *stash, const struct pen_batch *batch);
-    void *context;
+    /* After the forward of a stage, with its stash and output; may be NULL. */
+    void (*computed)(void *context, const struct pen_stage *stage,
+                     const void *stash, const void *y, double loss);
+    void *context;   /* of both */
     int64_t wait_ns; /* out: spent waiting */
     int64_t busy_ns; /* out: spent in compute ops */
 };

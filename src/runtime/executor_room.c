@@ -189,11 +189,11 @@ static pen_status check_order(struct pen_executor *executor, uint32_t index,
             (op->kind != PEN_OP_BACKWARD && op->kind != PEN_OP_BACKWARD_WEIGHT))
             continue;
         if (!is_first && op->microbatch < before) {
-            pen_why(why,
-                    "stage %u has the weight gradient of micro-batch %u "
-                    "behind that of %u: they must come in order, for sums "
-                    "depend on it",
-                    stage, op->microbatch, before);
+            pen_why(
+                why,
+                "stage %u has the weight gradient of micro-batch %u after that "
+                "of %u: they must be in order, because sums depend on it",
+                stage, op->microbatch, before);
             return PEN_INVALID;
         }
         is_first = false;
@@ -209,8 +209,8 @@ static pen_status check_schedule(const struct pen_executor *executor,
     const struct pen_shape *shape = &executor->options.layout.shape;
     if (shape->num_slices > 1) {
         pen_why(why,
-                "the schedule cuts sequences into %u slices, which this "
-                "runtime does not compute; make it with --slices 1",
+                "train does not support schedules with token slices, and this "
+                "one has %u; make it with --slices 1",
                 shape->num_slices);
         return PEN_INVALID;
     }
@@ -243,7 +243,7 @@ pen_status pen__executor_make_room(struct pen_executor *executor,
     if (status == PEN_OK)
         status = pen_guests_create(executor, options, &executor->guests, why);
     if (status == PEN_NOMEM)
-        pen_why(why, "no memory for activations and messages; a smaller "
-                     "--micro-batch-size needs less");
+        pen_why(why, "no memory for activations and messages; use a smaller "
+                     "--micro-batch-size");
     return status;
 }

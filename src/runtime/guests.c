@@ -80,8 +80,9 @@ static pen_status check_row(const struct pen_row *row, struct pen_text *why)
             left->microbatch == back->microbatch &&
             left->stage == nth(row, PEN_OP_EVICT, 0)->stage)
             continue;
-        pen_why(why, "stashes must come back (LD) in the order in which they "
-                     "leave (EV), all of one stage of the rank");
+        pen_why(why,
+                "stashes must be loaded (LD) in the order of their eviction "
+                "(EV), all from one stage of the rank");
         return PEN_INVALID;
     }
     return PEN_OK;

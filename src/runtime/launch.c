@@ -8,6 +8,9 @@
  *   srun --mpi=pmi2     SLURM_STEP_NUM_TASKS, PMI_*
  *   srun --mpi=none     SLURM_STEP_NUM_TASKS
  *
+ * srun tells the tasks of all nodes as "2(x3),1": two on each of three nodes
+ * and one on a fourth.
+ *
  * Under an mpirun inside of an allocation, SLURM_* are those of its daemons, so
  * they are asked last. A batch script has SLURM_NTASKS but is no step and has
  * no SLURM_STEP_NUM_TASKS: what it starts directly is one process.
@@ -81,6 +84,44 @@ static int socket_of(const struct environment *environment,
     return pen_launcher_is_hydra(launcher) && file <= INT_MAX ? (int)file : 0;
 }
 
+/* The item of a node in "2(x3),1"; unknown for other texts. */
+static uint32_t tasks_of(const char *list, uint32_t node)
+{
+    uint64_t begin = 0;
+    while (list != NULL && *list >= '0' && *list <= '9') {
+        char *at;
+        unsigned long tasks = strtoul(list, &at, 10);
+        unsigned long times = 1;
+        if (at[0] == '(' && at[1] == 'x') {
+            times = strtoul(at + 2, &at, 10);
+            if (*at++ != ')')
+                break;
+        }
+        begin += times;
+        if (node < begin)
+            return tasks < PEN_LAUNCH_UNKNOWN ? (uint32_t)tasks
+                                              : PEN_LAUNCH_UNKNOWN;
+        if (*at != ',')
+            break;
+        list = at + 1;
+    }
+    return PEN_LAUNCH_UNKNOWN;
+}
+
+static uint32_t local_size_of(const struct environment *environment,
+                              const struct names *names)
+{
+    uint32_t node;
+    if (names->launcher != PEN_LAUNCHER_SRUN)
+        return number_if(environment, names->local_size);
+    node = number(environment, "SLURM_NODEID");
+    return node == PEN_LAUNCH_UNKNOWN
+               ? PEN_LAUNCH_UNKNOWN
+               : tasks_of(environment->get(environment->context,
+                                           "SLURM_STEP_TASKS_PER_NODE"),
+                          node);
+}
+
 static const char *plugin_of(const struct environment *environment)
 {
     if (has(environment, "PMIX_RANK"))
@@ -104,7 +145,7 @@ struct pen_launch pen_launch_read(const char *(*get)(void *context,
                           : NULL,
             .size = number_if(&environment, names->size),
             .rank = number_if(&environment, names->rank),
-            .local_size = number_if(&environment, names->local_size),
+            .local_size = local_size_of(&environment, names),
             .local_rank = number_if(&environment, names->local_rank),
             .socket = socket_of(&environment, names->launcher)};
     }
@@ -189,8 +230,8 @@ pen_status pen_launch_check(const struct pen_launch *launch, uint32_t mpi_size,
     struct pen_text words = PEN_TEXT_EMPTY;
     add_launcher(launch, &words);
     pen_text_add(&words,
-                 " started %u processes that each believe to be alone: the "
-                 "program is built with %s; ",
+                 " started %u processes that do not find each other: penstock "
+                 "was built with %s; ",
                  launch->size, found->name);
     add_remedy(launch, found, &words);
     pen_why(why, "%s", pen_text_string(&words));

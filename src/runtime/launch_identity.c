@@ -143,8 +143,8 @@ pen_status pen_launch_identity_compare(const struct pen_launch_identity *own,
     int num_different = 0;
     if (other->magic != own->magic) {
         pen_why(why,
-                "rank %u on %s runs a version of penstock that the first "
-                "rank does not know",
+                "rank %u on %s runs another version of penstock than the first "
+                "rank; install the same version on all nodes",
                 own->rank, own->host);
         return PEN_INVALID;
     }

@@ -35,7 +35,7 @@ enum { STACK_BYTES = 1 << 16 };
 #define MOMENT_NS (NS_PER_SEC / 20)
 
 /* For ranks that end late: those that were stopped, a loaded machine. */
-#define GRACE_NS (NS_PER_SEC / 2)
+#define GRACE_NS (3 * NS_PER_SEC)
 
 /* For the launcher to notice closed sockets while standard files are open. */
 #define NOTICE_NS (NS_PER_SEC / 5)

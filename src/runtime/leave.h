@@ -6,7 +6,7 @@
 /*
  * Ends this process with the code, so that a launcher takes it for the code of
  * the job: all ranks of the node are to call this at about the same time. Takes
- * at most a tenth of a second; under MPICH's launcher another process, which
+ * about a tenth of a second; under MPICH's launcher another process, which
  * keeps the files open, ends within another second. Calls neither malloc() nor
  * MPI; for any thread.
  */

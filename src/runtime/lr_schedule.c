@@ -11,7 +11,7 @@ pen_status pen_lr_schedule_check(const struct pen_lr_schedule *schedule,
                                  struct pen_text *why)
 {
     if (!(schedule->min_rate >= 0 && schedule->rate >= schedule->min_rate)) {
-        pen_why(why, "--min-lr %g must lie between 0 and --lr %g",
+        pen_why(why, "--min-lr %g must be between 0 and --lr %g",
                 schedule->min_rate, schedule->rate);
         return PEN_INVALID;
     }
@@ -19,7 +19,7 @@ pen_status pen_lr_schedule_check(const struct pen_lr_schedule *schedule,
         return PEN_OK;
     if (schedule->warmup_iters >= schedule->decay_iters) {
         pen_why(why,
-                "--lr-warmup-iters %" PRIu64 " leaves nothing of the %" PRIu64
+                "--lr-warmup-iters %" PRIu64 " must be less than the %" PRIu64
                 " iterations of --lr-decay-iters",
                 schedule->warmup_iters, schedule->decay_iters);
         return PEN_INVALID;

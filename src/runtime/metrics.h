@@ -16,14 +16,14 @@
 
 /* What is behind "penstock_" in its name, its type and its help. */
 #define PEN_METRIC_TABLE(X)                                                    \
-    X(STEP, "step", "gauge", "Steps that are done.")                           \
-    X(STEPS_PLANNED, "steps_planned", "gauge", "Steps of the whole training.") \
-    X(RANKS, "ranks", "gauge", "Processes that train together.")               \
+    X(STEP, "step", "gauge", "Completed steps.")                               \
+    X(STEPS_PLANNED, "steps_planned", "gauge", "Total steps of the training.") \
+    X(RANKS, "ranks", "gauge", "Number of processes of the training.")         \
     X(LOSS, "loss", "gauge", "Loss of the last step.")                         \
     X(VALIDATION_LOSS, "validation_loss", "gauge",                             \
       "Loss of the last evaluation.")                                          \
     X(VALIDATION_ACCURACY, "validation_accuracy_ratio", "gauge",               \
-      "Share of images that the last evaluation told right.")                  \
+      "Accuracy of the last evaluation on images.")                            \
     X(GRAD_NORM, "grad_norm", "gauge",                                         \
       "Norm of the gradient of the last step, before clipping.")               \
     X(LEARNING_RATE, "learning_rate", "gauge",                                 \
@@ -34,21 +34,19 @@
       "Tokens, or images, per second in the last step.")                       \
     X(STEP_SECONDS, "step_seconds", "gauge", "Duration of the last step.")     \
     X(SHARE_OF_PEAK, "share_of_peak_ratio", "gauge",                           \
-      "Arithmetic of the last step against the peak of the processors.")       \
+      "Arithmetic of the last step, as a share of the peak.")                  \
     X(BUBBLE, "bubble_ratio", "gauge",                                         \
       "Share of the time that ranks waited in the last step.")                 \
     X(BUBBLE_PREDICTED, "bubble_predicted_ratio", "gauge",                     \
       "The same as predicted.")                                                \
-    X(MEMORY_PEAK, "memory_peak_bytes", "gauge",                               \
-      "Most memory that rank 0 has had.")                                      \
+    X(MEMORY_PEAK, "memory_peak_bytes", "gauge", "Peak memory of rank 0.")     \
     X(MEMORY_PREDICTED, "memory_predicted_bytes", "gauge",                     \
       "The same as predicted.")                                                \
-    X(LEFT, "left_seconds", "gauge",                                           \
-      "Time until the last step, should the others take as long.")             \
+    X(LEFT, "left_seconds", "gauge", "Predicted time until the last step.")    \
     X(CHECKPOINT_STEP, "checkpoint_step", "gauge",                             \
       "Step of the newest checkpoint that this run wrote.")                    \
     X(LAST_STEP_TIME, "last_step_timestamp_seconds", "gauge",                  \
-      "When the last step ended, since 1970.")
+      "End of the last step, in seconds since 1970.")
 
 enum pen_metric {
 #define PEN_METRIC_ENUM(metric, name, type, help) PEN_METRIC_##metric,

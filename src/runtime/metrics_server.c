@@ -100,7 +100,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection,
     if (code == MHD_HTTP_OK)
         print_page(context, &text);
     else
-        pen_text_add(&text, "%u: GET /metrics is all there is\n", code);
+        pen_text_add(&text, "%u: only GET /metrics is supported\n", code);
     enum MHD_Result result = send_text(connection, code, &text);
     pen_text_release(&text);
     return result;
@@ -214,10 +214,10 @@ static void say_why(int error, uint16_t port, struct pen_text *why)
 {
     const char *advice = "";
     if (error == EADDRINUSE)
-        advice = "; name another one, or 0 to get one that is free";
+        advice = "; give another port, or 0 for a free one";
     if (error == EACCES)
-        advice = "; name one from 1024 on, or 0 to get one that is free";
-    pen_why(why, "cannot show metrics on port %u: %s%s", (unsigned)port,
+        advice = "; give a port from 1024 on, or 0 for a free one";
+    pen_why(why, "cannot serve metrics on port %u: %s%s", (unsigned)port,
             strerror(error), advice);
 }
 
@@ -277,7 +277,7 @@ static pen_status start(struct pen_metrics_server *server, struct pen_text *why)
     if (server->wake >= 0 && server->daemon != NULL &&
         start_thread(server) == 0)
         return PEN_OK;
-    pen_why(why, "cannot start what shows metrics: no memory or no thread");
+    pen_why(why, "cannot start the metrics server: no memory or no thread");
     return PEN_NOMEM;
 }
 

@@ -1,7 +1,5 @@
 #include "runtime/pretrained.h"
 
-#include "base/log.h"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,9 +25,7 @@ static pen_status open_checkpoint(struct pen_pretrained *pretrained,
         pen_checkpoint_open(source, NULL, &pretrained->checkpoint, why);
     if (status != PEN_OK)
         return status;
-    struct pen_checkpoint *checkpoint = pretrained->checkpoint;
-    if (checkpoint->skipped.length > 0)
-        pen_log(PEN_LOG_WARN, "%s", pen_text_string(&checkpoint->skipped));
+    const struct pen_checkpoint *checkpoint = pretrained->checkpoint;
     pretrained->weights = checkpoint->model;
     pen_text_add_string(&pretrained->directory,
                         pen_text_string(&checkpoint->path));

@@ -19,7 +19,7 @@ struct pen_pretrained {
     struct pen_checkpoint *checkpoint; /* or this one's */
 };
 
-/* On success release. A checkpoint is verified, and skipped steps warned of. */
+/* On success release. A checkpoint is verified. */
 pen_status pen_pretrained_open(struct pen_pretrained *pretrained,
                                const char *source, struct pen_text *why);
 

@@ -1,20 +1,27 @@
 /*
- * The state and the end of another process. A parent alone may wait for it,
- * but until the parent does, /proc/PID/stat has the status as its last field.
+ * The state, the work and the end of another process. A parent alone may wait
+ * for it, but until the parent does, /proc/PID/stat has the status as its last
+ * field. Nothing here calls malloc(): the caller's main thread may have been
+ * stopped inside of it.
  */
 #include "runtime/process.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
     STAT_BYTES = 1024,
-    STATE_FIELD = 3,  /* of proc(5) */
-    STATUS_FIELD = 52 /* likewise */
+    WORK_BYTES = 128,
+    LIST_BYTES = 4096,
+    STATE_FIELD = 3, /* of proc(5), as the next two */
+    START_FIELD = 22,
+    STATUS_FIELD = 52
 };
 
 struct pen__process pen__process_parse(const char *text)
@@ -30,6 +37,8 @@ struct pen__process pen__process_parse(const char *text)
         if (at == NULL)
             return process;
         at++;
+        if (field + 1 == START_FIELD)
+            process.start = strtoull(at, NULL, 10);
     }
     /* A process that is being taken apart has its status already. */
     process.status = (int)strtol(at, NULL, 10);
@@ -38,19 +47,99 @@ struct pen__process pen__process_parse(const char *text)
     return process;
 }
 
+/* The beginning of a file as a string; false when it cannot be read. */
+static bool read_text(const char *path, char *text, size_t size)
+{
+    int handle = open(path, O_RDONLY | O_CLOEXEC);
+    if (handle < 0)
+        return false;
+    ssize_t length = read(handle, text, size - 1);
+    close(handle);
+    text[length < 0 ? 0 : length] = '\0';
+    return length > 0;
+}
+
 struct pen__process pen__process_read(int pid)
 {
     char path[32];
     char text[STAT_BYTES];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int handle = open(path, O_RDONLY | O_CLOEXEC);
-    if (handle < 0)
+    if (!read_text(path, text, sizeof text))
         return (struct pen__process){.state = 0};
-    ssize_t length = read(handle, text, sizeof text - 1);
-    close(handle);
-    text[length < 0 ? 0 : length] = '\0';
     return pen__process_parse(text);
 }
+
+/* ---- work ---- */
+
+struct pen__process_work pen__process_work_parse(const char *text)
+{
+    struct pen__process_work work = {.is_known = false};
+    work.is_known =
+        sscanf(text, "%" SCNd64 " %" SCNd64, &work.cpu_ns, &work.queue_ns) == 2;
+    return work;
+}
+
+static struct pen__process_work read_task(int pid, int task)
+{
+    char path[64];
+    char text[WORK_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", pid, task);
+    if (!read_text(path, text, sizeof text))
+        return (struct pen__process_work){.is_known = false};
+    return pen__process_work_parse(text);
+}
+
+struct pen__process_work pen__process_read_main(int pid)
+{
+    return read_task(pid, pid);
+}
+
+static void add_work(struct pen__process_work *sum,
+                     const struct pen__process_work *work)
+{
+    if (!work->is_known)
+        return;
+    sum->is_known = true;
+    sum->cpu_ns += work->cpu_ns;
+    sum->queue_ns += work->queue_ns;
+}
+
+/* As getdents64(2) lays it out; opendir() would allocate. */
+struct listed {
+    uint64_t inode;
+    int64_t next;
+    unsigned short length;
+    unsigned char type;
+    char name[];
+};
+
+struct pen__process_work pen__process_read_work(int pid, int except)
+{
+    struct pen__process_work sum = {.is_known = false};
+    _Alignas(struct listed) char list[LIST_BYTES];
+    char path[32];
+    long length;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (handle < 0)
+        return sum;
+    while ((length = syscall(SYS_getdents64, handle, list, sizeof list)) > 0) {
+        long at = 0;
+        while (at < length) {
+            const struct listed *entry = (const void *)&list[at];
+            int task = atoi(entry->name);
+            struct pen__process_work work = {.is_known = false};
+            if (task > 0 && task != except)
+                work = read_task(pid, task);
+            add_work(&sum, &work);
+            at += entry->length;
+        }
+    }
+    close(handle);
+    return sum;
+}
+
+/* ---- words ---- */
 
 bool pen__process_is_halted(const struct pen__process *process)
 {

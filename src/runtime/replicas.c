@@ -153,8 +153,8 @@ static pen_status check(const struct pen_trainer *trainer,
     bool is_adam = options->optimizer.kind == PEN_OPTIMIZER_ADAM;
     if (trainer->is_asynchronous || options->sleeps != NULL) {
         pen_why(why,
-                "--sync %s needs a schedule whose steps do not overlap, and an "
-                "engine that computes",
+                "--sync %s needs a synchronous --schedule and an --engine that "
+                "computes",
                 method->name);
         return PEN_INVALID;
     }
@@ -166,8 +166,8 @@ static pen_status check(const struct pen_trainer *trainer,
     }
     if (pen_layout_members(&trainer->layout) > 1 && !options->is_sharded) {
         pen_why(why,
-                "a replica of --sync %s with several copies of a stage needs "
-                "--use-distributed-optimizer, or each would send the same",
+                "--sync %s with several copies of a stage in a replica needs "
+                "--use-distributed-optimizer",
                 method->name);
         return PEN_INVALID;
     }

@@ -287,7 +287,7 @@ pen_status pen_replicas_saver_create(struct pen_trainer *trainer,
     }
     if (status != PEN_OK) {
         pen_replicas_saver_free(saver);
-        pen_why(why, "no memory for the names of what replicas keep");
+        pen_why(why, "no memory for the names of the replicas' state");
         return status;
     }
     for (size_t i = 0; i < saver->list.count; i++) {
@@ -429,7 +429,7 @@ static pen_status check_run(const struct pen_replicas *replicas,
                             const struct pen_checkpoint *checkpoint,
                             struct pen_text *why)
 {
-    struct pen_manifest wanted;
+    struct pen_manifest wanted = {0};
     struct pen_text changes = PEN_TEXT_EMPTY;
     pen_status status = pen_manifest_init(&wanted, why);
     if (status == PEN_OK)
@@ -439,8 +439,8 @@ static pen_status check_run(const struct pen_replicas *replicas,
             pen_manifest_compare_sync(&checkpoint->manifest, &wanted, &changes);
     if (changes.length > 0)
         pen_why(why,
-                "%s is of a run that is another: %s; to start anew from its "
-                "weights give it as --model",
+                "%s belongs to a run with other settings: %s; to start a new "
+                "run from its weights, give it as --model",
                 pen_text_string(&checkpoint->path), pen_text_string(&changes));
     pen_manifest_release(&wanted);
     pen_text_release(&changes);
@@ -460,7 +460,7 @@ static pen_status find(const struct entry *entry,
     if (found->dtype != tensor->dtype || found->num_dims != tensor->num_dims ||
         memcmp(found->shape, tensor->shape,
                tensor->num_dims * sizeof *tensor->shape) != 0) {
-        pen_why(why, "%s: %s is not of the type and shape that it has here",
+        pen_why(why, "%s: %s has another type or shape than in this run",
                 pen_text_string(&checkpoint->path), found->name);
         return PEN_INVALID;
     }
@@ -534,31 +534,18 @@ static pen_status load_entries(const struct list *list,
     return status;
 }
 
-/* Nobody goes on to wait for one who has failed. */
-static pen_status agree(struct pen_transport *world, pen_status status)
-{
-    struct pen_request request = {{0}, false};
-    double num_failed = status != PEN_OK;
-    pen_transport_sum(world, &num_failed, 1, &request);
-    pen_transport_wait(world, &request);
-    return status == PEN_OK && num_failed > 0 ? PEN_INVALID : status;
-}
-
 pen_status pen_replicas_load(struct pen_trainer *trainer,
                              const struct pen_checkpoint *checkpoint,
                              struct pen_text *why)
 {
-    struct pen_replicas *replicas = pen_trainer_replicas(trainer);
     struct list list;
-    pen_status status = check_run(replicas, checkpoint, why);
+    pen_status status =
+        check_run(pen_trainer_replicas(trainer), checkpoint, why);
     if (status != PEN_OK)
         return status;
     status = list_init(&list, trainer);
     if (status == PEN_OK)
         status = load_entries(&list, checkpoint, why);
     list_release(&list);
-    status = agree(trainer->options.world, status);
-    if (status == PEN_OK)
-        pen_replicas_restored(replicas, checkpoint->manifest.step);
     return status;
 }

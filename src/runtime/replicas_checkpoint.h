@@ -43,9 +43,10 @@ pen_status pen_replicas_describe(const struct pen_replicas *replicas,
                                  struct pen_text *why);
 
 /*
- * Behind pen_trainer_load() and pen_trainer_join(), by all ranks: goes on with
- * all that the checkpoint has of this replica. INVALID when it is of another
- * method, other options or another number of replicas.
+ * After pen_trainer_load() and pen_trainer_join(), on every rank: sets all that
+ * the checkpoint has of this replica. INVALID when it is of another method,
+ * other options or another number of replicas. Sends nothing: once all ranks
+ * have succeeded, each calls pen_replicas_restored().
  */
 pen_status pen_replicas_load(struct pen_trainer *trainer,
                              const struct pen_checkpoint *checkpoint,

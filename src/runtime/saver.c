@@ -24,6 +24,8 @@ static void run_job(struct pen_saver *saver)
     struct pen_text reason = PEN_TEXT_EMPTY;
     pthread_mutex_unlock(&saver->lock);
     pen_status status = job.run(job.context, &reason);
+    if (status != PEN_OK && reason.length == 0)
+        pen_why(&reason, "%s", pen_status_text(status));
     pthread_mutex_lock(&saver->lock);
     saver->state = status == PEN_OK ? PEN_SAVER_DONE : PEN_SAVER_FAILED;
     saver->reason = reason;

@@ -121,7 +121,7 @@ static pen_status make_directory(const char *directory, struct pen_text *why)
         pen_text_clear(&path);
         pen_text_add_bytes(&path, directory, (size_t)(end - directory));
         if (mkdir(pen_text_string(&path), 0777) != 0 && errno != EEXIST) {
-            pen_why(why, "cannot make the directory %s: %s",
+            pen_why(why, "cannot make the folder %s: %s",
                     pen_text_string(&path), strerror(errno));
             status = PEN_IO;
         }

@@ -8,11 +8,12 @@
 /* Who says where the threads run: name, word and sentence. */
 #define PEN_BINDING_TABLE(X)                                                   \
     X(CORES, "cores", "bound, one core each")                                  \
-    X(USER, "user", "placed as OMP_PROC_BIND or OMP_PLACES says")              \
-    X(MASK, "mask", "left to the mask this process was given")                 \
-    X(SHARED, "shared", "not bound, for there are more cores")                 \
-    X(OFF, "off", "not bound, as asked")                                       \
-    X(REFUSED, "refused", "not bound: the program cannot start itself again")
+    X(USER, "user", "placed by OMP_PROC_BIND or OMP_PLACES")                   \
+    X(MASK, "mask", "not bound within the affinity mask of this process")      \
+    X(SHARED, "shared",                                                        \
+      "not bound, because there are more cores than threads")                  \
+    X(OFF, "off", "not bound, as requested")                                   \
+    X(REFUSED, "refused", "not bound: the program cannot restart itself")
 
 enum pen_binding {
 #define PEN_BINDING_ENUM(name, word, sentence) PEN_BINDING_##name,

@@ -38,8 +38,9 @@ static pen_status check_options(const struct pen_trainer_options *options,
         return PEN_INVALID;
     }
     if (options->engine == PEN_TRAINER_REFERENCE && options->is_bf16) {
-        pen_why(why, "--bf16 needs --engine onednn: the reference computes in "
-                     "float alone");
+        pen_why(why,
+                "--bf16 needs --engine onednn; the reference engine computes "
+                "in f32 only");
         return PEN_INVALID;
     }
     pen_status status = pen__trainer_check_model(options, why);

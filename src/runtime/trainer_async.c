@@ -32,8 +32,8 @@ static pen_status check_period(const struct pen_trainer *trainer,
         return PEN_OK;
     pen_why(
         why,
-        "the schedule has a step for %u micro-batch%s of each of %u places "
-        "that train: --global-batch-size must be %zu, not %zu",
+        "the schedule makes a step after %u micro-batch%s in each of "
+        "%u replicas: --global-batch-size must be %zu, not %zu",
         period, period == 1 ? "" : "es", pen_layout_members(&trainer->layout),
         options->micro_batch * period * pen_layout_members(&trainer->layout),
         options->global_batch);
@@ -46,14 +46,15 @@ static pen_status check_optimizer(const struct pen_trainer *trainer,
     const struct pen_trainer_options *options = &trainer->options;
     if (options->optimizer.clip_norm > 0) {
         pen_why(why,
-                "--clip-grad %g: where steps overlap, a stage steps before "
-                "the norm of all gradients is known; give --clip-grad 0",
+                "--clip-grad %g: in an asynchronous --schedule a stage steps "
+                "before the norm of all gradients is known; give --clip-grad 0",
                 options->optimizer.clip_norm);
         return PEN_INVALID;
     }
     if (options->is_sharded) {
-        pen_why(why, "--use-distributed-optimizer is for synchronous "
-                     "schedules: here every member steps by itself");
+        pen_why(why,
+                "--use-distributed-optimizer needs a synchronous --schedule; "
+                "leave it out");
         return PEN_INVALID;
     }
     return pen_correction_check(options->correction, &options->optimizer, why);
@@ -67,8 +68,8 @@ static pen_status check_correction(const struct pen_trainer *trainer,
         shape->num_stages == shape->num_ranks)
         return PEN_OK;
     pen_why(why,
-            "the correction of the delays is known for one stage per rank, "
-            "the schedule has %u on %u",
+            "the correction of delays supports one stage per rank, but the "
+            "schedule has %u stages on %u ranks",
             shape->num_stages, shape->num_ranks);
     return PEN_INVALID;
 }
@@ -79,17 +80,20 @@ static pen_status check_model(const struct pen_trainer *trainer,
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_model *model = options->model->decoder;
     if (model != NULL && model->has_tied_embeddings && num_parts(trainer) > 1) {
-        pen_why(why, "embedding and head are tied but step at different "
-                     "times under this --schedule; the model needs "
-                     "\"tie_word_embeddings\": false");
+        pen_why(why,
+                "embedding and head are tied but step at different times in "
+                "this --schedule; use a model with \"tie_word_embeddings\": "
+                "false");
         return PEN_INVALID;
     }
     for (uint32_t i = 0; i < num_parts(trainer); i++) {
         if (options->schedule->rules.is_stale &&
             options->parts[i].recompute != PEN_RECOMPUTE_NONE) {
-            pen_why(why, "--recompute-granularity: under this --schedule a "
-                         "backward has other weights than its forward and "
-                         "cannot compute it again");
+            pen_why(
+                why,
+                "--recompute-granularity: in this --schedule a backward has "
+                "other weights than its forward and cannot recompute it; leave "
+                "it out");
             return PEN_INVALID;
         }
     }
@@ -103,8 +107,8 @@ static pen_status check_replicas(const struct pen_trainer *trainer,
     if (share == 1)
         return PEN_OK;
     pen_why(why,
-            "--logical-replicas %u: under this --schedule there are as many "
-            "as places that train the model, %u",
+            "--logical-replicas %u: this --schedule needs one per replica, "
+            "%u",
             trainer->layout.num_logical, pen_layout_members(&trainer->layout));
     return PEN_INVALID;
 }
@@ -388,7 +392,9 @@ static pen_status read_steps(struct pen_trainer *trainer, double *losses,
         trainer->squares + num_totals(trainer) - PEN__FURTHER;
     for (uint32_t i = 0; i < count; i++) {
         read_step(trainer, i, losses, &out[i]);
-        pen_status status = pen__trainer_check_numbers(&out[i], why);
+        pen_status status = pen__trainer_check_overlapping(
+            &out[i], trainer->squares + (size_t)i * num_parts(trainer),
+            num_parts(trainer), why);
         if (status != PEN_OK)
             return status;
         trainer->progress.steps++;

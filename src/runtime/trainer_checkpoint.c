@@ -66,9 +66,12 @@ static pen_status load_parameter(struct pen_trainer *trainer,
                 parts[p].in_file, &tensor, why);
             if (status != PEN_OK)
                 return status;
-            pen_dtype_to_float(tensor->dtype, tensor->bytes,
-                               it->slices[k].count,
-                               plain + it->slices[k].first);
+            size_t slice = it->slices[k].count;
+            float *values = plain + it->slices[k].first;
+            pen_dtype_to_float(tensor->dtype, tensor->bytes, slice, values);
+            status = pen_network_check_loaded(tensor, values, slice, why);
+            if (status != PEN_OK)
+                return status;
         }
         engine->ops->parameter_import(engine, it->parameter, parts[p].in_engine,
                                       it->order, plain);
@@ -87,9 +90,9 @@ static pen_status check_optimizer(const struct pen_trainer *trainer,
         manifest->num_moments == num_moments)
         return PEN_OK;
     pen_why(why,
-            "%s is of a run with the optimizer %s and %" PRIu32
-            " moments per weight, this one has %s and %" PRIu32
-            "; to start anew from its weights give it as --model",
+            "%s belongs to a run with the optimizer %s and %" PRIu32
+            " moments per weight, but this run has %s and %" PRIu32
+            "; to start a new run from its weights, give it as --model",
             pen_text_string(&checkpoint->path), manifest->optimizer,
             manifest->num_moments, name, num_moments);
     return PEN_INVALID;
@@ -104,15 +107,13 @@ static pen_status check_replicas(const struct pen_trainer *trainer,
     if (pen_manifest_get_sync(&checkpoint->manifest, &sync) == has_own)
         return PEN_OK;
     if (has_own)
-        pen_why(why,
-                "%s is of a run whose replicas were all the same, without "
-                "--sync",
+        pen_why(why, "%s belongs to a run without --sync",
                 pen_text_string(&checkpoint->path));
     else
-        pen_why(why, "%s is of %" PRIu32 " replicas with --sync %s",
-                pen_text_string(&checkpoint->path), sync.num_replicas,
-                sync.method);
-    pen_why(why, "; to start anew from its weights give it as --model");
+        pen_why(
+            why, "%s belongs to a run of %" PRIu32 " replicas with --sync %s",
+            pen_text_string(&checkpoint->path), sync.num_replicas, sync.method);
+    pen_why(why, "; to start a new run from its weights, give it as --model");
     return PEN_INVALID;
 }
 

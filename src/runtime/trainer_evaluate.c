@@ -94,8 +94,8 @@ static pen_status borrow_stages(struct pen_trainer *trainer,
     return PEN_OK;
 }
 
-static pen_status make_evaluator(struct pen_trainer *trainer,
-                                 struct pen_text *why)
+pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
+                                       struct pen_text *why)
 {
     struct pen_executor_options options = {
         .transport = trainer->options.transport,
@@ -105,6 +105,8 @@ static pen_status make_evaluator(struct pen_trainer *trainer,
         .num_per_step = 1};
     struct pen_stage *stages;
     uint32_t num_stages;
+    if (trainer->evaluator != NULL)
+        return PEN_OK;
     pen_status status = pen_schedule_create("forward", &trainer->layout.shape,
                                             &trainer->evaluation, why);
     if (status == PEN_OK)
@@ -169,8 +171,8 @@ static pen_status evaluate(struct pen_trainer *trainer,
     size_t num_batches = (size_t)((count + micro - 1) / micro);
     double *totals = calloc(num_batches + 1, sizeof *totals);
     pen_status status = totals == NULL ? PEN_NOMEM : PEN_OK;
-    if (status == PEN_OK && trainer->evaluator == NULL)
-        status = make_evaluator(trainer, why);
+    if (status == PEN_OK)
+        status = pen__trainer_make_evaluator(trainer, why);
     if (status == PEN_OK)
         status = run_all(trainer, batches, count, totals, why);
     if (status == PEN_OK) {
@@ -183,6 +185,8 @@ static pen_status evaluate(struct pen_trainer *trainer,
         *out = (struct pen_evaluation){sum, trainer->num_labels == 0
                                                 ? (double)NAN
                                                 : totals[0] / (double)count};
+        status =
+            pen__trainer_check_evaluation(trainer, sum, batches, count, why);
     }
     free(totals);
     return status;

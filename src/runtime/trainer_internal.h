@@ -85,9 +85,34 @@ void pen__trainer_put_losses(const struct pen_trainer *trainer,
 double pen__trainer_join_losses(const struct pen_trainer *trainer,
                                 double *losses);
 
-/* INVALID when they are none. */
-pen_status pen__trainer_check_numbers(const struct pen_step *step,
-                                      struct pen_text *why);
+/* trainer_numbers.c: where the first number that is not finite appeared. */
+
+/*
+ * After a step of a synchronous schedule whose parameters have not changed yet:
+ * INVALID, on all ranks of the transport, when its loss or gradient norm is not
+ * finite. `first_sample` is the step's first.
+ */
+pen_status pen__trainer_check_step(struct pen_trainer *trainer,
+                                   const struct pen_step *step,
+                                   struct pen_batches *batches,
+                                   uint64_t first_sample, struct pen_text *why);
+
+/* Of a step that overlaps others, with the squares of gradients of its parts.
+ */
+pen_status pen__trainer_check_overlapping(const struct pen_step *step,
+                                          const double *squares,
+                                          uint32_t num_parts,
+                                          struct pen_text *why);
+
+/* Likewise of an evaluation of samples 0 to count - 1. */
+pen_status pen__trainer_check_evaluation(struct pen_trainer *trainer,
+                                         double loss,
+                                         struct pen_batches *batches,
+                                         uint64_t count, struct pen_text *why);
+
+/* trainer_evaluate.c: the executor of forwards alone, if it is not there. */
+pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
+                                       struct pen_text *why);
 
 /* trainer_async.c */
 

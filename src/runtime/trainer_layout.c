@@ -68,17 +68,16 @@ static pen_status check_replicas(const struct pen_layout *layout,
     uint32_t members = pen_layout_members(layout);
     if (layout->num_logical % members != 0) {
         pen_why(why,
-                "--logical-replicas %u is not a multiple of the %u places in "
-                "which the model is trained (%u replicas of the pipeline, %u "
-                "copies in each)",
+                "--logical-replicas %u is not a multiple of the %u copies of "
+                "the model (%u replicas of the pipeline, %u copies in each)",
                 layout->num_logical, members, layout->num_replicas,
                 layout->shape.num_copies);
         return PEN_INVALID;
     }
     if (!is_power_of_two(pen_layout_share(layout))) {
         pen_why(why,
-                "--logical-replicas %u in %u places are %u each: that must be "
-                "a power of two, or sums would have another order",
+                "--logical-replicas %u for %u copies of the model are %u each; "
+                "this must be a power of two, because sums have a fixed order",
                 layout->num_logical, members, pen_layout_share(layout));
         return PEN_INVALID;
     }
@@ -104,8 +103,9 @@ static pen_status check_batch(const struct pen_trainer *trainer,
     if (layout->shape.num_microbatches % wanted == 0)
         return PEN_OK;
     pen_why(why,
-            "the schedule has %u micro-batches, but --global-batch-size %zu in "
-            "%u replicas of the pipeline are %zu of --micro-batch-size %zu",
+            "the schedule has %u micro-batches, but --global-batch-size "
+            "%zu in %u replicas of the pipeline makes %zu of "
+            "--micro-batch-size %zu",
             layout->shape.num_microbatches, options->global_batch,
             layout->num_replicas, wanted, options->micro_batch);
     return PEN_INVALID;
@@ -130,7 +130,8 @@ static pen_status check_parts(const struct pen_trainer *trainer,
     uint32_t next = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (parts[i].first != next || parts[i].count == 0) {
-            pen_why(why, "stage %u has layers %u to %u, but layer %u is next",
+            pen_why(why,
+                    "stage %u has layers %u to %u, but must begin at layer %u",
                     i, parts[i].first, parts[i].first + parts[i].count, next);
             return PEN_INVALID;
         }
@@ -138,7 +139,7 @@ static pen_status check_parts(const struct pen_trainer *trainer,
     }
     if (next == pen__trainer_num_layers(&trainer->options))
         return PEN_OK;
-    pen_why(why, "the stages have %u layers, the model %u", next,
+    pen_why(why, "the stages have %u layers, but the model has %u", next,
             pen__trainer_num_layers(&trainer->options));
     return PEN_INVALID;
 }
@@ -152,9 +153,8 @@ static pen_status place_rank(struct pen_trainer *trainer, struct pen_text *why)
     layout->shape = options->schedule->shape;
     layout->parts = options->parts;
     if (size % layout->shape.num_ranks != 0) {
-        pen_why(why,
-                "%u ranks are not a multiple of the %u that the schedule has",
-                size, layout->shape.num_ranks);
+        pen_why(why, "%u ranks are not a multiple of the schedule's %u", size,
+                layout->shape.num_ranks);
         return PEN_INVALID;
     }
     layout->num_replicas = size / layout->shape.num_ranks;

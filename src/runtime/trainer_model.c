@@ -17,8 +17,8 @@ static pen_status check_decoder(const struct pen_trainer_options *options,
     if (options->sample.num_ids <= most)
         return PEN_OK;
     pen_why(why,
-            "--seq-length %" PRIu32 " is more than the %" PRIu32
-            " positions that the model has",
+            "--seq-length %" PRIu32 " is more than the model's %" PRIu32
+            " positions",
             options->sample.num_ids, most);
     return PEN_INVALID;
 }
@@ -53,23 +53,22 @@ static pen_status check_images(const struct pen_trainer_options *options,
     if (options->sample.channels != num_channels) {
         pen_why(why,
                 "the model takes images of %" PRIu32
-                " channels, those of the data have %" PRIu32,
+                " channels, but the data has %" PRIu32,
                 num_channels, options->sample.channels);
         return PEN_INVALID;
     }
     if (options->transport != NULL &&
         pen_transport_size(options->transport) > 1) {
-        pen_why(why, "models of images are trained by one process");
+        pen_why(why, "image models train in one process only; start penstock "
+                     "without mpirun");
         return PEN_INVALID;
     }
     if (options->logical_replicas > 1) {
-        pen_why(why, "--logical-replicas is for text: statistics of images "
-                     "are those of one run");
+        pen_why(why, "--logical-replicas is for text models only");
         return PEN_INVALID;
     }
     if (options->recompute != PEN_RECOMPUTE_NONE) {
-        pen_why(why, "--recompute-granularity is for text; the layers of this "
-                     "model are not computed again");
+        pen_why(why, "--recompute-granularity is for text models only");
         return PEN_INVALID;
     }
     return PEN_OK;

@@ -10,7 +10,6 @@
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,19 +166,6 @@ static void read_totals(const struct pen_trainer *trainer, struct pen_step *out)
     pen__trainer_read_further(further_of(trainer), out);
 }
 
-pen_status pen__trainer_check_numbers(const struct pen_step *step,
-                                      struct pen_text *why)
-{
-    if (isfinite(step->loss) && isfinite(step->gradient_norm))
-        return PEN_OK;
-    pen_why(why,
-            "step %" PRIu64 " has the loss %g and the gradient norm %g: the "
-            "training has diverged; a lower --lr, a longer --lr-warmup-iters "
-            "or --clip-grad may help",
-            step->step, step->loss, step->gradient_norm);
-    return PEN_INVALID;
-}
-
 void pen__trainer_optimize(struct pen_trainer *trainer,
                            const struct pen_step *step)
 {
@@ -287,7 +273,8 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     sum_totals(trainer, &pass, pen_clock_ns() - begin);
     int64_t ready = pen_clock_ns();
     read_totals(trainer, &step);
-    status = pen__trainer_check_numbers(&step, why);
+    status = pen__trainer_check_step(trainer, &step, batches, pass.first_sample,
+                                     why);
     if (status != PEN_OK)
         return status;
     if (trainer->exchange != NULL)

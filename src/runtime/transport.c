@@ -2,17 +2,23 @@
 
 #include "base/bug.h"
 #include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "runtime/watchdog.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <mpi.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
 #include <time.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
                "a request of MPI fits into the handle");
@@ -22,6 +28,17 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
 #define PEN__HAS_SIMULATED_MPI true
 #else
 #define PEN__HAS_SIMULATED_MPI false
+#endif
+
+/*
+ * MPICH 4 and libraries made from it keep puts with the rank that made them
+ * until it flushes; looking after messages does not send them. They would stay
+ * there while the rank waits for others, who wait for them.
+ */
+#ifdef MPICH_VERSION
+#define PEN__KEEPS_PUTS true
+#else
+#define PEN__KEEPS_PUTS false
 #endif
 
 /* What only a simulated MPI needs. */
@@ -44,7 +61,10 @@ struct pen_transport {
     uint32_t size;
     uint32_t most_tags;
     MPI_Comm all;
-    bool is_part; /* of another, which began MPI and will end it */
+    MPI_Comm checks; /* of the same ranks, where has_checksums */
+    bool has_checksums;
+    uint32_t first; /* of the whole: this one's rank 0 */
+    bool is_part;   /* of another, which began MPI and will end it */
     uint64_t own_sent[PEN_TAG_KINDS]; /* bytes */
     uint64_t *sent;                   /* those of the whole */
     void (*told)(void *context, uint32_t to, size_t length); /* or NULL */
@@ -127,6 +147,8 @@ void pen_transport_close(struct pen_transport *transport)
 {
     if (transport == NULL)
         return;
+    if (transport->has_checksums)
+        MPI_Comm_free(&transport->checks);
     if (transport->has_mpi && transport->is_part)
         MPI_Comm_free(&transport->all);
     else if (transport->has_mpi)
@@ -136,10 +158,33 @@ void pen_transport_close(struct pen_transport *transport)
     free(transport);
 }
 
+/* A signal reaches the process, not an object. */
+static volatile sig_atomic_t abort_code;
+
+static void leave(int number)
+{
+    (void)number;
+    _exit((int)abort_code);
+}
+
+/* Libraries may wait in MPI_Abort() for a rank that is on its way out. */
+static void leave_soon(int code)
+{
+    enum { ABORT_SEC = 2 };
+    struct sigaction action = {.sa_handler = leave};
+    abort_code = code;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    alarm(ABORT_SEC);
+}
+
 void pen_transport_abort(struct pen_transport *transport, int code)
 {
-    if (transport->has_mpi)
+    if (transport->has_mpi) {
+        if (!PEN__HAS_SIMULATED_MPI)
+            leave_soon(code);
         MPI_Abort(transport->all, code);
+    }
     exit(code);
 }
 
@@ -162,7 +207,8 @@ pen_status pen_transport_check_tags(const struct pen_transport *transport,
     if (needed <= transport->most_tags)
         return PEN_OK;
     pen_why(why,
-            "this MPI has tags up to %u, but %u stages or replicas need %llu",
+            "this MPI has tags up to %u, but %u stages or replicas need "
+            "%llu; use fewer",
             transport->most_tags, count, (unsigned long long)needed);
     return PEN_INVALID;
 }
@@ -377,6 +423,118 @@ void pen_transport_watch(struct pen_transport *transport,
     transport->told_context = context;
 }
 
+/* ---- checksums ---- */
+
+pen_status pen_transport_add_checksums(struct pen_transport *transport,
+                                       struct pen_text *why)
+{
+    if (PEN__HAS_SIMULATED_MPI) {
+        pen_why(why, "--checksum-messages is for real messages, and this MPI "
+                     "is simulated; leave it out");
+        return PEN_INVALID;
+    }
+    if (!transport->has_mpi || transport->has_checksums)
+        return PEN_OK;
+    MPI_Comm_dup(transport->all, &transport->checks);
+    transport->has_checksums = true;
+    return PEN_OK;
+}
+
+static MPI_Request *check_handle_of(struct pen_request *request)
+{
+    return (MPI_Request *)(void *)request->check_handle;
+}
+
+/* The messages of one tag keep their order, and so do those of their checks. */
+static void begin_check(struct pen_transport *transport, uint32_t peer,
+                        struct pen_tag tag, const void *bytes, size_t length,
+                        struct pen_request *request)
+{
+    request->has_check = transport->has_checksums;
+    if (!request->has_check)
+        return;
+    request->peer = peer;
+    request->tag = tag;
+    request->bytes = bytes;
+    request->length = length;
+}
+
+static void send_check(struct pen_transport *transport,
+                       struct pen_request *request)
+{
+    if (!request->has_check)
+        return;
+    request->is_received = false;
+    request->check[0] = request->length;
+    request->check[1] = pen_crc32c(request->bytes, request->length);
+    MPI_Isend(request->check, (int)sizeof request->check, MPI_BYTE,
+              (int)request->peer, tag_of(request->tag), transport->checks,
+              check_handle_of(request));
+}
+
+static void receive_check(struct pen_transport *transport,
+                          struct pen_request *request)
+{
+    if (!request->has_check)
+        return;
+    request->is_received = true;
+    MPI_Irecv(request->check, (int)sizeof request->check, MPI_BYTE,
+              (int)request->peer, tag_of(request->tag), transport->checks,
+              check_handle_of(request));
+}
+
+static const char *const tag_names[PEN_TAG_KINDS] = {
+    [PEN_TAG_ACT] = "activation for stage",
+    [PEN_TAG_GRAD] = "gradient of an activation for stage",
+    [PEN_TAG_EVICT] = "evicted stash of stage",
+    [PEN_TAG_LOAD] = "returned stash of stage",
+    [PEN_TAG_GRADIENT] = "gradient of weights, number",
+    [PEN_TAG_SUM] = "summed gradient, number",
+    [PEN_TAG_VALUE] = "weights, number",
+    [PEN_TAG_TIED] = "tied matrix, number",
+    [PEN_TAG_STATE] = "state, number",
+    [PEN_TAG_REPLICA] = "message of the synchronisation, channel",
+    [PEN_TAG_AGREE] = "agreement, number",
+};
+
+static _Noreturn void leave_damaged(struct pen_transport *transport,
+                                    const struct pen_request *request,
+                                    uint32_t found)
+{
+    pen_log(
+        PEN_LOG_ERROR,
+        "a message from rank %" PRIu32 " to rank %" PRIu32
+        " was damaged on its way (%s %" PRIu32 ": %" PRIu64
+        " bytes with CRC32C %08" PRIx32 " arrived, %" PRIu64 " with %08" PRIx32
+        " had been sent); the job ends. Resume from a checkpoint (--load), "
+        "and check the network and the memory of both machines",
+        transport->first + request->peer, transport->first + transport->rank,
+        tag_names[request->tag.kind], request->tag.number, request->length,
+        found, request->check[0], (uint32_t)request->check[1]);
+    pen_transport_abort(transport, PEN_EXIT_DAMAGED);
+}
+
+/* True when the check is there, too, and right. */
+static bool test_check(struct pen_transport *transport,
+                       struct pen_request *request)
+{
+    int is_done = 1;
+    if (!request->has_check)
+        return true;
+    MPI_Test(check_handle_of(request), &is_done, MPI_STATUS_IGNORE);
+    if (!is_done)
+        return false;
+    request->has_check = false;
+    if (!request->is_received)
+        return true;
+    uint32_t found = pen_crc32c(request->bytes, request->length);
+    if (request->length != request->check[0] || found != request->check[1])
+        leave_damaged(transport, request, found);
+    return true;
+}
+
+/* ---- sending and receiving ---- */
+
 static void count(struct pen_transport *transport, uint32_t to,
                   struct pen_tag tag, size_t length)
 {
@@ -391,6 +549,8 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
 {
     begin(transport, request);
     count(transport, to, tag, length);
+    begin_check(transport, to, tag, bytes, length, request);
+    send_check(transport, request);
     if (length <= INT_MAX) {
         MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, tag_of(tag),
                   transport->all, handle_of(request));
@@ -413,6 +573,8 @@ void pen_transport_receive(struct pen_transport *transport, uint32_t from,
                            struct pen_request *request)
 {
     begin(transport, request);
+    begin_check(transport, from, tag, bytes, length, request);
+    receive_check(transport, request);
     if (length <= INT_MAX) {
         MPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, tag_of(tag),
                   transport->all, handle_of(request));
@@ -476,6 +638,7 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
         return;
     }
     begin(transport, request);
+    request->has_check = false;
     MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM,
                    transport->all, handle_of(request));
 }
@@ -536,6 +699,7 @@ pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
     part->has_mpi = part->is_part = true;
     part->rank = whole->rank - first;
     part->size = count;
+    part->first = whole->first + first;
     part->most_tags = whole->most_tags;
     part->simulated = whole->simulated;
     part->sent = whole->sent;
@@ -609,6 +773,8 @@ void *pen_window_bytes(struct pen_window *window)
     int is_there;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, window->transport->all, &is_there,
                MPI_STATUS_IGNORE);
+    if (PEN__KEEPS_PUTS)
+        MPI_Win_flush_local_all(window->win); /* does not wait for the target */
     MPI_Win_sync(window->win);
     return window->bytes;
 }
@@ -677,6 +843,21 @@ static bool look_once(struct pen_transport *transport,
     return *handle_of(request) == MPI_REQUEST_NULL;
 }
 
+/* What has arrived may be shorter than its room. */
+static bool test_message(struct pen_request *request)
+{
+    MPI_Status status;
+    int is_done, length;
+    bool is_under_way = *handle_of(request) != MPI_REQUEST_NULL;
+    MPI_Test(handle_of(request), &is_done, &status);
+    if (is_done && is_under_way && request->has_check && request->is_received) {
+        MPI_Get_count(&status, MPI_BYTE, &length);
+        if (length >= 0 && request->length <= INT_MAX)
+            request->length = (uint64_t)length;
+    }
+    return is_done;
+}
+
 bool pen_transport_test(struct pen_transport *transport,
                         struct pen_request *request)
 {
@@ -686,7 +867,7 @@ bool pen_transport_test(struct pen_transport *transport,
     if (PEN__HAS_SIMULATED_MPI)
         is_done = look_once(transport, request);
     else
-        MPI_Test(handle_of(request), &is_done, MPI_STATUS_IGNORE);
+        is_done = test_message(request) && test_check(transport, request);
     if (is_done)
         end(transport, request);
     return is_done;

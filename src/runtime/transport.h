@@ -61,6 +61,7 @@ enum pen_tag_kind {
                          or what follows it */
     PEN_TAG_STATE,    /* outside of steps: checkpoints, checks */
     PEN_TAG_REPLICA,  /* between replicas that synchronise; the channel */
+    PEN_TAG_AGREE,    /* of all ranks, on a status: agree.h */
     PEN_TAG_KINDS
 };
 
@@ -80,7 +81,28 @@ struct pen_tag {
 struct pen_request {
     _Alignas(8) unsigned char handle[8];
     bool is_active;
+
+    /* With checksums: the second message, and what it is about. */
+    bool has_check;
+    bool is_received;
+    uint32_t peer;
+    struct pen_tag tag;
+    _Alignas(8) unsigned char check_handle[8];
+    uint64_t check[2]; /* length and CRC32C, of the sender */
+    const void *bytes;
+    uint64_t length; /* that has arrived */
 };
+
+/*
+ * From here on every message (send and receive below) is followed by one with
+ * its length and its CRC32C. A receiver that finds another CRC32C names sender,
+ * receiver and tag, and ends the job with PEN_EXIT_DAMAGED. Called by all ranks
+ * of the transport at the same time, before messages are under way; a part does
+ * it for itself. Sums, shares and windows have none. INVALID under a simulated
+ * MPI.
+ */
+pen_status pen_transport_add_checksums(struct pen_transport *transport,
+                                       struct pen_text *why);
 
 void pen_transport_send(struct pen_transport *transport, uint32_t to,
                         struct pen_tag tag, const void *bytes, size_t length,

@@ -3,12 +3,12 @@
  *
  *   rank 2 waits in 2F4 for rank 1
  *            rank 1 waits in 1F4 for rank 0
- *                     rank 0 stands in 0F4, its process is stopped
+ *                     rank 0 is in 0F4, its process is stopped
  *
- * A rank in a collective waits for whoever has not come. Who that is follows
- * from the lines of the others: somebody whose process is halted, or else
- * somebody who computes, or else somebody who waits himself; of several the one
- * furthest behind.
+ * A rank in a collective waits for each rank that has not come. The lines of
+ * the board tell which rank that is: one whose process is halted, or else one
+ * that computes, or else one that waits itself; of several the one furthest
+ * behind. MPI_Init is such a collective.
  *
  * World rank r executes row r mod p: pipelines side by side run the same
  * schedule.
@@ -23,13 +23,23 @@ enum { HOPS_TOLD = 4 };
 
 /* ---- words ---- */
 
+/* The row of a rank, or NULL before there is a schedule. */
+static const struct pen_row *row_of(const struct pen_schedule *schedule,
+                                    const struct pen_board_entry *entry)
+{
+    return schedule == NULL
+               ? NULL
+               : &schedule->rows[entry->rank % schedule->shape.num_ranks];
+}
+
 /* The op of an entry, or NULL outside a row. */
 static const struct pen_op *op_of(const struct pen_schedule *schedule,
                                   const struct pen_board_entry *entry)
 {
-    const struct pen_row *row =
-        &schedule->rows[entry->rank % schedule->shape.num_ranks];
-    return entry->position < row->count ? &row->ops[entry->position] : NULL;
+    const struct pen_row *row = row_of(schedule, entry);
+    return row != NULL && entry->position < row->count
+               ? &row->ops[entry->position]
+               : NULL;
 }
 
 /* "forward of stage 5, micro-batch 3" */
@@ -41,37 +51,36 @@ static void add_words(const struct pen_op *op, struct pen_text *out)
         pen_text_add(out, ", micro-batch %u", op->microbatch);
 }
 
-/* "5F3", or what the rank does outside a row. */
-static void add_op(const struct pen_schedule *schedule,
-                   const struct pen_board_entry *entry, struct pen_text *out)
+/* " (forward of stage 5, micro-batch 3)" */
+static void add_op_words(const struct pen_op *op, struct pen_text *out)
 {
-    const struct pen_op *op = op_of(schedule, entry);
-    if (op != NULL)
-        pen_op_print(op, out);
-    else
-        pen_text_add_string(out, "no operation of the schedule");
-}
-
-static void add_op_words(const struct pen_schedule *schedule,
-                         const struct pen_board_entry *entry,
-                         struct pen_text *out)
-{
-    const struct pen_op *op = op_of(schedule, entry);
-    if (op == NULL) {
-        pen_text_add(out, " (%s)", pen_board_state_words(entry->state));
-        return;
-    }
     pen_text_add_string(out, " (");
     add_words(op, out);
     pen_text_add_string(out, ")");
 }
 
+/* "at step 12 (saving)", "during start-up (in MPI_Init)" */
+static void add_outside(const struct pen_board_entry *entry,
+                        struct pen_text *out)
+{
+    if (entry->step > 0)
+        pen_text_add(out, "at step %" PRIu64, entry->step);
+    else
+        pen_text_add_string(out, "during start-up");
+    pen_text_add(out, " (%s)", pen_board_state_words(entry->state));
+}
+
 void pen__place_tell(const struct pen_schedule *schedule,
                      const struct pen_board_entry *entry, struct pen_text *out)
 {
+    const struct pen_op *op = op_of(schedule, entry);
+    if (op == NULL) {
+        add_outside(entry, out);
+        return;
+    }
     pen_text_add(out, "at step %" PRIu64 " in ", entry->step);
-    add_op(schedule, entry, out);
-    add_op_words(schedule, entry, out);
+    pen_op_print(op, out);
+    add_op_words(op, out);
 }
 
 static double since_sec(const struct pen__node_view *view,
@@ -82,10 +91,19 @@ static double since_sec(const struct pen__node_view *view,
 
 /* ---- the chain ---- */
 
+static bool is_collective(enum pen_board_state state)
+{
+    return state == PEN_BOARD_COLLECTIVE || state == PEN_BOARD_JOINING;
+}
+
+bool pen__state_is_waiting(enum pen_board_state state)
+{
+    return state == PEN_BOARD_WAITING || is_collective(state);
+}
+
 static bool is_waiting(const struct pen__rank_view *rank)
 {
-    return (rank->entry.state == PEN_BOARD_WAITING ||
-            rank->entry.state == PEN_BOARD_COLLECTIVE) &&
+    return pen__state_is_waiting(rank->entry.state) &&
            !pen__process_is_halted(&rank->process);
 }
 
@@ -99,16 +117,20 @@ static int order_of(const struct pen__rank_view *rank)
     return rank->entry.state == PEN_BOARD_WAITING ? 2 : 3;
 }
 
-/* How far a rank is in its row, 0 to 1; outside it has done all or nothing. */
+/*
+ * How far a rank is in its row, 0 to 1; outside it has done all or nothing. In
+ * start-up the states follow each other as they are listed.
+ */
 static double share_done(const struct pen__node_view *view,
                          const struct pen_board_entry *entry)
 {
-    const struct pen_schedule *schedule = view->schedule;
-    const struct pen_row *row =
-        &schedule->rows[entry->rank % schedule->shape.num_ranks];
-    if (entry->position >= row->count)
-        return entry->state == PEN_BOARD_STARTING ? 0 : 1;
-    return (double)entry->position / (double)row->count;
+    const struct pen_row *row = row_of(view->schedule, entry);
+    if (row == NULL || entry->state <= PEN_BOARD_PREPARING)
+        return entry->state <= PEN_BOARD_PREPARING ? 1e-3 * (int)entry->state
+                                                   : 1;
+    return entry->position >= row->count
+               ? 1
+               : (double)entry->position / (double)row->count;
 }
 
 static bool is_behind(const struct pen__node_view *view,
@@ -149,8 +171,7 @@ static uint32_t find(const struct pen__node_view *view, uint32_t world_rank)
 /* Waits for everybody, not for one rank. */
 static bool waits_for_all(const struct pen_board_entry *entry)
 {
-    return entry->state == PEN_BOARD_COLLECTIVE ||
-           entry->waits_for == PEN_BOARD_NOBODY;
+    return is_collective(entry->state) || entry->waits_for == PEN_BOARD_NOBODY;
 }
 
 /* The next of the chain, or NO_RANK when it is not on this node. */
@@ -177,9 +198,54 @@ static int64_t moved_ns(const struct pen__node_view *view, uint32_t local_rank)
     if (!is_waiting(rank) || !waits_for_all(&rank->entry))
         return moved;
     for (uint32_t i = 0; i < view->num_ranks; i++)
-        if (view->ranks[i].entry.state == PEN_BOARD_COLLECTIVE)
+        if (is_collective(view->ranks[i].entry.state))
             moved = later(moved, view->ranks[i].entry.since_ns);
     return moved;
+}
+
+/* A rank that has left, or NO_RANK. */
+static uint32_t find_left(const struct pen__node_view *view)
+{
+    for (uint32_t i = 0; i < view->num_ranks; i++)
+        if (view->ranks[i].entry.state == PEN_BOARD_FINISHED)
+            return i;
+    return NO_RANK;
+}
+
+static void add_to_chain(const struct pen__node_view *view,
+                         struct pen__root *root, uint32_t local_rank)
+{
+    if (view->chain != NULL)
+        view->chain[root->num_chain] = local_rank;
+    root->num_chain++;
+}
+
+static bool is_in_chain(const struct pen__node_view *view,
+                        const struct pen__root *root, uint32_t local_rank)
+{
+    if (view->chain == NULL)
+        return false;
+    for (uint32_t i = 0; i < root->num_chain; i++)
+        if (view->chain[i] == local_rank)
+            return true;
+    return false;
+}
+
+/* No rank of this node is left for which the last of the chain waits. */
+static void end_chain(const struct pen__node_view *view, struct pen__root *root)
+{
+    bool is_for_all = waits_for_all(&view->ranks[root->local_rank].entry);
+    uint32_t left = find_left(view);
+    root->kind = PEN__ROOT_ELSEWHERE;
+    if (is_for_all && left != NO_RANK) {
+        root->kind = PEN__ROOT_LEFT;
+        root->local_rank = left;
+    } else if (is_for_all && view->is_whole_job) {
+        root->kind = PEN__ROOT_ALL;
+        root->num_chain = 0;
+        for (uint32_t i = 0; i < view->num_ranks; i++)
+            add_to_chain(view, root, i);
+    }
 }
 
 /* Calls `hop` for each rank that waits, and says where the chain ends. */
@@ -189,22 +255,33 @@ follow(const struct pen__node_view *view, uint32_t local_rank,
                    uint32_t number, struct pen_text *out),
        struct pen_text *out)
 {
-    int64_t moved = moved_ns(view, local_rank);
+    struct pen__root root = {.kind = PEN__ROOT_CIRCLE,
+                             .local_rank = local_rank,
+                             .moved_ns = moved_ns(view, local_rank)};
     for (uint32_t number = 0; number < view->num_ranks; number++) {
-        if (!is_waiting(&view->ranks[local_rank]))
-            return (struct pen__root){PEN__ROOT_HERE, local_rank, moved};
+        const struct pen__rank_view *rank = &view->ranks[root.local_rank];
+        add_to_chain(view, &root, root.local_rank);
+        if (!is_waiting(rank)) {
+            root.kind = rank->entry.state == PEN_BOARD_FINISHED
+                            ? PEN__ROOT_LEFT
+                            : PEN__ROOT_HERE;
+            return root;
+        }
         if (hop != NULL)
-            hop(view, local_rank, number, out);
-        uint32_t next = next_of(view, local_rank);
-        if (next == NO_RANK)
-            return (struct pen__root){PEN__ROOT_ELSEWHERE, local_rank, moved};
-        local_rank = next;
-        moved = later(moved, moved_ns(view, local_rank));
+            hop(view, root.local_rank, number, out);
+        uint32_t next = next_of(view, root.local_rank);
+        if (next == NO_RANK) {
+            end_chain(view, &root);
+            return root;
+        }
+        root.local_rank = next;
+        if (is_in_chain(view, &root, next))
+            return root;
+        root.moved_ns = later(root.moved_ns, moved_ns(view, next));
     }
-    return (struct pen__root){is_waiting(&view->ranks[local_rank])
-                                  ? PEN__ROOT_CIRCLE
-                                  : PEN__ROOT_HERE,
-                              local_rank, moved};
+    if (!is_waiting(&view->ranks[root.local_rank]))
+        root.kind = PEN__ROOT_HERE;
+    return root;
 }
 
 struct pen__root pen__wait_root(const struct pen__node_view *view,
@@ -227,24 +304,43 @@ static void add_for(const struct pen__node_view *view, uint32_t local_rank,
     uint32_t next = next_of(view, local_rank);
     pen_text_add_string(out, " for all to come");
     if (next != NO_RANK)
-        pen_text_add(out, ", rank %u being furthest behind",
+        pen_text_add(out, ", rank %u being the least advanced",
                      view->ranks[next].entry.rank);
+}
+
+/* "in 5F3 of step 12 (forward of ...)", or what the rank does outside. */
+static void add_place(const struct pen__node_view *view,
+                      const struct pen_board_entry *entry, struct pen_text *out)
+{
+    const struct pen_op *op = op_of(view->schedule, entry);
+    if (op == NULL) {
+        add_outside(entry, out);
+        return;
+    }
+    pen_text_add_string(out, "in ");
+    pen_op_print(op, out);
+    pen_text_add(out, " of step %" PRIu64, entry->step);
+    add_op_words(op, out);
 }
 
 static void tell_hop(const struct pen__node_view *view, uint32_t local_rank,
                      uint32_t number, struct pen_text *out)
 {
     const struct pen_board_entry *entry = &view->ranks[local_rank].entry;
+    const struct pen_op *op = op_of(view->schedule, entry);
     if (number == 0) {
-        pen_text_add(out, "rank %u on %s has waited %.1f s in ", entry->rank,
+        pen_text_add(out, "rank %u on %s has waited %.1f s ", entry->rank,
                      view->host, since_sec(view, entry));
-        add_op(view->schedule, entry, out);
-        pen_text_add(out, " of step %" PRIu64, entry->step);
-        add_op_words(view->schedule, entry, out);
+        add_place(view, entry, out);
         add_for(view, local_rank, out);
     } else if (number <= HOPS_TOLD) {
-        pen_text_add_string(out, ", which waits in ");
-        add_op(view->schedule, entry, out);
+        pen_text_add_string(out, ", which waits ");
+        if (op != NULL) {
+            pen_text_add_string(out, "in ");
+            pen_op_print(op, out);
+        } else {
+            add_outside(entry, out);
+        }
         add_for(view, local_rank, out);
     } else if (number == HOPS_TOLD + 1) {
         pen_text_add_string(out, ", and so on");
@@ -256,13 +352,22 @@ static void tell_here(const struct pen__node_view *view, uint32_t local_rank,
 {
     const struct pen__rank_view *rank = &view->ranks[local_rank];
     const struct pen_board_entry *entry = &rank->entry;
-    pen_text_add(out, "root of the wait: rank %u on %s stands in ", entry->rank,
+    const struct pen_op *op = op_of(view->schedule, entry);
+    pen_text_add(out, "root of the wait: rank %u on %s has been ", entry->rank,
                  view->host);
-    add_op(view->schedule, entry, out);
-    pen_text_add(out, " of step %" PRIu64 " since %.1f s, state %s",
-                 entry->step, since_sec(view, entry),
+    if (op != NULL) {
+        pen_text_add_string(out, "in ");
+        pen_op_print(op, out);
+        pen_text_add(out, " of step %" PRIu64, entry->step);
+    } else {
+        pen_text_add_string(out, pen_board_state_words(entry->state));
+        if (entry->step > 0)
+            pen_text_add(out, " at step %" PRIu64, entry->step);
+    }
+    pen_text_add(out, " for %.1f s, state %s", since_sec(view, entry),
                  pen__process_words(&rank->process));
-    add_op_words(view->schedule, entry, out);
+    if (op != NULL)
+        add_op_words(op, out);
 }
 
 /* The op of the other side that this one needs; false when there is none. */
@@ -299,7 +404,7 @@ static void tell_elsewhere(const struct pen__node_view *view,
         return;
     }
     pen_text_add(out,
-                 "root of the wait: rank %u or whom it waits for, on "
+                 "root of the wait: rank %u or a rank that it waits for, on "
                  "another node",
                  entry->waits_for);
     if (op == NULL || !owed_op(view->schedule, op, &stage, &kind))
@@ -314,25 +419,56 @@ static void tell_elsewhere(const struct pen__node_view *view,
     pen_text_add_string(out, ")");
 }
 
-void pen__wait_tell(const struct pen__node_view *view, uint32_t local_rank,
-                    struct pen_text *out)
+/* A rank that is stopped and has not left, or NO_RANK. */
+static uint32_t find_stopped(const struct pen__node_view *view)
 {
-    size_t length = out->length;
-    struct pen__root root = follow(view, local_rank, tell_hop, out);
-    if (out->length > length)
-        pen_text_add_string(out, "; ");
-    switch (root.kind) {
+    for (uint32_t i = 0; i < view->num_ranks; i++)
+        if (view->ranks[i].process.state == 'T' &&
+            view->ranks[i].entry.state != PEN_BOARD_FINISHED)
+            return i;
+    return NO_RANK;
+}
+
+static void tell_root(const struct pen__node_view *view,
+                      const struct pen__root *root, struct pen_text *out)
+{
+    uint32_t world_rank = view->ranks[root->local_rank].entry.rank;
+    switch (root->kind) {
     case PEN__ROOT_HERE:
-        tell_here(view, root.local_rank, out);
+        tell_here(view, root->local_rank, out);
         break;
     case PEN__ROOT_ELSEWHERE:
-        tell_elsewhere(view, root.local_rank, out);
+        tell_elsewhere(view, root->local_rank, out);
         break;
     case PEN__ROOT_CIRCLE:
         pen_text_add(out,
                      "root of the wait: none, rank %u waits for ranks that "
                      "wait for it",
-                     view->ranks[root.local_rank].entry.rank);
+                     world_rank);
+        break;
+    case PEN__ROOT_ALL:
+        pen_text_add_string(out,
+                            "root of the wait: none, all ranks have come and "
+                            "none of them continues");
+        break;
+    case PEN__ROOT_LEFT:
+        pen_text_add(out, "root of the wait: rank %u on %s has left the job",
+                     world_rank, view->host);
         break;
     }
+}
+
+void pen__wait_tell(const struct pen__node_view *view, uint32_t local_rank,
+                    struct pen_text *out)
+{
+    size_t length = out->length;
+    struct pen__root root = follow(view, local_rank, tell_hop, out);
+    uint32_t stopped = find_stopped(view);
+    if (out->length > length)
+        pen_text_add_string(out, "; ");
+    if (stopped != NO_RANK &&
+        !pen__process_is_halted(&view->ranks[root.local_rank].process))
+        root =
+            (struct pen__root){.kind = PEN__ROOT_HERE, .local_rank = stopped};
+    tell_root(view, &root, out);
 }

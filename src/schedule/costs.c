@@ -132,8 +132,8 @@ pen_status pen_memory_check(const struct pen_memory *memory,
     if (fabs(left) <= 1e-9)
         return PEN_OK;
     pen_why(why,
-            "memory leaves %g of each micro-batch behind; what f adds, i, w "
-            "and r must free",
+            "the memory of f, i, w and r sums to %g for each micro-batch; "
+            "it must sum to 0",
             left);
     return PEN_INVALID;
 }
@@ -231,7 +231,7 @@ static pen_status fill_stages(struct pen_cost_table *table,
                       : costs->scope == PEN_COST_PER_STAGE ? parts
                                                            : 0;
     if (wanted != 0 && costs->num_items != wanted) {
-        pen_why(why, "the costs describe %u %s, the schedule has %u",
+        pen_why(why, "the costs describe %u %s, but the schedule has %u",
                 costs->num_items,
                 costs->scope == PEN_COST_PER_RANK ? "ranks" : "stages", wanted);
         return PEN_INVALID;

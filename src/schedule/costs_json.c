@@ -166,7 +166,7 @@ static pen_status read_scope(const struct pen_json *file,
         if (list == NULL)
             continue;
         if (name != NULL) {
-            pen_why(why, "%s and %s are given, at most one of them may be",
+            pen_why(why, "%s and %s are both given; give at most one of them",
                     name, lists[i].name);
             return PEN_INVALID;
         }
@@ -236,7 +236,7 @@ static pen_status read_link(const struct pen_json *entry,
     if (status == PEN_OK)
         status = pen_json_read_boolean(entry, "both", &is_both, why);
     if (status == PEN_OK && link.from == link.to) {
-        pen_why(why, "%sto must be another rank than from", entry->path);
+        pen_why(why, "%sto must be a different rank than 'from'", entry->path);
         status = PEN_INVALID;
     }
     if (status != PEN_OK)
@@ -259,7 +259,7 @@ static pen_status check_links(struct pen_costs *costs, struct pen_text *why)
         const struct pen_link *link = &costs->links[i];
         if (pen_link_compare(link - 1, link) != 0)
             continue;
-        pen_why(why, "links: the one from rank %u to rank %u is given twice",
+        pen_why(why, "links: the link from rank %u to rank %u is given twice",
                 link->from, link->to);
         return PEN_INVALID;
     }

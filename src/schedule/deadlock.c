@@ -51,7 +51,7 @@ static void tell(const struct pen_schedule *schedule,
                      wait.on);
     } else if (info->op_class == PEN_OP_CLASS_SEND) {
         pen_text_add(out,
-                     " for rank %u to post a receive: %u %s already under way",
+                     " for rank %u to post a receive: %u %s already in flight",
                      wait.on, run->program->window,
                      run->program->window == 1 ? "send is" : "sends are");
     } else {

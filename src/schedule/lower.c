@@ -110,11 +110,16 @@ static void lower_row(struct lowering *low, uint32_t rank)
     }
 }
 
+static bool has_messages(const struct pen_schedule *schedule)
+{
+    return pen_schedule_has_class(schedule, PEN_OP_CLASS_SEND) ||
+           pen_schedule_has_class(schedule, PEN_OP_CLASS_RECV);
+}
+
 pen_status pen_schedule_lower(const struct pen_schedule *compute,
                               struct pen_schedule **out, struct pen_text *why)
 {
-    if (pen_schedule_has_class(compute, PEN_OP_CLASS_SEND) ||
-        pen_schedule_has_class(compute, PEN_OP_CLASS_RECV)) {
+    if (has_messages(compute)) {
         pen_why(why, "the schedule has sends or receives already");
         return PEN_INVALID;
     }
@@ -144,4 +149,50 @@ fail:
     if (low.status == PEN_NOMEM)
         pen_why(why, "out of memory while adding communication");
     return low.status;
+}
+
+/* Takes `loaded`, and leaves what it becomes in its place. */
+static pen_status complete(struct pen_schedule **loaded, bool *is_lowered,
+                           struct pen_text *why)
+{
+    struct pen_schedule *lowered = NULL;
+    *is_lowered = false;
+    if (has_messages(*loaded))
+        return PEN_OK;
+    pen_status status = pen_schedule_lower(*loaded, &lowered, why);
+    if (status != PEN_OK)
+        return status;
+    *is_lowered = !pen_schedule_equal(*loaded, lowered);
+    if (*is_lowered && pen_schedule_has_class(*loaded, PEN_OP_CLASS_SYNC)) {
+        pen_why(why, "the schedule has SYNC, but no sends and receives; leave "
+                     "out SYNC and STEP to have all of them added");
+        pen_schedule_free(lowered);
+        return PEN_INVALID;
+    }
+    pen_schedule_free(*loaded);
+    *loaded = lowered;
+    return PEN_OK;
+}
+
+pen_status pen_schedule_load_lowered(const char *path,
+                                     struct pen_schedule **out,
+                                     bool *is_lowered, struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    struct pen_schedule *loaded = NULL;
+    bool adds = false;
+    pen_status status = pen_schedule_load(path, &loaded, why);
+    if (status != PEN_OK)
+        return status;
+    status = complete(&loaded, &adds, &reason);
+    if (status == PEN_OK) {
+        *out = loaded;
+        if (is_lowered != NULL)
+            *is_lowered = adds;
+    } else {
+        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+        pen_schedule_free(loaded);
+    }
+    pen_text_release(&reason);
+    return status;
 }

@@ -106,7 +106,8 @@ pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why)
     }
     if (shape->num_microbatches == UINT32_MAX ||
         shape->num_microbatches % shape->num_copies != 0) {
-        pen_why(why, "%u microbatches cannot be dealt to %u copies evenly",
+        pen_why(why,
+                "%u micro-batches cannot be divided evenly among %u copies",
                 shape->num_microbatches, shape->num_copies);
         return PEN_INVALID;
     }

@@ -133,4 +133,14 @@ static inline size_t pen_message_cell(const struct pen_shape *shape,
 pen_status pen_schedule_lower(const struct pen_schedule *compute,
                               struct pen_schedule **out, struct pen_text *why);
 
+/*
+ * Reads a file as pen_schedule_load() does and completes it: one without sends
+ * and receives is lowered, and *is_lowered, which may be NULL, tells whether
+ * that added anything. A file that has SYNC and lacks messages is refused: it
+ * is neither compute-only nor complete.
+ */
+pen_status pen_schedule_load_lowered(const char *path,
+                                     struct pen_schedule **out,
+                                     bool *is_lowered, struct pen_text *why);
+
 #endif

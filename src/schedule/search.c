@@ -359,8 +359,7 @@ static void refuse(const struct search *search, struct pen_text *why)
     double least = INFINITY;
     for (uint32_t i = 0; i < search->num_fields; i++)
         least = fmin(least, pen__memory_bound(&search->fields[i].problem));
-    pen_why(why,
-            "no schedule was found within %g A; one micro-batch alone needs %g",
+    pen_why(why, "no schedule fits in %g A; a single micro-batch needs %g",
             search->args->memory_limit, least);
 }
 
@@ -400,16 +399,16 @@ static pen_status check_args(const struct pen_search_args *args,
                              struct pen_text *why)
 {
     if (args->ranks == 0 || args->microbatches == 0) {
-        pen_why(why, "a search needs at least 1 stage and 1 micro-batch");
+        pen_why(why, "the search needs at least 1 stage and 1 micro-batch");
         return PEN_INVALID;
     }
     if (args->chunks > MAX_CHUNKS || args->ranks > PEN_MAX_STAGES) {
-        pen_why(why, "a search takes up to %u ranks and %u chunks",
+        pen_why(why, "the search supports up to %u ranks and %u chunks",
                 PEN_MAX_STAGES, MAX_CHUNKS);
         return PEN_INVALID;
     }
     if ((args->placements & ~(unsigned)PEN_SEARCH_ANY) != 0) {
-        pen_why(why, "a search knows the placements linear, loop and v");
+        pen_why(why, "the search supports the placements linear, loop and v");
         return PEN_INVALID;
     }
     return PEN_OK;

@@ -207,8 +207,7 @@ static pen_status take_field(struct reader *reader, const char *word,
         return status;
     skip_spaces(reader);
     return take_number(reader, limit,
-                       "expected a number without leading zeros that is "
-                       "not too large",
+                       "expected a number in its range, without leading zeros",
                        out);
 }
 
@@ -216,7 +215,8 @@ static pen_status expect_line_end(struct reader *reader)
 {
     return at_line_end(reader)
                ? PEN_OK
-               : refuse(reader, reader->at, "nothing more belongs here");
+               : refuse(reader, reader->at,
+                        "unexpected text at the end of the line");
 }
 
 static pen_status read_name(struct reader *reader, char *name)
@@ -369,14 +369,15 @@ static pen_status read_op(struct reader *reader, const struct pen_shape *shape,
     if (status != PEN_OK)
         return status;
     if (reader->at < reader->line_end && !is_space(reader->text[reader->at]))
-        return refuse(reader, reader->at, "expected a space behind an op");
+        return refuse(reader, reader->at, "expected a space after an op");
     /* Written out, these would not come back as the same bytes. */
     const char *written = reader->text + start;
     size_t length = reader->at - start;
     if ((slice == 0 && memchr(written, '.', length) != NULL) ||
         (group == 0 && memchr(written, '~', length) != NULL))
-        return refuse(reader, start,
-                      "slice 0 and group 0 are the default and not written");
+        return refuse(
+            reader, start,
+            "slice 0 and group 0 are the default and must be omitted");
     op->stage = (uint16_t)stage;
     op->slice = (uint16_t)slice;
     op->group = (uint16_t)group;
@@ -393,11 +394,11 @@ static pen_status read_row(struct reader *reader, uint32_t rank,
         return status;
     if (written != rank)
         return refuse(reader, reader->line_start,
-                      "ranks follow each other from 0, each once");
+                      "ranks must be listed in order from 0, each once");
     reader->rank = rank;
     if (reader->at == reader->line_end || reader->text[reader->at] != ':')
         return refuse(reader, reader->at,
-                      "expected ':' behind the number of the rank");
+                      "expected ':' after the number of the rank");
     reader->at++;
     while (!at_line_end(reader)) {
         struct pen_op op;
@@ -435,7 +436,7 @@ static pen_status read_rows(struct reader *reader,
     }
     if (has_line)
         return refuse(reader, reader->line_start,
-                      "nothing follows the last rank");
+                      "unexpected text after the last rank");
     return PEN_OK;
 }
 
@@ -449,7 +450,7 @@ pen_status pen_schedule_parse(const char *text, size_t length,
     if (reader.line_end < sizeof magic - 1 ||
         memcmp(text, magic, sizeof magic - 1) != 0)
         return refuse(&reader, 0,
-                      "a schedule begins with '# penstock-schedule 1'");
+                      "a schedule must begin with '# penstock-schedule 1'");
     reader.at = sizeof magic - 1;
     pen_status status = expect_line_end(&reader);
     char name[PEN_SCHEDULE_NAME_MAX + 1];

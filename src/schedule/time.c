@@ -213,7 +213,9 @@ static pen_status time_with_ops(const struct pen_schedule *schedule,
     if (status == PEN_OK)
         status = pen__run_init(&run, program, &ticks, &options);
     if (status == PEN_OK && !pen__run_all(&run)) {
-        pen_why(why, "the schedule deadlocks; see 'penstock schedule check'");
+        pen_why(why,
+                "the schedule deadlocks; `penstock schedule check` prints the "
+                "cycle of ranks");
         status = PEN_INVALID;
     }
     if (status == PEN_OK) {
@@ -245,8 +247,10 @@ static pen_status time_quickly(const struct pen_timer *timer,
     if (status == PEN_OK && !is_done) {
         status = pen__run_init(&run, timer->program, &ticks, NULL);
         if (status == PEN_OK && !pen__run_all(&run)) {
-            pen_why(why,
-                    "the schedule deadlocks; see 'penstock schedule check'");
+            pen_why(
+                why,
+                "the schedule deadlocks; `penstock schedule check` prints the "
+                "cycle of ranks");
             status = PEN_INVALID;
         }
     }

@@ -146,7 +146,7 @@ static pen_status take_first_of_pair(struct reader *reader, struct pen_op *op)
         return status;
     if (op->kind != PEN_OP_FORWARD)
         return refuse(reader, reader->op_start,
-                      "the first op of an overlapped pair is an F");
+                      "the first op of an overlapped pair must be an F");
     if (!take(reader, ";"))
         return refuse(reader, reader->at,
                       "expected ';' and a B, as in (0F3;7B1)OVERLAP_F_B");
@@ -162,10 +162,10 @@ static pen_status take_second_of_pair(struct reader *reader, struct pen_op *op)
         return status;
     if (op->kind != PEN_OP_BACKWARD)
         return refuse(reader, reader->op_start,
-                      "the second op of an overlapped pair is a B");
+                      "the second op of an overlapped pair must be a B");
     if (!take(reader, ")OVERLAP_F_B"))
         return refuse(reader, reader->at,
-                      "expected ')OVERLAP_F_B' behind the two ops");
+                      "expected ')OVERLAP_F_B' after the two ops");
     op->group = group_of_pair(reader);
     reader->pairs++;
     reader->is_in_pair = false;
@@ -186,7 +186,7 @@ static pen_status take_cell(struct reader *reader, struct pen_op *op)
     skip_spaces(reader);
     char behind = next_byte(reader);
     if (behind != ',' && behind != '\r' && behind != '\n')
-        return refuse(reader, reader->at, "expected ',' behind a cell");
+        return refuse(reader, reader->at, "expected ',' after a cell");
     return PEN_OK;
 }
 
@@ -250,8 +250,8 @@ static pen_status measure(struct reader *reader, struct pen_shape *shape)
     if (shape->num_stages % shape->num_ranks == 0)
         return PEN_OK;
     pen_why(reader->why,
-            "%u stages cannot be dealt to %u rows evenly; each row is a rank "
-            "and holds the same number of stages",
+            "%u stages cannot be divided evenly among %u rows; each row is "
+            "a rank and must have the same number of stages",
             shape->num_stages, shape->num_ranks);
     return PEN_INVALID;
 }

@@ -36,8 +36,8 @@ static pen_status refuse_op(const struct pen_schedule *schedule, uint32_t rank,
     if (why == NULL)
         return PEN_INVALID;
     pen_text_add(why,
-                 "PyTorch's schedule file cannot say %s, so it cannot carry "
-                 "%s; the first op in the way is ",
+                 "PyTorch's schedule file cannot express %s, so it cannot "
+                 "contain %s; the first such op is ",
                  what, schedule->name);
     pen_op_print(&schedule->rows[rank].ops[position], why);
     pen_text_add(why, ", op %u of rank %u\n", position, rank);

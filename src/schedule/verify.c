@@ -200,7 +200,7 @@ static pen_status need(struct verifier *verifier, uint32_t rank,
     if (state & SEEN(kind))
         return PEN_OK;
     return refuse(verifier, 2, rank, position,
-                  "it stands before the %s of the same micro-batch",
+                  "it comes before the %s of the same micro-batch",
                   pen_op_info(kind)->words);
 }
 
@@ -224,7 +224,7 @@ static pen_status check_fed(struct verifier *verifier, uint32_t rank,
         if (state & SEEN(receive))
             return PEN_OK;
         return refuse(verifier, 2, rank, position,
-                      "no receive of its %s stands before it",
+                      "no receive of its %s comes before it",
                       is_forward ? "activation" : "gradient");
     }
     struct pen_op producer = *op;
@@ -237,8 +237,8 @@ static pen_status check_fed(struct verifier *verifier, uint32_t rank,
     if (state & wanted)
         return PEN_OK;
     return refuse(verifier, 2, rank, position,
-                  "it stands before the %s of micro-batch %u at stage %u, "
-                  "which feeds it",
+                  "it comes before the %s of micro-batch %u at stage %u, which "
+                  "is its input",
                   is_forward ? "forward" : "backward", op->microbatch, from);
 }
 
@@ -250,13 +250,13 @@ static pen_status check_move(struct verifier *verifier, uint32_t rank,
     bool is_away = (*state & IS_AWAY) != 0;
     if (is_evict == is_away)
         return refuse(verifier, 2, rank, position,
-                      is_evict ? "the stash is away already"
-                               : "the stash is not away");
+                      is_evict ? "the stash is already evicted"
+                               : "the stash is not evicted");
     bool is_used =
         (*state & (SEEN(PEN_OP_BACKWARD) | SEEN(PEN_OP_BACKWARD_INPUT))) != 0;
     if (is_used)
         return refuse(verifier, 2, rank, position,
-                      "it stands behind the backward that needs the stash");
+                      "it comes after the backward that needs the stash");
     *state = (uint16_t)(*state ^ IS_AWAY);
     return PEN_OK;
 }
@@ -288,7 +288,7 @@ static pen_status check_order(struct verifier *verifier, uint32_t rank,
                                                       : PEN_OP_BACKWARD_INPUT);
     if (status == PEN_OK && is_backward && (state & IS_AWAY))
         status = refuse(verifier, 2, rank, position,
-                        "its stash is away: a load is missing before it");
+                        "its stash is evicted: a load is missing before it");
     if (status == PEN_OK)
         status = check_fed(verifier, rank, position, op);
     if (status == PEN_OK &&
@@ -450,8 +450,7 @@ static pen_status check_sync(struct verifier *verifier, uint32_t rank,
                              uint32_t period)
 {
     if (stage->steps > stage->syncs)
-        return refuse(verifier, 7, rank, position,
-                      "the STEP that it belongs to stands before it");
+        return refuse(verifier, 7, rank, position, "its STEP comes before it");
     uint32_t due = (stage->syncs + 1) * period;
     if (stage->done != due)
         return refuse(verifier, 7, rank, position,
@@ -469,8 +468,9 @@ static pen_status check_step(struct verifier *verifier, uint32_t rank,
     bool needs_sync =
         verifier->options->needs_sync || verifier->shape->num_copies > 1;
     if (needs_sync && stage->syncs != stage->steps + 1)
-        return refuse(verifier, 7, rank, position,
-                      "no SYNC stands before it and the stage has replicas");
+        return refuse(
+            verifier, 7, rank, position,
+            "no SYNC comes before it although the stage has replicas");
     if (stage->done != (stage->steps + 1) * period)
         return refuse(verifier, 7, rank, position,
                       "%u of %u weight gradients of the stage are done before "
@@ -517,7 +517,7 @@ static pen_status check_steps(struct verifier *verifier)
         if (stages[i].steps != due)
             status =
                 refuse(verifier, 7, rank, verifier->schedule->rows[rank].count,
-                       "stage %u has %u STEP where %u are due", i,
+                       "stage %u has %u STEP, but must have %u", i,
                        stages[i].steps, due);
     }
     free(stages);
@@ -534,7 +534,7 @@ static pen_status check_version(struct verifier *verifier, uint32_t rank,
     uint32_t version = op->version == PEN_OP_CURRENT ? current : op->version;
     if (version > current)
         return refuse(verifier, 6, rank, position,
-                      "version %u does not exist yet, the newest is %u",
+                      "version %u does not exist yet; the newest is %u",
                       version, current);
     if (current - version >= kept)
         return refuse(verifier, 6, rank, position,
@@ -549,7 +549,7 @@ static pen_status check_version(struct verifier *verifier, uint32_t rank,
         op->kind == PEN_OP_BACKWARD || op->kind == PEN_OP_BACKWARD_INPUT;
     if (is_backward && version != *used && !rules->is_stale)
         return refuse(verifier, 6, rank, position,
-                      "it uses version %u, its forward used %u", version,
+                      "it uses version %u, but its forward used %u", version,
                       *used);
     return PEN_OK;
 }
@@ -666,11 +666,11 @@ static pen_status check_memory(struct verifier *verifier)
          rank < verifier->shape->num_ranks && status == PEN_OK; rank++) {
         double peak = timing->ranks[rank].peak;
         if (peak > limit + slack)
-            status = refuse(verifier, 5, rank,
-                            find_excess(verifier, &table, rank, limit + slack),
-                            "the rank holds up to %g activations, the limit "
-                            "is %g",
-                            peak, limit);
+            status =
+                refuse(verifier, 5, rank,
+                       find_excess(verifier, &table, rank, limit + slack),
+                       "the rank holds up to %g activations; the limit is %g",
+                       peak, limit);
     }
     pen_timing_free(timing);
     pen_cost_table_release(&table);
@@ -721,7 +721,7 @@ pen_status pen_schedule_verify(const struct pen_schedule *schedule,
         *finding = (struct pen_finding){.rule = 0};
     if (cells > ENOUGH_CELLS && pen_schedule_count(schedule) < cells) {
         refuse(&verifier, 1, 0, schedule->rows[0].count,
-               "%llu ops cannot cover %zu micro-batches times stages",
+               "%llu ops are too few for %zu pairs of micro-batch and stage",
                (unsigned long long)pen_schedule_count(schedule), cells);
         return PEN_INVALID;
     }

@@ -49,9 +49,9 @@ static void add_cause(const struct pen_blame *blame, struct pen_text *out)
 static void add_longer(const struct pen_blame *blame, double share,
                        struct pen_text *out)
 {
-    pen_text_add(out, "%.0f %% of the ", 100 * share);
+    pen_text_add(out, "this causes %.0f %% of the ", 100 * share);
     add_seconds(blame->longer_sec, out);
-    pen_text_add_string(out, " that a step is longer");
+    pen_text_add_string(out, " by which a step is longer");
 }
 
 static void tell_one(const struct pen_blame *blame, struct pen_text *out)
@@ -66,7 +66,7 @@ static void tell_one(const struct pen_blame *blame, struct pen_text *out)
     else
         pen_text_add_string(out, " longer than undisturbed; ");
     add_longer(blame, blame->share, out);
-    pen_text_add_string(out, " pass there.\n");
+    pen_text_add_string(out, ".\n");
 }
 
 static void tell_end(const struct pen_blame *blame, struct pen_text *out)
@@ -75,7 +75,7 @@ static void tell_end(const struct pen_blame *blame, struct pen_text *out)
     add_rank(blame, blame->end, out);
     pen_text_add_string(out, " take longer than undisturbed; ");
     add_longer(blame, blame->end_share, out);
-    pen_text_add_string(out, " pass there.\n");
+    pen_text_add_string(out, ".\n");
 }
 
 static void tell_many(const struct pen_blame *blame, struct pen_text *out)
@@ -83,7 +83,8 @@ static void tell_many(const struct pen_blame *blame, struct pen_text *out)
     pen_text_add(out, "There are %u %s longer than undisturbed; ",
                  blame->num_alike, nouns[blame->kind]);
     add_longer(blame, blame->alike_share, out);
-    pen_text_add_string(out, " pass there.\nThe largest part, ");
+    pen_text_add_string(out, ".\n"
+                             "The largest part, ");
     pen_text_add(out, "%.0f %%, is that ", 100 * blame->share);
     add_cause(blame, out);
     pen_text_add_string(out, " longer.\n");

@@ -79,10 +79,9 @@ pen_status pen_disturbances_add_slow_rank(struct pen_disturbances *to,
     struct pen_slow_rank slow;
     const char *at = text;
     if (!read_rank(&at, &slow.rank) || *at != '=')
-        return refuse(why, text, "must be a rank and how much slower it is",
-                      example);
+        return refuse(why, text, "must be a rank and a factor", example);
     if (!read_factor(at + 1, &slow.factor))
-        return refuse(why, text, "must have a factor of 0.001 to 1000000",
+        return refuse(why, text, "must have a factor from 0.001 to 1000000",
                       example);
     if (to->num_slow_ranks == PEN_DISTURBANCES_MAX)
         return refuse_more(why, "slow ranks");
@@ -98,10 +97,9 @@ pen_status pen_disturbances_add_slow_link(struct pen_disturbances *to,
     struct pen_slow_link slow;
     const char *at = text;
     if (!read_name(&at, '=', slow.name))
-        return refuse(why, text, "must be a link and how much slower it is",
-                      example);
+        return refuse(why, text, "must be a link and a factor", example);
     if (!read_factor(at + 1, &slow.factor))
-        return refuse(why, text, "must have a factor of 0.001 to 1000000",
+        return refuse(why, text, "must have a factor from 0.001 to 1000000",
                       example);
     if (to->num_slow_links == PEN_DISTURBANCES_MAX)
         return refuse_more(why, "slow links");
@@ -116,11 +114,12 @@ pen_status pen_disturbances_add_failure(struct pen_disturbances *to,
     struct pen_failure failure;
     const char *at = text;
     if (!read_name(&at, '@', failure.name))
-        return refuse(why, text, "must be a host or link and its last second",
+        return refuse(why, text,
+                      "must be a host or link and the second of its failure",
                       example);
     if (!pen_unit_parse(PEN_UNIT_SECONDS, at + 1, &failure.at_sec) ||
         failure.at_sec > MAX_SECONDS)
-        return refuse(why, text, "must have a time of 0 to 1e9 seconds",
+        return refuse(why, text, "must have a time from 0 to 1e9 seconds",
                       example);
     if (to->num_failures == PEN_DISTURBANCES_MAX)
         return refuse_more(why, "failures");
@@ -143,10 +142,10 @@ pen_status pen_disturbances_add_background(struct pen_disturbances *to,
         return refuse(why, text, "must be two different ranks", example);
     if (!pen_unit_parse(PEN_UNIT_BYTES, at + 1, &traffic.bytes) ||
         traffic.bytes < 1 || traffic.bytes > MAX_BYTES)
-        return refuse(why, text, "must have messages of 1 byte to 1e15 bytes",
+        return refuse(why, text, "must have messages of 1 to 1e15 bytes",
                       example);
     if (to->num_background == PEN_DISTURBANCES_MAX)
-        return refuse_more(why, "pairs with messages in the background");
+        return refuse_more(why, "pairs with background traffic");
     to->background[to->num_background++] = traffic;
     return PEN_OK;
 }

@@ -170,7 +170,7 @@ static pen_status start_failure(const struct pen_failure *failure,
     if (host == NULL) /* ranks ask: pen_disturbances_cut() */
         return PEN_OK;
     if (lasting == NULL) {
-        pen_why(why, "one rank at least must last");
+        pen_why(why, "at least one rank must not fail");
         return PEN_INVALID;
     }
     char second[32];

@@ -18,8 +18,8 @@ static pen_status check(const struct pen_mapping *mapping, struct pen_text *why)
     if (devices >= 1 && devices <= PEN_CLUSTER_MAX_DEVICES)
         return PEN_OK;
     pen_why(why,
-            "%u replicas of %u ranks of %u devices each are not 1 to %u "
-            "devices",
+            "%u replicas of %u ranks of %u devices each must be 1 to %u "
+            "devices in total",
             mapping->num_replicas, mapping->num_rows, mapping->lockstep,
             PEN_CLUSTER_MAX_DEVICES);
     return PEN_INVALID;
@@ -65,8 +65,8 @@ static pen_status shuffle_blocks(const struct pen_mapping *mapping,
     uint64_t block = block_of(mapping);
     if (block == 0) {
         pen_why(why,
-                "ranks of %u devices do not fill nodes of %llu: they have no "
-                "order at random",
+                "ranks of %u devices do not fill nodes of %llu devices, as "
+                "--mapping random requires",
                 mapping->lockstep, (unsigned long long)mapping->node_size);
         return PEN_INVALID;
     }

@@ -243,7 +243,7 @@ static pen_status check_levels(const struct pen_cluster *cluster,
         for (uint32_t j = 1; j < i; j++) {
             if (strcmp(cluster->levels[i].name, cluster->levels[j].name) != 0)
                 continue;
-            pen_why(why, "two levels of links are called %s",
+            pen_why(why, "two levels of links have the name %s",
                     cluster->levels[i].name);
             return PEN_INVALID;
         }
@@ -260,7 +260,7 @@ static pen_status check_leaves(const struct making *making,
     uint64_t leaves = pen_topology_num_leaves(&options->topology);
     if (options->topology.kind == PEN_TOPOLOGY_LEVELS || nodes <= leaves)
         return PEN_OK;
-    pen_why(why, "the network has %llu leaves, and the ranks are on %llu nodes",
+    pen_why(why, "the network has %llu leaves, but the ranks are on %llu nodes",
             (unsigned long long)leaves, (unsigned long long)nodes);
     return PEN_INVALID;
 }
@@ -273,8 +273,9 @@ static pen_status check_devices(const struct making *making,
     for (uint32_t i = 0; i < options->num_ranks; i++) {
         struct place place = making->places[i];
         if (place.device >= all)
-            pen_why(why, "rank %u is on device %llu of %llu", place.rank,
-                    (unsigned long long)place.device, (unsigned long long)all);
+            pen_why(why, "rank %u is on device %llu, but there are only %llu",
+                    place.rank, (unsigned long long)place.device,
+                    (unsigned long long)all);
         else if (i > 0 && place.device == making->places[i - 1].device)
             pen_why(why, "ranks %u and %u are both on device %llu",
                     making->places[i - 1].rank, place.rank,
@@ -313,8 +314,8 @@ static pen_status check(const struct making *making, struct pen_text *why)
     const struct pen_cluster *cluster = making->options->cluster;
     if (cluster->group_bytes_per_sec != NULL) {
         pen_why(why,
-                "cluster %s has a matrix of links between its groups, which "
-                "cannot be simulated: give it levels",
+                "simulate does not support the matrix of links between the "
+                "groups of cluster %s; describe its links as levels",
                 cluster->name);
         return PEN_INVALID;
     }

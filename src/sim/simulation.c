@@ -124,8 +124,8 @@ pen_status pen_simulate(const struct pen_simulation *simulation,
     pen_status status = PEN_IO;
     if (simulation->message_bytes > MOST_MESSAGE) {
         pen_why(why,
-                "%zu bytes between two stages are more than a simulated "
-                "message may have: a smaller micro-batch sends less",
+                "%zu bytes between two stages are too many for a simulated "
+                "message; use a smaller micro-batch",
                 simulation->message_bytes);
         status = PEN_INVALID;
     } else if (shared == MAP_FAILED || result == NULL || words == NULL)

@@ -108,15 +108,14 @@ static pen_status read_kind(const char *text, const char *behind,
                        ? *behind == '\0'
                        : *behind == ':' && read_numbers(behind + 1, topology);
     if (!is_read)
-        pen_why(why, "'%s' is no network; it is written as in %s", text,
-                example);
+        pen_why(why, "'%s' is not a network; write it as in %s", text, example);
     else if (pen_topology_num_leaves(topology) > PEN_TOPOLOGY_MAX_LEAVES)
         pen_why(why, "'%s' has more than %u leaves", text,
                 PEN_TOPOLOGY_MAX_LEAVES);
     else if (!has_enough_routers(topology))
         pen_why(why,
-                "'%s' has more groups than a group has routers to reach them "
-                "by; as in %s",
+                "'%s' has more groups than a group has routers to reach them; "
+                "write it as in %s",
                 text, example);
     else
         return PEN_OK;
@@ -136,7 +135,7 @@ pen_status pen_topology_read(const char *text, struct pen_topology *out,
             *out = topology;
         return status;
     }
-    pen_why(why, "'%s' is no network; there are", text);
+    pen_why(why, "'%s' is not a network; expected one of", text);
     for (uint32_t kind = 0; kind < PEN_TOPOLOGIES; kind++)
         pen_why(why, " %s%s", examples[kind],
                 kind + 1 < PEN_TOPOLOGIES ? "," : "");

@@ -350,3 +350,19 @@ void pen_host_stop(sg_host_t host)
     for (const auto &actor : host->get_all_actors())
         actor->suspend();
 }
+
+namespace
+{
+struct Deadlock {
+};
+} // namespace
+
+void pen_actors_run()
+{
+    Engine::on_deadlock_cb([] { throw Deadlock(); });
+    try {
+        Engine::get_instance()->run();
+    } catch (const Deadlock &) {
+        /* callers see which actors have not ended */
+    }
+}

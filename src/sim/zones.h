@@ -73,6 +73,13 @@ void pen_host_way(sg_host_t from, sg_host_t to,
 /* What runs on it does nothing from now on. */
 void pen_host_stop(sg_host_t host);
 
+/*
+ * Runs every actor until all have ended or the rest waits for ever. These stay
+ * as they are, and the process must end without SimGrid's own end: 4.0 crashes
+ * when it kills an actor that was stopped.
+ */
+void pen_actors_run(void);
+
 /* Each message has all of the bandwidth, whatever else is under way. */
 void pen_link_unshare(sg_link_t link);
 

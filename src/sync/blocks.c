@@ -64,7 +64,7 @@ pen_status pen_blocks_check(double block, struct pen_text *why)
 {
     if ((size_t)block % multiple == 0)
         return PEN_OK;
-    pen_why(why, "a block has a multiple of %zu values, not %.0f", multiple,
-            block);
+    pen_why(why, "a block must have a multiple of %zu values, not %.0f",
+            multiple, block);
     return PEN_INVALID;
 }

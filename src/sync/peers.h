@@ -21,7 +21,7 @@ struct pen_peers;
 
 /* Something under way: zeroed at first. It may not move in between. */
 struct pen_peers_request {
-    _Alignas(16) unsigned char handle[32];
+    _Alignas(16) unsigned char handle[64];
 };
 
 /* Memory of a member that the others write: see pen_peers_expose(). */

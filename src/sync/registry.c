@@ -107,7 +107,7 @@ const struct pen_compressor *pen_sync_find_compressor(const char *name)
 
 static pen_status refuse_method(const char *name, struct pen_text *why)
 {
-    pen_why(why, "there is no synchronisation '%s'; there are", name);
+    pen_why(why, "there is no synchronisation '%s'; expected one of", name);
     for (size_t i = 0; i < pen_sync_num_methods(); i++)
         pen_why(why, "%s %s", i == 0 ? "" : ",", methods[i]->name);
     return PEN_INVALID;
@@ -115,7 +115,7 @@ static pen_status refuse_method(const char *name, struct pen_text *why)
 
 static pen_status refuse_compressor(const char *name, struct pen_text *why)
 {
-    pen_why(why, "there is no compressor '%s'; there are", name);
+    pen_why(why, "there is no compressor '%s'; expected one of", name);
     for (size_t i = 0; i < pen_sync_num_compressors(); i++)
         pen_why(why, "%s %s", i == 0 ? "" : ",", compressors[i]->name);
     return PEN_INVALID;
@@ -179,7 +179,7 @@ pen_status pen_sync_choose(const char *method, uint64_t interval,
     if (choice.method == NULL)
         return refuse_method(method, why);
     if (interval > UINT32_MAX) {
-        pen_why(why, "--sync-interval is at most %u", UINT32_MAX);
+        pen_why(why, "--sync-interval must be at most %u", UINT32_MAX);
         return PEN_INVALID;
     }
     if (interval > 1 && choice.method->interval == 1) {

@@ -36,23 +36,23 @@ static const char *todo_for(enum pen_spent_cause cause)
 {
     switch (cause) {
     case PEN_CAUSE_WORK:
-        return "On its machine penstock doctor says what slows it down; if "
-               "that stays, measure there with penstock profile, so that "
-               "--profile gives it fewer layers.";
+        return "Run penstock doctor on its machine to find the cause. If the "
+               "machine stays slow, measure it with penstock profile; "
+               "--profile then gives this rank fewer layers.";
     case PEN_CAUSE_BETWEEN:
-        return "Something else takes that rank's processor: leave it a core "
-               "with fewer --threads, and look at the machine with penstock "
+        return "Another program uses that rank's processor: leave a core free "
+               "with fewer --threads, and check the machine with penstock "
                "doctor.";
     case PEN_CAUSE_SYNC:
-        return "Send less between replicas: --compress powersgd:4, or let "
-               "them synchronise rarely with --sync local-sgd.";
+        return "Send fewer bytes between replicas with --compress powersgd:4, "
+               "or synchronise rarely with --sync local-sgd.";
     case PEN_CAUSE_LINK:
-        return "Send less between stages: --compress-stages int8; penstock "
-               "profile measures what the link takes.";
+        return "Send fewer bytes between stages with --compress-stages int8; "
+               "penstock profile measures the link.";
     default:
-        return "More micro-batches fill the gaps: a larger "
-               "--global-batch-size, or a smaller --micro-batch-size; "
-               "penstock schedule compare knows other schedules.";
+        return "Use more micro-batches to fill the gaps: a larger "
+               "--global-batch-size or a smaller --micro-batch-size. penstock "
+               "schedule compare lists other schedules.";
     }
 }
 
@@ -96,11 +96,12 @@ static void advise_scale(const struct pen_spent *spent, struct pen_advices *out)
     pen_text_add_string(
         &advice->todo,
         spent->scale > 1
-            ? "Measure again with penstock profile, with as many ranks on a "
-              "machine and the same --threads, or look for what slows them "
-              "down with penstock doctor."
-            : "The profile is of a slower machine or a busier one: measure "
-              "again with penstock profile, and plan with it.");
+            ? "Measure again with penstock profile, with as many ranks per "
+              "machine and the same --threads, or find the cause with "
+              "penstock doctor."
+            : "The profile was measured on a slower or busier machine: "
+              "measure again with penstock profile, and plan with the new "
+              "profile.");
 }
 
 static void advise_balance(const struct pen_spent *spent,
@@ -120,11 +121,12 @@ static void advise_balance(const struct pen_spent *spent,
     struct pen_advice *advice = pen__advice_add(out);
     pen_text_add(&advice->seen,
                  "Rank %" PRIu32
-                 " computes %.0f %% longer than the ranks do on average.",
+                 " computes %.0f %% longer than the average rank.",
                  busiest, 100 * (ratio - 1));
-    pen_text_add_string(&advice->todo,
-                        "Move layers away from it: penstock plan, given a "
-                        "profile, cuts them evenly, and --plan takes the cut.");
+    pen_text_add_string(
+        &advice->todo,
+        "Move layers to other ranks: penstock plan with --profile cuts "
+        "them evenly, and penstock train --plan uses the cut.");
 }
 
 static void advise_sums(const struct pen_spent *spent, struct pen_advices *out)
@@ -140,10 +142,11 @@ static void advise_sums(const struct pen_spent *spent, struct pen_advices *out)
     pen_text_add(&advice->seen,
                  "Sums of gradients over replicas take %.0f %% of the step.",
                  100 * share);
-    pen_text_add_string(&advice->todo,
-                        "A larger --global-batch-size sums less often; "
-                        "--fast-sums, --compress powersgd:4 or --sync "
-                        "local-sgd make it cheaper: penstock sync compare.");
+    pen_text_add_string(
+        &advice->todo,
+        "Use a larger --global-batch-size to sum less often, or make "
+        "sums cheaper with --fast-sums, --compress powersgd:4 or "
+        "--sync local-sgd; see penstock sync compare.");
 }
 
 static void advise_lost(const struct pen_spent *spent, struct pen_advices *out)
@@ -152,11 +155,13 @@ static void advise_lost(const struct pen_spent *spent, struct pen_advices *out)
         return;
     struct pen_advice *advice = pen__advice_add(out);
     pen_text_add(&advice->seen,
-                 "The trace lacks %" PRIu64 " events that were not written.",
+                 "The trace lacks %" PRIu64
+                 " events that could not be written.",
                  spent->num_lost);
-    pen_text_add_string(&advice->todo,
-                        "Its disk was full: write it to another one "
-                        "(--trace, --run).");
+    pen_text_add_string(
+        &advice->todo,
+        "The disk was full: write the trace to another disk (--trace, "
+        "--run).");
 }
 
 /* ---- memory ---- */
@@ -181,20 +186,20 @@ static void advise_memory(const struct pen_run_ranks *ranks,
     if (ratio > 1) {
         pen_text_add(&advice->seen,
                      "Rank %" PRIu32
-                     " took %.1f %% more memory than was predicted.",
+                     " used %.1f %% more memory than predicted.",
                      worst, 100 * (ratio - 1));
-        pen_text_add_string(&advice->todo,
-                            "Leave that much room: a lower --memory-limit of "
-                            "penstock plan, --recompute-granularity or a "
-                            "smaller --micro-batch-size.");
+        pen_text_add_string(
+            &advice->todo,
+            "Leave that much memory free: with a lower --memory-limit of "
+            "penstock plan, with --recompute-granularity, or with a "
+            "smaller --micro-batch-size.");
     } else {
         pen_text_add(&advice->seen,
-                     "No rank took more than %.0f %% of the memory that was "
-                     "predicted.",
+                     "No rank used more than %.0f %% of its predicted memory.",
                      100 * ratio);
-        pen_text_add_string(&advice->todo,
-                            "A larger --micro-batch-size, or less of "
-                            "--recompute-granularity, may fit after all.");
+        pen_text_add_string(
+            &advice->todo, "A larger --micro-batch-size, or less recomputation "
+                           "(--recompute-granularity), may fit.");
     }
 }
 
@@ -206,6 +211,7 @@ static void advise(const struct pen_run_parts *parts,
     bool has_log = parts->log != NULL && parts->log->num_steps > 0;
     if (has_log) {
         pen__advise_numbers(parts, out);
+        pen__advise_spikes(parts, out);
         pen__advise_loss(parts, out);
         pen__advise_validation(parts, out);
     }

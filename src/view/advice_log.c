@@ -1,6 +1,8 @@
 /* What the log of a training says about it: loss, validation, speed. */
 #include "view/advice_internal.h"
 
+#include "base/median.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -53,9 +55,58 @@ void pen__advise_numbers(const struct pen_run_parts *parts,
                  "%" PRIu64 ".",
                  count, run->num_steps, first);
     pen_text_add(&advice->todo,
-                 "Go on from a checkpoint before it (--load) with a lower --lr "
-                 "or a longer --lr-warmup-iters; --clip-grad bounds what one "
-                 "batch can do.");
+                 "Resume from an earlier checkpoint (--load) with a lower --lr "
+                 "or a longer --lr-warmup-iters; --clip-grad limits the effect "
+                 "of a single batch.");
+}
+
+/* The one furthest above what was usual is named. */
+static const struct pen_run_step *worst_spike(const struct pen_run *run,
+                                              bool is_norm, size_t *count)
+{
+    const struct pen_run_step *worst = NULL;
+    double most = 0;
+    for (size_t i = 0; i < run->num_steps; i++) {
+        const struct pen_run_step *step = &run->steps[i];
+        double ratio = is_norm ? step->grad_norm / step->grad_norm_usual
+                               : step->loss / step->loss_usual;
+        if (isnan(ratio))
+            continue;
+        *count += 1;
+        if (ratio > most) {
+            most = ratio;
+            worst = step;
+        }
+    }
+    return worst;
+}
+
+void pen__advise_spikes(const struct pen_run_parts *parts,
+                        struct pen_advices *out)
+{
+    size_t num_losses = 0, num_norms = 0;
+    const struct pen_run_step *loss =
+        worst_spike(parts->log, false, &num_losses);
+    const struct pen_run_step *norm = worst_spike(parts->log, true, &num_norms);
+    if (loss == NULL && norm == NULL)
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    if (loss != NULL)
+        pen_text_add(&advice->seen,
+                     "The loss jumped %zu times, furthest in step %" PRIu64
+                     ": %.4g, where %.4g was usual.",
+                     num_losses, loss->step, loss->loss, loss->loss_usual);
+    if (norm != NULL)
+        pen_text_add(&advice->seen,
+                     "%sThe gradient norm jumped %zu times, furthest in step "
+                     "%" PRIu64 ": %.4g, where %.4g was usual.",
+                     loss == NULL ? "" : " ", num_norms, norm->step,
+                     norm->grad_norm, norm->grad_norm_usual);
+    pen_text_add(&advice->todo,
+                 "If the loss did not come back, load a checkpoint from before "
+                 "that step (--load) and lower --lr or --clip-grad, or raise "
+                 "--lr-warmup-iters. If it did, look at the samples of that "
+                 "step.");
 }
 
 void pen__advise_loss(const struct pen_run_parts *parts,
@@ -85,10 +136,11 @@ void pen__advise_loss(const struct pen_run_parts *parts,
                  "after %.4g around step %" PRIu64 ".",
                  now, count - last, least,
                  run->steps[bin_begin(count, best)].step);
-    pen_text_add(&advice->todo,
-                 "Go on from a checkpoint of that time (--load) with a lower "
-                 "--lr, or let the rate fall further: --min-lr, "
-                 "--lr-decay-style.");
+    pen_text_add(
+        &advice->todo,
+        "Resume from a checkpoint near that step (--load) with a lower "
+        "--lr, or let the rate fall further with --min-lr or "
+        "--lr-decay-style.");
 }
 
 void pen__advise_validation(const struct pen_run_parts *parts,
@@ -117,12 +169,11 @@ void pen__advise_validation(const struct pen_run_parts *parts,
     pen_text_add(&advice->seen,
                  "The validation loss rose from %.4g in step %" PRIu64
                  " to %.4g in step %" PRIu64
-                 ", where the loss in training is %.4g: the network learns its "
-                 "samples by heart.",
+                 ", where the training loss is %.4g: the network overfits.",
                  best->val_loss, best->step, last->val_loss, last->step, loss);
     pen_text_add(&advice->todo,
-                 "Take the checkpoint nearest to step %" PRIu64
-                 " (--save-interval keeps them), train on more data "
+                 "Use the checkpoint nearest to step %" PRIu64
+                 " (--save-interval writes them), train on more data "
                  "(--data-path), or raise --weight-decay.",
                  best->step);
 }
@@ -211,7 +262,7 @@ void pen__advise_speed(const struct pen_run_parts *parts,
                  fall.before, fall.behind, parts->log->steps[fall.index].step);
     pen_text_add(&advice->todo,
                  "Look for other programs, heat or a full disk on the machines "
-                 "(penstock doctor); a trace of both times says which rank "
+                 "(penstock doctor). A trace of both periods shows which rank "
                  "became slow: penstock view --step.");
 }
 
@@ -224,17 +275,18 @@ void pen__advise_share(const struct pen_run_parts *parts,
         return;
     struct pen_advice *advice = pen__advice_add(out);
     pen_text_add(&advice->seen,
-                 "%.0f %% of what the processors can compute was used.",
+                 "The training used %.0f %% of the processors' peak.",
                  100 * summary->share_of_peak);
     if (waits)
         pen_text_add(&advice->todo,
-                     "Ranks wait %.0f %% of a step: mend that first.",
+                     "Ranks wait %.0f %% of a step: reduce waiting first.",
                      100 * summary->bubble);
     else
-        pen_text_add(&advice->todo,
-                     "Matrices are too small, or threads too many: raise "
-                     "--micro-batch-size, try fewer --threads, and ask "
-                     "penstock doctor whether --bf16 is worth it here.");
+        pen_text_add(
+            &advice->todo,
+            "Matrices are too small, or there are too many threads: raise "
+            "--micro-batch-size, try fewer --threads, and see in penstock "
+            "doctor whether --bf16 is faster on this machine.");
 }
 
 void pen__advise_cut(const struct pen_run_parts *parts, struct pen_advices *out)
@@ -242,9 +294,10 @@ void pen__advise_cut(const struct pen_run_parts *parts, struct pen_advices *out)
     if (!parts->log->is_cut)
         return;
     struct pen_advice *advice = pen__advice_add(out);
-    pen_text_add(&advice->seen, "The last line of the log has no end: it is "
-                                "being written, or the training was killed.");
+    pen_text_add(&advice->seen,
+                 "The last line of the log is incomplete: the training is "
+                 "writing it, or was killed.");
     pen_text_add(&advice->todo,
-                 "If it was killed, go on from its last checkpoint: --load, "
-                 "with the same --run.");
+                 "If the training was killed, resume from its last checkpoint "
+                 "with --load and the same --run.");
 }

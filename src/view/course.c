@@ -29,7 +29,8 @@ static pen_status place_rank(struct pen__lines *lines,
         return PEN_INVALID;
     }
     if (head->num_ops != schedule->rows[head->row].count) {
-        pen_why(why, "rank %u executed %u ops, its row of the schedule has %u",
+        pen_why(why,
+                "rank %u executed %u ops, but its row of the schedule has %u",
                 head->rank, head->num_ops, schedule->rows[head->row].count);
         return PEN_INVALID;
     }
@@ -48,7 +49,7 @@ pen_status pen__lines_init(struct pen__lines *lines,
                            struct pen_text *why)
 {
     if (trace->num_ranks % schedule->shape.num_ranks != 0) {
-        pen_why(why, "%u ranks are no replicas of a schedule of %u",
+        pen_why(why, "%u ranks are not a multiple of the schedule's %u",
                 trace->num_ranks, schedule->shape.num_ranks);
         return PEN_INVALID;
     }

@@ -323,7 +323,7 @@ pen_status pen__plot_init(struct pen__plot *plot,
     if (status != PEN_OK) {
         pen_why(why, "no memory for the curves");
     } else if (plot->x.least > plot->x.most) {
-        pen_why(why, "there is nothing to draw: no run has %s yet",
+        pen_why(why, "nothing to draw: no run has %s yet",
                 options->x == PEN_PLOT_TIME ? "a step with a time" : "a step");
         status = PEN_INVALID;
     }

@@ -14,7 +14,7 @@
  * All is borrowed; texts are of any bytes.
  */
 
-/* A number at the top: "step", "3.21 s", "give or take 10 %". */
+/* A number at the top: "step", "3.21 s", "typical error 10 %". */
 struct pen_report_figure {
     const char *name;
     const char *value;

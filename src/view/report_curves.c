@@ -180,11 +180,12 @@ static void draw(const struct plane *plane)
     legend(plane, true);
     pen__chart_end(plane->axes.out);
     if (plane->num_left_out > 0)
-        pen_text_add(plane->axes.out,
-                     "<p class=\"note\">Drawn without %zu points that the "
-                     "chart has no room for: of each column the first, the "
-                     "least, the most and the last stay.</p>\n",
-                     plane->num_left_out);
+        pen_text_add(
+            plane->axes.out,
+            "<p class=\"note\">%zu points are not drawn: each column of "
+            "the chart shows its first, least, greatest and last "
+            "point.</p>\n",
+            plane->num_left_out);
 }
 
 pen_status pen__curves_print(const struct pen_report_curves *curves,

@@ -21,8 +21,8 @@
     X(WAIT_WORK, "waiting for a rank that computes")                           \
     X(WAIT_BETWEEN, "waiting for a rank between its operations")               \
     X(WAIT_SYNC, "waiting for sums of gradients")                              \
-    X(WAIT_LINK, "waiting for messages under way")                             \
-    X(REST, "else, and idle at the end")
+    X(WAIT_LINK, "waiting for messages in flight")                             \
+    X(REST, "other, and idle at the end")
 
 enum pen_spent_part {
 #define PEN_SPENT_ENUM(name, words) PEN_SPENT_##name,

@@ -118,7 +118,7 @@ pen_status pen__steps_find(const struct pen_trace *trace,
     } else {
         *count = keep_whole(&list, count_compute(schedule) * replicas, steps);
         if (*count == 0) {
-            pen_why(why, "no step was recorded whole, of %zu that were begun",
+            pen_why(why, "no complete step was recorded; %zu steps were begun",
                     list.count);
             status = PEN_INVALID;
         }

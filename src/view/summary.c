@@ -1,27 +1,9 @@
 #include "view/summary.h"
 
+#include "base/median.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double pen_median(double *values, size_t count)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (isfinite(values[i]))
-            values[kept++] = values[i];
-    }
-    if (kept == 0)
-        return (double)NAN;
-    qsort(values, kept, sizeof *values, by_size);
-    return values[(kept - 1) / 2];
-}
 
 static void take_validation(const struct pen_run_step *step,
                             struct pen_summary *out)

@@ -38,7 +38,4 @@ struct pen_summary {
 pen_status pen_summary_make(const struct pen_run_parts *parts,
                             struct pen_summary *out);
 
-/* The median, the lower of two, of what is finite; orders it. NAN: nothing. */
-double pen_median(double *values, size_t count);
-
 #endif

@@ -22,8 +22,9 @@ static pen_status draw_items(const struct pen_picture_item *items, size_t count,
         ops += pen_schedule_count(items[i].schedule);
     if (ops > MOST_OPS) {
         pen_why(why,
-                "a drawing of %llu ops cannot be read, the most is %u: draw "
-                "fewer micro-batches or ranks, or write a .json for Perfetto",
+                "a drawing of %llu ops would be unreadable; the limit is %u: "
+                "draw fewer micro-batches or ranks, or write a .json for "
+                "Perfetto",
                 (unsigned long long)ops, MOST_OPS);
         return PEN_INVALID;
     }

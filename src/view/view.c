@@ -66,9 +66,9 @@ static pen_status refuse_step(const struct pen__step *steps, size_t count,
 {
     uint32_t first = steps[0].number;
     uint32_t last = steps[count - 1].number;
-    pen_why(why, "step %u was not recorded whole; ", step);
+    pen_why(why, "step %u was not recorded completely; ", step);
     if (count == 1)
-        pen_why(why, "step %u is the only one that was", first);
+        pen_why(why, "only step %u was", first);
     else
         pen_why(why, "%zu steps from %u to %u were", count, first, last);
     return PEN_INVALID;

@@ -169,7 +169,7 @@ pen_status pen_view_print_svg(const struct pen_view *view, uint64_t most_ops,
     uint32_t count = pen__view_replicas(view);
     most -= most > 0 && view->timing != NULL;
     if (most == 0) {
-        pen_why(why, "a step of %llu operations is too long to be drawn here",
+        pen_why(why, "a step of %llu operations is too long to draw",
                 (unsigned long long)ops);
         return PEN_INVALID;
     }

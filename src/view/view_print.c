@@ -65,14 +65,15 @@ static void print_head(const struct printer *printer)
     pen_text_add(printer->out, ": %.5g %s", sec * printer->unit.per_sec,
                  printer->unit.name);
     if (view->timing == NULL) {
-        pen_text_add_string(printer->out, "; there is no prediction\n");
+        pen_text_add_string(printer->out, "; no prediction\n");
         return;
     }
     double predicted_sec = view->predicted.end_sec;
     pen_text_add(printer->out, ", predicted %.5g %s",
                  predicted_sec * printer->unit.per_sec, printer->unit.name);
     if (predicted_sec > 0)
-        pen_text_add(printer->out, ": %.3f of it", sec / predicted_sec);
+        pen_text_add(printer->out, ": %.3f of the prediction",
+                     sec / predicted_sec);
     pen_text_add_string(printer->out, "\n");
 }
 
@@ -82,7 +83,7 @@ static void print_lost(const struct printer *printer)
         const struct pen_trace_head *head = pen__view_head(printer->view, line);
         if (head->num_lost > 0)
             pen_text_add(printer->out,
-                         "rank %u had no room for %llu of its events\n",
+                         "rank %u lost %llu events: its buffer was full\n",
                          head->rank, (unsigned long long)head->num_lost);
     }
 }
@@ -122,7 +123,7 @@ static void add_ratios(const struct printer *printer, uint32_t line)
         has_any = true;
     }
     if (has_any)
-        pen_text_add_string(printer->out, " of the predicted");
+        pen_text_add_string(printer->out, " of the prediction");
 }
 
 static void print_cause(const struct printer *printer, uint32_t root)
@@ -137,9 +138,7 @@ static void print_cause(const struct printer *printer, uint32_t root)
         add_ratios(printer, index);
         break;
     case PEN__ROOT_BETWEEN:
-        pen_text_add(printer->out,
-                     "rank %u does other things between its "
-                     "operations",
+        pen_text_add(printer->out, "rank %u spends time between its operations",
                      rank_at(printer, index));
         break;
     case PEN__ROOT_SYNC:
@@ -183,12 +182,11 @@ static void print_causes(const struct printer *printer)
     double least_sec = LEAST_CAUSE * view->predicted.end_sec;
     double common_sec = common_excess_sec(view);
     uint32_t count = 0;
-    pen_text_add_string(printer->out,
-                        "on the chain of operations that decided it:\n");
+    pen_text_add_string(printer->out, "causes on the critical path:\n");
     if (fabs(common_sec) >= least_sec) {
         add_cause(printer, common_sec);
         pen_text_add(
-            printer->out, "all ranks compute %s alike: %.2f of the predicted\n",
+            printer->out, "all ranks compute %s: %.2f of the prediction\n",
             findings->scale > 1 ? "slower" : "faster", findings->scale);
         count++;
     }
@@ -200,7 +198,7 @@ static void print_causes(const struct printer *printer)
     }
     if (count == 0)
         pen_text_add_string(printer->out,
-                            "  nothing is later than predicted\n");
+                            "  no operation is later than predicted\n");
 }
 
 /* Who holds up all the others. */
@@ -383,10 +381,11 @@ static void print_slow(const struct printer *printer)
         pen_table_add(&table, "%+.3f",
                       slow->excess_sec * printer->unit.per_sec);
     }
-    pen_text_add(printer->out,
-                 "\noperations that differ: median ratio, and what all of "
-                 "them take more, in %s\n",
-                 printer->unit.name);
+    pen_text_add(
+        printer->out,
+        "\noperations that differ: median ratio, and their total extra "
+        "time, in %s\n",
+        printer->unit.name);
     pen_table_print(&table, printer->width, printer->out);
     print_more(printer, findings->num_slow);
     pen_table_release(&table);

@@ -272,7 +272,7 @@ static void draw_legend(cairo_t *cairo, const struct picture *picture)
         if (picture->has_waits[kind])
             x = draw_sample(cairo, x, y, waits[kind].colour, waits[kind].words);
     }
-    pen__write(cairo, x + 24, y + 7.8, PEN__LEFT, "what decided the step");
+    pen__write(cairo, x + 24, y + 7.8, PEN__LEFT, "critical path");
     pen__add_line(cairo, x, y + 5, x + 20, y + 5);
     pen__use_grey(cairo, 0.05);
     cairo_set_line_width(cairo, 2);
@@ -371,14 +371,13 @@ static pen_status check_ranks(const struct pen_view *view,
                               struct pen_text *why)
 {
     if (ranks->first > ranks->last || ranks->last >= view->lines.count) {
-        pen_why(why,
-                "ranks %u to %u are not there: the trace has ranks 0 to "
-                "%u",
+        pen_why(why, "there are no ranks %u to %u: the trace has ranks 0 to %u",
                 ranks->first, ranks->last, view->lines.count - 1);
         return PEN_INVALID;
     }
     if (ranks->last - ranks->first >= MOST_RANKS) {
-        pen_why(why, "a drawing of %u ranks cannot be read, the most is %u",
+        pen_why(why,
+                "a drawing of %u ranks would be unreadable; the limit is %u",
                 ranks->last - ranks->first + 1, MOST_RANKS);
         return PEN_INVALID;
     }

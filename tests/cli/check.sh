@@ -31,7 +31,7 @@ rank 1: 1F0 1B0
 TEXT
 run 0 schedule check "$work/hand"
 out_has "correct: hand, 12 operations on 2 ranks"
-err_has "$work/hand has no sends and receives; they were added"
+err_has "$work/hand has no sends and receives; penstock added them"
 sed 's/1F0 1B0/1B0 1F0/' "$work/hand" >"$work/bad"
 run 1 schedule check "$work/bad"
 out_empty
@@ -40,6 +40,18 @@ err_has "^"
 make_file one 1f1b --stages 1 --microbatches 2
 run 0 schedule check "$work/one"
 err_empty
+
+# With SYNC and STEP, but no messages: neither by hand nor complete. train.sh
+# has the same words.
+sed -E 's/ [0-9]+[SR][AG][0-9]+//g' "$work/good" >"$work/mute.txt"
+run 1 schedule check "$work/mute.txt"
+out_empty
+refusal="$work/mute.txt: the schedule has SYNC, but no sends and receives; \
+leave out SYNC and STEP to have all of them added"
+same refusal "$(cat "$work/err")" "penstock: error: $refusal"
+sed -E 's/ [0-9]+(SYNC|STEP)//g' "$work/mute.txt" >"$work/compute.txt"
+run 0 schedule check "$work/compute.txt"
+err_has "penstock added them"
 
 make_file deep breadth-first --stages 4 --microbatches 8
 run 1 schedule check --send-window 1 "$work/deep"
@@ -52,10 +64,11 @@ sed 's/0F0/0Q0/' "$work/hand" >"$work/bad"
 run 1 schedule check "$work/bad"
 err_has "$work/bad: "
 err_has "line 4"
-run 1 schedule check /dev/null
-err_has "a schedule begins with '# penstock-schedule 1'"
+: >"$work/nothing"
+run 1 schedule check "$work/nothing"
+err_has "a schedule must begin with '# penstock-schedule 1'"
 run 1 schedule check "$work"
 err_has "$work"
 run 2 schedule check "$work/good" "$work/good"
-err_has "one word too many"
+err_has "unexpected argument '$work/good'"
 finish

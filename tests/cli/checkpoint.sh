@@ -60,7 +60,7 @@ def write_plain(path, step, shards=1, dtype="F32", prefix=""):
     with open(path + "/model.safetensors.index.json", "w") as f:
         json.dump({"metadata": {}, "weight_map": places}, f)
 
-def write_step(run, step, moments=2, shards=1):
+def write_step(run, step, moments=2, shards=1, run_id="00000000000000a1"):
     path = "%s/step-%08d" % (run, step)
     write_plain(path, step, shards)
     if moments:
@@ -76,8 +76,8 @@ def write_step(run, step, moments=2, shards=1):
     settings = {"lr": 0.5, "bf16": False, "seed": 7, "style": "cosine"}
     compact = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     text = json.dumps(
-        {"format": "penstock-checkpoint", "version": 1, "step": step,
-         "sample": 32 * step, "dtype": "F32",
+        {"format": "penstock-checkpoint", "version": 2, "run": run_id,
+         "step": step, "sample": 32 * step, "dtype": "F32",
          "optimizer": {"name": "adamw", "moments": moments},
          "random": {"dropout": "00000000000004d2"}, "configuration": settings,
          "configuration_sha256": hashlib.sha256(compact.encode()).hexdigest(),
@@ -114,6 +114,8 @@ write_step(work + "/run", 9)
 write_step(work + "/run", 10)
 write_step(work + "/one", 10, moments=1, shards=3)
 write_step(work + "/sgd", 10, moments=0)
+write_step(work + "/mixed", 9)
+write_step(work + "/mixed", 10, run_id="00000000000000b2")
 write_plain(work + "/plain", 10, shards=2)
 write_plain(work + "/bare", 10, prefix="transformer.")
 write_plain(work + "/half", 10, dtype="BF16")
@@ -138,7 +140,7 @@ same "one moment, shards" "$(hash_of "$work/one")" "${expected[1]}"
 same "no moments" "$(hash_of "$work/sgd")" "${expected[0]}"
 same "weights of a step" "$(hash_of --weights "$work/run")" "${expected[0]}"
 same "plain" "$(hash_of "$work/plain")" "${expected[0]}"
-err_has "$work/plain has no manifest: weights only"
+err_has "$work/plain has no manifest: only its weights are hashed"
 same "plain weights" "$(hash_of --weights "$work/plain")" "${expected[0]}"
 err_empty
 same "names without prefix" "$(hash_of "$work/bare")" "${expected[0]}"
@@ -186,6 +188,31 @@ same "hash" "$(hash_of "$work/small")" "${expected[2]}"
 cmp "$small/config.json" "$work/run/step-00000010/config.json" ||
     fail "another configuration"
 
+# The id of the run goes with a step; steps of several runs are not mixed.
+run 0 checkpoint ls "$work/small" --json
+same "run" "$(json 'd[0]["run"]')" 00000000000000a1
+run 0 checkpoint ls "$work/mixed"
+out_has 00000000000000b2
+both="(id 00000000000000b2, newest step 10; id 00000000000000a1, newest step 9)"
+run 1 checkpoint hash "$work/mixed"
+err_has "$work/mixed holds steps of 2 runs $both: name the step to use, such as $work/mixed/step-00000010, or move the steps of all but one run elsewhere"
+run 0 checkpoint hash "$work/mixed/step-00000010"
+run 1 checkpoint reshard "$work/mixed/step-00000010" -o "$work/small"
+err_has "$work/small holds steps of another run than this one (id 00000000000000b2); write to another folder"
+same "hash" "$(hash_of "$work/small")" "${expected[2]}"
+same "modes" "$(stat -c %a "$work/small" "$small" "$small/MANIFEST.json" \
+    "$small/model.safetensors" "$small/config.json" | paste -sd' ')" \
+    "700 700 600 600 600"
+
+# What 0.1.0 wrote has no id; all of it counts as one run.
+old=$(dirname "$0")/../old/0.1.0/checkpoint
+same "0.1.0" "$(hash_of "$old")" \
+    b9bb7d5f678aff0ed4c946ae911880331b94fb3366e3ee571aefdf31cd6015af
+run 0 checkpoint verify "$old"
+same "verified" "$(grep -c ': whole$' "$work/out")" 2
+run 0 checkpoint ls "$old" --json
+same "runs" "$(json '{e["run"] for e in d}')" "{'0000000000000000'}"
+
 # Weights for others, in either type.
 run 0 checkpoint export "$work/one" -o "$work/float/"
 same "exported" "$(ls "$work/float" | paste -sd' ')" \
@@ -199,18 +226,18 @@ same "hash of bf16" "$(hash_of "$work/bf16")" "${expected[5]}"
 same "type" "$(grep -o 'bfloat16' "$work/bf16/config.json")" bfloat16
 [ -f "$work/bf16/model.safetensors.index.json" ] || fail "there is no index"
 run 1 checkpoint export "$work/one" -o "$work/bf16"
-err_has "$work/bf16 is there already"
+err_has "$work/bf16 already exists"
 mkdir "$work/new.part"
 run 1 checkpoint export "$work/one" -o "$work/new"
-err_has "cannot make $work/new.part: File exists; remove it unless somebody"
+err_has "cannot make $work/new.part: File exists; remove it unless another process"
 run 1 checkpoint export "$work/plain" -o "$work/new2"
-err_has "is no checkpoint"
+err_has "is not a checkpoint"
 
 # One wrong bit: verify names the file, hash takes the step before it.
 file=$work/run/step-00000010/optimizer.safetensors
 printf 'x' | dd of="$file" bs=1 seek=2000 conv=notrunc status=none
 run 1 checkpoint verify "$work/run"
-err_has "$file is damaged: its SHA-256 is $(sha256sum "$file" | cut -d' ' -f1), must be"
+err_has "$file is damaged: its SHA-256 is $(sha256sum "$file" | cut -d' ' -f1), but the manifest has"
 out_has "$work/run/step-00000009: whole"
 same "hash passes over" "$(hash_of "$work/run")" "${expected[3]}"
 err_has "$file is damaged"
@@ -235,13 +262,13 @@ seal = hashlib.sha256(head.encode()).hexdigest()
 open(sys.argv[1], "w").write(head + ',\n  "sha256": "%s"\n}\n' % seal)
 END
 run 1 checkpoint verify "$work/sgd"
-err_has "files[0].name must be the name of a file beside the manifest"
+err_has "files[0].name must be the name of a file in the manifest's folder"
 run 1 checkpoint hash "$work/sgd"
-err_has "$work/sgd has no checkpoint that is whole"
+err_has "$work/sgd has no complete checkpoint"
 
 mkdir "$work/empty"
 run 1 checkpoint ls "$work/empty"
-err_has "$work/empty is no run: it has no directory step-NNNNNNNN"
+err_has "$work/empty is not a run: it has no folder step-NNNNNNNN"
 run 1 checkpoint verify "$work/empty"
 err_has "MANIFEST.json: No such file or directory"
 run 1 checkpoint hash "$work/empty"
@@ -255,7 +282,7 @@ err_has "did you mean checkpoint verify"
 run 2 checkpoint hash
 err_has "expected DIR"
 run 2 checkpoint ls a b
-err_has "'b' is one word too many"
+err_has "unexpected argument 'b'"
 run 2 checkpoint verify --json
 run 2 checkpoint reshard "$work/run"
 err_has "expected -o"

@@ -48,7 +48,7 @@ err_has "did you mean cluster detect"
 run 2 cluster show
 err_has "expected SOURCE"
 run 2 cluster list more
-err_has "'more' is one word too many"
+err_has "unexpected argument 'more'"
 
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     finish
@@ -112,7 +112,7 @@ export ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_MCA_hwloc_base_binding_policy=none
 # Of processes that a launcher of another library started one says so.
 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_RANK=0 run 1 cluster detect
-err_has "started 4 processes that each believe to be alone"
+err_has "started 4 processes that do not find each other"
 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_RANK=1 run 1 cluster detect
 err_empty
 
@@ -154,7 +154,7 @@ if mpirun --version | grep -q "Open MPI" && unshare --uts true 2>/dev/null; then
     out_has "2 levels of links"
     grep -q 'level: node, size: 2,' "$work/nodes.yaml" || fail "no node of 2"
     on_nodes 3 'node=$((rank / 2))'
-    err_has "all links are taken as one level"
+    err_has "all links are treated as one level"
     run 0 cluster check "$work/nodes.yaml"
     out_has "3 devices of"
     out_has "1 level of links"

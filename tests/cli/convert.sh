@@ -10,7 +10,7 @@ err_has "torchtitan needs the schedule name PipelineScheduleMulti with it"
 same csv "$(tr -d '\r' <"$work/f.csv")" "0F0,0F1,0B0,0B1
 1F0,1B0,1F1,1B1"
 run 0 schedule convert "$work/f.csv" -
-err_has "$work/f.csv has no sends and receives; they were added"
+err_has "$work/f.csv has no sends and receives; penstock added them"
 same "rows come back" "$(grep '^rank ' "$work/out")" "$(grep '^rank ' "$work/f")"
 run 0 schedule convert "$work/f" -
 cmp -s "$work/f" "$work/out" || fail "text to text changes it"

@@ -65,12 +65,12 @@ same files "$(cat "$work/out")" "$work/job/megatron.args"
 plan "$work/own.json" '{"pp": 2}' 1f1b '{"target": "penstock"}'
 run 0 export "$work/own.json" -o "$work/own"
 file_has own/job.sbatch "penstock}\" train --plan"
-err_has "sbatch: the plan does not say how many devices a node has"
+err_has "sbatch: the plan does not have the number of devices per node"
 
 # What cannot be said is noted, on stderr and in the file.
 plan "$work/zb.json" '{"pp": 3, "vpp": 2}' zb-v '{"microbatches": 9}'
 run 0 export "$work/zb.json" --to megatron -o "$work/zb"
-err_has "megatron: Megatron-LM has no schedule zb-v: interleaved takes its place"
+err_has "megatron: Megatron-LM has no schedule zb-v: the export uses interleaved"
 file_has zb/megatron.args "# note: Megatron-LM has no schedule zb-v"
 run 0 export "$work/zb.json" --to torchtitan -o "$work/zb"
 err_lacks "schedule"
@@ -99,8 +99,8 @@ out_has "$work/all/megatron@0.20.0/megatron.args"
 out_has "$work/all/deepspeed@0.19.6/ds_config.json"
 out_has "$work/all/nanotron@0.4/nanotron.yaml"
 out_has "$work/all/sbatch/job.sbatch"
-err_has "torchtitan is left out: torchtitan 0.2.2 has such models by name only"
-err_has "deepspeed: DeepSpeed has no schedule zb-v: 1f1b takes its place"
+err_has "skipped torchtitan: torchtitan 0.2.2 selects these models by name"
+err_has "deepspeed: DeepSpeed has no schedule zb-v: the export uses 1f1b"
 for script in "$work"/all/sbatch/job.sbatch "$work"/own/job.sbatch; do
     bash -n "$script" || fail "$script is no shell script"
 done
@@ -115,13 +115,13 @@ plan = json.load(open(sys.argv[1]))
 json.dump(plan["model"].pop("config"), open(sys.argv[2] + "/config.json", "w"))
 json.dump(plan, open(sys.argv[2] + "/bare.json", "w"))' "$work/plan.json" "$work"
 run 1 export "$work/bare.json" -o "$work/bare"
-err_has "bare.json does not have its model inside; give --model"
+err_has "bare.json does not contain its model; give --model"
 run 0 export "$work/bare.json" --model "$work/config.json" -o "$work/bare"
 out_has "$work/bare/megatron.args"
 
 plan "$work/cp.json" '{"pp": 2, "cp": 2}' 1f1b '{}'
 run 1 export "$work/cp.json" --to deepspeed -o "$work/no"
-err_has "DeepSpeed cuts sequences neither in a pipeline nor with shared tensors"
+err_has "DeepSpeed splits sequences neither in a pipeline nor with tensor parallelism"
 plan "$work/tp.json" '{"tp": 8}' 1f1b '{}'
 run 1 export "$work/tp.json" --to megatron -o "$work/no"
 err_has "tp 8 does not divide 4 heads of keys and values"
@@ -129,7 +129,7 @@ plan "$work/ep.json" '{"ep": 2, "dp": 2}' 1f1b '{}'
 run 1 export "$work/ep.json" --to megatron -o "$work/no"
 err_has "ep 2 does not divide 0 experts and dp x cp, 2"
 run 1 export "$work/plan.json" --to megatron@1 -o "$work/no"
-err_has "no exporter is called megatron@1; there are megatron@0.20.0, torchtitan@0.3.0"
+err_has "there is no exporter megatron@1; expected one of megatron@0.20.0, torchtitan@0.3.0"
 run 1 export "$work/none.json" -o "$work/no"
 err_has "cannot open $work/none.json"
 run 1 export "$work/plan.json" -o "$work/plan.json/below"

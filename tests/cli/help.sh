@@ -75,7 +75,7 @@ err_lacks "did you mean"
 run 2 help schedule tim
 err_has "did you mean schedule time"
 run 2 schedule list extra
-err_has "'extra' is one word too many"
+err_has "unexpected argument 'extra'"
 run 2 schedule list --jsn
 err_has "--jsn"
 run 2 schedule time

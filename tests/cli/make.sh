@@ -35,11 +35,11 @@ run 1 schedule make 1f1b --stages 2 --microbatches 4 --slices 2
 err_has "--slices 2: 1f1b has 1"
 run 0 schedule make kfkb --stages 2 --microbatches 4 --group-size 4
 run 1 schedule make gpipe --stages 2 --microbatches 4 --memory-limit 3
-err_has "holds up to 4 activations, the limit is 3"
+err_has "holds up to 4 activations; the limit is 3"
 out_empty
 run 0 schedule make gpipe --stages 2 --microbatches 4 --memory-limit 4
 run 1 schedule make gpipe --stages 65535 --microbatches 4294967294
-err_has "make a schedule of 5.35e+07 GB, this machine has"
+err_has "make a schedule of 5.35e+07 GB, but this machine has"
 run 1 schedule make interleaved --stages 4 --microbatches 6
 err_has "p to divide m"
 run 1 schedule make 1f1b --stages 2 --microbatches 2 -o "$work/no/file"

@@ -45,7 +45,7 @@ def number(before, behind=""):
     return float(re.search(before + r"([\d.]+)" + behind, text)[1])
 
 steps = sum(map(number, ["moments ", "activations ", "program ",
-                         "for a while "]))
+                         "temporary "]))
 pairs = {"peak": (number("memory will be "), number("memory was ")),
          "end": (steps, number("; ", " MB at the end"))}
 share = {name: found / expected - 1

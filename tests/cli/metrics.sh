@@ -63,8 +63,8 @@ begin 100000000 --log "$work/run.jsonl" --eval-interval 50 --eval-iters 1 \
 
 # A second training cannot have its port, and says so before it does anything.
 run 1 train "${tiny[@]}" --train-iters 1 --metrics-port "$port"
-err_has "cannot show metrics on port $port: Address already in use"
-err_has "or 0 to get one that is free"
+err_has "cannot serve metrics on port $port: Address already in use"
+err_has "or 0 for a free one"
 out_empty
 kill -TERM $pid
 wait $pid

@@ -39,9 +39,9 @@ same "without" "$(json 'round(d["stage_sec"], 9)')" 0.003
 run 1 partition "$work/chain.txt" --devices 4 --bandwidth 1e8 --straight --memory-limit 10
 err_has "no stages fit in 10 bytes of memory"
 run 1 partition "$work/chain.txt"
-err_has "needs --devices and --bandwidth of the same levels"
+err_has "needs --devices and --bandwidth with the same number of levels"
 run 1 partition "$work/chain.txt" --devices 4,2 --bandwidth 1e8
-err_has "of the same levels"
+err_has "with the same number of levels"
 
 cat >"$work/placement.json" <<'END'
 {"maxSizePerFPGA": 100, "maxFPGAs": 2, "maxCPUs": 0, "nodes": [
@@ -58,7 +58,7 @@ same "stages of nodes" "$(json 'd["node_stages"]')" "[0, 1, 2]"
 run 1 partition "$work/placement.json" --memory-limit 30
 err_has "no placement on 2 devices with 30 bytes each"
 run 1 partition "$work/placement.json" --bandwidth 1e9
-err_has "are for profiles of PipeDream"
+err_has "are for PipeDream profiles only"
 
 mode() { # SECONDS IN OUT
     echo "{\"id\": \"vanilla\", \"timePerSample\": $1, \"parameterSize\": 0, \"memoryUsageA\": 1, \"memoryUsageB\": 1, \"syncTimeFw\": {$2}, \"syncTimeBw\": {$3}}"
@@ -85,7 +85,7 @@ err_has "cannot open"
 run 2 partition
 err_has "expected FILE"
 run 2 partition a b
-err_has "'b' is one word too many"
+err_has "unexpected argument 'b'"
 run 2 partition "$work/chain.txt" --devices 1.5
 err_has "--devices must be whole numbers"
 run 2 partition "$work/chain.txt" --bandwidth 1,x

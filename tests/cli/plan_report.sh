@@ -12,10 +12,10 @@ plan() { # CODE ARGS...
 
 plan 0 --model preset:llama-3.2-1b --cluster 'preset:a100-40*4' --top 4 \
     --target megatron --memory-limit 30GiB -o "$work/plan.json" --json
-same sections "$(html '" | ".join(sections)')" "What was asked | The best plan | \
-Plans, best first | Where the seconds of a step go | Memory of a device | \
+same sections "$(html '" | ".join(sections)')" "Request | The best plan | \
+Plans, best first | Parts of a step | Memory of a device | \
 One step | Time against memory | With fewer devices | \
-What limits it, and what would help | Why not a neighbour | How to run it"
+Limits and remedies | Neighbouring plans | How to run it"
 
 # The same plans and figures as in the JSON.
 same "number of plans" "$(html 'len(rows("Plans, best first"))')" 4
@@ -29,7 +29,7 @@ same "schedule" "$(html 'rows("Plans, best first")[0][13]')" \
 same "classes of memory" "$(html 'sum(int(r[1]) for r in
     rows("Memory of a device"))')" 4
 same "a reason for each neighbour" "$(html 'all(r[4] for r in
-    rows("Why not a neighbour"))')" True
+    rows("Neighbouring plans"))')" True
 same "the limit" "$(html '"limit 30 GiB" in words')" True
 same "commands" "$(html '"penstock export" in words and
     "plan.json" in words')" True

@@ -71,6 +71,14 @@ out_has "cut.jsonl: step 479"
 "$PENSTOCK" plot - <"$work/sgd.jsonl" >"$work/out" 2>"$work/err"
 out_has "step 480"
 
+run 1 plot /dev/zero
+err_has "/dev/zero is not a regular file but a character device; name a file"
+mkfifo "$work/pipe"
+run 1 plot "$work/pipe" # must not wait for a writer
+err_has "$work/pipe is not a regular file but a named pipe; name a file"
+truncate -s 3G "$work/sparse.jsonl"
+run 1 plot "$work/sparse.jsonl"
+err_has "$work/sparse.jsonl is larger than 2147483648 bytes"
 run 1 plot "$work/none.jsonl"
 err_has "cannot open $work/none.jsonl"
 log 0 1 >"$work/empty.jsonl"

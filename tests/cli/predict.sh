@@ -94,11 +94,11 @@ err_has "--seq-length is required"
 run 1 predict "${large[@]}" --tp 8
 err_has "tp 8 does not divide 20 attention heads"
 run 1 predict "${large[@]}" --tp 4 --pp 8
-err_has "tp, cp and pp make 32 devices, there are 16"
+err_has "tp, cp and pp need 32 devices, but there are 16"
 run 1 predict "${large[@]}" --pp 4 --blocks 9,9,9
-err_has "the stages have 27 blocks, the model 36"
+err_has "the stages have 27 blocks, but the model has 36"
 run 1 predict "${large[@]}" --pp 4 --blocks 18,18
-err_has "2 stages do not go evenly on 4 ranks"
+err_has "2 stages cannot be divided evenly among 4 ranks"
 run 1 predict "${large[@]}" --pp 4 --blocks 12,x
 err_has "expected numbers as 1,2,2,3"
 run 1 predict "${large[@]}" --pp 4 --schedule zb-w
@@ -108,5 +108,5 @@ err_has "megatron does not run zb-v"
 run 1 predict "${large[@]}" --micro-batch-size 3
 err_has "do not divide the batch of 64"
 run 2 predict "${large[@]}" --blocks 36 --pipeline-model-parallel-layout Et*36L
-err_has "give one of them"
+err_has "give only one of them"
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # report puts what is known of trainings on one page that stands alone: its
-# figures are those of log, trace and ranks.json, what is missing is told with
+# figures are those of log, trace and ranks.json, missing parts are listed with
 # the option that gives it, and files that are bad are refused by their place.
 . "$(dirname "$0")/support.bash"
 : "${TRACE_FILES:?the program that makes traces}"
@@ -74,8 +74,8 @@ log 480 2 >"$work/deep/log.jsonl"
 report 0 "$work/wide"
 out_empty
 err_has "wrote $work/report.html"
-same sections "$(html '" | ".join(sections)')" "What stands out | Curves | \
-One step, measured beside predicted | Where the time of that step went | \
+same sections "$(html '" | ".join(sections)')" "Findings | Curves | \
+One step, measured and predicted | Parts of that step | \
 Memory of the ranks | Settings"
 same title "$(html 't.find(".//h1").text')" "m1 on 4 ranks"
 figures() { html "[e.text for e in t.iter('dd') if e.get('class') == '$1']"; }
@@ -86,22 +86,22 @@ same figures "$(figures value)" "$(of "$work/wide/log.jsonl" '["600",
 same notes "$(figures also)" "$(of "$work/wide/log.jsonl" '["in step %d" %
     min((x["val_loss"], x["step"]) for x in s if "val_loss" in x)[1],
     "median of 600 steps", "of the processors'"' peak"'",
-    "+8.2 % to predicted, rank 1", "predicted 68.6 ms", "predicted 28.6 %"]')"
+    "+8.2 % from predicted, rank 1", "predicted 68.6 ms", "predicted 28.6 %"]')"
 html_stands_alone
 same "advice" "$(html '[e.text for e in
-    sections["What stands out"].iter("strong")]')" "$(printf "%s%s%s%s" \
+    sections["Findings"].iter("strong")]')" "$(printf "%s%s%s%s" \
     "['Ranks wait 38 % of the step, predicted 29 %; 21 ms of it are lost to rank 2 computing.', " \
-    "'Rank 2 computes 33 % longer than the ranks do on average.', " \
+    "'Rank 2 computes 33 % longer than the average rank.', " \
     "'The speed fell from $(of "$work/wide/log.jsonl" '"%.0f to %.0f" % tuple(
         statistics.median_low([x["tokens_per_sec"] for x in p]) for p in
         (s[:420], s[420:]))') tokens/s at step 400 and stayed there.', " \
-    "'Rank 1 took 8.2 % more memory than was predicted.']")"
+    "'Rank 1 used 8.2 % more memory than predicted.']")"
 same "curves" "$(html '[e.get("class") for e in sections["Curves"].iter("path")
     if e.get("d").count("L") > 5]')" "['curve', 'curve dashes', 'curve']"
 same "limits" "$(html 'sum(e.get("class") == "limit" for e in
     sections["Memory of the ranks"].iter("line"))')" 4
 same "kinds of operations" "$(html '[r[:5] for r in
-    rows("Where the time of that step went") if r[0] in ("forward",
+    rows("Parts of that step") if r[0] in ("forward",
     "optimizer step")]')" "[['forward', '32', '72.000', '64.000', '1.125'], \
 ['optimizer step', '4', '4.000', '4.000', '1.000']]"
 same "settings" "$(html 'rows("Settings")')" \
@@ -125,15 +125,15 @@ run 0 report "$work/wide" "$work/deep"
 err_empty
 out_has "wide      4    600"
 out_has "deep      -    480"
-out_has "Rank 1 took 8.2 % more memory"
+out_has "Rank 1 used 8.2 % more memory"
 out_has "penstock train --run DIR or --trace DIR"
 
 # ---- several, of each kind
 report 0 "$work/wide/" "$work/deep/log.jsonl" "$work/bare"
-same title "$(html 't.find(".//h1").text')" "3 runs side by side"
-same runs "$(html '[r[:3] for r in rows("Side by side")]')" \
+same title "$(html 't.find(".//h1").text')" "Comparison of 3 runs"
+same runs "$(html '[r[:3] for r in rows("Comparison")]')" \
     "[['wide', '4', '600'], ['log.jsonl', '-', '480'], ['bare', '4', '-']]"
-same losses "$(html '[r[3] for r in rows("Side by side")]')" \
+same losses "$(html '[r[3] for r in rows("Comparison")]')" \
     "['$(of "$work/wide/log.jsonl" '"%.4f" % s[-1]["loss"]')', \
 '$(of "$work/deep/log.jsonl" '"%.4f" % s[-1]["loss"]')', '-']"
 same "settings that differ" "$(html 'rows("Settings that differ")')" \
@@ -142,20 +142,20 @@ same legend "$(html '[e.text for e in sections["Curves"].iter("text")
     if "wide" in e.text or "log.jsonl" in e.text]')" \
     "['wide', 'log.jsonl', 'wide, validation', 'log.jsonl, validation', 'wide', 'log.jsonl']"
 same sections "$(html '[s for s in sections if s[:5] in ("wide:", "bare:", "log.j")]')" \
-    "['wide: one step, measured beside predicted', \
-'wide: where the time of that step went', 'wide: memory of the ranks', \
-'bare: one step', 'bare: where the time of that step went']"
-same missing "$(html '[r[0] + ": " + r[1] for r in rows("What is missing")]')" \
-    "['log.jsonl: the timeline, where time went, the bubble', \
+    "['wide: one step, measured and predicted', \
+'wide: parts of that step', 'wide: memory of the ranks', \
+'bare: one step', 'bare: parts of that step']"
+same missing "$(html '[r[0] + ": " + r[1] for r in rows("Missing parts")]')" \
+    "['log.jsonl: the timeline, the parts of a step, the bubble', \
 'log.jsonl: memory of each rank and its prediction', \
 'bare: the curves, loss and speed, the settings', \
-'bare: the step that was predicted', \
+'bare: the predicted step', \
 'bare: memory of each rank and its prediction']"
 same "names of glyphs are distinct" "$(html 'max([e.get("id") for e in t.iter()
     if e.get("id")].count(i) for i in [e.get("id") for e in t.iter() if e.get("id")])')" 1
 html_stands_alone
 report 0 "$work/wide/log.jsonl" "$work/deep/log.jsonl"
-same "names that tell them apart" "$(html '[r[0] for r in rows("Side by side")]')" \
+same "names that tell them apart" "$(html '[r[0] for r in rows("Comparison")]')" \
     "['wide/log.jsonl', 'deep/log.jsonl']"
 
 # ---- long runs and many ranks make no long page
@@ -168,7 +168,7 @@ ranks $(for i in $(seq 200); do echo 1000000 $((900000 + 1000 * i)); done) \
 report 0 "$work/long"
 [ "$(wc -c <"$work/report.html")" -lt 300000 ] ||
     fail "$(wc -c <"$work/report.html") bytes"
-same "thinned" "$(html '"points that the chart has no room for" in words')" True
+same "thinned" "$(html '"points are not drawn" in words')" True
 same "ranks" "$(html '"32 of 200 ranks are drawn, those that exceed their prediction most" in words')" True
 same "the worst is drawn" "$(html '"rank 199" in words')" True
 
@@ -178,22 +178,22 @@ head -c -30 "$work/wide/log.jsonl" >"$work/killed/log.jsonl"
 cp -r "$work/wide/trace" "$work/killed/"
 truncate -s 100 "$work/killed/trace/rank-00002.trace"
 report 0 "$work/killed"
-err_has "penstock: warning: $work/killed/trace is left out: "
+err_has "penstock: warning: skipped $work/killed/trace: "
 same "steps" "$(figures value | cut -c 1-8)" "['599', "
 same "told" "$(html '"the training was killed" in words')" True
-same "missing" "$(html '[r[0] for r in rows("What is missing")]')" \
-    "['the timeline, where time went, the bubble', 'memory of each rank and its prediction']"
+same "missing" "$(html '[r[0] for r in rows("Missing parts")]')" \
+    "['the timeline, the parts of a step, the bubble', 'memory of each rank and its prediction']"
 head -1 "$work/wide/log.jsonl" >"$work/killed/log.jsonl"
 rm -r "$work/killed/trace"
 report 0 "$work/killed"
-same "no step" "$(html '"no step was done yet" in words')" True
+same "no step" "$(html '"no step is done yet" in words')" True
 
 # ---- names are those of users
 strange="$work/a <b> & \"c\""
 cp -r "$work/deep" "$strange"
 sed -i '1s/"m2"/"<i>\\u0001 \&"/; 1s/"seed":5/"<s>":"<t>"/' "$strange/log.jsonl"
 report 0 "$strange" "$work/deep"
-same "strange name" "$(html 'rows("Side by side")[0][0]')" "a <b> & \"c\""
+same "strange name" "$(html 'rows("Comparison")[0][0]')" "a <b> & \"c\""
 same "strange setting" "$(html '["<s>", "<t>", ""] in rows("Settings that differ")')" True
 
 # ---- what is bad is refused, and nothing is written
@@ -205,8 +205,11 @@ refused() { # RUN WORDS...
     [ ! -e "$work/report.html" ] || fail "a refused report was written"
 }
 refused "$work/none" "cannot open $work/none"
+refused /dev/zero "/dev/zero is not a regular file but a character device"
+mkfifo "$work/pipe"
+refused "$work/pipe" "$work/pipe is not a regular file but a named pipe"
 mkdir "$work/empty" "$work/bad"
-refused "$work/empty" "$work/empty is no run" "penstock train --run"
+refused "$work/empty" "$work/empty is not a run" "penstock train --run"
 sed '5s/"loss":[0-9.]*/"loss":"high"/' "$work/deep/log.jsonl" >"$work/bad/log.jsonl"
 refused "$work/bad" "$work/bad/log.jsonl: line 5, column 11: loss must be a number"
 cp "$work/deep/log.jsonl" "$work/bad/"
@@ -225,11 +228,11 @@ run 2 report
 err_has "expected RUN..."
 # shellcheck disable=SC2046
 report 0 $(yes "$work/wide" | head -12)
-same "twelve of them" "$(html 'len(rows("Side by side")),
+same "twelve of them" "$(html 'len(rows("Comparison")),
     len(list(t.iter("section")))')" "(12, 41)"
 # shellcheck disable=SC2046
 run 2 report $(yes "$work/wide" | head -13)
-err_has "13 runs are too many for one page, the most is 12"
+err_has "13 runs are too many for one report; give at most 12"
 
 # ---- advice names options that exist
 about "options in advice"
@@ -281,7 +284,7 @@ same "folder of the run" "$(html '["run", "'"$work/run"'"] in rows("Settings")')
 # Killed before its end: what an older run had written is gone.
 cp -r "$work/run" "$work/again"
 "$PENSTOCK" train "${training[@]}" --train-iters 100000000 \
-    --run "$work/again" >"$work/out" 2>"$work/err" &
+    --run "$work/again" --save "$work/saved-again" >"$work/out" 2>"$work/err" &
 pid=$!
 until grep -q '"step":30,' "$work/again/log.jsonl"; do
     kill -0 "$pid" 2>/dev/null || break
@@ -291,8 +294,8 @@ kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 [ ! -e "$work/again/ranks.json" ] || fail "ranks.json is of another run"
 report 0 "$work/again"
-same "missing" "$(html '[r[0] for r in rows("What is missing")]')" \
-    "['the validation loss', 'the step that was predicted', 'memory of each rank and its prediction']"
+same "missing" "$(html '[r[0] for r in rows("Missing parts")]')" \
+    "['the validation loss', 'the predicted step', 'memory of each rank and its prediction']"
 
 run 2 train "${training[@]}" --train-iters 5 --log "$work/other.jsonl"
 err_has "--run and --log exclude each other"

@@ -12,7 +12,7 @@ search() { # CODE ARGS...
 search 0 --placement linear --costs f=1,i=1,w=1 --memory-limit 5 -o "$work/f"
 out_empty
 err_has "span 26 s"
-err_has "no schedule of this placement is below"
+err_has "lower bound for this placement"
 err_has "best published: zb-h1, span 27 s"
 err_has "wrote $work/f: "
 run 0 schedule check --memory-limit 5 "$work/f"

@@ -36,19 +36,19 @@ wrong "--background 1: " --background 1
 wrong "--jitter 2: expected a share" --jitter 2
 wrong "--jitter 5x: expected a share" --jitter 5x
 wrong "--mapping must be tp-cp-dp-pp, tp-cp-pp-dp or random" --mapping dp
-wrong "give one of them" --mapping random --use-tp-pp-dp-mapping
+wrong "give only one of them" --mapping random --use-tp-pp-dp-mapping
 wrong "--steps must be a whole number" --steps 0
 wrong "--plot draws a --sweep" --plot x.svg
-wrong "--trace is of one run" --trace t --sweep jitter=0:1:1
+wrong "--trace records one run" --trace t --sweep jitter=0:1:1
 wrong "expected slow-rank, slow-link or jitter" --sweep rank=1:2:1
 wrong "expected slow-rank, slow-link or jitter" --sweep slow-rank
 wrong "expected three numbers FROM:TO:STEP" --sweep slow-rank=1:2
 wrong "expected three numbers FROM:TO:STEP" --sweep slow-rank=1:2:x
 wrong "expected FROM up to TO" --sweep slow-rank=2:1:1
 wrong "expected FROM up to TO" --sweep slow-rank=1:2:0
-wrong "the strengths are out of bounds" --sweep slow-rank=0:1:1
-wrong "jitter is of all ranks" --sweep jitter=3@0:1:1
-wrong "at most 1000 are done" --sweep slow-rank=1:2:0.0001
+wrong "the strengths are out of range" --sweep slow-rank=0:1:1
+wrong "jitter applies to all ranks" --sweep jitter=3@0:1:1
+wrong "more than 1000; give a larger STEP" --sweep slow-rank=1:2:0.0001
 run 1 simulate --plan "$work/none.json"
 err_has "cannot open $work/none.json"
 run 0 predict --model preset:gpt2 --cluster 'preset:h100-sxm*8' \
@@ -59,7 +59,7 @@ err_has "steps of pipedream overlap"
 run 1 simulate --plan "$plan" --cluster preset:none
 err_has "preset"
 run 1 simulate --plan "$plan" --cluster 'preset:h100-sxm*4'
-err_has "the plan has 8 ranks, the cluster 4 devices"
+err_has "the plan has 8 ranks, but the cluster has 4 devices"
 run 1 simulate --plan "$plan" --costs f=1,i
 err_has "i"
 run 1 simulate --plan "$plan" --sweep slow-rank=1:2:1 --plot x.gif
@@ -107,7 +107,7 @@ crowded=(--plan "$work/crowded.json" --cluster "$work/slow.yaml")
 run 0 predict --model preset:gpt2 --cluster "$work/slow.yaml" \
     --seq-length 1024 --global-batch-size 64 --micro-batch-size 2 --pp 8 -o "$work/crowded.json"
 run 0 simulate "${crowded[@]}"
-out_has "% full: messages wait for each other; see what a step takes with --no-contention"
+out_has "% full: messages wait for each other; --no-contention shows the step without that"
 run 0 simulate "${crowded[@]}" --json
 shared=$(json 'd["simulated"]["step_sec"] / d["predicted_sec"]')
 same "a link is full" "$(json 'd["simulated"]["links"][0]["utilisation"] > 0.25')" True
@@ -123,7 +123,7 @@ out_lacks "% full"
 
 # ---- disturbed ----
 run 0 simulate --plan "$plan" --slow-rank 3=2.0
-out_has "disturbed it takes"
+out_has "with the disturbance it takes"
 out_has "Rank 3 (row 3 of pipeline 0) computes 2.0 times as long"
 run 0 simulate --plan "$plan" --slow-rank 3=2.0 --json
 same "undisturbed as before" \
@@ -153,16 +153,16 @@ done
 run 1 simulate --plan "$plan" --fail rank-2@0.01
 out_lacks "a step takes"
 out_has "the simulation got stuck"
-out_has "rank-2 is gone from 0.01 s on"
-out_has "4 wait for sums with all, or are done"
-out_has "waits for rank 2 (row 2 of pipeline 0), which is gone"
+out_has "rank-2 failed at 0.01 s"
+out_has "4 wait for sums with all ranks, or are done"
+out_has "waits for rank 2 (row 2 of pipeline 0), which failed"
 out_lacks "rank 2 (row 2 of pipeline 0) waits"
 run 1 simulate --plan "$plan" --fail rank-2@0.01 --json
 same "who is waited for" "$(json 'd["simulated"]["is_stuck"] and
     d["simulated"]["waiting_for"][1:4:2]')" "[2, 2]"
 run 1 simulate --plan "$plan" --fail rank-2.node@0.01
 out_has "the simulation got stuck"
-out_has "rank-2.node is gone from 0.01 s on"
+out_has "rank-2.node failed at 0.01 s"
 out_has "waits for rank 2 (row 2 of pipeline 0)"
 
 # ---- other seconds ----

@@ -20,6 +20,16 @@ fail() {
     failures=$((failures + 1))
 }
 
+# seeds_of NAME: the seeds of a sweep, those that made it fail once (tests/support/
+# seeds.txt) and then PEN_SEED.
+seeds_of() {
+    awk -v name="$1" '$1 == name { print $2 }' "$(dirname "${BASH_SOURCE[0]}")/../support/seeds.txt"
+    echo "${PEN_SEED:-1}"
+}
+
+# in_time SECONDS COMMAND...: ends a command that hangs; PEN_SLOWNESS stretches it.
+in_time() { timeout $(($1 * ${PEN_SLOWNESS:-1})) "${@:2}"; }
+
 # about WORDS: what a failure names until the next run.
 about() { line=$*; }
 
@@ -127,7 +137,7 @@ resumes_after_37() { # WHAT TRAIN-OPTIONS...
     find "$work/cut" -maxdepth 1 -name 'step-*' ! -name step-00000037 \
         -exec rm -r {} +
     run 0 train "$@" --save "$work/cut" --load "$work/cut"
-    err_has "going on after step 37 from $work/cut/step-00000037"
+    err_has "resuming after step 37 from $work/cut/step-00000037"
     err_lacks "another run"
     same "hash of $what" "$(hash_of "$work/cut")" "$(hash_of "$work/whole")"
     [ -n "$(hash_of "$work/whole")" ] || fail "there is no hash"

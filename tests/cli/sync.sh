@@ -42,7 +42,7 @@ run 0 sync compare "${slow[@]}"
 err_empty
 out_has "a step computes 1000 ms"
 out_has "allreduce takes 6.87 s on the link"
-out_has "seconds of a step are not seconds to a loss"
+out_has "the time of a step is not the time to reach a loss"
 run 0 sync compare "${slow[@]}" --json
 same "seconds on the link" "$(json '[round(x["sync_sec"], 4)
     for x in d["methods"] if x["verdict"] == "reference"]')" "[6.8725]"
@@ -59,7 +59,7 @@ same "what is advised pays" "$(json '[x["verdict"] for x in d["methods"] if
 # Fast networks: nothing but the all-reduce, whatever there is.
 for link in 10Gbit/s 100Gbit/s 20GB/s; do
     run 0 sync compare "${tiny[@]}" --link $link --compress all
-    out_has "advice: allreduce; nothing else is a tenth quicker"
+    out_has "advice: allreduce; nothing else is faster by a tenth"
     out_has "compression does not pay"
     out_has "rare synchronisation does not pay"
     run 0 sync compare "${tiny[@]}" --link $link --compress all --json
@@ -92,8 +92,8 @@ same "overlap" "$(json 'round(d["overlap_sec"], 6)')" 0.006667
 printf '# to 3.2\ndiloco 20\nallreduce+random-block\t1.1\n' >"$work/factors"
 run 0 sync compare "${slow[@]}" --factors "$work/factors" diloco allreduce
 out_has "advice: allreduce+random-block"
-out_has "needs so many more steps that a loss takes longer"
-out_has "seconds to a loss are those of a step times your factors"
+out_has "needs more steps, so that reaching a loss takes longer"
+out_has "the time to reach a loss is the time of a step times your factors"
 echo "diloco" >"$work/factors"
 run 1 sync compare "${slow[@]}" --factors "$work/factors"
 err_has "$work/factors: line 1: expected a method and a factor"
@@ -140,16 +140,16 @@ err_has "--link is required"
 run 2 sync compare "${tiny[@]}" --link 1Gbit/s --replicas 1
 err_has "--replicas must be a whole number from 2"
 run 1 sync compare "${tiny[@]}" --link fast
-err_has "--link fast: expected a number as"
+err_has "--link fast: expected a number with a unit, as"
 run 1 sync compare "${tiny[@]}" --link 1Gbit/s gossipp
 err_has "there is no synchronisation 'gossipp'"
 run 1 sync compare "${tiny[@]}" --link 1Gbit/s --compress zip
 err_has "there is no compressor 'zip'"
 run 1 sync compare --model preset:gpt2 --link 1Gbit/s --replicas 4
-err_has "Give --step-time, --profile or --cluster"
+err_has "is unknown; give --step-time, --profile or --cluster"
 run 1 sync compare --model preset:gpt2 --link 1Gbit/s --replicas 3 \
     --cluster "preset:h100-sxm*1" --seq-length 1024 --global-batch-size 256
-err_has "a batch of 256 cannot be shared by 3 replicas"
+err_has "a batch of 256 cannot be split among 3 replicas"
 run 2 sync list extra
-err_has "'extra' is one word too many"
+err_has "unexpected argument 'extra'"
 finish

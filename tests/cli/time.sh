@@ -9,7 +9,7 @@ out_has "schedule     1f1b: 4 ranks, 4 stages (linear), 8 micro-batches"
 out_has "makespan     33 s"
 out_has "span         33 s"
 out_has "bubble       27.27 %"
-out_has "activations  4 A at most, on rank 0"
+out_has "activations  at most 4 A, on rank 0"
 out_has "weights      1 version"
 same "rank 3" "$(awk '$1 == 3' "$work/out" | tr -s ' ')" " 3 3 27 24 9 27.3 1 1"
 out_has "critical path: 22 operations, 6 messages, 11 F 11 s, 11 B 22 s"
@@ -56,7 +56,7 @@ err_has "--costs: $work/bad.json: "
 
 make_file long 1f1b --stages 64 --microbatches 64
 run 0 schedule time "$work/long"
-out_has "ends and extremes of 64 ranks (--all-ranks shows all)"
+out_has "ends and extremes of 64 ranks (--all-ranks prints all)"
 out_has "... "
 same "ranks shown" "$(grep -cE '^ +[0-9]+ ' "$work/out")" 2
 run 0 schedule time --all-ranks "$work/long"

@@ -54,6 +54,15 @@ cmp -s "$work/t1_text_document.bin" "$work/t3_text_document.bin" ||
 cmp -s "$work/t1_text_document.idx" "$work/t3_text_document.idx" ||
     fail "the index depends on the threads"
 
+# A line longer than a part goes on in the next one, whatever the threads.
+tr '\n' ' ' <"$work/long" >"$work/wide"
+printf '\r\nab\r\n\r\nc\r' >>"$work/wide"
+run 0 tokenize "$work/wide" "${tokenizer[@]}" -o "$work/t1" --threads 1 --lines
+err_has "in 3 documents"
+run 0 tokenize "$work/wide" "${tokenizer[@]}" -o "$work/t3" --threads 3 --lines
+cmp -s "$work/t1_text_document.bin" "$work/t3_text_document.bin" ||
+    fail "tokens of a long line depend on the threads"
+
 # A tokenizer of the characters of some texts, sorted by Unicode.
 printf 'ba\n\xc3\xa9\xf0\x9f\x98\x80 "a\\' >"$work/chars.txt"
 run 0 tokenize "$work/chars.txt" "$work/one" --train-chars -o "$work/chars"
@@ -72,7 +81,7 @@ run 1 tokenize "$work/one" "$work/bad" "${tokenizer[@]}" -o "$work/r"
 err_has "$work/bad, offset 2: not UTF-8"
 printf '{"text": "a"}\n{"txt": "b"}\n' >"$work/badj"
 run 1 tokenize "$work/badj" "${tokenizer[@]}" -o "$work/r" --json-key text
-err_has "$work/badj, offset 14: no text under the key \"text\""
+err_has "$work/badj, offset 14: there is no text under the key \"text\""
 run 1 tokenize "$work/missing" "${tokenizer[@]}" -o "$work/r"
 err_has "cannot open $work/missing"
 run 1 tokenize "$work" "${tokenizer[@]}" -o "$work/r"
@@ -83,16 +92,41 @@ run 1 tokenize "$work/one" --tokenizer "$work/none" -o "$work/r"
 err_has "cannot open $work/none"
 mkdir "$work/empty"
 run 1 tokenize "$work/one" --tokenizer "$work/empty" -o "$work/r"
-err_has "holds no tokenizer: expected tokenizer.json"
+err_has "has no tokenizer; expected tokenizer.json"
 run 1 tokenize "$work/one" --tokenizer "$work/one" -o "$work/r"
 err_has "neither tokenizer.json nor a SentencePiece model: offset 1"
 run 1 tokenize "$work/bad" --train-chars -o "$work/r_dir"
 err_has "$work/bad, offset 2: not UTF-8"
 printf 'a\0b' >"$work/nul"
 run 1 tokenize "$work/nul" --train-chars -o "$work/r_dir"
-err_has "$work/nul, offset 1: a NUL is not text"
+err_has "$work/nul, offset 1: the text contains a NUL"
+{
+    printf '{"text": "'
+    head -c 17000000 /dev/zero | tr '\0' a
+    printf '"}\n'
+} >"$work/wide"
+run 1 tokenize "$work/badj" "$work/wide" "${tokenizer[@]}" -o "$work/r" \
+    --json-key text
+err_has "$work/badj, offset 14: there is no text under the key"
+run 1 tokenize "$work/wide" "${tokenizer[@]}" -o "$work/r" --json-key text
+err_has "$work/wide, offset 0: a JSON line of more than 16 MB; split the document"
+sed 's/"pre_tokenizer".*/"pre_tokenizer": {"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "[\\\\s\\\\S]+"}},/' \
+    "$work/tokenizer.json" >"$work/uncut.json"
+head -c 20000000 "$work/wide" >"$work/uncut"
+cat "$work/wide" >>"$work/uncut"
+run 1 tokenize "$work/uncut" --tokenizer "$work/uncut.json" -o "$work/r"
+err_has "no safe place to cut this text within 16 MB; split it into shorter documents"
+run 1 tokenize "$work/nothing" --train-chars -o "$work/r_dir"
+err_has "$work/nothing is empty: a tokenizer needs at least one character"
+run 1 tokenize "$work/nothing" "$work/nothing" --train-chars -o "$work/r_dir"
+err_has "$work/nothing and all others are empty: a tokenizer needs"
+mkfifo "$work/pipe"
+run 1 tokenize "$work/pipe" --train-chars -o "$work/r_dir"
+err_has "$work/pipe is not a regular file but a named pipe; name a file"
+run 1 tokenize "$work/one" --tokenizer "$work/pipe" -o "$work/r"
+err_has "$work/pipe is not a regular file but a named pipe; name a file"
 run 1 tokenize "$work/one" --train-chars -o "$work/no/folder"
-err_has "cannot make the directory $work/no/folder"
+err_has "cannot make the folder $work/no/folder"
 about "refused runs"
 same "files left" "$(find "$work" -name 'r*.part' -o -name 'r_*')" ""
 

@@ -105,6 +105,19 @@ grep -q 'loss 0\.' "$work/out" || fail "weights of the run were not used"
 run 0 train "${once[@]}" --random-weights
 grep -q 'loss 3\.' "$work/out" || fail "weights are not random"
 
+# Files that only describe the run cost it nothing but a line when the disk is
+# full; a path that cannot be right is refused.
+run 0 train "${once[@]}" --train-iters 4 --log /dev/full
+same "warnings" "$(grep -c 'warning: --log .*/dev/full: No space left' "$work/err")" 1
+out_has "step 4/4"
+run 1 train "${once[@]}" --log "$work/none/log.jsonl"
+err_has "cannot write $work/none/log.jsonl: No such file or directory"
+run 1 train "${once[@]}" --log "$work"
+err_has "cannot write $work: Is a directory"
+touch "$work/file"
+run 1 train "${once[@]}" --tensorboard-dir "$work/file/board"
+err_has "cannot make the folder $work/file/board: Not a directory"
+
 # USR1 writes a checkpoint and the training goes on; INT ends it with 130.
 about "USR1 and INT"
 # Without job control a shell gives what runs behind it no INT.
@@ -186,20 +199,28 @@ refused "--global-batch-size 6 is not a multiple of --micro-batch-size 4" \
     "${letters[@]}" --micro-batch-size 4 --global-batch-size 6
 refused 'preset:deepseek-v3: model_type "deepseek_v3" is for planning only' \
     "${letters[@]}" --model preset:deepseek-v3
-refused "--seq-length 33 is more than the 32 positions that the model has" \
+refused "--seq-length 33 is more than the model's 32 positions" \
     "${letters[@]}" --seq-length 33
-refused "the vocabulary of the model ends at 31" --data-path "$work/other.bin" \
+refused "the largest id of the model's vocabulary is 31" --data-path "$work/other.bin" \
     --split 1
 refused "200 tokens in this part of the split; a sequence needs 301" \
     --data-path "$work/other.bin" --split 1 --seq-length 300
 refused "cannot open $work/none" --data-path "$work/none"
+# As `schedule check` refuses it; and the one kind of schedule that is made but not run.
+make_file whole.txt 1f1b --stages 2 --microbatches 2
+sed -E 's/ [0-9]+[SR][AG][0-9]+//g' "$work/whole.txt" >"$work/mute.txt"
+refused "$work/mute.txt: the schedule has SYNC, but no sends and receives; leave out SYNC and STEP to have all of them added" \
+    "${letters[@]}" --schedule "$work/mute.txt"
+make_file slices.txt seq1f1b --stages 1 --microbatches 2 --slices 4
+refused "train does not support schedules with token slices, and this one has 4; make it with --slices 1" \
+    "${letters[@]}" --schedule "$work/slices.txt"
 refused "there is no checkpoint in $work/tiny" "${letters[@]}" \
     --load "$work/tiny"
 refused "with the optimizer adamw" "${letters[@]}" --load "$work/run" \
     --train-iters 200 --optimizer sgd
-refused "--lr-warmup-iters 10 leaves nothing" "${letters[@]}" \
+refused "--lr-warmup-iters 10 must be less" "${letters[@]}" \
     --lr-warmup-iters 10
-refused "'0.x' should be one too" --data-path 0.5 "$work/letters.bin" 0.x \
+refused "'0.x' must be a weight, too" --data-path 0.5 "$work/letters.bin" 0.x \
     "$work/letters.bin"
 refused "ends with the weight 0.5" --data-path 0.5 "$work/letters.bin" 0.5
 refused "--bf16 needs --engine onednn" "${letters[@]}" --engine reference \
@@ -207,7 +228,7 @@ refused "--bf16 needs --engine onednn" "${letters[@]}" --engine reference \
 refused "the training has diverged" "${letters[@]}" --lr 1e6 --clip-grad 0 \
     --optimizer sgd --train-iters 30
 printf '1 2 3\n4 5\n' >"$work/uneven"
-refused "$work/uneven, line 2: 2 ids where 3 are expected" \
+refused "$work/uneven, line 2: the line has 2 ids, but the first line has 3" \
     --token-ids "$work/uneven" --seq-length 2
 printf '1 2 32\n' >"$work/large"
 refused "$work/large, line 1: '32' is not an id of this model, a number from 0 to 31" \
@@ -228,7 +249,7 @@ err_has "--train-iters must be a whole number from 1"
 run 2 train "${tiny[@]}" "${letters[@]}" --optimizer adamw
 err_has "--optimizer must be adam or sgd, not 'adamw'"
 run 2 train extra "${tiny[@]}"
-err_has "'extra' is one word too many"
+err_has "unexpected argument 'extra'"
 run 2 train "${letters[@]}" --save-interval 3 "${tiny[@]}" --train-iters 5
 err_has "--save-interval needs --save"
 for code in int7 int8: int8:12 int4:4096 int8:64x none:64; do

@@ -73,7 +73,7 @@ same "evaluated" "$(json 'd["evaluated"]')" "[4, 8, 10]"
 mkdir "$work/cut"
 cp -r "$work/whole/step-00000005" "$work/cut/"
 run 0 train "${late[@]}" --save "$work/cut" --load "$work/cut"
-err_has "going on after step 5 from $work/cut/step-00000005"
+err_has "resuming after step 5 from $work/cut/step-00000005"
 same "hash" "$(hash_of "$work/cut")" "$(hash_of "$work/whole")"
 [ -n "$(hash_of "$work/whole")" ] || fail "there is no hash"
 run 0 train "${untied[@]}" --global-batch-size 4 --clip-grad 0 \
@@ -109,7 +109,7 @@ ranks 0 2 "${late[@]}" --save "$work/whole2" --trace "$work/trace"
 mkdir "$work/cut2"
 cp -r "$work/whole2/step-00000004" "$work/cut2/"
 ranks 0 2 "${late[@]}" --save "$work/cut2" --load "$work/cut2"
-err_has "going on after step 4 from $work/cut2/step-00000004"
+err_has "resuming after step 4 from $work/cut2/step-00000004"
 same "hash" "$(hash_of "$work/cut2")" "$(hash_of "$work/whole2")"
 [ -n "$(hash_of "$work/whole2")" ] || fail "there is no hash"
 run 0 view "$work/trace"
@@ -125,7 +125,7 @@ err_has "vertical.pen has 5 steps, but a checkpoint, an evaluation or the end"
 
 # What cannot be right.
 ranks 1 2 "${two[@]}" --train-iters 5 --schedule pipedream
-err_has "--clip-grad 1: where steps overlap"
+err_has "--clip-grad 1: in an asynchronous --schedule"
 free=(--train-iters 5 --clip-grad 0)
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream --global-batch-size 8
 err_has "--global-batch-size must be 2, not 8"
@@ -134,17 +134,17 @@ ranks 1 2 --model "$work/tied" "${same_run[@]}" "${free[@]}" \
 err_has '"tie_word_embeddings": false'
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream-2bw \
     --global-batch-size 4 --logical-replicas 2
-err_has "--logical-replicas 2: under this --schedule"
+err_has "--logical-replicas 2: this --schedule needs one per replica"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule spectrain
 err_has "needs --optimizer sgd"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule xpipe --optimizer sgd
 err_has "needs --optimizer adam"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream \
     --use-distributed-optimizer
-err_has "--use-distributed-optimizer is for synchronous schedules"
+err_has "--use-distributed-optimizer needs a synchronous --schedule"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipemare \
     --recompute-granularity full
-err_has "--recompute-granularity: under this --schedule"
+err_has "--recompute-granularity: in this --schedule"
 ranks 0 2 "${two[@]}" "${free[@]}" --schedule pipedream \
     --recompute-granularity full
 finish

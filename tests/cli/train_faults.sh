@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # penstock train on a disk that is full at any write, or fails at any sync,
 # rename or mkdir of its saves: the training takes all its steps, what was saved
-# is whole, and only a failure of the last save makes it exit with 1.
+# is whole, and only a failure of the last save makes it exit with 1. Where the
+# folder cannot be written to at the start, nothing is trained.
 . "$(dirname "$0")/support.bash"
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ] ||
     ! command -v strace >/dev/null ||
@@ -38,6 +39,12 @@ break_call() { # CALL ERROR AT
         -o "$work/calls" "$PENSTOCK" "${train[@]}" --save "$work/run" \
         >"$work/out" 2>"$work/err" || code=$?
     injected=$(grep -c INJECTED "$work/calls") # strace counts in each thread
+    if [ "$code" = 1 ] && ! grep -q '^step ' "$work/out"; then
+        grep -qE "error: (no checkpoint can be saved|cannot (make|open|write))" \
+            "$work/err" || fail "no reason is given"
+        refused=$((refused + 1))
+        return
+    fi
     out_has "step 6/6 | "
     [ "$code" -le 1 ] || fail "ended with $code"
     if [ "$code" = 1 ]; then
@@ -63,6 +70,7 @@ total=0
 for fault in pwrite64:ENOSPC fsync:EIO rename:EIO mkdir:ENOSPC; do
     call=${fault%:*}
     failed=0
+    refused=0
     turns=0
     for ((at = 1; ; at += stride)); do
         break_call "$call" "${fault#*:}" $at
@@ -70,7 +78,10 @@ for fault in pwrite64:ENOSPC fsync:EIO rename:EIO mkdir:ENOSPC; do
         turns=$((turns + 1))
     done
     [ "$turns" -ge 1 ] || fail "$call: nothing failed"
-    echo "$call: $turns runs with calls that failed, $failed saves were given up"
+    [ "$refused" -ge 1 ] || fail "$call: no run was refused at its start"
+    [ "$refused" -lt "$turns" ] || fail "$call: every run was refused"
+    echo "$call: $turns runs with calls that failed, $refused refused at the" \
+        "start, $failed saves were given up"
     total=$((total + turns))
 done
 echo "$total runs"

@@ -124,14 +124,14 @@ err_has "$work/bad has neither train-images-idx3-ubyte nor train-images-idx3-uby
 cp "$work"/plain/* "$work/bad"
 printf '\0\0\10\1' | dd of="$work/bad/train-images-idx3-ubyte" conv=notrunc status=none
 run 1 train "${bad[@]}"
-err_has "$work/bad/train-images-idx3-ubyte: the magic number is 2049; that of images is 2051"
+err_has "$work/bad/train-images-idx3-ubyte: the magic number is 2049; the one of images is 2051"
 head -c 5000 "$work/plain/train-images-idx3-ubyte" >"$work/bad/train-images-idx3-ubyte"
 run 1 train "${bad[@]}"
-err_has "4984 bytes follow the head, but its 600 images take 86400"
+err_has "4984 bytes follow the header, but its 600 images take 86400"
 cp "$work"/plain/* "$work/bad"
 printf '\4' | dd of="$work/bad/train-labels-idx1-ubyte" bs=1 seek=13 conv=notrunc status=none
 run 1 train "${bad[@]}"
-err_has "image 5 of the part train has the label 4, but those of the model end at 3"
+err_has "image 5 of the part train has the label 4, but the largest label of the model is 3"
 rm "$work"/bad/t10k-labels*
 cp "$work"/plain/train-labels* "$work/bad"
 run 0 train "${bad[@]}"
@@ -140,19 +140,19 @@ err_has "$work/bad has neither t10k-labels-idx1-ubyte"
 refused "the model is for images of 28 x 28, not of 12 x 12" \
     --model preset:mnist-cnn
 sed 's/"num_channels": 1/"num_channels": 3/' "$work/resnet.json" >"$work/rgb.json"
-refused "the model takes images of 3 channels, those of the data have 1" \
+refused "the model takes images of 3 channels, but the data has 1" \
     --model "$work/rgb.json"
 refused "--seq-length is for text" --seq-length 12
-refused "--data-path takes one directory of images, not 2" \
+refused "--data-path takes one folder of images, not 2" \
     --data-path "$work/plain"
 refused "--recompute-granularity is for text" --recompute-granularity full
 refused "for images preset:mnist-cnn, preset:mnist-mlp" --model preset:mnist
 run 1 train --model preset:gpt2 "${images[@]}" --train-iters 1
 err_has "$work/quarters is not a regular file"
 run 1 eval --model "$work/run" --token-ids "$work/cnn.json"
-err_has "--token-ids is for text, and the model is for images"
+err_has "--token-ids is for text, but the model is for images"
 run 1 eval --model "$work/cnn.json" --data-path "$work/quarters"
 err_has "has no weights to evaluate"
 run 1 generate --model "$work/run" --prompt x
-err_has "is a model for images and writes no text"
+err_has "is a model for images and cannot generate text"
 finish

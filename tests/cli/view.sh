@@ -30,22 +30,22 @@ sed 's/2e-3/3e-3/g; s/"step":1e-3/"step":1.5e-3/' "$work/same.json" >"$work/all.
 trace same 5 same same
 run 0 view "$work/same"
 err_empty
-out_has "step 1, the median of 5: 68.6 ms, predicted 68.6 ms: 1.000 of it"
-out_has "nothing is later than predicted"
+out_has "step 1, the median of 5: 68.6 ms, predicted 68.6 ms: 1.000 of the prediction"
+out_has "no operation is later than predicted"
 out_has "all ranks together wait 53.8 ms, predicted 53.8 ms"
 out_lacks "because of rank"
 out_lacks "operations that differ"
 out_lacks "messages that came late"
 run 0 view "$work/same" --step 2
 out_has "step 2: 82.32 ms"
-out_has "all ranks compute slower alike: 1.20 of the predicted"
+out_has "all ranks compute slower: 1.20 of the prediction"
 run 1 view "$work/same" --step 5
-err_has "step 5 was not recorded whole; 5 steps from 0 to 4 were"
+err_has "step 5 was not recorded completely; 5 steps from 0 to 4 were"
 
 trace rank 5 same rank
 run 0 view "$work/rank"
-out_has "step 1, the median of 5: 88.8 ms, predicted 68.6 ms: 1.294 of it"
-out_has "+21 ms: rank 2 computes slower, backward of stage 2 1.50, forward of stage 2 1.50 of the predicted"
+out_has "step 1, the median of 5: 88.8 ms, predicted 68.6 ms: 1.294 of the prediction"
+out_has "+21 ms: rank 2 computes slower, backward of stage 2 1.50, forward of stage 2 1.50 of the prediction"
 out_has "wait 108.6 ms, predicted 53.8 ms; 100 % of the rest because of rank 2 computing"
 out_has "39.800     19.600  88.800     68.600  rank 1, 100 %   rank 2 computing, 100 %"
 same "slow operations" "$(awk '/^ *2  (backward|forward)/ { print $4 }' "$work/out")" \
@@ -67,7 +67,7 @@ run 0 view "$work/link" --json
 same "late messages" "$(json '[(m["from"], m["to"], m["messages"], m["count"], round(m["together_sec"], 6)) for m in d["late_messages"]]')" \
     "[(1, 2, 'activations', 6, 0.012)]"
 run 0 view "$work/link"
-out_has "step 0: 80 ms, predicted 68.6 ms: 1.166 of it"
+out_has "step 0: 80 ms, predicted 68.6 ms: 1.166 of the prediction"
 out_has "+11.6 ms: activations from rank 1 to rank 2 come late"
 out_has "   1   2  activations           6   3.000      0.100      2.900    12.000"
 out_lacks "computes slower"
@@ -75,7 +75,7 @@ out_lacks "operations that differ"
 
 trace all 1 same all
 run 0 view "$work/all"
-out_has "all ranks compute slower alike: 1.50 of the predicted"
+out_has "all ranks compute slower: 1.50 of the prediction"
 out_lacks "because of rank"
 
 # Two replicas, of which one is slow; ranks 4 and 5 have row 2.
@@ -88,7 +88,7 @@ out_has "because of rank 5 computing"
 # Without costs.json there is what was measured.
 trace alone 1 none rank
 run 0 view "$work/alone" -o "$work/alone.svg"
-out_has "step 0: 88.8 ms; there is no prediction"
+out_has "step 0: 88.8 ms; no prediction"
 out_has "because of rank 2 computing"
 out_lacks "later"
 run 0 view "$work/alone" --json
@@ -137,13 +137,13 @@ for form in svg png pdf; do
 done
 run 0 view "$work/many" --ranks 14 -o "$work/one.svg"
 run 1 view "$work/many" --ranks 24-32 -o "$work/none.svg"
-err_has "ranks 24 to 32 are not there: the trace has ranks 0 to 31"
+err_has "there are no ranks 24 to 32: the trace has ranks 0 to 31"
 [ ! -e "$work/none.svg" ] || fail "a refused view was written"
 run 1 view "$work/many" --ranks 0-7 -o "$work/wave.json"
 err_has "its name should end in .svg, .png or .pdf"
 for wrong in x 5-3 1- -1 1-2x 0-4294967296; do
     run 2 view "$work/many" --ranks="$wrong" -o "$work/none.svg"
-    err_has "--ranks must be as 0-63 or 17"
+    err_has "--ranks must be a range as 0-63 or a rank as 17, not '$wrong'"
 done
 run 2 view "$work/many" --ranks 0-7
 err_has "--ranks needs a file to draw to"
@@ -157,7 +157,7 @@ run 1 view "$work/rank"
 err_has "cannot open $work/rank/rank-00003.trace"
 head -c 200 "$work/link/rank-00001.trace" >"$work/link/rank-00002.trace"
 run 1 view "$work/link"
-err_has "$work/link/rank-00002.trace: it should have"
+err_has "$work/link/rank-00002.trace: it must have"
 costs wrong ',"stages":[{"count":7}]'
 cp "$work/wrong.json" "$work/all/costs.json"
 run 1 view "$work/all" -o "$work/wrong.svg"
@@ -167,7 +167,7 @@ err_has "$work/all/costs.json: "
 run 2 view
 err_has "expected DIR"
 run 2 view "$work/same" "$work/all"
-err_has "is one word too many"
+err_has "unexpected argument '$work/all'"
 run 2 view "$work/same" --step last
 err_has "--step must be a whole number"
 run 0 help view

@@ -2,7 +2,8 @@
 # One voice: every command answers --help with one screen, and a wrong option, a
 # number that is none and a file that is not there in the same way; an option
 # has the same argument wherever it is; every page has examples that the
-# programs take and exit codes of one list; docs/commands.md has them all.
+# programs take and exit codes of one list; docs/commands.md has them all; and
+# no text that a user sees has words that tests/cli/voice.py finds unclear.
 . "$(dirname "$0")/support.bash"
 root=$(cd "$(dirname "$0")/../.." && pwd)
 pages=$root/docs/man
@@ -100,6 +101,11 @@ while IFS=$'\t' read -r command option _ meaning; do
     [[ $meaning != *director* && $meaning != *default* ]] ||
         fail "$option of $command: folder, when not given: '$meaning'"
 done <"$work/options"
+
+# ---- no word that has to be read twice
+about "plain words"
+python3 "${0%.sh}.py" "$root" "$work/options" >"$work/out" ||
+    fail "texts are unclear; tests/cli/voice.py has the rules"
 
 # ---- what lists things can list them for programs
 while read -r command; do

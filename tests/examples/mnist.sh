@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The example of MNIST ends above 99 %; within two minutes, says the limit that
-# ctest has for it. Needs PENSTOCK, the program under test.
+# The example of MNIST ends above 99 %. Needs PENSTOCK, the program under test.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 data=${PEN_DATA:-$root/../shared/data}/mnist

@@ -53,6 +53,7 @@ static pen_status write_step(void *context, struct pen_text *why)
 {
     struct training *training = context;
     struct pen_checkpoint_writer *writer = NULL;
+    struct pen_checkpoint_keep keep = {.count = KEEP};
     struct pen_text record = PEN_TEXT_EMPTY;
     pen_status status =
         pen_checkpoint_begin_for(&training->model, training->run,
@@ -66,8 +67,10 @@ static pen_status write_step(void *context, struct pen_text *why)
             pen_checkpoint_add_record(writer, record.bytes, record.length, why);
     pen_text_release(&record);
     if (status == PEN_OK)
-        return pen_checkpoint_finish(writer, KEEP, why);
-    pen_checkpoint_abandon(writer);
+        status = pen_checkpoint_finish(writer, &keep, why);
+    else
+        pen_checkpoint_abandon(writer);
+    pen_checkpoint_keep_release(&keep);
     return status;
 }
 

@@ -41,6 +41,8 @@ static void check_again(struct pen_manifest *manifest)
     PEN_BUG_UNLESS(pen_manifest_print(manifest, &text, NULL) == PEN_OK);
     PEN_BUG_UNLESS(pen_manifest_parse(text.bytes, text.length, &again, NULL) ==
                    PEN_OK);
+    PEN_BUG_UNLESS(pen_run_id_is_valid(manifest->run));
+    PEN_BUG_UNLESS(strcmp(again.run, manifest->run) == 0);
     PEN_BUG_UNLESS(again.step == manifest->step);
     PEN_BUG_UNLESS(again.sample == manifest->sample);
     PEN_BUG_UNLESS(again.dtype == manifest->dtype);

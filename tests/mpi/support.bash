@@ -39,12 +39,12 @@ config_of() { # gpt2|llama LAYERS
 
 # Leaves stdout and stderr in the work folder.
 train_alone() { # MODEL LAYERS OPTIONS...
-    timeout 300 "${reference:-$build}/penstock" train \
+    in_time 300 "${reference:-$build}/penstock" train \
         --model "$(config_of "$1" "$2")" "${same_steps[@]}" "${@:3}" \
         >"$work/out" 2>"$work/err"
 }
 train_together() { # RANKS MODEL LAYERS OPTIONS...
-    timeout 300 "${mpirun[@]}" -n "$1" "$PENSTOCK" train \
+    in_time 300 "${mpirun[@]}" -n "$1" "$PENSTOCK" train \
         --model "$(config_of "$2" "$3")" "${same_steps[@]}" "${@:4}" \
         >"$work/out" 2>"$work/err"
 }

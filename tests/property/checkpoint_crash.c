@@ -356,6 +356,7 @@ static void save(uint64_t step, float value, uint32_t keep)
 {
     struct pen_checkpoint_writer *writer = NULL;
     struct pen_checkpoint_share *shares[SHARES] = {NULL};
+    struct pen_checkpoint_keep newest = {.count = keep};
     struct pen_text why = PEN_TEXT_EMPTY;
     pen_status status = pen_checkpoint_begin(run, step, tensors, TENSORS,
                                              MOMENTS, &writer, &why);
@@ -384,7 +385,8 @@ static void save(uint64_t step, float value, uint32_t keep)
         pen_text_release(&text);
     }
     if (status == PEN_OK)
-        status = pen_checkpoint_finish(writer, keep, &why);
+        status = pen_checkpoint_finish(writer, &newest, &why);
+    pen_checkpoint_keep_release(&newest);
     if (status != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
 }

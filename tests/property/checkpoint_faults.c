@@ -199,14 +199,17 @@ static pen_status save(uint64_t step, float value, uint32_t keep,
                        struct pen_text *why)
 {
     struct pen_checkpoint_writer *writer = NULL;
+    struct pen_checkpoint_keep newest = {.count = keep};
     pen_status status = pen_checkpoint_create(run, step, tensors, NUM_TENSORS,
                                               1, 32, &writer, why);
     if (status != PEN_OK)
         return status;
     status = put_all(writer, value, why);
     if (status == PEN_OK)
-        return pen_checkpoint_finish(writer, keep, why);
-    pen_checkpoint_abandon(writer);
+        status = pen_checkpoint_finish(writer, &newest, why);
+    else
+        pen_checkpoint_abandon(writer);
+    pen_checkpoint_keep_release(&newest);
     return status;
 }
 

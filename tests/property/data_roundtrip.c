@@ -1,13 +1,14 @@
 /*
  * decode(encode(x)) = x: for the texts of the shared folder with every
  * tokenizer that keeps text as it is, and for random UTF-8 with those of
- * bytes; a million strings with the argument "all". Skipped without the folder.
+ * bytes; a million strings where PEN_LONG is set. Skipped without the folder.
  */
 #include "support/support.h"
 
 #include "base/file.h"
 #include "data/tokenizer.h"
 #include "data/utf8.h"
+#include "support/seed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 #define DATA PEN_SOURCE_DIR "/../shared/data/"
 
-static long num_strings = 20000;
+enum { NUM_STRINGS = 10000, ALL_STRINGS = 1000000 };
 
 static bool is_missing(void)
 {
@@ -128,22 +129,25 @@ static void random_strings_come_back(void **state)
     (void)state;
     if (is_missing())
         skip();
-    uint64_t random = 0x9e3779b97f4a7c15u;
+    const long num_strings = is_long_run() ? ALL_STRINGS : NUM_STRINGS;
+    uint64_t seeds[MOST_SEEDS];
+    size_t num_seeds = seeds_of("property/data_roundtrip", seeds);
     struct coder coder;
     coder_init(&coder, DATA "tokenizers/gpt2");
-    for (long i = 0; i < num_strings; i++) {
-        char text[160];
-        size_t length = random_string(&random, text);
-        expect_round_trip(&coder, text, length, "a random string");
+    for (size_t s = 0; s < num_seeds; s++) {
+        uint64_t random = seeds[s] ^ 0x9e3779b97f4a7c15u;
+        for (long i = 0; i < num_strings; i++) {
+            char text[160];
+            size_t length = random_string(&random, text);
+            expect_round_trip(&coder, text, length, "a random string");
+        }
     }
-    print_message("%ld random strings came back\n", num_strings);
+    print_message("%ld random strings came back for each seed\n", num_strings);
     coder_release(&coder);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc > 1 && strcmp(argv[1], "all") == 0)
-        num_strings = 1000000;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_come_back),
         cmocka_unit_test(random_strings_come_back),

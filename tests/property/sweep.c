@@ -3,16 +3,20 @@
  * reads back from its text, and costs what its formula says; what it refuses
  * it refuses with a sentence.
  *
- *   property_sweep [all]
- *
  * p runs from 1 to 16 and over 24, 32 and 64, m from 1 to 4p, with all chunks
- * and slices up to 4 and two sets of times. Without "all", which takes a
- * minute or two in a release build, p stops at 6.
+ * and slices up to 4 and two sets of times. Unless PEN_LONG is set, sizes above
+ * p = 6 are a sample of one in SHARE (support/seed.h); all of them take a
+ * minute or two in a release build.
  */
 #include "support/support.h"
 
+#include "base/random.h"
+#include "support/seed.h"
+
 #include <math.h>
 #include <string.h>
+
+enum { SHARE = 40 };
 
 /* Equal times and unequal ones. */
 static const struct pen_cost times[] = {{.forward_sec = 1,
@@ -353,30 +357,50 @@ static void try_size(const struct pen_generator *generator, uint32_t p,
     }
 }
 
-/* Every m for few ranks; for many, those at which something changes. */
+/*
+ * Every m for few ranks; for many, those at which something changes. With a
+ * sample, one size in SHARE.
+ */
 static void try_ranks(const struct pen_generator *generator, uint32_t p,
-                      struct tally *tally)
+                      struct pen_random *sample, struct tally *tally)
 {
     const uint32_t some[] = {1, p - 1, p, p + 1, 2 * p - 1, 2 * p, 4 * p};
-    for (uint32_t m = 1; m <= 4 * p && p <= 16; m++)
-        try_size(generator, p, m, tally);
-    for (size_t i = 0; i < sizeof some / sizeof *some && p > 16; i++)
-        try_size(generator, p, some[i], tally);
+    const uint32_t count = p <= 16 ? 4 * p : sizeof some / sizeof *some;
+    for (uint32_t i = 0; i < count; i++) {
+        if (sample == NULL || pen_random_below(sample, SHARE) == 0)
+            try_size(generator, p, p <= 16 ? i + 1 : some[i], tally);
+    }
+}
+
+static const uint32_t small[] = {1, 2, 3, 4, 5, 6};
+static const uint32_t large[] = {7,  8,  9,  10, 11, 12, 13,
+                                 14, 15, 16, 24, 32, 64};
+
+/* The large sizes: all of them, or a sample for each seed. */
+static void try_large(const struct pen_generator *generator,
+                      const uint64_t *seeds, size_t num_seeds,
+                      struct tally *tally)
+{
+    for (size_t s = 0; s < num_seeds; s++) {
+        struct pen_random sample = {.state = seeds[s]};
+        for (size_t k = 0; k < sizeof large / sizeof *large; k++)
+            try_ranks(generator, large[k], is_long_run() ? NULL : &sample,
+                      tally);
+    }
 }
 
 static void every_generator_keeps_its_promises(void **state)
 {
-    const bool is_full = *state != NULL;
-    static const uint32_t ranks[] = {1,  2,  3,  4,  5,  6,  7,  8,  9, 10,
-                                     11, 12, 13, 14, 15, 16, 24, 32, 64};
+    uint64_t seeds[MOST_SEEDS];
+    size_t num_seeds = is_long_run() ? 1 : seeds_of("property/sweep", seeds);
     struct tally all = {0, 0};
+    (void)state;
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
         const struct pen_generator *generator = pen_generator_at(i);
         struct tally tally = {0, 0};
-        for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
-            if (is_full || ranks[k] <= 6)
-                try_ranks(generator, ranks[k], &tally);
-        }
+        for (size_t k = 0; k < sizeof small / sizeof *small; k++)
+            try_ranks(generator, small[k], NULL, &tally);
+        try_large(generator, seeds, num_seeds, &tally);
         print_message("%-14s %5u made, %5u refused\n", generator->name,
                       tally.made, tally.refused);
         all.made += tally.made;
@@ -384,15 +408,14 @@ static void every_generator_keeps_its_promises(void **state)
     }
     print_message("%u combinations, of which %u made, %u refused\n",
                   all.made + all.refused, all.made, all.refused);
-    if (is_full)
+    if (is_long_run())
         assert_true(all.made > 20000);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    char *full = argc > 1 && strcmp(argv[1], "all") == 0 ? argv[1] : NULL;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(every_generator_keeps_its_promises, full),
+        cmocka_unit_test(every_generator_keeps_its_promises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

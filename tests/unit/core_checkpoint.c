@@ -8,6 +8,7 @@
 #include "core/checkpoint.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +33,16 @@ static int make_folder(void **state)
            PEN_OK;
 }
 
-static void shell(const char *format, const char *path)
+static void shell(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+static void shell(const char *format, ...)
 {
     char command[500];
-    snprintf(command, sizeof command, format, path);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
     if (system(command) != 0)
         fail_msg("%s", command);
 }
@@ -117,9 +124,11 @@ static void save(uint64_t step, uint32_t num_moments, uint64_t shard,
                  uint32_t keep)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_checkpoint_finish(begin(step, num_moments, shard), keep, &why) !=
+    struct pen_checkpoint_keep newest = {.count = keep};
+    if (pen_checkpoint_finish(begin(step, num_moments, shard), &newest, &why) !=
         PEN_OK)
         fail_msg("%s", pen_text_string(&why));
+    pen_checkpoint_keep_release(&newest);
     pen_text_release(&why);
 }
 
@@ -266,9 +275,10 @@ static void kinds_of_directories_are_told_apart(void **state)
     assert_int_equal(PEN_CHECKPOINT_NONE, pen_checkpoint_kind_of("/none"));
     assert_int_equal(PEN_INVALID,
                      pen_checkpoint_open(folder, NULL, &checkpoint, &why));
-    assert_non_null(strstr(pen_text_string(&why),
-                           "is no checkpoint: it has neither MANIFEST.json nor "
-                           "a directory step-NNNNNNNN"));
+    assert_non_null(
+        strstr(pen_text_string(&why),
+               "is not a checkpoint: it has neither MANIFEST.json nor a folder "
+               "step-NNNNNNNN"));
     save(1, 0, 0, 0);
     assert_int_equal(PEN_CHECKPOINT_RUN, pen_checkpoint_kind_of(run));
     assert_int_equal(PEN_CHECKPOINT_STEP,
@@ -525,8 +535,10 @@ static void a_step_that_is_not_whole_is_passed_over(void **state)
         {"echo >>model.safetensors", "/model.safetensors has "},
         {"rm config.json", "/config.json: No such file or directory"},
         {"rm MANIFEST.json", "/MANIFEST.json: No such file or directory"},
-        {"touch extra", "/extra is not in MANIFEST.json; move it elsewhere"},
-        {"mkdir extra", "/extra is not in MANIFEST.json; move it elsewhere"},
+        {"touch extra",
+         "/extra is not in MANIFEST.json; move it to another folder"},
+        {"mkdir extra",
+         "/extra is not in MANIFEST.json; move it to another folder"},
         {"mv config.json .x; ln -s .x config.json",
          "/config.json is not a regular file"},
         {"rm config.json; mkfifo config.json",
@@ -622,7 +634,7 @@ static void expect_manifest(const char *from, const char *to,
 }
 
 #define BAD_NAME                                                               \
-    "files[0].name must be the name of a file beside the manifest, of "        \
+    "files[0].name must be the name of a file in the manifest's folder, of "   \
     "letters, digits, '.', '_' and '-'"
 
 static void a_manifest_names_files_beside_it_only(void **state)
@@ -639,9 +651,9 @@ static void a_manifest_names_files_beside_it_only(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         expect_manifest("\"a\"", names[i], BAD_NAME);
     expect_manifest("\"a\"", "\"b\"",
-                    "files[1].name must come after the one before it");
+                    "files[1].name must be in alphabetical order");
     expect_manifest("\"a\"", "\"c\"",
-                    "files[1].name must come after the one before it");
+                    "files[1].name must be in alphabetical order");
 }
 
 static void every_number_of_a_manifest_has_bounds(void **state)
@@ -653,9 +665,9 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "step must be an integer from 0 to 999999999999");
     expect_manifest("\"sample\": 96", "\"x\": 96",
                     "x is not a key of this format; expected one of format "
-                    "version step sample dtype optimizer logical_replicas sync "
-                    "random configuration configuration_sha256 files previous "
-                    "sha256");
+                    "version run step sample dtype optimizer "
+                    "logical_replicas sync random configuration "
+                    "configuration_sha256 files previous sha256");
     expect_manifest("\"sample\": 96", "\"step\": 96",
                     "line 1, column 65: duplicate object key");
     expect_manifest("\"bytes\": 1", "\"bytes\": 9223372036854775807",
@@ -663,7 +675,8 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "140737488355328");
     expect_manifest("\"bytes\": 1", "\"bytes\": 99999999999999999999",
                     "too big integer");
-    expect_manifest("\"version\": 1", "\"version\": 2", "version must be 1");
+    expect_manifest("\"version\": 1", "\"version\": 3",
+                    "version must be an integer from 1 to 2");
     expect_manifest("\"F32\"", "\"F64\"", "dtype must be \"F32\" or \"BF16\"");
     expect_manifest("\"moments\": 2", "\"moments\": 3",
                     "optimizer.moments must be an integer from 0 to 2");
@@ -677,13 +690,44 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "hexadecimal digits");
     expect_manifest("n\": {}", "n\": {\"a\": {}}",
                     "configuration must have at most 1024 names, each with a "
-                    "number, a text, true or false");
+                    "number, a string, true or false");
     expect_manifest("n\": {}", "n\": {\"a\": 1}",
-                    "configuration_sha256 is not the hash of the "
-                    "configuration");
+                    "configuration_sha256 does not match the configuration");
     expect_manifest(ZEROS, "0",
                     "files[0].sha256 must be 64 hexadecimal digits");
     expect_manifest("null", "1", "previous must be 64 hexadecimal digits");
+}
+
+static void the_id_of_a_run_is_a_key_of_version_2(void **state)
+{
+    (void)state;
+    static const char version[] = "\"version\": 1";
+    expect_manifest(version, "\"version\": 2, \"run\": \"0123456789abcdef\"",
+                    "");
+    expect_manifest(version, "\"version\": 1, \"run\": \"0123456789abcdef\"",
+                    "run is a key of version 2; version is 1");
+    static const char *const wrong[] = {
+        "\"version\": 2",
+        "\"version\": 2, \"run\": null",
+        "\"version\": 2, \"run\": 7",
+        "\"version\": 2, \"run\": \"\"",
+        "\"version\": 2, \"run\": \"0123456789abcde\"",
+        "\"version\": 2, \"run\": \"0123456789abcdef0\"",
+        "\"version\": 2, \"run\": \"0123456789ABCDEF\""};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_manifest(version, wrong[i], "run must be 16 hexadecimal digits");
+}
+
+static void ids_are_drawn_and_differ(void **state)
+{
+    (void)state;
+    char first[PEN_RUN_ID_SIZE];
+    char second[PEN_RUN_ID_SIZE];
+    assert_int_equal(PEN_OK, pen_run_id_draw(first, NULL));
+    assert_int_equal(PEN_OK, pen_run_id_draw(second, NULL));
+    assert_true(pen_run_id_is_valid(first) && pen_run_id_is_valid(second));
+    assert_string_not_equal(first, second);
+    assert_string_not_equal(first, PEN_RUN_ID_OLD);
 }
 
 /* "sync" of a manifest. */
@@ -711,7 +755,7 @@ static void everything_about_replicas_has_bounds(void **state)
                 "sync.replicas must be an integer from 1 to 1048576");
     expect_sync(SYNC "\"options\": {\"lr\": 1}",
                 "sync.options must have at most 1024 names, each with a number "
-                "that has a point");
+                "that has a decimal point");
     expect_sync(SYNC "\"options\": {\"L\": 1.0}", "sync.options must have");
     expect_sync(SYNC "\"options\": {}, \"compressor\": 1",
                 "sync.compressor must be at most 63 lower-case letters");
@@ -776,6 +820,8 @@ int main(void)
         TEST(a_renamed_step_is_not_a_newer_one),
         TEST(a_manifest_names_files_beside_it_only),
         TEST(every_number_of_a_manifest_has_bounds),
+        TEST(the_id_of_a_run_is_a_key_of_version_2),
+        TEST(ids_are_drawn_and_differ),
         TEST(everything_about_replicas_has_bounds),
         TEST(a_manifest_with_too_many_files_is_refused),
         TEST(sha_256_is_that_of_the_standard)};

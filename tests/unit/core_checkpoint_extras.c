@@ -335,13 +335,13 @@ static void versions_and_extras_are_told_apart(void **state)
     write_share(0, 0, 0, &record);
     forge(&record, "\"z.replica0.weight", "\"z.repl.version099");
     add(writer, &record);
-    expect_refusal(writer, "a share has an extra with the name of a version: "
-                           "z.repl.version099");
+    expect_refusal(writer, "the extra tensor z.repl.version099 of a share has "
+                           "the name of a version");
     writer = begin();
     write_share(0, 0, 0, &record);
     forge(&record, "\"extras\":2", "\"extras\":1");
     add(writer, &record);
-    expect_refusal(writer, "a share has a version without what it is of: ");
+    expect_refusal(writer, "of a tensor that it does not have");
 }
 
 static void a_record_has_as_many_extras_as_it_can(void **state)

@@ -306,11 +306,13 @@ static void a_tensor_that_nobody_wrote_is_missed(void **state)
     (void)state;
     struct pen_text record = PEN_TEXT_EMPTY;
     struct pen_checkpoint_writer *writer = begin();
-    expect_refusal(writer, "28 tensors are in no share, among them");
+    expect_refusal(writer,
+                   "28 tensors are missing from all shares, among them");
     writer = begin();
     write_share(0, 2, 0, 0, &record);
     add(writer, &record);
-    expect_refusal(writer, "14 tensors are in no share, among them");
+    expect_refusal(writer,
+                   "14 tensors are missing from all shares, among them");
 }
 
 static void a_tensor_that_two_wrote_is_refused(void **state)
@@ -344,8 +346,8 @@ static void a_tensor_that_nobody_wants_is_refused(void **state)
     write_share(0, 1, 0, 0, &record);
     forge(&record, "transformer.wte.weight\"", "transformer.wxe.weight\"");
     add(writer, &record);
-    expect_refusal(writer, "a share has a tensor that the checkpoint has not: "
-                           "transformer.wxe.weight");
+    expect_refusal(writer, "a share has the tensor transformer.wxe.weight, "
+                           "which the checkpoint does not have");
 }
 
 static void a_version_needs_the_newer_ones(void **state)
@@ -359,7 +361,7 @@ static void a_version_needs_the_newer_ones(void **state)
         write_share(0, 1, 0, 1, &record);
         forge(&record, "version1", names[i]);
         add(writer, &record);
-        expect_refusal(writer, "a share has a version without what it is of");
+        expect_refusal(writer, "of a tensor that it does not have");
     }
 }
 
@@ -394,7 +396,7 @@ static void a_record_is_of_this_step_and_comes_once(void **state)
     assert_int_equal(
         PEN_INVALID,
         pen_checkpoint_add_record(writer, record.bytes, record.length, &why));
-    assert_string_equal("share 0 came twice", pen_text_string(&why));
+    assert_string_equal("share 0 was sent twice", pen_text_string(&why));
     pen_text_clear(&why);
     forge(&record, "\"step\":7", "\"step\":8");
     assert_int_equal(
@@ -479,8 +481,9 @@ static void expect_record(const char *from, const char *to, const char *reason)
 static void everything_in_a_record_has_bounds(void **state)
 {
     (void)state;
-    static const char kind[] = "files[0].kind must be model, optimizer or "
-                               "sync, and files[0].name begin with it";
+    static const char kind[] =
+        "files[0].kind must be model, optimizer or sync, and "
+        "files[0].name must begin with it";
     expect_record("3", "3", "");
     expect_record("penstock-share", "penstock-run", "format must be");
     expect_record("\"version\":1", "\"version\":2", "version must be 1");

@@ -81,7 +81,7 @@ static void presets_are_small_networks_for_mnist(void **state)
     struct pen_text why = PEN_TEXT_EMPTY;
     assert_int_equal(PEN_INVALID,
                      pen_image_model_load("preset:mnist", &model, &why));
-    assert_string_equal("there is no preset:mnist for images; known are "
+    assert_string_equal("there is no preset:mnist for images; expected one of "
                         "preset:mnist-cnn, preset:mnist-mlp",
                         pen_text_string(&why));
     pen_text_release(&why);
@@ -134,13 +134,15 @@ static void what_cannot_be_carried_is_refused_with_its_key(void **state)
                    "num_labels is 3, but id2label has 2 labels");
     expect_refusal("{\"model_type\":\"penstock_cnn\",\"kernel_size\":4}",
                    "kernel_size must be odd, so that the image keeps its size");
-    expect_refusal("{\"model_type\":\"penstock_cnn\",\"image_size\":3}",
-                   "image_size is 3, which 2 pools halve to nothing; it must "
-                   "be at least 4");
-    expect_refusal("{\"model_type\":\"penstock_mlp\",\"image_size\":4096,"
-                   "\"num_channels\":65536}",
-                   "image_size is 4096: 1099511627776 numbers are too many "
-                   "for a dense layer, at most 268435456");
+    expect_refusal(
+        "{\"model_type\":\"penstock_cnn\",\"image_size\":3}",
+        "image_size is 3, too small for 2 pools that halve it; it must "
+        "be at least 4");
+    expect_refusal(
+        "{\"model_type\":\"penstock_mlp\",\"image_size\":4096,"
+        "\"num_channels\":65536}",
+        "image_size is 4096: 1099511627776 values are too many for a "
+        "dense layer; the limit is 268435456");
 }
 
 int main(void)

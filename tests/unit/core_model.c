@@ -313,9 +313,10 @@ static void refusals_name_the_key(void **state)
         {"{\"model_type\":\"llama\",\"vocab_size\":100}",
          "hidden_size must be an integer from 1 to 262144"},
         {"{" LLAMA ",\"num_key_value_heads\":3}",
-         "num_key_value_heads is 3, must divide the 4 heads"},
+         "num_key_value_heads is 3; it must divide the number of heads, "
+         "4"},
         {"{" LLAMA ",\"head_dim\":15}",
-         "head_dim is 15, must be even to be rotated"},
+         "head_dim is 15; it must be even for rotary positions"},
         {"{" LLAMA ",\"hidden_act\":\"gelu\"}",
          "hidden_act \"gelu\" is not supported; it must be \"silu\" or "
          "\"swish\""},
@@ -331,16 +332,16 @@ static void refusals_name_the_key(void **state)
          "torch_dtype \"int8\" is not supported; it must be \"float32\", "
          "\"float16\", \"bfloat16\" or \"float64\""},
         {"{" GPT2 ",\"scale_attn_weights\":false}",
-         "scale_attn_weights is false, only true is supported"},
+         "scale_attn_weights is false; only true is supported"},
         {"{" QWEN2 "," SLIDING
          ",\"layer_types\":[\"sliding_attention\",\"full_attention\","
          "\"full_attention\"]}",
          "layer_types[1] must be \"sliding_attention\" as the layer before "
          "it"},
         {"{" QWEN2 ",\"use_mrope\":true}",
-         "use_mrope is true, only false is supported"},
+         "use_mrope is true; only false is supported"},
         {"{" QWEN2 "," SLIDING ",\"layer_types\":[]}",
-         "layer_types must be a list of 3 words"},
+         "layer_types must be a list of 3 strings"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_model_refusal(cases[i].text, cases[i].reason);
@@ -357,7 +358,7 @@ static void a_missing_file_and_preset_are_named(void **state)
     pen_text_clear(&why);
     assert_int_equal(PEN_INVALID, pen_model_load("preset:x", &model, &why));
     static const char known[] =
-        "there is no preset:x; known are preset: and one of\n"
+        "there is no preset:x; expected preset: and one of\n"
         "  gpt2 gpt2-medium gpt2-large gpt2-xl\n"
         "  gpt3-175b mt-nlg-530b gpt-1t\n"
         "  llama-2-7b llama-2-13b llama-2-70b\n";

@@ -318,11 +318,11 @@ static void what_is_planned_is_not_trained(void **state)
         assert_int_equal(PEN_INVALID,
                          pen_any_model_load(&any, planned[i], &why));
         char expected[200];
-        snprintf(expected, sizeof expected,
-                 "%s: model_type \"%s\" is for planning only; what can be "
-                 "trained and measured is \"gpt2\", \"llama\", \"mistral\", "
-                 "\"qwen2\", \"qwen3\"",
-                 planned[i], pen_family_name(model->family));
+        snprintf(
+            expected, sizeof expected,
+            "%s: model_type \"%s\" is for planning only; train and profile "
+            "support \"gpt2\", \"llama\", \"mistral\", \"qwen2\", \"qwen3\"",
+            planned[i], pen_family_name(model->family));
         assert_string_equal(expected, pen_text_string(&why));
         pen_text_release(&why);
         pen_model_free(model);
@@ -429,9 +429,11 @@ static void refusals_name_the_key(void **state)
         {"{\"model_type\":\"mixtral\",\"vocab_size\":100}",
          "hidden_size must be an integer from 1 to 262144"},
         {"{" MIXTRAL ",\"num_experts_per_tok\":9}",
-         "a token takes 9 of 8 experts"},
+         "num_experts_per_tok is 9; it must be from 1 to the number of "
+         "experts, 8"},
         {"{" MIXTRAL ",\"num_experts_per_tok\":null}",
-         "a token takes 0 of 8 experts"},
+         "num_experts_per_tok is 0; it must be from 1 to the number of "
+         "experts, 8"},
         {"{" MIXTRAL ",\"hidden_act\":\"gelu\"}",
          "hidden_act \"gelu\" is not supported; it must be \"silu\" or "
          "\"swish\""},
@@ -440,18 +442,18 @@ static void refusals_name_the_key(void **state)
          "\"gelu_new\", \"gelu\", \"relu\", \"gelu_fast\" or "
          "\"gelu_pytorch_tanh\""},
         {"{" OPT ",\"layer_norm_elementwise_affine\":false}",
-         "layer_norm_elementwise_affine is false, only true is supported"},
+         "layer_norm_elementwise_affine is false; only true is supported"},
         {"{" QWEN3_MOE ",\"mlp_only_layers\":[1]}",
          "mlp_only_layers must be a list of the first layers: 0, 1, ..."},
         {"{" QWEN3_MOE ",\"rope_parameters\":3}",
          "rope_parameters must be an object"},
         {"{" GPT_OSS ",\"layer_types\":[]}",
-         "layer_types must be a list of 6 words"},
+         "layer_types must be a list of 6 strings"},
         {"{" GPT_OSS ",\"layer_types\":[\"full_attention\",1,1,1,1,1]}",
          "layer_types[0] must be \"sliding_attention\""},
         {"{\"model_type\":\"bloom\",\"hidden_size\":64,\"n_layer\":2,"
          "\"n_head\":4,\"vocab_size\":100,\"n_inner\":100}",
-         "n_inner is 100, only four times the hidden size is supported"},
+         "n_inner is 100; only four times the hidden size is supported"},
         {"{\"model_type\":\"mixtral\",\"hidden_size\":262144,"
          "\"intermediate_size\":4194304,\"num_hidden_layers\":65536,"
          "\"num_attention_heads\":8,\"vocab_size\":100,"

@@ -88,13 +88,16 @@ static void wrong_profiles_of_pipedream_are_refused(void **state)
     refuse_pipedream("a -- b" FIGURES("1", "1", "1", "1") " -- stage_id=.5",
                      "line 1: expected stage_id=NUMBER");
     refuse_pipedream("a -- b" FIGURES("1", "1", "1", "1") ", x=1",
-                     "line 1: there is more behind the last figure");
+                     "line 1: unexpected text after the last figure");
     refuse_pipedream("a -- b" GOOD "a -- c" GOOD "\ta -- a",
-                     "line 3: a node before this line occurs twice");
-    refuse_pipedream("a -- b" GOOD "\ta -- c",
-                     "line 2: expected an edge between two nodes above");
-    refuse_pipedream("a -- b" GOOD "\ta -- a\nb -- b" GOOD,
-                     "line 3: a node behind the first edge");
+                     "line 3: a node before this line is defined twice");
+    refuse_pipedream(
+        "a -- b" GOOD "\ta -- c",
+        "line 2: expected an edge between two nodes of the lines above");
+    refuse_pipedream(
+        "a -- b" GOOD "\ta -- a\nb -- b" GOOD,
+        "line 3: a node after the first edge; nodes must come before "
+        "edges");
     refuse_pipedream("a -- b" GOOD "\ta -- a",
                      "the graph has a cycle at or before node 0");
 }
@@ -151,27 +154,29 @@ static void wrong_placements_are_refused(void **state)
     refuse_placement("{", "line 1, column 1: string or '}' expected near end "
                           "of file");
     refuse_placement("{}", "maxSizePerFPGA is missing");
-    refuse_placement(PLACEMENT("", ""),
-                     "nodes must be a list of 1 to 65536, edges one of at most "
-                     "1048576");
+    refuse_placement(
+        PLACEMENT("", ""),
+        "nodes must be a list of 1 to 65536 entries, edges a list of "
+        "at most 1048576");
     refuse_placement(PLACEMENT(NODE("1", "2"), ""),
                      "nodes[0].isBackwardNode must be an integer from 0 to 1");
     refuse_placement(PLACEMENT(NODE("1", "0") "," NODE("1", "0"), ""),
-                     "nodes[1].id is that of nodes[0]");
+                     "nodes[1] has the same id as nodes[0]");
     refuse_placement(PLACEMENT(NODE("1", "0, \"extra\": 1"), ""),
                      "nodes[0].extra is not a key of this format; expected one "
                      "of id supportedOnFpga cpuLatency fpgaLatency "
                      "isBackwardNode colorClass size name layerId");
     refuse_placement(PLACEMENT(NODE("1", "0"), EDGE("1", "2", "0")),
-                     "edges[0].destId is no node");
+                     "edges[0].destId is not the id of a node");
     refuse_placement(PLACEMENT(NODE("1", "0"), EDGE("1", "1", "0")),
                      "the graph has a cycle at or before node 0");
     refuse_placement(
         PLACEMENT(NODE("1", "1") "," NODE("2", "0"), EDGE("1", "2", "0")),
-        "edges[0].destId is before the backward pass");
-    refuse_placement(PLACEMENT(NODE("1", "0") "," NODE("2", "0"),
-                               EDGE("1", "2", "0") "," EDGE("1", "2", "1")),
-                     "edges[1].cost is not that of its node's other edges");
+        "edges[0].destId is a node before the backward pass");
+    refuse_placement(
+        PLACEMENT(NODE("1", "0") "," NODE("2", "0"),
+                  EDGE("1", "2", "0") "," EDGE("1", "2", "1")),
+        "edges[1].cost differs from the cost of its node's other edges");
 }
 
 /* ---- Piper ---- */
@@ -239,13 +244,13 @@ static void wrong_profiles_of_piper_are_refused(void **state)
                  "nodes[1].TMPCs.1[0].syncTimeFw.3 is missing");
     refuse_piper(
         PIPER(TWO("\"1\": [" MODE("m", "\"3\": 1, \"4\": 1", "") "]"), HOP),
-        "nodes[1].TMPCs.1[0].syncTimeFw has a node without an edge");
+        "nodes[1].TMPCs.1[0].syncTimeFw names a node without an edge");
     refuse_piper(PIPER(TWO("\"1\": []"), HOP),
                  "nodes[1].TMPCs must have 1 to 64 modes");
     refuse_piper(PIPER(TWO(""), HOP "," HOP),
-                 "edges has one from 3 to 9 twice");
+                 "edges has the edge from 3 to 9 twice");
     refuse_piper(PIPER("{\"id\": 1, \"TMPCs\": {}}", HOP),
-                 "edges[0].sourceId is no node");
+                 "edges[0].sourceId is not the id of a node");
     refuse_piper("{\"maxDevices\": 0}", "maxMemoryPerDevice is missing");
 }
 

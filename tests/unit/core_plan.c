@@ -170,13 +170,13 @@ static void a_plan_fits_its_model(void **state)
     struct pen_plan *plan = parse_plan(PLAN);
     assert_int_equal(PEN_OK, pen_model_load("preset:gpt2", &model, NULL));
     assert_int_equal(PEN_INVALID, pen_plan_fits(plan, model, &why));
-    assert_string_equal("the plan is of another model (m)",
+    assert_string_equal("the plan is for another model (m)",
                         pen_text_string(&why));
     pen_text_clear(&why);
     assert_int_equal(PEN_OK,
                      pen_profile_hash_model(model, plan->model_hash, NULL));
     assert_int_equal(PEN_INVALID, pen_plan_fits(plan, model, &why));
-    assert_string_equal("the stages have 4 layers, the model 14",
+    assert_string_equal("the stages have 4 layers, but the model has 14",
                         pen_text_string(&why));
     plan->stages[1].count = 12;
     assert_int_equal(PEN_OK, pen_plan_fits(plan, model, NULL));
@@ -204,8 +204,8 @@ static void wrong_plans_are_refused_by_their_place(void **state)
     expect_refusal(HEAD "\"model\":{\"name\":\"m\",\"sha256\":\"12\"}}",
                    "model.sha256 must be 64 hexadecimal digits");
     expect_refusal(HEAD "\"model\":{\"name\":\"a\\\"b\",\"sha256\":\"12\"}}",
-                   "model.name must be a text of 1 to 255 letters of ASCII "
-                   "without quotes and backslashes");
+                   "model.name must be a string of 1 to 255 printable ASCII "
+                   "characters without quotes and backslashes");
     expect_refusal(HEAD MODEL
                    "\"workload\":{\"sequence\":8,\"dtype\":\"f16\"}}",
                    "workload.dtype must be one of \"f32\" \"bf16\" \"fp16\" "
@@ -225,15 +225,18 @@ static void parts_that_do_not_go_together_are_refused(void **state)
                    "\"stages\":[],\"sharding\":\"none\",\"seed\":1,"
                    "\"logical_replicas\":2}",
                    "stages must be a list of 1 to 65535 objects");
-    expect_refusal(HEAD MODEL WORK DEGREES COUNTS
-                   "\"stages\":[{\"first\":0,\"count\":2,"
-                   "\"recompute\":\"none\"}]," SCHEDULE REST "}",
-                   "there are 1 stages; pp * vpp makes 2, at most 65535");
-    expect_refusal(HEAD MODEL WORK DEGREES COUNTS
-                   "\"stages\":[{\"first\":0,\"count\":2,"
-                   "\"recompute\":\"none\"},{\"first\":3,\"count\":1,"
-                   "\"recompute\":\"none\"}]," SCHEDULE REST "}",
-                   "stages[1] must begin at layer 2 and have at least one");
+    expect_refusal(
+        HEAD MODEL WORK DEGREES COUNTS "\"stages\":[{\"first\":0,\"count\":2,"
+                                       "\"recompute\":\"none\"}]," SCHEDULE REST
+                                       "}",
+        "the plan has 1 stages; it must have pp * vpp, 2, and at most "
+        "65535");
+    expect_refusal(
+        HEAD MODEL WORK DEGREES COUNTS
+        "\"stages\":[{\"first\":0,\"count\":2,"
+        "\"recompute\":\"none\"},{\"first\":3,\"count\":1,"
+        "\"recompute\":\"none\"}]," SCHEDULE REST "}",
+        "stages[1] must begin at layer 2 and have at least one layer");
     expect_refusal(HEAD MODEL WORK DEGREES COUNTS
                    "\"stages\":[{\"first\":0,\"count\":2,"
                    "\"recompute\":\"some\"}]," SCHEDULE REST "}",
@@ -254,13 +257,14 @@ static void parts_that_do_not_go_together_are_refused(void **state)
                    ",\"predicted\":{\"step_sec\":1,\"bubble\":2,"
                    "\"utilisation\":0,\"tokens_per_sec\":0}}",
                    "predicted.bubble must be a number from 0 to 1");
-    expect_refusal(HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE REST
-                   ",\"predicted\":{\"step_sec\":1,\"bubble\":0,"
-                   "\"utilisation\":0,\"tokens_per_sec\":0,"
-                   "\"memory\":[{\"count\":3,\"weights\":1,"
-                   "\"gradients\":2,\"optimizer\":3,\"activations\":4,"
-                   "\"loss\":5,\"buffers\":6,\"overhead\":7}]}}",
-                   "predicted.memory describes 3 ranks, the degrees make 4");
+    expect_refusal(
+        HEAD MODEL WORK DEGREES COUNTS STAGES SCHEDULE REST
+        ",\"predicted\":{\"step_sec\":1,\"bubble\":0,"
+        "\"utilisation\":0,\"tokens_per_sec\":0,"
+        "\"memory\":[{\"count\":3,\"weights\":1,"
+        "\"gradients\":2,\"optimizer\":3,\"activations\":4,"
+        "\"loss\":5,\"buffers\":6,\"overhead\":7}]}}",
+        "predicted.memory describes 3 ranks, but the degrees make 4");
 }
 
 int main(void)

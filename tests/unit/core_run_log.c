@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define HEAD                                                                   \
-    "{\"format\":\"penstock-run\",\"version\":1,\"model\":\"m\","              \
+    "{\"format\":\"penstock-run\",\"version\":2,\"model\":\"m\","              \
     "\"settings\":{}}\n"
 #define REST                                                                   \
     "\"grad_norm\":1,\"lr\":1,\"tokens\":1,\"tokens_per_sec\":1,"              \
@@ -65,7 +65,9 @@ static struct pen_run_step step_number(uint64_t number)
                                  .memory_bytes = 1u << 30,
                                  .elapsed_sec = 0.03072 * (double)number,
                                  .val_loss = NAN,
-                                 .val_accuracy = NAN};
+                                 .val_accuracy = NAN,
+                                 .loss_usual = NAN,
+                                 .grad_norm_usual = NAN};
 }
 
 static struct pen_run *load(void)
@@ -131,6 +133,9 @@ static void expect_same_step(const struct pen_run_step *expected,
     expect_same_real(expected->val_loss, found->val_loss, "val_loss");
     expect_same_real(expected->val_accuracy, found->val_accuracy,
                      "val_accuracy");
+    expect_same_real(expected->loss_usual, found->loss_usual, "loss_usual");
+    expect_same_real(expected->grad_norm_usual, found->grad_norm_usual,
+                     "grad_norm_usual");
 }
 
 /* Any bits that are a double: huge, tiny, negative, NaN, infinite. */
@@ -163,7 +168,9 @@ static void every_number_reads_back_the_same(void **state)
                                   .memory_bytes = pen_random_next(&random) >> 1,
                                   .elapsed_sec = random_real(&random),
                                   .val_loss = random_real(&random),
-                                  .val_accuracy = random_real(&random)};
+                                  .val_accuracy = random_real(&random),
+                                  .loss_usual = random_real(&random),
+                                  .grad_norm_usual = random_real(&random)};
         append(&log, steps[i]);
     }
     pen_run_log_close(&log);
@@ -197,6 +204,11 @@ static void a_line_is_as_the_document_says(void **state)
     step.val_accuracy = 0.75;
     pen_run_step_print(&step, line);
     assert_non_null(strstr(line, ",\"val_loss\":2.25,\"val_accuracy\":0.75}"));
+    step.loss_usual = 1.5;
+    step.grad_norm_usual = 0.5;
+    pen_run_step_print(&step, line);
+    assert_non_null(strstr(line, ",\"val_accuracy\":0.75,\"loss_usual\":1.5,"
+                                 "\"grad_norm_usual\":0.5}"));
 }
 
 static void the_longest_line_fits(void **state)
@@ -204,9 +216,9 @@ static void the_longest_line_fits(void **state)
     (void)state;
     const double longest = -1.2345678901234567e-301;
     char line[PEN_RUN_LINE_SIZE];
-    struct pen_run_step step = {INT64_MAX, longest, longest, longest,
-                                INT64_MAX, longest, longest, longest,
-                                INT64_MAX, longest, longest, longest};
+    struct pen_run_step step = {
+        INT64_MAX, longest,   longest, longest, INT64_MAX, longest, longest,
+        longest,   INT64_MAX, longest, longest, longest,   longest, longest};
     assert_in_range(pen_run_step_print(&step, line), 300, PEN_RUN_LINE_SIZE);
 }
 
@@ -346,6 +358,23 @@ static void a_full_disk_leaves_whole_lines(void **state)
     pen_text_release(&why);
 }
 
+/* 0.1.0 wrote such heads; its reader refuses keys that it does not know. */
+static void an_older_log_goes_on_without_newer_keys(void **state)
+{
+    (void)state;
+    add_to_file("{\"format\":\"penstock-run\",\"version\":1,\"model\":\"m\","
+                "\"settings\":{}}\n" STEP("1"));
+    struct pen_run_log log = open_log(1);
+    struct pen_run_step step = step_number(2);
+    step.loss_usual = 1;
+    append(&log, step);
+    pen_run_log_close(&log);
+    struct pen_run *run = load();
+    assert_int_equal(2, run->num_steps);
+    assert_true(isnan(run->steps[1].loss_usual));
+    pen_run_free(run);
+}
+
 static void a_pipe_can_be_written(void **state)
 {
     (void)state;
@@ -373,8 +402,8 @@ static void wrong_logs_are_refused_by_their_place(void **state)
              "and a newline"},
         {"{}\n", "line 1, column 1: format must be \"penstock-run\""},
         {"[]\n", "line 1, column 1: expected one JSON object per line"},
-        {"{\"format\":\"penstock-run\",\"version\":2}\n",
-         "line 1, column 1: version must be 1"},
+        {"{\"format\":\"penstock-run\",\"version\":3}\n",
+         "line 1, column 1: version must be an integer from 1 to 2"},
         {"{\"format\":\"penstock-run\",\"version\":1,\"model\":3}\n",
          "line 1, column 1: model must be a string"},
         {"{\"format\":\"penstock-run\",\"version\":1,\"model\":\"\"}\n",
@@ -394,9 +423,11 @@ static void wrong_logs_are_refused_by_their_place(void **state)
         {HEAD STEP("-1"), "line 2, column 2: step must be a whole number from "
                           "0 to 2^63 - 1"},
         {HEAD STEP("0"),
-         "line 2, column 2: step 0 must be larger than the one before, 0"},
+         "line 2, column 2: step 0 must be larger than the step before "
+         "it, 0"},
         {HEAD STEP("7") STEP("7"),
-         "line 3, column 2: step 7 must be larger than the one before, 7"},
+         "line 3, column 2: step 7 must be larger than the step before "
+         "it, 7"},
         {HEAD "{\"step\":1,\"loss\":\"high\"," REST,
          "line 2, column 11: loss must be a number or null"},
         {HEAD "{\"step\":1,\"loss\":1e999," REST,
@@ -409,6 +440,9 @@ static void wrong_logs_are_refused_by_their_place(void **state)
          "line 2, column 25: duplicate object key near '\"loss\"'"},
         {HEAD "{\"step\":1,\"los\":2,\"loss\":2," REST,
          "line 2, column 11: los is not a key of a step"},
+        {"{\"format\":\"penstock-run\",\"version\":1,\"model\":\"m\","
+         "\"settings\":{}}\n{\"step\":1,\"loss_usual\":2,\"loss\":2," REST,
+         "line 2, column 11: loss_usual is not a key of a step"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pen_run *run = NULL;
@@ -450,6 +484,8 @@ int main(void)
                                   remove_file),
         cmocka_unit_test_teardown(another_file_is_not_continued, remove_file),
         cmocka_unit_test_teardown(a_full_disk_leaves_whole_lines, remove_file),
+        cmocka_unit_test_teardown(an_older_log_goes_on_without_newer_keys,
+                                  remove_file),
         cmocka_unit_test(a_pipe_can_be_written),
         cmocka_unit_test(wrong_logs_are_refused_by_their_place),
         cmocka_unit_test(a_missing_file_is_refused_by_its_name),

@@ -175,15 +175,16 @@ static void refusals_say_which_tensor_and_rule(void **state)
          "tensor \"a\": data_offsets must be two integers from 0 "
          "(InvalidHeaderDeserialization)"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4,
-         "tensor \"a\": begins at 4 and ends before, at 0 (InvalidOffset)"},
+         "tensor \"a\": begins at 4 but ends earlier, at 0 "
+         "(InvalidOffset)"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
          "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
          3,
-         "tensor \"b\": begins at 1 of the data, the one before it ends at 2 "
-         "(InvalidOffset)"},
+         "tensor \"b\": begins at 1 of the data, but the tensor before "
+         "it ends at 2 (InvalidOffset)"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3,
-         "tensor \"a\": begins at 1 of the data, the one before it ends at 0 "
-         "(InvalidOffset)"},
+         "tensor \"a\": begins at 1 of the data, but the tensor before "
+         "it ends at 0 (InvalidOffset)"},
         {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2,
          "tensor \"a\": 3 numbers of F4 are not a whole number of bytes "
          "(MisalignedSlice)"},
@@ -191,7 +192,7 @@ static void refusals_say_which_tensor_and_rule(void **state)
          "tensor \"a\": dtype and shape make 8 bytes, data_offsets 4 "
          "(TensorInvalidInfo)"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2,
-         "the tensors take 1 bytes, behind the header are 2 "
+         "the tensors take 1 bytes, but after the header there are 2 "
          "(MetadataIncompleteBuffer)"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
          "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
@@ -240,7 +241,9 @@ static void missing_files_and_folders_are_refused(void **state)
                         pen_text_string(&why));
     pen_text_clear(&why);
     assert_int_equal(PEN_INVALID, pen_safetensors_open("/tmp", &file, &why));
-    assert_string_equal("/tmp is not a regular file", pen_text_string(&why));
+    assert_string_equal(
+        "/tmp is not a regular file but a directory; name a file",
+        pen_text_string(&why));
     pen_text_release(&why);
 }
 

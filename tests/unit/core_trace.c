@@ -93,11 +93,13 @@ static void wrong_heads_are_refused(void **state)
 {
     (void)state;
     struct file file = file_of(0);
-    expect_refusal(&file, 0, "not a trace: 0 bytes, the head alone has 128");
-    expect_refusal(&file, 127,
-                   "not a trace: 127 bytes, the head alone has 128");
+    expect_refusal(&file, 0,
+                   "not a trace: it has 0 bytes, fewer than its header of 128");
+    expect_refusal(
+        &file, 127,
+        "not a trace: it has 127 bytes, fewer than its header of 128");
     expect_refusal(&file, sizeof file - 1,
-                   "it should have 3 events but ends after 2");
+                   "it must have 3 events but ends after 2");
     file.head.magic[7] = 'e';
     expect_refusal(&file, sizeof file,
                    "not a trace: it does not begin with PENTRACE");
@@ -117,8 +119,7 @@ static void wrong_heads_are_refused(void **state)
     file = file_of(0);
     file.head.clock_offset_ns = INT64_MIN;
     expect_refusal(&file, sizeof file,
-                   "not a trace: the offset of the clock must be within 1e18 "
-                   "ns");
+                   "not a trace: the clock offset must be within 1e18 ns");
     file = file_of(0);
     file.head.num_events = UINT64_MAX;
     expect_refusal(&file, sizeof file,
@@ -126,7 +127,7 @@ static void wrong_heads_are_refused(void **state)
     file = file_of(0);
     memset(file.head.host, 'h', sizeof file.head.host);
     expect_refusal(&file, sizeof file,
-                   "not a trace: the name of the host has no end");
+                   "not a trace: the host name is not terminated");
 }
 
 static void wrong_events_are_refused(void **state)
@@ -184,9 +185,12 @@ static void ranks_that_do_not_go_together_are_refused(void **state)
     second.head.num_ranks = 3;
     save_as(&first, 0);
     save_as(&second, 1);
-    expect_folder_refused(PEN_INVALID, "it is of 3 ranks, rank 0 says 2");
+    expect_folder_refused(
+        PEN_INVALID,
+        "it belongs to a run of 3 ranks, but rank 0's to a run of 2");
     save_as(&first, 1);
-    expect_folder_refused(PEN_INVALID, "the trace of rank 1: it is of rank 0");
+    expect_folder_refused(PEN_INVALID,
+                          "the trace of rank 1: it belongs to rank 0");
     second = file_of(1);
     second.events[0].position = 3;
     save_as(&second, 1);

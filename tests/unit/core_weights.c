@@ -203,9 +203,10 @@ static void an_index_names_files_beside_it_only(void **state)
         char text[200];
         snprintf(text, sizeof text, "{\"weight_map\":{\"a\":%s}}", files[i]);
         write_text("model.safetensors.index.json", text);
-        expect_refusal(folder, "model.safetensors.index.json: weight_map.a "
-                               "must be the name of a .safetensors file "
-                               "beside the index");
+        expect_refusal(
+            folder,
+            "model.safetensors.index.json: weight_map.a must be the name "
+            "of a .safetensors file in the folder of the index");
     }
 }
 
@@ -222,8 +223,9 @@ static void an_index_that_lies_is_refused(void **state)
     write_weights(8);
     write_text("model.safetensors.index.json",
                "{\"weight_map\":{\"b\":\"model-00001-of-00003.safetensors\"}}");
-    expect_refusal(folder, "/model-00001-of-00003.safetensors has no tensor "
-                           "b, which the index says it has");
+    expect_refusal(
+        folder, "/model-00001-of-00003.safetensors does not have the tensor b "
+                "that the index names");
 }
 
 #define CONFIG                                                                 \
@@ -270,10 +272,10 @@ static void a_tensor_must_fit_the_model(void **state)
     expect_tensor("wpe", PEN_DTYPE_F32, right,
                   "the weights have no tensor transformer.wpe.weight");
     expect_tensor("wpe.weight", PEN_DTYPE_F32, wrong,
-                  "tensor transformer.wpe.weight has the shape [2, 3], the "
+                  "tensor transformer.wpe.weight has the shape [2, 3], but the "
                   "model needs [3, 2]");
     expect_tensor("wpe.weight", PEN_DTYPE_I32, right,
-                  "tensor transformer.wpe.weight has the type I32, must be "
+                  "tensor transformer.wpe.weight has the type I32; it must be "
                   "F32, BF16, F16 or F64");
 }
 

@@ -197,7 +197,7 @@ static void a_description_of_another_size_is_refused(void **state)
     struct pen_text why = PEN_TEXT_EMPTY;
     assert_int_equal(PEN_INVALID,
                      pen_cost_table_init(&table, &costs, &shape, &why));
-    assert_string_equal("the costs describe 7 stages, the schedule has 8",
+    assert_string_equal("the costs describe 7 stages, but the schedule has 8",
                         pen_text_string(&why));
     pen_text_release(&why);
     pen_costs_release(&costs);
@@ -245,7 +245,7 @@ static void wrong_values_name_their_path(void **state)
     expect_refusal(HEAD FIW ",\"layers\":{\"count\":3}}",
                    "layers must be a list of at least one object");
     expect_refusal(HEAD FIW ",\"ranks\":[{}],\"layers\":[{}]}",
-                   "ranks and layers are given, at most one of them may be");
+                   "ranks and layers are both given; give at most one of them");
 }
 
 static void unknown_keys_are_refused(void **state)
@@ -296,13 +296,14 @@ static void wrong_communication_is_refused(void **state)
     expect_refusal(HEAD FIW ",\"links\":[{\"from\":0,\"to\":65535}]}",
                    "links[0].to must be an integer from 0 to 65534");
     expect_refusal(HEAD FIW ",\"links\":[{\"from\":1,\"to\":1}]}",
-                   "links[0].to must be another rank than from");
+                   "links[0].to must be a different rank than 'from'");
     expect_refusal(HEAD FIW ",\"links\":[{\"from\":1,\"to\":0},"
                             "{\"from\":0,\"to\":1,\"both\":true}]}",
-                   "links: the one from rank 1 to rank 0 is given twice");
-    expect_refusal(HEAD FIW ",\"memory\":{\"f\":1,\"w\":-0.5}}",
-                   "memory leaves 0.5 of each micro-batch behind; what f "
-                   "adds, i, w and r must free");
+                   "links: the link from rank 1 to rank 0 is given twice");
+    expect_refusal(
+        HEAD FIW ",\"memory\":{\"f\":1,\"w\":-0.5}}",
+        "the memory of f, i, w and r sums to 0.5 for each micro-batch; "
+        "it must sum to 0");
 }
 
 static void the_examples_are_right(void **state)

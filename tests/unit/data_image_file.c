@@ -131,19 +131,22 @@ static void heads_that_lie_are_refused(void **state)
     (void)state;
     put_both();
     put_changed(3, 1);
-    expect_refused("train", "the magic number is 2049; that of images is 2051");
+    expect_refused("train",
+                   "the magic number is 2049; the one of images is 2051");
     put_changed(7, 4);
     expect_refused("train",
-                   "18 bytes follow the head, but its 4 images take 24");
+                   "18 bytes follow the header, but its 4 images take 24");
     put_changed(7, 2);
     expect_refused("train",
-                   "18 bytes follow the head, but its 2 images take 12");
+                   "18 bytes follow the header, but its 2 images take 12");
     put_changed(7, 0);
     expect_refused("train", "0 x 2 x 3");
     put_changed(8, 255);
-    expect_refused("train", "more than any file has: 3 x 4278190082 x 3");
+    expect_refused("train", "more than a file can hold: 3 x 4278190082 x 3");
     put(IMAGES, images, 15);
-    expect_refused("train", "15 bytes; a file of images begins with 16");
+    expect_refused(
+        "train",
+        "the file has 15 bytes; the header of a file of images has 16");
     put(IMAGES, images, 0);
     expect_refused("train", "0 bytes");
     put(IMAGES, images, sizeof images);

@@ -255,7 +255,8 @@ static void a_wrong_index_is_refused_with_its_offset(void **state)
     expect_refusal(33, 0x80, "offset 18");
     expect_refusal(34, 5, "offset 34: sequence 0 of 5 tokens does not fit");
     expect_refusal(37, 0x80, "offset 34: sequence 0");
-    expect_refusal(42, 0, "sequences end at byte 6, the .bin file at 8");
+    expect_refusal(42, 0,
+                   "sequences end at byte 6, but the .bin file ends at 8");
     expect_refusal(54, 5, "offset 54: sequence 1 begins at byte 5");
     expect_refusal(70, 1, "offset 70: document end 0 is 1");
     expect_refusal(78, 4, "offset 78: document end 1 is 4");

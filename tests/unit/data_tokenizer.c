@@ -271,6 +271,85 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
     pen_tokenizer_free(tokenizer);
 }
 
+/* Eight steps of which each makes sixteen letters of one. */
+static void a_normalizer_that_makes_a_text_explode_is_refused(void **state)
+{
+    (void)state;
+#define STEP                                                                   \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"                    \
+    "\"content\":\"aaaaaaaaaaaaaaaa\"}"
+    static const char steps[] =
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" STEP "," STEP
+        "," STEP "," STEP "," STEP "," STEP "," STEP "," STEP "]}";
+    struct pen_text json = PEN_TEXT_EMPTY;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_token_list ids = PEN_TOKEN_LIST_EMPTY;
+    struct pen_encoder *encoder = NULL;
+    pen_text_add(&json, "{%s,%s}", MODEL, steps);
+    struct pen_tokenizer *tokenizer = parse_text(json.bytes);
+    pen_text_add_repeat(&text, 'a', 1000);
+    assert_int_equal(PEN_OK, pen_encoder_create(tokenizer, &encoder));
+    assert_int_equal(PEN_INVALID, pen_encoder_encode(encoder, text.bytes,
+                                                     text.length, &ids, &why));
+    assert_string_equal(
+        "the tokenizer's normalizer makes a text more than 32 times as long; "
+        "remove the Replace or Prepend that does so from tokenizer.json",
+        pen_text_string(&why));
+    /* Another text, which has no such letter, is not affected. */
+    assert_int_equal(PEN_OK, pen_encoder_encode(encoder, "bcd", 3, &ids, NULL));
+    /* An added token that would explode is refused with the file. */
+    struct pen_tokenizer *other = NULL;
+    pen_text_clear(&json);
+    pen_text_clear(&why);
+    pen_text_add(&json,
+                 "{%s,%s,\"added_tokens\":[{\"id\":20,\"content\":\"aa\","
+                 "\"normalized\":true}]}",
+                 MODEL, steps);
+    assert_int_equal(PEN_INVALID, pen_tokenizer_parse_json(
+                                      json.bytes, json.length, &other, &why));
+    assert_string_equal("added_tokens[0] cannot be normalized: the normalizer "
+                        "makes it too long",
+                        pen_text_string(&why));
+    pen_text_release(&json);
+    pen_text_release(&text);
+    pen_text_release(&why);
+    pen_token_list_release(&ids);
+    pen_encoder_free(encoder);
+    pen_tokenizer_free(tokenizer);
+}
+
+/* A pattern that takes all of a text at once. */
+static void a_text_without_a_safe_cut_is_refused(void **state)
+{
+    (void)state;
+    struct pen_tokenizer *tokenizer = parse_text(
+        "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
+        "{\"Regex\":\"[\\\\s\\\\S]+\"},\"behavior\":\"Isolated\"}}");
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_token_list ids = PEN_TOKEN_LIST_EMPTY;
+    struct pen_encoder *encoder = NULL;
+    assert_int_equal(PEN_OK, pen_encoder_create(tokenizer, &encoder));
+    pen_text_add_repeat(&text, 'e', (size_t)16 << 20);
+    assert_int_equal(PEN_OK, pen_encoder_encode(encoder, text.bytes,
+                                                text.length, &ids, &why));
+    assert_int_equal(text.length, ids.count);
+    pen_text_add_repeat(&text, 'e', (size_t)4 << 20);
+    assert_int_equal(PEN_INVALID, pen_encoder_encode(encoder, text.bytes,
+                                                     text.length, &ids, &why));
+    assert_string_equal(
+        "the tokenizer has no safe place to cut this text within 16 MB; split "
+        "it into shorter documents, or use a tokenizer that splits text into "
+        "words",
+        pen_text_string(&why));
+    pen_text_release(&text);
+    pen_text_release(&why);
+    pen_token_list_release(&ids);
+    pen_encoder_free(encoder);
+    pen_tokenizer_free(tokenizer);
+}
+
 static void wrong_files_are_refused_with_the_reason(void **state)
 {
     (void)state;
@@ -314,7 +393,7 @@ static void wrong_files_are_refused_with_the_reason(void **state)
         {"{" MODEL ",\"added_tokens\":[{\"content\":\"x\"}]}",
          "added_tokens.id must be an integer"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}",
-         "model.vocab[0] is not a piece and its score"},
+         "model.vocab[0] must be a piece and its score"},
         {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}"
          "}",
          "model.unk_id"},
@@ -346,6 +425,8 @@ int main(void)
         cmocka_unit_test(nfc_orders_any_number_of_marks),
         cmocka_unit_test(text_that_is_not_utf8_is_refused),
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(a_normalizer_that_makes_a_text_explode_is_refused),
+        cmocka_unit_test(a_text_without_a_safe_cut_is_refused),
         cmocka_unit_test(wrong_files_are_refused_with_the_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

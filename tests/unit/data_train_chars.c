@@ -82,14 +82,23 @@ static void the_text_comes_back(void **state)
     pen_tokenizer_free(tokenizer);
 }
 
-static void an_empty_text_has_no_characters(void **state)
+static void an_empty_file_is_refused(void **state)
 {
     (void)state;
+    char path[] = "/tmp/penstock-train-chars-XXXXXX";
+    char *const paths[] = {path};
     uint32_t num_chars;
-    struct pen_tokenizer *tokenizer = train("", &num_chars);
-    assert_int_equal(0, num_chars);
-    assert_int_equal(0, pen_tokenizer_vocab_size(tokenizer));
-    pen_tokenizer_free(tokenizer);
+    struct pen_text json = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    close(mkstemp(path));
+    assert_int_equal(PEN_INVALID,
+                     pen_train_chars(paths, 1, &json, &num_chars, &why));
+    unlink(path);
+    assert_non_null(strstr(pen_text_string(&why),
+                           " is empty: a tokenizer needs at least one "
+                           "character; name a file with text"));
+    assert_int_equal(0, json.length);
+    pen_text_release(&why);
 }
 
 int main(void)
@@ -97,7 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_follow_the_order_of_unicode),
         cmocka_unit_test(the_text_comes_back),
-        cmocka_unit_test(an_empty_text_has_no_characters),
+        cmocka_unit_test(an_empty_file_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

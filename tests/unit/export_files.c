@@ -272,36 +272,37 @@ static void changes_are_noted(void **state)
     struct pen_model *model = parse_model(CONFIG);
     struct pen_plan *plan = make_plan(model, 3, 2, "dualpipev");
     expect_notes("megatron", plan, model,
-                 "Megatron-LM has no schedule dualpipev: interleaved takes its "
-                 "place\n");
+                 "Megatron-LM has no schedule dualpipev: the export uses "
+                 "interleaved\n");
     plan = make_plan(model, 3, 2, "interleaved");
     plan->num_microbatches = 2;
     expect_notes("megatron", plan, model,
-                 "Megatron-LM takes one stage on a rank here: 2 that follow "
-                 "each other are joined\n"
-                 "Megatron-LM has no schedule interleaved: 1f1b takes its "
-                 "place\n");
+                 "Megatron-LM supports one stage per rank in this case: 2 "
+                 "consecutive stages are joined\n"
+                 "Megatron-LM has no schedule interleaved: the export uses "
+                 "1f1b\n");
     plan = make_plan(model, 2, 1, "1f1b");
     plan->stages[1].recompute = PEN_RECOMPUTE_FULL;
     expect_notes("megatron", plan, model,
-                 "Megatron-LM recomputes in all stages or in none: all of them "
+                 "Megatron-LM recomputes in all stages or in none: all stages "
                  "get full recomputation, which costs time and saves memory\n");
     plan = make_plan(model, 2, 1, "pipedream");
     plan->sharding = PEN_SHARDING_ZERO3;
-    expect_notes("deepspeed", plan, model,
-                 "DeepSpeed takes ZeRO 1 at most with a pipeline: it has "
-                 "that\n"
-                 "DeepSpeed has no schedule pipedream: 1f1b takes its place\n");
+    expect_notes(
+        "deepspeed", plan, model,
+        "DeepSpeed supports at most ZeRO 1 with a pipeline: the export "
+        "uses it\n"
+        "DeepSpeed has no schedule pipedream: the export uses 1f1b\n");
     plan = make_plan(model, 2, 1, "chimera");
     plan->number = PEN_NUMBER_FP16;
     expect_notes("torchtitan", plan, model,
-                 "torchtitan 0.3.0 has no schedule chimera: 1f1b takes its "
-                 "place\n"
-                 "torchtitan 0.3.0 cannot shard the moments alone here: "
-                 "weights, gradients and moments are sharded, and weights stay "
-                 "gathered from forward to backward\n"
-                 "torchtitan 0.3.0 cannot be told fp16 in its options: bf16 "
-                 "takes its place\n");
+                 "torchtitan 0.3.0 has no schedule chimera: the export uses "
+                 "1f1b\n"
+                 "torchtitan 0.3.0 cannot shard only the moments in this case: "
+                 "the export shards weights, gradients and moments, and keeps "
+                 "weights gathered from forward to backward\n"
+                 "torchtitan 0.3.0 has no option for fp16: the export uses "
+                 "bf16\n");
     pen_model_free(model);
 }
 
@@ -354,13 +355,14 @@ static void what_has_no_near_plan_is_refused(void **state)
     plan->sequence = 1022;
     expect_refusal("megatron", plan, model,
                    "a sequence of 1022 tokens does not divide by 4");
-    expect_refusal("torchtitan@0.2.2", make_plan(model, 2, 1, "1f1b"), model,
-                   "torchtitan 0.2.2 has such models by name only, and none "
-                   "with the numbers of tiny");
+    expect_refusal(
+        "torchtitan@0.2.2", make_plan(model, 2, 1, "1f1b"), model,
+        "torchtitan 0.2.2 selects these models by name, and has none "
+        "with the sizes of tiny");
     expect_refusal("torchtitan", make_plan(gpt2, 2, 1, "1f1b"), gpt2,
                    "torchtitan 0.3.0 has no model with the layers of tiny");
     expect_refusal("megatron", make_plan(gpt2, 2, 1, "1f1b"), model,
-                   "the plan is of another model (tiny)");
+                   "the plan is for another model (tiny)");
     pen_model_free(gpt2);
     pen_model_free(model);
 }
@@ -373,11 +375,11 @@ static void exporters_are_found_by_name_and_version(void **state)
     assert_string_equal("0.2.2",
                         pen_export_find("torchtitan@0.2.2", NULL)->version);
     assert_null(pen_export_find("torch", &why));
-    assert_string_equal("no exporter is called torch; there are "
-                        "megatron@0.20.0, torchtitan@0.3.0, "
-                        "torchtitan@0.2.2, deepspeed@0.19.6, nanotron@0.4, "
-                        "sbatch",
-                        pen_text_string(&why));
+    assert_string_equal(
+        "there is no exporter torch; expected one of megatron@0.20.0, "
+        "torchtitan@0.3.0, torchtitan@0.2.2, deepspeed@0.19.6, "
+        "nanotron@0.4, sbatch",
+        pen_text_string(&why));
     pen_text_release(&why);
 }
 

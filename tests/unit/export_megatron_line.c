@@ -87,10 +87,12 @@ static void words_are_parted_as_by_a_shell(void **state)
     assert_int_equal(2, read.plan->micro_batch);
     assert_int_equal(4, read.plan->num_microbatches);
     assert_int_equal(PEN_NUMBER_BF16, read.plan->number);
-    assert_non_null(strstr(pen_text_string(&read.notes),
-                           "2 options say nothing of model and layout\n"));
+    assert_non_null(
+        strstr(pen_text_string(&read.notes),
+               "ignored 2 options that do not concern model and layout\n"));
     release(&read);
-    expect_refusal("--num-layers '8", 1, "the line ends inside a quote");
+    expect_refusal("--num-layers '8", 1,
+                   "the command line ends inside a quote");
     expect_refusal("", 1, "--num-layers is missing");
 }
 
@@ -107,9 +109,9 @@ static void a_line_of_gpt_has_defaults(void **state)
     assert_int_equal(1234, read.plan->seed);
     assert_int_equal(1, pen_plan_num_ranks(read.plan));
     assert_string_equal("1f1b", read.plan->schedule.name);
-    assert_string_equal("the number of ranks is not given: 1 are assumed, one "
-                        "replica\n",
-                        pen_text_string(&read.notes));
+    assert_string_equal(
+        "the number of ranks is not given: the plan assumes 1, one replica\n",
+        pen_text_string(&read.notes));
     release(&read);
 }
 
@@ -161,18 +163,19 @@ static void layouts_are_read_with_their_traps(void **state)
     expect_refusal(LAYOUT "'Ett|tt|tt|tt'", 4,
                    "the layout must begin with its only E and end with its "
                    "only L");
-    expect_refusal(LAYOUT "'Et*4||t*4|L'", 4,
-                   "stage 1 of the layout is empty, which a plan cannot say");
+    expect_refusal(
+        LAYOUT "'Et*4||t*4|L'", 4,
+        "stage 1 of the layout is empty, which a plan does not support");
     expect_refusal(LAYOUT "'Et|t|L'", 4,
                    "the layout has 2 layers in 3 stages; --num-layers is 8, "
                    "and the stages must divide by pp 4");
     expect_refusal(LAYOUT "'Et*8|m|t|L'", 4,
-                   "the layout has layers that predict further tokens (m), "
-                   "which a plan has not");
+                   "the layout has multi-token prediction layers (m), which a "
+                   "plan does not support");
     expect_refusal(LAYOUT "'E((t|)*2)*2L'", 4,
-                   "the layout has '(', which is none of E, t, L and |");
+                   "the layout has '('; expected E, t, L or |");
     expect_refusal(LAYOUT "'Et*99999999999999999999L'", 4,
-                   "the layout has more than 262144 letters");
+                   "the layout has more than 262144 characters");
     expect_refusal(LAYOUT "''", 4,
                    "the layout must begin with its only E and end with its "
                    "only L");
@@ -284,9 +287,10 @@ static void recomputation_and_sharding_are_read(void **state)
     assert_int_equal(PEN_RECOMPUTE_FULL, read.plan->stages[0].recompute);
     assert_int_equal(PEN_SHARDING_ZERO2, read.plan->sharding);
     assert_int_equal(PEN_NUMBER_FP8, read.plan->number);
-    assert_string_equal("a part of each stage's layers is recomputed; a plan "
-                        "says all of them\n",
-                        pen_text_string(&read.notes));
+    assert_string_equal(
+        "Megatron recomputes a part of each stage's layers; the plan "
+        "recomputes all of them\n",
+        pen_text_string(&read.notes));
     release(&read);
 }
 
@@ -298,25 +302,29 @@ static void numbers_that_do_not_agree_are_refused(void **state)
     expect_refusal(LEAST "--micro-batch-size 3 --global-batch-size 8", 2,
                    "--global-batch-size 8 does not divide by a micro-batch of "
                    "3 on 2 replicas");
-    expect_refusal(LEAST "--tensor-model-parallel-size 0", 1,
-                   "--tensor-model-parallel-size is '0', expected a whole "
-                   "number within its bounds");
-    expect_refusal(LEAST "--tensor-model-parallel-size", 1,
-                   "--tensor-model-parallel-size is '', expected a whole "
-                   "number within its bounds");
+    expect_refusal(
+        LEAST "--tensor-model-parallel-size 0", 1,
+        "--tensor-model-parallel-size is '0', expected a whole number "
+        "in its range");
+    expect_refusal(
+        LEAST "--tensor-model-parallel-size", 1,
+        "--tensor-model-parallel-size is '', expected a whole number "
+        "in its range");
     expect_refusal(LEAST "--norm-epsilon small", 1,
                    "--norm-epsilon is 'small', expected a number");
-    expect_refusal(LEAST "--num-attention-heads 5", 1,
-                   "the model of the line: 5 heads do not divide a hidden "
-                   "size of 64, or are wider than 4194304 together");
+    expect_refusal(
+        LEAST "--num-attention-heads 5", 1,
+        "the model of the command line: 5 heads do not divide a hidden "
+        "size of 64, or their total width is above 4194304");
     expect_refusal(LEAST "--hidden-size 8 --swiglu", 1,
                    "--ffn-hidden-size is missing, and --hidden-size 8 is too "
                    "small for its default");
     expect_refusal(LEAST "--multi-latent-attention", 1,
-                   "latent attention is known with experts only");
-    expect_refusal(LEAST "--num-experts 8 --moe-layer-freq ([0]*3+[1]*9)", 1,
-                   "--moe-layer-freq must be a number or as ([0]*3+[1]*5), of "
-                   "8 blocks");
+                   "latent attention is supported with experts only");
+    expect_refusal(
+        LEAST "--num-experts 8 --moe-layer-freq ([0]*3+[1]*9)", 1,
+        "--moe-layer-freq must be a number or a list as ([0]*3+[1]*5) "
+        "for 8 blocks");
 }
 
 int main(void)

@@ -233,8 +233,8 @@ static void a_port_in_use_is_refused(void **state)
     ask(port, plain_request, page);
     char expected[200];
     snprintf(expected, sizeof expected,
-             "cannot show metrics on port %u: Address already in use; name "
-             "another one, or 0 to get one that is free",
+             "cannot serve metrics on port %u: Address already in use; give "
+             "another port, or 0 for a free one",
              (unsigned)port);
     assert_int_equal(PEN_IO,
                      pen_metrics_server_create(port, &metrics, &other, &why));

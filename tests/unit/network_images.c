@@ -319,11 +319,11 @@ static void what_cannot_be_made_is_refused(void **state)
         const char *reason;
     } cases[] = {
         {0, 0, SIZE, 1, "a micro-batch needs at least one image"},
-        {0, 1, 0, 1, "the model takes images of any size; say which"},
-        {0, 1, SIZE, 9, "layers 0 to 9 are not in a model of 5"},
+        {0, 1, 0, 1, "the model takes images of any size; give the size"},
+        {0, 1, SIZE, 9, "layers 0 to 9 are beyond the model's 5 layers"},
         {0, 1, 1, 1,
-         "layer 0 leaves one number per channel, of which a norm in training "
-         "has no variance; use a larger batch or larger images"},
+         "layer 0 has one value per channel, too few for the variance "
+         "of a norm in training; use a larger batch or larger images"},
         {3, 1, 8, 1, "the model is for images of 9 x 9, not of 8 x 8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -176,17 +176,19 @@ static void what_was_not_measured_is_told(void **state)
     struct pen_text why = PEN_TEXT_EMPTY;
     assert_int_equal(PEN_INVALID, pen_compute_costs(&compute, stages, 1, 1,
                                                     true, &costs, &why));
-    assert_string_equal("the profile was measured without recomputation "
-                        "\"selective\"",
-                        pen_text_string(&why));
+    assert_string_equal(
+        "the profile has no recomputation \"selective\"; measure it "
+        "again with --recompute-granularity all",
+        pen_text_string(&why));
     pen_text_clear(&why);
     stages[0].recompute = PEN_RECOMPUTE_NONE;
     compute.micro_batch = 3;
     assert_int_equal(PEN_INVALID, pen_compute_costs(&compute, stages, 1, 1,
                                                     true, &costs, &why));
-    assert_string_equal("the profile is of micro-batches of 2 sequences of 16 "
-                        "tokens, not of 3 of 16",
-                        pen_text_string(&why));
+    assert_string_equal(
+        "the profile is for micro-batches of 2 sequences of 16 tokens, "
+        "not for 3 of 16; measure it again",
+        pen_text_string(&why));
     pen_text_release(&why);
     pen_model_free(model);
 }

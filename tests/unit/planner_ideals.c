@@ -130,7 +130,7 @@ static void a_cycle_is_refused(void **state)
                         pen_text_string(&why));
     pen_text_clear(&why);
     assert_int_equal(PEN_INVALID, pen_graph_init(&graph, 3, far, 1, &why));
-    assert_string_equal("edge 0 from 0 to 3 leaves the 3 nodes",
+    assert_string_equal("edge 0 from 0 to 3 names a node beyond the 3 nodes",
                         pen_text_string(&why));
     pen_text_release(&why);
 }

@@ -240,33 +240,36 @@ static void what_was_not_measured_is_refused(void **state)
     struct pen_setting setting = setting_of(&profile);
     struct pen_plan *plan = make_plan(2, 1, "1f1b");
     plan->micro_batch = 3;
-    expect_refused(&setting, plan,
-                   "the profile is of micro-batches of 2 sequences of 16 "
-                   "tokens, not of 3 of 16");
+    expect_refused(
+        &setting, plan,
+        "the profile is for micro-batches of 2 sequences of 16 tokens, "
+        "not for 3 of 16; measure it again");
     plan->micro_batch = 2;
     plan->stages[0].recompute = PEN_RECOMPUTE_SELECTIVE;
     expect_refused(&setting, plan,
-                   "the profile was measured without recomputation "
-                   "\"selective\"");
+                   "the profile has no recomputation \"selective\"; measure it "
+                   "again with --recompute-granularity all");
     plan->stages[0].recompute = PEN_RECOMPUTE_NONE;
     plan->degrees[PEN_DEGREE_TP] = 2;
     expect_refused(&setting, plan,
-                   "a profile has whole layers: tp, cp and ep must be 1");
+                   "a profile measures whole layers: tp, cp and ep must be 1");
     plan->degrees[PEN_DEGREE_TP] = 1;
     plan->sharding = PEN_SHARDING_ZERO2;
-    expect_refused(&setting, plan,
-                   "training here shares the optimizer, neither gradients nor "
-                   "weights: sharding must be none or zero1");
+    expect_refused(
+        &setting, plan,
+        "penstock shards the optimizer's state only, not gradients or "
+        "weights: sharding must be none or zero1");
     plan->sharding = PEN_SHARDING_NONE;
     profile.link.is_there = false;
-    expect_refused(&setting, plan,
-                   "the profile has no link: measure it with two ranks at "
-                   "least, under mpirun");
+    expect_refused(
+        &setting, plan,
+        "the profile has no link; measure it again under mpirun with "
+        "at least two ranks");
     profile.link.is_there = true;
     profile.program_bytes = 0;
-    expect_refused(&setting, plan,
-                   "the profile does not know all bytes of a training; "
-                   "measure it again");
+    expect_refused(
+        &setting, plan,
+        "the profile lacks some bytes of a training; measure it again");
     pen_plan_free(plan);
 }
 

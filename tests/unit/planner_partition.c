@@ -203,8 +203,7 @@ static void what_cannot_be_cut_is_told(void **state)
     problem.bytes = bytes;
     problem.limits = limits;
     expect_refusal(&problem, PEN_INFEASIBLE,
-                   "no cut of 2 layers into 2 stages keeps the limits of "
-                   "memory");
+                   "no cut of 2 layers into 2 stages fits into memory");
     problem.costs = wrong;
     expect_refusal(&problem, PEN_INVALID, "layer 1 has the cost -1");
 }

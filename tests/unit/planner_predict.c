@@ -516,23 +516,24 @@ static void bad_plans_are_refused_by_the_rule(void **state)
     layout.plan->degrees[PEN_DEGREE_DP] = 3;
     assert_int_equal(PEN_INVALID,
                      pen_predict(&layout.setting, layout.plan, &found, &why));
-    assert_string_equal("the plan has 12 ranks, the cluster 8 devices",
+    assert_string_equal("the plan has 12 ranks, but the cluster has 8 devices",
                         pen_text_string(&why));
     pen_text_clear(&why);
     layout.plan->degrees[PEN_DEGREE_DP] = 1;
     layout.plan->stages[3].count--;
     assert_int_equal(PEN_INVALID, pen_predict_bound(&layout.setting,
                                                     layout.plan, &found, &why));
-    assert_string_equal("the stages have 9 layers, the model 10",
+    assert_string_equal("the stages have 9 layers, but the model has 10",
                         pen_text_string(&why));
     pen_text_clear(&why);
     layout.plan->stages[3].count++;
     assert_true(pen_plan_set(&layout.plan->schedule.name, "2f3b"));
     assert_int_equal(PEN_INVALID,
                      pen_predict(&layout.setting, layout.plan, &found, &why));
-    assert_string_equal("there is no schedule 2f3b; `penstock schedule list` "
-                        "has them all",
-                        pen_text_string(&why));
+    assert_string_equal(
+        "there is no schedule 2f3b; `penstock schedule list` prints "
+        "all names",
+        pen_text_string(&why));
     pen_text_release(&why);
     layout_release(&layout);
 }

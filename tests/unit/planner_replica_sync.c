@@ -214,7 +214,7 @@ static void fast_links_want_the_all_reduce(void **state)
     expect_advice(&fast, &all, true, "advice: allreduce; nothing else");
     expect_advice(&fast, &all, true, "compression does not pay");
     expect_advice(&fast, &all, true, "rare synchronisation does not pay");
-    expect_advice(&fast, &all, true, "not seconds to a loss");
+    expect_advice(&fast, &all, true, "not the time to reach a loss");
 }
 
 static void slow_links_do_not(void **state)
@@ -228,9 +228,10 @@ static void slow_links_do_not(void **state)
     expect_advice(&slow, &rare, false,
                   "advice: diloco with an interval of 500");
     /* 0.52 / 0.1 = 5.2. */
-    expect_advice(&slow, &rare, false, "from an interval of 6 on");
-    expect_advice(&slow, &rare, false, "from 52 on a tenth");
-    expect_advice(&slow, &rare, false, "82.1 % of its step would be waiting");
+    expect_advice(&slow, &rare, false,
+                  "with an interval of 6 or more, waiting takes less");
+    expect_advice(&slow, &rare, false, "with 52 or more, less than a tenth");
+    expect_advice(&slow, &rare, false, "82.1 % of the step would be waiting");
 }
 
 /* Parle is a bit quicker and less stale, and has a step of its own. */

@@ -113,12 +113,36 @@ static void fewer_devices_are_planned_too(void **state)
     const struct pen_plan_search_options options = {.top = 3};
     struct pen_plan_ranking *fewer = NULL;
     static const uint64_t expected[] = {48, 32, 24};
-    assert_int_equal(PEN_OK,
-                     pen_plan_search_fewer(&setting, &options, &fewer, NULL));
+    assert_int_equal(
+        PEN_OK, pen_plan_search_fewer(&setting, &options, 64, &fewer, NULL));
     assert_int_equal(3, fewer->num_found);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(expected[i], pen_plan_num_ranks(fewer->found[i].plan));
     pen_plan_ranking_free(fewer);
+    release_setting(&setting);
+}
+
+/* The best plan of 48 has 32 and is not told again as that of 32. */
+static void no_number_of_devices_is_told_twice(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2", "preset:h100-sxm*64", PEN_TARGET_MEGATRON, 64, 1024);
+    const struct pen_plan_search_options options = {.top = 6};
+    struct pen_plan_ranking *fewer = NULL;
+    static const uint64_t before[] = {64, 32};
+    for (uint32_t k = 0; k < 2; k++) {
+        uint64_t used = before[k];
+        assert_int_equal(PEN_OK, pen_plan_search_fewer(&setting, &options, used,
+                                                       &fewer, NULL));
+        assert_true(fewer->num_found >= 2);
+        for (uint32_t i = 0; i < fewer->num_found; i++) {
+            uint64_t ranks = pen_plan_num_ranks(fewer->found[i].plan);
+            assert_true(ranks < used);
+            used = ranks;
+        }
+        pen_plan_ranking_free(fewer);
+    }
     release_setting(&setting);
 }
 
@@ -134,7 +158,7 @@ static void too_little_memory_is_told(void **state)
     assert_int_equal(PEN_INFEASIBLE,
                      pen_plan_search(&setting, &options, &ranking, &why));
     assert_non_null(strstr(pen_text_string(&why), "no layout fits"));
-    assert_non_null(strstr(pen_text_string(&why), "3.0 GiB are there"));
+    assert_non_null(strstr(pen_text_string(&why), "the device has 3.0 GiB"));
     pen_text_release(&why);
     release_setting(&setting);
 }
@@ -236,6 +260,7 @@ int main(void)
         cmocka_unit_test(devices_may_be_left_over),
         cmocka_unit_test(a_front_trades_time_for_memory),
         cmocka_unit_test(fewer_devices_are_planned_too),
+        cmocka_unit_test(no_number_of_devices_is_told_twice),
         cmocka_unit_test(too_little_memory_is_told),
         cmocka_unit_test(what_is_left_out_is_told),
         cmocka_unit_test(neighbours_lose_for_a_reason),

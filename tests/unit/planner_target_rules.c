@@ -58,7 +58,7 @@ static void tensors_are_cut_evenly_inside_a_node(void **state)
     setting.target = PEN_TARGET_PENSTOCK;
     candidate = make_candidate(2, 1, 8);
     expect_refusal(&setting, &candidate,
-                   "tp 2: Penstock itself does not share tensors");
+                   "tp 2: the target penstock does not split tensors");
     release_setting(&setting);
 }
 
@@ -69,14 +69,15 @@ static void batch_stages_and_devices_must_come_out(void **state)
         "preset:gpt2", "preset:h100-sxm*16", PEN_TARGET_MEGATRON, 64, 1024);
     struct pen_candidate candidate = make_candidate(1, 1, 16);
     candidate.num_microbatches = 5;
-    expect_refusal(&setting, &candidate,
-                   "16 replicas of micro-batches of 1 do not divide the batch "
-                   "of 64");
+    expect_refusal(
+        &setting, &candidate,
+        "16 replicas with micro-batches of 1 do not divide the batch "
+        "of 64");
     candidate = make_candidate(1, 15, 1);
     expect_refusal(&setting, &candidate,
                    "15 stages are more than the 14 layers");
     candidate = make_candidate(2, 2, 8);
-    expect_refusal(&setting, &candidate, "needs 32 devices, there are 16");
+    expect_refusal(&setting, &candidate, "needs 32 devices, but there are 16");
     release_setting(&setting);
 }
 

@@ -186,9 +186,10 @@ static void a_sequence_that_is_too_long_is_refused(void **state)
     struct pen_profiler_options options = options_of(model, &progress);
     options.sequence = 17;
     assert_int_equal(PEN_INVALID, pen_profiler_run(&options, &profile, &why));
-    assert_string_equal("the model has 16 positions and cannot read sequences "
-                        "of 17; use at most 16",
-                        pen_text_string(&why));
+    assert_string_equal(
+        "the model has 16 positions, too few for sequences of 17 "
+        "tokens; use at most 16",
+        pen_text_string(&why));
     assert_int_equal(0, profile.micro_batch);
     pen_text_release(&why);
     pen_model_free(model);

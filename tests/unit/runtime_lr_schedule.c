@@ -109,11 +109,13 @@ static void contradictions_are_refused(void **state)
     struct pen_lr_schedule schedule = of_style(PEN_LR_COSINE);
     assert_int_equal(PEN_OK, pen_lr_schedule_check(&schedule, NULL));
     schedule.min_rate = 2;
-    expect_refusal(schedule, "--min-lr 2 must lie between 0 and --lr 1");
+    expect_refusal(schedule, "--min-lr 2 must be between 0 and --lr 1");
     schedule = of_style(PEN_LR_COSINE);
     schedule.warmup_iters = 110;
-    expect_refusal(schedule, "--lr-warmup-iters 110 leaves nothing of the 110 "
-                             "iterations of --lr-decay-iters");
+    expect_refusal(
+        schedule,
+        "--lr-warmup-iters 110 must be less than the 110 iterations of "
+        "--lr-decay-iters");
     schedule.style = PEN_LR_CONSTANT;
     assert_int_equal(PEN_OK, pen_lr_schedule_check(&schedule, NULL));
     schedule = of_style(PEN_LR_WSD);

@@ -122,7 +122,7 @@ static void a_directory_that_cannot_be_is_refused(void **state)
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_tensorboard *other = NULL;
     pen_text_add(&below, "%s/d", pen_tensorboard_path(board));
-    pen_text_add(&expected, "cannot make the directory %s: Not a directory",
+    pen_text_add(&expected, "cannot make the folder %s: Not a directory",
                  pen_text_string(&below));
     assert_int_equal(PEN_IO, pen_tensorboard_create(pen_text_string(&below), 0,
                                                     &other, &why));

@@ -216,10 +216,10 @@ static void one_cause_is_told_in_a_sentence(void **state)
         ",\"sync\":0.001,\"ranks\":[{},{\"f\":0.004,\"i\":0.006,\"w\":0.002,"
         "\"step\":0.002,\"sync\":0.001}]",
         1, &words);
-    assert_string_equal("Rank 1 computes 2.0 times as long as undisturbed; "
-                        "100 % of the 24 ms that a step is longer pass "
-                        "there.\n",
-                        pen_text_string(&words));
+    assert_string_equal(
+        "Rank 1 computes 2.0 times as long as undisturbed; this causes 100 % "
+        "of the 24 ms by which a step is longer.\n",
+        pen_text_string(&words));
     pen_text_release(&words);
     pen_schedule_free(schedule);
 }
@@ -240,11 +240,11 @@ static void many_causes_are_told_together(void **state)
     assert_int_equal(4, blame.num_alike);
     assert_true(blame.share < 0.9);
     expect_close(1, blame.alike_share, "share of all ranks");
-    assert_string_equal("There are 4 ranks that compute longer than "
-                        "undisturbed; 100 % of the 7 ms that a step is longer "
-                        "pass there.\nThe largest part, 29 %, is that rank 1 "
-                        "computes longer.\n",
-                        pen_text_string(&words));
+    assert_string_equal(
+        "There are 4 ranks that compute longer than undisturbed; this causes "
+        "100 % of the 7 ms by which a step is longer.\nThe largest part, 29 %, "
+        "is that rank 1 computes longer.\n",
+        pen_text_string(&words));
     pen_text_release(&words);
     pen_schedule_free(schedule);
 }
@@ -363,8 +363,8 @@ static void seconds_of_ranks_tell_the_same(void **state)
     ranks[6].busy_sec = 3.04; /* 1.44 of the 1.6 s that both are longer */
     pen_blame_tell(&disturbed, &plain, schedule, &words);
     assert_string_equal("Rank 6 (row 2 of pipeline 1) computes 1.9 times as "
-                        "long as undisturbed; 90 % of the 800 ms that a step "
-                        "is longer pass there.\n",
+                        "long as undisturbed; this causes 90 % of the 800 ms "
+                        "by which a step is longer.\n",
                         pen_text_string(&words));
 
     /* Nobody computes longer; rank 5 waits longest, all come late to sums. */
@@ -375,20 +375,20 @@ static void seconds_of_ranks_tell_the_same(void **state)
     }
     ranks[5].pipeline_sec = 1.6;
     pen_blame_tell(&disturbed, &plain, schedule, &words);
-    assert_string_equal("A message from rank 4 (row 0 of pipeline 1) to rank 5 "
-                        "(row 1 of pipeline 1) takes longer than undisturbed; "
-                        "75 % of the 800 ms that a step is longer pass "
-                        "there.\n",
-                        pen_text_string(&words));
+    assert_string_equal(
+        "A message from rank 4 (row 0 of pipeline 1) to rank 5 (row 1 of "
+        "pipeline 1) takes longer than undisturbed; this causes 75 % of the "
+        "800 ms by which a step is longer.\n",
+        pen_text_string(&words));
 
     pen_text_clear(&words);
     ranks[5].pipeline_sec = 0.4;
     ranks[1].sums_sec = 1.61;
     pen_blame_tell(&disturbed, &plain, schedule, &words);
-    assert_string_equal("The sum of the gradients of row 1 takes longer than "
-                        "undisturbed; 100 % of the 800 ms that a step is "
-                        "longer pass there.\n",
-                        pen_text_string(&words));
+    assert_string_equal(
+        "The sum of the gradients of row 1 takes longer than undisturbed; this "
+        "causes 100 % of the 800 ms by which a step is longer.\n",
+        pen_text_string(&words));
 
     pen_text_clear(&words);
     memcpy(ranks, plain_ranks, sizeof ranks);

@@ -174,7 +174,7 @@ static void the_last_host_must_stay(void **state)
         assert_int_equal(PEN_OK, pen_disturbances_add_failure(
                                      &scene->disturbances, words, NULL));
     }
-    scene->refusal = "must last";
+    scene->refusal = "must not fail";
     finish(scene);
 }
 

@@ -443,7 +443,8 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(
         PEN_OK, pen_topology_read("torus:7", &refusal.options.topology, &why));
     in_simgrid(require_refusal, &refusal);
-    refusal = (struct refusal){setting.options, "device 512 of 512"};
+    refusal =
+        (struct refusal){setting.options, "device 512, but there are only 512"};
     setting.devices[5] = 512;
     in_simgrid(require_refusal, &refusal);
     refusal.part = "both on device 3";

@@ -269,7 +269,7 @@ static void blocks_are_multiples_of_8(void **state)
     setting.options = choice.compressor_options;
     assert_int_equal(PEN_INVALID,
                      choice.compressor->create(&setting, &made, &why));
-    assert_string_equal("a block has a multiple of 8 values, not 65",
+    assert_string_equal("a block must have a multiple of 8 values, not 65",
                         pen_text_string(&why));
     assert_null(made);
     pen_text_release(&why);

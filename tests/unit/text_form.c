@@ -118,24 +118,24 @@ static void blanks_and_comments_are_forgiven(void **state)
 static void the_first_line_is_the_magic(void **state)
 {
     (void)state;
-    const char *what = "a schedule begins with '# penstock-schedule 1'";
+    const char *what = "a schedule must begin with '# penstock-schedule 1'";
     struct pen_text expected = PEN_TEXT_EMPTY;
     pen_text_add(&expected, "line 1, column 1: %s\n  \n  ^", what);
     expect_refusal("", pen_text_string(&expected));
     expect_refusal("\n" MAGIC, pen_text_string(&expected));
     pen_text_release(&expected);
     expect_refusal("# penstock-schedule 12\n",
-                   "line 1, column 22: nothing more belongs here\n"
+                   "line 1, column 22: unexpected text at the end of the line\n"
                    "  # penstock-schedule 12\n"
                    "                       ^");
     expect_refusal("# penstock-schedul",
-                   "line 1, column 1: a schedule begins with "
-                   "'# penstock-schedule 1'\n"
+                   "line 1, column 1: a schedule must begin with '# "
+                   "penstock-schedule 1'\n"
                    "  # penstock-schedul\n"
                    "  ^");
     expect_refusal_of("\0\x1b\xff", 3,
-                      "line 1, column 1: a schedule begins with "
-                      "'# penstock-schedule 1'\n"
+                      "line 1, column 1: a schedule must begin with '# "
+                      "penstock-schedule 1'\n"
                       "  ???\n"
                       "  ^");
 }
@@ -159,8 +159,10 @@ static void a_wrong_name_is_refused(void **state)
                          "678901234567890123\n",
                    pen_text_string(&expected));
     pen_text_release(&expected);
-    expect_refusal(MAGIC "name a b\n", "line 2, column 8: nothing more belongs "
-                                       "here\n  name a b\n         ^");
+    expect_refusal(MAGIC "name a b\n",
+                   "line 2, column 8: unexpected text at the end of the line\n"
+                   "  name a b\n"
+                   "         ^");
     expect_refusal(MAGIC "names a\n", "line 2, column 1: expected the word "
                                       "'name'\n  names a\n  ^");
     expect_refusal(MAGIC, "line 1, column 22: expected 'name ...'\n"
@@ -171,8 +173,8 @@ static void a_wrong_name_is_refused(void **state)
 static void a_wrong_shape_is_refused(void **state)
 {
     (void)state;
-    const char *number = "expected a number without leading zeros that is not "
-                         "too large";
+    const char *number =
+        "expected a number in its range, without leading zeros";
     struct pen_text expected = PEN_TEXT_EMPTY;
     pen_text_add(&expected, "line 3, column 7: %s\n  ranks 02\n        ^",
                  number);
@@ -235,24 +237,26 @@ static void wrong_rules_are_refused(void **state)
 static void rows_come_in_order_each_once(void **state)
 {
     (void)state;
-    expect_refusal(MAGIC "name x\n" SHAPE ROW1,
-                   "line 4, column 1: ranks follow each other from 0, each "
-                   "once\n"
-                   "  rank 1: 1RA0 1F0 1B0 1SG0 1RA1 1...\n"
-                   "  ^");
+    expect_refusal(
+        MAGIC "name x\n" SHAPE ROW1,
+        "line 4, column 1: ranks must be listed in order from 0, each "
+        "once\n"
+        "  rank 1: 1RA0 1F0 1B0 1SG0 1RA1 1...\n"
+        "  ^");
     expect_refusal(MAGIC "name x\n" SHAPE "rank 0: 0F0\n",
                    "line 4, column 12: the text ends before the last rank\n"
                    "  rank 0: 0F0\n"
                    "             ^");
     expect_refusal(MAGIC "name x\n" SHAPE "rank 0:\nrank 1:\nrank 2:\n",
-                   "line 6, column 1: nothing follows the last rank\n"
+                   "line 6, column 1: unexpected text after the last rank\n"
                    "  rank 2:\n"
                    "  ^");
-    expect_refusal(MAGIC "name x\n" SHAPE "rank 0 0F0\n",
-                   "line 4, column 7 (rank 0): expected ':' behind the number "
-                   "of the rank\n"
-                   "  rank 0 0F0\n"
-                   "        ^");
+    expect_refusal(
+        MAGIC "name x\n" SHAPE "rank 0 0F0\n",
+        "line 4, column 7 (rank 0): expected ':' after the number of "
+        "the rank\n"
+        "  rank 0 0F0\n"
+        "        ^");
     expect_refusal(MAGIC "name x\n" SHAPE "rank 0:\nrow 1:\n",
                    "line 5, column 1: expected the word 'rank'\n"
                    "  row 1:\n"
@@ -268,8 +272,9 @@ static void wrong_ops_are_refused_where_they_go_wrong(void **state)
     const char *microbatch =
         "expected the number of a micro-batch of this schedule";
     const char *slice = "expected the number of a slice of this schedule";
-    const char *space = "expected a space behind an op";
-    const char *zero = "slice 0 and group 0 are the default and not written";
+    const char *space = "expected a space after an op";
+    const char *zero =
+        "slice 0 and group 0 are the default and must be omitted";
     expect_op_refusal("rank 0: 0F0 F1", 13, stage);
     expect_op_refusal("rank 0: 0F0 2F1", 13, stage);
     expect_op_refusal("rank 0: 00F1", 9, stage);

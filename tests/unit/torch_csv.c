@@ -112,9 +112,10 @@ static void other_placements_are_refused(void **state)
                    "loop (row 2) nor in a V\n"
                    "  1F0\n"
                    "  ^");
-    expect_refusal("0F0,2F0\n1F0\n",
-                   "3 stages cannot be dealt to 2 rows evenly; each row is a "
-                   "rank and holds the same number of stages");
+    expect_refusal(
+        "0F0,2F0\n1F0\n",
+        "3 stages cannot be divided evenly among 2 rows; each row is a "
+        "rank and must have the same number of stages");
     /* A V and a loop mixed: each stage alone would be fine. */
     expect_refusal("0F0,3F0\n1F0,3B0\n",
                    "row 2, column 2: stage 3 of 4 is not on this row of 2 in a "
@@ -176,8 +177,8 @@ static void wrong_cells_name_row_and_column(void **state)
         {"0F4294967294", 1, 1, "expected the number of a micro-batch",
          "\n  0F4294967294\n    ^"},
         {"0F", 1, 1, "expected the number of a micro-batch", "\n  0F\n    ^"},
-        {"0B0x", 1, 1, "expected ',' behind a cell", "\n  0B0x\n     ^"},
-        {"0F0;0B0", 1, 1, "expected ',' behind a cell", "\n  0F0;0B0\n     ^"},
+        {"0B0x", 1, 1, "expected ',' after a cell", "\n  0B0x\n     ^"},
+        {"0F0;0B0", 1, 1, "expected ',' after a cell", "\n  0F0;0B0\n     ^"},
         {"0SEND_F0", 1, 1,
          "expected F, B, I or W: a compute-only file has no communication",
          "\n  0SEND_F0\n   ^"},
@@ -185,12 +186,12 @@ static void wrong_cells_name_row_and_column(void **state)
          "expected F, B, I or W: a compute-only file has no communication",
          "\n  0R0\n   ^"},
         {"(0B0;0F1)OVERLAP_F_B", 1, 1,
-         "the first op of an overlapped pair is an F",
+         "the first op of an overlapped pair must be an F",
          "\n  (0B0;0F1)OVERLAP_F_B\n   ^"},
         {"(0F1;0I0)OVERLAP_F_B", 1, 1,
-         "the second op of an overlapped pair is a B",
+         "the second op of an overlapped pair must be a B",
          "\n  (0F1;0I0)OVERLAP_F_B\n       ^"},
-        {"(0F1;0B0)OVERLAP", 1, 1, "expected ')OVERLAP_F_B' behind the two ops",
+        {"(0F1;0B0)OVERLAP", 1, 1, "expected ')OVERLAP_F_B' after the two ops",
          "\n  (0F1;0B0)OVERLAP\n          ^"},
         {"(0F1)OVERLAP_F_B", 1, 1,
          "expected ';' and a B, as in (0F3;7B1)OVERLAP_F_B",
@@ -222,52 +223,58 @@ static void what_the_file_cannot_say_is_refused(void **state)
     (void)state;
     expect_not_written(
         parse(HEAD("r", LINEAR1 "placement linear") "rank 0: 0F0 0R0 0B0\n"),
-        "PyTorch's schedule file cannot say recomputation, so it cannot carry "
-        "r; the first op in the way is 0R0, op 1 of rank 0\n"
+        "PyTorch's schedule file cannot express recomputation, so it "
+        "cannot contain r; the first such op is 0R0, op 1 of rank 0\n"
         "  rank 0: 0F0 [0R0] 0B0\n"
         "               ^\n");
     expect_not_written(
         parse(HEAD("bpipe", LINEAR1 "placement linear") "rank 0: 0F0 0EV0\n"),
-        "PyTorch's schedule file cannot say eviction of a stash, so it cannot "
-        "carry bpipe; the first op in the way is 0EV0, op 1 of rank 0\n");
+        "PyTorch's schedule file cannot express eviction of a stash, "
+        "so it cannot contain bpipe; the first such op is 0EV0, op 1 "
+        "of rank 0\n");
     expect_not_written(
         parse(HEAD("slices", "ranks 1 stages 1 microbatches 1 slices 2 copies "
                              "1 placement linear") "rank 0: 0F0 0F0.1\n"),
-        "PyTorch's schedule file cannot say token slices, so it cannot carry "
-        "slices; the first op in the way is 0F0.1, op 1 of rank 0\n");
+        "PyTorch's schedule file cannot express token slices, so it "
+        "cannot contain slices; the first such op is 0F0.1, op 1 of "
+        "rank 0\n");
     expect_not_written(
         parse(HEAD("pipedream", LINEAR1 "placement linear") "rank 0: 0F0@0\n"),
-        "PyTorch's schedule file cannot say versions of the weights, so it "
-        "cannot carry pipedream; the first op in the way is 0F0@0, op 0");
+        "PyTorch's schedule file cannot express versions of the "
+        "weights, so it cannot contain pipedream; the first such op is "
+        "0F0@0, op 0");
     expect_not_written(
         parse(HEAD("late", LINEAR1 "placement linear") "rules period 1\n"
                                                        "rank 0: 0F0\n"),
-        "PyTorch's schedule file cannot say versions of the weights, so it "
-        "cannot carry late; the first op in the way is 0F0, op 0 of rank 0");
+        "PyTorch's schedule file cannot express versions of the "
+        "weights, so it cannot contain late; the first such op is 0F0, "
+        "op 0 of rank 0");
     expect_not_written(
         parse(HEAD("chimera",
                    "ranks 2 stages 4 microbatches 2 slices 1 copies "
                    "2 placement bidirectional") "rank 0: 0F0 3RA1 3F1\n"
                                                 "rank 1: 1F0 2F1\n"),
-        "PyTorch's schedule file cannot say a second copy of the model, so it "
-        "cannot carry chimera; the first op in the way is 3F1, op 2 of rank 0");
+        "PyTorch's schedule file cannot express a second copy of the "
+        "model, so it cannot contain chimera; the first such op is "
+        "3F1, op 2 of rank 0");
     expect_not_written(
         parse(HEAD("hanayo", "ranks 1 stages 4 microbatches 1 slices 1 copies "
                              "1 placement wave") "rank 0: 0F0 1F0 2F0 3F0\n"),
-        "PyTorch's schedule file cannot say a wave of more than one V, so it "
-        "cannot carry hanayo; the first op in the way is 2F0, op 2 of rank 0");
+        "PyTorch's schedule file cannot express a wave of more than "
+        "one V, so it cannot contain hanayo; the first such op is 2F0, "
+        "op 2 of rank 0");
     expect_not_written(
         parse(
             HEAD("twins", LINEAR1 "placement linear") "rank 0: 0F0~1 0F1~1\n"),
-        "PyTorch's schedule file cannot say ops that overlap other than one F "
-        "and one B, so it cannot carry twins; the first op in the way is "
-        "0F0~1, op 0 of rank 0\n");
+        "PyTorch's schedule file cannot express ops that overlap other "
+        "than one F and one B, so it cannot contain twins; the first "
+        "such op is 0F0~1, op 0 of rank 0\n");
     expect_not_written(
         parse(HEAD("three",
                    LINEAR1 "placement linear") "rank 0: 0F0~1 0B0~1 0F1~1\n"),
-        "PyTorch's schedule file cannot say ops that overlap other than one F "
-        "and one B, so it cannot carry three; the first op in the way is "
-        "0F0~1, op 0 of rank 0\n");
+        "PyTorch's schedule file cannot express ops that overlap other "
+        "than one F and one B, so it cannot contain three; the first "
+        "such op is 0F0~1, op 0 of rank 0\n");
 }
 
 static void a_wave_of_one_v_is_a_v(void **state)

@@ -4,6 +4,7 @@
  */
 #include "support/support.h"
 
+#include "base/median.h"
 #include "view/advice.h"
 
 #include <math.h>
@@ -33,7 +34,9 @@ static void init_sample(struct sample *sample)
                                   .tokens_per_sec = 1000 + (double)(i % 7),
                                   .share_of_peak = 0.6,
                                   .memory_bytes = 500,
-                                  .val_loss = NAN};
+                                  .val_loss = NAN,
+                                  .loss_usual = NAN,
+                                  .grad_norm_usual = NAN};
     sample->log.steps = sample->steps;
     for (size_t i = 0; i < 2; i++) {
         sample->spent_ranks[i].computing_sec = 0.9;
@@ -94,6 +97,24 @@ static void a_loss_that_is_no_number_is_counted(void **state)
                 "--lr-warmup-iters");
 }
 
+static void the_worst_spike_is_named(void **state)
+{
+    (void)state;
+    struct sample sample;
+    init_sample(&sample);
+    sample.steps[40].loss = 9.5;
+    sample.steps[40].loss_usual = 4.25;
+    sample.steps[50].loss = 19105;
+    sample.steps[50].loss_usual = 4;
+    sample.steps[50].grad_norm = 3e21;
+    sample.steps[50].grad_norm_usual = 2;
+    expect_seen(&sample,
+                "The loss jumped 2 times, furthest in step 51: 1.91e+04, where "
+                "4 was usual. The gradient norm jumped 1 times, furthest in "
+                "step 51: 3e+21, where 2 was usual.",
+                "--clip-grad");
+}
+
 static void a_loss_that_rises_is_told(void **state)
 {
     (void)state;
@@ -122,8 +143,7 @@ static void validation_that_rises_is_told(void **state)
     sample.steps[99].val_loss = 4.2;
     expect_seen(&sample,
                 "The validation loss rose from 4 in step 60 to 4.2 in step "
-                "100, where the loss in training is 3.1: the network learns "
-                "its samples by heart.",
+                "100, where the training loss is 3.1: the network overfits.",
                 "nearest to step 60");
     /* Noise of a run that still learns: training is no better. */
     for (size_t i = 80; i < STEPS; i++)
@@ -179,7 +199,7 @@ static void a_low_share_of_the_peak_is_told(void **state)
     init_sample(&sample);
     for (size_t i = 0; i < STEPS; i++)
         sample.steps[i].share_of_peak = 0.12;
-    expect_seen(&sample, "12 % of what the processors can compute was used.",
+    expect_seen(&sample, "The training used 12 % of the processors' peak.",
                 "--micro-batch-size");
 }
 
@@ -235,8 +255,7 @@ static void ranks_that_differ_from_their_prediction_are_told(void **state)
                 "penstock profile");
     init_sample(&sample);
     sample.spent_ranks[1].computing_sec = 1.5;
-    expect_seen(&sample,
-                "Rank 1 computes 25 % longer than the ranks do on average.",
+    expect_seen(&sample, "Rank 1 computes 25 % longer than the average rank.",
                 "--plan");
     init_sample(&sample);
     sample.spent_ranks[0].sec[PEN_SPENT_WAIT_SYNC] = 0.3;
@@ -252,12 +271,11 @@ static void memory_off_its_prediction_is_told(void **state)
     struct sample sample;
     init_sample(&sample);
     sample.memory[1].peak_bytes = 1082;
-    expect_seen(&sample, "Rank 1 took 8.2 % more memory than was predicted.",
+    expect_seen(&sample, "Rank 1 used 8.2 % more memory than predicted.",
                 "--recompute-granularity");
     sample.memory[0].peak_bytes = 700;
     sample.memory[1].peak_bytes = 800;
-    expect_seen(&sample,
-                "No rank took more than 80 % of the memory that was predicted.",
+    expect_seen(&sample, "No rank used more than 80 % of its predicted memory.",
                 "--micro-batch-size");
     sample.memory[1].peak_bytes = 900;
     expect_seen(&sample, "", "");
@@ -270,12 +288,12 @@ static void a_killed_training_is_told(void **state)
     init_sample(&sample);
     sample.log.is_cut = true;
     expect_seen(&sample,
-                "The last line of the log has no end: it is being written, or "
-                "the training was killed.",
+                "The last line of the log is incomplete: the training is "
+                "writing it, or was killed.",
                 "--load");
     init_sample(&sample);
     sample.spent.num_lost = 3;
-    expect_seen(&sample, "The trace lacks 3 events that were not written.",
+    expect_seen(&sample, "The trace lacks 3 events that could not be written.",
                 "--trace");
 }
 
@@ -289,6 +307,7 @@ static void everything_at_once_is_told(void **state)
     for (size_t i = 0; i < STEPS; i++) {
         sample.steps[i].loss = i == 1 ? NAN : (double)i + 1;
         sample.steps[i].val_loss = (double)i + 200;
+        sample.steps[i].loss_usual = 1;
         sample.steps[i].share_of_peak = 0.1;
         sample.steps[i].tokens_per_sec = i < 50 ? 100 : 10;
     }
@@ -300,7 +319,7 @@ static void everything_at_once_is_told(void **state)
     sample.spent_ranks[0].sec[PEN_SPENT_SYNC] = 1;
     sample.memory[0].peak_bytes = 2000;
     assert_int_equal(PEN_OK, pen_advices_init(&advices, &sample.parts));
-    assert_int_equal(12, advices.count);
+    assert_int_equal(13, advices.count);
     pen_advices_release(&advices);
 }
 
@@ -334,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_training_as_it_should_be_gets_none),
         cmocka_unit_test(a_loss_that_is_no_number_is_counted),
+        cmocka_unit_test(the_worst_spike_is_named),
         cmocka_unit_test(a_loss_that_rises_is_told),
         cmocka_unit_test(validation_that_rises_is_told),
         cmocka_unit_test(a_fall_of_the_speed_is_found_to_the_step),

@@ -389,8 +389,7 @@ static void what_cannot_be_drawn_is_refused(void **state)
     for (size_t i = 0; i < 3; i++)
         run.steps[i].elapsed_sec = NAN;
     expect_refusal(&item, "a.svg",
-                   "there is nothing to draw: no run has a step with a time "
-                   "yet");
+                   "nothing to draw: no run has a step with a time yet");
     free(run.steps);
 }
 

@@ -505,8 +505,9 @@ static void the_median_step_is_shown_or_the_one_asked_for(void **state)
         pen_view_free(view);
     }
     change_trace(lose_the_end);
-    expect_refusal(&expected[4].step,
-                   "step 4 was not recorded whole; 4 steps from 0 to 3 were");
+    expect_refusal(
+        &expected[4].step,
+        "step 4 was not recorded completely; 4 steps from 0 to 3 were");
     view = load(NULL);
     assert_int_equal(3, view->step);
     pen_view_free(view);
@@ -550,11 +551,11 @@ static void traces_that_do_not_fit_the_schedule_are_refused(void **state)
         {repeat_an_event, "rank 1 has two events of op 0 in step 0"},
         {take_the_other_row, "ranks 0 and 1 both execute row 0 of replica 0"},
         {shorten_the_row,
-         "rank 1 executed 19 ops, its row of the schedule has 18"},
+         "rank 1 executed 19 ops, but its row of the schedule has 18"},
         {leave_the_schedule,
          "rank 1 executes row 1 of replica 1, but the schedule has 2 rows and "
          "there are 2 ranks"},
-        {forget_all, "no step was recorded whole, of 1 that were begun"}};
+        {forget_all, "no complete step was recorded; 1 steps were begun"}};
     struct pen_schedule *schedule = make("1f1b", 2, 4, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_trace(schedule, AS_PREDICTED, truth, 1, 1);
@@ -730,7 +731,7 @@ static void drawings_for_a_page_have_a_limit(void **state)
     assert_true(svg.length < both);
     assert_int_equal(PEN_INVALID,
                      pen_view_print_svg(view, 2 * ops - 1, &svg, &drawn, &why));
-    assert_non_null(strstr(pen_text_string(&why), "too long to be drawn"));
+    assert_non_null(strstr(pen_text_string(&why), "too long to draw"));
     pen_text_release(&svg);
     pen_text_release(&why);
     pen_view_free(view);

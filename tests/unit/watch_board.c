@@ -246,8 +246,28 @@ static void who_does_not_come_is_not_awaited_for_ever(void **state)
     name_job(job, sizeof job, "alone");
     struct pen_board_options options = options_of(job, 0);
     options.deadline_sec = 0.1;
-    expect_refusal(&options, "1 of 4 ranks on test-host came within 0.1 s");
+    expect_refusal(&options,
+                   "local rank 1, local rank 2, local rank 3 on test-host did "
+                   "not start within 0.1 s, while 1 of 4 ranks wait");
+    options.num_ranks = RANKS;
+    expect_refusal(&options, "rank 1, rank 2, rank 3 on test-host did not");
     expect_name(&options, false);
+}
+
+/* None of them takes those that give up before it for dead. */
+static void all_that_wait_name_the_one_that_is_missing(void **state)
+{
+    (void)state;
+    char job[64];
+    pid_t pids[RANKS];
+    name_job(job, sizeof job, "missing");
+    for (uint32_t i = 1; i < RANKS; i++) {
+        struct pen_board_options options = options_of(job, i);
+        options.deadline_sec = 2 + 0.2 * i;
+        pids[i] = start(&options, write_and_read);
+    }
+    for (uint32_t i = 1; i < RANKS; i++)
+        assert_int_equal(code_of(pids[i]), PEN_LATE);
 }
 
 static int do_nothing(struct pen_board *board)
@@ -342,7 +362,7 @@ static void ranks_that_disagree_are_refused(void **state)
     expect_refusal(&options, "local rank 0 is taken by rank 100");
     options.local_rank = 1;
     options.num_local = RANKS + 1;
-    expect_refusal(&options, "told of 5 ranks");
+    expect_refusal(&options, "this rank expects 5 ranks");
     kill(pid, SIGKILL);
     code_of(pid);
     options.num_local = 1;
@@ -366,6 +386,7 @@ int main(void)
         cmocka_unit_test(the_end_of_a_rank_is_awaited),
         cmocka_unit_test(one_rank_is_the_first),
         cmocka_unit_test(who_does_not_come_is_not_awaited_for_ever),
+        cmocka_unit_test(all_that_wait_name_the_one_that_is_missing),
         cmocka_unit_test(a_rank_that_dies_at_the_start_is_named),
         cmocka_unit_test(boards_of_dead_jobs_are_removed),
         cmocka_unit_test(a_job_of_the_same_name_starts_afresh),

@@ -113,9 +113,10 @@ static void another_build_may_send_anything(void **state)
     struct pen_launch_identity own = make_identity(3, "n1");
     struct pen_launch_identity other;
     memset(&other, 'x', sizeof other);
-    expect_difference(&own, &other,
-                      "rank 3 on n1 runs a version of penstock that the first "
-                      "rank does not know");
+    expect_difference(
+        &own, &other,
+        "rank 3 on n1 runs another version of penstock than the first "
+        "rank; install the same version on all nodes");
     other.magic = own.magic;
     struct pen_text why = PEN_TEXT_EMPTY;
     assert_int_equal(pen_launch_identity_compare(&own, &other, &why),

@@ -35,14 +35,15 @@ _penstock_train_options() {
         --lr-decay-iters --lr-wsd-decay-iters --lr-wsd-decay-style \
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
-        --engine --threads --recompute-granularity --save --save-interval \
+        --engine --threads --recompute-granularity --save --save-interval --save-keep \
         --run --log --log-interval --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
         --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --sparse-embedding --compress-stages \
-        --profile --trace --hang-timeout --exit-duration-in-mins
+        --profile --trace --verify-interval --checksum-messages \
+        --hang-timeout --exit-duration-in-mins
 }
 
 _penstock_eval_options() {

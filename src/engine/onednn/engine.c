@@ -38,7 +38,7 @@ static size_t passing_bytes(const struct pen_engine *engine)
 pen_status pen__refused(dnnl_status_t status, const char *what,
                         struct pen_text *why)
 {
-    pen_why(why, "oneDNN %d.%d refuses %s (status %d)", DNNL_VERSION_MAJOR,
+    pen_why(why, "oneDNN %d.%d failed for %s (status %d)", DNNL_VERSION_MAJOR,
             DNNL_VERSION_MINOR, what, (int)status);
     return status == dnnl_out_of_memory ? PEN_NOMEM : PEN_INVALID;
 }
@@ -147,7 +147,7 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_engine **out)
 {
     if (dtype == PEN_PRECISION_F64) {
-        pen_why(why, "oneDNN has no products in f64; use the reference");
+        pen_why(why, "oneDNN has no products in f64; use --engine reference");
         return PEN_INVALID;
     }
     struct pen__onednn *self = calloc(1, sizeof *self);
@@ -185,5 +185,5 @@ fail_library:
     dnnl_engine_destroy(self->library);
 fail_self:
     free(self);
-    return pen__refused(status, "to start", why);
+    return pen__refused(status, "its start", why);
 }

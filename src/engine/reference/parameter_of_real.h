@@ -82,7 +82,7 @@ static pen_status parameter_add_copy(struct pen_engine *engine,
                                      struct pen_text *why)
 {
     if (parameter->num_copies == MAX_COPIES) {
-        pen_why(why, "the reference keeps at most %d copies of a weight",
+        pen_why(why, "the reference engine keeps at most %d copies of a weight",
                 MAX_COPIES);
         return PEN_INVALID;
     }

@@ -8,7 +8,8 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
     (void)dtype;
     (void)threads;
     (void)out;
-    pen_why(why, "built without oneDNN; install libdnnl-dev and build again");
+    pen_why(why, "penstock was built without oneDNN; install libdnnl-dev and "
+                 "build again");
     return PEN_INVALID;
 }
 

@@ -13,8 +13,8 @@ pen_status pen_metrics_server_create(uint16_t port,
     (void)metrics;
     (void)out;
     pen_why(why,
-            "cannot show metrics on port %u: built without libmicrohttpd; "
-            "install libmicrohttpd-dev and build again",
+            "cannot serve metrics on port %u: penstock was built without "
+            "libmicrohttpd; install libmicrohttpd-dev and build again",
             (unsigned)port);
     return PEN_INVALID;
 }

@@ -12,8 +12,9 @@ pen_status pen_tensorboard_create(const char *directory, uint64_t last_step,
     (void)last_step;
     (void)out;
     pen_why(why,
-            "cannot write events to %s: built without protobuf-c; install "
-            "libprotobuf-c-dev and protobuf-c-compiler and build again",
+            "cannot write events to %s: penstock was built without "
+            "protobuf-c; install libprotobuf-c-dev and protobuf-c-compiler "
+            "and build again",
             directory);
     return PEN_INVALID;
 }

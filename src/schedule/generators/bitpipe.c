@@ -39,7 +39,8 @@ const struct pen_generator pen__bitpipe = {
     .is_synchronous = true,
     .has_limit = true,
     .uses_costs = true,
-    .note = "ordered greedily: the paper's slot table is not known here; "
-            "idle time at m = p is about half of chimera's, as published",
+    .note = "ordered greedily, because the paper's slot table is not "
+            "published; idle time at m = p is about half of chimera's, as "
+            "published",
     .generate = generate,
 };

@@ -42,7 +42,8 @@ const struct pen_generator pen__hanayo = {
     .has_chunks = true,
     .has_limit = true,
     .uses_costs = true,
-    .note = "ordered greedily: the paper's slot table is not known here; "
-            "at m = p the published idle time is met for one wave",
+    .note = "ordered greedily, because the paper's slot table is not "
+            "published; at m = p the published idle time is met for one "
+            "wave",
     .generate = generate,
 };

@@ -120,6 +120,6 @@ const struct pen_generator pen__wpipe = {
     .bubble = "0 in steady state, (p-1)T/2 once per run",
     .peak = "(m+p-s)/2",
     .note = "order derived from the published description of the two "
-            "groups; the paper's slot table is not known here",
+            "groups, because the paper's slot table is not published",
     .generate = generate,
 };

@@ -50,7 +50,7 @@ const struct pen_generator pen__xpipe = {
     .bubble = "0 in steady state",
     .peak = "p-s",
     .correction = PEN_CORRECTION_ADAM,
-    .note = "order and versions only; how far a mini-batch predicts is "
-            "the runtime's and unconfirmed",
+    .note = "order and versions only; the runtime chooses the distance of "
+            "the prediction, which is unconfirmed",
     .generate = generate,
 };

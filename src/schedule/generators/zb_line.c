@@ -196,8 +196,8 @@ pen_status pen__zb_require_memory(const char *name,
     if (memory->weight <= 0)
         return PEN_OK;
     pen_why(why,
-            "%s delays weight gradients until memory is short, so they must "
-            "free some: w=%g adds",
+            "%s delays weight gradients until memory is short, so w must "
+            "free memory, but w=%g adds",
             name, memory->weight);
     return PEN_INVALID;
 }

@@ -20,10 +20,10 @@ enum { RATIO, MOMENTUM, WARMUP };
 
 static const struct pen_sync_option options[] = {
     [RATIO] = {"ratio", 0.001, 1e-6, 1, false,
-               "part of the values that is sent"},
-    [MOMENTUM] = {"momentum", 0.9, 0, 1, false, "mu, of each replica"},
+               "share of the values that is sent"},
+    [MOMENTUM] = {"momentum", 0.9, 0, 1, false, "mu, momentum of each replica"},
     [WARMUP] = {"warmup", 5, 0, 1000, true,
-                "epochs in which more is sent, less with each"},
+                "warm-up epochs, which send more values"},
 };
 
 /* Without what is picked. Measured: bench/compress. */

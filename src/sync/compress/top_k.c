@@ -17,7 +17,7 @@ enum { RATIO };
 
 static const struct pen_sync_option options[] = {
     [RATIO] = {"ratio", 0.0074, 1e-6, 1, false,
-               "part of the values that is sent"},
+               "share of the values that is sent"},
 };
 
 /* Without what is picked. Measured: bench/compress. */

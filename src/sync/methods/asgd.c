@@ -31,7 +31,7 @@ static pen_status create(const struct pen_sync_setting *setting,
 
 const struct pen_sync_method pen_sync_asgd = {
     .name = "asgd",
-    .title = "gradients change a sharded server's weights as they come",
+    .title = "gradients update a sharded server's weights on arrival",
     .paper = "Dean et al., Large Scale Distributed Deep Networks, 2012",
     .is = PEN_SYNC_OWN_STEP | PEN_SYNC_IS_FREE | PEN_SYNC_NEEDS_SGD,
     .interval = 1,

@@ -205,7 +205,8 @@ static void consistent(struct pen_sync *sync, float *out)
 
 const struct pen_sync_method pen_sync_cyclic_dp = {
     .name = "cyclic-dp",
-    .title = "gradients round a ring behind the next step, one step late",
+    .title = "gradients travel round a ring during the next step, one step "
+             "late",
     .paper = "Fournier and Oyallon, Cyclic Data Parallelism for Efficient "
              "Parallelism of Deep Neural Networks, 2024, arXiv:2403.08837",
     .interval = 1,

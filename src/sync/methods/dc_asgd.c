@@ -26,7 +26,7 @@ static const struct pen_sync_option options[] = {
     [LAMBDA] = {"lambda", 2, 0, 1e6, false,
                 "strength; about 0.04 with adaptive=0"},
     [ADAPTIVE] = {"adaptive", 1, 0, 1, true,
-                  "1: lambda over the root of the mean square"},
+                  "1: lambda divided by the root mean square"},
 };
 
 static const float decay = 0.95f, epsilon = 1e-7f;

@@ -23,8 +23,9 @@
 enum { LOW, HIGH };
 
 static const struct pen_sync_option options[] = {
-    [LOW] = {"s_low", 3, 0, 1e9, true, "clocks ahead that are always granted"},
-    [HIGH] = {"s_high", 15, 0, 1e9, true, "clocks ahead that are the most"},
+    [LOW] = {"s_low", 3, 0, 1e9, true,
+             "clocks by which a worker may always be ahead"},
+    [HIGH] = {"s_high", 15, 0, 1e9, true, "largest number of clocks ahead"},
 };
 
 /* What a server knows of a worker's pace. */

@@ -30,7 +30,7 @@ enum { BETA, MOMENTUM };
 
 static const struct pen_sync_option options[] = {
     [BETA] = {"beta", 0.9, 0, 1, false,
-              "share of the way to the mean that the centre moves"},
+              "share of the way to the mean by which the centre moves"},
     [MOMENTUM] = {"momentum", 0.99, 0, 0.9999, false,
                   "delta of the local step"},
 };

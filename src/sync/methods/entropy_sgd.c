@@ -32,12 +32,14 @@
 enum { G0, G1, NOISE, INNER_RATE, ALPHA, MOMENTUM };
 
 static const struct pen_sync_option options[] = {
-    [G0] = {"g0", 1e-4, 0, 1e3, false, "force to the anchor, at first"},
-    [G1] = {"g1", 1e-3, 0, 1, false, "its growth with every outer step"},
+    [G0] = {"g0", 1e-4, 0, 1e3, false, "initial force to the anchor"},
+    [G1] = {"g1", 1e-3, 0, 1, false,
+            "growth of the force with every outer step"},
     [NOISE] = {"noise", 1e-4, 0, 10, false, "eps of the Langevin dynamics"},
     [INNER_RATE] = {"llr", 0.1, 1e-9, 10, false, "inner learning rate"},
-    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "of the running mean m"},
-    [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "Nesterov's, of both"},
+    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "decay of the running mean m"},
+    [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false,
+                  "Nesterov momentum of both steps"},
 };
 
 enum { NUM_VECTORS = 5 };

@@ -42,8 +42,9 @@ static const struct pen_sync_option options[] = {
     [HORIZON] = {"horizon", 0.95, 0, 10, false,
                  "factor of a tensor's threshold at each step"},
     [THRESHOLD] = {"threshold", -1, -1, 1e30, false,
-                   "a constant one; below 0: from the last slopes"},
-    [WARMUP] = {"warmup", 30, 0, 1e9, true, "steps that send all"},
+                   "constant threshold; below 0: from the last slopes"},
+    [WARMUP] = {"warmup", 30, 0, 1e9, true,
+                "first steps, which send all tensors"},
     [WAIT] = {"wait", 0, 0, 1, true, "1: wait for the neighbours' last puts"},
 };
 
@@ -257,9 +258,10 @@ static pen_status create(const struct pen_sync_setting *setting,
         status = peers->ops->expose(peers, sync->degree * side_bytes(sync),
                                     &sync->window);
     if (status == PEN_INVALID)
-        pen_why(why, "eventgrad writes into its neighbours' memory, which this "
-                     "MPI does not offer between these hosts; Open MPI 4 does "
-                     "with --mca osc pt2pt");
+        pen_why(why,
+                "eventgrad writes into its neighbours' memory, which this MPI "
+                "does not support between these hosts; use Open MPI 4 with "
+                "--mca osc pt2pt");
     if (status != PEN_OK) {
         release(sync);
         return status;

@@ -142,7 +142,7 @@ static void consistent(struct pen_sync *sync, float *out)
 
 const struct pen_sync_method pen_sync_gossip_pull = {
     .name = "gossip-pull",
-    .title = "the mean with one other, drawn anew at each step",
+    .title = "the mean with one other replica, chosen at random at each step",
     .paper = "Jin et al., How to scale distributed deep learning?, 2016, "
              "arXiv:1611.04581",
     .interval = 1,

@@ -27,7 +27,7 @@ static const struct pen_sync_option options[] = {
     [MOMENTS] = {"moments", 1, 0, 1, true,
                  "1: moments of the optimizer are averaged, 0: they stay"},
     [START] = {"start", 0, 0, 1e15, true,
-               "steps that synchronise each at first; 0: half of the run"},
+               "first steps, which synchronise each; 0: half of the run"},
 };
 
 struct pen_sync {

@@ -25,7 +25,7 @@ enum { GROUP };
 
 static const struct pen_sync_option options[] = {
     [GROUP] = {"group", 2, 1, 65536, true,
-               "members of a group, such as those of a host"},
+               "members of a group, such as the replicas of a host"},
 };
 
 /* Channels: the collective's, then up and down between group and head. */

@@ -187,7 +187,7 @@ static void consistent(struct pen_sync *sync, float *out)
 
 const struct pen_sync_method pen_sync_onebit_adam = {
     .name = "onebit-adam",
-    .title = "Adam whose momentum travels as signs behind a warm-up",
+    .title = "Adam whose momentum is sent as signs after a warm-up",
     .paper = "Tang et al., 1-bit Adam: Communication Efficient Large-Scale "
              "Training with Adam's Convergence Speed, 2021, arXiv:2102.02888",
     .is = PEN_SYNC_OWN_STEP | PEN_SYNC_NEEDS_ADAM,

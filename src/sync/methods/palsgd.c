@@ -22,9 +22,11 @@
 enum { PROB, ALPHA, INSTEAD, LR, MOMENTUM };
 
 static const struct pen_sync_option options[] = {
-    [PROB] = {"prob", 0.1, 0, 1, false, "of a pull, at each inner step"},
+    [PROB] = {"prob", 0.1, 0, 1, false,
+              "probability of a pull at each inner step"},
     [ALPHA] = {"alpha", 1, 0, 1e6, false, "strength of the pull"},
-    [INSTEAD] = {"instead", 1, 0, 1, true, "1: of the step; 0: behind it"},
+    [INSTEAD] = {"instead", 1, 0, 1, true,
+                 "1: pull as part of the step; 0: after it"},
     [LR] = {"lr", 0.7, 0, 10, false, "outer learning rate"},
     [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "outer momentum"},
 };
@@ -113,7 +115,8 @@ static void consistent(struct pen_sync *sync, float *out)
 
 const struct pen_sync_method pen_sync_palsgd = {
     .name = "palsgd",
-    .title = "DiLoCo with random pulls to the common weights between",
+    .title = "DiLoCo with random pulls to the common weights between "
+             "synchronisations",
     .paper = "Naganuma et al., Pseudo-Asynchronous Local SGD: Robust and "
              "Efficient Data-Parallel Training, 2025, arXiv:2504.18454",
     .is = PEN_SYNC_COMPRESSES,

@@ -56,27 +56,27 @@ enum { GAMMA, RHO, ALPHA, END_GAMMA, END_RHO, ETA, MOMENTUM = ETA, TENSORS };
 
 static const struct pen_sync_option paper_options[] = {
     [GAMMA] = {"gamma", 100, 0, 1e9, false,
-               "1/force from iterate to anchor, at first; 0: no force"},
+               "initial 1/force from iterate to anchor; 0: no force"},
     [RHO] = {"rho", 100, 0, 1e9, false,
-             "1/force from anchor to the mean, at first; 0: no force"},
-    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "of the running mean"},
-    [END_GAMMA] = {"gamma_least", 1, 1e-9, 1e9, false,
-                   "gamma shrinks no further"},
-    [END_RHO] = {"rho_least", 1, 1e-9, 1e9, false, "rho shrinks no further"},
+             "initial 1/force from anchor to the mean; 0: no force"},
+    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "decay of the running mean"},
+    [END_GAMMA] = {"gamma_least", 1, 1e-9, 1e9, false, "lower limit of gamma"},
+    [END_RHO] = {"rho_least", 1, 1e-9, 1e9, false, "lower limit of rho"},
     [ETA] = {"eta", 1, 0, 10, false, "learning rate of the anchor"},
 };
 
 static const struct pen_sync_option code_options[] = {
     [GAMMA] = {"gamma", 0.01, 0, 1e9, false,
-               "force from iterate to anchor, at first"},
+               "initial force from iterate to anchor"},
     [RHO] = {"rho", 0.01, 0, 1e9, false,
-             "force from anchor to the mean, at first, over L n"},
-    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "of the running mean"},
-    [END_GAMMA] = {"gamma_most", 1, 0, 1e9, false, "gamma grows no further"},
-    [END_RHO] = {"rho_most", 10, 0, 1e9, false, "rho grows no further"},
-    [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "of both steps"},
+             "initial force from anchor to the mean, over L n"},
+    [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "decay of the running mean"},
+    [END_GAMMA] = {"gamma_most", 1, 0, 1e9, false, "upper limit of gamma"},
+    [END_RHO] = {"rho_most", 10, 0, 1e9, false, "upper limit of rho"},
+    [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "momentum of both steps"},
     [TENSORS] = {"tensors", 0, 0, 1e9, true,
-                 "T; 0: tensors of this part of the model, as the code has it"},
+                 "T; 0: tensors of this part of the model, as in the authors' "
+                 "code"},
 };
 
 enum { PAPER_VECTORS = 4, CODE_VECTORS = 6 };
@@ -397,7 +397,7 @@ const struct pen_sync_method pen_sync_parle = {
 
 const struct pen_sync_method pen_sync_parle_code = {
     .name = "parle-code",
-    .title = "the same as in its authors' code, with momentum",
+    .title = "parle as in its authors' code, with momentum",
     .paper = "Chaudhari et al., Parle: parallelizing stochastic gradient "
              "descent, 2017, arXiv:1707.00424, and its code",
     .is = PEN_SYNC_OWN_STEP,

@@ -25,7 +25,7 @@ enum { DEGREE, OVERLAP };
 
 static const struct pen_sync_option options[] = {
     [DEGREE] = {"degree", 1, 1, 65536, true,
-                "members that one sends to; above log2 N: all"},
+                "members that each member sends to; above log2 N: all"},
     [OVERLAP] = {"overlap", 0, 0, 1, true, "1: add shares one step late"},
 };
 

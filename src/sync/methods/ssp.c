@@ -17,7 +17,7 @@
 enum { S };
 
 static const struct pen_sync_option options[] = {
-    [S] = {"s", 3, 0, 1e9, true, "clocks that a worker may be ahead"},
+    [S] = {"s", 3, 0, 1e9, true, "clocks by which a worker may be ahead"},
 };
 
 static void cost(const struct pen_sync_case *of,

@@ -27,7 +27,8 @@ enum { FRAGMENTS, DELAY, MIX, LR, MOMENTUM };
 static const struct pen_sync_option options[] = {
     [FRAGMENTS] = {"fragments", 4, 1, 32, true, "parts of the weights"},
     [DELAY] = {"delay", 1, 0, 1e6, true, "steps from sending to applying"},
-    [MIX] = {"mix", 0.5, 0, 1, false, "share of the local weights that stays"},
+    [MIX] = {"mix", 0.5, 0, 1, false,
+             "share of the local weights that is kept"},
     [LR] = {"lr", 0.4, 0, 10, false, "outer learning rate"},
     [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "outer momentum"},
 };
@@ -142,7 +143,7 @@ static void consistent(struct pen_sync *sync, float *out)
 
 const struct pen_sync_method pen_sync_streaming_diloco = {
     .name = "streaming-diloco",
-    .title = "DiLoCo in fragments that travel behind the inner steps",
+    .title = "DiLoCo in fragments that are sent during the inner steps",
     .paper = "Douillard et al., Streaming DiLoCo with overlapping "
              "communication, 2025, arXiv:2501.18512",
     .is = PEN_SYNC_COMPRESSES,

@@ -1,0 +1,112 @@
+# Runs steps two at a time: each is a shell function that starts when the ones it
+# waits for have passed. The output of a step is printed when it ends; a step that
+# fails stops those that wait for it, and no other: one run shows all that is wrong.
+# A table of seconds comes last.
+#
+#   add NAME "WORDS" [AFTER...]    a function NAME, and what it shows
+#   run_steps                      runs all that were added, in that order where there is a choice; fails if one did
+#
+# Needs `logs`, a folder.
+
+begin=$SECONDS
+order=()
+failed=()
+declare -A words after state process
+trap 'stop_steps' EXIT
+
+add() { # NAME WORDS [AFTER...]
+    order+=("$1")
+    words[$1]=$2
+    after[$1]=${*:3}
+    state[$1]=waits
+}
+
+stop_steps() {
+    local name
+    for name in "${order[@]}"; do
+        [ "${state[$name]}" != runs ] || kill -- "-${process[$name]}" 2>/dev/null || true
+    done
+}
+
+is_ready() { # NAME
+    local other
+    for other in ${after[$1]}; do
+        [ "${state[$other]:?}" = passed ] || return 1
+    done
+}
+
+# A step that waits for one that did not pass will never start.
+is_lost() { # NAME
+    local other
+    for other in ${after[$1]}; do
+        case ${state[$other]} in failed | lost) return 0 ;; esac
+    done
+    return 1
+}
+
+# In a session of its own, so that all it started can be ended.
+start() { # NAME
+    state[$1]=runs
+    echo $((SECONDS - begin)) >"$logs/$1.start"
+    set -m
+    (
+        TIMEFORMAT='%R %U %S'
+        time { (set -euo pipefail; "$1") >"$logs/$1.log" 2>&1; }
+    ) 2>"$logs/$1.time" &
+    process[$1]=$!
+    set +m
+}
+
+# Waits for the end of one, and prints what it said.
+finish_one() {
+    local ended code=0 name
+    wait -n -p ended || code=$?
+    for name in "${order[@]}"; do
+        [ "${process[$name]:-}" = "$ended" ] || continue
+        state[$name]=$([ $code = 0 ] && echo passed || echo failed)
+        printf '\n=== %s: %s (after %d s)\n' "$name" "${words[$name]}" $((SECONDS - begin))
+        cat "$logs/$name.log"
+        [ $code = 0 ] || { echo "FAILED: $name (exit code $code)"; failed+=("$name"); }
+    done
+}
+
+print_table() {
+    local name real user system
+    printf '\n%-14s %7s %8s %6s  %s\n' step seconds 'of cores' start what
+    for name in "${order[@]}"; do
+        [ -s "$logs/$name.time" ] || continue
+        read -r real user system < <(tail -n1 "$logs/$name.time")
+        printf '%-14s %7.0f %8.0f %6d  %s\n' "$name" "$real" "$(awk -v a="$user" -v b="$system" 'BEGIN { print a + b }')" \
+            "$(cat "$logs/$name.start")" "${words[$name]}"
+    done
+    printf '%-14s %7d\n' all $((SECONDS - begin))
+}
+
+run_steps() {
+    local name running waiting
+    while :; do
+        running=0 waiting=0
+        for name in "${order[@]}"; do
+            if [ "${state[$name]}" = waits ] && is_lost "$name"; then
+                state[$name]=lost
+                failed+=("$name (not started)")
+            fi
+            case ${state[$name]} in
+            runs) running=$((running + 1)) ;;
+            waits) waiting=$((waiting + 1)) ;;
+            esac
+        done
+        [ $((running + waiting)) -gt 0 ] || break
+        for name in "${order[@]}"; do
+            [ "$running" -lt 2 ] || break
+            if [ "${state[$name]}" = waits ] && is_ready "$name"; then
+                start "$name"
+                running=$((running + 1))
+            fi
+        done
+        [ "$running" -gt 0 ] || { echo "steps that wait for each other"; return 1; }
+        finish_one
+    done
+    print_table
+    [ ${#failed[@]} = 0 ] || { printf 'FAILED: %s\n' "${failed[@]}"; return 1; }
+}

@@ -1,0 +1,35 @@
+#ifndef PEN_CLI_TRAIN_MEMORY_H
+#define PEN_CLI_TRAIN_MEMORY_H
+
+#include "cli/train_layout.h"
+
+/*
+ * Memory of a training before anything of it is allocated: the prediction,
+ * from shapes and schedule alone, against what the machine allows.
+ */
+struct pen__train_memory_question {
+    const struct pen__train_args *args;
+    const struct pen__train_layout *layout;
+    const struct pen_any_model *model;
+    struct pen_sample_shape sample;
+    struct pen_transport *transport; /* all ranks */
+    struct pen_transport *own;       /* those of this replica */
+};
+
+/*
+ * Bytes that this rank will take for parameters, moments, activations and the
+ * snapshot of a checkpoint. Buffers for sums and messages, and all activations
+ * of networks for images, are left out.
+ */
+uint64_t pen__train_predict(const struct pen__train_memory_question *question);
+
+/*
+ * By all ranks at the same time. INVALID on a rank whose limit the prediction
+ * surely exceeds, with what is needed, what there is and what to change; a
+ * warning where the prediction exceeds it by less than it may be wrong.
+ */
+pen_status
+pen__train_check_memory(const struct pen__train_memory_question *question,
+                        struct pen_text *why);
+
+#endif

@@ -1,0 +1,335 @@
+#include "runtime/verifier.h"
+
+#include "base/crc32c.h"
+#include "runtime/trainer_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct pen_verifier {
+    struct pen_trainer *trainer;
+    uint32_t num_parts;   /* of the model */
+    uint32_t num_members; /* that each part has */
+    double *checks;       /* [part][member]; each has one contributor */
+    uint64_t last_good;   /* step of the last check that found nothing */
+};
+
+/* What is compared of a parameter; ZeRO-1 leaves the first alone. */
+static const struct {
+    enum pen_parameter_part part;
+    const char *name;
+} kinds[] = {{PEN_PART_VALUE, "weights"},
+             {PEN_PART_MOMENT1, "first moments"},
+             {PEN_PART_MOMENT2, "second moments"}};
+
+/* ---- making ---- */
+
+pen_status pen_verifier_create(struct pen_trainer *trainer,
+                               struct pen_verifier **out, struct pen_text *why)
+{
+    const struct pen_layout *layout = &trainer->layout;
+    uint32_t num_members = pen_layout_members(layout);
+    if (trainer->options.world != NULL) {
+        pen_why(why, "--verify-interval compares replicas that are always the "
+                     "same; those of this --sync, or with --compress, may "
+                     "differ. Leave it out, or use --sync allreduce");
+        return PEN_INVALID;
+    }
+    if (num_members == 1 || trainer->exchange == NULL) {
+        pen_why(why, "--verify-interval needs replicas to compare, and there "
+                     "is one alone. Leave it out, or start more ranks than "
+                     "--pipeline-model-parallel-size");
+        return PEN_INVALID;
+    }
+    struct pen_verifier *verifier = calloc(1, sizeof *verifier);
+    if (verifier == NULL)
+        return PEN_NOMEM;
+    *verifier =
+        (struct pen_verifier){.trainer = trainer,
+                              .num_parts = pen_shape_parts(&layout->shape),
+                              .num_members = num_members,
+                              .last_good = trainer->progress.steps};
+    verifier->checks = calloc((size_t)verifier->num_parts * num_members,
+                              sizeof *verifier->checks);
+    if (verifier->checks == NULL) {
+        free(verifier);
+        return PEN_NOMEM;
+    }
+    *out = verifier;
+    return PEN_OK;
+}
+
+void pen_verifier_free(struct pen_verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    free(verifier->checks);
+    free(verifier);
+}
+
+/* ---- checks ---- */
+
+static size_t num_kinds(const struct pen_verifier *verifier, uint32_t stage,
+                        size_t parameter)
+{
+    const struct pen_trainer *trainer = verifier->trainer;
+    bool has_moments = !trainer->options.is_sharded &&
+                       pen_exchange_owns(trainer->exchange, stage, parameter);
+    return has_moments
+               ? 1 + (size_t)pen_optimizer_moments(&trainer->options.optimizer)
+               : 1;
+}
+
+static uint32_t check_of(const struct pen_verifier *verifier,
+                         const struct pen_network_parameter *it, size_t kind)
+{
+    struct pen_engine *engine = verifier->trainer->engine;
+    size_t count;
+    const void *span = engine->ops->parameter_span(engine, it->parameter,
+                                                   kinds[kind].part, &count);
+    return pen_crc32c(span, count * sizeof(float));
+}
+
+/* Visits what is compared of a stage, in an order that all members share. */
+typedef void row_visitor(void *context, const struct pen_network_parameter *it,
+                         size_t kind, uint32_t check);
+
+static void visit(const struct pen_verifier *verifier, uint32_t stage,
+                  row_visitor *visitor, void *context)
+{
+    struct pen_network *network = pen_trainer_network(verifier->trainer, stage);
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        for (size_t k = 0; k < num_kinds(verifier, stage, i); k++)
+            visitor(context, it, k, check_of(verifier, it, k));
+    }
+}
+
+/* One check of all: a tensor that differs alone changes it. */
+static void join(void *context, const struct pen_network_parameter *it,
+                 size_t kind, uint32_t check)
+{
+    uint32_t *joined = context;
+    uint32_t both[] = {*joined, check};
+    (void)it;
+    (void)kind;
+    *joined = pen_crc32c(both, sizeof both);
+}
+
+static void sum(const struct pen_verifier *verifier, double *values,
+                size_t count)
+{
+    struct pen_transport *transport = verifier->trainer->options.transport;
+    struct pen_request request = {.is_active = false};
+    pen_transport_sum(transport, values, count, &request);
+    pen_transport_wait(transport, &request);
+}
+
+/* ---- who differs ---- */
+
+static bool all_agree(const double *checks, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (checks[i] != checks[0])
+            return false;
+    return true;
+}
+
+/* What more than half of the members have; NULL when nothing is. */
+static const double *majority(const double *checks, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t same = 0;
+        for (uint32_t k = 0; k < count; k++)
+            same += checks[k] == checks[i];
+        if (2 * same > count)
+            return &checks[i];
+    }
+    return NULL;
+}
+
+/* The tensors of a part, each with the checks of all members. */
+struct table {
+    const struct pen_verifier *verifier;
+    size_t num_rows;
+    double *tensors; /* of the model, and beside them the kind */
+    double *kinds;
+    double *checks; /* [row][member] */
+    size_t row;
+    uint32_t member;
+};
+
+static void count_row(void *context, const struct pen_network_parameter *it,
+                      size_t kind, uint32_t check)
+{
+    (void)it;
+    (void)kind;
+    (void)check;
+    *(double *)context += 1;
+}
+
+static void fill_row(void *context, const struct pen_network_parameter *it,
+                     size_t kind, uint32_t check)
+{
+    struct table *table = context;
+    const struct pen_verifier *verifier = table->verifier;
+    table->checks[table->row * verifier->num_members + table->member] = check;
+    if (table->member == 0) {
+        table->tensors[table->row] = it->slices[0].tensor;
+        table->kinds[table->row] = (double)kind;
+    }
+    table->row++;
+}
+
+/* Index of the stage of this rank that is a member of a part; or num_stages. */
+static uint32_t stage_of_part(const struct pen_verifier *verifier,
+                              uint32_t part, uint32_t first)
+{
+    struct pen_trainer *trainer = verifier->trainer;
+    uint32_t count = pen_trainer_num_stages(trainer);
+    for (uint32_t s = first; s < count; s++)
+        if (pen_executor_stage(trainer->executor, s)->part == part)
+            return s;
+    return count;
+}
+
+static uint32_t member_of(const struct pen_verifier *verifier, uint32_t stage)
+{
+    struct pen_trainer *trainer = verifier->trainer;
+    return pen_layout_member(
+        &trainer->layout, pen_executor_stage(trainer->executor, stage)->stage);
+}
+
+/* On all ranks; release its arrays, also on failure. */
+static pen_status make_table(const struct pen_verifier *verifier, uint32_t part,
+                             struct table *table)
+{
+    uint32_t num_stages = pen_trainer_num_stages(verifier->trainer);
+    double num_rows = 0;
+    uint32_t s = stage_of_part(verifier, part, 0);
+    if (s < num_stages && member_of(verifier, s) == 0)
+        visit(verifier, s, count_row, &num_rows);
+    sum(verifier, &num_rows, 1);
+    *table = (struct table){.verifier = verifier, .num_rows = (size_t)num_rows};
+    size_t count = table->num_rows * (verifier->num_members + (size_t)2);
+    table->tensors = calloc(count, sizeof *table->tensors);
+    if (table->tensors == NULL)
+        return PEN_NOMEM;
+    table->kinds = table->tensors + table->num_rows;
+    table->checks = table->kinds + table->num_rows;
+    for (; s < num_stages; s = stage_of_part(verifier, part, s + 1)) {
+        table->row = 0;
+        table->member = member_of(verifier, s);
+        visit(verifier, s, fill_row, table);
+    }
+    sum(verifier, table->tensors, count);
+    return PEN_OK;
+}
+
+/* "rank 2", "ranks 2 and 5", "ranks 0, 1 and 3" */
+static void add_ranks(const struct pen_verifier *verifier, uint32_t part,
+                      const double *checks, const double *like, bool is_like,
+                      struct pen_text *out)
+{
+    enum { MOST = 8 };
+    uint32_t ranks[MOST];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < verifier->num_members; i++) {
+        if ((checks[i] == *like) != is_like)
+            continue;
+        if (count < MOST)
+            ranks[count] =
+                pen_layout_rank_of(&verifier->trainer->layout, part, i);
+        count++;
+    }
+    uint32_t named = count < MOST ? count : MOST;
+    pen_text_add(out, "rank%s ", count == 1 ? "" : "s");
+    for (uint32_t i = 0; i < named; i++)
+        pen_text_add(out, "%s%" PRIu32,
+                     i == 0                             ? ""
+                     : i + 1 == named && count == named ? " and "
+                                                        : ", ",
+                     ranks[i]);
+    if (count > named)
+        pen_text_add(out, " and %" PRIu32 " more", count - named);
+}
+
+static void name_ranks(const struct pen_verifier *verifier, uint32_t part,
+                       const double *checks, struct pen_text *why)
+{
+    const double *most = majority(checks, verifier->num_members);
+    if (why == NULL)
+        return;
+    if (most != NULL) {
+        add_ranks(verifier, part, checks, most, false, why);
+        pen_text_add(why, " against ");
+        add_ranks(verifier, part, checks, most, true, why);
+        pen_text_add(why, ", which are more and probably right");
+        return;
+    }
+    add_ranks(verifier, part, checks, &checks[0], true, why);
+    pen_text_add(why, " against ");
+    add_ranks(verifier, part, checks, &checks[0], false, why);
+    pen_text_add(why, "; which is right is not known");
+}
+
+static pen_status explain(const struct pen_verifier *verifier, uint32_t part,
+                          uint64_t step, struct pen_text *why)
+{
+    struct table table;
+    size_t num_different = 0, first = 0;
+    pen_status status = make_table(verifier, part, &table);
+    if (status != PEN_OK)
+        return status;
+    for (size_t i = table.num_rows; i-- > 0;) {
+        if (all_agree(table.checks + i * verifier->num_members,
+                      verifier->num_members))
+            continue;
+        num_different++;
+        first = i;
+    }
+    struct pen_any_tensor about = {.name = "?"};
+    if (num_different > 0)
+        pen_any_model_tensor(verifier->trainer->options.model,
+                             (uint32_t)table.tensors[first], &about);
+    pen_why(why,
+            "after step %" PRIu64 " the replicas differ in %zu of %zu "
+            "tensors of stage %" PRIu32 ", first in the %s of %s: ",
+            step, num_different, table.num_rows, part,
+            kinds[(size_t)table.kinds[first]].name, about.name);
+    name_ranks(verifier, part, table.checks + first * verifier->num_members,
+               why);
+    pen_why(why,
+            ". A bit changed in memory or in a processor; they were the same "
+            "after step %" PRIu64
+            ". Load a checkpoint of that step or before, and check the machine "
+            "of the rank that differs",
+            verifier->last_good);
+    free(table.tensors);
+    return PEN_DAMAGED;
+}
+
+pen_status pen_verifier_check(struct pen_verifier *verifier, uint64_t step,
+                              struct pen_text *why)
+{
+    uint32_t num_members = verifier->num_members;
+    size_t count = (size_t)verifier->num_parts * num_members;
+    struct pen_trainer *trainer = verifier->trainer;
+    for (size_t i = 0; i < count; i++)
+        verifier->checks[i] = 0;
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        uint32_t part = pen_executor_stage(trainer->executor, s)->part;
+        uint32_t check = 0;
+        visit(verifier, s, join, &check);
+        verifier->checks[(size_t)part * num_members + member_of(verifier, s)] =
+            check;
+    }
+    sum(verifier, verifier->checks, count);
+    for (uint32_t part = 0; part < verifier->num_parts; part++)
+        if (!all_agree(verifier->checks + (size_t)part * num_members,
+                       num_members))
+            return explain(verifier, part, step, why);
+    verifier->last_good = step;
+    return PEN_OK;
+}
