@@ -41,6 +41,7 @@ static void list_devices(struct pen_text *out)
         {"memory, GiB", true, false},
         {"bandwidth, GB/s", true, false},
         {"watts", true, false},
+        {"idle", true, false},
         {"usual system", false, false}};
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
@@ -52,6 +53,7 @@ static void list_devices(struct pen_text *out)
         pen_table_add(&table, "%" PRIu64, device->memory_bytes >> 30);
         pen_table_add(&table, "%.5g", 1e-9 * device->memory_bytes_per_sec);
         pen_table_add(&table, "%.0f", device->watts);
+        pen_table_add(&table, "%.0f", pen_device_idle_watts(device));
         pen_table_add(&table, "%s", pen_system_of_device(device->kind)->name);
     }
     pen_table_print(&table, pen__page_width(), out);
@@ -88,11 +90,12 @@ static json_t *device_json(const struct pen_device *device)
         if (device->flops[number] > 0)
             json_object_set_new(flops, pen_number_names[number],
                                 json_real(device->flops[number]));
-    return json_pack("{s:s, s:o, s:I, s:f, s:f, s:s}", "device", device->kind,
-                     "flops", flops, "memory_bytes",
+    return json_pack("{s:s, s:o, s:I, s:f, s:f, s:f, s:s}", "device",
+                     device->kind, "flops", flops, "memory_bytes",
                      (json_int_t)device->memory_bytes, "memory_bytes_per_sec",
                      device->memory_bytes_per_sec, "watts", device->watts,
-                     "system", pen_system_of_device(device->kind)->name);
+                     "idle_watts", pen_device_idle_watts(device), "system",
+                     pen_system_of_device(device->kind)->name);
 }
 
 static json_t *system_json(const struct pen_system *system)

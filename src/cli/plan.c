@@ -222,15 +222,13 @@ static void print_change(const struct pen_plan *plan, double before_sec,
 }
 
 static int print_check(const struct pen__plan_args *args,
-                       const struct pen__planning *planning,
                        const struct pen_plan *plan, double before_sec,
                        const struct pen_prediction *prediction)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     if (args->is_json)
-        return pen__print_json(
-            pen__plan_json(&planning->setting, plan, prediction));
-    pen__plan_print(&planning->setting, plan, prediction, &text);
+        return pen__print_json(pen__plan_json(plan, prediction));
+    pen__plan_print(plan, prediction, &text);
     print_change(plan, before_sec, prediction, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
@@ -247,7 +245,7 @@ static int check_plan(const struct pen__plan_args *args, struct pen_plan *plan,
     if (status == PEN_OK)
         status = predict(args, &planning, plan, &prediction, why);
     int code = status == PEN_OK
-                   ? print_check(args, &planning, plan, before_sec, &prediction)
+                   ? print_check(args, plan, before_sec, &prediction)
                    : pen__refuse(why);
     pen_prediction_release(&prediction);
     pen__planning_close(&planning);

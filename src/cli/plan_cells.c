@@ -9,6 +9,20 @@ double pen__gib(uint64_t bytes)
     return (double)bytes / 0x1p30;
 }
 
+struct pen__plan_spent pen__plan_spent(const struct pen_plan *plan,
+                                       const struct pen_prediction *prediction)
+{
+    double samples = (double)pen_plan_global_batch(plan);
+    double device_sec = (double)pen_plan_num_ranks(plan) * prediction->step_sec;
+    return (struct pen__plan_spent){
+        .samples_per_sec = samples / prediction->step_sec,
+        .device_sec_per_sample = device_sec / samples,
+        .busy_share = prediction->busy_sec / device_sec,
+        .watts = prediction->joules / prediction->step_sec,
+        .joules_per_sample = prediction->joules / samples,
+        .price_per_sample = prediction->price / samples};
+}
+
 static const char *schedule_name(const struct pen_plan *plan)
 {
     if (plan->degrees[PEN_DEGREE_PP] == 1)

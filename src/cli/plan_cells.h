@@ -8,6 +8,19 @@
 
 double pen__gib(uint64_t bytes);
 
+/* What a plan spends on a sample, in time, devices and energy. */
+struct pen__plan_spent {
+    double samples_per_sec;
+    double device_sec_per_sample;
+    double busy_share;        /* of the devices' seconds: computing */
+    double watts;             /* of all devices, the mean of a step; 0: not */
+    double joules_per_sample; /* known, and so here */
+    double price_per_sample;
+};
+
+struct pen__plan_spent pen__plan_spent(const struct pen_plan *plan,
+                                       const struct pen_prediction *prediction);
+
 /* tp, cp, pp, vpp, ep, dp, batch, schedule, recomputation and sharding. */
 void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out);
 

@@ -1,3 +1,4 @@
+#include "cli/plan_cells.h"
 #include "cli/plan_print.h"
 
 #include "cli/sync.h"
@@ -52,28 +53,32 @@ static json_t *spent_json(const struct pen_prediction *prediction)
     return spent;
 }
 
-static void add_price(const struct pen_setting *setting,
-                      const struct pen_plan *plan,
-                      const struct pen_prediction *prediction, json_t *object)
+static void add_price(const struct pen_plan *plan,
+                      const struct pen_prediction *it, json_t *object)
 {
-    struct pen__plan_price price = pen__plan_price(setting, plan);
-    double billion_sec = 1e9 / prediction->tokens_per_sec;
-    if (price.per_hour > 0)
-        json_object_set_new(
-            object, "price",
-            json_pack("{s:f, s:f}", "step",
-                      price.per_hour * prediction->step_sec / 3600,
-                      "billion_tokens", price.per_hour * billion_sec / 3600));
-    if (price.watts > 0)
-        json_object_set_new(
-            object, "energy_kwh",
-            json_pack("{s:f, s:f}", "step",
-                      price.watts * prediction->step_sec / 3.6e6,
-                      "billion_tokens", price.watts * billion_sec / 3.6e6));
+    struct pen__plan_spent spent = pen__plan_spent(plan, it);
+    double steps = 1e9 / (it->tokens_per_sec * it->step_sec);
+    json_object_set_new(object, "samples_per_sec",
+                        json_real(spent.samples_per_sec));
+    json_object_set_new(object, "device_sec_per_sample",
+                        json_real(spent.device_sec_per_sample));
+    json_object_set_new(object, "busy_share", json_real(spent.busy_share));
+    if (it->price > 0)
+        json_object_set_new(object, "price",
+                            json_pack("{s:f, s:f}", "step", it->price,
+                                      "billion_tokens", it->price * steps));
+    if (it->joules == 0)
+        return;
+    json_object_set_new(object, "watts", json_real(spent.watts));
+    json_object_set_new(object, "joules_per_sample",
+                        json_real(spent.joules_per_sample));
+    json_object_set_new(object, "energy_kwh",
+                        json_pack("{s:f, s:f}", "step", it->joules / 3.6e6,
+                                  "billion_tokens",
+                                  it->joules * steps / 3.6e6));
 }
 
-json_t *pen__plan_json(const struct pen_setting *setting,
-                       const struct pen_plan *plan,
+json_t *pen__plan_json(const struct pen_plan *plan,
                        const struct pen_prediction *prediction)
 {
     json_t *object = json_pack(
@@ -100,17 +105,15 @@ json_t *pen__plan_json(const struct pen_setting *setting,
     json_object_set_new(object, "layers", stages_json(plan));
     json_object_set_new(object, "spent_sec", spent_json(prediction));
     json_object_set_new(object, "memory", memory_json(prediction));
-    add_price(setting, plan, prediction, object);
+    add_price(plan, prediction, object);
     return object;
 }
 
-static json_t *ranking_json(const struct pen__plan_report *report,
-                            const struct pen_plan_ranking *ranking)
+static json_t *ranking_json(const struct pen_plan_ranking *ranking)
 {
     json_t *plans = json_array();
     for (uint32_t i = 0; ranking != NULL && i < ranking->num_found; i++)
-        pen__json_append(&plans, pen__plan_json(&report->planning->setting,
-                                                ranking->found[i].plan,
+        pen__json_append(&plans, pen__plan_json(ranking->found[i].plan,
                                                 &ranking->found[i].prediction));
     return plans;
 }
@@ -202,9 +205,9 @@ json_t *pen__plan_report_json(const struct pen__plan_report *report)
     if (object == NULL)
         return NULL;
     json_object_set_new(object, "search", counts_json(report->ranking));
-    json_object_set_new(object, "plans", ranking_json(report, report->ranking));
-    json_object_set_new(object, "front", ranking_json(report, report->front));
-    json_object_set_new(object, "fewer", ranking_json(report, report->fewer));
+    json_object_set_new(object, "plans", ranking_json(report->ranking));
+    json_object_set_new(object, "front", ranking_json(report->front));
+    json_object_set_new(object, "fewer", ranking_json(report->fewer));
     if (report->sync != NULL)
         json_object_set_new(object, "sync", sync_json(report));
     if (report->explanation != NULL)

@@ -13,29 +13,6 @@ static void print_table(struct pen_table *table, struct pen_text *out)
     pen_table_release(table);
 }
 
-struct pen__plan_price pen__plan_price(const struct pen_setting *setting,
-                                       const struct pen_plan *plan)
-{
-    struct pen__plan_price price = {.per_hour = 0};
-    uint64_t left = pen_plan_num_ranks(plan);
-    bool has_price = true;
-    bool has_watts = true;
-    for (uint32_t i = 0; i < setting->cluster->num_groups && left > 0; i++) {
-        const struct pen_device_group *group = &setting->cluster->groups[i];
-        uint64_t count = group->count < left ? group->count : left;
-        price.per_hour += (double)count * group->device.price_per_hour;
-        price.watts += (double)count * group->device.watts;
-        has_price = has_price && group->device.price_per_hour > 0;
-        has_watts = has_watts && group->device.watts > 0;
-        left -= count;
-    }
-    if (!has_price)
-        price.per_hour = 0;
-    if (!has_watts)
-        price.watts = 0;
-    return price;
-}
-
 uint32_t pen__plan_same_ranks(const struct pen_prediction *prediction,
                               uint32_t first)
 {
@@ -141,27 +118,23 @@ static void print_spent(const struct pen_prediction *prediction,
     pen_text_add(out, "\n");
 }
 
-static void print_price(const struct pen_setting *setting,
-                        const struct pen_plan *plan,
-                        const struct pen_prediction *prediction,
-                        struct pen_text *out)
+static void print_price(const struct pen_plan *plan,
+                        const struct pen_prediction *it, struct pen_text *out)
 {
-    struct pen__plan_price price = pen__plan_price(setting, plan);
-    double billion_sec = 1e9 / prediction->tokens_per_sec;
-    if (price.per_hour > 0)
+    struct pen__plan_spent spent = pen__plan_spent(plan, it);
+    double steps = 1e9 / (it->tokens_per_sec * it->step_sec);
+    if (it->price > 0)
         pen_text_add(out, "price: %.4g a step, %.4g for 1e9 tokens\n",
-                     price.per_hour * prediction->step_sec / 3600,
-                     price.per_hour * billion_sec / 3600);
-    if (price.watts > 0)
+                     it->price, it->price * steps);
+    if (it->joules > 0)
         pen_text_add(out,
-                     "energy: %.4g kWh a step, %.4g kWh for 1e9 tokens, at "
-                     "full power\n",
-                     price.watts * prediction->step_sec / 3.6e6,
-                     price.watts * billion_sec / 3.6e6);
+                     "energy: %.4g J a sample at %.4g W; %.4g kWh for 1e9 "
+                     "tokens (devices compute %.0f %% of the step)\n",
+                     spent.joules_per_sample, spent.watts,
+                     it->joules * steps / 3.6e6, 100 * spent.busy_share);
 }
 
-void pen__plan_print(const struct pen_setting *setting,
-                     const struct pen_plan *plan,
+void pen__plan_print(const struct pen_plan *plan,
                      const struct pen_prediction *prediction,
                      struct pen_text *out)
 {
@@ -172,7 +145,7 @@ void pen__plan_print(const struct pen_setting *setting,
                  prediction->fits ? "" : ", which does not fit");
     print_memory(prediction, out);
     pen_text_add(out, "\n");
-    print_price(setting, plan, prediction, out);
+    print_price(plan, prediction, out);
 }
 
 /* ---- the whole report ---- */
@@ -349,14 +322,13 @@ static void print_helps(const struct pen__plan_report *report,
 void pen__plan_report_print(const struct pen__plan_report *report,
                             struct pen_text *out)
 {
-    const struct pen_setting *setting = &report->planning->setting;
     const struct pen_plan_found *best = &report->ranking->found[0];
     print_head(report, out);
     print_ranking(report->ranking, out);
     pen_text_add(out, "\n");
     print_counts(report->ranking, out);
     pen_text_add(out, "\nthe best plan: ");
-    pen__plan_print(setting, best->plan, &best->prediction, out);
+    pen__plan_print(best->plan, &best->prediction, out);
     print_relaxed(report, out);
     print_sync(report, out);
     print_front(report->front, out);

@@ -24,22 +24,11 @@ void pen__plan_report_print(const struct pen__plan_report *report,
 json_t *pen__plan_report_json(const struct pen__plan_report *report);
 
 /* One plan with all that was predicted of it. */
-void pen__plan_print(const struct pen_setting *setting,
-                     const struct pen_plan *plan,
+void pen__plan_print(const struct pen_plan *plan,
                      const struct pen_prediction *prediction,
                      struct pen_text *out);
-json_t *pen__plan_json(const struct pen_setting *setting,
-                       const struct pen_plan *plan,
+json_t *pen__plan_json(const struct pen_plan *plan,
                        const struct pen_prediction *prediction);
-
-/* What the devices of a plan cost and use, where the cluster says it. */
-struct pen__plan_price {
-    double per_hour; /* 0: not known, as the watts */
-    double watts;
-};
-
-struct pen__plan_price pen__plan_price(const struct pen_setting *setting,
-                                       const struct pen_plan *plan);
 
 /*
  * Ranks of the pipeline that hold the same bytes: *count of them from `first`

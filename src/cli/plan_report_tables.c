@@ -156,21 +156,20 @@ static void add_degrees(const struct pen_plan *plan, struct pen_table *out)
     pen_text_release(&text);
 }
 
-static void add_price(const struct pen__plan_report *report,
-                      struct pen_table *out)
+static void add_price(const struct pen_plan_found *best, struct pen_table *out)
 {
-    const struct pen_plan_found *best = &report->ranking->found[0];
-    struct pen__plan_price price =
-        pen__plan_price(&report->planning->setting, best->plan);
-    double hours = 1e9 / best->prediction.tokens_per_sec / 3600;
-    if (price.per_hour > 0) {
+    const struct pen_prediction *it = &best->prediction;
+    struct pen__plan_spent spent = pen__plan_spent(best->plan, it);
+    double steps = 1e9 / (it->tokens_per_sec * it->step_sec);
+    if (it->price > 0) {
         pen_table_add(out, "price");
-        pen_table_add(out, "%.4g for 1e9 tokens", price.per_hour * hours);
+        pen_table_add(out, "%.4g for 1e9 tokens", it->price * steps);
     }
-    if (price.watts > 0) {
+    if (it->joules > 0) {
         pen_table_add(out, "energy");
-        pen_table_add(out, "%.4g kWh for 1e9 tokens, at full power",
-                      price.watts * hours / 1e3);
+        pen_table_add(out, "%.4g J a sample at %.4g W, %.4g kWh for 1e9 tokens",
+                      spent.joules_per_sample, spent.watts,
+                      it->joules * steps / 3.6e6);
     }
 }
 
@@ -201,7 +200,7 @@ void pen__plan_best_table(const struct pen__plan_report *report,
     pen_table_add(out, "%s", pen_recompute_names[plan->stages[0].recompute]);
     pen_table_add(out, "sharding");
     pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
-    add_price(report, out);
+    add_price(&report->ranking->found[0], out);
 }
 
 /* ---- plans ---- */

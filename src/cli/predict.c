@@ -284,19 +284,16 @@ static pen_status predict(const struct pen__plan_args *args,
     return pen_plan_save(plan, args->output, why);
 }
 
-static int print(const struct pen__plan_args *args,
-                 const struct pen__planning *planning,
-                 const struct pen_plan *plan,
+static int print(const struct pen__plan_args *args, const struct pen_plan *plan,
                  const struct pen_prediction *prediction)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     if (args->is_json)
-        return pen__print_json(
-            pen__plan_json(&planning->setting, plan, prediction));
+        return pen__print_json(pen__plan_json(plan, prediction));
     pen_text_add(&text, "%.4g tokens/s, %.1f %% of the peak, %.1f GiB\n",
                  prediction->tokens_per_sec, 100 * prediction->utilisation,
                  (double)prediction->peak_bytes / 0x1p30);
-    pen__plan_print(&planning->setting, plan, prediction, &text);
+    pen__plan_print(plan, prediction, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
     return code;
@@ -321,8 +318,8 @@ static int run(int argc, char **argv)
     }
     if (status == PEN_OK)
         status = predict(&args, &planning, plan, &prediction, &why);
-    int code = status == PEN_OK ? print(&args, &planning, plan, &prediction)
-                                : pen__refuse(&why);
+    int code =
+        status == PEN_OK ? print(&args, plan, &prediction) : pen__refuse(&why);
     if (code == PEN__EXIT_OK && !prediction.fits)
         code = PEN__EXIT_NO;
     pen_prediction_release(&prediction);

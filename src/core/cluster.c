@@ -171,7 +171,11 @@ static pen_status check_device(const struct pen_device *device,
                 device->kind);
     else if (!has_constants(device, &key))
         pen_why(why, "%s of %s is out of range", key, device->kind);
+    else if (device->watts > 0 && device->idle_watts > device->watts)
+        pen_why(why, "idle_watts of %s must be at most its watts",
+                device->kind);
     else if (!is_within(device->watts, 0, PEN_CLUSTER_MAX_WATTS) ||
+             !is_within(device->idle_watts, 0, PEN_CLUSTER_MAX_WATTS) ||
              !is_within(device->price_per_hour, 0, PEN_CLUSTER_MAX_WATTS))
         pen_why(why, "watts or price of %s are out of range", device->kind);
     else

@@ -64,9 +64,13 @@ struct pen_device {
     uint64_t memory_bytes;
     double memory_bytes_per_sec;
     double constants[PEN_CONSTANTS];
-    double watts; /* 0: not known, as the price */
+    double watts;      /* while it computes; 0: not known, as the others */
+    double idle_watts; /* while it waits inside a training */
     double price_per_hour;
 };
+
+/* Watts of a device that waits: its own figure, or a share of `watts`. */
+double pen_device_idle_watts(const struct pen_device *device);
 
 /* Devices of one kind. */
 struct pen_device_group {

@@ -1,6 +1,7 @@
 /*
  * cluster.yaml.
  *
+ *   version: 2
  *   name: "sixteen racks"
  *   devices:
  *     - kind: h100-sxm
@@ -75,6 +76,23 @@ static pen_status read_cost(const struct pen_yaml_node *map, const char *key,
     return pen_yaml_read_real(node, key, 0, PEN_CLUSTER_MAX_WATTS, out, why);
 }
 
+/* Watts in place of the preset's leave its idle watts behind, too. */
+static pen_status read_watts(const struct pen_yaml_node *map,
+                             struct pen_device *out, struct pen_text *why)
+{
+    const struct pen_yaml_node *idle = pen_yaml_find(map, "idle_watts");
+    if (pen_yaml_find(map, "watts") != NULL)
+        out->idle_watts = 0;
+    pen_status status = read_cost(map, "watts", &out->watts, why);
+    if (status == PEN_OK)
+        status = read_cost(map, "idle_watts", &out->idle_watts, why);
+    if (status != PEN_OK || idle == NULL || out->watts == 0 ||
+        out->idle_watts <= out->watts)
+        return status;
+    return pen_yaml_refuse(
+        idle, why, "idle_watts must be at most the watts, %g", out->watts);
+}
+
 /* Behind all else, for the defaults may depend on it. */
 static pen_status read_constants(const struct pen_yaml_node *map,
                                  struct pen_device *out, struct pen_text *why)
@@ -136,9 +154,9 @@ static pen_status check_speed(const struct pen_yaml_node *map,
 static pen_status read_group(const struct pen_yaml_node *map, uint64_t room,
                              struct pen_device_group *out, struct pen_text *why)
 {
-    static const char *const keys[] = {"kind",           "count",     "flops",
-                                       "memory",         "bandwidth", "watts",
-                                       "price_per_hour", "constants", NULL};
+    static const char *const keys[] = {
+        "kind",  "count",      "flops",          "memory",    "bandwidth",
+        "watts", "idle_watts", "price_per_hour", "constants", NULL};
     const struct pen_yaml_node *count = NULL;
     pen_status status = pen_yaml_check_map(map, "a device", keys, why);
     if (status == PEN_OK)
@@ -154,7 +172,7 @@ static pen_status read_group(const struct pen_yaml_node *map, uint64_t room,
     if (status == PEN_OK)
         status = read_memory(map, &out->device, why);
     if (status == PEN_OK)
-        status = read_cost(map, "watts", &out->device.watts, why);
+        status = read_watts(map, &out->device, why);
     if (status == PEN_OK)
         status =
             read_cost(map, "price_per_hour", &out->device.price_per_hour, why);
@@ -304,6 +322,19 @@ static pen_status read_between(const struct pen_yaml_node *map,
 
 /* ---- the whole file ---- */
 
+/* Version 2 has idle_watts; files of version 1 need not say their version. */
+#define VERSION 2
+
+static pen_status check_version(const struct pen_yaml_node *root,
+                                struct pen_text *why)
+{
+    const struct pen_yaml_node *version = pen_yaml_find(root, "version");
+    uint64_t number = 0;
+    if (version == NULL)
+        return PEN_OK;
+    return pen_yaml_read_count(version, "version", 1, VERSION, &number, why);
+}
+
 /* The parts of the file, each of the right kind and length. */
 struct parts {
     const struct pen_yaml_node *name;
@@ -315,9 +346,11 @@ struct parts {
 static pen_status find_parts(const struct pen_yaml_node *root,
                              struct parts *out, struct pen_text *why)
 {
-    static const char *const keys[] = {"name", "devices", "links", "between",
-                                       NULL};
+    static const char *const keys[] = {"version", "name",    "devices",
+                                       "links",   "between", NULL};
     pen_status status = pen_yaml_check_map(root, "a cluster", keys, why);
+    if (status == PEN_OK)
+        status = check_version(root, why);
     if (status == PEN_OK)
         status = pen_yaml_require(root, "a cluster", "name", &out->name, why);
     if (status == PEN_OK)
@@ -444,6 +477,7 @@ static void add_group(struct pen_text *out,
     pen_unit_print(PEN_UNIT_BYTES_PER_SEC, device->memory_bytes_per_sec, out);
     pen_text_add_string(out, "\n");
     add_cost(out, "watts", device->watts, preset == NULL ? 0 : preset->watts);
+    add_cost(out, "idle_watts", device->idle_watts, 0);
     add_cost(out, "price_per_hour", device->price_per_hour,
              preset == NULL ? 0 : preset->price_per_hour);
     add_constants(out, device);
@@ -477,7 +511,8 @@ static void add_matrix(struct pen_text *out, const struct matrix *matrix,
 
 void pen_cluster_print(const struct pen_cluster *cluster, struct pen_text *out)
 {
-    pen_text_add(out, "name: \"%s\"\ndevices:\n", cluster->name);
+    pen_text_add(out, "version: %d\nname: \"%s\"\ndevices:\n", VERSION,
+                 cluster->name);
     for (uint32_t i = 0; i < cluster->num_groups; i++)
         add_group(out, &cluster->groups[i]);
     pen_text_add_string(out, "links:\n");

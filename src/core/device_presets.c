@@ -16,6 +16,22 @@
  *   xeon-amx  Intel Xeon Platinum 8480+: 56 cores at 2 GHz, 1024 (bf16) and 64
  *             (f32) flops a cycle and core, 8 channels of DDR5-4800 with 64 GiB
  *             each; a core is its share of the socket
+ *
+ * Watts of a device that computes are the limit of its sheet. Watts of one that
+ * waits are readings with a process on the device and 0 % use, for the process
+ * alone adds 26 to 50 W to devices with HBM (Vadari, arXiv 2605.23918):
+ *
+ *   v100      53 W: nvidia-smi, github.com/zai-org/GLM-130B/issues/32
+ *   a100      52 W without a process (github.com/pytorch/pytorch/issues/53395),
+ *             and 26 W for it
+ *   h100-sxm  70 W without one (github.com/NVIDIA/nccl/issues/1967), and 50 W;
+ *             github.com/NVIDIA/nccl/issues/1550 has 129 to 137 W with one. An
+ *             h200 is the same chip
+ *   b200      194 W: github.com/NVIDIA/TensorRT-LLM/issues/10278; gb200 alike
+ *   mi300x    191 W: rocm-smi, github.com/ROCm/legacy-rocm-build/issues/5231
+ *
+ * The others have 0, since no reading was found: pen_device_idle_watts() takes
+ * a share of their watts.
  */
 #include "core/cluster_internal.h"
 
@@ -27,32 +43,37 @@ struct preset {
 };
 
 /* Speeds in Tflop/s, memory in GiB, its bandwidth in GB/s. */
-#define DEVICE(name, f32, bf16, fp16, fp8, memory, bandwidth, power, system)   \
+#define DEVICE(name, f32, bf16, fp16, fp8, memory, bandwidth, busy, idle,      \
+               system)                                                         \
     {                                                                          \
         {.kind = name,                                                         \
          .flops = {(f32)*1e12, (bf16)*1e12, (fp16)*1e12, (fp8)*1e12},          \
          .memory_bytes = UINT64_C(memory) << 30,                               \
          .memory_bytes_per_sec = (bandwidth)*1e9,                              \
-         .watts = (power)},                                                    \
+         .watts = (busy),                                                      \
+         .idle_watts = (idle)},                                                \
             system                                                             \
     }
 
 static const struct preset presets[] = {
-    DEVICE("v100-16", 15.7, 0, 125, 0, 16, 900, 300, "dgx-1"),
-    DEVICE("v100-32", 15.7, 0, 125, 0, 32, 900, 300, "dgx-1"),
-    DEVICE("a100-40", 19.5, 312, 312, 0, 40, 1555, 400, "dgx-a100"),
-    DEVICE("a100-80", 19.5, 312, 312, 0, 80, 2039, 400, "dgx-a100"),
-    DEVICE("h100-sxm", 67, 989, 989, 1979, 80, 3350, 700, "dgx-h100"),
-    DEVICE("h100-pcie", 51, 756, 756, 1513, 80, 2000, 350, "h100-pcie-node"),
-    DEVICE("h200", 67, 989, 989, 1979, 141, 4800, 700, "dgx-h200"),
-    DEVICE("b200", 80, 2250, 2250, 4500, 180, 8000, 1000, "dgx-b200"),
-    DEVICE("gb200", 80, 2500, 2500, 5000, 186, 8000, 1200, "gb200-nvl72"),
-    DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 64, 1638, 280, "mi250x-node"),
-    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 192, 5300, 750, "mi300x-node"),
-    DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 10, 760, 320, "ethernet-25"),
-    DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 24, 1008, 450, "ethernet-25"),
-    DEVICE("xeon-amx", 7.168, 114.688, 0, 0, 512, 307.2, 350, "xeon-node"),
-    DEVICE("xeon-amx-core", 0.128, 2.048, 0, 0, 9, 5.5, 6, "xeon-node-cores")};
+    DEVICE("v100-16", 15.7, 0, 125, 0, 16, 900, 300, 53, "dgx-1"),
+    DEVICE("v100-32", 15.7, 0, 125, 0, 32, 900, 300, 53, "dgx-1"),
+    DEVICE("a100-40", 19.5, 312, 312, 0, 40, 1555, 400, 78, "dgx-a100"),
+    DEVICE("a100-80", 19.5, 312, 312, 0, 80, 2039, 400, 78, "dgx-a100"),
+    DEVICE("h100-sxm", 67, 989, 989, 1979, 80, 3350, 700, 120, "dgx-h100"),
+    DEVICE("h100-pcie", 51, 756, 756, 1513, 80, 2000, 350, 0, "h100-pcie-node"),
+    DEVICE("h200", 67, 989, 989, 1979, 141, 4800, 700, 120, "dgx-h200"),
+    DEVICE("b200", 80, 2250, 2250, 4500, 180, 8000, 1000, 194, "dgx-b200"),
+    DEVICE("gb200", 80, 2500, 2500, 5000, 186, 8000, 1200, 194, "gb200-nvl72"),
+    DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 64, 1638, 280, 0, "mi250x-node"),
+    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 192, 5300, 750, 191,
+           "mi300x-node"),
+    DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 10, 760, 320, 0, "ethernet-25"),
+    DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 24, 1008, 450, 0,
+           "ethernet-25"),
+    DEVICE("xeon-amx", 7.168, 114.688, 0, 0, 512, 307.2, 350, 0, "xeon-node"),
+    DEVICE("xeon-amx-core", 0.128, 2.048, 0, 0, 9, 5.5, 6, 0,
+           "xeon-node-cores")};
 
 enum { NUM_PRESETS = sizeof presets / sizeof *presets };
 
@@ -62,6 +83,15 @@ static const struct preset *find(const char *kind)
         if (strcmp(presets[i].device.kind, kind) == 0)
             return &presets[i];
     return NULL;
+}
+
+/* Of those above 17 to 25 %; an RTX 5090, which is none of them, has 18 %. */
+#define IDLE_SHARE 0.2
+
+double pen_device_idle_watts(const struct pen_device *device)
+{
+    return device->idle_watts > 0 ? device->idle_watts
+                                  : IDLE_SHARE * device->watts;
 }
 
 const struct pen_device *pen_device_at(size_t index)

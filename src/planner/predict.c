@@ -1,6 +1,6 @@
 #include "planner/predict.h"
 
-#include "planner/operations.h"
+#include "planner/energy.h"
 #include "planner/predict_work.h"
 #include "planner/rank_devices.h"
 
@@ -67,7 +67,21 @@ static double compute_of(const struct pen__work *work,
             time->recompute_sec);
 }
 
-/* The rank that computes longest tells where a step's seconds go. */
+double pen__busy_sec(const struct pen__work *work,
+                     const struct pen__stage *rank)
+{
+    const struct pen_layer_time *time = &rank->time;
+    double messages = time->tensor_sec + time->context_sec + time->expert_sec +
+                      rank->wait_sec;
+    return fmax(0, compute_of(work, rank) -
+                       work->plan->num_microbatches * messages) +
+           rank->update_sec;
+}
+
+/*
+ * The rank that computes longest tells where a step's seconds go. All of them
+ * together tell the energy.
+ */
 static void spend(const struct pen__work *work, double step_sec,
                   double other_sec, struct pen_prediction *out)
 {
@@ -76,6 +90,8 @@ static void spend(const struct pen__work *work, double step_sec,
     double longest = -1;
     for (uint32_t i = 0; i < pen__degree(work->plan, PEN_DEGREE_PP); i++) {
         pen__sum_rank(work, i, &rank);
+        pen__energy_add(work->setting, work->plan, i,
+                        fmin(step_sec, pen__busy_sec(work, &rank)), out);
         double busy = compute_of(work, &rank) + rank.behind_sec;
         if (busy > longest) {
             longest = busy;
@@ -125,6 +141,7 @@ static void tell_time(const struct pen__work *work, double span_sec,
     double peak = pen__devices_peak(setting, pen_plan_num_ranks(plan));
     double batch = (double)pen_plan_global_batch(plan);
     out->step_sec = span_sec + other;
+    pen__energy_start(setting, plan, out);
     spend(work, out->step_sec, other, out);
     out->tokens_per_sec = batch * plan->sequence / out->step_sec;
     out->utilisation =

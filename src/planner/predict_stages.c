@@ -162,7 +162,9 @@ static void share_weights(const struct pen__work *work,
     struct pen_layer_time *time = &stage->time;
     double backward = time->input_sec + time->weight_sec + time->recompute_sec;
     double longer = pass_beside(backward, gather + scatter) / backward;
-    time->forward_sec = pass_beside(time->forward_sec, gather);
+    double forward = time->forward_sec;
+    time->forward_sec = pass_beside(forward, gather);
+    stage->wait_sec = time->forward_sec - forward + backward * (longer - 1);
     time->input_sec *= longer;
     time->weight_sec *= longer;
     time->recompute_sec *= longer;
@@ -293,6 +295,7 @@ void pen__sum_rank(const struct pen__work *work, uint32_t rank,
         if (pen__rank_of(work, i) != rank && !is_twin && !has_all)
             continue;
         add_layer(&stage->time, &stage->bytes, share, out);
+        out->wait_sec += share * stage->wait_sec;
         out->sync_sec += stage->sync_sec;
         out->gather_sec += stage->gather_sec;
         out->update_sec += stage->update_sec;

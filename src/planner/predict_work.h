@@ -16,6 +16,7 @@ struct pen__stage {
     double gather_sec; /* part of the step behind the optimizer */
     double update_sec;
     double behind_sec; /* of a rank: at least, behind its last backward */
+    double wait_sec;   /* in time: of a micro-batch, for weights of others */
 };
 
 /* A plan with all that was found out about it on the way. */
@@ -70,6 +71,10 @@ pen_status pen__make_costs(struct pen__work *work, struct pen_text *why);
 /* What its generator takes; so many batches where they overlap, 0: its own. */
 struct pen_generator_args pen__generator_args(const struct pen__work *work,
                                               uint32_t batches);
+
+/* Seconds in which one pipeline rank computes in a step, without messages. */
+double pen__busy_sec(const struct pen__work *work,
+                     const struct pen__stage *rank);
 
 /* Seconds of a step that nobody counts. */
 double pen__other_sec(const struct pen__work *work);

@@ -34,7 +34,7 @@ out_has "1024 devices of 1 kind, 2 levels of links"
 sed 's/count: 12/count: twelve/' "$work/shown.yaml" >"$work/wrong.yaml"
 run 1 cluster check "$work/wrong.yaml"
 out_empty
-err_has "$work/wrong.yaml: line 4, column 12: count must be a whole number"
+err_has "$work/wrong.yaml: line 5, column 12: count must be a whole number"
 run 1 cluster show "$work/nothing.yaml"
 err_has "$work/nothing.yaml"
 run 1 cluster show preset:h100

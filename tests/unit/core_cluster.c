@@ -74,6 +74,7 @@ static void expect_same(const struct pen_cluster *a,
         assert_true(x->memory_bytes_per_sec == y->memory_bytes_per_sec);
         assert_memory_equal(x->constants, y->constants, sizeof x->constants);
         assert_true(x->watts == y->watts);
+        assert_true(x->idle_watts == y->idle_watts);
         assert_true(x->price_per_hour == y->price_per_hour);
     }
     assert_int_equal(a->num_levels, b->num_levels);
@@ -267,7 +268,7 @@ static void wrong_devices_are_refused_by_their_place(void **state)
         "line 3, column 12: 'h101' is not a preset, so it needs 'flops'");
     expect_refusal(racks, "count: 1024", "cuont: 1024",
                    "line 3, column 22: a device has no key 'cuont'; expected "
-                   "one of kind count flops memory bandwidth watts "
+                   "one of kind count flops memory bandwidth watts idle_watts "
                    "price_per_hour constants");
     expect_refusal(racks, "count: 1024", "count: 1, count: 2",
                    "line 3, column 32: a device has 'count' twice");
@@ -302,6 +303,63 @@ static void wrong_devices_are_refused_by_their_place(void **state)
         mixed, "My card", "My \\\"card",
         "line 7, column 11: kind must be a string of 1 to 63 printable "
         "ASCII characters without quotes and backslashes");
+}
+
+static const char drawn[] =
+    "version: 2\n"
+    "name: drawn\n"
+    "devices:\n"
+    "  - {kind: h100-sxm, count: 1}\n"
+    "  - {kind: h100-sxm, count: 1, watts: 500}\n"
+    "  - {kind: h100-sxm, count: 1, watts: 500, idle_watts: 90}\n"
+    "  - {kind: h100-sxm, count: 1, idle_watts: 90}\n"
+    "links:\n"
+    "  - {level: all, bandwidth: 1 GB/s, latency: 1 us}\n";
+
+static void idle_watts_follow_the_watts(void **state)
+{
+    (void)state;
+    static const double busy[] = {700, 500, 500, 700};
+    static const double idle[] = {120, 100, 90, 90};
+    struct pen_cluster *cluster = parse_cluster(drawn);
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct pen_device *device = &cluster->groups[i].device;
+        expect_close(busy[i], device->watts, "watts");
+        expect_close(idle[i], pen_device_idle_watts(device), "idle watts");
+    }
+    expect_round_trip(cluster);
+    for (size_t i = 0; pen_device_at(i) != NULL; i++) {
+        const struct pen_device *device = pen_device_at(i);
+        double share = pen_device_idle_watts(device) / device->watts;
+        if (share < 0.1 || share > 0.3)
+            fail_msg("%s waits with %.0f %% of its watts", device->kind,
+                     100 * share);
+    }
+}
+
+static void files_of_version_1_are_read(void **state)
+{
+    (void)state;
+    expect_refusal(drawn, "version: 2", "version: 3",
+                   "line 1, column 10: version must be a whole number from 1 "
+                   "to 2");
+    expect_refusal(drawn, "version: 2", "version: two",
+                   "line 1, column 10: version must be a whole number from 1 "
+                   "to 2");
+    expect_refusal(drawn, "idle_watts: 90}\n  -", "idle_watts: 501}\n  -",
+                   "line 6, column 56: idle_watts must be at most the watts, "
+                   "500");
+    expect_refusal(drawn, "idle_watts: 90}\n  -", "idle_watts: -1}\n  -",
+                   "line 6, column 56: idle_watts must be a number from 0 to "
+                   "1e+06");
+    struct pen_text one = PEN_TEXT_EMPTY;
+    pen_text_add(&one, "version: 1\n%s", racks);
+    struct pen_cluster *cluster = parse_cluster(pen_text_string(&one));
+    struct pen_cluster *same = parse_cluster(racks);
+    expect_same(same, cluster);
+    pen_cluster_free(same);
+    pen_cluster_free(cluster);
+    pen_text_release(&one);
 }
 
 static void wrong_links_are_refused_by_their_place(void **state)
@@ -440,6 +498,8 @@ int main(void)
         cmocka_unit_test(levels_that_one_block_fills_are_left_out),
         cmocka_unit_test(wrong_presets_are_refused),
         cmocka_unit_test(wrong_devices_are_refused_by_their_place),
+        cmocka_unit_test(idle_watts_follow_the_watts),
+        cmocka_unit_test(files_of_version_1_are_read),
         cmocka_unit_test(wrong_links_are_refused_by_their_place),
         cmocka_unit_test(what_is_not_yaml_of_ours_is_refused),
         cmocka_unit_test(too_much_is_refused),
