@@ -133,10 +133,11 @@ static const char *schedule_name(const struct pen__train_args *args)
 }
 
 /* `batches` is for those whose steps overlap. */
-static pen_status make_schedule(const struct pen__train_args *args,
-                                const struct pen_plan *plan,
-                                uint32_t num_replicas, uint32_t batches,
-                                struct pen_schedule **out, struct pen_text *why)
+static pen_status generate_schedule(const struct pen__train_args *args,
+                                    const struct pen_plan *plan,
+                                    uint32_t num_replicas, uint32_t batches,
+                                    struct pen_schedule **out,
+                                    struct pen_text *why)
 {
     const struct pen_generator *generator;
     struct pen_costs costs;
@@ -162,6 +163,42 @@ static pen_status make_schedule(const struct pen__train_args *args,
     }
     status = pen_generator_make(generator, &wanted, out, why);
     pen_costs_release(&costs);
+    return status;
+}
+
+/*
+ * Steps that overlap wait for each other where a norm or a tied matrix belongs
+ * to all stages. Where the schedule cannot do that the trainer says so, in the
+ * words of the option.
+ */
+static pen_status join_steps(struct pen_schedule **schedule)
+{
+    struct pen_schedule *joint = NULL;
+    const struct pen_rules *rules = &(*schedule)->rules;
+    if (rules->period == 0 || rules->is_joint)
+        return PEN_OK;
+    pen_status status = pen_schedule_join_steps(*schedule, &joint, NULL);
+    if (status == PEN_OK) {
+        pen_schedule_free(*schedule);
+        *schedule = joint;
+    }
+    return status == PEN_INVALID ? PEN_OK : status;
+}
+
+static pen_status make_schedule(const struct pen__train_layout *layout,
+                                const struct pen__train_args *args,
+                                uint32_t batches, struct pen_schedule **out,
+                                struct pen_text *why)
+{
+    struct pen_schedule *made = NULL;
+    pen_status status = generate_schedule(
+        args, layout->plan, layout->num_replicas, batches, &made, why);
+    if (status == PEN_OK && (args->numbers.clip_norm > 0 || layout->is_tied))
+        status = join_steps(&made);
+    if (status == PEN_OK)
+        *out = made;
+    else
+        pen_schedule_free(made);
     return status;
 }
 
@@ -253,8 +290,8 @@ static pen_status find_schedule(struct pen__train_layout *layout,
     if (grown == NULL)
         return PEN_NOMEM;
     layout->shorter = grown;
-    pen_status status = make_schedule(args, layout->plan, layout->num_replicas,
-                                      (uint32_t)steps, &made, why);
+    pen_status status =
+        make_schedule(layout, args, (uint32_t)steps, &made, why);
     if (status == PEN_OK)
         *out = layout->shorter[layout->num_shorter++] = made;
     return status;
@@ -432,9 +469,11 @@ static pen_status make(struct pen__train_layout *layout,
         return status;
     struct pen_compute shared = *compute;
     layout->num_replicas = num_replicas;
-    status = make_schedule(args, layout->plan, num_replicas,
-                           (uint32_t)most_steps(args, num_replicas),
-                           &layout->schedule, why);
+    layout->is_tied =
+        compute->model->has_tied_embeddings && args->pipeline_size > 1;
+    status =
+        make_schedule(layout, args, (uint32_t)most_steps(args, num_replicas),
+                      &layout->schedule, why);
     if (status == PEN_OK) {
         note_kind(layout);
         shared.num_members = num_replicas * layout->schedule->shape.num_copies;

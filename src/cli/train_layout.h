@@ -22,6 +22,7 @@ struct pen__train_layout {
     bool is_asynchronous;
     enum pen_correction correction;
     uint32_t num_replicas;
+    bool is_tied;               /* first and last stage share a matrix */
     uint64_t most_steps;        /* of a pass, that of the schedule above */
     uint64_t pass_steps;        /* of the coming one */
     uint32_t overlapping_steps; /* at once; 1 where they do not */

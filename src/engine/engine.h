@@ -329,6 +329,16 @@ struct pen_engine_ops {
                            struct pen_parameter *parameter);
 
     /*
+     * A second gradient, zero at first, for a parameter that is trained. A swap
+     * exchanges the two: everything else reads and writes the first.
+     */
+    pen_status (*gradient_add_second)(struct pen_engine *engine,
+                                      struct pen_parameter *parameter,
+                                      struct pen_text *why);
+    void (*gradient_swap)(struct pen_engine *engine,
+                          struct pen_parameter *parameter);
+
+    /*
      * Adds the rows of `from`, count x columns stats, to the given rows of the
      * gradient of `parameter`, in their order: what an embedding gathered for
      * the words it saw joins the gradient of the head that it is tied to.

@@ -193,7 +193,8 @@ void pen_correction_step(const struct pen_correction_setup *setup,
                          const struct pen_correction_moment *at)
 {
     struct pen_update update = {.learning_rate = annealed_rate(setup, at),
-                                .step = at->steps + 1};
+                                .step = at->steps + 1,
+                                .norm = at->norm};
     if (setup->kind == PEN_CORRECTION_SPIKE && delay_of(setup) > 0)
         spike_step(setup, network, parameter, at->learning_rate);
     else

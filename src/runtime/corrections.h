@@ -51,6 +51,7 @@ bool pen_correction_averages(const struct pen_correction_setup *setup);
 struct pen_correction_moment {
     double learning_rate; /* of the coming step */
     uint64_t steps;       /* that the run has made in this stage */
+    double norm;          /* of all gradients, for a step that clips */
 };
 
 /* Moves the value of a parameter; `average` is that of AVERAGE, or NULL. */

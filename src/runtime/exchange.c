@@ -1,29 +1,12 @@
 #include "runtime/exchange.h"
 
 #include "base/bug.h"
-#include "runtime/gradients.h"
-#include "runtime/reduction.h"
-#include "runtime/tied.h"
+#include "runtime/exchange_internal.h"
 
 #include <stdlib.h>
 
-/* Of one stage. */
-struct sums {
-    struct pen_gradients *gradients;
-    struct pen_reduction *reduction; /* NULL: the stage is its only member */
-    bool is_tied_head;
-};
-
-struct pen_exchange {
-    struct pen_exchange_options options;
-    struct sums *sums; /* per stage of the executor */
-    uint32_t num_stages;
-    struct pen_tied **tied; /* one per copy that has an end here */
-    uint32_t num_tied;
-};
-
-static uint32_t index_of(const struct pen_exchange *exchange,
-                         const struct pen_stage *stage)
+uint32_t pen__exchange_index(const struct pen_exchange *exchange,
+                             const struct pen_stage *stage)
 {
     for (uint32_t i = 0; i < exchange->num_stages; i++)
         if (pen_executor_stage(exchange->options.executor, i)->stage ==
@@ -58,6 +41,7 @@ static pen_status make_reduction(struct pen_exchange *exchange,
         .is_sharded = exchange->options.is_sharded,
         .is_fast = exchange->options.is_fast,
         .is_sparse = exchange->options.is_sparse,
+        .has_second = exchange->options.has_second,
         .phantom = exchange->options.phantom};
     pen_status status = pen_reduction_create(&options, out);
     free(ranks);
@@ -68,7 +52,7 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
 {
     struct pen_stage *stage =
         pen_executor_stage(exchange->options.executor, index);
-    struct sums *sums = &exchange->sums[index];
+    struct pen__sums *sums = &exchange->sums[index];
     const struct pen_network_parameter *tied = pen_network_tied(stage->network);
     sums->is_tied_head = tied != NULL && !tied->is_value_only;
     pen_status status = pen_gradients_create(
@@ -76,6 +60,8 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
         &sums->gradients);
     if (status == PEN_OK)
         status = make_reduction(exchange, stage, &sums->reduction);
+    if (status == PEN_OK && exchange->options.has_second)
+        status = pen__exchange_add_seconds(stage->network);
     return status;
 }
 
@@ -182,6 +168,9 @@ bool pen_exchange_owns(const struct pen_exchange *exchange, uint32_t stage,
 
 void pen_exchange_poll(struct pen_exchange *exchange)
 {
+    for (uint32_t i = 0; i < exchange->num_stages && exchange->options.is_joint;
+         i++)
+        pen__exchange_poll_tied(exchange, i);
     for (uint32_t i = 0; i < exchange->num_stages; i++)
         if (exchange->sums[i].reduction != NULL)
             pen_reduction_poll(exchange->sums[i].reduction);
@@ -197,7 +186,7 @@ bool pen_exchange_is_busy(const struct pen_exchange *exchange)
     return false;
 }
 
-static void begin_sums(struct sums *sums)
+void pen__exchange_begin_sums(struct pen__sums *sums)
 {
     pen_gradients_begin(sums->gradients);
     if (sums->reduction != NULL)
@@ -207,22 +196,24 @@ static void begin_sums(struct sums *sums)
 void pen_exchange_clear(struct pen_exchange *exchange,
                         const struct pen_stage *stage)
 {
-    begin_sums(&exchange->sums[index_of(exchange, stage)]);
+    pen__exchange_begin_sums(
+        &exchange->sums[pen__exchange_index(exchange, stage)]);
 }
 
-void pen_exchange_begin(struct pen_exchange *exchange)
+void pen_exchange_begin(struct pen_exchange *exchange, uint32_t steps)
 {
     for (uint32_t i = 0; i < exchange->num_stages; i++)
-        begin_sums(&exchange->sums[i]);
+        pen__exchange_begin_sums(&exchange->sums[i]);
     for (uint32_t i = 0; i < exchange->num_tied; i++)
-        pen_tied_begin(exchange->tied[i]);
+        pen_tied_begin(exchange->tied[i], steps);
 }
 
 /* Only the last replica's gradients become final layer by layer. */
 void pen_exchange_layer(struct pen_exchange *exchange,
                         const struct pen_stage *stage, uint32_t layer)
 {
-    struct sums *sums = &exchange->sums[index_of(exchange, stage)];
+    struct pen__sums *sums =
+        &exchange->sums[pen__exchange_index(exchange, stage)];
     if (sums->reduction != NULL && !exchange->options.is_late &&
         pen_layout_share(&exchange->options.layout) == 1)
         pen_reduction_layer(sums->reduction, layer);
@@ -236,7 +227,8 @@ void pen_exchange_gradient(struct pen_exchange *exchange,
         options->num_per_step / pen_layout_share(&options->layout);
     if ((number + 1) % per_replica != 0)
         return;
-    pen_gradients_close(exchange->sums[index_of(exchange, stage)].gradients);
+    pen_gradients_close(
+        exchange->sums[pen__exchange_index(exchange, stage)].gradients);
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         if (pen_tied_is_embedding(exchange->tied[i], stage->network))
             pen_tied_hand_over(exchange->tied[i], number / per_replica);
@@ -245,14 +237,17 @@ void pen_exchange_gradient(struct pen_exchange *exchange,
 void pen_exchange_sync(struct pen_exchange *exchange,
                        const struct pen_stage *stage)
 {
-    struct sums *sums = &exchange->sums[index_of(exchange, stage)];
+    uint32_t index = pen__exchange_index(exchange, stage);
+    struct pen__sums *sums = &exchange->sums[index];
+    if (exchange->options.is_joint)
+        pen__exchange_set_aside(exchange, index);
     if (sums->reduction != NULL)
         pen_reduction_start(sums->reduction);
 }
 
 static bool is_summed(void *context)
 {
-    const struct sums *sums = context;
+    const struct pen__sums *sums = context;
     return sums->reduction == NULL || pen_reduction_is_done(sums->reduction);
 }
 
@@ -269,13 +264,16 @@ void pen_exchange_await(struct pen_exchange *exchange,
                         const struct pen_stage *stage)
 {
     pen_executor_wait(exchange->options.executor, is_summed,
-                      &exchange->sums[index_of(exchange, stage)], PEN_NO_RANK);
+                      &exchange->sums[pen__exchange_index(exchange, stage)],
+                      PEN_NO_RANK);
 }
 
 void pen_exchange_set_executor(struct pen_exchange *exchange,
                                struct pen_executor *executor)
 {
     exchange->options.executor = executor;
+    for (uint32_t i = 0; i < exchange->num_tied; i++)
+        pen_tied_set_executor(exchange->tied[i], executor);
 }
 
 void pen_exchange_finish(struct pen_exchange *exchange)

@@ -19,7 +19,9 @@ struct pen_exchange_options {
     bool is_sharded;
     bool is_fast; /* see reduction.h, as the next */
     bool is_sparse;
-    bool is_late; /* no sum sets out before its stage is done */
+    bool is_late;    /* no sum sets out before its stage is done */
+    bool is_joint;   /* steps overlap and wait for all stages; see below */
+    bool has_second; /* gradients of two steps are there at once */
     const struct pen_phantom *phantom; /* or NULL */
 };
 
@@ -44,8 +46,11 @@ void pen_exchange_gradient(struct pen_exchange *exchange,
 void pen_exchange_sync(struct pen_exchange *exchange,
                        const struct pen_stage *stage);
 
-/* Before a pass, and behind it: waits until all gradients are summed. */
-void pen_exchange_begin(struct pen_exchange *exchange);
+/*
+ * Before a pass of so many steps, and behind one of one: waits until all
+ * gradients are summed.
+ */
+void pen_exchange_begin(struct pen_exchange *exchange, uint32_t steps);
 void pen_exchange_finish(struct pen_exchange *exchange);
 
 /*
@@ -56,6 +61,32 @@ void pen_exchange_await(struct pen_exchange *exchange,
                         const struct pen_stage *stage);
 void pen_exchange_clear(struct pen_exchange *exchange,
                         const struct pen_stage *stage);
+
+/*
+ * Joint steps of a stage: the SYNC sets its gradients aside, where they are
+ * summed while the next step's come in; all of it goes on with polls.
+ *
+ *   gradient   SYNC   ...   is_summed   lend, norm, give back   lend, step,
+ * done
+ *
+ * Lent gradients are those that the engine sees, until they are given back.
+ * is_summed says whether those of a SYNC are whole; never waits.
+ */
+bool pen_exchange_is_summed(const struct pen_exchange *exchange,
+                            const struct pen_stage *stage);
+void pen_exchange_lend(struct pen_exchange *exchange,
+                       const struct pen_stage *stage);
+void pen_exchange_give_back(struct pen_exchange *exchange,
+                            const struct pen_stage *stage);
+
+/* Before the optimizer steps the stage with them, and after it. */
+void pen_exchange_before_step(struct pen_exchange *exchange,
+                              const struct pen_stage *stage);
+void pen_exchange_after_step(struct pen_exchange *exchange,
+                             const struct pen_stage *stage);
+
+/* Behind a pass of joint steps: all has left that was sent. */
+void pen_exchange_end(struct pen_exchange *exchange);
 
 /* From here on waits with another executor, of the same stages. */
 void pen_exchange_set_executor(struct pen_exchange *exchange,

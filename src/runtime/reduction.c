@@ -334,10 +334,15 @@ static float *span_of(const struct pen_reduction *reduction,
     struct pen_engine *engine = pen_network_engine(reduction->options.network);
     const struct pen_network_parameter *it =
         pen_network_parameter(reduction->options.network, piece->parameter);
+    bool is_swapped = reduction->options.has_second && !reduction->is_sharing;
     size_t count;
+    if (is_swapped)
+        engine->ops->gradient_swap(engine, it->parameter);
     float *span = engine->ops->parameter_span(
         engine, it->parameter,
         reduction->is_sharing ? PEN_PART_VALUE : PEN_PART_GRADIENT, &count);
+    if (is_swapped)
+        engine->ops->gradient_swap(engine, it->parameter);
     return span + piece->first;
 }
 

@@ -38,6 +38,7 @@ struct pen_reduction_options {
     bool is_sharded;       /* parameters have owners */
     bool is_fast;          /* sums in whatever order: bits are not promised */
     bool is_sparse;        /* gradients of token tables: see below; not fast */
+    bool has_second;       /* sums second gradients (engine.h) */
     const struct pen_phantom *phantom; /* or NULL; fast, and sharded means that
                                           sums are scattered and values
                                           gathered, whoever owns them */

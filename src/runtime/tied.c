@@ -19,6 +19,7 @@ struct pen_tied {
     size_t row_bytes;
     uint32_t num_parcels; /* of the head: one per logical replica */
     struct parcel *parcels;
+    uint32_t steps_left; /* of the pass, whose gradients are yet to come */
     struct pen_request value;
 };
 
@@ -102,6 +103,17 @@ size_t pen_tied_bytes(const struct pen_tied *tied)
     return tied->num_parcels * each;
 }
 
+void pen_tied_set_executor(struct pen_tied *tied, struct pen_executor *executor)
+{
+    tied->options.executor = executor;
+}
+
+bool pen_tied_is_head(const struct pen_tied *tied,
+                      const struct pen_network *network)
+{
+    return tied->options.head == network;
+}
+
 bool pen_tied_is_embedding(const struct pen_tied *tied,
                            const struct pen_network *network)
 {
@@ -143,10 +155,8 @@ static struct pen_tag tag_of(const struct pen_tied *tied, uint32_t what)
 
 enum { WORDS, ROWS, VALUE };
 
-void pen_tied_begin(struct pen_tied *tied)
+static void post_receives(struct pen_tied *tied)
 {
-    if (tied->options.head == NULL || is_local(tied))
-        return;
     for (uint32_t i = 0; i < tied->num_parcels; i++) {
         struct parcel *parcel = &tied->parcels[i];
         pen_transport_receive(tied->options.transport, tied->peer,
@@ -158,6 +168,18 @@ void pen_tied_begin(struct pen_tied *tied)
                               tied->capacity * tied->row_bytes,
                               &parcel->requests[1]);
     }
+}
+
+static bool is_receiving(const struct pen_tied *tied)
+{
+    return tied->options.head != NULL && !is_local(tied);
+}
+
+void pen_tied_begin(struct pen_tied *tied, uint32_t steps)
+{
+    tied->steps_left = steps;
+    if (is_receiving(tied))
+        post_receives(tied);
 }
 
 static void send_rows(struct pen_tied *tied, size_t count, const int32_t *words,
@@ -188,9 +210,20 @@ void pen_tied_hand_over(struct pen_tied *tied, uint32_t replica)
     pen_network_clear_gathered(tied->options.embedding);
 }
 
+bool pen_tied_has_come(struct pen_tied *tied)
+{
+    bool has_come = true;
+    for (uint32_t i = 0; i < tied->num_parcels && is_receiving(tied); i++) {
+        struct pending pending = {tied->options.transport,
+                                  tied->parcels[i].requests, 2};
+        has_come = is_done(&pending) && has_come;
+    }
+    return has_come;
+}
+
 void pen_tied_join(struct pen_tied *tied)
 {
-    if (tied->options.head == NULL || is_local(tied))
+    if (!is_receiving(tied))
         return;
     for (uint32_t i = 0; i < tied->num_parcels; i++) {
         struct parcel *parcel = &tied->parcels[i];
@@ -200,6 +233,8 @@ void pen_tied_join(struct pen_tied *tied)
         pen_gradients_join(tied->options.gradients, i, (size_t)parcel->words[0],
                            parcel->words + 1, parcel->rows);
     }
+    if (--tied->steps_left > 0)
+        post_receives(tied);
 }
 
 /* ---- the value ---- */
@@ -214,11 +249,16 @@ static float *value_of(struct pen_network *network, size_t *count)
 void pen_tied_send_value(struct pen_tied *tied)
 {
     size_t count;
-    if (tied->options.head == NULL || is_local(tied))
+    if (!is_receiving(tied))
         return;
     const float *from = value_of(tied->options.head, &count);
     pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, VALUE),
                        from, count * sizeof *from, &tied->value);
+}
+
+void pen_tied_await_sent(struct pen_tied *tied)
+{
+    await(tied, &tied->value, 1);
 }
 
 void pen_tied_take_value(struct pen_tied *tied)

@@ -32,22 +32,36 @@ pen_status pen_tied_create(const struct pen_tied_options *options,
                            struct pen_tied **out);
 void pen_tied_free(struct pen_tied *tied);
 
+/* From here on waits with another executor. */
+void pen_tied_set_executor(struct pen_tied *tied,
+                           struct pen_executor *executor);
+
 size_t pen_tied_bytes(const struct pen_tied *tied);
 
+bool pen_tied_is_head(const struct pen_tied *tied,
+                      const struct pen_network *network);
 bool pen_tied_is_embedding(const struct pen_tied *tied,
                            const struct pen_network *network);
 
-/* Before a pass. */
-void pen_tied_begin(struct pen_tied *tied);
+/* Before a pass of so many steps. */
+void pen_tied_begin(struct pen_tied *tied, uint32_t steps);
 
 /* The embedding has gathered the gradient of a logical replica. */
 void pen_tied_hand_over(struct pen_tied *tied, uint32_t replica);
 
-/* Behind the pass: waits until the head has all of them. */
+/*
+ * The head has the gradients of all logical replicas of a step; never waits.
+ * Then they join, and the receives of the next step of the pass are posted.
+ */
+bool pen_tied_has_come(struct pen_tied *tied);
 void pen_tied_join(struct pen_tied *tied);
 
-/* After the optimizer: first all that send, then all that receive. */
+/*
+ * After the optimizer: first all that send, then all that receive, who wait.
+ * Before the head's value changes again, what it sent has to have left.
+ */
 void pen_tied_send_value(struct pen_tied *tied);
 void pen_tied_take_value(struct pen_tied *tied);
+void pen_tied_await_sent(struct pen_tied *tied);
 
 #endif

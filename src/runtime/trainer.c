@@ -132,12 +132,15 @@ static void on_poll(void *context)
         pen_exchange_poll(trainer->exchange);
     if (trainer->replicas != NULL)
         pen__replicas_poll(trainer->replicas);
+    if (trainer->is_joint)
+        pen__trainer_poll_joint(trainer);
 }
 
 static bool is_busy(void *context)
 {
     const struct pen_trainer *trainer = context;
     return trainer->replicas != NULL ||
+           trainer->joint.state != PEN__JOINT_IDLE ||
            (trainer->exchange != NULL &&
             pen_exchange_is_busy(trainer->exchange));
 }
@@ -159,7 +162,9 @@ static void on_gradient(void *context, struct pen_stage *stage, uint32_t number)
 static void on_sync(void *context, struct pen_stage *stage)
 {
     struct pen_trainer *trainer = context;
-    if (trainer->exchange != NULL)
+    if (trainer->is_joint)
+        pen__trainer_joint_sync(trainer, stage);
+    else if (trainer->exchange != NULL)
         pen_exchange_sync(trainer->exchange, stage);
 }
 
@@ -267,6 +272,15 @@ static pen_status add_moments(struct pen_trainer *trainer, struct pen_text *why)
     return PEN_OK;
 }
 
+/* Whether gradients of two steps are there at once. */
+static bool defers_steps(const struct pen_trainer *trainer)
+{
+    return trainer->is_joint &&
+           pen_row_defers_steps(
+               &trainer->options.schedule->rows[trainer->layout.row],
+               pen_executor_stage(trainer->executor, 0)->stage);
+}
+
 static pen_status make_exchange(struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
@@ -279,6 +293,8 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .is_fast = trainer->options.has_fast_sums,
         .is_sparse = trainer->options.has_sparse_sums,
         .is_late = trainer->options.has_late_sums,
+        .is_joint = trainer->is_joint,
+        .has_second = defers_steps(trainer),
         .phantom = trainer->options.phantom};
     if (trainer->options.is_forward_only || trainer->options.sleeps != NULL)
         return PEN_OK;

@@ -44,11 +44,12 @@ static pen_status check_optimizer(const struct pen_trainer *trainer,
                                   struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    if (options->optimizer.clip_norm > 0) {
+    if (options->optimizer.clip_norm > 0 && !trainer->is_joint) {
         pen_why(why,
-                "--clip-grad %g: in an asynchronous --schedule a stage steps "
-                "before the norm of all gradients is known; give --clip-grad 0",
-                options->optimizer.clip_norm);
+                "--clip-grad %g: in --schedule %s a stage steps before the "
+                "norm of all gradients is known; give --clip-grad 0, or "
+                "--schedule pipedream-2bw",
+                options->optimizer.clip_norm, options->schedule->name);
         return PEN_INVALID;
     }
     if (options->is_sharded) {
@@ -79,11 +80,13 @@ static pen_status check_model(const struct pen_trainer *trainer,
 {
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_model *model = options->model->decoder;
-    if (model != NULL && model->has_tied_embeddings && num_parts(trainer) > 1) {
+    if (model != NULL && model->has_tied_embeddings && num_parts(trainer) > 1 &&
+        !trainer->is_joint) {
         pen_why(why,
                 "embedding and head are tied but step at different times in "
-                "this --schedule; use a model with \"tie_word_embeddings\": "
-                "false");
+                "--schedule %s; use --schedule pipedream-2bw, or a model with "
+                "\"tie_word_embeddings\": false",
+                options->schedule->name);
         return PEN_INVALID;
     }
     for (uint32_t i = 0; i < num_parts(trainer); i++) {
@@ -125,6 +128,8 @@ pen_status pen__trainer_check_async(const struct pen_trainer *trainer,
         status = check_correction(trainer, why);
     if (status == PEN_OK)
         status = check_model(trainer, why);
+    if (status == PEN_OK)
+        status = pen__trainer_check_joint(trainer, why);
     return status;
 }
 
@@ -176,12 +181,16 @@ static void on_step(void *context, struct pen_stage *stage, uint32_t version)
 {
     struct pen_trainer *trainer = context;
     struct pen_versions *versions = versions_of(trainer, stage);
+    if (trainer->is_joint) {
+        pen__trainer_joint_step(trainer, stage, versions, version);
+        return;
+    }
     if (versions == NULL)
         return;
     pen_exchange_await(trainer->exchange, stage);
     int64_t begin = pen_clock_ns();
     add_squares(trainer, stage, pen_versions_newest(versions));
-    pen_versions_step(versions, version);
+    pen_versions_step(versions, version, 0);
     pen_exchange_clear(trainer->exchange, stage);
     trainer->step_ns += pen_clock_ns() - begin;
 }
@@ -237,7 +246,9 @@ pen_status pen__trainer_make_async(struct pen_trainer *trainer,
 {
     uint32_t num_stages = pen_trainer_num_stages(trainer);
     trainer->squares = calloc(num_totals(trainer), sizeof *trainer->squares);
-    if (trainer->squares == NULL)
+    trainer->norms =
+        calloc(pen_trainer_pass_steps(trainer), sizeof *trainer->norms);
+    if (trainer->squares == NULL || trainer->norms == NULL)
         return PEN_NOMEM;
     if (trainer->exchange == NULL)
         return PEN_OK;
@@ -257,6 +268,7 @@ void pen__trainer_free_async(struct pen_trainer *trainer)
         pen_versions_free(trainer->versions[s]);
     free(trainer->versions);
     free(trainer->squares);
+    free(trainer->norms);
 }
 
 const struct pen_versions *
@@ -320,7 +332,8 @@ pen_status pen_trainer_set_schedule(struct pen_trainer *trainer,
 {
     struct pen_stage *stages;
     struct pen_executor *executor;
-    PEN_BUG_UNLESS(trainer->is_asynchronous);
+    PEN_BUG_UNLESS(trainer->is_asynchronous &&
+                   schedule->rules.is_joint == trainer->is_joint);
     pen_status status =
         borrow_stages(trainer, schedule->shape.num_microbatches, &stages);
     if (status != PEN_OK)
@@ -351,9 +364,10 @@ static void begin_pass(struct pen_trainer *trainer)
 {
     memset(trainer->squares, 0, num_totals(trainer) * sizeof *trainer->squares);
     trainer->step_ns = 0;
+    trainer->joint = (struct pen__joint){.state = PEN__JOINT_IDLE};
     if (trainer->exchange == NULL)
         return;
-    pen_exchange_begin(trainer->exchange);
+    pen_exchange_begin(trainer->exchange, pen_trainer_pass_steps(trainer));
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
         pen_versions_begin(trainer->versions[s], trainer->progress.steps);
 }
@@ -379,7 +393,7 @@ static void read_step(struct pen_trainer *trainer, size_t index, double *losses,
         .step = done + 1,
         .loss = pen__trainer_join_losses(
             trainer, losses + index * trainer->layout.num_logical),
-        .gradient_norm = sqrt(sum),
+        .gradient_norm = trainer->is_joint ? trainer->norms[index] : sqrt(sum),
         .learning_rate = pen_lr_schedule_rate(&trainer->options.rates, done)};
 }
 
@@ -425,6 +439,8 @@ pen_status pen_trainer_pass(struct pen_trainer *trainer,
     trainer->has_failed_alone = status != PEN_OK;
     if (status != PEN_OK)
         return status;
+    if (trainer->is_joint && trainer->exchange != NULL)
+        pen_exchange_end(trainer->exchange);
     put_losses(trainer, losses);
     pass.busy_ns += trainer->step_ns;
     pen__trainer_sum(trainer, trainer->squares, num_totals(trainer), &pass,

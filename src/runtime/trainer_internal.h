@@ -5,6 +5,19 @@
 #include "runtime/trainer.h"
 #include "runtime/versions.h"
 
+/* How far a rank is with its outstanding step; see trainer_joint.c. */
+enum pen__joint_state {
+    PEN__JOINT_IDLE,
+    PEN__JOINT_SUMMING, /* gradients of its stage, over members and ends */
+    PEN__JOINT_NORMING, /* squares of all stages are being summed */
+    PEN__JOINT_KNOWN    /* the norm is there */
+};
+
+struct pen__joint {
+    enum pen__joint_state state;
+    uint32_t step; /* of the pass */
+};
+
 /* What the files of the trainer share. */
 struct pen_trainer {
     struct pen_trainer_options options;
@@ -26,6 +39,9 @@ struct pen_trainer {
     struct pen_versions **versions; /* per stage; NULL: none */
     double *squares;                /* of gradients, per step and part */
     int64_t step_ns;                /* of a pass, spent in steps */
+    bool is_joint;                  /* steps wait for all stages */
+    struct pen__joint joint;
+    double *norms; /* of joint steps, per step of a pass */
 
     struct pen_trainer_progress progress;
     uint64_t num_passes;
@@ -78,6 +94,9 @@ void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
                       const struct pen_pass *pass, int64_t pass_ns);
 void pen__trainer_read_further(const double *further, struct pen_step *out);
 
+/* Of the squares that the totals begin with, added in the tensors' order. */
+double pen__trainer_total_norm(const struct pen_trainer *trainer);
+
 /* Losses of a step: of the replicas of a stage, and their sum. */
 void pen__trainer_put_losses(const struct pen_trainer *trainer,
                              const struct pen_stage *stage, size_t step,
@@ -127,6 +146,18 @@ void pen__trainer_free_async(struct pen_trainer *trainer);
 
 /* Adds them to the hooks of the executor. */
 void pen__trainer_hook_async(struct pen_executor_hooks *hooks);
+
+/* trainer_joint.c: what joint steps ask of the schedule, and their hooks. */
+pen_status pen__trainer_check_joint(const struct pen_trainer *trainer,
+                                    struct pen_text *why);
+void pen__trainer_poll_joint(struct pen_trainer *trainer);
+void pen__trainer_joint_sync(struct pen_trainer *trainer,
+                             const struct pen_stage *stage);
+
+/* `versions` is NULL for a stage that only sleeps. */
+void pen__trainer_joint_step(struct pen_trainer *trainer,
+                             const struct pen_stage *stage,
+                             struct pen_versions *versions, uint32_t version);
 
 /* trainer.c: what the executor of the layout gets. */
 struct pen_executor_options

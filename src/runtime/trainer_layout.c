@@ -195,6 +195,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer,
                        pen_layout_members(&trainer->layout));
     trainer->is_asynchronous =
         status == PEN_OK && options->schedule->rules.period != 0;
+    trainer->is_joint =
+        trainer->is_asynchronous && options->schedule->rules.is_joint;
     return trainer->is_asynchronous ? pen__trainer_check_async(trainer, why)
                                     : status;
 }

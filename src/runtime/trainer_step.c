@@ -145,7 +145,7 @@ double pen__trainer_join_losses(const struct pen_trainer *trainer,
     return losses[0];
 }
 
-static double total_norm(const struct pen_trainer *trainer)
+double pen__trainer_total_norm(const struct pen_trainer *trainer)
 {
     double sum = 0;
     for (size_t i = 0; i < num_tensors(trainer); i++)
@@ -162,7 +162,7 @@ void pen__trainer_read_further(const double *further, struct pen_step *out)
 static void read_totals(const struct pen_trainer *trainer, struct pen_step *out)
 {
     out->loss = pen__trainer_join_losses(trainer, losses_of(trainer));
-    out->gradient_norm = total_norm(trainer);
+    out->gradient_norm = pen__trainer_total_norm(trainer);
     pen__trainer_read_further(further_of(trainer), out);
 }
 
@@ -258,7 +258,7 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
                             .losses = trainer->losses};
     int64_t begin = pen_clock_ns();
     if (trainer->exchange != NULL)
-        pen_exchange_begin(trainer->exchange);
+        pen_exchange_begin(trainer->exchange, 1);
     pen_status status = pen_executor_run(trainer->executor, &pass, why);
     trainer->has_failed_alone = status != PEN_OK;
     if (status != PEN_OK)

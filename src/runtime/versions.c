@@ -305,7 +305,8 @@ static struct pen_correction_moment now(const struct pen_versions *versions)
 {
     uint64_t steps = versions->first_step + versions->newest;
     return (struct pen_correction_moment){
-        pen_lr_schedule_rate(versions->options.rates, steps), steps};
+        .learning_rate = pen_lr_schedule_rate(versions->options.rates, steps),
+        .steps = steps};
 }
 
 /* A step has one prediction of ADAM; others hold as long as the value does. */
@@ -421,10 +422,12 @@ static void average_changes(struct pen_versions *versions)
     }
 }
 
-void pen_versions_step(struct pen_versions *versions, uint32_t version)
+void pen_versions_step(struct pen_versions *versions, uint32_t version,
+                       double norm)
 {
     const struct pen_versions_options *options = &versions->options;
     struct pen_correction_moment at = now(versions);
+    at.norm = norm;
     PEN_BUG_UNLESS(version == PEN_OP_CURRENT ||
                    version == versions->newest + 1);
     PEN_BUG_UNLESS(versions->newest + 1 < versions->num_versions);
@@ -434,7 +437,8 @@ void pen_versions_step(struct pen_versions *versions, uint32_t version)
         versions->prediction.is_valid = false;
     }
     for (size_t i = 0; i < num_parameters(versions); i++)
-        pen_correction_step(&options->correction, options->network, i, &at);
+        if (!pen_network_parameter(options->network, i)->is_value_only)
+            pen_correction_step(&options->correction, options->network, i, &at);
     versions->newest++;
     if (versions->averages != NULL)
         average_changes(versions);

@@ -66,7 +66,12 @@ void pen_versions_unuse(struct pen_versions *versions);
 /* Of the pass: as many as the steps made in it. */
 uint32_t pen_versions_newest(const struct pen_versions *versions);
 
-/* Steps by the gradients that the parameters have. */
-void pen_versions_step(struct pen_versions *versions, uint32_t version);
+/*
+ * Steps by the gradients that the parameters have. `norm` is that of all
+ * stages, where gradients are clipped. Parameters that another stage trains
+ * keep their value, until the caller sets it.
+ */
+void pen_versions_step(struct pen_versions *versions, uint32_t version,
+                       double norm);
 
 #endif

@@ -20,10 +20,9 @@ static struct wait wait_of(const struct pen__run *run, uint32_t rank)
     struct wait wait = {rank, instr->op};
     if (instr->kind == PEN__STEP) {
         const struct pen_shape *shape = &program->shape;
-        uint32_t parts = pen_shape_parts(shape);
         uint32_t number = run->step_done[instr->cost];
-        for (uint32_t twin = instr->cost % parts; twin < shape->num_stages;
-             twin += parts) {
+        for (uint32_t twin = instr->cost % program->stride;
+             twin < shape->num_stages; twin += program->stride) {
             if (number < program->syncs[twin] && number >= run->sync_done[twin])
                 wait.on = pen_shape_rank_of(shape, twin);
         }
@@ -47,8 +46,8 @@ static void tell(const struct pen_schedule *schedule,
     pen_text_add(out, "rank %u waits in ", rank);
     pen_op_print(op, out);
     if (op->kind == PEN_OP_STEP) {
-        pen_text_add(out, " for the SYNC of the other copy on rank %u",
-                     wait.on);
+        pen_text_add(out, " for the SYNC of the other %s on rank %u",
+                     schedule->rules.is_joint ? "stage" : "copy", wait.on);
     } else if (info->op_class == PEN_OP_CLASS_SEND) {
         pen_text_add(out,
                      " for rank %u to post a receive: %u %s already in flight",

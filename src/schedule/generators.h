@@ -36,13 +36,15 @@ struct pen_generator {
     bool is_synchronous;
     bool has_chunks; /* --chunks means something to it */
     bool has_slices;
-    bool has_limit;                 /* --memory-limit */
-    bool has_group_size;            /* --group-size */
-    bool has_vertical_sync;         /* --vertical-sync */
-    bool uses_costs;                /* the order depends on the costs */
-    bool splits_backward;           /* I and W apart, in some places at least */
-    bool moves_activations;         /* ranks keep activations for others */
-    bool stashes_all;               /* a rank holds all m at once */
+    bool has_limit;         /* --memory-limit */
+    bool has_group_size;    /* --group-size */
+    bool has_vertical_sync; /* --vertical-sync */
+    bool uses_costs;        /* the order depends on the costs */
+    bool splits_backward;   /* I and W apart, in some places at least */
+    bool moves_activations; /* ranks keep activations for others */
+    bool stashes_all;       /* a rank holds all m at once */
+    bool joins_steps; /* steps that overlap can wait for all stages: for a norm
+                         over them, or a matrix of two of them */
     enum pen_correction correction; /* that its method computes with */
     const char *note; /* where it is ours rather than the paper's; or NULL */
     pen_status (*generate)(const struct pen_generator_args *args,

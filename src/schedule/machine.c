@@ -99,8 +99,9 @@ static void post_sync(struct pen__run *run, uint32_t stage, int64_t clock)
     run->sync_time[at] = clock + run->ticks->sync[stage];
     if (!run->program->has_twins)
         return;
-    uint32_t parts = pen_shape_parts(shape);
-    for (uint32_t twin = stage % parts; twin < shape->num_stages; twin += parts)
+    uint32_t stride = run->program->stride;
+    for (uint32_t twin = stage % stride; twin < shape->num_stages;
+         twin += stride)
         wake(run, pen_shape_rank_of(shape, twin));
 }
 
@@ -108,10 +109,10 @@ static void post_sync(struct pen__run *run, uint32_t stage, int64_t clock)
 static bool wait_for_sync(struct pen__run *run, uint32_t stage, int64_t *clock)
 {
     const struct pen_shape *shape = &run->program->shape;
-    uint32_t parts = pen_shape_parts(shape);
+    uint32_t stride = run->program->stride;
     uint32_t number = run->step_done[stage];
-    for (uint32_t twin = stage % parts; twin < shape->num_stages;
-         twin += parts) {
+    for (uint32_t twin = stage % stride; twin < shape->num_stages;
+         twin += stride) {
         if (number >= run->program->syncs[twin])
             continue;
         if (number >= run->sync_done[twin])

@@ -62,7 +62,8 @@ struct pen__program {
     const struct pen__channel *channels;
     struct pen__instr_row *rows;
     uint32_t *syncs; /* per stage: number of SYNC */
-    bool has_twins;  /* stages of several copies synchronise */
+    bool has_twins;  /* a STEP waits for the SYNC of other stages, too */
+    uint32_t stride; /* from one of these stages to the next */
 };
 
 /*

@@ -7,7 +7,8 @@
  *                          send, or, while the wire was busy, at the send
  *                          that the wire was busy with
  *   a full window          a send goes when an earlier receive is posted
- *   a reduction            a STEP goes when the SYNC of every copy is through
+ *   a reduction            a STEP goes when the SYNC of every copy (of every
+ *                          stage, where steps are joint) is through
  *
  * Ticks are integers, so "at this tick" means equality.
  */
@@ -188,9 +189,9 @@ static struct pen_path_step reduction_of(const struct tracer *tracer,
                                          int64_t tick)
 {
     const struct pen_shape *shape = &tracer->schedule->shape;
-    uint32_t parts = pen_shape_parts(shape);
-    for (uint32_t twin = step->stage % parts; twin < shape->num_stages;
-         twin += parts) {
+    uint32_t stride = pen_schedule_sync_stride(tracer->schedule);
+    for (uint32_t twin = step->stage % stride; twin < shape->num_stages;
+         twin += stride) {
         uint32_t rank = pen_shape_rank_of(shape, twin);
         const struct pen_row *row = &tracer->schedule->rows[rank];
         int64_t took = tracer->run->ticks->sync[twin];

@@ -524,7 +524,8 @@ pen_status pen__program_create(const struct pen_schedule *schedule,
     compiler.program = program;
     program->shape = *shape;
     program->window = window != 0 ? window : pen_schedule_window(schedule);
-    program->has_twins = shape->num_copies > 1;
+    program->stride = pen_schedule_sync_stride(schedule);
+    program->has_twins = program->stride < shape->num_stages;
     program->rows = calloc(shape->num_ranks, sizeof *program->rows);
     program->syncs = calloc(shape->num_stages, sizeof *program->syncs);
     compiler.lane = malloc(shape->num_ranks * sizeof *compiler.lane);

@@ -102,7 +102,8 @@ static bool shape_equal(const struct pen_shape *a, const struct pen_shape *b)
 static bool rules_equal(const struct pen_rules *a, const struct pen_rules *b)
 {
     return a->send_window == b->send_window && a->versions == b->versions &&
-           a->period == b->period && a->is_stale == b->is_stale;
+           a->period == b->period && a->is_stale == b->is_stale &&
+           a->is_joint == b->is_joint;
 }
 
 bool pen_schedule_equal(const struct pen_schedule *a,
@@ -143,6 +144,11 @@ bool pen_schedule_has_class(const struct pen_schedule *schedule,
         }
     }
     return false;
+}
+
+uint32_t pen_schedule_sync_stride(const struct pen_schedule *schedule)
+{
+    return schedule->rules.is_joint ? 1 : pen_shape_parts(&schedule->shape);
 }
 
 uint32_t pen_schedule_window(const struct pen_schedule *schedule)

@@ -29,6 +29,8 @@ struct pen_rules {
     uint32_t versions;    /* weight versions that a stage keeps */
     uint32_t period;      /* micro-batches per STEP; 0: one STEP at the end */
     bool is_stale;        /* a backward may use another version than its F */
+    bool is_joint;        /* a STEP waits for the SYNC of every stage, and may
+                             stand behind weight gradients of the next step */
 };
 
 #define PEN_DEFAULT_SEND_WINDOW 2u
@@ -69,6 +71,12 @@ uint64_t pen_schedule_count(const struct pen_schedule *schedule);
 /* True when any row has an op of this class. */
 bool pen_schedule_has_class(const struct pen_schedule *schedule,
                             enum pen_op_class op_class);
+
+/*
+ * A STEP waits for the SYNC of every so many-th stage, its own among them: of
+ * the other copies of its part, or of all stages.
+ */
+uint32_t pen_schedule_sync_stride(const struct pen_schedule *schedule);
 
 /* K of the waiting rules: the schedule's own, or the default. */
 uint32_t pen_schedule_window(const struct pen_schedule *schedule);
@@ -132,6 +140,19 @@ static inline size_t pen_message_cell(const struct pen_shape *shape,
  */
 pen_status pen_schedule_lower(const struct pen_schedule *compute,
                               struct pen_schedule **out, struct pen_text *why);
+
+/*
+ * The schedule with joint steps: every STEP knows the gradients of all stages,
+ * as a norm over all of them and a matrix of two stages need it. Ops read the
+ * versions that they read before. INVALID, with a reason, where a stage reads
+ * the result of a step before all stages have their gradients of it.
+ */
+pen_status pen_schedule_join_steps(const struct pen_schedule *schedule,
+                                   struct pen_schedule **out,
+                                   struct pen_text *why);
+
+/* Whether a stage has weight gradients between a SYNC and its STEP. */
+bool pen_row_defers_steps(const struct pen_row *row, uint32_t stage);
 
 /*
  * Reads a file as pen_schedule_load() does and completes it: one without sends

@@ -7,8 +7,9 @@
  *   rank 0: 0F0 0SA0 0F1 0SA1 0RG0 0B0 0RG1 0B1 0SYNC 0STEP
  *   rank 1: 1RA0 1F0 1B0 1SG0 1RA1 1F1 1B1 1SG1 1SYNC 1STEP
  *
- * A line `rules window 4 versions 2 period 8 stale` stands before the first
- * rank when one of these differs from its default. Reading forgives blank
+ * A line `rules window 4 versions 2 period 8 stale joint` stands before the
+ * first rank when one of these differs from its default; with `joint` it is
+ * version 2, which older programs refuse. Reading forgives blank
  * lines, comments and doubled spaces; writing uses none.
  */
 #include "base/bug.h"
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)8 << 30)
+#define NEWEST_VERSION 2
 
 void pen_op_print(const struct pen_op *op, struct pen_text *out)
 {
@@ -43,7 +45,7 @@ void pen_op_print(const struct pen_op *op, struct pen_text *out)
 static void print_rules(const struct pen_rules *rules, struct pen_text *out)
 {
     if (rules->send_window == 0 && rules->versions == 0 && rules->period == 0 &&
-        !rules->is_stale)
+        !rules->is_stale && !rules->is_joint)
         return;
     pen_text_add_string(out, "rules");
     if (rules->send_window != 0)
@@ -54,6 +56,8 @@ static void print_rules(const struct pen_rules *rules, struct pen_text *out)
         pen_text_add(out, " period %u", rules->period);
     if (rules->is_stale)
         pen_text_add_string(out, " stale");
+    if (rules->is_joint)
+        pen_text_add_string(out, " joint");
     pen_text_add_string(out, "\n");
 }
 
@@ -61,7 +65,8 @@ void pen_schedule_print(const struct pen_schedule *schedule,
                         struct pen_text *out)
 {
     const struct pen_shape *shape = &schedule->shape;
-    pen_text_add(out, "# penstock-schedule 1\nname %s\n", schedule->name);
+    pen_text_add(out, "# penstock-schedule %d\nname %s\n",
+                 schedule->rules.is_joint ? 2 : 1, schedule->name);
     pen_text_add(out,
                  "ranks %u stages %u microbatches %u slices %u copies %u "
                  "placement %s\n",
@@ -88,6 +93,7 @@ struct reader {
     size_t line_start; /* first byte of the line being read */
     size_t line_end;   /* its newline, or the end of the text */
     uint32_t line;     /* from 1 */
+    uint32_t version;  /* of the format */
     uint32_t rank;     /* of the row being read, UINT32_MAX in the header */
     struct pen_text *why;
 };
@@ -297,11 +303,15 @@ static pen_status read_rules(struct reader *reader, struct pen_rules *rules)
             return refuse(reader, start, "expected a number of at least 1");
     }
     rules->is_stale = take_word(reader, "stale");
+    rules->is_joint = reader->version > 1 && take_word(reader, "joint");
     if (at_line_end(reader))
         return PEN_OK;
     return refuse(reader, reader->at,
-                  "rules are 'window N', 'versions N', 'period N' and "
-                  "'stale', in this order");
+                  reader->version > 1
+                      ? "rules are 'window N', 'versions N', 'period N', "
+                        "'stale' and 'joint', in this order"
+                      : "rules are 'window N', 'versions N', 'period N' and "
+                        "'stale', in this order");
 }
 
 /* Letters are read greedily, so that SA is never S and A. */
@@ -443,15 +453,18 @@ static pen_status read_rows(struct reader *reader,
 pen_status pen_schedule_parse(const char *text, size_t length,
                               struct pen_schedule **out, struct pen_text *why)
 {
-    static const char magic[] = "# penstock-schedule 1";
+    static const char magic[] = "# penstock-schedule ";
     struct reader reader = {
         .text = text, .length = length, .rank = UINT32_MAX, .why = why};
+    size_t at = sizeof magic - 1;
     next_line(&reader);
-    if (reader.line_end < sizeof magic - 1 ||
-        memcmp(text, magic, sizeof magic - 1) != 0)
-        return refuse(&reader, 0,
-                      "a schedule must begin with '# penstock-schedule 1'");
-    reader.at = sizeof magic - 1;
+    if (reader.line_end <= at || memcmp(text, magic, at) != 0 ||
+        text[at] < '1' || text[at] > '0' + NEWEST_VERSION)
+        return refuse(
+            &reader, 0,
+            "a schedule must begin with '# penstock-schedule 1' or 2");
+    reader.version = (uint32_t)(text[at] - '0');
+    reader.at = at + 1;
     pen_status status = expect_line_end(&reader);
     char name[PEN_SCHEDULE_NAME_MAX + 1];
     struct pen_shape shape;

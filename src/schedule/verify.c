@@ -451,6 +451,9 @@ static pen_status check_sync(struct verifier *verifier, uint32_t rank,
 {
     if (stage->steps > stage->syncs)
         return refuse(verifier, 7, rank, position, "its STEP comes before it");
+    if (verifier->schedule->rules.is_joint && stage->steps < stage->syncs)
+        return refuse(verifier, 7, rank, position,
+                      "the STEP of the SYNC before it comes after it");
     uint32_t due = (stage->syncs + 1) * period;
     if (stage->done != due)
         return refuse(verifier, 7, rank, position,
@@ -465,12 +468,17 @@ static pen_status check_step(struct verifier *verifier, uint32_t rank,
                              const struct stage_progress *stage,
                              uint32_t period)
 {
-    bool needs_sync =
-        verifier->options->needs_sync || verifier->shape->num_copies > 1;
+    bool is_joint = verifier->schedule->rules.is_joint;
+    bool needs_sync = verifier->options->needs_sync || is_joint ||
+                      verifier->shape->num_copies > 1;
     if (needs_sync && stage->syncs != stage->steps + 1)
-        return refuse(
-            verifier, 7, rank, position,
-            "no SYNC comes before it although the stage has replicas");
+        return refuse(verifier, 7, rank, position,
+                      is_joint
+                          ? "no SYNC comes before it although steps are joint"
+                          : "no SYNC comes before it although the stage has "
+                            "replicas");
+    if (is_joint) /* gradients of the next step may be there already */
+        return PEN_OK;
     if (stage->done != (stage->steps + 1) * period)
         return refuse(verifier, 7, rank, position,
                       "%u of %u weight gradients of the stage are done before "

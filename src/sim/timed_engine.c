@@ -164,6 +164,8 @@ static const struct pen_engine_ops ops = {.name = "timed",
                                           .parameter_put = use_copy,
                                           .parameter_value_changed = touch,
                                           .gradient_clear = touch,
+                                          .gradient_add_second = add_copy,
+                                          .gradient_swap = touch,
                                           .gradient_sum_squares = sum_squares,
                                           .adamw_step = adamw_step};
 

@@ -114,6 +114,31 @@ same "hash" "$(hash_of "$work/cut2")" "$(hash_of "$work/whole2")"
 [ -n "$(hash_of "$work/whole2")" ] || fail "there is no hash"
 run 0 view "$work/trace"
 
+# Clipping and tied embeddings: nothing but the schedule is asked for. A run
+# that is cut between two passes ends with the same bits, and clipping counts.
+late=(--model "$work/tied" "${same_run[@]}" --pipeline-model-parallel-size 2
+    --schedule pipedream-2bw --global-batch-size 8 --train-iters 10
+    --save-interval 4)
+ranks 0 2 "${late[@]}" --save "$work/whole3" --trace "$work/trace3" \
+    --log "$work/whole3.jsonl"
+read_log "$work/whole3.jsonl"
+same "it learns" "$(json 'd["falls"] > 0.1')" True
+run 0 view "$work/trace3"
+mkdir "$work/cut3"
+cp -r "$work/whole3/step-00000004" "$work/cut3/"
+ranks 0 2 "${late[@]}" --save "$work/cut3" --load "$work/cut3"
+same "hash" "$(hash_of "$work/cut3")" "$(hash_of "$work/whole3")"
+[ -n "$(hash_of "$work/whole3")" ] || fail "there is no hash"
+ranks 0 2 "${late[@]}" --save "$work/free3" --clip-grad 0
+[ "$(hash_of "$work/free3")" != "$(hash_of "$work/whole3")" ] ||
+    fail "clipping changes nothing"
+# One process has the same definition, and so the same bits.
+run 0 train --model "$work/tied" "${same_run[@]}" --schedule pipedream-2bw \
+    --global-batch-size 8 --train-iters 10 --save-interval 4 \
+    --save "$work/one3"
+same "hash of one process" "$(hash_of "$work/one3")" \
+    "$(hash_of "$work/whole3")"
+
 # A file has its own steps; this one has one version for all stages.
 make_file vertical.pen pipedream --stages 2 --microbatches 1 --batches 5 \
     --vertical-sync
@@ -124,8 +149,11 @@ ranks 1 2 "${file[@]}" --train-iters 12
 err_has "vertical.pen has 5 steps, but a checkpoint, an evaluation or the end"
 
 # What cannot be right.
-ranks 1 2 "${two[@]}" --train-iters 5 --schedule pipedream
-err_has "--clip-grad 1: in an asynchronous --schedule"
+for way in "pipedream" "wpipe --global-batch-size 4"; do
+    # shellcheck disable=SC2086
+    ranks 1 2 "${two[@]}" --train-iters 5 --schedule $way
+    err_has "--clip-grad 1: in --schedule ${way%% *} a stage steps before the"
+done
 free=(--train-iters 5 --clip-grad 0)
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream --global-batch-size 8
 err_has "--global-batch-size must be 2, not 8"

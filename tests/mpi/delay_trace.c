@@ -51,15 +51,23 @@ static void *block(size_t bytes)
 
 /* ---- all parameters of a stage as one array ---- */
 
+/* A matrix that the head trains has a value alone; nobody reads the rest. */
+static enum pen_parameter_part part_of(const struct pen_network_parameter *it,
+                                       enum pen_parameter_part part)
+{
+    return it->is_value_only ? PEN_PART_VALUE : part;
+}
+
 static void copy_out(struct stage *stage, enum pen_parameter_part part,
                      float *to)
 {
     struct pen_engine *engine = pen_network_engine(stage->network);
     for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(stage->network, i);
         size_t count;
         const float *span = engine->ops->parameter_span(
-            engine, pen_network_parameter(stage->network, i)->parameter, part,
-            &count);
+            engine, it->parameter, part_of(it, part), &count);
         memcpy(to, span, count * sizeof *to);
         to += count;
     }
@@ -70,14 +78,16 @@ static void copy_in(struct stage *stage, enum pen_parameter_part part,
 {
     struct pen_engine *engine = pen_network_engine(stage->network);
     for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++) {
-        struct pen_parameter *it =
-            pen_network_parameter(stage->network, i)->parameter;
+        const struct pen_network_parameter *it =
+            pen_network_parameter(stage->network, i);
         size_t count;
-        float *span = engine->ops->parameter_span(engine, it, part, &count);
-        memcpy(span, from, count * sizeof *span);
+        float *span = engine->ops->parameter_span(engine, it->parameter,
+                                                  part_of(it, part), &count);
+        if (part == PEN_PART_VALUE || !it->is_value_only)
+            memcpy(span, from, count * sizeof *span);
         from += count;
         if (part == PEN_PART_VALUE)
-            engine->ops->parameter_value_changed(engine, it);
+            engine->ops->parameter_value_changed(engine, it->parameter);
     }
 }
 
@@ -310,6 +320,13 @@ static const float *weights_at(struct delay_trace *trace,
 
 /* ---- a step ---- */
 
+/* Over two stages. */
+static bool is_tied(const struct delay_trace *trace)
+{
+    return trace->options.num_parts > 1 &&
+           trace->options.model->has_tied_embeddings;
+}
+
 static double run_microbatch(struct delay_trace *trace, uint32_t member,
                              uint32_t index)
 {
@@ -351,6 +368,22 @@ static double run_microbatch(struct delay_trace *trace, uint32_t member,
     return microbatch.loss;
 }
 
+/* The head's gradient of a tied matrix, plus the embedding's of the batch. */
+static void join_tied(struct delay_trace *trace)
+{
+    struct pen_network *first = trace->stages[0].network;
+    size_t count;
+    const int32_t *words;
+    const void *rows;
+    if (!is_tied(trace))
+        return;
+    pen_network_gathered(first, &count, &words, &rows);
+    pen_network_add_gathered(
+        trace->stages[trace->options.num_parts - 1].network, count, words,
+        rows);
+    pen_network_clear_gathered(first);
+}
+
 static double run_member(struct delay_trace *trace, uint32_t member,
                          uint32_t step)
 {
@@ -360,9 +393,11 @@ static double run_member(struct delay_trace *trace, uint32_t member,
         pen_network_clear_gradients(trace->stages[s].network);
     for (uint32_t i = 0; i < options->period; i++)
         loss += run_microbatch(trace, member, step * options->period + i);
+    for (uint32_t s = 0; s < options->num_parts; s++)
+        pen_network_finish_gradients(trace->stages[s].network);
+    join_tied(trace);
     for (uint32_t s = 0; s < options->num_parts; s++) {
         struct stage *stage = &trace->stages[s];
-        pen_network_finish_gradients(stage->network);
         copy_out(stage, PEN_PART_GRADIENT, stage->gradients[member]);
     }
     return loss;
@@ -409,21 +444,73 @@ static double rate_of(const struct delay_trace *trace, uint32_t part,
     return rate / pow(tau, 1 - (double)done / anneal);
 }
 
-static void step_stage(struct delay_trace *trace, uint32_t part, uint32_t step)
+/* Of all members, for the optimizer. */
+static void sum_gradients(struct delay_trace *trace, struct stage *stage)
+{
+    uint32_t num_members = trace->options.num_members;
+    for (uint32_t by = 1; by < num_members; by *= 2)
+        for (uint32_t r = 0; r + by < num_members; r += 2 * by)
+            for (size_t i = 0; i < stage->count; i++)
+                stage->gradients[r][i] += stage->gradients[r + by][i];
+    copy_in(stage, PEN_PART_GRADIENT, stage->gradients[0]);
+}
+
+/* Of the whole gradient of a batch, tensor by tensor as the model has them. */
+static double norm_of(const struct delay_trace *trace)
+{
+    uint32_t num_tensors = trace->options.model->num_tensors;
+    double *squares = block(num_tensors * sizeof *squares);
+    double sum = 0;
+    for (uint32_t s = 0; s < trace->options.num_parts; s++) {
+        struct pen_network *network = trace->stages[s].network;
+        for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+            const struct pen_network_parameter *it =
+                pen_network_parameter(network, i);
+            if (!it->is_value_only)
+                squares[it->slices[0].tensor] =
+                    trace->engine->ops->gradient_sum_squares(trace->engine,
+                                                             it->parameter);
+        }
+    }
+    for (uint32_t i = 0; i < num_tensors; i++)
+        sum += squares[i];
+    free(squares);
+    return sqrt(sum);
+}
+
+/* The embedding's copy of a tied matrix becomes the head's new one. */
+static void share_tied(struct delay_trace *trace, uint32_t step)
+{
+    struct stage *first = &trace->stages[0];
+    struct stage *last = &trace->stages[trace->options.num_parts - 1];
+    size_t count;
+    if (!is_tied(trace))
+        return;
+    struct pen_parameter *to = pen_network_tied(first->network)->parameter;
+    const float *from = trace->engine->ops->parameter_span(
+        trace->engine, pen_network_tied(last->network)->parameter,
+        PEN_PART_VALUE, &count);
+    memcpy(trace->engine->ops->parameter_span(trace->engine, to, PEN_PART_VALUE,
+                                              &count),
+           from, count * sizeof *from);
+    trace->engine->ops->parameter_value_changed(trace->engine, to);
+    keep_state(trace, first, step + 1);
+}
+
+static void step_stage(struct delay_trace *trace, uint32_t part, uint32_t step,
+                       double norm)
 {
     const struct delay_options *options = &trace->options;
     struct stage *stage = &trace->stages[part];
     uint32_t delay = options->num_ranks - 1 - part % options->num_ranks;
     struct pen_update update = {.learning_rate = rate_of(trace, part, step),
-                                .step = trace->done + step + 1};
-    for (uint32_t by = 1; by < options->num_members; by *= 2)
-        for (uint32_t r = 0; r + by < options->num_members; r += 2 * by)
-            for (size_t i = 0; i < stage->count; i++)
-                stage->gradients[r][i] += stage->gradients[r + by][i];
-    copy_in(stage, PEN_PART_GRADIENT, stage->gradients[0]);
+                                .step = trace->done + step + 1,
+                                .norm = norm};
     copy_in(stage, PEN_PART_VALUE, stage->states[step].weights);
     for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++)
-        if (options->mode == DELAY_SPIKE && delay > 0)
+        if (pen_network_parameter(stage->network, i)->is_value_only)
+            continue;
+        else if (options->mode == DELAY_SPIKE && delay > 0)
             spike_step(options, stage, i, delay, update.learning_rate);
         else
             pen_optimizer_step(&options->optimizer, stage->network, i, &update);
@@ -437,7 +524,7 @@ static void step_stage(struct delay_trace *trace, uint32_t part, uint32_t step)
                                           stage->states[step].weights[i]);
 }
 
-static double run_step(struct delay_trace *trace, uint32_t step)
+static double run_step(struct delay_trace *trace, uint32_t step, double *norm)
 {
     enum { MOST_MEMBERS = 16 };
     const struct delay_options *options = &trace->options;
@@ -446,14 +533,19 @@ static double run_step(struct delay_trace *trace, uint32_t step)
     for (uint32_t r = 0; r < options->num_members; r++)
         losses[r] = run_member(trace, r, step);
     for (uint32_t part = 0; part < options->num_parts; part++)
-        step_stage(trace, part, step);
+        sum_gradients(trace, &trace->stages[part]);
+    *norm = norm_of(trace);
+    for (uint32_t part = 0; part < options->num_parts; part++)
+        step_stage(trace, part, step, *norm);
+    share_tied(trace, step);
     for (uint32_t by = 1; by < options->num_members; by *= 2)
         for (uint32_t r = 0; r + by < options->num_members; r += 2 * by)
             losses[r] += losses[r + by];
     return losses[0];
 }
 
-void delay_trace_run(struct delay_trace *trace, uint32_t steps, double *losses)
+void delay_trace_run(struct delay_trace *trace, uint32_t steps, double *losses,
+                     double *norms)
 {
     need(steps <= trace->options.most_steps, "too many steps");
     for (uint32_t part = 0; part < trace->options.num_parts; part++) {
@@ -462,6 +554,6 @@ void delay_trace_run(struct delay_trace *trace, uint32_t steps, double *losses)
         memset(stage->average, 0, stage->count * sizeof *stage->average);
     }
     for (uint32_t step = 0; step < steps; step++)
-        losses[step] = run_step(trace, step);
+        losses[step] = run_step(trace, step, &norms[step]);
     trace->done += steps;
 }

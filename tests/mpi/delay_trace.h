@@ -6,6 +6,11 @@
  * and without a schedule: all weights that ever were are kept, and for every
  * micro-batch each stage is given those that the equation names. Neither the
  * executor nor the versions of the runtime are used.
+ *
+ * A batch is clipped by the norm of its whole gradient, over all stages, as the
+ * weights that it read gave it. Where first and last stage share a matrix, its
+ * gradient is the last stage's of the batch plus the first stage's of the same
+ * batch; it is stepped once, and both have the result.
  */
 #include "runtime/batches.h"
 #include "runtime/layout.h"
@@ -47,8 +52,12 @@ struct delay_trace;
 struct delay_trace *delay_trace_create(const struct delay_options *options);
 void delay_trace_free(struct delay_trace *trace);
 
-/* Steps from an empty pipeline to an empty one; their losses. */
-void delay_trace_run(struct delay_trace *trace, uint32_t steps, double *losses);
+/*
+ * Steps from an empty pipeline to an empty one; their losses, and the norms of
+ * their gradients over all stages, by which they are clipped.
+ */
+void delay_trace_run(struct delay_trace *trace, uint32_t steps, double *losses,
+                     double *norms);
 
 struct pen_network *delay_trace_network(struct delay_trace *trace,
                                         uint32_t part);

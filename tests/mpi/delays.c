@@ -28,13 +28,15 @@ enum {
     MOST_STAGES = 16
 };
 
-static const char llama[] =
-    "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":16,"
-    "\"intermediate_size\":24,\"num_hidden_layers\":8,"
-    "\"num_attention_heads\":2,\"num_key_value_heads\":1,"
-    "\"max_position_embeddings\":8,\"rms_norm_eps\":1e-5,"
-    "\"rope_theta\":10000.0,\"tie_word_embeddings\":false,"
-    "\"hidden_act\":\"silu\"}";
+#define LLAMA(tied)                                                            \
+    "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":16,"          \
+    "\"intermediate_size\":24,\"num_hidden_layers\":8,"                        \
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,"                     \
+    "\"max_position_embeddings\":8,\"rms_norm_eps\":1e-5,"                     \
+    "\"rope_theta\":10000.0,\"tie_word_embeddings\":" tied ","                 \
+    "\"hidden_act\":\"silu\"}"
+
+static const char *const llamas[] = {LLAMA("false"), LLAMA("true")};
 
 struct example {
     const char *schedule;
@@ -43,43 +45,68 @@ struct example {
     uint32_t replicas;
     enum pen_optimizer_kind optimizer;
     bool is_bf16;
+    bool is_tied;
+    double clip_norm; /* 0: no clipping */
 };
 
 static const struct example examples[] = {
-    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_SGD, false},
-    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, false},
-    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, true},
-    {"pipedream", DELAY_STASHING, 1, 2, PEN_OPTIMIZER_ADAM, false},
-    {"pipedream", DELAY_VERTICAL_SYNC, 1, 1, PEN_OPTIMIZER_SGD, false},
-    {"pipedream", DELAY_VERTICAL_SYNC, 1, 1, PEN_OPTIMIZER_ADAM, false},
-    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_SGD, false},
-    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, false},
-    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, true},
-    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 2, PEN_OPTIMIZER_ADAM, false},
-    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_SGD, false},
-    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_ADAM, false},
-    {"wpipe", DELAY_TWO_GROUPS, 4, 2, PEN_OPTIMIZER_ADAM, false},
-    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, false},
-    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, true},
-    {"spectrain", DELAY_MOMENTUM, 1, 2, PEN_OPTIMIZER_SGD, false},
-    {"xpipe", DELAY_ADAM, 1, 1, PEN_OPTIMIZER_ADAM, false},
-    {"xpipe", DELAY_ADAM, 2, 1, PEN_OPTIMIZER_ADAM, false},
-    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, false},
-    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, true},
-    {"pipemare", DELAY_AVERAGE, 1, 1, PEN_OPTIMIZER_ADAM, false},
-    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_ADAM, false},
-    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_SGD, false},
-    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, false},
-    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, true},
-    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_SGD, false},
-    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_ADAM, false},
+    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
+    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, true, false, 0},
+    {"pipedream", DELAY_STASHING, 1, 2, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"pipedream", DELAY_VERTICAL_SYNC, 1, 1, PEN_OPTIMIZER_SGD, false, false,
+     0},
+    {"pipedream", DELAY_VERTICAL_SYNC, 1, 1, PEN_OPTIMIZER_ADAM, false, false,
+     0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_SGD, false,
+     false, 0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, false,
+     false, 0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, true,
+     false, 0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 2, PEN_OPTIMIZER_ADAM, false,
+     false, 0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_SGD, false,
+     false, 0.3},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, false,
+     false, 0.3},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 2, PEN_OPTIMIZER_SGD, false,
+     false, 0.3},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_ADAM, false,
+     true, 0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_SGD, false, true,
+     0.3},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 7, 1, PEN_OPTIMIZER_ADAM, false,
+     true, 1e3},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, true, true,
+     0.3},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 2, PEN_OPTIMIZER_SGD, false, true,
+     0.3},
+    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_SGD, false, false, 0},
+    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"wpipe", DELAY_TWO_GROUPS, 4, 2, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
+    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, true, false, 0},
+    {"spectrain", DELAY_MOMENTUM, 1, 2, PEN_OPTIMIZER_SGD, false, false, 0},
+    {"xpipe", DELAY_ADAM, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"xpipe", DELAY_ADAM, 2, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, true, false, 0},
+    {"pipemare", DELAY_AVERAGE, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_SGD, false, false, 0},
+    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
+    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, true, false, 0},
+    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
+    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
 };
 
 /* What an example becomes on the ranks that there are. */
 struct run {
     const struct example *example;
     struct pen_transport *transport;
-    struct pen_any_model model;
+    struct pen_any_model models[2]; /* untied and tied */
+    const struct pen_any_model *model;
     struct pen_batches *batches;
     uint32_t num_ranks; /* of a pipeline */
     uint32_t num_parts;
@@ -102,11 +129,14 @@ static void need(const struct run *run, pen_status status,
 
 /* ---- what both need ---- */
 
-static void make_model(struct run *run)
+static void make_models(struct run *run)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    need(run, pen_model_parse(llama, strlen(llama), &run->model.decoder, &why),
-         &why);
+    for (int i = 0; i < 2; i++)
+        need(run,
+             pen_model_parse(llamas[i], strlen(llamas[i]),
+                             &run->models[i].decoder, &why),
+             &why);
     pen_text_release(&why);
 }
 
@@ -128,7 +158,7 @@ static void make_batches(struct run *run)
 /* Uneven on purpose. */
 static void cut_layers(struct run *run)
 {
-    uint32_t left = run->model.decoder->num_layers;
+    uint32_t left = run->model->decoder->num_layers;
     uint32_t next = 0;
     for (uint32_t i = 0; i < run->num_parts; i++) {
         uint32_t count = left / (run->num_parts - i);
@@ -142,6 +172,7 @@ static void plan(struct run *run, const struct example *example)
 {
     bool is_cyclic = example->mode == DELAY_CYCLIC;
     run->example = example;
+    run->model = &run->models[example->is_tied];
     run->num_ranks = pen_transport_size(run->transport) / example->replicas;
     run->num_parts =
         run->num_ranks * (example->mode == DELAY_TWO_GROUPS ? 2 : 1);
@@ -151,10 +182,17 @@ static void plan(struct run *run, const struct example *example)
                                             .beta2 = 0.95,
                                             .epsilon = 1e-8,
                                             .momentum = 0.9,
-                                            .weight_decay = 0.1};
+                                            .weight_decay = 0.1,
+                                            .clip_norm = example->clip_norm};
     run->rates = (struct pen_lr_schedule){
         .style = PEN_LR_LINEAR, .rate = 1e-2, .decay_iters = 40};
     cut_layers(run);
+}
+
+/* Steps need the gradients of all stages. */
+static bool is_joint(const struct example *example)
+{
+    return example->is_tied || example->clip_norm > 0;
 }
 
 static struct pen_schedule *make_schedule(const struct run *run, uint32_t steps)
@@ -175,6 +213,11 @@ static struct pen_schedule *make_schedule(const struct run *run, uint32_t steps)
          pen_generator_make(pen_generator_find(run->example->schedule), &args,
                             &schedule, &why),
          &why);
+    if (is_joint(run->example)) {
+        struct pen_schedule *alone = schedule;
+        need(run, pen_schedule_join_steps(alone, &schedule, &why), &why);
+        pen_schedule_free(alone);
+    }
     pen_costs_release(&costs);
     pen_text_release(&why);
     return schedule;
@@ -191,7 +234,7 @@ static struct pen_trainer *make_trainer(const struct run *run,
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_trainer *trainer = NULL;
     struct pen_trainer_options options = {
-        .model = &run->model,
+        .model = run->model,
         .sample = pen_batches_shape(run->batches),
         .engine = PEN_TRAINER_ONEDNN,
         .is_bf16 = run->example->is_bf16,
@@ -213,7 +256,7 @@ static struct pen_trainer *make_trainer(const struct run *run,
 static struct delay_trace *make_trace(const struct run *run)
 {
     struct delay_options options = {.mode = run->example->mode,
-                                    .model = run->model.decoder,
+                                    .model = run->model->decoder,
                                     .is_bf16 = run->example->is_bf16,
                                     .parts = run->parts,
                                     .num_parts = run->num_parts,
@@ -252,6 +295,9 @@ static void compare_part(struct run *run, uint32_t stage,
     struct pen_engine *right = pen_network_engine(expected);
     for (size_t i = 0; i < pen_network_num_parameters(found); i++) {
         size_t count;
+        if (part != PEN_PART_VALUE &&
+            pen_network_parameter(found, i)->is_value_only)
+            continue;
         const float *a = left->ops->parameter_span(
             left, pen_network_parameter(found, i)->parameter, part, &count);
         const float *b = right->ops->parameter_span(
@@ -302,8 +348,11 @@ static uint32_t versions_of(const struct run *run, uint32_t rank, uint32_t part)
         return p - part;
     case DELAY_VERTICAL_SYNC:
         return p;
-    case DELAY_DOUBLE_BUFFER:
-        return 2;
+    case DELAY_DOUBLE_BUFFER: /* a last stage that steps late needs no second */
+        return is_joint(run->example) && part + 1 == p &&
+                       run->example->period == p - 1
+                   ? 1
+                   : 2;
     case DELAY_TWO_GROUPS:
         return part < p ? 2 : 1;
     case DELAY_CYCLIC: /* the oldest part is fresh on the last worker alone */
@@ -364,13 +413,16 @@ static void compare_pass(struct run *run, struct pen_trainer *trainer,
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_step steps[FIRST];
-    double losses[FIRST];
+    double losses[FIRST], norms[FIRST];
     uint32_t count = pen_trainer_pass_steps(trainer);
     need(run, pen_trainer_pass(trainer, run->batches, steps, &why), &why);
-    delay_trace_run(trace, count, losses);
+    delay_trace_run(trace, count, losses, norms);
     for (uint32_t i = 0; i < count; i++)
         if (steps[i].loss != losses[i])
             tell(run, "the loss of step", i, steps[i].loss, losses[i]);
+    for (uint32_t i = 0; i < count && is_joint(run->example); i++)
+        if (steps[i].gradient_norm != norms[i])
+            tell(run, "the norm of step", i, steps[i].gradient_norm, norms[i]);
     compare_weights(run, trainer, trace);
     pen_text_release(&why);
 }
@@ -415,7 +467,7 @@ int main(void)
         fprintf(stderr, "%s\n", pen_text_string(&why));
         return 1;
     }
-    make_model(&run);
+    make_models(&run);
     make_batches(&run);
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         if (!fits(&examples[i], pen_transport_size(run.transport)))
@@ -429,7 +481,8 @@ int main(void)
         printf("%u asynchronous trainings on %u ranks equal their traces\n",
                count, pen_transport_size(run.transport));
     pen_batches_free(run.batches);
-    pen_any_model_release(&run.model);
+    for (int i = 0; i < 2; i++)
+        pen_any_model_release(&run.models[i]);
     pen_transport_close(run.transport);
     pen_text_release(&why);
     return 0;

@@ -105,7 +105,7 @@ static void walk(const struct bench *bench, struct pen_versions *versions,
         if (op->stage != stage)
             continue;
         if (op->kind == PEN_OP_STEP) {
-            pen_versions_step(versions, op->version);
+            pen_versions_step(versions, op->version, 0);
             newest++;
         } else if (pen_op_is_compute(op->kind)) {
             assert_int_equal(op->version,

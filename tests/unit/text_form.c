@@ -118,7 +118,8 @@ static void blanks_and_comments_are_forgiven(void **state)
 static void the_first_line_is_the_magic(void **state)
 {
     (void)state;
-    const char *what = "a schedule must begin with '# penstock-schedule 1'";
+    const char *what =
+        "a schedule must begin with '# penstock-schedule 1' or 2";
     struct pen_text expected = PEN_TEXT_EMPTY;
     pen_text_add(&expected, "line 1, column 1: %s\n  \n  ^", what);
     expect_refusal("", pen_text_string(&expected));
@@ -130,12 +131,12 @@ static void the_first_line_is_the_magic(void **state)
                    "                       ^");
     expect_refusal("# penstock-schedul",
                    "line 1, column 1: a schedule must begin with '# "
-                   "penstock-schedule 1'\n"
+                   "penstock-schedule 1' or 2\n"
                    "  # penstock-schedul\n"
                    "  ^");
     expect_refusal_of("\0\x1b\xff", 3,
                       "line 1, column 1: a schedule must begin with '# "
-                      "penstock-schedule 1'\n"
+                      "penstock-schedule 1' or 2\n"
                       "  ???\n"
                       "  ^");
 }

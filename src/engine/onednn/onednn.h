@@ -65,6 +65,8 @@ struct pen_parameter {
     size_t lanes;           /* rows of a block; 1 for a plain copy */
     struct pen__md half_md; /* of the copy */
     bool is_gradient_zero;  /* not written since it was cleared */
+    float *second;          /* gradient, as gradient_add_second() adds it */
+    bool is_second_zero;
     struct pen__value_copy *copies;
     struct pen__dense *dense;
 };

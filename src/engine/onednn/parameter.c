@@ -92,6 +92,8 @@ static size_t bytes_of(const struct pen_parameter *parameter)
     for (int part = PEN_PART_GRADIENT; part <= PEN_PART_MOMENT2; part++)
         if (parameter->parts[part] != NULL)
             bytes += parameter->count * sizeof(float);
+    if (parameter->second != NULL)
+        bytes += parameter->count * sizeof(float);
     for (const struct pen__value_copy *it = parameter->copies; it != NULL;
          it = it->next)
         bytes += value_bytes(parameter);
@@ -121,6 +123,7 @@ static void parameter_free(struct pen_engine *engine,
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
         pen__zeroed_free(parameter->parts[part],
                          parameter->count * sizeof(float));
+    pen__zeroed_free(parameter->second, parameter->count * sizeof(float));
     pen__zeroed_free(parameter->half, parameter->half_count * sizeof(uint16_t));
     free(parameter);
 }
@@ -309,6 +312,35 @@ static void gradient_clear(struct pen_engine *engine,
     parameter->is_gradient_zero = true;
 }
 
+static pen_status gradient_add_second(struct pen_engine *engine,
+                                      struct pen_parameter *parameter,
+                                      struct pen_text *why)
+{
+    (void)why;
+    PEN_BUG_UNLESS(parameter->second == NULL &&
+                   !parameter->shape.is_value_only);
+    parameter->second = pen__zeroed(parameter->count * sizeof(float));
+    parameter->is_second_zero = true;
+    if (parameter->second == NULL)
+        return PEN_NOMEM;
+    ((struct pen__onednn *)engine)->parameter_bytes +=
+        parameter->count * sizeof(float);
+    return PEN_OK;
+}
+
+static void gradient_swap(struct pen_engine *engine,
+                          struct pen_parameter *parameter)
+{
+    float *first = parameter->parts[PEN_PART_GRADIENT];
+    bool is_first_zero = parameter->is_gradient_zero;
+    (void)engine;
+    PEN_BUG_UNLESS(parameter->second != NULL);
+    parameter->parts[PEN_PART_GRADIENT] = parameter->second;
+    parameter->is_gradient_zero = parameter->is_second_zero;
+    parameter->second = first;
+    parameter->is_second_zero = is_first_zero;
+}
+
 void pen__parameter_ops(struct pen_engine_ops *ops)
 {
     ops->parameter_create = parameter_create;
@@ -322,4 +354,6 @@ void pen__parameter_ops(struct pen_engine_ops *ops)
     ops->parameter_export = parameter_export;
     ops->parameter_span = parameter_span;
     ops->gradient_clear = gradient_clear;
+    ops->gradient_add_second = gradient_add_second;
+    ops->gradient_swap = gradient_swap;
 }

@@ -17,6 +17,7 @@ struct pen_parameter {
     REAL *parts[PEN_PART_MOMENT2 + 1];
     REAL *copies[MAX_COPIES]; /* of the value */
     int num_copies;
+    REAL *second; /* gradient, or NULL */
 };
 
 #include "engine/reference/attention_of_real.h"
@@ -65,6 +66,8 @@ const struct pen_engine_ops REAL_OPS = {
     .parameter_span = parameter_span,
     .parameter_value_changed = parameter_value_changed,
     .gradient_clear = gradient_clear,
+    .gradient_add_second = gradient_add_second,
+    .gradient_swap = gradient_swap,
     .gradient_add_rows = gradient_add_rows,
     .gradient_sum_squares = gradient_sum_squares,
     .adamw_step = adamw_step,

@@ -31,6 +31,7 @@ static void parameter_free(struct pen_engine *engine,
         free_array(engine, parameter, parameter->parts[part]);
     for (int i = 0; i < parameter->num_copies; i++)
         free_array(engine, parameter, parameter->copies[i]);
+    free_array(engine, parameter, parameter->second);
     free(parameter);
 }
 
@@ -175,6 +176,27 @@ static void gradient_clear(struct pen_engine *engine,
     (void)engine;
     memset(parameter->parts[PEN_PART_GRADIENT], 0,
            parameter->count * sizeof(REAL));
+}
+
+static pen_status gradient_add_second(struct pen_engine *engine,
+                                      struct pen_parameter *parameter,
+                                      struct pen_text *why)
+{
+    (void)why;
+    PEN_BUG_UNLESS(parameter->second == NULL &&
+                   !parameter->shape.is_value_only);
+    parameter->second = array_of(engine, parameter);
+    return parameter->second == NULL ? PEN_NOMEM : PEN_OK;
+}
+
+static void gradient_swap(struct pen_engine *engine,
+                          struct pen_parameter *parameter)
+{
+    (void)engine;
+    PEN_BUG_UNLESS(parameter->second != NULL);
+    REAL *first = parameter->parts[PEN_PART_GRADIENT];
+    parameter->parts[PEN_PART_GRADIENT] = parameter->second;
+    parameter->second = first;
 }
 
 static void gradient_add_rows(struct pen_engine *engine,

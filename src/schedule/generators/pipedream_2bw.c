@@ -56,5 +56,6 @@ const struct pen_generator pen__pipedream_2bw = {
     .versions = "2",
     .bubble = "0 in steady state",
     .peak = "p-s",
+    .joins_steps = true,
     .generate = generate,
 };
