@@ -9,6 +9,7 @@ import math
 import os
 import struct
 import sys
+import tempfile
 
 import numpy as np
 import torch
@@ -179,10 +180,10 @@ def torch_train(model, x, target, optimizer):
 
 
 def train(build, where, about, dtype, work):
-    options = ["--model", where, "--data-path", where, "--seed", ORDER_SEED,
-               "--save", os.path.join(work, "run")]
+    run = tempfile.mkdtemp(dir=work)
+    options = ["--model", where, "--data-path", where, "--seed", ORDER_SEED, "--save", run]
     losses, norms = judge.train(build, about, dtype, work, options)
-    saved = load_file(os.path.join(work, "run", f"step-{STEPS:08}", "model.safetensors"))
+    saved = load_file(os.path.join(run, f"step-{STEPS:08}", "model.safetensors"))
     return losses, norms, saved
 
 
