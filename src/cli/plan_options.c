@@ -71,6 +71,12 @@ static const struct row rows[] = {
       "synchronous training",
       PEN__FIELD_FLAG, AT(allows_stale), 0, 0, NULL}},
     {SEARCH,
+     {"clip-grad", "X",
+      "gradient norm that the training must clip to: leaves out "
+      "asynchronous schedules that cannot clip; 0 when not given: clip if the "
+      "schedule can",
+      PEN__FIELD_REAL, AT(clip_norm), 0, 1e30, NULL}},
+    {SEARCH,
      {"allow-local", NULL,
       "also compare other ways to synchronise the replicas of the "
       "best plan, with their savings",
@@ -316,6 +322,7 @@ static void set_defaults(const struct pen__plan_args *args,
                               : PEN_NUMBER_BF16;
     setting->sequence = (uint32_t)args->sequence;
     setting->global_batch = args->global_batch;
+    setting->clip_norm = args->clip_norm;
 }
 
 static pen_status read_limit(const struct pen__plan_args *args,

@@ -37,6 +37,7 @@ struct pen__plan_args {
     uint64_t degrees[PEN_DEGREES];
     uint64_t top;
     double seconds;
+    double clip_norm;
     unsigned target;
     unsigned number;
     unsigned recompute;

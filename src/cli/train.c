@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "cli/train_check.h"
 #include "cli/train_checkpoint.h"
 #include "cli/train_data.h"
 #include "cli/train_folder.h"
@@ -113,6 +114,7 @@ static struct pen_transport *own_ranks(const struct training *training)
 
 static pen_status make_layout(struct training *training, struct pen_text *why)
 {
+    bool is_clipping_open = isnan(training->args.numbers.clip_norm);
     pen_status status = take_replicas(training, why);
     if (status == PEN_OK)
         status = pen__train_replicas_init(&training->replicas, &training->args,
@@ -123,7 +125,20 @@ static pen_status make_layout(struct training *training, struct pen_text *why)
             &training->layout, &training->args, &training->pretrained.model,
             pen_batches_shape(training->batches).num_ids,
             pen_transport_size(own_ranks(training)), why);
+    if (status == PEN_OK && is_clipping_open && training->is_first &&
+        training->args.numbers.clip_norm == 0)
+        pen_log(PEN_LOG_INFO,
+                "gradients are not clipped: a stage of %s steps before the "
+                "norm of all gradients is known",
+                training->layout.schedule->name);
     return status;
+}
+
+/* A check of one process may be of more ranks than there are. */
+static bool stands_alone(const struct training *training)
+{
+    return pen__train_check_stands_alone(&training->layout,
+                                         own_ranks(training));
 }
 
 /* What this rank wants after the step, or after those that overlap. */
@@ -145,34 +160,36 @@ static void vote(void *context)
         pen_trainer_vote(trainer, PEN_VOTE_SAVED);
 }
 
+static struct pen_trainer_options trainer_options(struct training *training)
+{
+    struct pen_trainer_options options = pen__train_layout_options(
+        &training->layout, &training->args, &training->pretrained.model,
+        pen_batches_shape(training->batches));
+    options.threads = training->threads;
+    options.transport = own_ranks(training);
+    options.world = training->replicas.has_method ? training->transport : NULL;
+    options.watch = pen__train_watch_hooks(&training->watch);
+    options.vote = vote;
+    options.voter = training;
+    return options;
+}
+
+static pen_status check_ranks(struct training *training, struct pen_text *why)
+{
+    const struct pen_schedule *unused;
+    struct pen_trainer_options options = trainer_options(training);
+    if (!training->args.is_check)
+        return PEN_OK;
+    pen_status status = pen__train_layout_set_pass(
+        &training->layout, &training->args, 0, &unused, why);
+    if (status == PEN_OK)
+        status = pen__train_check_ranks(&options, &training->layout, why);
+    return status;
+}
+
 static pen_status make_trainer(struct training *training, struct pen_text *why)
 {
-    const struct pen__train_args *args = &training->args;
-    struct pen_trainer_options options = {
-        .model = &training->pretrained.model,
-        .sample = pen_batches_shape(training->batches),
-        .engine = (enum pen_trainer_engine)args->engine,
-        .is_bf16 = args->is_bf16,
-        .threads = training->threads,
-        .micro_batch = args->micro_batch_size,
-        .global_batch = args->replica_batch,
-        .recompute = (enum pen_recompute)args->recompute,
-        .transport = own_ranks(training),
-        .world = training->replicas.has_method ? training->transport : NULL,
-        .schedule = training->layout.schedule,
-        .parts = training->layout.parts,
-        .correction = training->layout.correction,
-        .logical_replicas = (uint32_t)args->logical_replicas,
-        .is_sharded = args->is_sharded,
-        .has_fast_sums = args->has_fast_sums,
-        .has_sparse_sums = args->has_sparse_sums,
-        .stage_code = args->stage_code,
-        .sleeps = args->is_sleeping ? training->layout.costs.items : NULL,
-        .watch = pen__train_watch_hooks(&training->watch),
-        .vote = vote,
-        .voter = training,
-        .optimizer = args->numbers,
-        .rates = args->schedule};
+    struct pen_trainer_options options = trainer_options(training);
     pen_status status = pen_trainer_create(&options, &training->trainer, why);
     if (status != PEN_OK)
         return status;
@@ -235,7 +252,7 @@ static pen_status measure_peak(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     training->peak_flops = (double)NAN;
-    if (args->engine != PEN_TRAINER_ONEDNN)
+    if (args->engine != PEN_TRAINER_ONEDNN || args->is_check)
         return PEN_OK;
     return pen_peak_flops(args->is_bf16 ? PEN_PRECISION_BF16
                                         : PEN_PRECISION_F32,
@@ -262,8 +279,10 @@ static pen_status check_memory(struct training *training, struct pen_text *why)
         .model = &training->pretrained.model,
         .sample = pen_batches_shape(training->batches),
         .transport = training->transport,
-        .own = own_ranks(training)};
-    return pen__train_check_memory(&question, why);
+        .rank = pen_transport_rank(own_ranks(training)),
+        .num_ranks = training->layout.num_ranks};
+    return stands_alone(training) ? pen__train_check_fullest(&question, why)
+                                  : pen__train_check_memory(&question, why);
 }
 
 static pen_status make_verifier(struct training *training, struct pen_text *why)
@@ -277,7 +296,7 @@ static pen_status make_checkpointer(struct training *training,
                                     struct pen_text *why)
 {
     const char *folder = training->args.save;
-    if (folder == NULL)
+    if (folder == NULL || training->args.is_check)
         return PEN_OK;
     const struct pen__train_saver_wish wish = {
         .args = &training->args,
@@ -328,6 +347,8 @@ static pen_status compare_ranks(struct training *training, struct pen_text *why)
 
 static pen_status claim_folder(struct training *training, struct pen_text *why)
 {
+    if (training->args.is_check)
+        return PEN_OK;
     return pen__train_folder_claim(&training->args, checkpoint_of(training),
                                    training->transport, &training->folder, why);
 }
@@ -367,32 +388,35 @@ static pen_status restore_replicas(struct training *training,
 static const struct phase {
     pen_status (*run)(struct training *training, struct pen_text *why);
     const char *doing;
-} phases[] = {{open_metrics, "opening --metrics-port"},
-              {make_run, "making the folder of --run"},
-              {open_model, "opening the model"},
-              {open_data, "opening the data"},
-              {make_layout, "laying out the ranks"},
-              {claim_folder, "claiming the folder of --save"},
-              {describe_run, "describing the run"},
-              {compare_ranks, "comparing the ranks"},
-              {add_checksums, "making ready for --checksum-messages"},
-              {check_memory, "comparing memory with its limits"},
-              {set_watch, "opening the trace"},
-              {make_trainer, "making the network"},
-              {make_verifier, "making ready for --verify-interval"},
-              {set_weights, "setting the weights"},
-              {join_replicas, "joining the replicas"},
-              {load_replicas, "loading the replicas"},
-              {restore_replicas, "restoring the replicas"},
-              {make_checkpointer, "making room for checkpoints"}};
+    bool needs_ranks; /* all of them */
+} phases[] = {{open_metrics, "opening --metrics-port", false},
+              {make_run, "making the folder of --run", false},
+              {open_model, "opening the model", false},
+              {open_data, "opening the data", false},
+              {make_layout, "laying out the ranks", false},
+              {claim_folder, "claiming the folder of --save", false},
+              {describe_run, "describing the run", true},
+              {compare_ranks, "comparing the ranks", true},
+              {add_checksums, "making ready for --checksum-messages", true},
+              {check_memory, "comparing memory with its limits", false},
+              {set_watch, "opening the trace", false},
+              {check_ranks, "checking the ranks", false},
+              {make_trainer, "making the network", true},
+              {make_verifier, "making ready for --verify-interval", true},
+              {set_weights, "setting the weights", true},
+              {join_replicas, "joining the replicas", true},
+              {load_replicas, "loading the replicas", true},
+              {restore_replicas, "restoring the replicas", true},
+              {make_checkpointer, "making room for checkpoints", true}};
 
 static pen_status make_ready(struct training *training, struct pen_text *why)
 {
     pen_status status = PEN_OK;
     for (size_t i = 0; i < sizeof phases / sizeof *phases && status == PEN_OK;
          i++)
-        status =
-            agree(training, phases[i].run(training, why), phases[i].doing, why);
+        if (!phases[i].needs_ranks || !stands_alone(training))
+            status = agree(training, phases[i].run(training, why),
+                           phases[i].doing, why);
     pen_pretrained_close_weights(&training->pretrained);
     pen_checkpoint_close(training->resumed);
     training->resumed = NULL;
@@ -727,6 +751,20 @@ static pen_status train(struct training *training, struct pen_text *why)
 
 /* ---- the command ---- */
 
+static int tell_check(const struct training *training)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    uint32_t size = pen_transport_size(training->transport);
+    if (!training->is_first)
+        return PEN__EXIT_OK;
+    pen__train_check_print(
+        &training->args, &training->layout,
+        stands_alone(training) ? training->layout.num_ranks : size, &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
 /* Before ranks can agree the launcher ends all with one; it knows no reason. */
 static pen_status fail_early(const struct training *training, pen_status status,
                              struct pen_text *why)
@@ -791,7 +829,9 @@ static int run(int argc, char **argv)
     if (code != PEN__EXIT_OK)
         return code;
     pen_status status = start(&training, &why);
-    if (status == PEN_OK)
+    if (status == PEN_OK && training.args.is_check)
+        code = tell_check(&training);
+    else if (status == PEN_OK)
         status = train(&training, &why);
     if (status != PEN_OK)
         code = refuse(status, &why);

@@ -2,6 +2,7 @@
 
 #include "planner/compute.h"
 #include "schedule/generators.h"
+#include "schedule/restrictions.h"
 #include "schedule/verify.h"
 
 #include <inttypes.h>
@@ -12,26 +13,13 @@
 /* ---- a plan ---- */
 
 /* What a rank of this runtime cannot do is refused, not ignored. */
-static pen_status check_degrees(const struct pen_plan *plan,
-                                struct pen_text *why)
+static pen_status check_restrictions(const struct pen_plan *plan,
+                                     struct pen_text *why)
 {
-    static const struct {
-        enum pen_degree degree;
-        const char *name;
-    } missing[] = {
-        {PEN_DEGREE_TP, "tp"}, {PEN_DEGREE_CP, "cp"}, {PEN_DEGREE_EP, "ep"}};
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        if (plan->degrees[missing[i].degree] > 1) {
-            pen_why(
-                why,
-                "the plan has %s %u, but penstock train does not split "
-                "tensors, sequences or experts; plan with %s 1, or export the "
-                "plan",
-                missing[i].name, plan->degrees[missing[i].degree],
-                missing[i].name);
-            return PEN_INVALID;
-        }
-    return PEN_OK;
+    struct pen_training_facts facts = {.sharding = plan->sharding,
+                                       .number = plan->number};
+    memcpy(facts.degrees, plan->degrees, sizeof facts.degrees);
+    return pen_restrictions_check(&facts, PEN_REASON_AND_REMEDY, why);
 }
 
 /* What was opened before the plan was read must be what it says. */
@@ -72,7 +60,7 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
 static pen_status open_plan(struct pen__train_layout *layout,
                             struct pen__train_args *args,
                             const struct pen_model *model, uint32_t sequence,
-                            uint32_t num_ranks, struct pen_text *why)
+                            struct pen_text *why)
 {
     if (args->plan == NULL)
         return PEN_OK;
@@ -80,16 +68,20 @@ static pen_status open_plan(struct pen__train_layout *layout,
     if (status == PEN_OK)
         status = pen_plan_fits(layout->plan, model, why);
     if (status == PEN_OK)
-        status = check_degrees(layout->plan, why);
+        status = check_restrictions(layout->plan, why);
     if (status == PEN_OK)
         status = check_workload(layout->plan, args, sequence, why);
     if (status != PEN_OK)
         return status;
-    if (pen_plan_num_ranks(layout->plan) != num_ranks) {
+    uint64_t planned = pen_plan_num_ranks(layout->plan);
+    bool is_rehearsed = args->is_check && layout->num_ranks == 1;
+    if (planned > UINT32_MAX ||
+        (planned != layout->num_ranks && !is_rehearsed)) {
         pen_why(why, "%s is for %" PRIu64 " ranks, but this job has %u",
-                args->plan, pen_plan_num_ranks(layout->plan), num_ranks);
+                args->plan, planned, layout->num_ranks);
         return PEN_INVALID;
     }
+    layout->num_ranks = (uint32_t)planned;
     take_plan(args, layout->plan);
     return PEN_OK;
 }
@@ -193,7 +185,9 @@ static pen_status make_schedule(const struct pen__train_layout *layout,
     struct pen_schedule *made = NULL;
     pen_status status = generate_schedule(
         args, layout->plan, layout->num_replicas, batches, &made, why);
-    if (status == PEN_OK && (args->numbers.clip_norm > 0 || layout->is_tied))
+    bool is_clipped = isnan(args->numbers.clip_norm) /* if that can be */ ||
+                      args->numbers.clip_norm > 0;
+    if (status == PEN_OK && (is_clipped || layout->is_tied))
         status = join_steps(&made);
     if (status == PEN_OK)
         *out = made;
@@ -455,11 +449,10 @@ static pen_status check_sleep(const struct pen__train_layout *layout,
 
 static pen_status make(struct pen__train_layout *layout,
                        const struct pen__train_args *args,
-                       const struct pen_compute *compute, uint32_t num_ranks,
-                       struct pen_text *why)
+                       const struct pen_compute *compute, struct pen_text *why)
 {
-    pen_status status = check_ranks(args, num_ranks, why);
-    uint32_t num_replicas = num_ranks / (uint32_t)args->pipeline_size;
+    pen_status status = check_ranks(args, layout->num_ranks, why);
+    uint32_t num_replicas = layout->num_ranks / (uint32_t)args->pipeline_size;
     if (status == PEN_OK)
         status = check_batch(args, num_replicas, why);
     if (status == PEN_OK)
@@ -503,6 +496,16 @@ static pen_status load_profile(const struct pen__train_args *args,
     return status;
 }
 
+/* Stages that step by themselves do not know the norm of all gradients. */
+static void choose_clipping(const struct pen__train_layout *layout,
+                            struct pen__train_args *args)
+{
+    if (isnan(args->numbers.clip_norm))
+        args->numbers.clip_norm =
+            layout->is_asynchronous && !layout->schedule->rules.is_joint ? 0
+                                                                         : 1;
+}
+
 pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                   struct pen__train_args *args,
                                   const struct pen_any_model *model,
@@ -512,11 +515,13 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
     struct pen_profile *profile = NULL;
     *layout = (struct pen__train_layout){.predicted_bubble = (double)NAN,
                                          .predicted_sec = (double)NAN,
+                                         .num_ranks = num_ranks,
                                          .overlapping_steps = 1};
-    if (model->decoder == NULL) /* the trainer has its own way for one rank */
+    if (model->decoder == NULL) { /* the trainer has its own way for one rank */
+        choose_clipping(layout, args);
         return check_sleep(layout, args, why);
-    pen_status status =
-        open_plan(layout, args, model->decoder, sequence, num_ranks, why);
+    }
+    pen_status status = open_plan(layout, args, model->decoder, sequence, why);
     if (status == PEN_OK && args->profile != NULL)
         status = load_profile(args, &profile, why);
     struct pen_compute compute = {
@@ -528,11 +533,38 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .optimizer = args->numbers.kind == PEN_OPTIMIZER_ADAM ? PEN_UPDATE_ADAM
                                                               : PEN_UPDATE_SGD};
     if (status == PEN_OK)
-        status = make(layout, args, &compute, num_ranks, why);
+        status = make(layout, args, &compute, why);
     pen_profile_free(profile);
-    if (status != PEN_OK)
+    if (status == PEN_OK)
+        choose_clipping(layout, args);
+    else
         pen__train_layout_release(layout);
     return status;
+}
+
+struct pen_trainer_options pen__train_layout_options(
+    const struct pen__train_layout *layout, const struct pen__train_args *args,
+    const struct pen_any_model *model, struct pen_sample_shape sample)
+{
+    return (struct pen_trainer_options){
+        .model = model,
+        .sample = sample,
+        .engine = (enum pen_trainer_engine)args->engine,
+        .is_bf16 = args->is_bf16,
+        .micro_batch = args->micro_batch_size,
+        .global_batch = args->replica_batch,
+        .recompute = (enum pen_recompute)args->recompute,
+        .schedule = layout->schedule,
+        .parts = layout->parts,
+        .correction = layout->correction,
+        .logical_replicas = (uint32_t)args->logical_replicas,
+        .is_sharded = args->is_sharded,
+        .has_fast_sums = args->has_fast_sums,
+        .has_sparse_sums = args->has_sparse_sums,
+        .stage_code = args->stage_code,
+        .sleeps = args->is_sleeping ? layout->costs.items : NULL,
+        .optimizer = args->numbers,
+        .rates = args->schedule};
 }
 
 void pen__train_layout_release(struct pen__train_layout *layout)

@@ -13,6 +13,7 @@ struct pen__train_layout {
     struct pen_plan *plan;         /* NULL: the options alone decide */
     struct pen_schedule *schedule; /* lowered */
     struct pen_layer_range *parts;
+    uint32_t num_ranks;      /* of all pipelines */
     bool has_costs;          /* as below */
     struct pen_costs costs;  /* of the schedule, as predicted */
     double predicted_bubble; /* NaN: not known */
@@ -31,12 +32,24 @@ struct pen__train_layout {
     size_t num_shorter;
 };
 
-/* A plan sets options in args. On success release it. */
+/*
+ * A plan sets options in args, and so does the schedule where --clip-grad is
+ * not given; with --check a plan may also be for more ranks than the one that
+ * there is. On success release it.
+ */
 pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                   struct pen__train_args *args,
                                   const struct pen_any_model *model,
                                   uint32_t sequence, uint32_t num_ranks,
                                   struct pen_text *why);
+
+/*
+ * What a trainer of this layout is made with, but for threads, transports and
+ * hooks, which are the caller's. Borrows from all.
+ */
+struct pen_trainer_options pen__train_layout_options(
+    const struct pen__train_layout *layout, const struct pen__train_args *args,
+    const struct pen_any_model *model, struct pen_sample_shape sample);
 
 /*
  * After `done` steps of an asynchronous schedule: how many until a checkpoint,

@@ -28,7 +28,8 @@ bytes_per_parameter(const struct pen__train_memory_question *question,
     double moments = 4.0 * pen_optimizer_moments(&args->numbers);
     double kept = args->is_sharded ? moments / num_members : moments;
     bool has_snapshot =
-        args->save != NULL && pen_transport_size(question->transport) > 1;
+        args->save != NULL && (question->num_ranks > 1 ||
+                               pen_transport_size(question->transport) > 1);
     double snapshot =
         has_snapshot ? (4.0 + moments) / (num_members > 0 ? num_members : 1)
                      : 0;
@@ -107,9 +108,9 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
     if (schedule == NULL)
         return (uint64_t)whole_bytes(question);
     const struct pen_shape *shape = &schedule->shape;
-    uint32_t row = pen_transport_rank(question->own) % shape->num_ranks;
-    uint32_t num_members = pen_transport_size(question->own) /
-                           shape->num_ranks * shape->num_copies;
+    uint32_t row = question->rank % shape->num_ranks;
+    uint32_t num_members =
+        question->num_ranks / shape->num_ranks * shape->num_copies;
     double bytes = 0;
     for (uint32_t s = 0; s < shape->num_stages; s++) {
         if (pen_shape_rank_of(shape, s) != row)

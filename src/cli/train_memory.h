@@ -13,7 +13,8 @@ struct pen__train_memory_question {
     const struct pen_any_model *model;
     struct pen_sample_shape sample;
     struct pen_transport *transport; /* all ranks */
-    struct pen_transport *own;       /* those of this replica */
+    uint32_t rank;                   /* of this replica's ranks, as the next */
+    uint32_t num_ranks;
 };
 
 /*

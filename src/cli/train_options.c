@@ -74,7 +74,8 @@ static const struct pen__field fields[] = {
          "decay matrices (not biases and norms) or all; matrices when "
          "not given"),
     REAL("clip-grad", numbers.clip_norm, 0, 1e30,
-         "clip the gradient norm to X, 0: no clipping; 1 when not given"),
+         "clip the gradient norm to X, 0: no clipping; when not given, 1, or "
+         "0 with a schedule that cannot clip"),
     REAL("adam-beta1", numbers.beta1, 0, BELOW_ONE,
          "beta1 of AdamW; 0.9 when not given"),
     REAL("adam-beta2", numbers.beta2, 0, BELOW_ONE,
@@ -130,6 +131,10 @@ static const struct pen__field fields[] = {
     TEXT("plan", "PLAN", plan,
          "take stages, schedule, batch and sharding from this "
          "plan.json, in place of their options"),
+    FLAG("check", is_check,
+         "check plan, model, data, schedule and memory, and end before the "
+         "first step; nothing is written. One process checks all ranks of a "
+         "--plan"),
     TEXT("profile", "FILE", profile,
          "times that `penstock profile` measured, to split layers and "
          "predict steps"),
@@ -206,6 +211,7 @@ static const char *const rare[] = {"random-weights",
                                    "sparse-embedding",
                                    "compress-stages",
                                    "logical-replicas",
+                                   "check",
                                    "profile",
                                    "verify-interval",
                                    "checksum-messages",
@@ -349,6 +355,15 @@ static void place_run(struct pen__train_args *args)
     args->trace = pen_text_string(&args->run_trace);
 }
 
+/* A check writes nothing. */
+static void drop_outputs(struct pen__train_args *args)
+{
+    if (!args->is_check)
+        return;
+    args->run = args->log = args->trace = args->tensorboard_dir = NULL;
+    args->metrics_port = NULL;
+}
+
 /* What follows from other options. */
 static void complete(struct pen__train_args *args,
                      const struct argp_state *state)
@@ -356,6 +371,7 @@ static void complete(struct pen__train_args *args,
     read_engine(args, state);
     read_stage_code(args, state);
     read_metrics_port(args, state);
+    drop_outputs(args);
     place_run(args);
     args->numbers.kind = (enum pen_optimizer_kind)args->optimizer;
     args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
@@ -403,7 +419,7 @@ int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
                                                  .epsilon = 1e-8,
                                                  .momentum = 0.9,
                                                  .weight_decay = 0.01,
-                                                 .clip_norm = 1},
+                                                 .clip_norm = (double)NAN},
                                      .lr_style = PEN_LR_LINEAR,
                                      .schedule = {.rate = (double)NAN},
                                      .engine_name = "onednn",

@@ -44,6 +44,7 @@ struct pen__train_args {
     struct pen_block_code stage_code; /* that it names; 0 bits: none */
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
     const char *plan;
+    bool is_check; /* up to the first step, and nothing is written */
     const char *profile;
     const char *trace;
     uint64_t verify_interval; /* steps; 0: replicas are not compared */

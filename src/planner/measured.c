@@ -1,8 +1,11 @@
 /* Seconds from a profile. The bytes are measured_memory.c. */
 #include "planner/measured.h"
 
+#include "schedule/restrictions.h"
+
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool pen__is_measured(const struct pen_setting *setting)
 {
@@ -11,24 +14,13 @@ bool pen__is_measured(const struct pen_setting *setting)
 
 /* ---- whether the profile answers ---- */
 
-static pen_status check_degrees(const struct pen_plan *plan,
-                                struct pen_text *why)
+/* Layers are measured whole, as the trainer runs them. */
+static pen_status check_layout(const struct pen_plan *plan,
+                               struct pen_text *why)
 {
-    static const enum pen_degree missing[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
-                                              PEN_DEGREE_EP};
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        if (plan->degrees[missing[i]] > 1) {
-            pen_why(why,
-                    "a profile measures whole layers: tp, cp and ep must be 1");
-            return PEN_INVALID;
-        }
-    if (plan->sharding > PEN_SHARDING_ZERO1) {
-        pen_why(why,
-                "penstock shards the optimizer's state only, not gradients or "
-                "weights: sharding must be none or zero1");
-        return PEN_INVALID;
-    }
-    return PEN_OK;
+    struct pen_training_facts facts = {.sharding = plan->sharding};
+    memcpy(facts.degrees, plan->degrees, sizeof facts.degrees);
+    return pen_restrictions_check(&facts, PEN_REASON_ALONE, why);
 }
 
 static pen_status check_profile(const struct pen_setting *setting,
@@ -50,11 +42,31 @@ static pen_status check_profile(const struct pen_setting *setting,
     return PEN_OK;
 }
 
-/* Of the order that the runtime will make, which knows no costs. */
-static pen_status make_schedule(struct pen__measured *measured,
-                                const struct pen_plan *plan,
-                                const struct pen_generator *generator,
-                                struct pen_text *why)
+uint32_t pen__measured_batches(const struct pen_plan *plan,
+                               const struct pen_generator *generator)
+{
+    enum { SETTLED = 4 };
+    if (generator->is_synchronous)
+        return 0;
+    return 2 * (plan->degrees[PEN_DEGREE_PP] / plan->num_microbatches) +
+           SETTLED;
+}
+
+/* As trainings do that clip, which is the default where that can be. */
+static pen_status join_steps(struct pen_schedule **schedule,
+                             struct pen_text *why)
+{
+    struct pen_schedule *joint = NULL;
+    pen_status status = pen_schedule_join_steps(*schedule, &joint, why);
+    pen_schedule_free(*schedule);
+    *schedule = joint;
+    return status;
+}
+
+pen_status pen__measured_schedule(const struct pen_plan *plan,
+                                  const struct pen_generator *generator,
+                                  uint32_t batches, struct pen_schedule **out,
+                                  struct pen_text *why)
 {
     struct pen_costs costs;
     pen_costs_init(&costs);
@@ -63,14 +75,26 @@ static pen_status make_schedule(struct pen__measured *measured,
         .microbatches = plan->num_microbatches,
         .chunks = generator->has_chunks ? plan->degrees[PEN_DEGREE_VPP] : 0,
         .slices = plan->schedule.slices > 0 ? plan->schedule.slices : 1,
-        .batches = plan->schedule.batches,
+        .batches = batches,
         .warmup = plan->schedule.warmup,
         .memory_limit = plan->schedule.memory_limit,
         .has_vertical_sync = plan->schedule.has_vertical_sync,
         .costs = &costs};
-    pen_status status =
-        pen_generator_make(generator, &args, &measured->schedule, why);
+    pen_status status = pen_generator_make(generator, &args, out, why);
     pen_costs_release(&costs);
+    if (status == PEN_OK && generator->joins_steps)
+        status = join_steps(out, why);
+    return status;
+}
+
+static pen_status make_schedule(struct pen__measured *measured,
+                                const struct pen_plan *plan,
+                                const struct pen_generator *generator,
+                                struct pen_text *why)
+{
+    pen_status status = pen__measured_schedule(
+        plan, generator, 2 * pen__measured_batches(plan, generator),
+        &measured->schedule, why);
     if (status != PEN_OK)
         return status;
     const struct pen_shape *shape = &measured->schedule->shape;
@@ -108,7 +132,7 @@ static pen_status open_measured(struct pen__measured *measured,
                                 const struct pen_generator *generator,
                                 struct pen_text *why)
 {
-    pen_status status = check_degrees(plan, why);
+    pen_status status = check_layout(plan, why);
     if (status == PEN_OK)
         status = check_profile(setting, plan, why);
     if (status == PEN_OK)

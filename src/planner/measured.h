@@ -13,9 +13,26 @@
 struct pen__measured {
     struct pen_profile profile; /* for the micro-batch of the plan */
     struct pen_compute compute; /* with that profile */
-    struct pen_schedule *schedule;
+    struct pen_schedule
+        *schedule; /* asynchronous: of twice the batches below */
     bool has_whole_backward;
 };
+
+/*
+ * Batches after which the pipeline of an asynchronous schedule is full and each
+ * further one takes as long as the one before; 0 for synchronous schedules.
+ */
+uint32_t pen__measured_batches(const struct pen_plan *plan,
+                               const struct pen_generator *generator);
+
+/*
+ * The order that the runtime will make, which knows no costs. On success *out
+ * is owned by the caller.
+ */
+pen_status pen__measured_schedule(const struct pen_plan *plan,
+                                  const struct pen_generator *generator,
+                                  uint32_t batches, struct pen_schedule **out,
+                                  struct pen_text *why);
 
 /* Whether the profile decides: it is there, and the runtime is ours. */
 bool pen__is_measured(const struct pen_setting *setting);

@@ -258,10 +258,10 @@ pen_status pen_predict(const struct pen_setting *setting,
     if (status == PEN_OK)
         status = pen__tell_memory(&work, timing, &found, why);
     /* The ends of a short run may be a little shorter than its middle. */
-    if (status == PEN_OK && work.measured != NULL)
-        span_sec = measured_span(&work, timing);
-    else if (status == PEN_OK && !work.generator->is_synchronous)
+    if (status == PEN_OK && !work.generator->is_synchronous)
         span_sec = fmax(span_sec, bound_span(&work));
+    else if (status == PEN_OK && work.measured != NULL)
+        span_sec = measured_span(&work, timing);
     if (status == PEN_OK) {
         tell_time(&work, span_sec, &found);
         *out = found;

@@ -66,6 +66,7 @@ struct pen_setting {
     enum pen_number number;
     enum pen_target target;
     struct pen_practice practice;
+    double clip_norm; /* that the training insists on; 0: as schedules like */
     struct pen_timings *timings; /* NULL: no schedule is kept */
     uint64_t memory_limit;       /* bytes of a device; 0: what it has */
 };

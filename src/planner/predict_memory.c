@@ -67,6 +67,20 @@ static double guess_in_flight(const struct pen__work *work, uint32_t rank)
 /* The same with a profile. */
 #define MEASURED_MEMORY_ERROR 0.02
 
+/*
+ * Weights that a rank keeps beside the newest, each as large as a gradient: of
+ * older steps, and those that a correction of delays computes. Joint steps keep
+ * a second gradient.
+ */
+static uint64_t further_weights(const struct pen__work *work,
+                                const struct pen_timing *timing, uint32_t index)
+{
+    uint32_t versions = timing == NULL ? 1 : timing->ranks[index].versions;
+    bool is_corrected = work->generator->correction != PEN_CORRECTION_NONE;
+    bool has_two_gradients = work->measured->schedule->rules.is_joint;
+    return (versions > 1 ? versions - 1 : 0) + is_corrected + has_two_gradients;
+}
+
 static void fill_rank(const struct pen__work *work,
                       const struct pen_timing *timing, uint32_t index,
                       bool has_head, struct pen_plan_memory *out)
@@ -76,6 +90,8 @@ static void fill_rank(const struct pen__work *work,
         out->count = pen_plan_num_ranks(work->plan) /
                      pen__degree(work->plan, PEN_DEGREE_PP);
         pen__measured_memory(work->measured, work->plan, index, out);
+        out->bytes[PEN_MEMORY_WEIGHTS] += further_weights(work, timing, index) *
+                                          out->bytes[PEN_MEMORY_GRADIENTS];
         return;
     }
     pen__sum_rank(work, index, &rank);

@@ -17,7 +17,12 @@ static pen_status measure_costs(struct pen__work *work, struct pen_text *why)
     for (uint32_t i = 0; status == PEN_OK && i < work->plan->num_stages; i++) {
         struct pen_cost *item = &work->costs.items[i];
         work->stages[i].update_sec = item->step_sec;
-        item->step_sec = item->sync_sec; /* nothing runs beside it */
+        /* Nothing runs beside a sum. A synchronous update comes after the norm
+         * of all gradients, behind the schedule; others are part of it. */
+        if (work->generator->is_synchronous)
+            item->step_sec = item->sync_sec;
+        else
+            item->step_sec += item->sync_sec;
         item->sync_sec = 0;
     }
     return status;
@@ -105,16 +110,41 @@ struct pen_generator_args pen__generator_args(const struct pen__work *work,
         .costs = &work->costs};
 }
 
+/* Of fewer batches than the schedule of the work has. */
+static pen_status time_measured(const struct pen__work *work, uint32_t batches,
+                                struct pen_timing **out, struct pen_text *why)
+{
+    struct pen_schedule *schedule = NULL;
+    pen_status status = pen__measured_schedule(work->plan, work->generator,
+                                               batches, &schedule, why);
+    if (status == PEN_OK)
+        status = pen_schedule_time(schedule, &work->costs, NULL, out, why);
+    pen_schedule_free(schedule);
+    return status;
+}
+
 /* Of one batch, or of so many that follow each other. */
 static pen_status time_batches(const struct pen__work *work, uint32_t batches,
-                               struct pen_timing **out, struct pen_text *why)
+                               bool is_all, struct pen_timing **out,
+                               struct pen_text *why)
 {
-    if (work->measured != NULL)
+    if (work->measured != NULL && is_all)
         return pen_schedule_time(work->measured->schedule, &work->costs, NULL,
                                  out, why);
+    if (work->measured != NULL)
+        return time_measured(work, batches, out, why);
     struct pen_generator_args args = pen__generator_args(work, batches);
     return pen_timings_run(work->setting->timings, work->generator, &args, out,
                            why);
+}
+
+static uint32_t few_batches(const struct pen__work *work)
+{
+    if (work->measured != NULL)
+        return pen__measured_batches(work->plan, work->generator);
+    return pen__degree(work->plan, PEN_DEGREE_PP) /
+               work->plan->num_microbatches +
+           2;
 }
 
 /*
@@ -126,16 +156,14 @@ pen_status pen__time_schedule(const struct pen__work *work,
                               struct pen_text *why)
 {
     struct pen_timing *less = NULL;
-    uint32_t few =
-        pen__degree(work->plan, PEN_DEGREE_PP) / work->plan->num_microbatches +
-        2;
-    bool is_whole = work->generator->is_synchronous || work->measured != NULL;
-    pen_status status = time_batches(work, is_whole ? 0 : 2 * few, out, why);
+    bool is_whole = work->generator->is_synchronous;
+    uint32_t few = is_whole ? 0 : few_batches(work);
+    pen_status status = time_batches(work, 2 * few, true, out, why);
     if (status == PEN_OK && is_whole)
         *span_sec = (*out)->makespan_sec;
     if (status != PEN_OK || is_whole)
         return status;
-    status = time_batches(work, few, &less, why);
+    status = time_batches(work, few, false, &less, why);
     if (status == PEN_OK)
         *span_sec = ((*out)->makespan_sec - less->makespan_sec) / few;
     pen_timing_free(less);

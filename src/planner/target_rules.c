@@ -1,5 +1,7 @@
 #include "planner/target_rules.h"
 
+#include "schedule/restrictions.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,13 +17,27 @@ static bool torch_reads(const struct pen_generator *generator)
             generator->placement == PEN_PLACEMENT_V);
 }
 
+/* Several slices are what a generator that has them makes unless told not to.
+ */
+static uint32_t slices_of(const struct pen_generator *generator)
+{
+    return generator->has_slices ? 2 : 1;
+}
+
+static bool trainer_has(const struct pen_generator *generator)
+{
+    const struct pen_training_facts facts = {
+        .schedule = generator->name, .num_slices = slices_of(generator)};
+    return pen_restrictions_check(&facts, PEN_REASON_ALONE, NULL) == PEN_OK;
+}
+
 bool pen_target_has_schedule(enum pen_target target,
                              const struct pen_generator *generator)
 {
     bool is_1f1b = strcmp(generator->name, "1f1b") == 0;
     switch (target) {
     case PEN_TARGET_PENSTOCK:
-        return true;
+        return trainer_has(generator);
     case PEN_TARGET_MEGATRON:
         return is_1f1b || strcmp(generator->name, "interleaved") == 0;
     case PEN_TARGET_TORCHTITAN:
@@ -53,6 +69,9 @@ bool pen_target_has_sharding(enum pen_target target, uint32_t pp,
 
 bool pen_target_has_chunks(const struct pen_generator *generator, uint32_t vpp)
 {
+    bool is_loop = generator->placement == PEN_PLACEMENT_LOOP;
+    if (is_loop && !generator->has_chunks)
+        return vpp == 2;
     switch (generator->placement) {
     case PEN_PLACEMENT_V:
     case PEN_PLACEMENT_BIDIRECTIONAL_V:
@@ -96,10 +115,6 @@ static pen_status check_tensor(const struct pen_setting *setting,
     uint64_t node = pen_target_node_size(setting->cluster);
     if (tp == 1)
         return PEN_OK;
-    if (setting->target == PEN_TARGET_PENSTOCK) {
-        pen_why(why, "tp %u: the target penstock does not split tensors", tp);
-        return PEN_INVALID;
-    }
     if (tp > node || node % tp != 0)
         return refuse_cut(why, "tp", tp, node, "devices of a node");
     if (model->num_heads % tp != 0)
@@ -127,8 +142,7 @@ static pen_status check_sequence(const struct pen_setting *setting,
 {
     uint32_t tp = candidate->degrees[PEN_DEGREE_TP];
     uint32_t cp = candidate->degrees[PEN_DEGREE_CP];
-    if (cp > 1 && (setting->target == PEN_TARGET_PENSTOCK ||
-                   setting->target == PEN_TARGET_DEEPSPEED)) {
+    if (cp > 1 && setting->target == PEN_TARGET_DEEPSPEED) {
         pen_why(why, "cp %u: %s does not split sequences in this layout", cp,
                 pen_target_names[setting->target]);
         return PEN_INVALID;
@@ -154,10 +168,6 @@ static pen_status check_experts(const struct pen_setting *setting,
         return PEN_OK;
     if (setting->model->num_experts == 0) {
         pen_why(why, "ep %u: the model has no experts", ep);
-        return PEN_INVALID;
-    }
-    if (setting->target == PEN_TARGET_PENSTOCK) {
-        pen_why(why, "ep %u: the target penstock does not split experts", ep);
         return PEN_INVALID;
     }
     if (setting->model->num_experts % ep != 0)
@@ -251,15 +261,63 @@ static pen_status check_sharding(const struct pen_setting *setting,
     return PEN_INVALID;
 }
 
+/* A plan is for Adam: what it predicts is Adam's memory and time. */
+static struct pen_training_facts facts_of(const struct pen_setting *setting,
+                                          const struct pen_candidate *candidate)
+{
+    const struct pen_generator *generator = candidate->generator;
+    uint32_t pp = candidate->degrees[PEN_DEGREE_PP];
+    uint32_t copies = pen_placement_copies(generator->placement, pp);
+    uint32_t parts = pp * candidate->degrees[PEN_DEGREE_VPP];
+    uint32_t dp = candidate->degrees[PEN_DEGREE_DP];
+    struct pen_training_facts facts = {
+        .schedule = generator->name,
+        .is_asynchronous = !generator->is_synchronous,
+        .is_stale = generator->is_stale,
+        .is_joint = generator->joins_steps,
+        .period = generator->steps_each ? 1 : candidate->num_microbatches,
+        .num_ranks = pp,
+        .num_stages = parts * copies,
+        .num_parts = parts,
+        .num_slices = slices_of(generator),
+        .correction = generator->correction,
+        .sharding = candidate->sharding,
+        .num_members = dp * copies,
+        .num_logical = dp * copies,
+        .micro_batch = candidate->micro_batch,
+        .global_batch =
+            (uint64_t)candidate->micro_batch * candidate->num_microbatches * dp,
+        .model = setting->model,
+        .sequence = setting->sequence,
+        .number = setting->number,
+        .has_tied_embeddings = setting->model->has_tied_embeddings,
+        .recomputes = candidate->recompute != PEN_RECOMPUTE_NONE,
+        .clip_norm = setting->clip_norm,
+        .has_optimizer = true,
+        .is_adam = true};
+    memcpy(facts.degrees, candidate->degrees, sizeof facts.degrees);
+    return facts;
+}
+
+static pen_status check_trainer(const struct pen_setting *setting,
+                                const struct pen_candidate *candidate,
+                                struct pen_text *why)
+{
+    if (setting->target != PEN_TARGET_PENSTOCK)
+        return PEN_OK;
+    struct pen_training_facts facts = facts_of(setting, candidate);
+    return pen_restrictions_check(&facts, PEN_REASON_ALONE, why);
+}
+
 pen_status pen_target_check(const struct pen_setting *setting,
                             const struct pen_candidate *candidate,
                             struct pen_text *why)
 {
-    pen_status (*const rules[])(const struct pen_setting *,
-                                const struct pen_candidate *,
-                                struct pen_text *) = {
-        check_tensor, check_sequence, check_experts,  check_batch,
-        check_stages, check_schedule, check_sharding, check_devices};
+    pen_status (*const rules[])(
+        const struct pen_setting *, const struct pen_candidate *,
+        struct pen_text *) = {check_trainer,  check_tensor,   check_sequence,
+                              check_experts,  check_batch,    check_stages,
+                              check_schedule, check_sharding, check_devices};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         pen_status status = rules[i](setting, candidate, why);
         if (status != PEN_OK)

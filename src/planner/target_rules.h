@@ -5,10 +5,11 @@
 
 /*
  * What each target can run. A rule that is broken is told in words, with both
- * numbers: "tp 8 does not divide 12 attention heads".
+ * numbers: "tp 8 does not divide 12 attention heads". The rules of the target
+ * penstock are those of its trainer, schedule/restrictions.h.
  */
 
-/* Whether the target has this schedule; Penstock has all of them. */
+/* Whether the target has this schedule. */
 bool pen_target_has_schedule(enum pen_target target,
                              const struct pen_generator *generator);
 

@@ -17,41 +17,6 @@ static double delay_in_steps(const struct pen_correction_setup *setup)
     return (double)delay_of(setup) / setup->period;
 }
 
-static const char *needs_of(enum pen_correction kind,
-                            const struct pen_optimizer *optimizer)
-{
-    switch (kind) {
-    case PEN_CORRECTION_MOMENTUM:
-    case PEN_CORRECTION_SPIKE:
-        if (optimizer->kind != PEN_OPTIMIZER_SGD)
-            return "--optimizer sgd";
-        if (optimizer->momentum == 0)
-            return "a --sgd-momentum above 0";
-        return optimizer->is_nesterov ? "SGD without --sgd-nesterov" : NULL;
-    case PEN_CORRECTION_ADAM:
-        return optimizer->kind == PEN_OPTIMIZER_ADAM ? NULL
-                                                     : "--optimizer adam";
-    case PEN_CORRECTION_AVERAGE:
-    case PEN_CORRECTION_NONE:
-        break;
-    }
-    return NULL;
-}
-
-pen_status pen_correction_check(enum pen_correction kind,
-                                const struct pen_optimizer *optimizer,
-                                struct pen_text *why)
-{
-    const char *needs = needs_of(kind, optimizer);
-    if (needs == NULL)
-        return PEN_OK;
-    pen_why(why,
-            "this --schedule corrects its delays with the optimizer's "
-            "state and needs %s",
-            needs);
-    return PEN_INVALID;
-}
-
 bool pen_correction_averages(const struct pen_correction_setup *setup)
 {
     return setup->kind == PEN_CORRECTION_AVERAGE && delay_of(setup) > 0;

@@ -31,11 +31,6 @@ struct pen_correction_setup {
     uint64_t anneal_steps;                 /* of the learning rate */
 };
 
-/* Says what the optimizer would have to be. */
-pen_status pen_correction_check(enum pen_correction kind,
-                                const struct pen_optimizer *optimizer,
-                                struct pen_text *why);
-
 /*
  * How far from the newest weights, in steps, the ones lie that an op of this
  * kind reads; 0: it reads stored ones. With ADAM it depends on the version of

@@ -1,6 +1,5 @@
 /* What a row needs, made before its first pass. */
 #include "runtime/executor_internal.h"
-#include "runtime/reduction.h"
 
 #include <stdlib.h>
 
@@ -172,67 +171,30 @@ static pen_status expect_messages(struct pen_executor *executor)
 
 /* ---- order ---- */
 
-/*
- * Weight gradients are added as they come: for the bits of one process they
- * must come in the order of the micro-batches.
- */
-static pen_status check_order(struct pen_executor *executor, uint32_t index,
-                              struct pen_text *why)
+static void find_last_gradient(struct pen_executor *executor, uint32_t index)
 {
     uint32_t stage = executor->stages[index].stage;
-    uint32_t before = 0;
-    bool is_first = true;
     executor->routes[index].last_gradient = UINT32_MAX;
     for (uint32_t i = 0; i < executor->row->count; i++) {
         const struct pen_op *op = &executor->row->ops[i];
-        if (op->stage != stage ||
-            (op->kind != PEN_OP_BACKWARD && op->kind != PEN_OP_BACKWARD_WEIGHT))
-            continue;
-        if (!is_first && op->microbatch < before) {
-            pen_why(
-                why,
-                "stage %u has the weight gradient of micro-batch %u after that "
-                "of %u: they must be in order, because sums depend on it",
-                stage, op->microbatch, before);
-            return PEN_INVALID;
-        }
-        is_first = false;
-        before = op->microbatch;
-        executor->routes[index].last_gradient = i;
+        if (op->stage == stage &&
+            (op->kind == PEN_OP_BACKWARD || op->kind == PEN_OP_BACKWARD_WEIGHT))
+            executor->routes[index].last_gradient = i;
     }
-    return PEN_OK;
-}
-
-static pen_status check_schedule(const struct pen_executor *executor,
-                                 struct pen_text *why)
-{
-    const struct pen_shape *shape = &executor->options.layout.shape;
-    if (shape->num_slices > 1) {
-        pen_why(why,
-                "train does not support schedules with token slices, and this "
-                "one has %u; make it with --slices 1",
-                shape->num_slices);
-        return PEN_INVALID;
-    }
-    return pen_transport_check_tags(
-        executor->options.transport,
-        (shape->num_stages + 1) * PEN_REDUCTION_LANES, why);
 }
 
 pen_status pen__executor_make_room(struct pen_executor *executor,
                                    struct pen_text *why)
 {
     const struct pen_executor_options *options = &executor->options;
-    pen_status status = check_schedule(executor, why);
     executor->routes = calloc(executor->num_stages, sizeof *executor->routes);
-    if (status == PEN_OK && executor->routes == NULL)
-        status = PEN_NOMEM;
+    pen_status status = executor->routes == NULL ? PEN_NOMEM : PEN_OK;
     for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++) {
         struct pen_stage *stage = &executor->stages[i];
         struct pen_stage_needs needs =
             pen_row_count_needs(executor->row, stage->stage);
-        status = check_order(executor, i, why);
-        if (status == PEN_OK && !stage->is_borrowed)
+        find_last_gradient(executor, i);
+        if (!stage->is_borrowed)
             status = pen_stage_init_room(
                 stage, &needs, options->layout.shape.num_microbatches);
         if (status == PEN_OK)
@@ -241,7 +203,7 @@ pen_status pen__executor_make_room(struct pen_executor *executor,
     if (status == PEN_OK)
         status = expect_messages(executor);
     if (status == PEN_OK)
-        status = pen_guests_create(executor, options, &executor->guests, why);
+        status = pen_guests_create(executor, options, &executor->guests);
     if (status == PEN_NOMEM)
         pen_why(why, "no memory for activations and messages; use a smaller "
                      "--micro-batch-size");

@@ -69,25 +69,6 @@ static const struct pen_op *nth(const struct pen_row *row,
     return op;
 }
 
-/* One stage that evicts, and back in the order of leaving. */
-static pen_status check_row(const struct pen_row *row, struct pen_text *why)
-{
-    uint32_t count = count_ops(row, PEN_OP_EVICT);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct pen_op *left = nth(row, PEN_OP_EVICT, i);
-        const struct pen_op *back = nth(row, PEN_OP_LOAD, i);
-        if (left->stage == back->stage &&
-            left->microbatch == back->microbatch &&
-            left->stage == nth(row, PEN_OP_EVICT, 0)->stage)
-            continue;
-        pen_why(why,
-                "stashes must be loaded (LD) in the order of their eviction "
-                "(EV), all from one stage of the rank");
-        return PEN_INVALID;
-    }
-    return PEN_OK;
-}
-
 /* Bytes of a stash here for bytes of one there. */
 static uint64_t exchange_bytes(struct pen_guests *guests, uint64_t own)
 {
@@ -138,7 +119,7 @@ static pen_status make_room(struct pen_guests *guests,
 
 pen_status pen_guests_create(struct pen_executor *executor,
                              const struct pen_executor_options *options,
-                             struct pen_guests **out, struct pen_text *why)
+                             struct pen_guests **out)
 {
     const struct pen_layout *layout = &options->layout;
     const struct pen_row *rows = options->schedule->rows;
@@ -148,16 +129,13 @@ pen_status pen_guests_create(struct pen_executor *executor,
                                         count_ops(&rows[other], PEN_OP_EVICT) ==
                                     0)
         return PEN_OK;
-    pen_status status = check_row(&rows[layout->row], why);
-    if (status != PEN_OK)
-        return status;
     struct pen_guests *guests = calloc(1, sizeof *guests);
     if (guests == NULL)
         return PEN_NOMEM;
     guests->executor = executor;
     guests->transport = options->transport;
     guests->partner = layout->replica * layout->shape.num_ranks + other;
-    status = make_room(guests, &rows[layout->row], &rows[other]);
+    pen_status status = make_room(guests, &rows[layout->row], &rows[other]);
     if (status == PEN_OK)
         *out = guests;
     else

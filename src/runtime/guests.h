@@ -22,7 +22,7 @@ struct pen_guests;
  */
 pen_status pen_guests_create(struct pen_executor *executor,
                              const struct pen_executor_options *options,
-                             struct pen_guests **out, struct pen_text *why);
+                             struct pen_guests **out);
 void pen_guests_free(struct pen_guests *guests);
 
 size_t pen_guests_bytes(const struct pen_guests *guests);

@@ -310,7 +310,9 @@ static pen_status make_parts(struct pen_trainer *trainer, struct pen_text *why)
         trainer->options.transport = trainer->own_transport;
     }
     if (status == PEN_OK)
-        status = pen__trainer_make_layout(trainer, why);
+        status = pen__trainer_make_layout(
+            trainer, pen_transport_rank(trainer->options.transport),
+            pen_transport_size(trainer->options.transport), why);
     if (status == PEN_OK)
         status = make_engine(trainer, why);
     if (status == PEN_OK)
@@ -339,6 +341,18 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
         *out = trainer;
     else
         pen_trainer_free(trainer);
+    return status;
+}
+
+pen_status pen_trainer_check(const struct pen_trainer_options *options,
+                             uint32_t rank, uint32_t num_ranks,
+                             struct pen_text *why)
+{
+    struct pen_trainer trainer = {.options = *options};
+    pen_status status = check_options(options, why);
+    if (status == PEN_OK)
+        status = pen__trainer_make_layout(&trainer, rank, num_ranks, why);
+    pen_schedule_free(trainer.own_schedule);
     return status;
 }
 

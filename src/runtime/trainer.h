@@ -81,6 +81,14 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
                               struct pen_trainer **out, struct pen_text *why);
 void pen_trainer_free(struct pen_trainer *trainer);
 
+/*
+ * Whether pen_trainer_create() would make this rank of so many, whatever the
+ * size of the transport, which must be there. Nothing is made.
+ */
+pen_status pen_trainer_check(const struct pen_trainer_options *options,
+                             uint32_t rank, uint32_t num_ranks,
+                             struct pen_text *why);
+
 /* Random weights, as pen_network_initialize() draws them. */
 pen_status pen_trainer_initialize(struct pen_trainer *trainer, uint64_t seed);
 

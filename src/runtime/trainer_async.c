@@ -21,118 +21,6 @@ static uint32_t num_parts(const struct pen_trainer *trainer)
     return pen_shape_parts(&trainer->layout.shape);
 }
 
-/* ---- what can be right ---- */
-
-static pen_status check_period(const struct pen_trainer *trainer,
-                               struct pen_text *why)
-{
-    const struct pen_trainer_options *options = &trainer->options;
-    uint32_t period = options->schedule->rules.period;
-    if (period == trainer->num_per_step)
-        return PEN_OK;
-    pen_why(
-        why,
-        "the schedule makes a step after %u micro-batch%s in each of "
-        "%u replicas: --global-batch-size must be %zu, not %zu",
-        period, period == 1 ? "" : "es", pen_layout_members(&trainer->layout),
-        options->micro_batch * period * pen_layout_members(&trainer->layout),
-        options->global_batch);
-    return PEN_INVALID;
-}
-
-static pen_status check_optimizer(const struct pen_trainer *trainer,
-                                  struct pen_text *why)
-{
-    const struct pen_trainer_options *options = &trainer->options;
-    if (options->optimizer.clip_norm > 0 && !trainer->is_joint) {
-        pen_why(why,
-                "--clip-grad %g: in --schedule %s a stage steps before the "
-                "norm of all gradients is known; give --clip-grad 0, or "
-                "--schedule pipedream-2bw",
-                options->optimizer.clip_norm, options->schedule->name);
-        return PEN_INVALID;
-    }
-    if (options->is_sharded) {
-        pen_why(why,
-                "--use-distributed-optimizer needs a synchronous --schedule; "
-                "leave it out");
-        return PEN_INVALID;
-    }
-    return pen_correction_check(options->correction, &options->optimizer, why);
-}
-
-static pen_status check_correction(const struct pen_trainer *trainer,
-                                   struct pen_text *why)
-{
-    const struct pen_shape *shape = &trainer->layout.shape;
-    if (trainer->options.correction == PEN_CORRECTION_NONE ||
-        shape->num_stages == shape->num_ranks)
-        return PEN_OK;
-    pen_why(why,
-            "the correction of delays supports one stage per rank, but the "
-            "schedule has %u stages on %u ranks",
-            shape->num_stages, shape->num_ranks);
-    return PEN_INVALID;
-}
-
-static pen_status check_model(const struct pen_trainer *trainer,
-                              struct pen_text *why)
-{
-    const struct pen_trainer_options *options = &trainer->options;
-    const struct pen_model *model = options->model->decoder;
-    if (model != NULL && model->has_tied_embeddings && num_parts(trainer) > 1 &&
-        !trainer->is_joint) {
-        pen_why(why,
-                "embedding and head are tied but step at different times in "
-                "--schedule %s; use --schedule pipedream-2bw, or a model with "
-                "\"tie_word_embeddings\": false",
-                options->schedule->name);
-        return PEN_INVALID;
-    }
-    for (uint32_t i = 0; i < num_parts(trainer); i++) {
-        if (options->schedule->rules.is_stale &&
-            options->parts[i].recompute != PEN_RECOMPUTE_NONE) {
-            pen_why(
-                why,
-                "--recompute-granularity: in this --schedule a backward has "
-                "other weights than its forward and cannot recompute it; leave "
-                "it out");
-            return PEN_INVALID;
-        }
-    }
-    return PEN_OK;
-}
-
-static pen_status check_replicas(const struct pen_trainer *trainer,
-                                 struct pen_text *why)
-{
-    uint32_t share = pen_layout_share(&trainer->layout);
-    if (share == 1)
-        return PEN_OK;
-    pen_why(why,
-            "--logical-replicas %u: this --schedule needs one per replica, "
-            "%u",
-            trainer->layout.num_logical, pen_layout_members(&trainer->layout));
-    return PEN_INVALID;
-}
-
-pen_status pen__trainer_check_async(const struct pen_trainer *trainer,
-                                    struct pen_text *why)
-{
-    pen_status status = check_replicas(trainer, why);
-    if (status == PEN_OK)
-        status = check_period(trainer, why);
-    if (status == PEN_OK)
-        status = check_optimizer(trainer, why);
-    if (status == PEN_OK)
-        status = check_correction(trainer, why);
-    if (status == PEN_OK)
-        status = check_model(trainer, why);
-    if (status == PEN_OK)
-        status = pen__trainer_check_joint(trainer, why);
-    return status;
-}
-
 /* ---- hooks of the executor ---- */
 
 /* NULL for a stage that only sleeps. */
@@ -177,6 +65,17 @@ static void add_squares(struct pen_trainer *trainer,
             engine, pen_network_parameter(stage->network, i)->parameter);
 }
 
+/* A stage that only sleeps does so for its sum and its step, too. */
+void pen__trainer_sleep_step(struct pen_trainer *trainer,
+                             const struct pen_stage *stage)
+{
+    const struct pen_cost *cost = &trainer->options.sleeps[stage->part];
+    pen_executor_sleep(trainer->executor, cost->sync_sec);
+    int64_t begin = pen_clock_ns();
+    pen_executor_sleep(trainer->executor, cost->step_sec);
+    trainer->step_ns += pen_clock_ns() - begin;
+}
+
 static void on_step(void *context, struct pen_stage *stage, uint32_t version)
 {
     struct pen_trainer *trainer = context;
@@ -185,8 +84,10 @@ static void on_step(void *context, struct pen_stage *stage, uint32_t version)
         pen__trainer_joint_step(trainer, stage, versions, version);
         return;
     }
-    if (versions == NULL)
+    if (versions == NULL) {
+        pen__trainer_sleep_step(trainer, stage);
         return;
+    }
     pen_exchange_await(trainer->exchange, stage);
     int64_t begin = pen_clock_ns();
     add_squares(trainer, stage, pen_versions_newest(versions));

@@ -74,9 +74,12 @@ uint32_t pen__trainer_num_layers(const struct pen_trainer_options *options);
 
 /* trainer_layout.c */
 
-/* Fills in the layout; makes schedule and part where none were given. */
-pen_status pen__trainer_make_layout(struct pen_trainer *trainer,
-                                    struct pen_text *why);
+/*
+ * Fills in the layout of this rank of so many; makes schedule and part where
+ * none were given. INVALID for a training that breaks a restriction.
+ */
+pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
+                                    uint32_t num_ranks, struct pen_text *why);
 
 /* trainer_step.c */
 
@@ -135,10 +138,6 @@ pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
 
 /* trainer_async.c */
 
-/* What an asynchronous schedule asks of the options. */
-pen_status pen__trainer_check_async(const struct pen_trainer *trainer,
-                                    struct pen_text *why);
-
 /* The versions of all stages, and totals. */
 pen_status pen__trainer_make_async(struct pen_trainer *trainer,
                                    struct pen_text *why);
@@ -147,9 +146,11 @@ void pen__trainer_free_async(struct pen_trainer *trainer);
 /* Adds them to the hooks of the executor. */
 void pen__trainer_hook_async(struct pen_executor_hooks *hooks);
 
-/* trainer_joint.c: what joint steps ask of the schedule, and their hooks. */
-pen_status pen__trainer_check_joint(const struct pen_trainer *trainer,
-                                    struct pen_text *why);
+/* In place of the sum and the step of a stage that only sleeps. */
+void pen__trainer_sleep_step(struct pen_trainer *trainer,
+                             const struct pen_stage *stage);
+
+/* trainer_joint.c: hooks of joint steps. */
 void pen__trainer_poll_joint(struct pen_trainer *trainer);
 void pen__trainer_joint_sync(struct pen_trainer *trainer,
                              const struct pen_stage *stage);

@@ -33,23 +33,6 @@ static const struct pen_stage *stage_of(const struct pen_trainer *trainer)
     return pen_executor_stage(trainer->executor, 0);
 }
 
-pen_status pen__trainer_check_joint(const struct pen_trainer *trainer,
-                                    struct pen_text *why)
-{
-    const struct pen_shape *shape = &trainer->layout.shape;
-    const char *what = NULL;
-    if (!trainer->is_joint)
-        return PEN_OK;
-    if (shape->num_stages != shape->num_ranks)
-        what = "one stage per rank";
-    else if (trainer->options.correction != PEN_CORRECTION_NONE)
-        what = "a method that does not correct delays by itself";
-    if (what == NULL)
-        return PEN_OK;
-    pen_why(why, "a schedule with joint steps needs %s", what);
-    return PEN_INVALID;
-}
-
 /* ---- the norm ---- */
 
 /* A gradient that several members have is counted by the first of them. */
@@ -127,8 +110,10 @@ void pen__trainer_joint_step(struct pen_trainer *trainer,
     pen_executor_wait(trainer->executor, is_known, trainer, PEN_NO_RANK);
     trainer->joint.state = PEN__JOINT_IDLE;
     double norm = trainer->norms[trainer->joint.step++];
-    if (versions == NULL)
+    if (versions == NULL) {
+        pen__trainer_sleep_step(trainer, stage);
         return;
+    }
     pen_exchange_before_step(trainer->exchange, stage);
     int64_t begin = pen_clock_ns();
     pen_versions_step(versions, version, norm);

@@ -1,6 +1,8 @@
 /* Who does what: from the size of the world, the schedule and the options. */
 #include "runtime/trainer_internal.h"
 
+#include "runtime/reduction.h"
+#include "schedule/restrictions.h"
 #include "schedule/verify.h"
 
 /* Micro-batches in their order, one at a time. */
@@ -57,47 +59,78 @@ static pen_status make_whole_part(struct pen_trainer *trainer,
     return PEN_OK;
 }
 
-static bool is_power_of_two(uint32_t number)
+/* ---- restrictions ---- */
+
+static bool recomputes(const struct pen_trainer *trainer)
 {
-    return number > 0 && (number & (number - 1)) == 0;
+    for (uint32_t i = 0; i < pen_shape_parts(&trainer->layout.shape); i++)
+        if (trainer->options.parts[i].recompute != PEN_RECOMPUTE_NONE)
+            return true;
+    return false;
 }
 
-static pen_status check_replicas(const struct pen_layout *layout,
-                                 struct pen_text *why)
+static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
 {
-    uint32_t members = pen_layout_members(layout);
-    if (layout->num_logical % members != 0) {
-        pen_why(why,
-                "--logical-replicas %u is not a multiple of the %u copies of "
-                "the model (%u replicas of the pipeline, %u copies in each)",
-                layout->num_logical, members, layout->num_replicas,
-                layout->shape.num_copies);
-        return PEN_INVALID;
-    }
-    if (!is_power_of_two(pen_layout_share(layout))) {
-        pen_why(why,
-                "--logical-replicas %u for %u copies of the model are %u each; "
-                "this must be a power of two, because sums have a fixed order",
-                layout->num_logical, members, pen_layout_share(layout));
-        return PEN_INVALID;
-    }
-    return PEN_OK;
+    const struct pen_trainer_options *options = &trainer->options;
+    const struct pen_optimizer *optimizer = &options->optimizer;
+    const struct pen_model *model = options->model->decoder;
+    const struct pen_shape *shape = &trainer->layout.shape;
+    const struct pen_rules *rules = &options->schedule->rules;
+    struct pen_training_facts facts = {
+        .schedule = options->schedule->name,
+        .is_asynchronous = rules->period != 0,
+        .is_stale = rules->is_stale,
+        .is_joint = rules->is_joint,
+        .period = rules->period,
+        .num_ranks = shape->num_ranks,
+        .num_stages = shape->num_stages,
+        .num_parts = pen_shape_parts(shape),
+        .num_slices = shape->num_slices,
+        .correction = options->correction,
+        .sharding =
+            options->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE,
+        .num_members = pen_layout_members(&trainer->layout),
+        .num_logical = trainer->layout.num_logical,
+        .micro_batch = options->micro_batch,
+        .global_batch = options->global_batch,
+        .model = options->maker == NULL ? model : NULL,
+        .sequence = options->sample.num_ids,
+        .number = options->is_bf16 ? PEN_NUMBER_BF16 : PEN_NUMBER_F32,
+        .has_tied_embeddings = model != NULL && model->has_tied_embeddings,
+        .recomputes = recomputes(trainer)};
+    if (options->is_forward_only)
+        return facts;
+    facts.clip_norm = optimizer->clip_norm;
+    facts.has_optimizer = true;
+    facts.is_adam = optimizer->kind == PEN_OPTIMIZER_ADAM;
+    facts.is_nesterov = optimizer->is_nesterov;
+    facts.momentum = optimizer->momentum;
+    return facts;
 }
+
+static pen_status check_restrictions(const struct pen_trainer *trainer,
+                                     struct pen_text *why)
+{
+    const struct pen_schedule *schedule = trainer->options.schedule;
+    struct pen_training_facts facts = facts_of(trainer);
+    pen_status status =
+        pen_restrictions_check(&facts, PEN_REASON_AND_REMEDY, why);
+    if (status == PEN_OK)
+        status = pen_restrictions_check_row(schedule, trainer->layout.row, why);
+    if (status == PEN_OK)
+        status = pen_transport_check_tags(
+            trainer->options.transport,
+            (schedule->shape.num_stages + 1) * PEN_REDUCTION_LANES, why);
+    return status;
+}
+
+/* ---- the layout ---- */
 
 static pen_status check_batch(const struct pen_trainer *trainer,
                               struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_layout *layout = &trainer->layout;
-    size_t unit = options->micro_batch * layout->num_logical;
-    if (options->global_batch % unit != 0) {
-        pen_why(why,
-                "--global-batch-size %zu is not a multiple of "
-                "--micro-batch-size %zu times %u logical replicas",
-                options->global_batch, options->micro_batch,
-                layout->num_logical);
-        return PEN_INVALID;
-    }
     size_t wanted =
         options->global_batch / options->micro_batch / layout->num_replicas;
     if (layout->shape.num_microbatches % wanted == 0)
@@ -144,12 +177,11 @@ static pen_status check_parts(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
-static pen_status place_rank(struct pen_trainer *trainer, struct pen_text *why)
+static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
+                             uint32_t size, struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
     struct pen_layout *layout = &trainer->layout;
-    uint32_t rank = pen_transport_rank(options->transport);
-    uint32_t size = pen_transport_size(options->transport);
     layout->shape = options->schedule->shape;
     layout->parts = options->parts;
     if (size % layout->shape.num_ranks != 0) {
@@ -166,37 +198,36 @@ static pen_status place_rank(struct pen_trainer *trainer, struct pen_text *why)
     return PEN_OK;
 }
 
-pen_status pen__trainer_make_layout(struct pen_trainer *trainer,
-                                    struct pen_text *why)
+pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
+                                    uint32_t num_ranks, struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    uint32_t size = pen_transport_size(options->transport);
     pen_status status = PEN_OK;
     if (options->schedule == NULL)
-        status = make_plain_schedule(
-            trainer,
-            (uint32_t)(options->global_batch / options->micro_batch / size),
-            why);
+        status =
+            make_plain_schedule(trainer,
+                                (uint32_t)(options->global_batch /
+                                           options->micro_batch / num_ranks),
+                                why);
     if (status == PEN_OK && options->parts == NULL)
         status = make_whole_part(trainer, why);
     if (status == PEN_OK)
-        status = place_rank(trainer, why);
-    if (status == PEN_OK)
-        status = check_replicas(&trainer->layout, why);
-    if (status == PEN_OK)
-        status = check_batch(trainer, why);
+        status = place_rank(trainer, rank, num_ranks, why);
     if (status == PEN_OK)
         status = check_parts(trainer, why);
     if (status == PEN_OK)
-        status = check_schedule(trainer, why);
+        status = check_restrictions(trainer, why);
     if (status == PEN_OK)
-        trainer->num_per_step =
-            (uint32_t)(options->global_batch / options->micro_batch /
-                       pen_layout_members(&trainer->layout));
-    trainer->is_asynchronous =
-        status == PEN_OK && options->schedule->rules.period != 0;
+        status = check_batch(trainer, why);
+    if (status == PEN_OK)
+        status = check_schedule(trainer, why);
+    if (status != PEN_OK)
+        return status;
+    trainer->num_per_step =
+        (uint32_t)(options->global_batch / options->micro_batch /
+                   pen_layout_members(&trainer->layout));
+    trainer->is_asynchronous = options->schedule->rules.period != 0;
     trainer->is_joint =
         trainer->is_asynchronous && options->schedule->rules.is_joint;
-    return trainer->is_asynchronous ? pen__trainer_check_async(trainer, why)
-                                    : status;
+    return PEN_OK;
 }

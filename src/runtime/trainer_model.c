@@ -10,19 +10,6 @@
 
 /* ---- decoders ---- */
 
-static pen_status check_decoder(const struct pen_trainer_options *options,
-                                struct pen_text *why)
-{
-    uint32_t most = options->model->decoder->max_positions;
-    if (options->sample.num_ids <= most)
-        return PEN_OK;
-    pen_why(why,
-            "--seq-length %" PRIu32 " is more than the model's %" PRIu32
-            " positions",
-            options->sample.num_ids, most);
-    return PEN_INVALID;
-}
-
 /* Gathered rows are handed on with every logical replica. */
 static pen_status make_decoder(struct pen_trainer *trainer,
                                const struct pen_layer_range *layers,
@@ -102,8 +89,7 @@ static bool is_for_images(const struct pen_trainer_options *options)
 pen_status pen__trainer_check_model(const struct pen_trainer_options *options,
                                     struct pen_text *why)
 {
-    return is_for_images(options) ? check_images(options, why)
-                                  : check_decoder(options, why);
+    return is_for_images(options) ? check_images(options, why) : PEN_OK;
 }
 
 uint32_t pen__trainer_num_layers(const struct pen_trainer_options *options)

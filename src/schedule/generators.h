@@ -34,6 +34,8 @@ struct pen_generator {
     const char *bubble;      /* idle seconds per rank and step, as published */
     const char *peak;        /* activations of rank s in A */
     bool is_synchronous;
+    bool steps_each; /* asynchronous: after every micro-batch, not after m */
+    bool is_stale;   /* a backward may use other weights than its forward */
     bool has_chunks; /* --chunks means something to it */
     bool has_slices;
     bool has_limit;         /* --memory-limit */

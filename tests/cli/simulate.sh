@@ -51,11 +51,11 @@ wrong "jitter applies to all ranks" --sweep jitter=3@0:1:1
 wrong "more than 1000; give a larger STEP" --sweep slow-rank=1:2:0.0001
 run 1 simulate --plan "$work/none.json"
 err_has "cannot open $work/none.json"
-run 0 predict --model preset:gpt2 --cluster 'preset:h100-sxm*8' \
+run 0 predict --model preset:llama-2-7b --cluster 'preset:h100-sxm*8' \
     --seq-length 1024 --global-batch-size 32 --pp 4 --target penstock \
-    --dtype bf16 --schedule pipedream -o "$work/stale.json"
+    --dtype bf16 --schedule pipedream-2bw -o "$work/stale.json"
 run 1 simulate --plan "$work/stale.json"
-err_has "steps of pipedream overlap"
+err_has "steps of pipedream-2bw overlap"
 run 1 simulate --plan "$plan" --cluster preset:none
 err_has "preset"
 run 1 simulate --plan "$plan" --cluster 'preset:h100-sxm*4'

@@ -212,7 +212,7 @@ sed -E 's/ [0-9]+[SR][AG][0-9]+//g' "$work/whole.txt" >"$work/mute.txt"
 refused "$work/mute.txt: the schedule has SYNC, but no sends and receives; leave out SYNC and STEP to have all of them added" \
     "${letters[@]}" --schedule "$work/mute.txt"
 make_file slices.txt seq1f1b --stages 1 --microbatches 2 --slices 4
-refused "train does not support schedules with token slices, and this one has 4; make it with --slices 1" \
+refused "train does not support schedules with token slices, and seq1f1b has 4; make it with --slices 1" \
     "${letters[@]}" --schedule "$work/slices.txt"
 refused "there is no checkpoint in $work/tiny" "${letters[@]}" \
     --load "$work/tiny"

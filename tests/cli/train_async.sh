@@ -149,9 +149,11 @@ ranks 1 2 "${file[@]}" --train-iters 12
 err_has "vertical.pen has 5 steps, but a checkpoint, an evaluation or the end"
 
 # What cannot be right.
+ranks 0 2 "${two[@]}" --train-iters 5 --schedule pipedream
+err_has "gradients are not clipped: a stage of pipedream steps before the norm"
 for way in "pipedream" "wpipe --global-batch-size 4"; do
     # shellcheck disable=SC2086
-    ranks 1 2 "${two[@]}" --train-iters 5 --schedule $way
+    ranks 1 2 "${two[@]}" --train-iters 5 --clip-grad 1 --schedule $way
     err_has "--clip-grad 1: in --schedule ${way%% *} a stage steps before the"
 done
 free=(--train-iters 5 --clip-grad 0)
@@ -169,10 +171,12 @@ ranks 1 2 "${two[@]}" "${free[@]}" --schedule xpipe --optimizer sgd
 err_has "needs --optimizer adam"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream \
     --use-distributed-optimizer
-err_has "--use-distributed-optimizer needs a synchronous --schedule"
+err_has "zero1 needs a synchronous schedule, and pipedream is asynchronous"
+err_has "leave out --use-distributed-optimizer"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipemare \
     --recompute-granularity full
-err_has "--recompute-granularity: in this --schedule"
+err_has "in pipemare a backward has other weights than its forward"
+err_has "leave out --recompute-granularity"
 ranks 0 2 "${two[@]}" "${free[@]}" --schedule pipedream \
     --recompute-granularity full
 finish

@@ -147,7 +147,8 @@ static void search_cases(uint64_t seed, unsigned num_cases)
             .cluster = cluster,
             .global_batch = 1 + pen_random_below(&random, 24),
             .sequence = 256u << pen_random_below(&random, 3),
-            .number = PEN_NUMBER_FP16,
+            .number = i % PEN_TARGETS == PEN_TARGET_PENSTOCK ? PEN_NUMBER_F32
+                                                             : PEN_NUMBER_FP16,
             .target = (enum pen_target)(i % PEN_TARGETS),
             .timings = pen_timings_create()};
         pen_practice_init(&setting.practice, setting.target, setting.number);

@@ -252,13 +252,14 @@ static void what_was_not_measured_is_refused(void **state)
     plan->stages[0].recompute = PEN_RECOMPUTE_NONE;
     plan->degrees[PEN_DEGREE_TP] = 2;
     expect_refused(&setting, plan,
-                   "a profile measures whole layers: tp, cp and ep must be 1");
+                   "tp 2: penstock train does not split tensors, sequences or "
+                   "experts");
     plan->degrees[PEN_DEGREE_TP] = 1;
     plan->sharding = PEN_SHARDING_ZERO2;
     expect_refused(
         &setting, plan,
-        "penstock shards the optimizer's state only, not gradients or "
-        "weights: sharding must be none or zero1");
+        "zero2: penstock train shards the optimizer's state only, not "
+        "gradients or weights");
     plan->sharding = PEN_SHARDING_NONE;
     profile.link.is_there = false;
     expect_refused(

@@ -58,7 +58,8 @@ static void tensors_are_cut_evenly_inside_a_node(void **state)
     setting.target = PEN_TARGET_PENSTOCK;
     candidate = make_candidate(2, 1, 8);
     expect_refusal(&setting, &candidate,
-                   "tp 2: the target penstock does not split tensors");
+                   "tp 2: penstock train does not split tensors, sequences or "
+                   "experts");
     release_setting(&setting);
 }
 
@@ -126,17 +127,19 @@ static void targets_differ_in_schedules_and_sharding(void **state)
     release_setting(&setting);
 }
 
-/* Penstock runs every schedule that it can make, the others a few. */
+/* Penstock runs every schedule of whole micro-batches, the others a few. */
 static void every_schedule_has_a_target(void **state)
 {
     (void)state;
     unsigned counts[PEN_TARGETS] = {0};
-    unsigned all = 0;
-    for (; pen_generator_at(all) != NULL; all++)
+    unsigned all = 0, sliced = 0;
+    for (; pen_generator_at(all) != NULL; all++) {
+        sliced += pen_generator_at(all)->has_slices;
         for (int target = 0; target < PEN_TARGETS; target++)
             counts[target] += pen_target_has_schedule((enum pen_target)target,
                                                       pen_generator_at(all));
-    assert_int_equal(all, counts[PEN_TARGET_PENSTOCK]);
+    }
+    assert_int_equal(all - sliced, counts[PEN_TARGET_PENSTOCK]);
     assert_int_equal(2, counts[PEN_TARGET_MEGATRON]);
     assert_int_equal(1, counts[PEN_TARGET_DEEPSPEED]);
 }
@@ -167,6 +170,82 @@ static void torchtitan_runs_what_a_csv_file_carries(void **state)
     }
 }
 
+/* The trainer's restrictions are rules of its target, and of no other. */
+static void penstock_proposes_what_it_trains(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2", "preset:h100-sxm*16", PEN_TARGET_PENSTOCK, 64, 1024);
+    struct pen_candidate candidate = make_candidate(1, 4, 2);
+    candidate.sharding = PEN_SHARDING_ZERO1;
+    expect_allowed(&setting, &candidate);
+    candidate.generator = pen_generator_find("pipedream-2bw");
+    expect_refusal(&setting, &candidate,
+                   "zero1 needs a synchronous schedule, and pipedream-2bw is "
+                   "asynchronous");
+    candidate.sharding = PEN_SHARDING_NONE;
+    expect_allowed(&setting, &candidate);
+    candidate.generator = pen_generator_find("pipemare");
+    expect_refusal(&setting, &candidate,
+                   "embedding and head are tied but step at different times in "
+                   "pipemare");
+    setting.sequence = 2048;
+    expect_refusal(&setting, &candidate,
+                   "--seq-length 2048 is more than the model's 1024 positions");
+    release_setting(&setting);
+    setting = make_setting("preset:llama-2-7b", "preset:h100-sxm*16",
+                           PEN_TARGET_PENSTOCK, 64, 1024);
+    expect_allowed(&setting, &candidate);
+    setting.clip_norm = 1;
+    expect_refusal(&setting, &candidate,
+                   "--clip-grad 1: in --schedule pipemare a stage steps before "
+                   "the norm of all gradients is known");
+    candidate.generator = pen_generator_find("pipedream-2bw");
+    expect_allowed(&setting, &candidate);
+    setting.clip_norm = 0;
+    candidate.generator = pen_generator_find("cyclic");
+    expect_refusal(&setting, &candidate,
+                   "cyclic makes a step after 1 micro-batch in each of 8 "
+                   "replicas: --global-batch-size must be 8, not 64");
+    candidate.generator = pen_generator_find("spectrain");
+    candidate.num_microbatches = 1;
+    setting.global_batch = 2;
+    expect_refusal(&setting, &candidate,
+                   "spectrain corrects its delays with the optimizer's state "
+                   "and needs --optimizer sgd");
+    candidate.generator = pen_generator_find("pipemare");
+    expect_allowed(&setting, &candidate);
+    candidate.recompute = PEN_RECOMPUTE_FULL;
+    expect_refusal(&setting, &candidate,
+                   "in pipemare a backward has other weights than its forward "
+                   "and cannot recompute it");
+    release_setting(&setting);
+}
+
+/* What a generator makes has as many stages as were asked for. */
+static void chunks_are_those_of_the_schedule(void **state)
+{
+    (void)state;
+    struct pen_costs costs = unit_costs();
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++)
+        for (uint32_t vpp = 1; vpp <= 4; vpp++) {
+            const struct pen_generator *generator = pen_generator_at(i);
+            const struct pen_generator_args args = {
+                .ranks = 4,
+                .microbatches = 16,
+                .chunks = generator->has_chunks ? vpp : 0,
+                .costs = &costs};
+            struct pen_schedule *schedule = NULL;
+            bool is_made = pen_generator_make(generator, &args, &schedule,
+                                              NULL) == PEN_OK &&
+                           pen_shape_parts(&schedule->shape) == 4 * vpp;
+            if (pen_target_has_chunks(generator, vpp) && !is_made)
+                fail_msg("%s with %u stages on a rank: made %d",
+                         generator->name, vpp, is_made);
+            pen_schedule_free(schedule);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +254,8 @@ int main(void)
         cmocka_unit_test(sequences_are_cut_in_pieces),
         cmocka_unit_test(targets_differ_in_schedules_and_sharding),
         cmocka_unit_test(every_schedule_has_a_target),
+        cmocka_unit_test(penstock_proposes_what_it_trains),
+        cmocka_unit_test(chunks_are_those_of_the_schedule),
         cmocka_unit_test(torchtitan_runs_what_a_csv_file_carries)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

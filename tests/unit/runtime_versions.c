@@ -203,45 +203,11 @@ static void rows_may_change(void **state)
     pen_schedule_free(shorter);
 }
 
-static void corrections_ask_for_their_optimizer(void **state)
-{
-    struct pen_optimizer adam = {.kind = PEN_OPTIMIZER_ADAM};
-    struct pen_optimizer sgd = {.kind = PEN_OPTIMIZER_SGD, .momentum = 0.9};
-    struct pen_optimizer plain = {.kind = PEN_OPTIMIZER_SGD};
-    struct pen_optimizer nesterov = {
-        .kind = PEN_OPTIMIZER_SGD, .momentum = 0.9, .is_nesterov = true};
-    (void)state;
-    const struct {
-        enum pen_correction kind;
-        const struct pen_optimizer *optimizer;
-        const char *needs; /* NULL: nothing */
-    } all[] = {
-        {PEN_CORRECTION_NONE, &plain, NULL},
-        {PEN_CORRECTION_AVERAGE, &plain, NULL},
-        {PEN_CORRECTION_MOMENTUM, &sgd, NULL},
-        {PEN_CORRECTION_MOMENTUM, &adam, "needs --optimizer sgd"},
-        {PEN_CORRECTION_MOMENTUM, &plain, "needs a --sgd-momentum above 0"},
-        {PEN_CORRECTION_SPIKE, &nesterov, "needs SGD without --sgd-nesterov"},
-        {PEN_CORRECTION_ADAM, &adam, NULL},
-        {PEN_CORRECTION_ADAM, &sgd, "needs --optimizer adam"},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct pen_text why = PEN_TEXT_EMPTY;
-        pen_status status =
-            pen_correction_check(all[i].kind, all[i].optimizer, &why);
-        assert_int_equal(all[i].needs == NULL ? PEN_OK : PEN_INVALID, status);
-        if (all[i].needs != NULL)
-            assert_non_null(strstr(pen_text_string(&why), all[i].needs));
-        pen_text_release(&why);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_read_the_versions_they_name),
         cmocka_unit_test(rows_may_change),
-        cmocka_unit_test(corrections_ask_for_their_optimizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ _penstock_train_options() {
         --run --log --log-interval --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
-        --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan \
+        --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan --check \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --sparse-embedding --compress-stages \
         --profile --trace --verify-interval --checksum-messages \
@@ -83,7 +83,7 @@ _penstock_doctor_options() {
 
 _penstock_plan_options() {
     echo --model --cluster --seq-length --global-batch-size --target --dtype \
-        --memory-limit --profile --top --seconds --allow-stale --allow-local \
+        --memory-limit --profile --top --seconds --allow-stale --clip-grad --allow-local \
         --explain --html --json --output
 }
 

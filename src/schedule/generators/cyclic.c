@@ -124,6 +124,7 @@ const struct pen_generator pen__cyclic = {
     .versions = "2; 1 on the last worker",
     .bubble = "0 in steady state",
     .peak = "p; once apart, p(p+1)/2 over all workers",
+    .steps_each = true,
     .note = "workers run two slots apart only if a gradient takes time to "
             "travel; otherwise they run at the same time",
     .generate = generate,

@@ -28,6 +28,8 @@ const struct pen_generator pen__pb = {
     .versions = "1 stored, and a copy predicted linearly",
     .bubble = "0 in steady state",
     .peak = "min(p-s, m)",
+    .steps_each = true,
+    .is_stale = true,
     .correction = PEN_CORRECTION_SPIKE,
     .note = "one op at a time, so the delay is p-1-s updates; the paper "
             "overlaps F and B of a stage, about 2(p-1-s)",

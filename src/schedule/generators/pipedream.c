@@ -59,6 +59,7 @@ const struct pen_generator pen__pipedream = {
     .versions = "p-s; p with vertical synchronisation",
     .bubble = "0 in steady state",
     .peak = "min(p-s, m)",
+    .steps_each = true,
     .has_vertical_sync = true,
     .generate = generate,
 };

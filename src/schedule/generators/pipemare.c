@@ -37,6 +37,7 @@ const struct pen_generator pen__pipemare = {
     .versions = "1 stored, and the average of its changes",
     .bubble = "0 in steady state",
     .peak = "p-s",
+    .is_stale = true,
     .correction = PEN_CORRECTION_AVERAGE,
     .note = "one op at a time, so the delay is p-1-s updates; the paper "
             "overlaps F and B of a stage",

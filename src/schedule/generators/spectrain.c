@@ -28,6 +28,8 @@ const struct pen_generator pen__spectrain = {
     .versions = "1 stored, and a copy predicted from its momentum",
     .bubble = "0 in steady state",
     .peak = "min(p-s, m)",
+    .steps_each = true,
+    .is_stale = true,
     .correction = PEN_CORRECTION_MOMENTUM,
     .note = "order only; the distance of the prediction follows from the "
             "order",

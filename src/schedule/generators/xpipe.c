@@ -49,6 +49,7 @@ const struct pen_generator pen__xpipe = {
     .versions = "1 stored, and the copy that a mini-batch predicted",
     .bubble = "0 in steady state",
     .peak = "p-s",
+    .is_stale = true,
     .correction = PEN_CORRECTION_ADAM,
     .note = "order and versions only; the runtime chooses the distance of "
             "the prediction, which is unconfirmed",

@@ -1,0 +1,34 @@
+#ifndef PEN_CLI_TRAIN_CHECK_H
+#define PEN_CLI_TRAIN_CHECK_H
+
+#include "cli/train_layout.h"
+#include "cli/train_memory.h"
+
+/* penstock train --check: everything before the first step, and no step. */
+
+/*
+ * Whether this process stands for all ranks of a plan, which nobody launched.
+ * What takes all ranks to do, as making their networks, is left out then.
+ */
+bool pen__train_check_stands_alone(const struct pen__train_layout *layout,
+                                   const struct pen_transport *transport);
+
+/* What the trainer would refuse, of this rank or of all that it stands for. */
+pen_status pen__train_check_ranks(const struct pen_trainer_options *options,
+                                  const struct pen__train_layout *layout,
+                                  struct pen_text *why);
+
+/*
+ * As pen__train_check_memory(), of the rank that needs most: it has to fit
+ * here, alone.
+ */
+pen_status
+pen__train_check_fullest(const struct pen__train_memory_question *question,
+                         struct pen_text *why);
+
+/* The line that says that the training would start. */
+void pen__train_check_print(const struct pen__train_args *args,
+                            const struct pen__train_layout *layout,
+                            uint32_t num_ranks, struct pen_text *out);
+
+#endif

@@ -1,0 +1,370 @@
+/*
+ * The table of restrictions. A row is a function that returns true when a
+ * training keeps the restriction and otherwise writes the reason, and the
+ * remedy in the words of `penstock train`, or NULL where the reason has it.
+ */
+#include "schedule/restrictions.h"
+
+#include <inttypes.h>
+
+/* ---- layout ---- */
+
+static bool has_whole_layers(const struct pen_training_facts *facts,
+                             struct pen_text *why)
+{
+    static const struct {
+        enum pen_degree degree;
+        const char *name;
+    } missing[] = {
+        {PEN_DEGREE_TP, "tp"}, {PEN_DEGREE_CP, "cp"}, {PEN_DEGREE_EP, "ep"}};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (facts->degrees[missing[i].degree] > 1) {
+            pen_why(why,
+                    "%s %u: penstock train does not split tensors, sequences "
+                    "or experts",
+                    missing[i].name, facts->degrees[missing[i].degree]);
+            return false;
+        }
+    return true;
+}
+
+static bool shards_the_optimizer_at_most(const struct pen_training_facts *facts,
+                                         struct pen_text *why)
+{
+    if (facts->sharding <= PEN_SHARDING_ZERO1)
+        return true;
+    pen_why(why,
+            "%s: penstock train shards the optimizer's state only, not "
+            "gradients or weights",
+            pen_sharding_names[facts->sharding]);
+    return false;
+}
+
+static bool has_whole_microbatches(const struct pen_training_facts *facts,
+                                   struct pen_text *why)
+{
+    if (facts->num_slices <= 1)
+        return true;
+    pen_why(why,
+            "penstock train does not support schedules with token slices, and "
+            "%s has %u",
+            facts->schedule, facts->num_slices);
+    return false;
+}
+
+/* ---- model ---- */
+
+static bool has_a_trained_family(const struct pen_training_facts *facts,
+                                 struct pen_text *why)
+{
+    return facts->model == NULL ||
+           pen_model_check_trainable(facts->model, why) == PEN_OK;
+}
+
+static bool has_enough_positions(const struct pen_training_facts *facts,
+                                 struct pen_text *why)
+{
+    if (facts->model == NULL || facts->sequence <= facts->model->max_positions)
+        return true;
+    pen_why(why,
+            "--seq-length %" PRIu32 " is more than the model's %" PRIu32
+            " positions",
+            facts->sequence, facts->model->max_positions);
+    return false;
+}
+
+static bool has_a_known_number(const struct pen_training_facts *facts,
+                               struct pen_text *why)
+{
+    if (facts->number == PEN_NUMBER_F32 || facts->number == PEN_NUMBER_BF16)
+        return true;
+    pen_why(why, "penstock train computes in f32 or bf16, not in %s",
+            pen_number_names[facts->number]);
+    return false;
+}
+
+/* ---- batch ---- */
+
+static bool is_power_of_two(uint32_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+static bool has_even_replicas(const struct pen_training_facts *facts,
+                              struct pen_text *why)
+{
+    uint32_t members = facts->num_members;
+    if (members == 0)
+        return true;
+    if (facts->num_logical % members != 0) {
+        pen_why(why,
+                "--logical-replicas %u is not a multiple of the %u copies of "
+                "the model",
+                facts->num_logical, members);
+        return false;
+    }
+    if (is_power_of_two(facts->num_logical / members))
+        return true;
+    pen_why(why,
+            "--logical-replicas %u for %u copies of the model are %u each; "
+            "this must be a power of two, because sums have a fixed order",
+            facts->num_logical, members, facts->num_logical / members);
+    return false;
+}
+
+static bool has_an_even_batch(const struct pen_training_facts *facts,
+                              struct pen_text *why)
+{
+    uint64_t unit = facts->micro_batch * facts->num_logical;
+    if (unit == 0 || facts->global_batch % unit == 0)
+        return true;
+    pen_why(why,
+            "--global-batch-size %" PRIu64 " is not a multiple of "
+            "--micro-batch-size %" PRIu64 " times %u logical replicas",
+            facts->global_batch, facts->micro_batch, facts->num_logical);
+    return false;
+}
+
+/* ---- schedules whose steps overlap ---- */
+
+static bool has_one_replica_per_copy(const struct pen_training_facts *facts,
+                                     struct pen_text *why)
+{
+    if (!facts->is_asynchronous || facts->num_logical == facts->num_members)
+        return true;
+    pen_why(why,
+            "--logical-replicas %u: this --schedule needs one per replica, %u",
+            facts->num_logical, facts->num_members);
+    return false;
+}
+
+static bool steps_when_a_batch_is_done(const struct pen_training_facts *facts,
+                                       struct pen_text *why)
+{
+    uint64_t wanted = facts->micro_batch * facts->period * facts->num_members;
+    if (!facts->is_asynchronous || wanted == facts->global_batch)
+        return true;
+    pen_why(why,
+            "%s makes a step after %u micro-batch%s in each of %u replicas: "
+            "--global-batch-size must be %" PRIu64 ", not %" PRIu64,
+            facts->schedule, facts->period, facts->period == 1 ? "" : "es",
+            facts->num_members, wanted, facts->global_batch);
+    return false;
+}
+
+static bool clips_with_a_known_norm(const struct pen_training_facts *facts,
+                                    struct pen_text *why)
+{
+    if (!facts->is_asynchronous || facts->is_joint || facts->clip_norm <= 0)
+        return true;
+    pen_why(why,
+            "--clip-grad %g: in --schedule %s a stage steps before the norm of "
+            "all gradients is known",
+            facts->clip_norm, facts->schedule);
+    return false;
+}
+
+static bool steps_whole_stages(const struct pen_training_facts *facts,
+                               struct pen_text *why)
+{
+    if (!facts->is_asynchronous || facts->sharding == PEN_SHARDING_NONE)
+        return true;
+    pen_why(why, "%s needs a synchronous schedule, and %s is asynchronous",
+            pen_sharding_names[facts->sharding], facts->schedule);
+    return false;
+}
+
+static const char *optimizer_for(const struct pen_training_facts *facts)
+{
+    switch (facts->correction) {
+    case PEN_CORRECTION_MOMENTUM:
+    case PEN_CORRECTION_SPIKE:
+        if (facts->is_adam)
+            return "--optimizer sgd";
+        if (facts->momentum == 0)
+            return "a --sgd-momentum above 0";
+        return facts->is_nesterov ? "SGD without --sgd-nesterov" : NULL;
+    case PEN_CORRECTION_ADAM:
+        return facts->is_adam ? NULL : "--optimizer adam";
+    case PEN_CORRECTION_AVERAGE:
+    case PEN_CORRECTION_NONE:
+        break;
+    }
+    return NULL;
+}
+
+static bool corrects_with_its_optimizer(const struct pen_training_facts *facts,
+                                        struct pen_text *why)
+{
+    const char *needs = facts->has_optimizer ? optimizer_for(facts) : NULL;
+    if (!facts->is_asynchronous || needs == NULL)
+        return true;
+    pen_why(why,
+            "%s corrects its delays with the optimizer's state and needs %s",
+            facts->schedule, needs);
+    return false;
+}
+
+static bool corrects_one_stage(const struct pen_training_facts *facts,
+                               struct pen_text *why)
+{
+    if (!facts->is_asynchronous || facts->correction == PEN_CORRECTION_NONE ||
+        facts->num_stages == facts->num_ranks)
+        return true;
+    pen_why(why,
+            "the correction of delays supports one stage per rank, but the "
+            "schedule has %u stages on %u ranks",
+            facts->num_stages, facts->num_ranks);
+    return false;
+}
+
+static bool joins_plain_steps(const struct pen_training_facts *facts,
+                              struct pen_text *why)
+{
+    const char *what = NULL;
+    if (!facts->is_joint)
+        return true;
+    if (facts->num_stages != facts->num_ranks)
+        what = "one stage per rank";
+    else if (facts->correction != PEN_CORRECTION_NONE)
+        what = "a method that does not correct delays by itself";
+    if (what == NULL)
+        return true;
+    pen_why(why, "a schedule with joint steps needs %s", what);
+    return false;
+}
+
+static bool ties_inside_a_stage(const struct pen_training_facts *facts,
+                                struct pen_text *why)
+{
+    if (!facts->is_asynchronous || facts->is_joint ||
+        !facts->has_tied_embeddings || facts->num_parts <= 1)
+        return true;
+    pen_why(why,
+            "embedding and head are tied but step at different times in %s",
+            facts->schedule);
+    return false;
+}
+
+static bool recomputes_with_its_weights(const struct pen_training_facts *facts,
+                                        struct pen_text *why)
+{
+    if (!facts->is_stale || !facts->recomputes)
+        return true;
+    pen_why(why,
+            "in %s a backward has other weights than its forward and cannot "
+            "recompute it",
+            facts->schedule);
+    return false;
+}
+
+/* ---- the table ---- */
+
+static const struct {
+    bool (*is_kept)(const struct pen_training_facts *facts,
+                    struct pen_text *why);
+    const char *remedy;
+} restrictions[] = {
+    {has_whole_layers, "plan with tp, cp and ep 1, or export the plan"},
+    {shards_the_optimizer_at_most, "plan with none or zero1"},
+    {has_a_known_number, "plan with another --dtype"},
+    {has_a_trained_family, NULL},
+    {has_enough_positions, NULL},
+    {has_whole_microbatches, "make it with --slices 1"},
+    {has_even_replicas, NULL},
+    {has_an_even_batch, NULL},
+    {has_one_replica_per_copy, NULL},
+    {steps_when_a_batch_is_done, NULL},
+    {clips_with_a_known_norm,
+     "give --clip-grad 0, or --schedule pipedream-2bw"},
+    {steps_whole_stages, "leave out --use-distributed-optimizer"},
+    {corrects_with_its_optimizer, NULL},
+    {corrects_one_stage, NULL},
+    {joins_plain_steps, NULL},
+    {ties_inside_a_stage, "use --schedule pipedream-2bw, or a model with "
+                          "\"tie_word_embeddings\": false"},
+    {recomputes_with_its_weights, "leave out --recompute-granularity"}};
+
+pen_status pen_restrictions_check(const struct pen_training_facts *facts,
+                                  enum pen_restriction_words words,
+                                  struct pen_text *why)
+{
+    for (size_t i = 0; i < sizeof restrictions / sizeof *restrictions; i++) {
+        if (restrictions[i].is_kept(facts, why))
+            continue;
+        if (words == PEN_REASON_AND_REMEDY && restrictions[i].remedy != NULL)
+            pen_why(why, "; %s", restrictions[i].remedy);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+/* ---- rows ---- */
+
+/*
+ * Weight gradients are added as they come: for the bits of one process they
+ * must come in the order of the micro-batches.
+ */
+static pen_status check_order(const struct pen_row *row, uint32_t stage,
+                              struct pen_text *why)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        if (op->stage != stage ||
+            (op->kind != PEN_OP_BACKWARD && op->kind != PEN_OP_BACKWARD_WEIGHT))
+            continue;
+        if (op->microbatch < before) {
+            pen_why(
+                why,
+                "stage %u has the weight gradient of micro-batch %u after that "
+                "of %u: they must be in order, because sums depend on it",
+                stage, op->microbatch, before);
+            return PEN_INVALID;
+        }
+        before = op->microbatch;
+    }
+    return PEN_OK;
+}
+
+/* The next op of this kind from a position on; the row's length if none. */
+static uint32_t next_of(const struct pen_row *row, enum pen_op_kind kind,
+                        uint32_t from)
+{
+    while (from < row->count && row->ops[from].kind != kind)
+        from++;
+    return from;
+}
+
+/* One stage that evicts, and back in the order of leaving. */
+static pen_status check_evictions(const struct pen_row *row,
+                                  struct pen_text *why)
+{
+    uint32_t first = next_of(row, PEN_OP_EVICT, 0);
+    uint32_t back = next_of(row, PEN_OP_LOAD, 0);
+    for (uint32_t left = first; left < row->count;
+         left = next_of(row, PEN_OP_EVICT, left + 1)) {
+        if (back == row->count ||
+            row->ops[left].stage != row->ops[back].stage ||
+            row->ops[left].microbatch != row->ops[back].microbatch ||
+            row->ops[left].stage != row->ops[first].stage) {
+            pen_why(why, "stashes must be loaded (LD) in the order of their "
+                         "eviction (EV), all from one stage of the rank");
+            return PEN_INVALID;
+        }
+        back = next_of(row, PEN_OP_LOAD, back + 1);
+    }
+    return PEN_OK;
+}
+
+pen_status pen_restrictions_check_row(const struct pen_schedule *schedule,
+                                      uint32_t rank, struct pen_text *why)
+{
+    const struct pen_row *row = &schedule->rows[rank];
+    pen_status status = check_evictions(row, why);
+    for (uint32_t s = 0; s < schedule->shape.num_stages && status == PEN_OK;
+         s++)
+        if (pen_shape_rank_of(&schedule->shape, s) == rank)
+            status = check_order(row, s, why);
+    return status;
+}

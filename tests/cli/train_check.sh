@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# train --check ends before the first step: one process checks all ranks of a
+# plan, writes nothing, and refuses what the training would refuse.
+. "$(dirname "$0")/support.bash"
+if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
+    echo "penstock-train is not built; skipped"
+    exit 77
+fi
+export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none
+
+cat >"$work/config.json" <<'J'
+{"model_type": "llama", "vocab_size": 32, "hidden_size": 32,
+ "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 2,
+ "num_key_value_heads": 1, "max_position_embeddings": 32,
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": false}
+J
+cat >"$work/host.yaml" <<'Y'
+name: host
+devices:
+  - {kind: core, count: 8, flops: {f32: 1 TFLOP/s}, memory: 1 GiB,
+     bandwidth: 10 GB/s}
+links:
+  - {level: node, bandwidth: 10 GB/s, latency: 1 us}
+Y
+for row in $(seq 16); do
+    for column in $(seq 17); do echo -n "$(((row * 31 + column * 7) % 32)) "; done
+    echo
+done >"$work/ids.txt"
+make_plan() { # FILE OPTIONS...
+    run 0 predict --model "$work/config.json" --cluster "$work/host.yaml" \
+        --target penstock --seq-length 16 -o "$work/$1" "${@:2}"
+}
+train=(train --model "$work/config.json" --token-ids "$work/ids.txt"
+    --train-iters 5 --lr 1e-2 --engine reference)
+
+# One process stands for eight, and leaves nothing behind.
+make_plan plan.json --pp 4 --dp 2 --global-batch-size 16 --schedule zb-h1 \
+    --use-distributed-optimizer
+run 0 "${train[@]}" --plan "$work/plan.json" --check --save "$work/save" \
+    --run "$work/run"
+out_has "checked: the training would start on 8 ranks with zb-h1, 5 steps of 16 samples"
+same "lines" "$(wc -l <"$work/out")" 1
+[ ! -e "$work/save" ] && [ ! -e "$work/run" ] || fail "a check wrote a folder"
+run 1 "${train[@]}" --plan "$work/plan.json"
+err_has "is for 8 ranks, but this job has 1"
+
+# Without a plan it is a check of this process.
+run 0 "${train[@]}" --check --log "$work/log.jsonl"
+out_has "checked: the training would start on 1 rank with 1f1b, 5 steps of 1 samples"
+[ ! -e "$work/log.jsonl" ] || fail "a check wrote a log"
+run 1 "${train[@]}" --check --pipeline-model-parallel-size 2
+err_has "1 ranks are not a multiple of --pipeline-model-parallel-size 2"
+
+# The errors are those of the training. plan does not make such plans; people
+# edit them.
+refused() { # WORDS EDIT OPTIONS...: an edit of the plan d, in Python
+    python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+exec(sys.argv[2])
+json.dump(d, open(sys.argv[3], "w"))' "$work/late.json" "$2" "$work/refused.json"
+    run 1 "${train[@]}" --plan "$work/refused.json" --check "${@:3}"
+    err_has "$1"
+    same "lines that say so" "$(grep -c 'penstock: error' "$work/err")" 1
+    out_empty
+}
+make_plan late.json --pp 2 --dp 2 --global-batch-size 8 --schedule pipedream-2bw
+run 0 "${train[@]}" --plan "$work/late.json" --check
+out_has "would start on 4 ranks with pipedream-2bw"
+err_lacks "gradients are not clipped"
+refused "give --clip-grad 0" 'd["schedule"]["name"] = "pipemare"' --clip-grad 1
+refused "zero1 needs a synchronous schedule" 'd["sharding"] = "zero1"'
+refused "zero3: penstock train shards the optimizer's state only" \
+    'd["sharding"] = "zero3"'
+refused "tp 2: penstock train does not split tensors" \
+    'd["degrees"]["tp"] = 2; del d["predicted"]'
+refused "--global-batch-size must be 2, not 8" \
+    'd["schedule"]["name"] = "pipedream"'
+refused "spectrain corrects its delays with the optimizer's state" \
+    'd["schedule"]["name"] = "spectrain"; d["microbatches"] = 1'
+refused "in pipemare a backward has other weights" \
+    'd["schedule"]["name"] = "pipemare"; d["stages"][0]["recompute"] = "full"'
+refused "leave out --bf16" "" --engine onednn --bf16
+sed 's/"tp": 1/"tp": "one"/' "$work/plan.json" >"$work/bad.json"
+run 1 "${train[@]}" --plan "$work/bad.json" --check
+err_has "bad.json"
+
+if command -v mpiexec >/dev/null; then
+    line="mpiexec -n 4 train --check"
+    ASAN_OPTIONS=detect_leaks=0 mpiexec -n 4 "$PENSTOCK" "${train[@]}" \
+        --plan "$work/late.json" --check >"$work/out" 2>"$work/err" ||
+        fail "exit code $?, expected 0"
+    out_has "would start on 4 ranks with pipedream-2bw"
+    same "lines" "$(wc -l <"$work/out")" 1
+fi
+finish
