@@ -10,7 +10,7 @@
 
 /* Points of the front, and numbers of devices, that are told. */
 #define MOST_POINTS 6u
-#define MOST_FEWER 4u
+#define MOST_FEWER 8u
 
 /* ---- the search ---- */
 
@@ -18,7 +18,7 @@
 struct answer {
     struct pen_plan_ranking *ranking;
     struct pen_plan_ranking *front;
-    struct pen_plan_ranking *fewer;
+    struct pen_plan_ranking *by_time; /* NULL: the ranking is */
     struct pen_explanation *explanation;
     struct pen_replica_plan replicas;
     struct pen_replica_comparison *sync;
@@ -29,7 +29,7 @@ static void release(struct answer *answer)
 {
     pen_plan_ranking_free(answer->ranking);
     pen_plan_ranking_free(answer->front);
-    pen_plan_ranking_free(answer->fewer);
+    pen_plan_ranking_free(answer->by_time);
     pen_explanation_free(answer->explanation);
     pen_replica_comparison_free(answer->sync);
     pen_replica_plan_release(&answer->replicas);
@@ -45,13 +45,11 @@ static pen_status find_more(const struct pen__planning *planning,
     struct pen_plan_search_options side = *options;
     side.seconds = options->seconds / 15;
     side.top = MOST_POINTS;
+    side.within = 0;
+    side.num_fewer = 0;
+    side.objective = PEN_OBJECTIVE_TIME;
     pen_status status =
         pen_plan_search_front(setting, &side, &answer->front, why);
-    side.top = MOST_FEWER;
-    if (status == PEN_OK)
-        status = pen_plan_search_fewer(
-            setting, &side, pen_plan_num_ranks(answer->ranking->found[0].plan),
-            &answer->fewer, why);
     if (status == PEN_OK)
         status = pen_explain(setting, &answer->ranking->found[0], side.seconds,
                              &answer->explanation, why);
@@ -114,15 +112,39 @@ static pen_status find_sync(const struct pen__planning *planning,
     return status == PEN_NOMEM ? status : PEN_OK;
 }
 
+/* How time changes with the number of devices, whatever was asked for. */
+static pen_status find_by_time(const struct pen__planning *planning,
+                               const struct pen_plan_search_options *options,
+                               struct answer *answer, struct pen_text *why)
+{
+    struct pen_plan_search_options side = *options;
+    if (options->objective == PEN_OBJECTIVE_TIME)
+        return PEN_OK;
+    side.objective = PEN_OBJECTIVE_TIME;
+    side.within = 0;
+    side.top = 1;
+    side.num_fewer = MOST_FEWER;
+    side.has_near_only = false;
+    return pen_plan_search(&planning->setting, &side, &answer->by_time, why);
+}
+
 static pen_status find_plans(const struct pen__plan_args *args,
                              const struct pen__planning *planning,
                              struct answer *answer, struct pen_text *why)
 {
-    struct pen_plan_search_options options = {.top = (uint32_t)args->top,
-                                              .seconds = args->seconds};
+    struct pen_plan_search_options options = {
+        .objective = (enum pen_objective)args->objective,
+        .within = args->tolerance,
+        .num_fewer = args->objective == PEN_OBJECTIVE_TIME ? MOST_FEWER : 0,
+        .has_near_only =
+            !args->is_explained && args->html == NULL && args->within == NULL,
+        .top = (uint32_t)args->top,
+        .seconds = args->seconds};
     options.filter.allows_stale = args->allows_stale;
     pen_status status =
         pen_plan_search(&planning->setting, &options, &answer->ranking, why);
+    if (status == PEN_OK)
+        status = find_by_time(planning, &options, answer, why);
     if (status == PEN_OK)
         status =
             pen__planning_name(planning, answer->ranking->found[0].plan, why);
@@ -155,11 +177,16 @@ static int print_answer(const struct pen__plan_args *args,
     struct pen__plan_report report = {.planning = planning,
                                       .ranking = answer->ranking,
                                       .front = answer->front,
-                                      .fewer = answer->fewer,
+                                      .devices = answer->by_time,
                                       .explanation = answer->explanation,
                                       .replicas = &answer->replicas,
                                       .sync = answer->sync,
+                                      .objective =
+                                          (enum pen_objective)args->objective,
+                                      .tolerance = args->tolerance,
                                       .allows_stale = args->allows_stale};
+    if (report.devices == NULL)
+        report.devices = answer->ranking;
     if (args->allows_local && answer->sync == NULL)
         report.sync_reason = pen_text_string(&answer->sync_reason);
     if (args->html != NULL && write_html(args, &report, why) != PEN_OK)

@@ -1,4 +1,5 @@
 #include "cli/plan_cells.h"
+#include "cli/plan_devices.h"
 #include "cli/plan_print.h"
 
 #include "cli/sync.h"
@@ -191,23 +192,44 @@ static json_t *sync_json(const struct pen__plan_report *report)
     return object;
 }
 
+/* Each as a plan, with what it is best for and whether it was chosen. */
+static json_t *devices_json(const struct pen__plan_report *report)
+{
+    struct pen__device_rows rows;
+    struct pen_text merits = PEN_TEXT_EMPTY;
+    json_t *list = json_array();
+    pen__device_rows(report, &rows);
+    for (uint32_t i = 0; i < rows.count; i++) {
+        const struct pen_plan_found *row = rows.rows[i];
+        json_t *item = pen__plan_json(row->plan, &row->prediction);
+        pen_text_clear(&merits);
+        pen__device_row_merits(&rows, i, &merits);
+        json_object_set_new(item, "best_for",
+                            json_string(pen_text_string(&merits)));
+        pen__json_append(&list, item);
+    }
+    pen_text_release(&merits);
+    return list;
+}
+
 json_t *pen__plan_report_json(const struct pen__plan_report *report)
 {
     const struct pen_setting *setting = &report->planning->setting;
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "model",
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:f}", "model",
         pen_text_string(&report->planning->model_name), "cluster",
         setting->cluster->name, "target", pen_target_names[setting->target],
         "dtype", pen_number_names[setting->number], "devices",
         (json_int_t)pen_cluster_num_devices(setting->cluster), "global_batch",
         (json_int_t)setting->global_batch, "sequence",
-        (json_int_t)setting->sequence);
+        (json_int_t)setting->sequence, "objective",
+        pen_objective_names[report->objective], "within", report->tolerance);
     if (object == NULL)
         return NULL;
     json_object_set_new(object, "search", counts_json(report->ranking));
     json_object_set_new(object, "plans", ranking_json(report->ranking));
     json_object_set_new(object, "front", ranking_json(report->front));
-    json_object_set_new(object, "fewer", ranking_json(report->fewer));
+    json_object_set_new(object, "by_devices", devices_json(report));
     if (report->sync != NULL)
         json_object_set_new(object, "sync", sync_json(report));
     if (report->explanation != NULL)

@@ -66,6 +66,16 @@ static const struct row rows[] = {
       "far; 3 when not given",
       PEN__FIELD_REAL, AT(seconds), 0.01, 1e6, NULL}},
     {SEARCH,
+     {"objective", "NAME",
+      "value of a step to make small: time, energy, or cost, which is "
+      "the cluster file's price, or devices x seconds; time when not given",
+      PEN__FIELD_WORD, AT(objective), 0, 0, pen_objective_names}},
+    {SEARCH,
+     {"within", "X%",
+      "take the plan with the fewest devices whose time (or energy, or "
+      "cost) is at most X% above the best",
+      PEN__FIELD_TEXT, AT(within), 0, 0, NULL}},
+    {SEARCH,
      {"allow-stale", NULL,
       "also search asynchronous schedules, whose results differ from "
       "synchronous training",
@@ -208,10 +218,24 @@ static void require(const struct argp_state *state, bool is_there,
         argp_error(state, "--%s is required", name);
 }
 
+static void read_within(struct pen__plan_args *args,
+                        const struct argp_state *state)
+{
+    char *end = NULL;
+    if (args->within == NULL)
+        return;
+    args->tolerance = strtod(args->within, &end) / 100;
+    if (end == args->within || strcmp(end, "%") != 0 ||
+        !(args->tolerance >= 0 && args->tolerance <= 100))
+        argp_error(state, "--within must be 0%% to 10000%%, as 5%%, not '%s'",
+                   args->within);
+}
+
 static void check_args(const struct parse *parse,
                        const struct argp_state *state)
 {
     const struct pen__plan_args *args = parse->args;
+    read_within(parse->args, state);
     if (parse->verb == PEN__PLAN_CHECK) {
         if (args->file == NULL)
             argp_error(state, "expected a PLAN");

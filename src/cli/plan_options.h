@@ -38,6 +38,9 @@ struct pen__plan_args {
     uint64_t top;
     double seconds;
     double clip_norm;
+    const char *within; /* "5%" */
+    double tolerance;   /* the same as a share */
+    unsigned objective;
     unsigned target;
     unsigned number;
     unsigned recompute;

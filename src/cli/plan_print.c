@@ -2,6 +2,7 @@
 
 #include "base/table.h"
 #include "cli/plan_cells.h"
+#include "cli/plan_devices.h"
 #include "cli/sync.h"
 
 #include <inttypes.h>
@@ -176,18 +177,17 @@ static void print_counts(const struct pen_plan_ranking *ranking,
                  counts->timed, counts->too_large + counts->unfit);
     if (ranking->is_complete)
         return;
-    double gain = 100 * (1 - counts->least_left_sec /
-                                 ranking->found[0].prediction.step_sec);
+    double gain = 100 * (1 - counts->least_left / ranking->best_value);
     pen_text_add(out, "left out %" PRIu64 " when the time was over; ",
                  counts->left_out);
     if (gain > 0)
         pen_text_add(
             out,
-            "none of them is more than %.1f %% faster (--seconds gives "
+            "none of them is more than %.1f %% better (--seconds gives "
             "more time)\n",
             gain);
     else
-        pen_text_add(out, "none of them is faster than the best\n");
+        pen_text_add(out, "none of them is better than the best\n");
 }
 
 /* What others would have gained, whether they are allowed or not. */
@@ -257,13 +257,33 @@ static void print_front(const struct pen_plan_ranking *front,
     print_ranking(front, out);
 }
 
-static void print_fewer(const struct pen_plan_ranking *fewer,
-                        struct pen_text *out)
+static void print_devices(const struct pen__plan_report *report,
+                          struct pen_text *out)
 {
-    if (fewer == NULL || fewer->num_found == 0)
+    struct pen__device_rows rows;
+    struct pen_table table;
+    pen__device_rows(report, &rows);
+    if (!pen__device_rows_matter(report, &rows))
         return;
     pen_text_add(out, "\nwith fewer devices:\n\n");
-    print_ranking(fewer, out);
+    pen__device_table(report, &rows, &table);
+    print_table(&table, out);
+}
+
+static void print_choice(const struct pen__plan_report *report,
+                         struct pen_text *out)
+{
+    if (report->tolerance > 0)
+        pen_text_add(out,
+                     "\nthe plan with the fewest devices within %.4g %% of the "
+                     "least %s: ",
+                     100 * report->tolerance,
+                     pen_objective_names[report->objective]);
+    else if (report->objective != PEN_OBJECTIVE_TIME)
+        pen_text_add(out, "\nthe plan with the least %s: ",
+                     pen_objective_names[report->objective]);
+    else
+        pen_text_add(out, "\nthe best plan: ");
 }
 
 /* ---- the explanation ---- */
@@ -327,12 +347,12 @@ void pen__plan_report_print(const struct pen__plan_report *report,
     print_ranking(report->ranking, out);
     pen_text_add(out, "\n");
     print_counts(report->ranking, out);
-    pen_text_add(out, "\nthe best plan: ");
+    print_choice(report, out);
     pen__plan_print(best->plan, &best->prediction, out);
     print_relaxed(report, out);
     print_sync(report, out);
     print_front(report->front, out);
-    print_fewer(report->fewer, out);
+    print_devices(report, out);
     if (report->explanation == NULL)
         return;
     pen_text_add(out, "\nneighbouring plans, and why they are worse:\n\n");

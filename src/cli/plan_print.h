@@ -10,11 +10,13 @@ struct pen__plan_report {
     const struct pen__planning *planning;
     const struct pen_plan_ranking *ranking;
     const struct pen_plan_ranking *front;
-    const struct pen_plan_ranking *fewer;
+    const struct pen_plan_ranking *devices; /* by time, with fewer devices */
     const struct pen_explanation *explanation;
     const struct pen_replica_plan *replicas; /* with what is between them */
     const struct pen_replica_comparison *sync;
     const char *sync_reason; /* why there is none; NULL: nobody asked */
+    enum pen_objective objective;
+    double tolerance; /* of --within */
     bool allows_stale;
 };
 

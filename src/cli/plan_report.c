@@ -4,9 +4,11 @@
  */
 #include "cli/plan_report.h"
 
+#include "cli/plan_devices.h"
 #include "cli/sync.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #define MOST_SECTIONS 12u
 
@@ -136,12 +138,14 @@ static void write_counts(struct page *page)
                  counts->listed, counts->bounded + counts->too_large,
                  counts->too_large + counts->unfit, counts->timed);
     if (ranking->is_complete)
-        pen_text_add(out, "No other plan can be faster.");
+        pen_text_add(out, "No other plan can be better.");
     else
         pen_text_add(out,
                      "The time was over with %" PRIu64
-                     " left out; none of them takes less than %.4g s.",
-                     counts->left_out, counts->least_left_sec);
+                     " left out; none of them is more than %.1f %% better.",
+                     counts->left_out,
+                     100 *
+                         fmax(0, 1 - counts->least_left / ranking->best_value));
 }
 
 static void add_plans(struct page *page)
@@ -152,7 +156,7 @@ static void add_plans(struct page *page)
     pen__plan_best_table(page->report, &tables[TABLE_BEST]);
     add_section(page, "The best plan")->table = &tables[TABLE_BEST];
     pen__plan_ranking_table(page->report->ranking,
-                            page->best->prediction.step_sec, false,
+                            page->best->prediction.step_sec,
                             &tables[TABLE_RANKING]);
     write_counts(page);
     struct pen_report_section *section = add_section(page, "Plans, best first");
@@ -203,16 +207,16 @@ static void add_picture(struct page *page)
 
 static bool add_others(struct page *page)
 {
-    const struct pen_plan_ranking *fewer = page->report->fewer;
+    struct pen__device_rows rows;
     if (!pen__plan_front_init(page->report, &page->front))
         return false;
     struct pen_report_section *section =
         add_section(page, "Time against memory");
     section->scatter = &page->front.chart;
-    if (fewer == NULL || fewer->num_found == 0)
+    pen__device_rows(page->report, &rows);
+    if (rows.count < 2)
         return true;
-    pen__plan_ranking_table(fewer, page->best->prediction.step_sec, true,
-                            &page->tables[TABLE_FEWER]);
+    pen__device_table(page->report, &rows, &page->tables[TABLE_FEWER]);
     add_section(page, "With fewer devices")->table = &page->tables[TABLE_FEWER];
     return true;
 }

@@ -18,17 +18,15 @@ pen_status pen__plan_report_html(const struct pen__plan_report *report,
 /* ---- parts of it ---- */
 
 /*
- * Tables; release them. What was asked for, the best plan, plans (with
- * their places, or the devices that they take), memory, neighbours, and what
- * would help.
+ * Tables; release them. What was asked for, the best plan, plans, memory,
+ * neighbours, and what would help.
  */
 void pen__plan_asked_table(const struct pen__plan_report *report,
                            struct pen_table *out);
 void pen__plan_best_table(const struct pen__plan_report *report,
                           struct pen_table *out);
 void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
-                             double best_sec, bool has_devices,
-                             struct pen_table *out);
+                             double best_sec, struct pen_table *out);
 void pen__plan_memory_table(const struct pen_prediction *prediction,
                             struct pen_table *out);
 void pen__plan_neighbour_table(const struct pen__plan_report *report,

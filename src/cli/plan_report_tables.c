@@ -205,35 +205,24 @@ void pen__plan_best_table(const struct pen__plan_report *report,
 
 /* ---- plans ---- */
 
-#define PLAN_COLUMNS                                                           \
-    {"step, s", true, false}, {"slower, %", true, false},                      \
-        {"tokens/s", true, false}, {"use, %", true, false},                    \
-        {"GiB", true, false}, {"tp", true, false}, {"cp", true, false},        \
-        {"pp", true, false}, {"vpp", true, false}, {"ep", true, false},        \
-        {"dp", true, false}, {"batch", true, false},                           \
-        {"schedule", false, false}, {"recompute", false, false},               \
-    {                                                                          \
-        "sharding", false, false                                               \
-    }
-
-static const struct pen_column ranking_columns[] = {{"", true, false},
-                                                    PLAN_COLUMNS};
-static const struct pen_column fewer_columns[] = {{"devices", true, false},
-                                                  PLAN_COLUMNS};
+static const struct pen_column ranking_columns[] = {
+    {"", true, false},           {"step, s", true, false},
+    {"slower, %", true, false},  {"tokens/s", true, false},
+    {"use, %", true, false},     {"GiB", true, false},
+    {"tp", true, false},         {"cp", true, false},
+    {"pp", true, false},         {"vpp", true, false},
+    {"ep", true, false},         {"dp", true, false},
+    {"batch", true, false},      {"schedule", false, false},
+    {"recompute", false, false}, {"sharding", false, false}};
 
 void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
-                             double best_sec, bool has_devices,
-                             struct pen_table *out)
+                             double best_sec, struct pen_table *out)
 {
-    pen_table_init(out, has_devices ? fewer_columns : ranking_columns,
-                   COUNT(ranking_columns));
+    pen_table_init(out, ranking_columns, COUNT(ranking_columns));
     for (uint32_t i = 0; i < ranking->num_found; i++) {
         const struct pen_plan *plan = ranking->found[i].plan;
         const struct pen_prediction *it = &ranking->found[i].prediction;
-        if (has_devices)
-            pen_table_add(out, "%" PRIu64, pen_plan_num_ranks(plan));
-        else
-            pen_table_add(out, "%u", i + 1);
+        pen_table_add(out, "%u", i + 1);
         pen_table_add(out, "%.4g", it->step_sec);
         pen_table_add(out, "%.1f", 100 * (it->step_sec / best_sec - 1));
         pen_table_add(out, "%.0f", it->tokens_per_sec);

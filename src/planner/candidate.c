@@ -1,5 +1,6 @@
 #include "planner/candidate.h"
 
+#include "planner/candidates.h"
 #include "planner/cut.h"
 
 #include <string.h>
@@ -107,6 +108,23 @@ static void cut_again(const struct pen_setting *setting,
     pen_prediction_release(&again);
 }
 
+/*
+ * The bytes of a bound are a guess where schedules do not hold what 1F1B does:
+ * the timed plan may fit without another cut, and is then as quick as the bound
+ * of the first one.
+ */
+static void keep_bound(const struct pen_candidate *candidate,
+                       const struct pen_prediction *first,
+                       struct pen_prediction *bound)
+{
+    if (first->step_sec >= bound->step_sec ||
+        (pen__is_plain(candidate->generator) &&
+         candidate->degrees[PEN_DEGREE_VPP] == 1))
+        return;
+    bound->step_sec = first->step_sec;
+    memcpy(bound->spent, first->spent, sizeof bound->spent);
+}
+
 #define MOST_CUTS 3 /* each begins where the one before was too full */
 
 pen_status pen_candidate_predict(const struct pen_setting *setting,
@@ -124,6 +142,7 @@ pen_status pen_candidate_predict(const struct pen_setting *setting,
         pen_plan_free(made);
         return status;
     }
+    struct pen_prediction first = prediction; /* without its memory */
     for (int i = 1; i < MOST_CUTS && !prediction.fits && made->num_stages > 1;
          i++) {
         uint64_t before = prediction.peak_bytes;
@@ -131,6 +150,8 @@ pen_status pen_candidate_predict(const struct pen_setting *setting,
         if (prediction.peak_bytes == before)
             break;
     }
+    if (!is_timed)
+        keep_bound(candidate, &first, &prediction);
     *plan = made;
     *out = prediction;
     return PEN_OK;

@@ -1,34 +1,30 @@
 #include "planner/candidates.h"
 
+#include "planner/energy.h"
 #include "planner/layer_class.h"
+#include "planner/measured.h"
 #include "planner/target_rules.h"
 #include "schedule/time.h"
 
 #include <stdlib.h>
 
-#define MOST_VALUES 512u       /* of one degree that are tried */
-#define MOST_MICRO_BATCH 64u   /* sequences */
-#define LEAST_PIECE 1024u      /* tokens that a rank has of a sequence */
-#define MOST_CONTEXT 64u       /* ranks that share one */
-#define MOST_REPLICA_CHOICES 2 /* replicas: the most, and the next */
-#define ALL_DEPTHS 32u         /* up to here every depth is tried */
-#define MOST_DEPTH 1024u       /* ranks of a pipeline */
+#define MOST_MICRO_BATCH 64u /* sequences */
+#define LEAST_PIECE 1024u    /* tokens that a rank has of a sequence */
+#define MOST_CONTEXT 64u     /* ranks that share one */
+#define ALL_DEPTHS 32u       /* up to here every depth is tried */
+#define MOST_DEPTH 1024u     /* ranks of a pipeline */
 
-struct values {
-    uint32_t items[MOST_VALUES];
-    size_t count;
-};
-
-static void add_value(struct values *values, uint64_t value)
+static void add_value(struct pen__values *values, uint64_t value)
 {
     for (size_t i = 0; i < values->count; i++)
         if (values->items[i] == value)
             return;
-    if (values->count < MOST_VALUES && value <= PEN_PLAN_MAX_DEGREE)
+    if (values->count < PEN__MOST_VALUES && value <= PEN_PLAN_MAX_DEGREE)
         values->items[values->count++] = (uint32_t)value;
 }
 
-static void add_divisors(struct values *values, uint64_t number, uint64_t most)
+static void add_divisors(struct pen__values *values, uint64_t number,
+                         uint64_t most)
 {
     for (uint64_t i = 1; i * i <= number; i++) {
         if (number % i != 0)
@@ -47,7 +43,7 @@ static int compare_values(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void sort_values(struct values *values)
+static void sort_values(struct pen__values *values)
 {
     qsort(values->items, values->count, sizeof *values->items, compare_values);
 }
@@ -57,7 +53,6 @@ struct space {
     const struct pen_candidate_filter *filter;
     struct pen_plan *probe; /* what layers are asked with */
     struct pen__layer_classes classes;
-    struct values replicas; /* divisors of the batch, in order */
     uint64_t num_devices;
     bool has_slices; /* micro-batches are cut by one of the schedules */
     struct pen__bases *out;
@@ -68,6 +63,7 @@ struct choice {
     struct pen_candidate candidate;
     double seconds;    /* of a micro-batch, all layers on the best group */
     double path;       /* of it, there and back: no schedule is quicker */
+    double joules;     /* of it: computing, above waiting */
     double stash;      /* bytes of it, in blocks of one class */
     double parameters; /* of those, cut by tp and ep */
 };
@@ -92,45 +88,99 @@ static bool add_base(struct pen__bases *bases, const struct pen__base *base)
     return true;
 }
 
-/* Replicas and depth are chosen: the base is complete. */
-static bool add_choice(struct space *space, const struct choice *choice)
+/* ---- replicas ---- */
+
+double pen__base_value(const struct pen__bases *bases,
+                       const struct pen__base *base, double seconds)
 {
-    struct pen__base base = {.candidate = choice->candidate};
-    double pp = base.candidate.degrees[PEN_DEGREE_PP];
-    base.candidate.num_microbatches =
-        (uint32_t)(space->setting->global_batch / base.candidate.micro_batch /
-                   base.candidate.degrees[PEN_DEGREE_DP]);
-    base.floor_sec = choice->seconds * base.candidate.num_microbatches / pp;
-    if (!space->has_slices && base.floor_sec < choice->path)
-        base.floor_sec = choice->path;
-    base.parameters = choice->parameters;
-    base.stash = choice->stash;
-    return add_base(space->out, &base);
+    return pen__objective_floor(bases->objective, bases->setting->cluster,
+                                pen_candidate_num_devices(&base->candidate),
+                                seconds, base->busy_joules);
 }
 
-/* The most replicas that there are devices for, and some fewer. */
-static bool choose_replicas(struct space *space, struct choice *choice)
+static void set_replicas(const struct pen__bases *bases, uint32_t dp,
+                         struct pen__base *base)
 {
-    struct pen_candidate *candidate = &choice->candidate;
-    uint32_t *degrees = candidate->degrees;
+    struct pen_candidate *candidate = &base->candidate;
+    uint64_t batches = bases->setting->global_batch / candidate->micro_batch;
+    candidate->degrees[PEN_DEGREE_DP] = dp;
+    candidate->num_microbatches = (uint32_t)(batches / dp);
+    base->floor_sec = base->seconds * candidate->num_microbatches /
+                      candidate->degrees[PEN_DEGREE_PP];
+    if (base->floor_sec < base->path)
+        base->floor_sec = base->path;
+}
+
+/* The most replicas of at most so many devices and less than `below`. */
+static bool fewer_replicas(const struct pen__bases *bases, uint64_t num_devices,
+                           uint64_t below, struct pen__base *base)
+{
+    const uint32_t *degrees = base->candidate.degrees;
     uint64_t share = (uint64_t)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP] *
                      degrees[PEN_DEGREE_PP];
-    uint64_t batches = space->setting->global_batch / candidate->micro_batch;
-    int num_found = 0;
-    for (size_t i = space->replicas.count; i-- > 0;) {
-        uint32_t dp = space->replicas.items[i];
-        if (dp * share > space->num_devices || batches % dp != 0 ||
-            batches / dp > PEN_PLAN_MAX_COUNT ||
-            dp % degrees[PEN_DEGREE_EP] != 0 ||
-            !is_open(space->filter->degrees[PEN_DEGREE_DP], dp))
+    uint64_t batches =
+        bases->setting->global_batch / base->candidate.micro_batch;
+    for (size_t i = bases->replicas.count; i-- > 0;) {
+        uint32_t dp = bases->replicas.items[i];
+        if (dp >= below || dp * share > num_devices)
             continue;
-        degrees[PEN_DEGREE_DP] = dp;
-        if (!add_choice(space, choice))
+        if (batches / dp > PEN_PLAN_MAX_COUNT)
             return false;
-        if (++num_found == MOST_REPLICA_CHOICES)
-            break;
+        if (batches % dp != 0 || dp % degrees[PEN_DEGREE_EP] != 0 ||
+            !is_open(bases->fixed_replicas, dp))
+            continue;
+        set_replicas(bases, dp, base);
+        return true;
     }
+    return false;
+}
+
+static bool step_down(const struct pen__bases *bases, struct pen__base *base)
+{
+    return fewer_replicas(bases, UINT64_MAX,
+                          base->candidate.degrees[PEN_DEGREE_DP], base);
+}
+
+/* Fewer replicas take longer, but may cost less. */
+uint64_t pen__base_set_key(const struct pen__bases *bases,
+                           struct pen__base *base)
+{
+    struct pen__base next = *base;
+    uint64_t count = 0;
+    base->key = pen__base_value(bases, base, base->floor_sec);
+    while (step_down(bases, &next)) {
+        double key = pen__base_value(bases, &next, next.floor_sec);
+        base->key = key < base->key ? key : base->key;
+        count++;
+    }
+    return count;
+}
+
+bool pen__base_next(const struct pen__bases *bases, struct pen__base *base)
+{
+    if (!step_down(bases, base))
+        return false;
+    if (bases->objective == PEN_OBJECTIVE_TIME)
+        base->key = base->floor_sec;
+    else
+        pen__base_set_key(bases, base);
     return true;
+}
+
+static bool choose_replicas(struct space *space, const struct choice *choice)
+{
+    struct pen__bases *bases = space->out;
+    struct pen__base base = {.candidate = choice->candidate,
+                             .seconds = choice->seconds,
+                             .path = space->has_slices ? 0 : choice->path,
+                             .parameters = choice->parameters,
+                             .stash = choice->stash};
+    base.busy_joules = choice->joules * (double)(space->setting->global_batch /
+                                                 choice->candidate.micro_batch);
+    if (!fewer_replicas(bases, space->num_devices, UINT64_MAX, &base))
+        return true;
+    bases->num_choices += 1 + pen__base_set_key(bases, &base);
+    return add_base(bases, &base);
 }
 
 /*
@@ -138,7 +188,7 @@ static bool choose_replicas(struct space *space, struct choice *choice)
  * blocks in the fullest stage, and those that use all devices.
  */
 static void list_depths(const struct space *space, uint64_t most,
-                        struct values *out)
+                        struct pen__values *out)
 {
     uint32_t num_layers = space->setting->model->num_layers;
     most = most < num_layers ? most : num_layers;
@@ -162,7 +212,7 @@ static void list_depths(const struct space *space, uint64_t most,
 
 static bool choose_depth(struct space *space, struct choice *choice)
 {
-    struct values depths;
+    struct pen__values depths;
     uint32_t *degrees = choice->candidate.degrees;
     uint64_t share = (uint64_t)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP];
     list_depths(space, space->num_devices / share, &depths);
@@ -173,6 +223,17 @@ static bool choose_depth(struct space *space, struct choice *choice)
             return false;
     }
     return true;
+}
+
+/* Joules of a micro-batch in the layers of a class, on all ranks of a stage. */
+static double joules_of(const struct space *space, const struct choice *choice,
+                        uint32_t group, double busy_sec)
+{
+    const struct pen_device *device =
+        &space->setting->cluster->groups[group].device;
+    const uint32_t *degrees = choice->candidate.degrees;
+    return (double)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP] * busy_sec *
+           (device->watts - pen_device_idle_watts(device));
 }
 
 /* Sums over the layers, on the group where they take least. */
@@ -188,6 +249,7 @@ static void measure(struct space *space, struct choice *choice)
     probe->has_sequence_parallel =
         candidate->degrees[PEN_DEGREE_TP] > 1 &&
         space->setting->target != PEN_TARGET_DEEPSPEED;
+    double joules[PEN_LAYER_CLASSES] = {0};
     for (uint32_t group = 0; group < space->setting->cluster->num_groups;
          group++) {
         struct pen__class_costs costs;
@@ -201,6 +263,9 @@ static void measure(struct space *space, struct choice *choice)
             path += space->classes.count[i] * costs.path[i];
             if (space->classes.count[i] > space->classes.count[most])
                 most = i;
+            double spent = joules_of(space, choice, group, costs.busy[i]);
+            if (group == 0 || spent < joules[i])
+                joules[i] = spent;
         }
         double count = space->classes.count[most];
         choice->stash = count * (double)costs.bytes[most].stash_bytes;
@@ -210,6 +275,11 @@ static void measure(struct space *space, struct choice *choice)
         if (group == 0 || path < choice->path)
             choice->path = path;
     }
+    choice->joules = 0;
+    /* Passes that were measured apart may take longer than in a row. */
+    for (uint32_t i = 0; i < PEN_LAYER_CLASSES; i++)
+        if (!pen__is_measured(space->setting))
+            choice->joules += space->classes.count[i] * joules[i];
 }
 
 static bool choose_recompute(struct space *space, struct choice *choice)
@@ -226,7 +296,7 @@ static bool choose_recompute(struct space *space, struct choice *choice)
 /* 1, 2, 3, 4, 6, 8, 12, ... that divide the batch. */
 static bool choose_micro_batch(struct space *space, struct choice *choice)
 {
-    struct values sizes = {.count = 0};
+    struct pen__values sizes = {.count = 0};
     for (uint32_t i = 1; i <= MOST_MICRO_BATCH; i *= 2) {
         add_value(&sizes, i);
         if (i >= 2)
@@ -266,7 +336,7 @@ static bool is_possible(const struct space *space, const struct choice *choice)
 
 static bool choose_experts(struct space *space, struct choice *choice)
 {
-    struct values sizes = {.count = 0};
+    struct pen__values sizes = {.count = 0};
     uint32_t *degrees = choice->candidate.degrees;
     add_value(&sizes, 1);
     if (space->setting->model->num_experts > 0)
@@ -300,7 +370,7 @@ static bool choose_context(struct space *space, struct choice *choice)
 
 static bool choose_tensor(struct space *space)
 {
-    struct values sizes = {.count = 0};
+    struct pen__values sizes = {.count = 0};
     uint64_t node = pen_target_node_size(space->setting->cluster);
     add_divisors(&sizes, node, node < 64 ? node : 64);
     for (size_t i = 0; i < sizes.count; i++) {
@@ -317,8 +387,8 @@ static int compare_bases(const void *left, const void *right)
 {
     const struct pen__base *a = left;
     const struct pen__base *b = right;
-    if (a->floor_sec != b->floor_sec)
-        return a->floor_sec < b->floor_sec ? -1 : 1;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
     /* What is equal keeps one order, whatever qsort() does. */
     for (int i = 0; i < PEN_DEGREES; i++)
         if (a->candidate.degrees[i] != b->candidate.degrees[i])
@@ -339,7 +409,7 @@ static uint64_t devices_of(const struct pen_setting *setting,
 
 bool pen__bases_list(const struct pen_setting *setting,
                      const struct pen_candidate_filter *filter,
-                     struct pen__bases *out)
+                     enum pen_objective objective, struct pen__bases *out)
 {
     struct space space = {.setting = setting,
                           .filter = filter,
@@ -351,14 +421,17 @@ bool pen__bases_list(const struct pen_setting *setting,
     space.probe->target = setting->target;
     space.probe->sequence = setting->sequence;
     space.probe->number = setting->number;
-    *out = (struct pen__bases){.items = NULL};
+    *out =
+        (struct pen__bases){.setting = setting,
+                            .objective = objective,
+                            .fixed_replicas = filter->degrees[PEN_DEGREE_DP]};
     for (size_t i = 0; pen_generator_at(i) != NULL; i++)
         if (pen_generator_at(i)->has_slices &&
             pen_target_has_schedule(setting->target, pen_generator_at(i)))
             space.has_slices = true;
     pen__layer_classes_find(setting->model, &space.classes);
-    add_divisors(&space.replicas, setting->global_batch, space.num_devices);
-    sort_values(&space.replicas);
+    add_divisors(&out->replicas, setting->global_batch, space.num_devices);
+    sort_values(&out->replicas);
     bool is_done = choose_tensor(&space);
     pen_plan_free(space.probe);
     if (!is_done) {

@@ -2,34 +2,66 @@
 #define PEN_PLANNER_CANDIDATES_H
 
 #include "planner/candidate.h"
+#include "planner/objective.h"
 
 /*
  * All candidates of a setting. First those that differ in degrees (without
- * vpp), micro-batch and recomputation, each with seconds that none of its
+ * vpp), micro-batch and recomputation, each with a value that none of its
  * layouts can beat; then, of one of those, all schedules, chunks and
  * shardings.
+ *
+ * Only the base with the most replicas is listed. Those with fewer are made
+ * from it one by one, pen__base_next(), and seldom all of them.
  */
 
 struct pen__base {
     struct pen_candidate candidate; /* without schedule, vpp and sharding */
-    double floor_sec;               /* all layers, evenly on all ranks */
-    double parameters; /* of all blocks of the most frequent class, and */
-    double stash;      /* bytes of a micro-batch in them; on one rank */
+    double seconds;     /* of a micro-batch: all layers on the best group */
+    double path;        /* of it, there and back; 0: slices go ahead */
+    double busy_joules; /* of a step: its computing, above waiting */
+    double floor_sec;   /* all layers, evenly on all ranks */
+    double key;         /* no value of it or with fewer replicas is less */
+    double parameters;  /* of all blocks of the most frequent class, and */
+    double stash;       /* bytes of a micro-batch in them; on one rank */
+};
+
+#define PEN__MOST_VALUES 512u /* of one degree that are tried */
+
+struct pen__values {
+    uint32_t items[PEN__MOST_VALUES];
+    size_t count;
 };
 
 struct pen__bases {
     struct pen__base *items;
     size_t count;
     size_t capacity;
+    uint64_t num_choices; /* with all numbers of replicas */
+    const struct pen_setting *setting;
+    enum pen_objective objective;
+    uint32_t fixed_replicas;     /* 0: open */
+    struct pen__values replicas; /* divisors of the batch, in order */
 };
 
 /*
- * Sorted, quickest first. False when memory runs out. Release the items with
+ * Sorted by their keys. False when memory runs out. Release the items with
  * free().
  */
 bool pen__bases_list(const struct pen_setting *setting,
                      const struct pen_candidate_filter *filter,
-                     struct pen__bases *out);
+                     enum pen_objective objective, struct pen__bases *out);
+
+/* The same with the next smaller number of replicas; false: there is none. */
+bool pen__base_next(const struct pen__bases *bases, struct pen__base *base);
+
+/* Sets the key anew, and returns how many smaller numbers of replicas follow.
+ */
+uint64_t pen__base_set_key(const struct pen__bases *bases,
+                           struct pen__base *base);
+
+/* What a layout of the base that takes at least these seconds cannot beat. */
+double pen__base_value(const struct pen__bases *bases,
+                       const struct pen__base *base, double seconds);
 
 /* Candidates of one base, in a list that is used again and again. */
 struct pen__candidate_list {

@@ -1,7 +1,7 @@
 #ifndef PEN_PLANNER_ENERGY_H
 #define PEN_PLANNER_ENERGY_H
 
-#include "planner/predict.h"
+#include "planner/objective.h"
 
 /*
  * What a step costs in joules and money. A device takes its watts while it
@@ -29,5 +29,13 @@ void pen__energy_start(const struct pen_setting *setting,
 void pen__energy_add(const struct pen_setting *setting,
                      const struct pen_plan *plan, uint32_t rank,
                      double busy_sec, struct pen_prediction *prediction);
+
+/*
+ * A value that no plan of so many devices and at least these seconds can beat.
+ * busy_joules are what its computing takes at least, above waiting.
+ */
+double pen__objective_floor(enum pen_objective objective,
+                            const struct pen_cluster *cluster, uint64_t devices,
+                            double seconds, double busy_joules);
 
 #endif

@@ -42,6 +42,8 @@ void pen__class_costs_find(const struct pen_setting *setting,
                           &time, &out->bytes[i]);
         out->path[i] = time.forward_sec + time.input_sec + time.recompute_sec;
         out->seconds[i] = out->path[i] + time.weight_sec;
+        out->busy[i] = out->seconds[i] - time.tensor_sec - time.context_sec -
+                       time.expert_sec;
     }
 }
 

@@ -25,6 +25,7 @@ void pen__layer_classes_find(const struct pen_model *model,
 struct pen__class_costs {
     double seconds[PEN_LAYER_CLASSES]; /* of a micro-batch, all passes */
     double path[PEN_LAYER_CLASSES];    /* without the weights' gradients */
+    double busy[PEN_LAYER_CLASSES];    /* without messages */
     struct pen_layer_bytes bytes[PEN_LAYER_CLASSES];
 };
 

@@ -1,14 +1,18 @@
 /*
- * Best first. Three kinds of node wait for their turn, ordered by seconds that
- * nothing below them can beat:
+ * Best first. Three kinds of node wait for their turn, ordered by a value of
+ * the objective that nothing below them can beat:
  *
  *   base       degrees, micro-batch, recomputation: the floor of its layers
  *   candidate  with schedule, chunks, sharding: pen_predict_bound()
  *   plan       timed
  *
- * A base that comes out becomes its candidates, a candidate is timed and goes
- * back as a plan, and a plan that comes out is the best of all that are left.
- * Bases are sorted once; the others are in a heap.
+ * A base that comes out becomes its candidates, and waits again with fewer
+ * replicas; a candidate is timed and goes back as a plan, and a plan that comes
+ * out is the best of all that are left. Bases are sorted once; the others are
+ * in a heap.
+ *
+ * Afterwards the same search goes on with fewer and fewer devices: nodes of
+ * more are dropped, all others stay as they are.
  */
 #include "planner/search.h"
 
@@ -23,7 +27,8 @@
 
 struct node {
     double key;
-    uint64_t number; /* of equal ones the earlier comes out first */
+    uint64_t number;        /* of equal ones the earlier comes out first */
+    struct pen__base *base; /* of the list; NULL: a candidate or a plan */
     struct pen_plan_found found;
     bool is_timed;
 };
@@ -55,6 +60,8 @@ struct search {
     uint64_t num_nodes;
     uint64_t num_ops;
     double most_memory; /* of any device */
+    uint64_t limit;     /* devices of a plan, at most */
+    double deadline;    /* seconds since the start; 0: none */
     int64_t start_ns;
     struct pen_candidate dive; /* was timed before its turn */
     bool has_dived;
@@ -135,8 +142,8 @@ static double seconds_since(int64_t start_ns)
 
 static bool is_late(const struct search *search)
 {
-    return search->options->seconds > 0 &&
-           seconds_since(search->start_ns) > search->options->seconds;
+    return search->deadline > 0 &&
+           seconds_since(search->start_ns) > search->deadline;
 }
 
 /* Out of time, and not without any answer. */
@@ -217,17 +224,16 @@ static uint64_t count_ops(const struct pen_candidate *candidate)
            candidate->degrees[PEN_DEGREE_VPP] * candidate->num_microbatches * 3;
 }
 
-static void leave_out(struct search *search, double least_sec)
+static void leave_out(struct search *search, double least)
 {
     struct pen_plan_search_counts *counts = &search->ranking->counts;
-    if (counts->left_out++ == 0 || least_sec < counts->least_left_sec)
-        counts->least_left_sec = least_sec;
+    if (counts->left_out++ == 0 || least < counts->least_left)
+        counts->least_left = least;
 }
 
 /* Bounds a candidate; those that fit wait for their turn. */
-static void bound_candidate(struct search *search,
-                            const struct pen_candidate *candidate,
-                            double floor_sec)
+static void bound_candidate(struct search *search, const struct pen__base *base,
+                            const struct pen_candidate *candidate)
 {
     struct pen_plan_search_counts *counts = &search->ranking->counts;
     struct node node = {.found = {.candidate = *candidate}};
@@ -245,7 +251,9 @@ static void bound_candidate(struct search *search,
         release_found(&node.found);
         return;
     }
-    node.key = bound_of(candidate, &node.found.prediction, floor_sec);
+    double seconds =
+        bound_of(candidate, &node.found.prediction, base->floor_sec);
+    node.key = pen__base_value(&search->bases, base, seconds);
     release_found(&node.found); /* it is made again when it is timed */
     if (count_ops(candidate) > MOST_OPS)
         leave_out(search, node.key);
@@ -289,9 +297,9 @@ static bool has_room(struct search *search, const struct pen__base *base,
     return is_there;
 }
 
-static void expand_base(struct search *search)
+static void expand_candidates(struct search *search,
+                              const struct pen__base *base)
 {
-    const struct pen__base *base = &search->bases.items[search->next_base++];
     struct pen_plan_search_counts *counts = &search->ranking->counts;
     if (!pen__base_expand(search->setting, &search->options->filter, base,
                           &search->candidates)) {
@@ -303,12 +311,24 @@ static void expand_base(struct search *search)
         if (search->has_dived && is_same(candidate, &search->dive))
             continue;
         if (is_over(search))
-            leave_out(search, base->floor_sec);
+            leave_out(search,
+                      pen__base_value(&search->bases, base, base->floor_sec));
         else if (has_room(search, base, candidate, 1))
-            bound_candidate(search, candidate, base->floor_sec);
+            bound_candidate(search, base, candidate);
         else
             counts->too_large++;
     }
+}
+
+/* Behind it, the base waits for its turn with fewer replicas. */
+static void expand_base(struct search *search, struct pen__base *base)
+{
+    if (pen_candidate_num_devices(&base->candidate) <= search->limit)
+        expand_candidates(search, base);
+    if (!pen__base_next(&search->bases, base))
+        return;
+    struct node node = {.key = base->key, .base = base};
+    add_node(search, &node);
 }
 
 static void time_node(struct search *search, struct node *node)
@@ -331,8 +351,11 @@ static void time_node(struct search *search, struct node *node)
     }
     if (counts->first_sec == 0)
         counts->first_sec = seconds_since(search->start_ns);
+    found->value = pen_objective_value(search->options->objective,
+                                       search->setting->cluster, found->plan,
+                                       &found->prediction);
     node->is_timed = true;
-    node->key = found->prediction.step_sec;
+    node->key = found->value;
     add_node(search, node);
 }
 
@@ -385,71 +408,281 @@ static void dive(struct search *search)
     }
 }
 
-/* A plan came out: it is the next best. */
-static void take_plan(struct search *search, struct node *node)
-{
-    struct pen_plan_ranking *ranking = search->ranking;
-    ranking->found[ranking->num_found++] = node->found;
-}
-
 static bool is_base_next(const struct search *search)
 {
     if (search->next_base == search->bases.count)
         return false;
     return search->heap.count == 0 ||
-           search->bases.items[search->next_base].floor_sec <
+           search->bases.items[search->next_base].key <
                search->heap.items[0].key;
 }
 
-/* False when nothing is left. */
-static bool advance(struct search *search)
+/* No plan that is left has a lower value; infinite: none is left. */
+static double next_key(const struct search *search)
 {
-    if (is_base_next(search)) {
-        expand_base(search);
-        return true;
-    }
-    if (search->heap.count == 0)
-        return false;
-    struct node node = heap_take(&search->heap);
-    if (node.is_timed)
-        take_plan(search, &node);
-    else
-        time_node(search, &node);
-    return true;
+    if (is_base_next(search))
+        return search->bases.items[search->next_base].key;
+    return search->heap.count > 0 ? search->heap.items[0].key : INFINITY;
 }
 
-/* The work was cut short: plans that were timed are the answer. */
-static void take_rest(struct search *search)
+/* Whether a plan came out, the best of those that are left. */
+static bool advance(struct search *search, struct pen_plan_found *out)
 {
-    struct pen_plan_ranking *ranking = search->ranking;
-    for (; search->next_base < search->bases.count; search->next_base++)
-        leave_out(search, search->bases.items[search->next_base].floor_sec);
-    while (search->heap.count > 0) {
-        struct node node = heap_take(&search->heap);
-        if (!node.is_timed)
-            leave_out(search, node.key);
-        else if (ranking->num_found < search->options->top)
-            take_plan(search, &node);
-        else
-            release_found(&node.found);
+    if (is_base_next(search)) {
+        expand_base(search, &search->bases.items[search->next_base++]);
+        return false;
     }
+    struct node node = heap_take(&search->heap);
+    if (node.base != NULL) {
+        expand_base(search, node.base);
+    } else if (pen_candidate_num_devices(&node.found.candidate) >
+               search->limit) {
+        release_found(&node.found);
+    } else if (node.is_timed) {
+        *out = node.found;
+        return true;
+    } else {
+        time_node(search, &node);
+    }
+    return false;
+}
+
+/* The best plan that is left, unless it is worse than `most`. */
+static bool find_next(struct search *search, double most,
+                      struct pen_plan_found *out)
+{
+    while (isfinite(next_key(search)) && next_key(search) <= most &&
+           !search->is_out_of_memory && !is_over(search))
+        if (advance(search, out))
+            return true;
+    return false;
+}
+
+static int compare_nodes(const void *left, const void *right)
+{
+    if (left == right)
+        return 0;
+    return is_before(left, right) ? -1 : 1;
+}
+
+/*
+ * The work was cut short: the best of the plans that were timed, `most` of
+ * them. What is sorted is still a heap.
+ */
+static uint32_t take_timed(struct search *search, uint32_t most,
+                           struct pen_plan_found *out)
+{
+    struct heap *heap = &search->heap;
+    size_t kept = 0;
+    uint32_t taken = 0;
+    if (heap->count > 0)
+        qsort(heap->items, heap->count, sizeof *heap->items, compare_nodes);
+    for (size_t i = 0; i < heap->count; i++) {
+        struct node *node = &heap->items[i];
+        if (node->is_timed && taken < most &&
+            pen_candidate_num_devices(&node->found.candidate) <= search->limit)
+            out[taken++] = node->found;
+        else
+            heap->items[kept++] = *node;
+    }
+    heap->count = kept;
+    return taken;
+}
+
+static void count_left(struct search *search)
+{
+    for (size_t i = search->next_base; i < search->bases.count; i++)
+        leave_out(search, search->bases.items[i].key);
+    for (size_t i = 0; i < search->heap.count; i++)
+        if (!search->heap.items[i].is_timed)
+            leave_out(search, search->heap.items[i].key);
 }
 
 static void run(struct search *search)
 {
     struct pen_plan_ranking *ranking = search->ranking;
+    uint32_t top = search->options->top;
     dive(search);
-    while (ranking->num_found < search->options->top &&
-           !search->is_out_of_memory) {
-        if (is_over(search)) {
-            take_rest(search);
-            break;
-        }
-        if (!advance(search))
-            break;
+    while (ranking->num_found < top &&
+           find_next(search, INFINITY, &ranking->found[ranking->num_found]))
+        ranking->num_found++;
+    if (ranking->num_found < top && is_over(search)) {
+        count_left(search);
+        ranking->num_found += take_timed(search, top - ranking->num_found,
+                                         &ranking->found[ranking->num_found]);
     }
     ranking->is_complete = ranking->counts.left_out == 0;
     ranking->counts.seconds = seconds_since(search->start_ns);
+    if (ranking->num_found > 0)
+        ranking->best_value = ranking->found[0].value;
+}
+
+/* ---- fewer devices ---- */
+
+#define FEW_DEVICES 8u /* up to here each number of them has its turn */
+
+/* Three quarters, a half, three eighths, ... in whole nodes. */
+static uint64_t share_of_devices(uint64_t all, uint64_t node, uint32_t step)
+{
+    uint64_t devices = all >> (step / 2 + 1);
+    if (step % 2 == 0)
+        devices += devices / 2;
+    return devices > node ? devices / node * node : devices;
+}
+
+/* The next number of devices to look at, less than `used`. */
+static uint64_t fewer_devices(const struct pen_setting *setting, uint64_t used)
+{
+    uint64_t all = pen_cluster_num_devices(setting->cluster);
+    uint64_t node = pen_target_node_size(setting->cluster);
+    uint64_t devices = all;
+    if (used <= FEW_DEVICES)
+        return used - 1;
+    for (uint32_t i = 0; devices >= used; i++)
+        devices = share_of_devices(all, node, i);
+    return devices;
+}
+
+static uint64_t devices_of(const struct pen_plan_found *found)
+{
+    return pen_plan_num_ranks(found->plan);
+}
+
+/* A plan of its own for the same candidate. */
+static bool copy_found(struct search *search, const struct pen_plan_found *from,
+                       struct pen_plan_found *out)
+{
+    *out = (struct pen_plan_found){.candidate = from->candidate,
+                                   .value = from->value};
+    if (pen_candidate_predict(search->setting, &out->candidate, true,
+                              &out->plan, &out->prediction, NULL) == PEN_OK &&
+        pen_prediction_store(&out->prediction, out->plan))
+        return true;
+    release_found(out);
+    search->is_out_of_memory = true;
+    return false;
+}
+
+/* Of the time of the search, for each number of devices. */
+#define FEWER_SHARE (1.0 / 15)
+
+/* The best with at most so many devices, unless it is worse than `most`. */
+static bool find_fewer(struct search *search, uint64_t devices, double most,
+                       struct pen_plan_found *out)
+{
+    const struct pen_plan_ranking *ranking = search->ranking;
+    double seconds = search->options->seconds;
+    for (uint32_t i = 0; i < ranking->num_found; i++)
+        if (devices_of(&ranking->found[i]) <= devices)
+            return ranking->found[i].value <= most &&
+                   copy_found(search, &ranking->found[i], out);
+    search->limit = devices;
+    if (seconds > 0)
+        search->deadline =
+            seconds_since(search->start_ns) + seconds * FEWER_SHARE;
+    return find_next(search, most, out) ||
+           (isinf(most) && is_over(search) && take_timed(search, 1, out) == 1);
+}
+
+/* A row of the table; without room it takes the place of the last. */
+static void add_fewer(struct search *search, const struct pen_plan_found *found)
+{
+    struct pen_plan_ranking *ranking = search->ranking;
+    if (ranking->num_fewer > search->options->num_fewer)
+        release_found(&ranking->fewer[--ranking->num_fewer]);
+    ranking->fewer[ranking->num_fewer++] = *found;
+}
+
+/*
+ * The fewest devices whose value is within the tolerance of the best: a row of
+ * the table, or none. The best value of at most k devices never gets less with
+ * a smaller k, so the first number that is too slow ends it. (WAP: Shin et al.,
+ * arXiv 1811.01532.)
+ */
+static void run_within(struct search *search)
+{
+    double most = search->ranking->best_value * (1 + search->options->within);
+    uint64_t used = devices_of(&search->ranking->found[0]);
+    struct pen_plan_found found;
+    while (used > 1 && find_fewer(search, used - 1, most, &found)) {
+        used = devices_of(&found);
+        add_fewer(search, &found);
+    }
+}
+
+#define NEAR 1.25 /* times the best value */
+#define SAVED 0.9 /* of the joules or the price of the best plan */
+
+/* Whether a plan with fewer replicas can be that much cheaper than the best. */
+static bool may_save(const struct search *search)
+{
+    const struct pen_prediction *best = &search->ranking->found[0].prediction;
+    struct pen__bases bases = search->bases;
+    for (size_t i = 0; i < bases.count; i++) {
+        struct pen__base base = bases.items[i];
+        bases.objective = PEN_OBJECTIVE_ENERGY;
+        pen__base_set_key(&bases, &base);
+        if (base.key < SAVED * best->joules)
+            return true;
+        bases.objective = PEN_OBJECTIVE_COST;
+        pen__base_set_key(&bases, &base);
+        if (base.key < SAVED * best->price)
+            return true;
+    }
+    return false;
+}
+
+static void run_fewer(struct search *search)
+{
+    struct pen_plan_ranking *ranking = search->ranking;
+    struct pen_plan_found found;
+    double most = INFINITY;
+    if (search->options->has_near_only && !may_save(search))
+        most = NEAR * ranking->best_value;
+    while (ranking->num_fewer < search->options->num_fewer) {
+        uint64_t used = devices_of(
+            ranking->num_fewer == 0 ? &ranking->found[0]
+                                    : &ranking->fewer[ranking->num_fewer - 1]);
+        if (used == 1 ||
+            !find_fewer(search, fewer_devices(search->setting, used), most,
+                        &found))
+            break;
+        add_fewer(search, &found);
+    }
+}
+
+/* Puts a copy of a row of the table before all plans of the ranking. */
+static void choose(struct search *search, const struct pen_plan_found *chosen)
+{
+    struct pen_plan_ranking *ranking = search->ranking;
+    struct pen_plan_found copy;
+    uint32_t at = 0;
+    if (!copy_found(search, chosen, &copy))
+        return;
+    while (at < ranking->num_found &&
+           !is_same(&ranking->found[at].candidate, &copy.candidate))
+        at++;
+    if (at < ranking->num_found)
+        release_found(&ranking->found[at]);
+    else
+        ranking->num_found++;
+    memmove(&ranking->found[1], &ranking->found[0],
+            at * sizeof *ranking->found);
+    ranking->found[0] = copy;
+}
+
+/* What the counts tell is the search for the ranking. */
+static void run_on(struct search *search)
+{
+    struct pen_plan_ranking *ranking = search->ranking;
+    struct pen_plan_search_counts counts = ranking->counts;
+    if (search->options->within > 0)
+        run_within(search);
+    uint32_t chosen = ranking->num_fewer;
+    run_fewer(search);
+    if (chosen > 0 && !search->is_out_of_memory)
+        choose(search, &ranking->fewer[chosen - 1]);
+    ranking->counts = counts;
 }
 
 static pen_status refuse(const struct search *search, struct pen_text *why)
@@ -493,14 +726,15 @@ static double most_memory(const struct pen_setting *setting)
     return (double)most;
 }
 
-static struct pen_plan_ranking *create_ranking(uint32_t top)
+static struct pen_plan_ranking *create_ranking(uint32_t top, uint32_t num_fewer)
 {
     struct pen_plan_ranking *ranking = calloc(1, sizeof *ranking);
     if (ranking == NULL)
         return NULL;
-    ranking->found = calloc(top, sizeof *ranking->found);
-    if (ranking->found == NULL) {
-        free(ranking);
+    ranking->found = calloc((size_t)top + 1, sizeof *ranking->found);
+    ranking->fewer = calloc((size_t)num_fewer + 1, sizeof *ranking->fewer);
+    if (ranking->found == NULL || ranking->fewer == NULL) {
+        pen_plan_ranking_free(ranking);
         return NULL;
     }
     return ranking;
@@ -512,7 +746,10 @@ void pen_plan_ranking_free(struct pen_plan_ranking *ranking)
         return;
     for (uint32_t i = 0; i < ranking->num_found; i++)
         release_found(&ranking->found[i]);
+    for (uint32_t i = 0; i < ranking->num_fewer; i++)
+        release_found(&ranking->fewer[i]);
     free(ranking->found);
+    free(ranking->fewer);
     free(ranking);
 }
 
@@ -520,20 +757,31 @@ pen_status pen_plan_search(const struct pen_setting *setting,
                            const struct pen_plan_search_options *options,
                            struct pen_plan_ranking **out, struct pen_text *why)
 {
-    struct search search = {.setting = setting,
-                            .options = options,
-                            .ranking = create_ranking(options->top),
-                            .most_memory = most_memory(setting),
-                            .start_ns = used_ns()};
+    struct search search = {
+        .setting = setting,
+        .options = options,
+        .ranking = create_ranking(options->top, options->num_fewer),
+        .most_memory = most_memory(setting),
+        .limit = UINT64_MAX,
+        .deadline = options->seconds,
+        .start_ns = used_ns()};
+    pen_status status =
+        pen_objective_check(options->objective, setting->cluster, why);
+    if (status != PEN_OK) {
+        pen_plan_ranking_free(search.ranking);
+        return status;
+    }
     if (search.ranking == NULL ||
-        !pen__bases_list(setting, &options->filter, &search.bases)) {
+        !pen__bases_list(setting, &options->filter, options->objective,
+                         &search.bases)) {
         pen_plan_ranking_free(search.ranking);
         pen_why(why, "no memory for the candidates");
         return PEN_NOMEM;
     }
-    search.ranking->counts.listed = search.bases.count;
+    search.ranking->counts.listed = search.bases.num_choices;
     run(&search);
-    pen_status status = PEN_OK;
+    if (search.ranking->num_found > 0)
+        run_on(&search);
     if (search.is_out_of_memory || search.ranking->num_found == 0)
         status = refuse(&search, why);
     while (search.heap.count > 0) {
@@ -567,7 +815,7 @@ static void append_best(struct pen_plan_ranking *all,
 static pen_status start_ranking(uint32_t top, struct pen_plan_ranking **out,
                                 struct pen_text *why)
 {
-    *out = create_ranking(top);
+    *out = create_ranking(top, 0);
     if (*out == NULL) {
         pen_why(why, "no memory for %u plans", top);
         return PEN_NOMEM;
@@ -605,51 +853,4 @@ pen_status pen_plan_search_front(const struct pen_setting *setting,
     }
     pen_plan_ranking_free(all);
     return status;
-}
-
-/* Three quarters, a half, three eighths, ... in whole nodes. */
-static uint64_t fewer_devices(uint64_t all, uint64_t node, uint32_t step)
-{
-    uint64_t devices = all >> (step / 2 + 1);
-    if (step % 2 == 0)
-        devices += devices / 2;
-    return devices > node ? devices / node * node : devices;
-}
-
-pen_status pen_plan_search_fewer(const struct pen_setting *setting,
-                                 const struct pen_plan_search_options *options,
-                                 uint64_t used, struct pen_plan_ranking **out,
-                                 struct pen_text *why)
-{
-    uint64_t num_devices = pen_cluster_num_devices(setting->cluster);
-    uint64_t node = pen_target_node_size(setting->cluster);
-    struct pen_plan_search_options first = *options;
-    struct pen_plan_ranking *all = NULL;
-    first.top = 1;
-    pen_status status = start_ranking(options->top, &all, why);
-    for (uint32_t i = 0; status == PEN_OK && all->num_found < options->top;
-         i++) {
-        struct pen_plan_ranking *one = NULL;
-        first.filter.max_devices = fewer_devices(num_devices, node, i);
-        if (first.filter.max_devices == 0)
-            break;
-        /* The plan before is the best of so many devices, too. */
-        if (first.filter.max_devices >= used)
-            continue;
-        pen_status found = pen_plan_search(setting, &first, &one, NULL);
-        if (found == PEN_INFEASIBLE)
-            break;
-        status = found;
-        if (status == PEN_OK) {
-            used = pen_plan_num_ranks(one->found[0].plan);
-            append_best(all, one);
-        }
-        pen_plan_ranking_free(one);
-    }
-    if (status != PEN_OK) {
-        pen_plan_ranking_free(all);
-        return status;
-    }
-    *out = all;
-    return PEN_OK;
 }

@@ -2,6 +2,7 @@
 #define PEN_PLANNER_SEARCH_H
 
 #include "planner/candidate.h"
+#include "planner/objective.h"
 
 /*
  * The best plans of a setting. Candidates are taken in the order of what they
@@ -11,6 +12,18 @@
 
 struct pen_plan_search_options {
     struct pen_candidate_filter filter;
+    enum pen_objective objective; /* what the best plan has least of */
+    /*
+     * With a tolerance, as 0.05, the first plan is the one with the fewest
+     * devices whose value is at most so much above the best; 0: the best.
+     */
+    double within;
+    uint32_t num_fewer; /* rows of the table of fewer devices, at most */
+    /*
+     * The table has only plans within a quarter of the best value, unless one
+     * may save a tenth of the energy or the price.
+     */
+    bool has_near_only;
     uint32_t top;     /* plans that are wanted; at least 1 */
     double seconds;   /* of computing, after which it answers; 0: none */
     uint64_t max_ops; /* of schedules that are timed; 0: any number */
@@ -20,6 +33,7 @@ struct pen_plan_found {
     struct pen_candidate candidate;
     struct pen_plan *plan; /* without names, with its prediction */
     struct pen_prediction prediction;
+    double value; /* of the objective */
 };
 
 struct pen_plan_search_counts {
@@ -29,16 +43,25 @@ struct pen_plan_search_counts {
     uint64_t unfit;     /* of those: more memory than there is */
     uint64_t refused;   /* their schedule cannot be generated so */
     uint64_t timed;
-    uint64_t left_out;     /* not looked at before the work was cut short */
-    double least_left_sec; /* no plan that was left out is quicker */
-    uint64_t least_bytes;  /* the fullest device of the leanest candidate */
-    double first_sec;      /* until the first plan was timed */
-    double seconds;        /* in all */
+    uint64_t left_out;    /* not looked at before the work was cut short */
+    double least_left;    /* no plan that was left out has a lower value */
+    uint64_t least_bytes; /* the fullest device of the leanest candidate */
+    double first_sec;     /* until the first plan was timed */
+    double seconds;       /* in all */
 };
 
 struct pen_plan_ranking {
     struct pen_plan_found *found; /* best first */
-    uint32_t num_found;
+    uint32_t num_found; /* at most `top`, and one that `within` chose */
+    double best_value;  /* of all; that of the first unless `within` is set */
+    /*
+     * With fewer devices than the best, each the best of at most as many as it
+     * has: of all numbers up to eight, above of three quarters, a half, three
+     * eighths and so on of the cluster, in whole nodes. Each has fewer devices
+     * than the one before it.
+     */
+    struct pen_plan_found *fewer;
+    uint32_t num_fewer;
     bool is_complete; /* nothing was left out that could be better */
     struct pen_plan_search_counts counts;
 };
@@ -60,17 +83,6 @@ void pen_plan_ranking_free(struct pen_plan_ranking *ranking);
 pen_status pen_plan_search_front(const struct pen_setting *setting,
                                  const struct pen_plan_search_options *options,
                                  struct pen_plan_ranking **out,
-                                 struct pen_text *why);
-
-/*
- * The best plans of fewer devices than `used`: of at most three quarters, a
- * half, three eighths and so on of the cluster, whole nodes where there are
- * some, as long as the model fits; at most `top`. Each has fewer devices than
- * the one before it.
- */
-pen_status pen_plan_search_fewer(const struct pen_setting *setting,
-                                 const struct pen_plan_search_options *options,
-                                 uint64_t used, struct pen_plan_ranking **out,
                                  struct pen_text *why);
 
 #endif

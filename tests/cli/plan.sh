@@ -50,7 +50,7 @@ out_has "gain from doubling one resource"
 # Small, so that the best plan of many devices is also the best of fewer.
 run 0 plan --model preset:gpt2 --cluster 'preset:h100-sxm*64' --seq-length 1024 --global-batch-size 64 --explain --json
 same "each with fewer devices than the one before" "$(json '(lambda n: len(n) > 2 and all(a > b
-    for a, b in zip(n, n[1:])))([d["plans"][0]["devices"]] + [x["devices"] for x in d["fewer"]])')" True
+    for a, b in zip(n, n[1:])))([x["devices"] for x in d["by_devices"]])')" True
 run 0 plan "${a100[@]}" --explain --json
 same "choices that were changed" "$(json '{row["changed"]
     for row in d["explanation"]["neighbours"]} >= {"tp", "pp", "micro-batch",
@@ -148,6 +148,66 @@ run 0 predict "${both[@]}" --cluster 'preset:a100-40*4'
 work_of_step=$(json 'd["utilisation"] * d["step_sec"] * 4 * 312')
 run 0 predict "${both[@]}" --cluster "$work/a100-v100.yaml"
 same "use of mixed devices" "$(json "abs(d['utilisation'] * d['step_sec'] * 2 * (312 + 125) / $work_of_step - 1) < 1e-6")" True
+
+# Fewer devices: the table is part of an answer where they save energy, each
+# objective has its plan, and --within takes the fewest.
+small=(--model preset:gpt2 --cluster 'preset:h100-sxm*8' --seq-length 1024 --global-batch-size 32 --top 2)
+run 0 plan "${small[@]}"
+out_has "with fewer devices:"
+out_has "J/sample"
+out_lacks "price/1e6"
+run 0 plan "${small[@]}" --json
+same "by devices" "$(json '[x["devices"] for x in d["by_devices"]]')" "[8, 4, 2, 1]"
+same "what they are best for" "$(json '[x["best_for"] for x in d["by_devices"]]')" "['time', '', '', 'energy, cost']"
+same "joules are watts times seconds" "$(json 'all(abs(x["watts"] * x["step_sec"] /
+    (32 * x["joules_per_sample"]) - 1) < 1e-9 for x in d["by_devices"])')" True
+same "objective" "$(json 'd["objective"], d["within"]')" "('time', 0.0)"
+for objective in energy cost; do
+    run 0 plan "${small[@]}" --objective $objective -o "$work/$objective.json"
+    out_has "the plan with the least $objective: a step of"
+    out_has "chosen"
+    run 0 plan "${small[@]}" --objective $objective --json
+    same "devices for $objective" "$(json 'd["plans"][0]["devices"]')" 1
+    run 0 plan check "$work/$objective.json" --json
+    same "the plan that was written" "$(json 'd["devices"]')" 1
+done
+run 0 plan "${small[@]}" --within 40%
+out_has "the plan with the fewest devices within 40 % of the least time: a step of"
+for pair in 0%:8 10%:8 40%:4 200%:2 900%:1; do
+    run 0 plan "${small[@]}" --within "${pair%:*}" --json
+    same "devices within ${pair%:*}" "$(json 'd["plans"][0]["devices"]')" "${pair#*:}"
+done
+# Where all devices are worth their energy the table is not there, unless asked.
+large=("${xl[@]}" --cluster "preset:a100-40*16" --global-batch-size 256 --top 1)
+run 0 plan "${large[@]}"
+out_lacks "with fewer devices"
+run 0 plan "${large[@]}" --within 1%
+out_has "with fewer devices"
+# Prices of the cluster file.
+cat >"$work/prices.yaml" <<'END'
+version: 2
+name: prices
+devices:
+  - {kind: h100-sxm, count: 2, price_per_hour: 4}
+  - {kind: a100-80, count: 2, price_per_hour: 1}
+links:
+  - {level: node, bandwidth: 150 GB/s, latency: 5 us}
+END
+prices=(--model preset:gpt2 --cluster "$work/prices.yaml" --seq-length 1024 --global-batch-size 32)
+run 0 plan "${prices[@]}" --objective cost
+out_has "price/1e6"
+run 0 plan "${prices[@]}" --objective cost --json
+same "the first plan costs least" "$(json 'd["plans"][0]["price"]["step"] ==
+    min(x["price"]["step"] for x in d["plans"] + d["by_devices"])')" True
+run 2 plan "${small[@]}" --objective speed
+err_has "--objective must be time, energy or cost, not 'speed'"
+for wrong in 5 x% -1% nan% 5%% 99999%; do
+    run 2 plan "${small[@]}" --within "$wrong"
+    err_has "--within must be 0% to 10000%, as 5%, not '$wrong'"
+done
+sed 's/count: 2, p/count: 2, watts: 0, p/' "$work/prices.yaml" >"$work/dark.yaml"
+run 1 plan --model preset:gpt2 --cluster "$work/dark.yaml" --seq-length 1024 --global-batch-size 32 --objective energy
+err_has "the energy of h100-sxm is not known; give its 'watts' in the cluster file"
 
 # Targets differ; so do their defaults.
 run 0 plan "${a100[@]}" --target torchtitan --top 1 --json

@@ -1,6 +1,6 @@
 /*
  * The smaller methods of the literature give what their formulas say: fronts of
- * Pareto, WAP, PipeDream-2BW, DAPPLE and the order of devices.
+ * Pareto, PipeDream-2BW, DAPPLE and the order of devices.
  */
 #include "support/support.h"
 
@@ -9,7 +9,6 @@
 #include "planner/device_order.h"
 #include "planner/pareto.h"
 #include "planner/two_bw.h"
-#include "planner/wap.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,31 +50,6 @@ static void points_that_nothing_beats_stay(void **state)
         for (uint32_t j = 1; j < count; j++)
             assert_true(kept[j - 1].time_sec < kept[j].time_sec);
     }
-}
-
-/* ---- WAP ---- */
-
-static void few_devices_are_enough(void **state)
-{
-    (void)state;
-    struct pen_wap_problem problem = {.num_samples = 64,
-                                      .sample_sec = 1,
-                                      .gradient_bytes = 100,
-                                      .bytes_per_sec = 100,
-                                      .most_devices = 64};
-    expect_close(64, pen_wap_step_sec(&problem, 1), "one device");
-    expect_close(16 + 1.5, pen_wap_step_sec(&problem, 4), "four");
-    expect_close(13 + 1.6, pen_wap_step_sec(&problem, 5), "a share of 13");
-    assert_int_equal(64, pen_wap_choose(&problem));
-    problem.tolerance = 0.5; /* 22 devices take 4.91 s, 32 3.94 s */
-    assert_int_equal(32, pen_wap_choose(&problem));
-    problem.tolerance = 0;
-    problem.latency_sec = 0.1;
-    uint32_t best = pen_wap_choose(&problem);
-    for (uint32_t k = 1; k <= 64; k++)
-        assert_true(pen_wap_step_sec(&problem, k) >=
-                    pen_wap_step_sec(&problem, best));
-    assert_true(best < 20);
 }
 
 /* ---- PipeDream-2BW ---- */
@@ -288,7 +262,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_that_nothing_beats_stay),
-        cmocka_unit_test(few_devices_are_enough),
         cmocka_unit_test(width_and_depth_follow_memory_and_network),
         cmocka_unit_test(policies_take_their_devices),
         cmocka_unit_test(latency_is_that_of_the_formula),

@@ -110,15 +110,15 @@ static void fewer_devices_are_planned_too(void **state)
     (void)state;
     struct pen_setting setting = make_setting(
         "preset:gpt2-xl", "preset:h100-sxm*64", PEN_TARGET_MEGATRON, 192, 1024);
-    const struct pen_plan_search_options options = {.top = 3};
-    struct pen_plan_ranking *fewer = NULL;
+    const struct pen_plan_search_options options = {.top = 1, .num_fewer = 3};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
     static const uint64_t expected[] = {48, 32, 24};
-    assert_int_equal(
-        PEN_OK, pen_plan_search_fewer(&setting, &options, 64, &fewer, NULL));
-    assert_int_equal(3, fewer->num_found);
+    assert_int_equal(64, pen_plan_num_ranks(ranking->found[0].plan));
+    assert_int_equal(3, ranking->num_fewer);
     for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(expected[i], pen_plan_num_ranks(fewer->found[i].plan));
-    pen_plan_ranking_free(fewer);
+        assert_int_equal(expected[i],
+                         pen_plan_num_ranks(ranking->fewer[i].plan));
+    pen_plan_ranking_free(ranking);
     release_setting(&setting);
 }
 
@@ -128,21 +128,57 @@ static void no_number_of_devices_is_told_twice(void **state)
     (void)state;
     struct pen_setting setting = make_setting(
         "preset:gpt2", "preset:h100-sxm*64", PEN_TARGET_MEGATRON, 64, 1024);
-    const struct pen_plan_search_options options = {.top = 6};
-    struct pen_plan_ranking *fewer = NULL;
-    static const uint64_t before[] = {64, 32};
-    for (uint32_t k = 0; k < 2; k++) {
-        uint64_t used = before[k];
-        assert_int_equal(PEN_OK, pen_plan_search_fewer(&setting, &options, used,
-                                                       &fewer, NULL));
-        assert_true(fewer->num_found >= 2);
-        for (uint32_t i = 0; i < fewer->num_found; i++) {
-            uint64_t ranks = pen_plan_num_ranks(fewer->found[i].plan);
-            assert_true(ranks < used);
-            used = ranks;
-        }
-        pen_plan_ranking_free(fewer);
+    const struct pen_plan_search_options options = {.top = 10, .num_fewer = 6};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    uint64_t used = pen_plan_num_ranks(ranking->found[0].plan);
+    assert_true(ranking->num_fewer >= 2);
+    for (uint32_t i = 0; i < ranking->num_fewer; i++) {
+        uint64_t ranks = pen_plan_num_ranks(ranking->fewer[i].plan);
+        assert_true(ranks < used);
+        used = ranks;
     }
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
+/* Far apart, one host computes sooner than several that wait for each other. */
+static const char far_apart[] =
+    "name: far apart\n"
+    "devices:\n"
+    "  - {kind: a100-80, count: 8}\n"
+    "links:\n"
+    "  - {level: all, bandwidth: 10 Mbit/s, latency: 50 ms}\n";
+
+static void devices_that_do_not_help_are_left_out(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting_of("preset:gpt2", far_apart,
+                                                 PEN_TARGET_MEGATRON, 16, 1024);
+    const struct pen_plan_search_options options = {.top = 1, .num_fewer = 4};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    assert_int_equal(1, pen_plan_num_ranks(ranking->found[0].plan));
+    assert_int_equal(0, ranking->num_fewer);
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
+static void energy_needs_watts(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2", "preset:h100-sxm*8", PEN_TARGET_MEGATRON, 16, 1024);
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_plan_ranking *ranking = NULL;
+    const struct pen_plan_search_options options = {
+        .top = 1, .objective = PEN_OBJECTIVE_ENERGY};
+    struct pen_cluster *cluster = (struct pen_cluster *)setting.cluster;
+    cluster->groups[0].device.watts = 0;
+    assert_int_equal(PEN_INVALID,
+                     pen_plan_search(&setting, &options, &ranking, &why));
+    assert_string_equal("the energy of h100-sxm is not known; give its 'watts' "
+                        "in the cluster file",
+                        pen_text_string(&why));
+    pen_text_release(&why);
     release_setting(&setting);
 }
 
@@ -174,7 +210,7 @@ static void what_is_left_out_is_told(void **state)
     assert_false(ranking->is_complete);
     assert_true(ranking->num_found >= 1);
     assert_true(ranking->counts.left_out > 0);
-    assert_true(ranking->counts.least_left_sec > 0);
+    assert_true(ranking->counts.least_left > 0);
     pen_plan_ranking_free(ranking);
     release_setting(&setting);
 }
@@ -261,6 +297,8 @@ int main(void)
         cmocka_unit_test(a_front_trades_time_for_memory),
         cmocka_unit_test(fewer_devices_are_planned_too),
         cmocka_unit_test(no_number_of_devices_is_told_twice),
+        cmocka_unit_test(devices_that_do_not_help_are_left_out),
+        cmocka_unit_test(energy_needs_watts),
         cmocka_unit_test(too_little_memory_is_told),
         cmocka_unit_test(what_is_left_out_is_told),
         cmocka_unit_test(neighbours_lose_for_a_reason),

@@ -84,7 +84,7 @@ _penstock_doctor_options() {
 _penstock_plan_options() {
     echo --model --cluster --seq-length --global-batch-size --target --dtype \
         --memory-limit --profile --top --seconds --allow-stale --clip-grad --allow-local \
-        --explain --html --json --output
+        --explain --html --json --output --objective --within
 }
 
 _penstock_predict_options() {
