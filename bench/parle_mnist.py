@@ -32,6 +32,7 @@ CONTENDERS = {  # replicas or None for all, options
     "sgd": (1, SGD),
     "lsgd": (None, f"{SGD} --sync lsgd"),
     "local-sgd": (None, f"{SGD} --sync local-sgd"),
+    "easgd": (None, f"{SGD} --sync easgd"),
     "entropy-sgd": (1, "--sync entropy-sgd"),
     "parle": (None, "--sync parle"),
     "parle-code": (None, "--sync parle-code"),

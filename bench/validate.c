@@ -151,7 +151,7 @@ static void judge_row(struct report *report, const struct row *row)
     pen_prediction_release(&prediction);
 }
 
-/* Rows that no constant was fitted to and that are further off than told. */
+/* Held-out rows whose error is larger than the error printed with them. */
 static void print_outside(const struct report *report, bool is_memory)
 {
     uint32_t count = 0;

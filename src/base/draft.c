@@ -1,5 +1,7 @@
 #include "base/draft.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,9 +11,7 @@
 
 static pen_status refuse(const struct pen_draft *draft, struct pen_text *why)
 {
-    pen_why(why, "cannot write %s: %s", pen_text_string(&draft->path),
-            strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("write", pen_text_string(&draft->path), why);
 }
 
 static void release(struct pen_draft *draft)

@@ -21,6 +21,13 @@ static const char *kind_of(mode_t mode)
                             : "something else";
 }
 
+pen_status pen_file_refuse(const char *what, const char *path,
+                           struct pen_text *why)
+{
+    pen_why(why, "cannot %s %s: %s", what, path, strerror(errno));
+    return PEN_IO;
+}
+
 static pen_status refuse_open(const char *path, int error, struct pen_text *why)
 {
     pen_why(why, "cannot open %s: %s", path,
@@ -138,18 +145,12 @@ pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
     return status;
 }
 
-static pen_status refuse_write(const char *path, struct pen_text *why)
-{
-    pen_why(why, "cannot write %s: %s", path, strerror(errno));
-    return PEN_IO;
-}
-
 static pen_status write_stream(FILE *stream, const char *path,
                                const void *bytes, size_t length,
                                struct pen_text *why)
 {
     if (fwrite(bytes, 1, length, stream) != length || fflush(stream) != 0)
-        return refuse_write(path, why);
+        return pen_file_refuse("write", path, why);
     return PEN_OK;
 }
 
@@ -158,10 +159,10 @@ static pen_status write_in_place(const char *path, const void *bytes,
 {
     FILE *stream = fopen(path, "wb");
     if (stream == NULL)
-        return refuse_write(path, why);
+        return pen_file_refuse("write", path, why);
     pen_status status = write_stream(stream, path, bytes, length, why);
     if (fclose(stream) != 0 && status == PEN_OK)
-        return refuse_write(path, why);
+        return pen_file_refuse("write", path, why);
     return status;
 }
 
@@ -206,12 +207,12 @@ pen_status pen_file_write(const char *path, const void *bytes, size_t length,
     FILE *stream = fopen(part, "wb");
     if (stream == NULL) {
         pen_text_release(&name);
-        return refuse_write(path, why);
+        return pen_file_refuse("write", path, why);
     }
     pen_status status = write_stream(stream, path, bytes, length, why);
     int close_failed = fclose(stream) != 0;
     if (status == PEN_OK && (close_failed || rename(part, path) != 0))
-        status = refuse_write(path, why);
+        status = pen_file_refuse("write", path, why);
     if (status != PEN_OK)
         remove(part);
     pen_text_release(&name);

@@ -7,6 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* "cannot WHAT PATH: " and the reason that errno has; returns PEN_IO. */
+pen_status pen_file_refuse(const char *what, const char *path,
+                           struct pen_text *why);
+
 /*
  * Opens a regular file for reading, without waiting: a directory, a named
  * pipe, a device or a socket is refused, since it has no size or no end. Every

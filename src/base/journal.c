@@ -1,17 +1,16 @@
 #include "base/journal.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
 
 static pen_status refuse(const struct pen_journal *journal,
                          struct pen_text *why)
 {
-    pen_why(why, "cannot write %s: %s", pen_text_string(&journal->path),
-            strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("write", pen_text_string(&journal->path), why);
 }
 
 /* Only regular files can be cut, and only they need it. */

@@ -181,8 +181,7 @@ static pen_status make_folder(const char *folder, struct pen_text *why)
 {
     if (mkdir(folder, 0777) == 0 || errno == EEXIST)
         return PEN_OK;
-    pen_why(why, "cannot make %s: %s", folder, strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("make", folder, why);
 }
 
 /* Both versions of torchtitan have a schedule.csv: a folder for each. */

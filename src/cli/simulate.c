@@ -9,7 +9,6 @@
 #include "sim/blame.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* ---- a trace ---- */
@@ -18,8 +17,7 @@ static pen_status make_folder(const char *folder, struct pen_text *why)
 {
     if (mkdir(folder, 0777) == 0 || errno == EEXIST)
         return PEN_OK;
-    pen_why(why, "cannot make %s: %s", folder, strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("make", folder, why);
 }
 
 static pen_status save_costs(const struct pen_costs *costs, const char *path,

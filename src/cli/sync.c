@@ -48,7 +48,7 @@ static const struct pen__field fields[] = {
      PEN__FIELD_WORD, AT(is_sgd), 0, 0, optimizers},
     {"sync-interval", "N",
      "steps between synchronisations, for methods with an interval; "
-     "as published when not given",
+     "as in sync list when not given",
      PEN__FIELD_COUNT, AT(interval), 1, UINT32_MAX, NULL},
     {"compress", "NAME[:X]",
      "a compressor, all or none, for every method that takes one; "
@@ -111,8 +111,9 @@ static void fill(struct commands *out)
                          out->options[verb]);
     out->items[LIST] = (struct pen__verb){
         "list", "", "Lists methods and compressors",
-        "Bytes, memory and staleness are for 4 replicas with the "
-        "published interval and options; V is the size of the weights.",
+        "Bytes, memory and staleness are for 4 replicas with the default "
+        "interval and options; V is the size of the weights, ~ marks an "
+        "estimate.",
         out->options[LIST]};
     out->items[COMPARE] = (struct pen__verb){
         "compare", "[METHOD...]",

@@ -84,13 +84,13 @@ static json_t *method_json(const struct pen_sync_method *method)
     struct pen_sync_cost cost;
     cost_of_method(method, &cost);
     return json_pack(
-        "{s:s, s:s, s:s, s:I, s:o, s:o, s:f, s:f, s:o, s:b}", "name",
+        "{s:s, s:s, s:s, s:I, s:o, s:o, s:f, s:b, s:f, s:o, s:b}", "name",
         method->name, "title", method->title, "paper", method->paper,
         "interval", (json_int_t)method->interval, "options",
         options_json(method->options, method->num_options), "flags",
         flags_json(method->is), "bytes_per_step",
-        cost.bytes / cost.interval / WEIGHT_BYTES, "state",
-        cost.extra / WEIGHT_BYTES, "staleness",
+        cost.bytes / cost.interval / WEIGHT_BYTES, "bytes_are_estimated",
+        cost.is_estimate, "state", cost.extra / WEIGHT_BYTES, "staleness",
         isfinite(cost.staleness) ? json_real(cost.staleness) : json_null(),
         "waits_for_slowest", cost.waits_for_slowest);
 }
@@ -138,7 +138,7 @@ static void print_methods(struct pen_text *out)
         cost_of_method(method, &cost);
         pen_table_add(&table, "%s", method->name);
         pen_table_add(&table, "%u", method->interval);
-        pen_table_add(&table, "%.4g",
+        pen_table_add(&table, "%s%.4g", cost.is_estimate ? "~" : "",
                       cost.bytes / cost.interval / WEIGHT_BYTES);
         pen_table_add(&table, "%.3g", cost.extra / WEIGHT_BYTES);
         if (isfinite(cost.staleness))
@@ -237,8 +237,9 @@ int pen__sync_list(const struct pen__sync_args *args)
     print_compressors(&text);
     pen_text_add(&text,
                  "\n"
-                 "for %d replicas with the published settings; V: size of the "
-                 "weights in float32, here one matrix of 1024 x 1024\n"
+                 "for %d replicas with the default settings; V: size of the "
+                 "weights in float32, here one matrix of 1024 x 1024; ~: an "
+                 "estimate\n"
                  "\n",
                  NUM_REPLICAS);
     print_options(&text);

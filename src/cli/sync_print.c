@@ -26,7 +26,8 @@ static void add_row(const struct pen_replica_comparison *comparison,
     pen_table_add(out, "%s", pen_text_string(&name));
     pen_text_release(&name);
     pen_table_add(out, "%u", time->choice.interval);
-    pen_table_add(out, "%.4g", 1e-6 * time->step_bytes);
+    pen_table_add(out, "%s%.4g", time->cost.is_estimate ? "~" : "",
+                  1e-6 * time->step_bytes);
     pen_table_add(out, "%.4g", 1e3 * time->stall_sec);
     pen_table_add(out, "%.4g", 1e3 * time->encode_sec);
     pen_table_add(out, "%.4g", 1e3 * time->step_sec);
@@ -66,12 +67,13 @@ static json_t *row_json(const struct pen_replica_row *row)
     const struct pen_replica_time *time = &row->time;
     const struct pen_compressor *compressor = time->choice.compressor;
     json_t *object = json_pack(
-        "{s:s, s:s?, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:b, s:s, "
-        "s:s}",
+        "{s:s, s:s?, s:I, s:f, s:b, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:b, "
+        "s:s, s:s}",
         "method", time->choice.method->name, "compressor",
         compressor == NULL ? NULL : compressor->name, "interval",
         (json_int_t)time->choice.interval, "bytes_per_step", time->step_bytes,
-        "sync_sec", time->sync_sec, "stall_sec", time->stall_sec, "encode_sec",
+        "bytes_are_estimated", time->cost.is_estimate, "sync_sec",
+        time->sync_sec, "stall_sec", time->stall_sec, "encode_sec",
         time->encode_sec, "step_sec", time->step_sec, "samples_per_sec",
         time->samples_per_sec, "staleness", real_json(time->cost.staleness),
         "extra_bytes", time->cost.extra, "waits_for_slowest",

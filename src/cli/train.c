@@ -362,8 +362,7 @@ static pen_status set_watch(struct training *training, struct pen_text *why)
 static pen_status join_replicas(struct training *training, struct pen_text *why)
 {
     return pen__train_replicas_join(&training->replicas, &training->args,
-                                    pen_batches_epoch(training->batches),
-                                    training->trainer, why);
+                                    training->batches, training->trainer, why);
 }
 
 static pen_status load_replicas(struct training *training, struct pen_text *why)
@@ -771,7 +770,7 @@ static pen_status fail_early(const struct training *training, pen_status status,
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
     uint32_t rank = training->launch.rank;
-    /* Launcher and library: one process speaks. Who is late is named. */
+    /* One rank reports a wrong launcher; a late rank has been named. */
     if (status == PEN_INVALID || status == PEN_LATE)
         return status;
     if (rank != PEN_LAUNCH_UNKNOWN)

@@ -108,7 +108,7 @@ static const struct pen__field fields[] = {
          "method to synchronise replicas, from `penstock sync list`; "
          "allreduce when not given"),
     COUNT("sync-interval", sync_interval, 1, MANY,
-          "steps between synchronisations; as published when not given"),
+          "steps between synchronisations; as in sync list when not given"),
     {"sync-option", "NAME=X...", "options of the method: gamma=0.01 rho=0.1",
      PEN__FIELD_LIST, AT(sync_options), 0, 0, NULL},
     COUNT("sync-replicas", sync_replicas, 1, 1u << 16,

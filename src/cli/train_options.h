@@ -35,7 +35,7 @@ struct pen__train_args {
     bool is_sharded;        /* the optimizer, over replicas */
     bool has_fast_sums;
     const char *sync;       /* how replicas keep together */
-    uint64_t sync_interval; /* 0: as published */
+    uint64_t sync_interval; /* 0: the default of the method */
     struct pen__list sync_options;
     uint64_t sync_replicas; /* 0: every pipeline is one */
     const char *compress;

@@ -102,16 +102,20 @@ pen__train_replicas_transport(const struct pen__train_replicas *replicas,
 
 pen_status pen__train_replicas_join(const struct pen__train_replicas *replicas,
                                     const struct pen__train_args *args,
-                                    uint64_t epoch_samples,
+                                    struct pen_batches *batches,
                                     struct pen_trainer *trainer,
                                     struct pen_text *why)
 {
+    uint64_t epoch_samples = pen_batches_epoch(batches);
     uint64_t epoch_steps = epoch_samples / args->global_batch_size;
+    uint64_t epoch_batches = epoch_samples / args->replica_batch;
     struct pen_replicas_options options = {
         .choice = &replicas->choice,
         .seed = args->seed,
         .epoch_steps = epoch_steps > 0 ? epoch_steps : 1,
-        .total_steps = args->train_iters};
+        .epoch_batches = epoch_batches > 0 ? epoch_batches : 1,
+        .total_steps = args->train_iters,
+        .batches = batches};
     if (!replicas->has_method)
         return PEN_OK;
     return pen_trainer_join(trainer, &options, why);

@@ -35,7 +35,7 @@ pen__train_replicas_transport(const struct pen__train_replicas *replicas,
 /* Behind the loading of weights. */
 pen_status pen__train_replicas_join(const struct pen__train_replicas *replicas,
                                     const struct pen__train_args *args,
-                                    uint64_t epoch_samples,
+                                    struct pen_batches *batches,
                                     struct pen_trainer *trainer,
                                     struct pen_text *why);
 

@@ -276,8 +276,7 @@ pen_status pen__train_make_run(const struct pen__train_args *args,
     if (args->run == NULL)
         return PEN_OK;
     if (mkdir(args->run, 0777) != 0 && errno != EEXIST) {
-        pen_why(why, "cannot make %s: %s", args->run, strerror(errno));
-        return PEN_IO;
+        return pen_file_refuse("make", args->run, why);
     }
     if (!is_first)
         return PEN_OK;

@@ -32,13 +32,6 @@ struct export
     uint32_t count;
 };
 
-static pen_status refuse(const char *what, const char *path,
-                         struct pen_text *why)
-{
-    pen_why(why, "cannot %s %s: %s", what, path, strerror(errno));
-    return PEN_IO;
-}
-
 /* Floats in the type that is wanted; a number of batches as it is. */
 static pen_status put_tensor(const struct export *export, uint32_t tensor,
                              struct pen_weights_writer *writer,
@@ -160,7 +153,7 @@ static pen_status give_name(const char *from, const char *to,
     int failed = handle < 0 || rename(from, to) != 0;
     int parent = failed ? -1 : openat(handle, "..", O_RDONLY | O_CLOEXEC);
     failed = parent < 0 || fsync(parent) != 0;
-    pen_status status = failed ? refuse("write", to, why) : PEN_OK;
+    pen_status status = failed ? pen_file_refuse("write", to, why) : PEN_OK;
     if (handle >= 0)
         close(handle);
     if (parent >= 0)
@@ -179,7 +172,7 @@ static pen_status write_directory(struct export *export, const char *directory,
     }
     if (mkdir(part, 0777) != 0) {
         bool is_there = errno == EEXIST;
-        pen_status status = refuse("make", part, why);
+        pen_status status = pen_file_refuse("make", part, why);
         if (is_there)
             pen_why(why, "; remove it unless another process is writing it");
         return status;

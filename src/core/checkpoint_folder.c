@@ -86,8 +86,7 @@ pen_status pen__names_list(const char *path, struct pen__names *out,
 {
     int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (handle < 0) {
-        pen_why(why, "cannot open %s: %s", path, strerror(errno));
-        return PEN_IO;
+        return pen_file_refuse("open", path, why);
     }
     pen_status status = list_handle(handle, path, out, why);
     if (status == PEN_OK && out->count > 0)
@@ -137,8 +136,7 @@ pen_status pen__run_make(const char *run, struct pen_text *why)
     bool is_new = mkdir(run, 0700) == 0;
     if ((is_new && sync_parent(run) == 0) || (!is_new && errno == EEXIST))
         return PEN_OK;
-    pen_why(why, "cannot make %s: %s", run, strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("make", run, why);
 }
 
 static int compare_steps(const void *a, const void *b)
@@ -151,7 +149,7 @@ static int compare_steps(const void *a, const void *b)
 pen_status pen__steps_list(const char *run, struct pen__steps *out,
                            struct pen_text *why)
 {
-    struct pen__names names;
+    struct pen__names names = {0};
     struct pen__steps steps = {.count = 0};
     pen_status status = pen__names_list(run, &names, why);
     if (status != PEN_OK)
@@ -274,7 +272,7 @@ void pen__step_remove(const char *run, int run_handle, uint64_t step)
 
 void pen__leftovers_remove(const char *run)
 {
-    struct pen__names names;
+    struct pen__names names = {0};
     if (pen__names_list(run, &names, NULL) != PEN_OK)
         return;
     for (size_t i = 0; i < names.count; i++) {

@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,8 +14,7 @@ static pen_status check_regular(const char *path, struct stat *about,
                                 struct pen_text *why)
 {
     if (lstat(path, about) != 0) {
-        pen_why(why, "cannot open %s: %s", path, strerror(errno));
-        return PEN_IO;
+        return pen_file_refuse("open", path, why);
     }
     if (!S_ISREG(about->st_mode)) {
         pen_why(why, "%s is not a regular file", path);

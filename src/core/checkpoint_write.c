@@ -14,6 +14,7 @@
 #include "core/checkpoint_internal.h"
 
 #include "base/bug.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +23,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static pen_status refuse(const char *what, const char *path,
-                         struct pen_text *why)
-{
-    pen_why(why, "cannot %s %s: %s", what, path, strerror(errno));
-    return PEN_IO;
-}
 
 static pen_status refuse_memory(struct pen_text *why)
 {
@@ -61,7 +55,7 @@ static pen_status open_run(struct pen_checkpoint_writer *writer,
         return status;
     writer->run_handle = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (writer->run_handle < 0)
-        return refuse("open", run, why);
+        return pen_file_refuse("open", run, why);
     /* Some network file systems cannot lock a directory; then nobody does. */
     if (flock(writer->run_handle, LOCK_EX | LOCK_NB) != 0 &&
         errno == EWOULDBLOCK) {
@@ -112,7 +106,7 @@ static pen_status make_temporary(struct pen_checkpoint_writer *writer,
         return refuse_memory(why);
     const char *path = pen_text_string(&writer->temporary);
     if (mkdir(path, 0700) != 0)
-        return refuse("make", path, why);
+        return pen_file_refuse("make", path, why);
     return PEN_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/bug.h"
 #include "base/draft.h"
+#include "base/file.h"
 #include "core/checkpoint_internal.h"
 
 #include <errno.h>
@@ -28,13 +29,6 @@
  */
 #define PAUSE_NS 50000000
 enum { MOST_PAUSES = 40 };
-
-static pen_status refuse(const char *what, const char *path,
-                         struct pen_text *why)
-{
-    pen_why(why, "cannot %s %s: %s", what, path, strerror(errno));
-    return PEN_IO;
-}
 
 static pen_status refuse_memory(struct pen_text *why)
 {
@@ -83,7 +77,7 @@ static pen_status write_holder(int handle, const char *path, const char *run,
         pwrite(handle, text, (size_t)length, 0) == (ssize_t)length &&
         fsync(handle) == 0)
         return PEN_OK;
-    return refuse("write", path, why);
+    return pen_file_refuse("write", path, why);
 }
 
 static pen_status refuse_second(const char *folder, int handle,
@@ -113,7 +107,7 @@ static pen_status lock(const char *folder, const char *path,
     out->handle = open(
         path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (out->handle < 0)
-        return refuse("open", path, why);
+        return pen_file_refuse("open", path, why);
     for (int i = 0; i < MOST_PAUSES; i++) {
         if (take_lock(out->handle, &out->has_lock))
             return PEN_OK;
@@ -140,7 +134,7 @@ static pen_status probe(const char *folder, struct pen_text *why)
     pen_status status = pen_draft_write_file(pen_text_string(&path), zeros,
                                              sizeof zeros, &reason);
     if (status == PEN_OK && unlink(pen_text_string(&path)) != 0)
-        status = refuse("remove", pen_text_string(&path), &reason);
+        status = pen_file_refuse("remove", pen_text_string(&path), &reason);
     if (status != PEN_OK)
         pen_why(why,
                 "no checkpoint can be saved: %s; make %s writable, or give "

@@ -6,6 +6,7 @@
 
 #include "base/bug.h"
 #include "base/draft.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -227,8 +228,7 @@ static pen_status remove_stale(const char *path, struct pen_text *why)
 {
     if (unlink(path) == 0 || errno == ENOENT)
         return PEN_OK;
-    pen_why(why, "cannot remove %s: %s", path, strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("remove", path, why);
 }
 
 static pen_status write_end(struct pen_weights_writer *writer,

@@ -6,15 +6,14 @@
 #include "data/token_writer.h"
 
 #include "base/bug.h"
+#include "base/file.h"
 #include "data/map.h"
 #include "data/token_layout.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* One output, under its .part name until it is complete. */
@@ -39,9 +38,7 @@ struct pen_token_writer {
 
 static pen_status refuse_part(const struct part *part, struct pen_text *why)
 {
-    pen_why(why, "cannot write %s: %s", pen_text_string(&part->path),
-            strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("write", pen_text_string(&part->path), why);
 }
 
 static pen_status open_part(struct part *part, const char *stem,

@@ -221,7 +221,8 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .scratch = network->scratch,
                               .is_forward_only =
                                   network->options.is_forward_only ||
-                                  microbatch->is_evaluation};
+                                  microbatch->is_evaluation,
+                              .measures = microbatch->measures};
 }
 
 static const void *input_of(const struct pen_network *network, uint32_t k,

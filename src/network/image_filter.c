@@ -3,7 +3,6 @@
 
 /* As torch.nn.BatchNorm2d has them, and no config.json changes them. */
 static const double norm_epsilon = 1e-5;
-static const double norm_momentum = 0.1;
 
 static pen_status add_norm(const struct pen__image_place *place,
                            uint32_t first_tensor, struct pen__filter *filter,
@@ -19,7 +18,7 @@ static pen_status add_norm(const struct pen__image_place *place,
                                       first_tensor + PEN_IMAGE_NORM_BIAS,
                                       &norm->bias, why);
     norm->epsilon = norm_epsilon;
-    norm->momentum = norm_momentum;
+    norm->momentum = PEN_STATISTICS_MOMENTUM;
     norm->running_mean =
         pen_network_statistic(network, first_tensor + PEN_IMAGE_RUNNING_MEAN);
     norm->running_variance = pen_network_statistic(
@@ -108,7 +107,7 @@ void pen__filter_forward(const struct pen__filter *filter,
     void *mean = pen__at(pass->stash, filter->mean);
     void *rstd = pen__at(pass->stash, filter->rstd);
     engine->ops->convolution_forward(engine, &filter->convolution, x, raw);
-    if (pass->is_forward_only) {
+    if (pass->is_forward_only && !pass->measures) {
         engine->ops->batch_norm_recall(engine, norm, mean, rstd);
     } else {
         engine->ops->batch_norm_measure(engine, norm, raw, mean, rstd);

@@ -36,10 +36,13 @@ pen_status pen_network_create_images(const struct pen_image_options *options,
 const struct pen_image_model *
 pen_network_image_model(const struct pen_network *network);
 
+/* Share of the newest batch in a running statistic. */
+#define PEN_STATISTICS_MOMENTUM 0.1
+
 /*
  * A tensor of the network that is not trained: num_elements stats, or one
  * uint64_t where that is a number of batches. Every forward that is no
- * evaluation changes it. Borrowed until the network is freed.
+ * evaluation, or measures, changes it. Borrowed until the network is freed.
  */
 void *pen_network_statistic(struct pen_network *network, uint32_t tensor);
 

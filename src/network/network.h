@@ -63,6 +63,7 @@ struct pen_microbatch {
     const int32_t *targets;
     const float *pixels; /* [batch][channels][height][width] */
     bool is_evaluation;  /* of a network that trains: no backward follows */
+    bool measures;       /* an evaluation in which norms over batches measure */
     double loss_count;
     double loss; /* set by the forward of the head */
 };

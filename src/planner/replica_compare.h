@@ -72,7 +72,7 @@ pen_status pen_replica_factors_parse(const char *text, size_t length,
 struct pen_replica_wish {
     const char *const *methods; /* by name; none: all */
     size_t num_methods;
-    uint64_t interval; /* of those that have one; 0: as published */
+    uint64_t interval; /* of those that have one; 0: its default */
     /*
      * "none", "all", or one as --compress takes it, under every method that
      * takes compressors; NULL: all of them under the reference alone.

@@ -259,6 +259,7 @@ static struct pen_microbatch microbatch_of(const struct pen_executor *executor,
     const struct pen_pass *pass = executor->pass;
     struct pen_microbatch microbatch = {
         .is_evaluation = pass->is_evaluation,
+        .measures = pass->measures,
         .loss_count = pass->is_evaluation ? pass->num_targets
                                           : executor->options.step_targets};
     if (stay->input != PEN_SHELF_NONE) {

@@ -90,6 +90,7 @@ struct pen_pass {
     uint64_t first_sample; /* of the pass */
     struct pen_batches *batches;
     bool is_evaluation;
+    bool measures;        /* an evaluation that changes running statistics */
     uint64_t num_samples; /* of an evaluation; rows behind them do not count */
     double num_targets;   /* by which its losses are divided */
     double

@@ -1,6 +1,7 @@
 #include "runtime/launch_identity.h"
 
-#include <errno.h>
+#include "base/file.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,8 +48,7 @@ static pen_status add_file(const char *path, struct pen_text *list,
     struct stat info;
     const char *slash = strrchr(path, '/');
     if (stat(path, &info) != 0) {
-        pen_why(why, "cannot open %s: %s", path, strerror(errno));
-        return PEN_IO;
+        return pen_file_refuse("open", path, why);
     }
     pen_text_add(list, "%s %lld\n", slash != NULL ? slash + 1 : path,
                  (long long)info.st_size);

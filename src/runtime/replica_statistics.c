@@ -3,13 +3,20 @@
 #include "network/images.h"
 #include "sync/collective.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor that is not trained; numbers of batches are equal everywhere. */
+/* A tensor that is not trained. */
 struct statistic {
     float *floats;
     size_t count;
+};
+
+/* A number of batches: equal everywhere, and not changed by measuring. */
+struct counter {
+    uint64_t *place;
+    uint64_t own;
 };
 
 struct pen_replica_statistics {
@@ -17,6 +24,8 @@ struct pen_replica_statistics {
     struct statistic *items;
     size_t num_items;
     size_t count; /* floats of all */
+    struct counter *counters;
+    size_t num_counters;
     float *own;
     float *mean;
     struct pen_collective *collective;
@@ -28,13 +37,19 @@ static pen_status list_items(struct pen_replica_statistics *statistics,
 {
     uint32_t num_tensors = pen_any_model_num_tensors(model);
     statistics->items = calloc(num_tensors, sizeof *statistics->items);
-    if (statistics->items == NULL)
+    statistics->counters = calloc(num_tensors, sizeof *statistics->counters);
+    if (statistics->items == NULL || statistics->counters == NULL)
         return PEN_NOMEM;
     for (uint32_t i = 0; i < num_tensors; i++) {
         struct pen_any_tensor tensor;
         pen_any_model_tensor(model, i, &tensor);
-        if (tensor.is_trained || tensor.dtype != PEN_DTYPE_F32)
+        if (tensor.is_trained)
             continue;
+        if (tensor.dtype != PEN_DTYPE_F32) {
+            statistics->counters[statistics->num_counters++].place =
+                pen_network_statistic(network, i);
+            continue;
+        }
         statistics->items[statistics->num_items++] = (struct statistic){
             pen_network_statistic(network, i), (size_t)tensor.num_elements};
         statistics->count += (size_t)tensor.num_elements;
@@ -77,6 +92,7 @@ void pen_replica_statistics_free(struct pen_replica_statistics *statistics)
     free(statistics->mean);
     free(statistics->own);
     free(statistics->items);
+    free(statistics->counters);
     free(statistics);
 }
 
@@ -97,16 +113,45 @@ static void put(const struct pen_replica_statistics *statistics,
     }
 }
 
-void pen_replica_statistics_show(struct pen_replica_statistics *statistics)
+static void get(const struct pen_replica_statistics *statistics, float *to)
 {
-    float *to = statistics->own;
     for (size_t i = 0; i < statistics->num_items; i++) {
         const struct statistic *it = &statistics->items[i];
         memcpy(to, it->floats, it->count * sizeof *to);
         to += it->count;
     }
-    memcpy(statistics->mean, statistics->own,
-           statistics->count * sizeof *statistics->mean);
+}
+
+/*
+ * Statistics that begin at zero have all of their weight in the batches that
+ * are measured when they are divided by the sum of these weights.
+ */
+static void measure_anew(struct pen_replica_statistics *statistics,
+                         pen_replica_measure *measure, void *context)
+{
+    memset(statistics->mean, 0, statistics->count * sizeof *statistics->mean);
+    put(statistics, statistics->mean);
+    for (size_t i = 0; i < statistics->num_counters; i++)
+        statistics->counters[i].own = *statistics->counters[i].place;
+    uint32_t num_batches = measure(context);
+    for (size_t i = 0; i < statistics->num_counters; i++)
+        *statistics->counters[i].place = statistics->counters[i].own;
+    if (num_batches == 0) {
+        memcpy(statistics->mean, statistics->own,
+               statistics->count * sizeof *statistics->mean);
+        return;
+    }
+    double weight = 1 - pow(1 - PEN_STATISTICS_MOMENTUM, num_batches);
+    get(statistics, statistics->mean);
+    for (size_t i = 0; i < statistics->count; i++)
+        statistics->mean[i] /= (float)weight;
+}
+
+void pen_replica_statistics_show(struct pen_replica_statistics *statistics,
+                                 pen_replica_measure *measure, void *context)
+{
+    get(statistics, statistics->own);
+    measure_anew(statistics, measure, context);
     pen_collective_sum(statistics->collective, statistics->mean,
                        statistics->count);
     pen_collective_wait(statistics->collective);

@@ -7,10 +7,14 @@
 
 /*
  * Running statistics of norms over batches. No method knows of them: every
- * replica gathers its own, and the one model that replicas stand for has their
- * mean.
+ * replica gathers its own. Those of the one model that replicas stand for are
+ * measured anew with its weights, since its activations are not the mean of the
+ * replicas'; each replica measures some batches, and the mean is taken.
  */
 struct pen_replica_statistics;
+
+/* Runs batches that change the network's statistics; returns how many. */
+typedef uint32_t pen_replica_measure(void *context);
 
 /* Takes two channels. All is borrowed. On failure *out is untouched. */
 pen_status pen_replica_statistics_create(const struct pen_any_model *model,
@@ -23,8 +27,13 @@ void pen_replica_statistics_free(struct pen_replica_statistics *statistics);
 size_t
 pen_replica_statistics_bytes(const struct pen_replica_statistics *statistics);
 
-/* By all: the network has the mean; and its own again. */
-void pen_replica_statistics_show(struct pen_replica_statistics *statistics);
+/*
+ * By all, while the network has the weights of the one model: it gets the
+ * statistics of it; and its own again. All replicas measure the same number of
+ * batches; where that is 0 the mean of the own statistics is shown.
+ */
+void pen_replica_statistics_show(struct pen_replica_statistics *statistics,
+                                 pen_replica_measure *measure, void *context);
 void pen_replica_statistics_hide(struct pen_replica_statistics *statistics);
 
 /*

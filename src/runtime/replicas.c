@@ -14,6 +14,9 @@
 /* Steps from one count of votes over all replicas to the next, at least. */
 enum { VOTE_STEPS = 8 };
 
+/* Of each replica, whose statistics the one model gets. */
+enum { MEASURED_BATCHES = 16 };
+
 /* Channels from here on are not the method's. */
 enum { STATISTICS_CHANNEL = 4096 };
 
@@ -25,6 +28,7 @@ struct pen_replicas {
     uint32_t number; /* of this one */
     struct pen_replica_peers *peers;
     struct pen_replica_statistics *statistics; /* NULL: there are none */
+    struct pen_batches *batches;
     struct pen_sync_setting setting;
     struct pen_sync *sync;
     struct pen_replicas_place *places;
@@ -186,6 +190,7 @@ static void fill_setting(struct pen_replicas *replicas,
     setting->compressor_options = replicas->choice.compressor_options;
     setting->seed = options->seed;
     setting->epoch_steps = options->epoch_steps;
+    setting->epoch_batches = options->epoch_batches;
     setting->total_steps = options->total_steps;
     setting->optimizer =
         (struct pen_sync_optimizer){.beta1 = numbers->beta1,
@@ -254,6 +259,7 @@ pen_status pen_trainer_join(struct pen_trainer *trainer,
     replicas->trainer = trainer;
     replicas->world = trainer->options.world;
     replicas->choice = *options->choice;
+    replicas->batches = options->batches;
     replicas->count = pen_transport_size(replicas->world) / size;
     replicas->number = pen_transport_rank(replicas->world) / size;
     status = make(replicas, options, why);
@@ -461,6 +467,31 @@ static void exchange_shown(struct pen_replicas *replicas)
     pen_exchange_values(replicas->trainer->exchange);
 }
 
+/* A batch of each of the next steps; nothing depends on their losses. */
+static uint32_t measure_statistics(void *context)
+{
+    const struct pen_replicas *replicas = context;
+    struct pen_trainer *trainer = replicas->trainer;
+    double loss = 0;
+    struct pen_pass pass = {.batches = replicas->batches,
+                            .is_evaluation = true,
+                            .measures = true,
+                            .num_targets = 1,
+                            .losses = &loss};
+    if (pen__trainer_make_evaluator(trainer, NULL) != PEN_OK)
+        return 0;
+    pass.first_sample =
+        trainer->progress.samples + pen__trainer_sample_offset(trainer);
+    for (uint32_t i = 0; i < MEASURED_BATCHES; i++) {
+        pass.number = ++trainer->num_passes;
+        pass.num_samples = pass.first_sample + trainer->options.micro_batch;
+        if (pen_executor_run(trainer->evaluator, &pass, NULL) != PEN_OK)
+            return 0;
+        pass.first_sample += pen__trainer_step_samples(trainer);
+    }
+    return MEASURED_BATCHES;
+}
+
 void pen_replicas_show(struct pen_replicas *replicas)
 {
     PEN_BUG_UNLESS(!replicas->is_shown);
@@ -469,7 +500,8 @@ void pen_replicas_show(struct pen_replicas *replicas)
     replicas->choice.method->consistent(replicas->sync, replicas->shown);
     exchange_shown(replicas);
     if (replicas->statistics != NULL)
-        pen_replica_statistics_show(replicas->statistics);
+        pen_replica_statistics_show(replicas->statistics, measure_statistics,
+                                    replicas);
     replicas->is_shown = true;
 }
 

@@ -22,8 +22,10 @@ struct pen_replicas;
 struct pen_replicas_options {
     const struct pen_sync_choice *choice; /* copied */
     uint64_t seed;
-    uint64_t epoch_steps; /* at least 1 */
+    uint64_t epoch_steps;   /* as in sync/method.h */
+    uint64_t epoch_batches; /* as there */
     uint64_t total_steps;
+    struct pen_batches *batches; /* borrowed: to train on */
 };
 
 /*

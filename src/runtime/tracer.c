@@ -20,8 +20,7 @@ struct pen_tracer {
 
 static pen_status refuse_write(const char *path, struct pen_text *why)
 {
-    pen_why(why, "cannot write %s: %s", path, strerror(errno));
-    return PEN_IO;
+    return pen_file_refuse("write", path, why);
 }
 
 static pen_status write_beside(const struct pen_tracer_settings *settings,
@@ -92,8 +91,7 @@ static pen_status open_file(struct pen_tracer *tracer, const char *folder,
                             struct pen_text *why)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        pen_why(why, "cannot make %s: %s", folder, strerror(errno));
-        return PEN_IO;
+        return pen_file_refuse("make", folder, why);
     }
     pen_trace_path(folder, tracer->head.rank, &tracer->path);
     if (tracer->path.has_failed) {

@@ -31,6 +31,7 @@ struct pen_mean_cost {
 /* What a method costs a replica. */
 struct pen_sync_cost {
     double bytes;      /* per synchronisation, sent; received are as many */
+    bool is_estimate;  /* bytes depend on the training */
     double legs;       /* of a synchronisation, behind one another */
     double interval;   /* steps from one to the next */
     double hidden;     /* steps behind which it may hide; 0: all wait */

@@ -53,8 +53,10 @@ struct pen_sync_setting {
     struct pen_sync_values compressor_options;
 
     uint64_t seed;
-    uint64_t epoch_steps; /* steps of an epoch; at least 1 */
-    uint64_t total_steps; /* of the run */
+    uint64_t epoch_steps;   /* steps of an epoch; at least 1 */
+    uint64_t epoch_batches; /* steps in which one member alone passes over all
+                               samples; at least 1 */
+    uint64_t total_steps;   /* of the run */
     struct pen_sync_optimizer optimizer;
 
     /* The step of the run's optimizer with the gradients as they are. */
@@ -81,7 +83,7 @@ struct pen_sync_method {
     const char *title; /* one line for lists */
     const char *paper; /* authors, title, year, id */
     unsigned is;       /* PEN_SYNC_... */
-    uint32_t interval; /* as published; 1: every step */
+    uint32_t interval; /* default; 1: every step */
     const struct pen_sync_option *options;
     size_t num_options;
 

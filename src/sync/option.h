@@ -10,7 +10,7 @@
 /* A number that a method or a compressor lets its users choose. */
 struct pen_sync_option {
     const char *name;
-    double standard; /* as published, or what stands in `help` */
+    double standard; /* default; the method's file says which are published */
     double least;
     double most;
     bool is_whole;

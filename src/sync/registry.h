@@ -27,7 +27,7 @@ struct pen_sync_choice {
 };
 
 /*
- * `interval` 0 is the published one; `options` are "name=number"; `compress`
+ * `interval` 0 is the default one; `options` are "name=number"; `compress`
  * may be NULL. INVALID when there is no such method, compressor or option, or
  * when they do not go together; why says what there is instead.
  */

@@ -7,7 +7,7 @@
 /* A training with a method, on the problem of sync_problem.h. */
 struct sync_run {
     const char *method;
-    uint64_t interval;                             /* 0: the published one */
+    uint64_t interval;                             /* 0: the default one */
     const char *options[PEN_SYNC_MAX_OPTIONS + 1]; /* until NULL */
     const char *compress;                          /* or NULL */
     uint32_t num_replicas;
@@ -15,12 +15,13 @@ struct sync_run {
     struct sync_problem problem;
     struct sync_optimizer optimizer;
     double rate;
-    double weight_decay;  /* of methods with a step of their own */
-    uint64_t still_from;  /* from this step on the rate is 0; 0: it is not */
-    uint64_t epoch_steps; /* 0: 10 */
-    uint64_t resume_at;   /* behind it the method is freed, made anew and gets
-                             its states back; 0: it is not */
-    int64_t slow_ns[8];   /* per replica: how long a gradient takes */
+    double weight_decay;    /* of methods with a step of their own */
+    uint64_t still_from;    /* from this step on the rate is 0; 0: it is not */
+    uint64_t epoch_steps;   /* 0: 10 */
+    uint64_t epoch_batches; /* 0: 10 */
+    uint64_t resume_at;     /* behind it the method is freed, made anew and gets
+                               its states back; 0: it is not */
+    int64_t slow_ns[8];     /* per replica: how long a gradient takes */
 
     /* Told by a replica before each of its steps, or NULL. Other replicas may
      * tell at the same time. */

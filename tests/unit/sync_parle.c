@@ -16,9 +16,10 @@ static const struct sync_run base = {
     .num_replicas = MOST_REPLICAS,
     .num_steps = STEPS,
     .problem = {.seed = 17, .noise = 0.5},
-    .rate = 0.1,
+    .rate = 0.01,
     .weight_decay = 0.01,
-    .epoch_steps = EPOCH,
+    .epoch_steps = 3, /* not what the forces follow */
+    .epoch_batches = EPOCH,
 };
 
 static const struct sync_run code = {
@@ -102,8 +103,10 @@ static void paper_inner(struct parle *it, float eta)
 {
     for (uint32_t i = 0; i < it->n; i++)
         for (size_t k = 0; k < SYNC_COUNT; k++) {
-            float pull = (it->y[i][k] - it->xa[i][k]) / (float)it->gamma;
-            it->y[i][k] -= eta * (it->g[i][k] + pull);
+            float g =
+                it->g[i][k] + (it->y[i][k] - it->xa[i][k]) / (float)it->gamma;
+            it->u[i][k] = 0.9f * it->u[i][k] + g;
+            it->y[i][k] -= eta * (g + 0.9f * it->u[i][k]);
             it->z[i][k] = 0.75f * it->z[i][k] + 0.25f * it->y[i][k];
         }
 }
@@ -114,32 +117,47 @@ static void paper_outer(struct parle *it, float eta)
         for (size_t k = 0; k < SYNC_COUNT; k++) {
             float x = it->xa[i][k];
             it->xa[i][k] = x - eta * (x - it->z[i][k]) -
-                           eta / (float)it->rho * (x - it->xbar[k]);
+                           fminf(eta / (float)it->rho, 1) * (x - it->xbar[k]);
             it->y[i][k] = it->z[i][k] = it->xa[i][k];
         }
     average(it, it->xa);
 }
 
-static void the_papers_form_follows_its_equations(void **state)
+/* rho falls from `rho` to `least`. */
+static void expect_paper(struct sync_run run, double rho, double least)
 {
-    (void)state;
-    struct sync_run run = base;
     struct parle *it = parle_create(&run);
     run.options[4] = "eta=0.8";
     it->gamma = 2;
-    it->rho = 3;
+    it->rho = rho;
     for (uint64_t step = 1; step <= STEPS; step++) {
         gradients(it, &run, step);
         paper_inner(it, (float)run.rate);
         if (step % run.interval == 0) {
             paper_outer(it, 0.8f);
             it->gamma = fmax(it->gamma * (1 - 1.0 / (2 * EPOCH)), 1.8);
-            it->rho = fmax(it->rho * (1 - 1.0 / (2 * EPOCH)), 2.7);
+            it->rho = fmax(it->rho * (1 - 1.0 / (2 * EPOCH)), least);
         }
         write_row(it, step);
     }
     sync_expect_trajectory(&run, it->weights, it->xbar, 2e-6);
     parle_free(it);
+}
+
+static void the_papers_form_follows_its_equations(void **state)
+{
+    (void)state;
+    expect_paper(base, 3, 2.7);
+}
+
+/* eta / rho is 1.07, 1.12, ... here. */
+static void anchors_do_not_move_beyond_their_mean(void **state)
+{
+    (void)state;
+    struct sync_run run = base;
+    run.options[1] = "rho=0.75";
+    run.options[3] = "rho_least=0.1";
+    expect_paper(run, 0.75, 0.1);
 }
 
 /* ---- the code's form, with its quirks ---- */
@@ -210,6 +228,8 @@ static void without_forces_the_papers_form_is_sgd(void **state)
     sgd.method = "allreduce";
     sgd.interval = 0;
     sgd.options[0] = NULL;
+    sgd.optimizer.momentum = 0.9;
+    sgd.optimizer.is_nesterov = true;
     sync_expect_close(&sgd, &run, 2e-6);
 }
 
@@ -220,8 +240,10 @@ static void alone_the_papers_form_is_entropy_sgd(void **state)
     struct sync_run run = base, entropy = base;
     run.num_replicas = entropy.num_replicas = 1;
     run.weight_decay = entropy.weight_decay = 0;
-    memcpy(run.options, (const char *[]){"gamma=4", "rho=0", "eta=0.7", NULL},
-           4 * sizeof *run.options);
+    run.rate = 0.1;
+    memcpy(run.options,
+           (const char *[]){"gamma=4", "rho=0", "eta=0.7", "momentum=0", NULL},
+           5 * sizeof *run.options);
     memcpy(entropy.options,
            (const char *[]){"g0=0.25", "g1=0.05263157894736842", "llr=0.1",
                             "momentum=0", "noise=0", NULL},
@@ -240,8 +262,8 @@ static void with_l_1_the_papers_form_is_elastic_sgd(void **state)
     run.weight_decay = 0;
     memcpy(run.options,
            (const char *[]){"gamma=0", "rho=4", "rho_least=4", "alpha=0",
-                            "eta=1", NULL},
-           6 * sizeof *run.options);
+                            "eta=1", "momentum=0", NULL},
+           7 * sizeof *run.options);
     for (uint64_t step = 1; step <= STEPS; step++) {
         gradients(it, &run, step);
         for (uint32_t i = 0; i < it->n; i++)
@@ -342,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_papers_form_follows_its_equations),
+        cmocka_unit_test(anchors_do_not_move_beyond_their_mean),
         cmocka_unit_test(the_codes_form_follows_its_code),
         cmocka_unit_test(without_forces_the_papers_form_is_sgd),
         cmocka_unit_test(alone_the_papers_form_is_entropy_sgd),

@@ -53,7 +53,7 @@ enum { MEAN_CHANNEL };
 /* What is kept of a tensor: floats, for a checkpoint. */
 enum { SENT_NORM, SENT_AT, LEVEL, SLOPE, NUM_KEPT };
 
-/* Of the messages, on CIFAR-10. */
+/* Share of the messages that were sent on CIFAR-10; other trainings differ. */
 static const double published_rate = 0.4;
 
 struct pen_sync {
@@ -192,6 +192,7 @@ static void cost(const struct pen_sync_case *of,
     double rate = sends_all ? 1 : published_rate;
     out->bytes =
         degree * (rate * (weights + stamps) + (waits ? sizeof(uint64_t) : 0));
+    out->is_estimate = !sends_all;
     out->legs = degree > 0 ? 1 : 0;
     out->hidden = 1;
     out->extra = mean->extra + (waits ? 6 : 4) * weights;

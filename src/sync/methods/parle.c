@@ -6,20 +6,25 @@
  *
  * The paper's, "parle". At each step
  *
- *   y <- y - eta' (grad f(y) + (y - x_a) / gamma)
- *   z <- alpha z + (1 - alpha) y
+ *   g = grad f(y) + (y - x_a) / gamma     u <- mu u + g
+ *   y <- y - eta' (g + mu u)              z <- alpha z + (1 - alpha) y
  *
  * and every L steps
  *
  *   x_a <- x_a - eta (x_a - z) - (eta / rho) (x_a - xbar)
  *   xbar <- mean x_a       y, z <- x_a
  *
- * gamma and rho shrink by 1 - 1/(2B) every L steps, B steps in an epoch. xbar
- * is needed L steps later, and is under way meanwhile. eta' is the learning
- * rate of the run. L = 25 and alpha = 0.75 are published, gamma and rho begin
- * at about 100. eta, and where rho ends, are chosen so that the springs never
- * overshoot: eta / rho is 1 at most. With a compressor xbar moves by the mean
- * of what the anchors moved.
+ * gamma and rho shrink by 1 - 1/(2B) every L steps; B is the number of batches
+ * in which one replica passes over all samples. xbar is needed L steps later,
+ * and is under way meanwhile. eta' is the learning rate of the run. u goes on
+ * when y is set. With a compressor xbar moves by the mean of what the anchors
+ * moved.
+ *
+ * L = 25, alpha = 0.75, Nesterov's momentum mu = 0.9 and gamma = 100 at first
+ * are published. rho is published as 100 as well, but the authors' code, which
+ * gave their results, pulls with 0.01 L n at first and 10 at most: rho = 1.33
+ * falling to 0.1 for n = 3, the defaults here. eta / rho counts as 1 where it
+ * is more: an anchor does not move beyond xbar (docs/decisions/0022).
  *
  * The reference code's, "parle-code", where gamma and rho multiply. At a step
  *
@@ -40,8 +45,9 @@
  *
  * The weight decay of the run is part of grad f(y) in both.
  *
- * The paper's form with alpha = 0, eta = 1, L = 1 and no 1/gamma is elastic
- * SGD, x <- x - eta' g - (x - xbar) / rho, and with n = 1 and no 1/rho SGD.
+ * The paper's form with mu = 0, alpha = 0, eta = 1, L = 1 and no 1/gamma is
+ * elastic SGD, x <- x - eta' g - (x - xbar) / rho, and with n = 1 and no 1/rho
+ * SGD, with Nesterov's momentum where there is one.
  * With n = 1 and no 1/rho alone it is Entropy-SGD without noise and momentum.
  * The code's form with n = 1 and no forces is SGD in its own form of momentum,
  * but only as long as it does not synchronise.
@@ -52,17 +58,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAMMA, RHO, ALPHA, END_GAMMA, END_RHO, ETA, MOMENTUM = ETA, TENSORS };
+enum { GAMMA, RHO, ALPHA, END_GAMMA, END_RHO };
+enum { ETA = END_RHO + 1, NESTEROV };     /* of the paper's form */
+enum { MOMENTUM = END_RHO + 1, TENSORS }; /* of the code's */
 
 static const struct pen_sync_option paper_options[] = {
     [GAMMA] = {"gamma", 100, 0, 1e9, false,
                "initial 1/force from iterate to anchor; 0: no force"},
-    [RHO] = {"rho", 100, 0, 1e9, false,
+    [RHO] = {"rho", 1.33, 0, 1e9, false,
              "initial 1/force from anchor to the mean; 0: no force"},
     [ALPHA] = {"alpha", 0.75, 0, 0.9999, false, "decay of the running mean"},
     [END_GAMMA] = {"gamma_least", 1, 1e-9, 1e9, false, "lower limit of gamma"},
-    [END_RHO] = {"rho_least", 1, 1e-9, 1e9, false, "lower limit of rho"},
+    [END_RHO] = {"rho_least", 0.1, 1e-9, 1e9, false, "lower limit of rho"},
     [ETA] = {"eta", 1, 0, 10, false, "learning rate of the anchor"},
+    [NESTEROV] = {"momentum", 0.9, 0, 0.9999, false,
+                  "Nesterov's momentum of the iterate"},
 };
 
 static const struct pen_sync_option code_options[] = {
@@ -79,7 +89,8 @@ static const struct pen_sync_option code_options[] = {
                  "code"},
 };
 
-enum { PAPER_VECTORS = 4, CODE_VECTORS = 6 };
+/* Anchor, running mean, centre, vector; then what momentum needs. */
+enum { PLAIN_VECTORS = 4, CODE_VECTORS = PLAIN_VECTORS + 2 };
 
 struct pen_sync {
     const struct pen_sync_setting *setting;
@@ -90,8 +101,8 @@ struct pen_sync {
     float *running;   /* z */
     float *centre;    /* xbar */
     float *vector;    /* whose mean is under way */
-    float *inner;     /* u, of the code's form, else NULL */
-    float *outer;     /* v, as it */
+    float *inner;     /* u; NULL without momentum */
+    float *outer;     /* v, of the code's form, else NULL */
     uint64_t tensors; /* T */
 };
 
@@ -103,7 +114,8 @@ static void cost_paper(const struct pen_sync_case *of,
     out->legs = mean->legs;
     out->encode_sec = mean->encode_sec;
     out->hidden = of->interval;
-    out->extra = mean->extra + PAPER_VECTORS * of->num_weights * sizeof(float);
+    out->extra = mean->extra + (PLAIN_VECTORS + (of->options[NESTEROV] > 0)) *
+                                   of->num_weights * sizeof(float);
     out->staleness = of->interval - 1.0;
     out->waits_for_slowest = true;
 }
@@ -142,10 +154,13 @@ static pen_status make_vectors(struct pen_sync *sync)
     sync->vector = pen_sync_vector(setting);
     bool is_made = sync->anchor != NULL && sync->running != NULL &&
                    sync->centre != NULL && sync->vector != NULL;
-    if (is_made && sync->is_code) {
+    if (is_made && (sync->is_code || setting->options.at[NESTEROV] > 0)) {
         sync->inner = pen_sync_vector(setting);
+        is_made = sync->inner != NULL;
+    }
+    if (is_made && sync->is_code) {
         sync->outer = pen_sync_vector(setting);
-        is_made = sync->inner != NULL && sync->outer != NULL;
+        is_made = sync->outer != NULL;
     }
     return is_made ? PEN_OK : PEN_NOMEM;
 }
@@ -191,7 +206,9 @@ static pen_status create_code(const struct pen_sync_setting *setting,
 
 static size_t bytes(const struct pen_sync *sync)
 {
-    size_t vectors = sync->is_code ? CODE_VECTORS : PAPER_VECTORS;
+    size_t vectors = PLAIN_VECTORS;
+    vectors += sync->inner != NULL;
+    vectors += sync->outer != NULL;
     return vectors * sync->setting->count * sizeof(float) +
            pen_average_bytes(sync->average);
 }
@@ -227,15 +244,15 @@ static void settle(struct pen_sync *sync)
 /* ---- the paper's form ---- */
 
 /* 1 / gamma, or 1 / rho, of a step. */
-static float paper_force(const struct pen_sync *sync, double first,
-                         double least, uint64_t step)
+static double paper_force(const struct pen_sync *sync, double first,
+                          double least, uint64_t step)
 {
     const struct pen_sync_setting *setting = sync->setting;
     uint64_t done = (step - 1) / setting->interval;
-    double shrinks = 1 - 0.5 / (double)setting->epoch_steps;
+    double shrinks = 1 - 0.5 / (double)setting->epoch_batches;
     if (first == 0)
         return 0;
-    return (float)(1 / fmax(first * pow(shrinks, (double)done), least));
+    return 1 / fmax(first * pow(shrinks, (double)done), least);
 }
 
 static void paper_step(struct pen_sync *sync, const struct pen_sync_step *at)
@@ -245,15 +262,23 @@ static void paper_step(struct pen_sync *sync, const struct pen_sync_step *at)
     float rate = (float)at->learning_rate;
     float decay = (float)setting->optimizer.weight_decay;
     float alpha = (float)option[ALPHA];
-    float force = paper_force(sync, option[GAMMA], option[END_GAMMA], at->step);
+    float momentum = (float)option[NESTEROV];
+    float force =
+        (float)paper_force(sync, option[GAMMA], option[END_GAMMA], at->step);
     for (size_t i = 0; i < setting->num_tensors; i++) {
         const struct pen_sync_tensor *it = &setting->tensors[i];
         const float *anchor = sync->anchor + it->first;
         float *running = sync->running + it->first;
+        float *inner = sync->inner == NULL ? NULL : sync->inner + it->first;
         float *y = it->value;
         for (size_t k = 0; k < it->count; k++) {
             float g = it->gradient[k] + decay * y[k];
-            y[k] -= rate * (g + force * (y[k] - anchor[k]));
+            g += force * (y[k] - anchor[k]);
+            if (inner != NULL) {
+                inner[k] = momentum * inner[k] + g;
+                g += momentum * inner[k];
+            }
+            y[k] -= rate * g;
             running[k] = alpha * running[k] + (1 - alpha) * y[k];
         }
     }
@@ -267,13 +292,14 @@ static void paper_synchronise(struct pen_sync *sync,
     if (!pen_sync_is_due(at, setting->interval))
         return;
     float eta = (float)option[ETA];
-    float force = paper_force(sync, option[RHO], option[END_RHO], at->step);
+    double force = paper_force(sync, option[RHO], option[END_RHO], at->step);
+    float pull = (float)fmin(option[ETA] * force, 1);
     bool sends_moves = setting->compressor != NULL;
     settle(sync);
     for (size_t i = 0; i < setting->count; i++) {
         float x = sync->anchor[i];
         float moved =
-            -eta * (x - sync->running[i]) - eta * force * (x - sync->centre[i]);
+            -eta * (x - sync->running[i]) - pull * (x - sync->centre[i]);
         sync->anchor[i] = x + moved;
         sync->vector[i] = sends_moves ? moved : sync->anchor[i];
     }
@@ -361,10 +387,10 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
     pen_sync_states_add_vector(out, "anchor", false, sync->anchor, count);
     pen_sync_states_add_vector(out, "running", false, sync->running, count);
     pen_sync_states_add_vector(out, "centre", true, sync->centre, count);
-    if (sync->is_code) {
+    if (sync->inner != NULL)
         pen_sync_states_add_vector(out, "inner", false, sync->inner, count);
+    if (sync->outer != NULL)
         pen_sync_states_add_vector(out, "outer", false, sync->outer, count);
-    }
     pen_average_states(sync->average, out);
 }
 
