@@ -17,6 +17,7 @@
 #include "planner/search.h"
 
 #include "planner/candidates.h"
+#include "planner/measured.h"
 #include "planner/target_rules.h"
 
 #include <inttypes.h>
@@ -289,6 +290,8 @@ static bool has_room(struct search *search, const struct pen__base *base,
                      const struct pen_candidate *candidate, double share)
 {
     double least;
+    if (pen__is_measured(search->setting)) /* bounds have its bytes */
+        return true;
     bool is_there =
         pen__candidate_has_room(search->setting, base, candidate,
                                 held_share(search, candidate->generator),

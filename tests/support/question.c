@@ -220,18 +220,18 @@ void question_make(struct pen_random *random, uint32_t most_ranks,
                                         .clip_norm = one_in(random, 4) ? 1 : 0,
                                         .timings = pen_timings_create()};
     if (one_in(random, 3))
-        out->setting.memory_limit = (uint64_t)real_between(random, 1.2e6, 3e6);
+        out->setting.memory_limit = (uint64_t)real_between(random, 1.3e6, 4e6);
     pen_practice_init(&out->setting.practice, out->setting.target,
                       out->setting.number);
     out->options = (struct pen_plan_search_options){.top = 20};
     struct pen_candidate_filter *filter = &out->options.filter;
     filter->allows_stale = !one_in(random, 4);
     filter->is_stale = filter->allows_stale && one_in(random, 3) &&
-                       !out->model->has_tied_embeddings &&
-                       out->setting.clip_norm == 0 &&
-                       out->model->num_layers > 3;
-    if (one_in(random, 4))
-        filter->micro_batch = between(random, 1, 3);
+                       pen_cluster_num_devices(out->cluster) > 1;
+    if (one_in(random, 4)) {
+        filter->micro_batch = sizes[between(random, 0, out->profile.num_more)];
+        out->setting.global_batch *= filter->micro_batch;
+    }
 }
 
 void question_release(struct question *question)
