@@ -43,6 +43,17 @@ static const char *const free_options[] = {
     "plan",
     "profile"};
 
+/* Younger than checkpoints of 0.1.1: where they are off they are not kept. */
+static const char *const young_options[] = {"stale-after", "stale-discount"};
+
+static bool is_off(const char *name, const json_t *value)
+{
+    for (size_t i = 0; i < sizeof young_options / sizeof *young_options; i++)
+        if (strcmp(young_options[i], name) == 0)
+            return json_is_false(value) || json_integer_value(value) == 0;
+    return false;
+}
+
 static bool is_free(const char *name)
 {
     for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
@@ -91,7 +102,7 @@ static pen_status set_settings(struct pen_manifest *manifest,
     json_t *value;
     json_object_foreach(settings, name, value)
     {
-        if (status == PEN_OK && !is_free(name))
+        if (status == PEN_OK && !is_free(name) && !is_off(name, value))
             status = set_setting(manifest, name, value, why);
     }
     json_decref(settings);

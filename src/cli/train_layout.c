@@ -211,7 +211,7 @@ static uint64_t until_multiple(uint64_t done, uint64_t interval)
     return interval == 0 ? UINT64_MAX : interval - done % interval;
 }
 
-/* Steps until the pipeline has to be empty. */
+/* Steps until the pipeline has to be empty, for a step that may overlap. */
 static uint64_t until_stop(const struct pen__train_args *args, uint64_t done)
 {
     uint64_t steps = args->train_iters - done;
@@ -300,7 +300,8 @@ pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
     *out = NULL;
     if (!layout->is_asynchronous)
         return PEN_OK;
-    uint64_t steps = until_stop(args, done);
+    uint64_t steps =
+        done < args->cures.stale_after ? 1 : until_stop(args, done);
     if (names_a_file(schedule_name(args)))
         return check_file(layout, args, steps, why);
     steps = smaller(steps, layout->most_steps);
@@ -308,6 +309,30 @@ pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
         return PEN_OK;
     layout->pass_steps = steps;
     return find_schedule(layout, args, steps, out, why);
+}
+
+static pen_status check_cures(const struct pen__train_layout *layout,
+                              const struct pen__train_args *args,
+                              struct pen_text *why)
+{
+    const struct pen_cures *cures = &args->cures;
+    const char *option =
+        cures->stale_after > 0 ? "--stale-after" : "--stale-discount";
+    bool is_file = names_a_file(schedule_name(args));
+    if ((cures->stale_after == 0 && cures->discount_steps == 0) ||
+        (layout->is_asynchronous && !is_file))
+        return PEN_OK;
+    if (layout->is_asynchronous)
+        pen_why(why,
+                "%s: the file %s has steps of its own; give a --schedule by "
+                "name",
+                option, args->pipeline);
+    else
+        pen_why(why,
+                "%s: steps of --schedule %s do not overlap; leave it out, or "
+                "give --schedule pipedream-2bw",
+                option, schedule_name(args));
+    return PEN_INVALID;
 }
 
 /* ---- the split ---- */
@@ -469,6 +494,9 @@ static pen_status make(struct pen__train_layout *layout,
                       &layout->schedule, why);
     if (status == PEN_OK) {
         note_kind(layout);
+        status = check_cures(layout, args, why);
+    }
+    if (status == PEN_OK) {
         shared.num_members = num_replicas * layout->schedule->shape.num_copies;
         shared.is_sharded = args->is_sharded;
         status = split_layers(layout, args, &shared, why);
@@ -517,11 +545,13 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                          .predicted_sec = (double)NAN,
                                          .num_ranks = num_ranks,
                                          .overlapping_steps = 1};
+    pen_status status = PEN_OK;
     if (model->decoder == NULL) { /* the trainer has its own way for one rank */
         choose_clipping(layout, args);
-        return check_sleep(layout, args, why);
+        status = check_cures(layout, args, why);
+        return status == PEN_OK ? check_sleep(layout, args, why) : status;
     }
-    pen_status status = open_plan(layout, args, model->decoder, sequence, why);
+    status = open_plan(layout, args, model->decoder, sequence, why);
     if (status == PEN_OK && args->profile != NULL)
         status = load_profile(args, &profile, why);
     struct pen_compute compute = {
@@ -557,6 +587,7 @@ struct pen_trainer_options pen__train_layout_options(
         .schedule = layout->schedule,
         .parts = layout->parts,
         .correction = layout->correction,
+        .cures = args->cures,
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,

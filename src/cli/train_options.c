@@ -99,6 +99,12 @@ static const struct pen__field fields[] = {
          "a name from `penstock schedule list`, or a schedule file; "
          "when not given, 1f1b, or interleaved with several stages per "
          "rank"),
+    COUNT("stale-after", cures.stale_after, 1, MANY,
+          "with an asynchronous --schedule, make the first N steps "
+          "synchronously: the pipeline drains after each; 0 when not given"),
+    COUNT("stale-discount", cures.discount_steps, 1, MANY,
+          "in the first N steps with delayed gradients, divide the learning "
+          "rate by (1 + delay)^(1 - step/N); 0 when not given"),
     FLAG("use-distributed-optimizer", is_sharded,
          "shard the optimizer's state over replicas (ZeRO-1)"),
     FLAG("fast-sums", has_fast_sums,
@@ -201,6 +207,8 @@ static const char *const rare[] = {"random-weights",
                                    "sgd-nesterov",
                                    "engine",
                                    "num-virtual-stages-per-pipeline-rank",
+                                   "stale-after",
+                                   "stale-discount",
                                    "use-distributed-optimizer",
                                    "fast-sums",
                                    "sync",

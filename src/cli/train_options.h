@@ -32,6 +32,7 @@ struct pen__train_args {
     uint64_t pipeline_size; /* ranks of a pipeline */
     uint64_t chunks;        /* stages of a rank; 0: as the schedule likes */
     const char *pipeline;   /* name or file of the schedule */
+    struct pen_cures cures; /* of its delays */
     bool is_sharded;        /* the optimizer, over replicas */
     bool has_fast_sums;
     const char *sync;       /* how replicas keep together */

@@ -141,14 +141,28 @@ static void spike_step(const struct pen_correction_setup *setup,
     value_changed(network, parameter);
 }
 
+/* As a user wishes: full after K stale steps. */
+static double discounted_rate(const struct pen_correction_setup *setup,
+                              const struct pen_correction_moment *at)
+{
+    const struct pen_cures *cures = &setup->cures;
+    uint64_t stale = at->steps - cures->stale_after;
+    if (stale >= cures->discount_steps)
+        return at->learning_rate;
+    double power = 1 - (double)stale / (double)cures->discount_steps;
+    return at->learning_rate / pow(1.0 + setup->most_late, power);
+}
+
 /* Smaller where the delay is longer, until the run is well under way. */
 static double annealed_rate(const struct pen_correction_setup *setup,
                             const struct pen_correction_moment *at)
 {
     double delay = delay_in_steps(setup);
+    if (pen_correction_is_flushed(setup, at))
+        return at->learning_rate;
     if (setup->kind != PEN_CORRECTION_AVERAGE || delay <= 1 ||
         at->steps >= setup->anneal_steps)
-        return at->learning_rate;
+        return discounted_rate(setup, at);
     double power = 1 - (double)at->steps / (double)setup->anneal_steps;
     return at->learning_rate / pow(delay, power);
 }
@@ -160,7 +174,8 @@ void pen_correction_step(const struct pen_correction_setup *setup,
     struct pen_update update = {.learning_rate = annealed_rate(setup, at),
                                 .step = at->steps + 1,
                                 .norm = at->norm};
-    if (setup->kind == PEN_CORRECTION_SPIKE && delay_of(setup) > 0)
+    if (setup->kind == PEN_CORRECTION_SPIKE && delay_of(setup) > 0 &&
+        !pen_correction_is_flushed(setup, at))
         spike_step(setup, network, parameter, at->learning_rate);
     else
         pen_optimizer_step(setup->optimizer, network, parameter, &update);

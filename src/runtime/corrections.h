@@ -20,6 +20,8 @@
  *   SPIKE     F at w - d e v; v' = u v + g, w' = w - e (u^d v' + b g),
  *             b = (1 - u^d) / (1 - u), u the momentum
  *
+ * Cures of the user come on top: see schedule/correction.h.
+ *
  * v of the momentum methods is SGD's moment, m' and v' are Adam's, unbiased.
  */
 struct pen_correction_setup {
@@ -29,6 +31,8 @@ struct pen_correction_setup {
     uint32_t num_stages;                   /* p */
     uint32_t period;                       /* N */
     uint64_t anneal_steps;                 /* of the learning rate */
+    struct pen_cures cures;
+    uint32_t most_late; /* steps between what ops read and make, at most */
 };
 
 /*
@@ -48,6 +52,14 @@ struct pen_correction_moment {
     uint64_t steps;       /* that the run has made in this stage */
     double norm;          /* of all gradients, for a step that clips */
 };
+
+/* Whether the coming step is one of those that are synchronous. */
+static inline bool
+pen_correction_is_flushed(const struct pen_correction_setup *setup,
+                          const struct pen_correction_moment *at)
+{
+    return at->steps < setup->cures.stale_after;
+}
 
 /* Moves the value of a parameter; `average` is that of AVERAGE, or NULL. */
 void pen_correction_predict(const struct pen_correction_setup *setup,

@@ -135,7 +135,8 @@ static pen_status make_versions(struct pen_trainer *trainer, uint32_t index,
                        .stage = stage->part,
                        .num_stages = num_parts(trainer),
                        .period = options->schedule->rules.period,
-                       .anneal_steps = anneal_steps(&options->rates)},
+                       .anneal_steps = anneal_steps(&options->rates),
+                       .cures = options->cures},
         .rates = &options->rates};
     return pen_versions_create(&wanted,
                                &options->schedule->rows[trainer->layout.row],
@@ -335,6 +336,9 @@ pen_status pen_trainer_pass(struct pen_trainer *trainer,
         trainer->squares +
         (size_t)pen_trainer_pass_steps(trainer) * num_parts(trainer);
     int64_t begin = pen_clock_ns();
+    PEN_BUG_UNLESS(trainer->progress.steps >=
+                       trainer->options.cures.stale_after ||
+                   pen_trainer_pass_steps(trainer) == 1);
     begin_pass(trainer);
     pen_status status = pen_executor_run(trainer->executor, &pass, why);
     trainer->has_failed_alone = status != PEN_OK;

@@ -87,6 +87,7 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
         .num_parts = pen_shape_parts(shape),
         .num_slices = shape->num_slices,
         .correction = options->correction,
+        .discount_steps = options->cures.discount_steps,
         .sharding =
             options->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE,
         .num_members = pen_layout_members(&trainer->layout),

@@ -62,6 +62,21 @@ static bool is_step_of(const struct pen_versions *versions,
     return op->stage == versions->options.stage && op->kind == PEN_OP_STEP;
 }
 
+/* Of the longest row: a step that nothing overlaps is not late. */
+static void note_delay(struct pen_versions *versions, const struct pen_row *row)
+{
+    struct pen_correction_setup *setup = &versions->options.correction;
+    uint32_t step = 0; /* that backwards belong to */
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        bool is_own = op->stage == versions->options.stage;
+        step += is_own && op->kind == PEN_OP_SYNC_GRAD;
+        if (op->kind != PEN_OP_FORWARD && reads_stored(versions, op) &&
+            step - op->version > setup->most_late)
+            setup->most_late = step - op->version;
+    }
+}
+
 static pen_status count_uses(struct pen_versions *versions,
                              const struct pen_row *row)
 {
@@ -78,6 +93,7 @@ static pen_status count_uses(struct pen_versions *versions,
     for (uint32_t i = 0; i < row->count; i++)
         if (reads_stored(versions, &row->ops[i]))
             planned[row->ops[i].version]++;
+    note_delay(versions, row);
     free(versions->planned);
     free(versions->left);
     versions->planned = planned;
@@ -377,7 +393,10 @@ uint32_t pen_versions_use(struct pen_versions *versions,
                           const struct pen_op *op, uint32_t version)
 {
     const struct pen_versions_options *options = &versions->options;
-    double distance = pen_correction_distance(&options->correction, op);
+    struct pen_correction_moment at = now(versions);
+    double distance = pen_correction_is_flushed(&options->correction, &at)
+                          ? 0
+                          : pen_correction_distance(&options->correction, op);
     uint32_t wanted =
         op->version == PEN_OP_CURRENT ? versions->newest : op->version;
     PEN_BUG_UNLESS(versions->swapped == NO_COPY);

@@ -1,6 +1,8 @@
 #ifndef PEN_SCHEDULE_CORRECTION_H
 #define PEN_SCHEDULE_CORRECTION_H
 
+#include <stdint.h>
+
 /*
  * What a method without a flush does against its delays, beside keeping
  * versions. A schedule fixes the order; this is what the runtime computes.
@@ -11,6 +13,19 @@ enum pen_correction {
     PEN_CORRECTION_ADAM,     /* likewise along Adam's direction */
     PEN_CORRECTION_AVERAGE,  /* backward at weights of the past, estimated */
     PEN_CORRECTION_SPIKE     /* the gradient makes up for its delay */
+};
+
+/*
+ * What a user may add against delays, to any schedule whose steps overlap. Step
+ * numbers are those of the run, from 0, so that a run that is resumed has the
+ * same cures.
+ */
+struct pen_cures {
+    uint64_t stale_after;    /* steps before it are synchronous: the pipeline
+                                drains after each, and nothing is corrected */
+    uint64_t discount_steps; /* K: stale step k < K takes the learning rate
+                                divided by (1 + t)^(1 - k/K), t the delay of the
+                                stage in steps; 0: none */
 };
 
 #endif

@@ -205,6 +205,18 @@ static bool corrects_with_its_optimizer(const struct pen_training_facts *facts,
     return false;
 }
 
+/* Methods that correct by themselves have a discount, or no need of one. */
+static bool corrects_once(const struct pen_training_facts *facts,
+                          struct pen_text *why)
+{
+    if (facts->discount_steps == 0 || facts->correction == PEN_CORRECTION_NONE)
+        return true;
+    pen_why(why,
+            "--stale-discount %" PRIu64 ": %s corrects its delays by itself",
+            facts->discount_steps, facts->schedule);
+    return false;
+}
+
 static bool corrects_one_stage(const struct pen_training_facts *facts,
                                struct pen_text *why)
 {
@@ -280,6 +292,7 @@ static const struct {
     {steps_whole_stages, "leave out --use-distributed-optimizer"},
     {corrects_with_its_optimizer, NULL},
     {corrects_one_stage, NULL},
+    {corrects_once, "leave it out"},
     {joins_plain_steps, NULL},
     {ties_inside_a_stage, "use --schedule pipedream-2bw, or a model with "
                           "\"tie_word_embeddings\": false"},

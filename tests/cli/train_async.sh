@@ -132,6 +132,31 @@ same "hash" "$(hash_of "$work/cut3")" "$(hash_of "$work/whole3")"
 ranks 0 2 "${late[@]}" --save "$work/free3" --clip-grad 0
 [ "$(hash_of "$work/free3")" != "$(hash_of "$work/whole3")" ] ||
     fail "clipping changes nothing"
+# Synchronous steps at first: all of them are a synchronous run, and a run that
+# is cut before or after the switch goes on to the same bits.
+ranks 0 2 "${late[@]}" --save "$work/soft3" --stale-after 10
+ranks 0 2 "${late[@]/pipedream-2bw/1f1b}" --save "$work/hard3"
+same "hash of synchronous steps" "$(hash_of "$work/soft3")" \
+    "$(hash_of "$work/hard3")"
+cures=("${late[@]}" --stale-after 5 --stale-discount 4)
+ranks 0 2 "${cures[@]}" --save "$work/cures3" --log "$work/cures3.jsonl"
+read_log "$work/cures3.jsonl"
+same "steps" "$(json 'd["steps"] == list(range(1, 11))')" True
+[ "$(hash_of "$work/cures3")" != "$(hash_of "$work/whole3")" ] ||
+    fail "the cures change nothing"
+for step in 4 8; do
+    rm -rf "$work/cut4"
+    mkdir "$work/cut4"
+    cp -r "$work/cures3/step-0000000$step" "$work/cut4/"
+    ranks 0 2 "${cures[@]}" --save "$work/cut4" --load "$work/cut4"
+    same "hash" "$(hash_of "$work/cut4")" "$(hash_of "$work/cures3")"
+done
+rm -rf "$work/cut4"
+mkdir "$work/cut4"
+cp -r "$work/cures3/step-00000004" "$work/cut4/"
+ranks 0 2 "${late[@]}" --save "$work/cut4" --load "$work/cut4"
+err_has "stale-after"
+
 # One process has the same definition, and so the same bits.
 run 0 train --model "$work/tied" "${same_run[@]}" --schedule pipedream-2bw \
     --global-batch-size 8 --train-iters 10 --save-interval 4 \
@@ -165,6 +190,12 @@ err_has '"tie_word_embeddings": false'
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream-2bw \
     --global-batch-size 4 --logical-replicas 2
 err_has "--logical-replicas 2: this --schedule needs one per replica"
+run 1 train "${untied[@]}" "${free[@]}" --stale-after 3
+err_has "--stale-after: steps of --schedule 1f1b do not overlap"
+ranks 1 2 "${file[@]}" --train-iters 10 --stale-after 3
+err_has "--stale-after: the file $work/vertical.pen has steps of its own"
+ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipemare --stale-discount 3
+err_has "--stale-discount 3: pipemare corrects its delays by itself; leave it out"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule spectrain
 err_has "needs --optimizer sgd"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule xpipe --optimizer sgd

@@ -289,6 +289,8 @@ static const float *weights_at(struct delay_trace *trace,
     uint32_t behind = options->num_ranks - 1 - at->stage;
     double rate = pen_lr_schedule_rate(&options->rates, trace->done + version);
     double far = 0;
+    if (trace->done < options->cures.stale_after)
+        return state->weights;
     switch (options->mode) {
     case DELAY_MOMENTUM:
         far = at->stage / 2 + (at->is_forward ? behind : 0);
@@ -431,12 +433,36 @@ static void spike_step(const struct delay_options *options, struct stage *stage,
     engine->ops->parameter_value_changed(engine, it->parameter);
 }
 
+/* Of a gradient, in a pipeline that is full. */
+static double steps_late(const struct delay_options *options, uint32_t part)
+{
+    switch (options->mode) {
+    case DELAY_STASHING:
+        return options->num_ranks - 1 - part;
+    case DELAY_VERTICAL_SYNC:
+        return options->num_ranks - 1;
+    case DELAY_DOUBLE_BUFFER:
+        return 1;
+    case DELAY_TWO_GROUPS:
+        return part < options->num_ranks;
+    default:
+        return 0;
+    }
+}
+
 static double rate_of(const struct delay_trace *trace, uint32_t part,
                       uint32_t step)
 {
     const struct delay_options *options = &trace->options;
     uint64_t done = trace->done + step;
     double rate = pen_lr_schedule_rate(&options->rates, done);
+    const struct pen_cures *cures = &options->cures;
+    if (done < cures->stale_after)
+        return rate;
+    if (done - cures->stale_after < cures->discount_steps)
+        return rate / pow(1 + steps_late(options, part),
+                          1 - (double)(done - cures->stale_after) /
+                                  (double)cures->discount_steps);
     double tau = (double)(options->num_ranks - 1 - part) / options->period;
     double anneal = (double)(options->rates.decay_iters / 4);
     if (options->mode != DELAY_AVERAGE || tau <= 1 || (double)done >= anneal)
@@ -510,7 +536,8 @@ static void step_stage(struct delay_trace *trace, uint32_t part, uint32_t step,
     for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++)
         if (pen_network_parameter(stage->network, i)->is_value_only)
             continue;
-        else if (options->mode == DELAY_SPIKE && delay > 0)
+        else if (options->mode == DELAY_SPIKE && delay > 0 &&
+                 trace->done >= options->cures.stale_after)
             spike_step(options, stage, i, delay, update.learning_rate);
         else
             pen_optimizer_step(&options->optimizer, stage->network, i, &update);

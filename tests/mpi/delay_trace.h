@@ -7,6 +7,10 @@
  * micro-batch each stage is given those that the equation names. Neither the
  * executor nor the versions of the runtime are used.
  *
+ * Steps before cures.stale_after are run one by one, each from an empty
+ * pipeline, and read what is newest; then the learning rate is divided by
+ * (1 + t)^(1 - k/K) in the k-th of K steps, t the delay of the stage in steps.
+ *
  * A batch is clipped by the norm of its whole gradient, over all stages, as the
  * weights that it read gave it. Where first and last stage share a matrix, its
  * gradient is the last stage's of the batch plus the first stage's of the same
@@ -16,6 +20,7 @@
 #include "runtime/layout.h"
 #include "runtime/lr_schedule.h"
 #include "runtime/optimizer.h"
+#include "schedule/correction.h"
 
 enum delay_mode {
     DELAY_STASHING,      /* stage s of p at version i - (p-1-s) */
@@ -42,6 +47,7 @@ struct delay_options {
     uint32_t most_steps;  /* of a segment */
     struct pen_optimizer optimizer;
     struct pen_lr_schedule rates;
+    struct pen_cures cures;
     struct pen_batches *batches;
     uint64_t seed;
 };

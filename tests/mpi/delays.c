@@ -46,59 +46,87 @@ struct example {
     enum pen_optimizer_kind optimizer;
     bool is_bf16;
     bool is_tied;
-    double clip_norm; /* 0: no clipping */
+    double clip_norm;     /* 0: no clipping */
+    uint32_t stale_after; /* as struct pen_cures has it, as below */
+    uint32_t discount_steps;
 };
 
 static const struct example examples[] = {
-    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
-    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, true, false, 0},
-    {"pipedream", DELAY_STASHING, 1, 2, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"pipedream", DELAY_VERTICAL_SYNC, 1, 1, PEN_OPTIMIZER_SGD, false, false,
+    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0, 0,
      0},
+    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0,
+     0},
+    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, true, false, 0, 0,
+     0},
+    {"pipedream", DELAY_STASHING, 1, 2, PEN_OPTIMIZER_ADAM, false, false, 0, 0,
+     0},
+    {"pipedream", DELAY_VERTICAL_SYNC, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0,
+     0, 0},
     {"pipedream", DELAY_VERTICAL_SYNC, 1, 1, PEN_OPTIMIZER_ADAM, false, false,
-     0},
+     0, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_SGD, false,
-     false, 0},
+     false, 0, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, false,
-     false, 0},
+     false, 0, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, true,
-     false, 0},
+     false, 0, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 2, PEN_OPTIMIZER_ADAM, false,
-     false, 0},
+     false, 0, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_SGD, false,
-     false, 0.3},
+     false, 0.3, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, false,
-     false, 0.3},
+     false, 0.3, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 2, PEN_OPTIMIZER_SGD, false,
-     false, 0.3},
+     false, 0.3, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_ADAM, false,
-     true, 0},
+     true, 0, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_SGD, false, true,
-     0.3},
+     0.3, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 7, 1, PEN_OPTIMIZER_ADAM, false,
-     true, 1e3},
+     true, 1e3, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, true, true,
-     0.3},
+     0.3, 0, 0},
     {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 2, PEN_OPTIMIZER_SGD, false, true,
-     0.3},
-    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_SGD, false, false, 0},
-    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"wpipe", DELAY_TWO_GROUPS, 4, 2, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
-    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, true, false, 0},
-    {"spectrain", DELAY_MOMENTUM, 1, 2, PEN_OPTIMIZER_SGD, false, false, 0},
-    {"xpipe", DELAY_ADAM, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"xpipe", DELAY_ADAM, 2, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, true, false, 0},
-    {"pipemare", DELAY_AVERAGE, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
-    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_SGD, false, false, 0},
-    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
-    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, true, false, 0},
-    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0},
-    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0},
+     0.3, 0, 0},
+    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_SGD, false, false, 0, 0, 0},
+    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0,
+     0},
+    {"wpipe", DELAY_TWO_GROUPS, 4, 2, PEN_OPTIMIZER_ADAM, false, false, 0, 0,
+     0},
+    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0, 0,
+     0},
+    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, true, false, 0, 0,
+     0},
+    {"spectrain", DELAY_MOMENTUM, 1, 2, PEN_OPTIMIZER_SGD, false, false, 0, 0,
+     0},
+    {"xpipe", DELAY_ADAM, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0, 0},
+    {"xpipe", DELAY_ADAM, 2, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0, 0},
+    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0, 0},
+    {"xpipe", DELAY_ADAM, 4, 1, PEN_OPTIMIZER_ADAM, true, false, 0, 0, 0},
+    {"pipemare", DELAY_AVERAGE, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0,
+     0},
+    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0,
+     0},
+    {"pipemare", DELAY_AVERAGE, 2, 1, PEN_OPTIMIZER_SGD, false, false, 0, 0, 0},
+    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0, 0, 0},
+    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, true, false, 0, 0, 0},
+    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0, 0, 0},
+    {"cyclic", DELAY_CYCLIC, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 0, 0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_ADAM, false,
+     true, 0.3, 3, 0},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 4, 1, PEN_OPTIMIZER_SGD, false,
+     false, 0.3, 2, 6},
+    {"pipedream-2bw", DELAY_DOUBLE_BUFFER, 3, 1, PEN_OPTIMIZER_ADAM, false,
+     false, 0, 0, 11},
+    {"pipedream", DELAY_STASHING, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 2,
+     5},
+    {"wpipe", DELAY_TWO_GROUPS, 4, 1, PEN_OPTIMIZER_SGD, false, false, 0, 1,
+     20},
+    {"spectrain", DELAY_MOMENTUM, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0, 3,
+     0},
+    {"pipemare", DELAY_AVERAGE, 1, 1, PEN_OPTIMIZER_ADAM, false, false, 0, 3,
+     0},
+    {"pb", DELAY_SPIKE, 1, 1, PEN_OPTIMIZER_SGD, false, false, 0, 3, 0},
 };
 
 /* What an example becomes on the ranks that there are. */
@@ -223,6 +251,12 @@ static struct pen_schedule *make_schedule(const struct run *run, uint32_t steps)
     return schedule;
 }
 
+static struct pen_cures cures_of(const struct example *example)
+{
+    return (struct pen_cures){.stale_after = example->stale_after,
+                              .discount_steps = example->discount_steps};
+}
+
 static size_t global_batch(const struct run *run)
 {
     return (size_t)MICRO * run->example->period * run->num_members;
@@ -246,6 +280,7 @@ static struct pen_trainer *make_trainer(const struct run *run,
         .parts = run->parts,
         .correction = pen_generator_find(run->example->schedule)->correction,
         .optimizer = run->optimizer,
+        .cures = cures_of(run->example),
         .rates = run->rates};
     need(run, pen_trainer_create(&options, &trainer, &why), &why);
     need(run, pen_trainer_initialize(trainer, SEED), NULL);
@@ -267,6 +302,7 @@ static struct delay_trace *make_trace(const struct run *run)
                                     .most_steps = FIRST,
                                     .optimizer = run->optimizer,
                                     .rates = run->rates,
+                                    .cures = cures_of(run->example),
                                     .batches = run->batches,
                                     .seed = SEED};
     return delay_trace_create(&options);
@@ -433,8 +469,15 @@ static uint32_t run_example(struct run *run, const struct example *example)
     plan(run, example);
     struct pen_schedule *schedule = make_schedule(run, FIRST);
     struct pen_schedule *shorter = make_schedule(run, SECOND);
+    struct pen_schedule *single = make_schedule(run, 1);
     struct pen_trainer *trainer = make_trainer(run, schedule);
     struct delay_trace *trace = make_trace(run);
+    if (example->stale_after > 0)
+        need(run, pen_trainer_set_schedule(trainer, single, &why), &why);
+    for (uint32_t i = 0; i < example->stale_after; i++)
+        compare_pass(run, trainer, trace);
+    if (example->stale_after > 0)
+        need(run, pen_trainer_set_schedule(trainer, schedule, &why), &why);
     compare_pass(run, trainer, trace);
     compare_versions(run, trainer, schedule);
     need(run, pen_trainer_set_schedule(trainer, shorter, &why), &why);
@@ -443,6 +486,7 @@ static uint32_t run_example(struct run *run, const struct example *example)
     delay_trace_free(trace);
     pen_schedule_free(schedule);
     pen_schedule_free(shorter);
+    pen_schedule_free(single);
     pen_text_release(&why);
     uint32_t wrong = run->num_wrong;
     run->num_wrong = 0;

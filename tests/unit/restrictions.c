@@ -254,6 +254,19 @@ static void corrections_ask_for_their_optimizer(void **state)
                   "");
 }
 
+static void a_discount_is_for_uncorrected_delays(void **state)
+{
+    (void)state;
+    struct pen_training_facts facts = asynchronous();
+    facts.discount_steps = 5;
+    expect_kept(&facts);
+    facts.correction = PEN_CORRECTION_AVERAGE;
+    expect_broken(
+        &facts,
+        "--stale-discount 5: pipedream-2bw corrects its delays by itself",
+        "; leave it out");
+}
+
 static void joint_steps_are_plain_steps(void **state)
 {
     (void)state;
@@ -355,6 +368,7 @@ int main(void)
         cmocka_unit_test(families_for_planning_are_refused),
         cmocka_unit_test(overlapping_steps_are_restricted),
         cmocka_unit_test(corrections_ask_for_their_optimizer),
+        cmocka_unit_test(a_discount_is_for_uncorrected_delays),
         cmocka_unit_test(joint_steps_are_plain_steps),
         cmocka_unit_test(weight_gradients_are_in_order),
         cmocka_unit_test(rows_of_generators_pass),
