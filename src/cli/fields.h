@@ -40,7 +40,7 @@ struct pen__list {
 
 void pen__list_release(struct pen__list *list);
 
-enum { PEN__FIELDS_MAX = 64 };
+enum { PEN__FIELDS_MAX = 96 };
 
 /* What argp wants to know; room for all fields and the end. */
 void pen__fields_list(const struct pen__field *fields, size_t count,

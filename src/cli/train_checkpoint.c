@@ -44,7 +44,8 @@ static const char *const free_options[] = {
     "profile"};
 
 /* Younger than checkpoints of 0.1.1: where they are off they are not kept. */
-static const char *const young_options[] = {"stale-after", "stale-discount"};
+static const char *const young_options[] = {"stale-after", "stale-discount",
+                                            "predict-weights"};
 
 static bool is_off(const char *name, const json_t *value)
 {

@@ -105,6 +105,9 @@ static const struct pen__field fields[] = {
     COUNT("stale-discount", cures.discount_steps, 1, MANY,
           "in the first N steps with delayed gradients, divide the learning "
           "rate by (1 + delay)^(1 - step/N); 0 when not given"),
+    FLAG("predict-weights", cures.predicts,
+         "with --schedule pipedream-2bw, compute with weights predicted one "
+         "step ahead along the optimizer's direction"),
     FLAG("use-distributed-optimizer", is_sharded,
          "shard the optimizer's state over replicas (ZeRO-1)"),
     FLAG("fast-sums", has_fast_sums,
@@ -209,6 +212,7 @@ static const char *const rare[] = {"random-weights",
                                    "num-virtual-stages-per-pipeline-rank",
                                    "stale-after",
                                    "stale-discount",
+                                   "predict-weights",
                                    "use-distributed-optimizer",
                                    "fast-sums",
                                    "sync",

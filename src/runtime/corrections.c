@@ -35,6 +35,10 @@ double pen_correction_distance(const struct pen_correction_setup *setup,
         return is_forward && op->version != PEN_OP_CURRENT
                    ? op->microbatch / setup->period - op->version
                    : 0;
+    case PEN_CORRECTION_AHEAD:
+        return op->version != PEN_OP_CURRENT
+                   ? op->microbatch / setup->period - op->version
+                   : 0;
     case PEN_CORRECTION_AVERAGE:
         return is_forward ? 0 : delay_in_steps(setup);
     case PEN_CORRECTION_SPIKE:
@@ -94,7 +98,11 @@ void pen_correction_predict(const struct pen_correction_setup *setup,
     size_t count;
     double far = distance * at->learning_rate;
     float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
-    switch (setup->kind) {
+    bool is_adam = setup->optimizer->kind == PEN_OPTIMIZER_ADAM;
+    enum pen_correction kind = setup->kind != PEN_CORRECTION_AHEAD ? setup->kind
+                               : is_adam ? PEN_CORRECTION_ADAM
+                                         : PEN_CORRECTION_MOMENTUM;
+    switch (kind) {
     case PEN_CORRECTION_MOMENTUM:
     case PEN_CORRECTION_SPIKE:
         move_along(value, span_of(network, parameter, PEN_PART_MOMENT1, &count),
@@ -108,6 +116,7 @@ void pen_correction_predict(const struct pen_correction_setup *setup,
     case PEN_CORRECTION_AVERAGE:
         move_along(value, average, count, (float)distance);
         break;
+    case PEN_CORRECTION_AHEAD:
     case PEN_CORRECTION_NONE:
         PEN_BUG_UNLESS(false);
     }

@@ -20,6 +20,10 @@
  *   SPIKE     F at w - d e v; v' = u v + g, w' = w - e (u^d v' + b g),
  *             b = (1 - u^d) / (1 - u), u the momentum
  *
+ *   AHEAD     F and B of a batch that reads version w one step late at
+ *             w - s e m' / (sqrt(v') + epsilon) with Adam, at w - s e v with
+ *             SGD, s = 1, moments as they were at w; w itself is stepped
+ *
  * Cures of the user come on top: see schedule/correction.h.
  *
  * v of the momentum methods is SGD's moment, m' and v' are Adam's, unbiased.

@@ -88,6 +88,8 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
         .num_slices = shape->num_slices,
         .correction = options->correction,
         .discount_steps = options->cures.discount_steps,
+        .predicts = options->cures.predicts,
+        .num_versions = rules->versions,
         .sharding =
             options->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE,
         .num_members = pen_layout_members(&trainer->layout),

@@ -21,14 +21,17 @@ struct pen_versions {
     uint32_t num_versions; /* that the row has, from first to last */
     uint32_t *planned;     /* per version: ops of the row that read it */
     uint32_t *left;        /* of those, in this pass */
-    uint32_t num_copies;   /* of versions; the prediction has one behind them */
-    uint32_t *held;        /* per copy: its version */
-    bool has_prediction;
-    struct prediction prediction;
-    float **averages; /* per parameter; NULL: none */
+    uint32_t *ahead;       /* per step: ops that read what AHEAD predicts */
+    uint32_t *ahead_left;  /* of those, in this pass */
+    uint32_t num_copies; /* of versions; predictions have theirs behind them */
+    uint32_t *held;      /* per copy: its version */
+    uint32_t num_predictions;
+    struct prediction *predictions; /* one at least */
+    float **averages;               /* per parameter; NULL: none */
     uint64_t first_step;
     uint32_t newest;
     int swapped;     /* the copy that is in use */
+    uint32_t step;   /* whose prediction of AHEAD is in use */
     uint32_t in_use; /* version that a stored copy or the value is read at */
     uint32_t most;
 };
@@ -56,6 +59,23 @@ static bool reads_stored(const struct pen_versions *versions,
            pen_correction_distance(&versions->options.correction, op) == 0;
 }
 
+static uint32_t step_of(const struct pen_versions *versions,
+                        const struct pen_op *op)
+{
+    return op->microbatch / versions->options.correction.period;
+}
+
+/* Ops that read a prediction of AHEAD, which all of a step share. */
+static bool is_ahead(const struct pen_versions *versions,
+                     const struct pen_op *op)
+{
+    const struct pen_correction_setup *setup = &versions->options.correction;
+    return setup->kind == PEN_CORRECTION_AHEAD &&
+           op->stage == versions->options.stage &&
+           pen_op_is_compute(op->kind) && op->kind != PEN_OP_RECOMPUTE &&
+           pen_correction_distance(setup, op) != 0;
+}
+
 static bool is_step_of(const struct pen_versions *versions,
                        const struct pen_op *op)
 {
@@ -71,7 +91,8 @@ static void note_delay(struct pen_versions *versions, const struct pen_row *row)
         const struct pen_op *op = &row->ops[i];
         bool is_own = op->stage == versions->options.stage;
         step += is_own && op->kind == PEN_OP_SYNC_GRAD;
-        if (op->kind != PEN_OP_FORWARD && reads_stored(versions, op) &&
+        if (op->kind != PEN_OP_FORWARD &&
+            (reads_stored(versions, op) || is_ahead(versions, op)) &&
             step - op->version > setup->most_late)
             setup->most_late = step - op->version;
     }
@@ -83,21 +104,21 @@ static pen_status count_uses(struct pen_versions *versions,
     uint32_t num_versions = 1;
     for (uint32_t i = 0; i < row->count; i++)
         num_versions += is_step_of(versions, &row->ops[i]);
-    uint32_t *planned = calloc(num_versions, sizeof *planned);
-    uint32_t *left = calloc(num_versions, sizeof *left);
-    if (planned == NULL || left == NULL) {
-        free(planned);
-        free(left);
+    uint32_t *planned = calloc((size_t)4 * num_versions, sizeof *planned);
+    if (planned == NULL)
         return PEN_NOMEM;
-    }
     for (uint32_t i = 0; i < row->count; i++)
         if (reads_stored(versions, &row->ops[i]))
             planned[row->ops[i].version]++;
+        else if (is_ahead(versions, &row->ops[i]))
+            planned[2 * (size_t)num_versions +
+                    step_of(versions, &row->ops[i])]++;
     note_delay(versions, row);
     free(versions->planned);
-    free(versions->left);
     versions->planned = planned;
-    versions->left = left;
+    versions->left = planned + num_versions;
+    versions->ahead = versions->left + num_versions;
+    versions->ahead_left = versions->ahead + num_versions;
     versions->num_versions = num_versions;
     return PEN_OK;
 }
@@ -133,15 +154,46 @@ static bool needs_prediction(const struct pen_versions *versions,
     return false;
 }
 
+/*
+ * Predictions of AHEAD that are there at once: from the first op that reads
+ * one, or the STEP that changes the moments, to the last op that reads it.
+ */
+static uint32_t count_predictions(const struct pen_versions *versions,
+                                  const struct pen_row *row)
+{
+    uint32_t *left = versions->ahead_left;
+    uint32_t newest = 0, most = 0, made = 0, now = 0;
+    if (versions->options.correction.kind != PEN_CORRECTION_AHEAD)
+        return needs_prediction(versions, row);
+    memcpy(left, versions->ahead, versions->num_versions * sizeof *left);
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct pen_op *op = &row->ops[i];
+        bool is_step = is_step_of(versions, op);
+        uint32_t step = is_step ? ++newest : step_of(versions, op);
+        if (!is_step && !is_ahead(versions, op))
+            continue;
+        if (step > made && step < versions->num_versions && left[step] > 0) {
+            made = step;
+            now++;
+        }
+        most = now > most ? now : most;
+        if (!is_step && --left[step] == 0)
+            now--;
+    }
+    return most;
+}
+
 /* ---- making ---- */
 
 static pen_status add_copies(struct pen_versions *versions,
                              struct pen_text *why)
 {
     struct pen_engine *engine = pen_network_engine(versions->options.network);
-    uint32_t count = versions->num_copies + versions->has_prediction;
+    uint32_t count = versions->num_copies + versions->num_predictions;
     versions->held = calloc(count + 1, sizeof *versions->held);
-    if (versions->held == NULL)
+    versions->predictions =
+        calloc(versions->num_predictions + 1, sizeof *versions->predictions);
+    if (versions->held == NULL || versions->predictions == NULL)
         return PEN_NOMEM;
     for (uint32_t k = 0; k < versions->num_copies; k++)
         versions->held[k] = NO_VERSION;
@@ -206,7 +258,7 @@ pen_status pen_versions_create(const struct pen_versions_options *options,
     pen_status status = count_uses(versions, row);
     if (status == PEN_OK) {
         versions->num_copies = count_copies(versions, row);
-        versions->has_prediction = needs_prediction(versions, row);
+        versions->num_predictions = count_predictions(versions, row);
         status = add_copies(versions, why);
     }
     if (status == PEN_OK)
@@ -227,8 +279,8 @@ void pen_versions_free(struct pen_versions *versions)
         free(versions->averages[i]);
     free(versions->averages);
     free(versions->planned);
-    free(versions->left);
     free(versions->held);
+    free(versions->predictions);
     free(versions);
 }
 
@@ -239,8 +291,8 @@ pen_status pen_versions_set_row(struct pen_versions *versions,
     if (status != PEN_OK)
         return status;
     PEN_BUG_UNLESS(count_copies(versions, row) <= versions->num_copies);
-    PEN_BUG_UNLESS(versions->has_prediction ||
-                   !needs_prediction(versions, row));
+    PEN_BUG_UNLESS(count_predictions(versions, row) <=
+                   versions->num_predictions);
     return PEN_OK;
 }
 
@@ -267,7 +319,7 @@ uint32_t pen_versions_most(const struct pen_versions *versions)
 
 bool pen_versions_predicts(const struct pen_versions *versions)
 {
-    return versions->has_prediction;
+    return versions->num_predictions > 0;
 }
 
 uint32_t pen_versions_newest(const struct pen_versions *versions)
@@ -325,44 +377,76 @@ static struct pen_correction_moment now(const struct pen_versions *versions)
         .steps = steps};
 }
 
-/* A step has one prediction of ADAM; others hold as long as the value does. */
+/* A step has one prediction of ADAM and of AHEAD; others hold as long as the
+ * value does. */
 static bool is_predicted(const struct pen_versions *versions,
+                         const struct prediction *have,
                          const struct prediction *wanted)
 {
-    const struct prediction *have = &versions->prediction;
+    enum pen_correction kind = versions->options.correction.kind;
     if (!have->is_valid)
         return false;
-    if (versions->options.correction.kind == PEN_CORRECTION_ADAM)
+    if (kind == PEN_CORRECTION_ADAM || kind == PEN_CORRECTION_AHEAD)
         return have->step == wanted->step;
     return have->version == wanted->version &&
            have->distance == wanted->distance;
 }
 
+/* The prediction, or the place for it. */
+static uint32_t find_prediction(const struct pen_versions *versions,
+                                const struct prediction *wanted, bool *is_there)
+{
+    uint32_t place = versions->num_predictions;
+    for (uint32_t i = 0; i < versions->num_predictions; i++) {
+        *is_there = is_predicted(versions, &versions->predictions[i], wanted);
+        if (*is_there)
+            return i;
+        if (!versions->predictions[i].is_valid ||
+            versions->options.correction.kind != PEN_CORRECTION_AHEAD)
+            place = i;
+    }
+    PEN_BUG_UNLESS(place < versions->num_predictions);
+    return place;
+}
+
 /* Leaves the predicted weights in place of the value. */
-static void predict(struct pen_versions *versions, const struct pen_op *op,
+static void predict(struct pen_versions *versions, uint32_t step,
                     double distance)
 {
     const struct pen_versions_options *options = &versions->options;
-    int copy = (int)versions->num_copies;
     struct pen_correction_moment at = now(versions);
     struct prediction wanted = {.is_valid = true,
                                 .distance = distance,
                                 .version = versions->newest,
-                                .step = op->microbatch /
-                                        options->correction.period};
-    bool is_there = is_predicted(versions, &wanted);
-    PEN_BUG_UNLESS(versions->has_prediction);
+                                .step = step};
+    bool is_there = false;
+    uint32_t place = find_prediction(versions, &wanted, &is_there);
+    int copy = (int)(versions->num_copies + place);
     if (!is_there)
         put(versions, copy);
     swap(versions, copy);
     versions->swapped = copy;
     if (is_there)
         return;
+    PEN_BUG_UNLESS(options->correction.kind != PEN_CORRECTION_AHEAD ||
+                   versions->newest + distance == step);
     for (size_t i = 0; i < num_parameters(versions); i++)
         pen_correction_predict(
             &options->correction, options->network, i, distance,
             versions->averages == NULL ? NULL : versions->averages[i], &at);
-    versions->prediction = wanted;
+    versions->predictions[place] = wanted;
+}
+
+/* Before moments change: what the next step will read, if no op has yet. */
+static void predict_ahead(struct pen_versions *versions)
+{
+    uint32_t step = versions->newest + 1;
+    if (versions->options.correction.kind != PEN_CORRECTION_AHEAD ||
+        step >= versions->num_versions || versions->ahead_left[step] == 0)
+        return;
+    predict(versions, step, 1);
+    swap(versions, versions->swapped);
+    versions->swapped = NO_COPY;
 }
 
 /* ---- a pass ---- */
@@ -376,7 +460,10 @@ void pen_versions_begin(struct pen_versions *versions, uint64_t steps)
            versions->num_versions * sizeof *versions->left);
     versions->first_step = steps;
     versions->newest = 0;
-    versions->prediction.is_valid = false;
+    memcpy(versions->ahead_left, versions->ahead,
+           versions->num_versions * sizeof *versions->ahead_left);
+    for (uint32_t i = 0; i < versions->num_predictions; i++)
+        versions->predictions[i].is_valid = false;
     clear_averages(versions);
 }
 
@@ -403,12 +490,15 @@ uint32_t pen_versions_use(struct pen_versions *versions,
     PEN_BUG_UNLESS(op->kind == PEN_OP_FORWARD || options->is_stale ||
                    wanted == version);
     versions->in_use = NO_VERSION;
+    versions->step = NO_VERSION;
     if (distance != 0)
-        predict(versions, op, distance);
+        predict(versions, step_of(versions, op), distance);
     else
         use_stored(versions, wanted);
     if (reads_stored(versions, op))
         versions->in_use = wanted;
+    else if (is_ahead(versions, op))
+        versions->step = step_of(versions, op);
     return wanted;
 }
 
@@ -417,6 +507,10 @@ void pen_versions_unuse(struct pen_versions *versions)
     uint32_t version = versions->in_use;
     if (versions->swapped != NO_COPY)
         swap(versions, versions->swapped);
+    if (versions->step != NO_VERSION &&
+        --versions->ahead_left[versions->step] == 0)
+        versions->predictions[versions->swapped - (int)versions->num_copies]
+            .is_valid = false;
     versions->swapped = NO_COPY;
     if (version == NO_VERSION)
         return;
@@ -450,10 +544,11 @@ void pen_versions_step(struct pen_versions *versions, uint32_t version,
     PEN_BUG_UNLESS(version == PEN_OP_CURRENT ||
                    version == versions->newest + 1);
     PEN_BUG_UNLESS(versions->newest + 1 < versions->num_versions);
+    predict_ahead(versions);
     keep_newest(versions);
     if (versions->averages != NULL) {
         put(versions, (int)versions->num_copies);
-        versions->prediction.is_valid = false;
+        versions->predictions[0].is_valid = false;
     }
     for (size_t i = 0; i < num_parameters(versions); i++)
         if (!pen_network_parameter(options->network, i)->is_value_only)

@@ -1,6 +1,7 @@
 #ifndef PEN_SCHEDULE_CORRECTION_H
 #define PEN_SCHEDULE_CORRECTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -12,7 +13,8 @@ enum pen_correction {
     PEN_CORRECTION_MOMENTUM, /* weights predicted along the momentum */
     PEN_CORRECTION_ADAM,     /* likewise along Adam's direction */
     PEN_CORRECTION_AVERAGE,  /* backward at weights of the past, estimated */
-    PEN_CORRECTION_SPIKE     /* the gradient makes up for its delay */
+    PEN_CORRECTION_SPIKE,    /* the gradient makes up for its delay */
+    PEN_CORRECTION_AHEAD     /* stored versions, predicted over the delay */
 };
 
 /*
@@ -26,6 +28,7 @@ struct pen_cures {
     uint64_t discount_steps; /* K: stale step k < K takes the learning rate
                                 divided by (1 + t)^(1 - k/K), t the delay of the
                                 stage in steps; 0: none */
+    bool predicts; /* what is read one step late is predicted: AHEAD */
 };
 
 #endif

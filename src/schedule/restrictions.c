@@ -187,6 +187,7 @@ static const char *optimizer_for(const struct pen_training_facts *facts)
     case PEN_CORRECTION_ADAM:
         return facts->is_adam ? NULL : "--optimizer adam";
     case PEN_CORRECTION_AVERAGE:
+    case PEN_CORRECTION_AHEAD:
     case PEN_CORRECTION_NONE:
         break;
     }
@@ -214,6 +215,26 @@ static bool corrects_once(const struct pen_training_facts *facts,
     pen_why(why,
             "--stale-discount %" PRIu64 ": %s corrects its delays by itself",
             facts->discount_steps, facts->schedule);
+    return false;
+}
+
+static bool predicts_one_step(const struct pen_training_facts *facts,
+                              struct pen_text *why)
+{
+    const char *needs = NULL;
+    if (!facts->predicts)
+        return true;
+    if (!facts->is_asynchronous || facts->num_versions != 2 ||
+        facts->is_stale || facts->num_stages != facts->num_ranks ||
+        facts->correction != PEN_CORRECTION_NONE)
+        needs = "--schedule pipedream-2bw";
+    else if (facts->has_optimizer && !facts->is_adam && facts->momentum == 0)
+        needs = "a --sgd-momentum above 0";
+    else if (facts->has_tied_embeddings && facts->num_parts > 1)
+        needs = "a model whose embeddings are not tied over stages";
+    if (needs == NULL)
+        return true;
+    pen_why(why, "--predict-weights needs %s", needs);
     return false;
 }
 
@@ -293,6 +314,7 @@ static const struct {
     {corrects_with_its_optimizer, NULL},
     {corrects_one_stage, NULL},
     {corrects_once, "leave it out"},
+    {predicts_one_step, NULL},
     {joins_plain_steps, NULL},
     {ties_inside_a_stage, "use --schedule pipedream-2bw, or a model with "
                           "\"tie_word_embeddings\": false"},

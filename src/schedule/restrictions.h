@@ -28,6 +28,8 @@ struct pen_training_facts {
     uint32_t num_slices;  /* token slices of a micro-batch */
     enum pen_correction correction; /* of delays */
     uint64_t discount_steps;        /* as struct pen_cures has them */
+    bool predicts;                  /* likewise */
+    uint32_t num_versions;          /* of the weights, that a stage keeps */
 
     /* Of the layout and the batch. */
     uint32_t degrees[PEN_DEGREES];

@@ -190,6 +190,8 @@ err_has '"tie_word_embeddings": false'
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream-2bw \
     --global-batch-size 4 --logical-replicas 2
 err_has "--logical-replicas 2: this --schedule needs one per replica"
+run 1 train "${untied[@]}" "${free[@]}" --predict-weights
+err_has "--predict-weights needs --schedule pipedream-2bw"
 run 1 train "${untied[@]}" "${free[@]}" --stale-after 3
 err_has "--stale-after: steps of --schedule 1f1b do not overlap"
 ranks 1 2 "${file[@]}" --train-iters 10 --stale-after 3

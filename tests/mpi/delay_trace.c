@@ -304,6 +304,14 @@ static const float *weights_at(struct delay_trace *trace,
             return state->weights;
         move_adam(trace, stage, version, far * rate, stage->scratch);
         return stage->scratch;
+    case DELAY_DOUBLE_BUFFER: /* as the optimizer would go on */
+        far = options->cures.predicts
+                  ? at->microbatch / options->period - version
+                  : 0;
+        if (far == 0 || options->optimizer.kind == PEN_OPTIMIZER_SGD)
+            break;
+        move_adam(trace, stage, version, far * rate, stage->scratch);
+        return stage->scratch;
     case DELAY_AVERAGE:
         if (at->is_forward)
             return state->weights;

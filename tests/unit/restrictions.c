@@ -267,6 +267,19 @@ static void a_discount_is_for_uncorrected_delays(void **state)
         "; leave it out");
 }
 
+static void predictions_are_of_one_step(void **state)
+{
+    (void)state;
+    struct pen_training_facts facts = asynchronous();
+    facts.predicts = true;
+    facts.num_versions = 2;
+    facts.has_tied_embeddings = false;
+    expect_kept(&facts);
+    facts.num_versions = 4;
+    expect_broken(&facts, "--predict-weights needs --schedule pipedream-2bw",
+                  "");
+}
+
 static void joint_steps_are_plain_steps(void **state)
 {
     (void)state;
@@ -369,6 +382,7 @@ int main(void)
         cmocka_unit_test(overlapping_steps_are_restricted),
         cmocka_unit_test(corrections_ask_for_their_optimizer),
         cmocka_unit_test(a_discount_is_for_uncorrected_delays),
+        cmocka_unit_test(predictions_are_of_one_step),
         cmocka_unit_test(joint_steps_are_plain_steps),
         cmocka_unit_test(weight_gradients_are_in_order),
         cmocka_unit_test(rows_of_generators_pass),

@@ -34,7 +34,7 @@ _penstock_train_options() {
         --seed --optimizer --lr --min-lr --lr-decay-style --lr-warmup-iters \
         --lr-decay-iters --lr-wsd-decay-iters --lr-wsd-decay-style \
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
-        --stale-after --stale-discount \
+        --stale-after --stale-discount --predict-weights \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
         --engine --threads --recompute-granularity --save --save-interval --save-keep \
         --run --log --log-interval --tensorboard-dir --metrics-port \
