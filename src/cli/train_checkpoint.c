@@ -21,6 +21,7 @@ static const char *const free_options[] = {
     "verify-interval",
     "checksum-messages",
     "log",
+    "check",
     "log-interval",
     "tensorboard-dir",
     "metrics-port",
