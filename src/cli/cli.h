@@ -38,6 +38,7 @@ extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__partition;
 extern const struct pen__command pen__plot;
 extern const struct pen__command pen__report;
+extern const struct pen__command pen__reproduce;
 extern const struct pen__command pen__view;
 
 /* Of penstock-train; listed in train_main.c, and by name in main.c. */

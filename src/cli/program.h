@@ -27,6 +27,9 @@ int pen__program_main(const struct pen__program *program, int argc,
 int pen__program_become(const char *sibling, const char *first, char **argv,
                         const char *hint);
 
+/* The path of this program itself. */
+void pen__program_find(struct pen_text *out);
+
 /* Of all programs: "0.1.0". */
 const char *pen__program_version(void);
 

@@ -20,15 +20,24 @@
 /* From the folder of this program; "" is that folder. */
 static const char *const places[] = {"", PEN_LIBEXEC "/"};
 
-/* Cuts the name off: what stays is the folder, with its slash. */
-static void find_folder(struct pen_text *out)
+void pen__program_find(struct pen_text *out)
 {
     char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-    while (length > 0 && path[length - 1] != '/')
-        length--;
     if (length > 0)
         pen_text_add_bytes(out, path, (size_t)length);
+}
+
+/* Cuts the name off: what stays is the folder, with its slash. */
+static void find_folder(struct pen_text *out)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    pen__program_find(&path);
+    const char *slash = strrchr(pen_text_string(&path), '/');
+    if (slash != NULL)
+        pen_text_add_bytes(out, path.bytes,
+                           (size_t)(slash + 1 - pen_text_string(&path)));
+    pen_text_release(&path);
 }
 
 static void execute(const char *path, const char *first, char **argv)

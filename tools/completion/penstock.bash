@@ -110,6 +110,10 @@ _penstock_export_options() {
     echo --to --output --model --cluster
 }
 
+_penstock_reproduce_options() {
+    echo --data --launcher --short --output
+}
+
 _penstock_checkpoint_options() {
     case $1 in
     ls) echo --json ;;
@@ -212,7 +216,7 @@ _penstock_sync() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="plan predict simulate tokenize train eval generate plot view report profile doctor partition export"
+    local simple="plan predict simulate tokenize train eval generate plot view report profile doctor partition export reproduce"
     local all="schedule checkpoint cluster sync $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

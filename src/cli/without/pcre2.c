@@ -1,6 +1,7 @@
 /*
- * penstock tokenize, where PCRE2 was not there at build time: says what is
- * missing. Built in place of cli/tokenize.c.
+ * Commands that read texts or images, where PCRE2 was not there at build time:
+ * they say what is missing. Built in place of cli/tokenize.c and
+ * cli/reproduce*.c.
  */
 #include "cli/cli.h"
 
@@ -9,17 +10,24 @@
 static int refuse(int argc, char **argv)
 {
     (void)argc;
-    (void)argv;
     pen_log(PEN_LOG_ERROR,
-            "this penstock was built without PCRE2, which tokenize needs\n"
+            "this penstock was built without PCRE2, which %s needs\n"
             "  install libpcre2-dev (Debian, Ubuntu) or pcre2-devel and build "
-            "again");
+            "again",
+            argv[0]);
     return PEN__EXIT_NO;
 }
 
 const struct pen__command pen__tokenize = {
     .name = "tokenize",
     .summary = "turns text into files of tokens (not in this build)",
+    .run = refuse,
+    .help = refuse,
+};
+
+const struct pen__command pen__reproduce = {
+    .name = "reproduce",
+    .summary = "runs the experiment of a paper (not in this build)",
     .run = refuse,
     .help = refuse,
 };

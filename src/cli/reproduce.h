@@ -1,0 +1,34 @@
+#ifndef PEN_CLI_REPRODUCE_H
+#define PEN_CLI_REPRODUCE_H
+
+#include "base/bootstrap.h"
+#include "cli/fields.h"
+#include "cli/jobs.h"
+#include "view/report.h"
+
+#include <jansson.h>
+
+/* penstock reproduce: the experiment of a paper, from data to a verdict. */
+struct pen__reproduce_args {
+    const char *name;
+    const char *output; /* a folder */
+    const char *data;
+    const char *launcher;
+    bool is_short;
+};
+
+int pen__reproduce_parle(const struct pen__reproduce_args *args);
+
+/* "1.83 (1.52 to 2.11)". */
+void pen__interval_print(const struct pen_interval *interval, int digits,
+                         struct pen_text *out);
+
+/* Makes a folder below another, unless it is there. */
+pen_status pen__reproduce_folder(const char *path, struct pen_text *why);
+
+/* Writes FOLDER/index.html and FOLDER/results.json, and says so. */
+pen_status pen__reproduce_write(const char *folder,
+                                const struct pen_report *page, json_t *results,
+                                struct pen_text *why);
+
+#endif
