@@ -120,9 +120,9 @@ static void report(const struct pen__jobs *jobs, const char *name)
     double sec = jobs->weight_done == 0
                      ? 0
                      : elapsed_sec(jobs) * left / jobs->weight_done;
-    pen_log(PEN_LOG_INFO, "%s: %u of %u done, %02.0f:%02d left", name,
-            jobs->num_done, jobs->num_jobs, (double)((long)sec / 60),
-            (int)((long)sec % 60));
+    long whole = (long)sec;
+    pen_log(PEN_LOG_INFO, "%s: %u of %u done, %02ld:%02ld left", name,
+            jobs->num_done, jobs->num_jobs, whole / 60, whole % 60);
 }
 
 void pen__jobs_keep(struct pen__jobs *jobs, double weight)

@@ -47,7 +47,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (args->name == NULL)
             argp_error(state, "name an experiment: " PARLE);
-        if (strcmp(args->name, PARLE) != 0)
+        else if (strcmp(args->name, PARLE) != 0)
             argp_error(state, "there is no experiment '%s'; there is " PARLE,
                        args->name);
         if (args->data == NULL)

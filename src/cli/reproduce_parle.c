@@ -10,6 +10,7 @@
  */
 #include "cli/reproduce_parle.h"
 
+#include "base/bug.h"
 #include "base/file.h"
 #include "base/median.h"
 #include "cli/cli.h"
@@ -242,24 +243,31 @@ static pen_status train(struct pen__parle *parle, const struct training *it,
     return status;
 }
 
-/* In percent, at each evaluation; a run that broke is wrong on nine of ten. */
-static void read_errors(const struct pen__parle *parle,
-                        const struct pen_run *run, double *out)
+/*
+ * In percent, at each evaluation; a run that broke is wrong on nine of ten.
+ * Returns the last.
+ */
+static double read_errors(const struct pen__parle *parle,
+                          const struct pen_run *run, double *out)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < parle->scale.num_points; i++)
+    double last = 90;
+    for (uint32_t i = 0; i < PEN__PARLE_POINTS; i++)
         out[i] = 90;
     for (size_t i = 0; i < run->num_steps; i++)
         if (!isnan(run->steps[i].val_accuracy) &&
             count < parle->scale.num_points)
-            out[count++] = 100 * (1 - run->steps[i].val_accuracy);
+            last = out[count++] = 100 * (1 - run->steps[i].val_accuracy);
+    return count < parle->scale.num_points ? 90 : last;
 }
 
 static pen_status choose_rate(struct pen__parle *parle, uint32_t contender,
                               struct pen_text *why)
 {
     double least = (double)INFINITY;
-    for (uint32_t i = 0; i < parle->scale.num_rates; i++) {
+    const uint32_t num_rates = parle->scale.num_rates;
+    PEN_BUG_UNLESS(num_rates <= PEN__PARLE_RATES);
+    for (uint32_t i = 0; i < num_rates; i++) {
         struct training it = {contender, 0, pen__parle_rates[i],
                               pen_text_string(&parle->tune),
                               parle->scale.num_held};
@@ -268,17 +276,17 @@ static pen_status choose_rate(struct pen__parle *parle, uint32_t contender,
         pen_status status = train(parle, &it, &run, why);
         if (status != PEN_OK)
             return status;
-        read_errors(parle, run, errors);
+        double last = read_errors(parle, run, errors);
         pen_run_free(run);
-        if (errors[parle->scale.num_points - 1] < least) {
-            least = errors[parle->scale.num_points - 1];
+        if (last < least) {
+            least = last;
             parle->rate[contender] = pen__parle_rates[i];
         }
     }
     return PEN_OK;
 }
 
-/* The median step of PEN__PARLE_SGD alone on a core. */
+/* The median step of SGD alone on a core. */
 static double median_step(const struct pen_run *run)
 {
     double *seconds = malloc(run->num_steps * sizeof *seconds);
@@ -294,7 +302,8 @@ static double median_step(const struct pen_run *run)
 static pen_status run_all(struct pen__parle *parle, struct pen_text *why)
 {
     pen_status status = PEN_OK;
-    double seconds[PEN__PARLE_SEEDS];
+    double seconds[PEN__PARLE_SEEDS] = {0};
+    PEN_BUG_UNLESS(parle->scale.num_seeds <= PEN__PARLE_SEEDS);
     for (uint32_t i = 0; i < PEN__PARLE_CONTENDERS && status == PEN_OK; i++)
         status = choose_rate(parle, i, why);
     for (uint32_t seed = 0; seed < parle->scale.num_seeds; seed++)

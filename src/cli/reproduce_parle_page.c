@@ -36,7 +36,7 @@ static double mean_error(const struct pen__parle *parle, uint32_t contender,
 static double steps_to(const struct pen__parle *parle, uint32_t contender,
                        double target, const uint32_t *seeds, uint32_t count)
 {
-    double every = (double)(parle->scale.num_steps / parle->scale.num_points);
+    uint32_t every = parle->scale.num_steps / parle->scale.num_points;
     double before = 90;
     for (uint32_t i = 0; i < parle->scale.num_points; i++) {
         double error = mean_error(parle, contender, i, seeds, count);
@@ -49,8 +49,7 @@ static double steps_to(const struct pen__parle *parle, uint32_t contender,
     return (double)INFINITY;
 }
 
-/* How many times sooner than PEN__PARLE_SGD it has SGD's final error; 0: never.
- */
+/* How many times sooner than SGD it has SGD's final error; 0: never. */
 static double sooner(void *context, const uint32_t *seeds, uint32_t count)
 {
     const struct question *it = context;

@@ -170,13 +170,14 @@ bool pen__base_next(const struct pen__bases *bases, struct pen__base *base)
 static bool choose_replicas(struct space *space, const struct choice *choice)
 {
     struct pen__bases *bases = space->out;
+    uint64_t num_microbatches =
+        space->setting->global_batch / choice->candidate.micro_batch;
     struct pen__base base = {.candidate = choice->candidate,
                              .seconds = choice->seconds,
                              .path = space->has_slices ? 0 : choice->path,
                              .parameters = choice->parameters,
                              .stash = choice->stash};
-    base.busy_joules = choice->joules * (double)(space->setting->global_batch /
-                                                 choice->candidate.micro_batch);
+    base.busy_joules = choice->joules * (double)num_microbatches;
     if (!fewer_replicas(bases, space->num_devices, UINT64_MAX, &base))
         return true;
     bases->num_choices += 1 + pen__base_set_key(bases, &base);
