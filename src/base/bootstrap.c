@@ -1,17 +1,12 @@
 #include "base/bootstrap.h"
 
 #include "base/bug.h"
+#include "base/median.h"
 #include "base/random.h"
 
 #include <stdlib.h>
 
 enum { SAMPLES = 10000, TAIL = SAMPLES / 40 /* 2.5 % on each side */ };
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
 
 pen_status pen_bootstrap(pen_bootstrap_figure *figure, void *context,
                          uint32_t count, uint64_t seed,
@@ -31,7 +26,7 @@ pen_status pen_bootstrap(pen_bootstrap_figure *figure, void *context,
                 picks[k] = pen_random_below(&random, count);
             figures[i] = figure(context, picks, count);
         }
-        qsort(figures, SAMPLES, sizeof *figures, compare);
+        pen_sort(figures, SAMPLES);
         out->low = figures[TAIL];
         out->high = figures[SAMPLES - 1 - TAIL];
         status = PEN_OK;

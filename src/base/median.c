@@ -10,6 +10,11 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void pen_sort(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, by_size);
+}
+
 double pen_median(double *values, size_t count)
 {
     size_t kept = 0;
@@ -19,6 +24,6 @@ double pen_median(double *values, size_t count)
     }
     if (kept == 0)
         return (double)NAN;
-    qsort(values, kept, sizeof *values, by_size);
+    pen_sort(values, kept);
     return values[(kept - 1) / 2];
 }

@@ -58,14 +58,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
 {
-    pen__fields_list(fields, NUM_FIELDS, out);
-    out[NUM_FIELDS] = (struct argp_option){
-        .name = "output",
-        .key = 'o',
-        .arg = "FILE",
-        .doc = "write the cluster to FILE; to standard output when not given",
-        .group = NUM_FIELDS + 1};
-    out[NUM_FIELDS + 1] = (struct argp_option){0};
+    pen__fields_list_output(
+        fields, NUM_FIELDS, "FILE",
+        "write the cluster to FILE; to standard output when not given", out);
 }
 
 static struct argp parser_of(const struct argp_option *options)

@@ -35,6 +35,20 @@ void pen__fields_list(const struct pen__field *fields, size_t count,
     out[count] = (struct argp_option){0};
 }
 
+void pen__fields_list_output(const struct pen__field *fields, size_t count,
+                             const char *value, const char *help,
+                             struct argp_option out[PEN__FIELDS_MAX + 1])
+{
+    PEN_BUG_UNLESS(count < PEN__FIELDS_MAX);
+    pen__fields_list(fields, count, out);
+    out[count] = (struct argp_option){.name = "output",
+                                      .key = 'o',
+                                      .arg = value,
+                                      .doc = help,
+                                      .group = 1 + (int)count};
+    out[count + 1] = (struct argp_option){0};
+}
+
 void pen__fields_hide(const char *const *names, struct argp_option *options)
 {
     for (size_t i = 0; names[i] != NULL; i++) {

@@ -46,6 +46,11 @@ enum { PEN__FIELDS_MAX = 96 };
 void pen__fields_list(const struct pen__field *fields, size_t count,
                       struct argp_option out[PEN__FIELDS_MAX + 1]);
 
+/* The same with -o, --output=VALUE as the last option. */
+void pen__fields_list_output(const struct pen__field *fields, size_t count,
+                             const char *value, const char *help,
+                             struct argp_option out[PEN__FIELDS_MAX + 1]);
+
 /* Leaves these, the last NULL, out of --help; they are taken as before. */
 void pen__fields_hide(const char *const *names, struct argp_option *options);
 

@@ -1,5 +1,6 @@
 #include "cli/jobs.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/program.h"
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of what a job printed, shown when it fails. */
+/* When a job fails, the end of its output is shown. */
 enum { TAIL_BYTES = 2000, MOST_OUTPUT = 1 << 26 };
 
 /* ---- words ---- */
@@ -98,7 +99,7 @@ void pen__jobs_init(struct pen__jobs *jobs, const char *folder,
                                .num_jobs = num_jobs,
                                .total_weight = total_weight};
     pen_text_init(&jobs->commands);
-    clock_gettime(CLOCK_MONOTONIC, &jobs->begin);
+    jobs->begin_ns = pen_clock_ns();
 }
 
 void pen__jobs_release(struct pen__jobs *jobs)
@@ -108,10 +109,7 @@ void pen__jobs_release(struct pen__jobs *jobs)
 
 static double elapsed_sec(const struct pen__jobs *jobs)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - jobs->begin.tv_sec) +
-           1e-9 * (double)(now.tv_nsec - jobs->begin.tv_nsec);
+    return 1e-9 * (double)(pen_clock_ns() - jobs->begin_ns);
 }
 
 static void report(const struct pen__jobs *jobs, const char *name)

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 /* The words of a command line, each a copy. */
 struct pen__words {
@@ -24,9 +23,9 @@ void pen__words_release(struct pen__words *words);
 
 /*
  * Commands of Penstock that run one after the other, as children, each alone or
- * on ranks that a launcher starts. What one prints goes to FOLDER/NAME.txt. A
- * line on stderr says how many are done and how long the rest will take, by the
- * weights of the jobs.
+ * on ranks that a launcher starts. The output of a job goes to
+ * FOLDER/NAME.txt. A line on stderr says how many are done and how long the
+ * rest will take, by the weights of the jobs.
  */
 struct pen__jobs {
     const char *folder;   /* exists; borrowed */
@@ -36,7 +35,7 @@ struct pen__jobs {
     uint32_t num_done;
     double weight_done; /* by jobs that ran, not by those that were there */
     double weight_kept;
-    struct timespec begin;
+    int64_t begin_ns;
     struct pen_text commands; /* as a user types them, a line each */
 };
 

@@ -8,7 +8,7 @@
 
 double pen__gib(uint64_t bytes);
 
-/* What a plan spends on a sample, in time, devices and energy. */
+/* Time, devices and energy that a plan needs for one sample. */
 struct pen__plan_spent {
     double samples_per_sec;
     double device_sec_per_sample;

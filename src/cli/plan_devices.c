@@ -47,14 +47,10 @@ void pen__device_rows(const struct pen__plan_report *report,
     add_row(&report->ranking->found[0], out);
 }
 
-/* Of one step: seconds, joules and money, or devices x seconds. */
-static double value_of(const struct pen__device_rows *rows,
-                       enum pen_objective objective,
-                       const struct pen_plan_found *found)
+/* Seconds, joules or cost of one step; see PEN_OBJECTIVE_TABLE. */
+static double value_of(const struct pen_plan_found *found,
+                       enum pen_objective objective, bool has_price)
 {
-    bool has_price = true;
-    for (uint32_t i = 0; i < rows->count; i++)
-        has_price = has_price && rows->rows[i]->prediction.price > 0;
     if (objective == PEN_OBJECTIVE_ENERGY)
         return found->prediction.joules;
     if (objective == PEN_OBJECTIVE_TIME)
@@ -67,9 +63,12 @@ static double value_of(const struct pen__device_rows *rows,
 static bool is_best(const struct pen__device_rows *rows,
                     enum pen_objective objective, uint32_t row)
 {
-    double value = value_of(rows, objective, rows->rows[row]);
+    bool has_price = true;
+    for (uint32_t i = 0; i < rows->count; i++)
+        has_price = has_price && rows->rows[i]->prediction.price > 0;
+    double value = value_of(rows->rows[row], objective, has_price);
     for (uint32_t i = 0; i < rows->count; i++) {
-        double other = value_of(rows, objective, rows->rows[i]);
+        double other = value_of(rows->rows[i], objective, has_price);
         if (other < value || (other == value && i > row))
             return false;
     }

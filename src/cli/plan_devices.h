@@ -5,8 +5,8 @@
 #include "cli/plan_print.h"
 
 /*
- * What more devices buy: the fastest plans of several numbers of devices, with
- * their energy and cost, and the plan that was chosen.
+ * For several numbers of devices the fastest plan, with its energy and cost,
+ * beside the plan that was chosen: is it worth using more?
  */
 #define PEN__DEVICE_ROWS 10u
 

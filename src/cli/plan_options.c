@@ -200,15 +200,11 @@ static void list_options(enum pen__plan_verb verb, struct parse *parse)
     for (size_t i = 0; i < NUM_ROWS; i++)
         if ((rows[i].verbs & verb) != 0)
             parse->fields[parse->num_fields++] = rows[i].field;
-    pen__fields_list(parse->fields, parse->num_fields, parse->options);
-    parse->options[parse->num_fields] = (struct argp_option){
-        .name = "output",
-        .key = 'o',
-        .arg = "FILE",
-        .doc = verb == PEN__PLAN_SEARCH ? "write the best plan to FILE"
-                                        : "write the plan to FILE",
-        .group = (int)parse->num_fields + 1};
-    parse->options[parse->num_fields + 1] = (struct argp_option){0};
+    pen__fields_list_output(parse->fields, parse->num_fields, "FILE",
+                            verb == PEN__PLAN_SEARCH
+                                ? "write the best plan to FILE"
+                                : "write the plan to FILE",
+                            parse->options);
 }
 
 static void require(const struct argp_state *state, bool is_there,

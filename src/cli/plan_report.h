@@ -18,8 +18,8 @@ pen_status pen__plan_report_html(const struct pen__plan_report *report,
 /* ---- parts of it ---- */
 
 /*
- * Tables; release them. What was asked for, the best plan, plans, memory,
- * neighbours, and what would help.
+ * One table each: the question, the best plan, the ranking, memory, plans that
+ * differ in one setting, and what would help. Release them.
  */
 void pen__plan_asked_table(const struct pen__plan_report *report,
                            struct pen_table *out);

@@ -118,15 +118,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
 {
-    pen__fields_list(fields, NUM_FIELDS, out);
-    out[NUM_FIELDS] = (struct argp_option){
-        .name = "output",
-        .key = 'o',
-        .arg = "FILE",
-        .doc = "write the profile to FILE and a summary to standard output; "
-               "when not given, write the profile to standard output",
-        .group = NUM_FIELDS + 1};
-    out[NUM_FIELDS + 1] = (struct argp_option){0};
+    pen__fields_list_output(
+        fields, NUM_FIELDS, "FILE",
+        "write the profile to FILE and a summary to standard output; "
+        "when not given, write the profile to standard output",
+        out);
 }
 
 static struct argp parser_of(const struct argp_option *options)

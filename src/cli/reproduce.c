@@ -61,16 +61,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
 {
-    pen__fields_list(fields, NUM_FIELDS, out);
-    out[NUM_FIELDS] = (struct argp_option){
-        .name = "output",
-        .key = 'o',
-        .arg = "DIR",
-        .doc = "folder for the page, the logs and the figures, named after "
-               "the experiment when not given; trainings that it has already "
-               "are not repeated",
-        .group = NUM_FIELDS + 1};
-    out[NUM_FIELDS + 1] = (struct argp_option){0};
+    pen__fields_list_output(
+        fields, NUM_FIELDS, "DIR",
+        "folder for the page, the logs and the figures, named after "
+        "the experiment when not given; trainings that it has already "
+        "are not repeated",
+        out);
 }
 
 static struct argp parser_of(const struct argp_option *options)

@@ -26,10 +26,6 @@
 #include <string.h>
 
 #define MODEL "{\"model_type\": \"penstock_cnn\", \"conv_sizes\": [8, 16]}\n"
-#define LATENCY_SEC 1e-4
-
-/* A backward takes twice as long as a forward. */
-#define BACKWARD_SHARE (2.0 / 3.0)
 
 enum { BATCH = 128 }; /* images of a step in one replica */
 
@@ -348,10 +344,10 @@ static pen_status time_steps(struct pen__parle *parle, struct pen_text *why)
                 .num_moments = 1,
                 .num_replicas = PEN__PARLE_REPLICAS,
                 .bytes_per_sec = pen__parle_links[k] * 1e9 / 8,
-                .latency_sec = LATENCY_SEC,
+                .latency_sec = PEN_REPLICA_LATENCY_SEC,
                 .eager_bytes = PEN_REPLICA_EAGER_BYTES,
                 .compute_sec = parle->compute_sec,
-                .overlap_sec = BACKWARD_SHARE * parle->compute_sec,
+                .overlap_sec = PEN_REPLICA_BACKWARD_SHARE * parle->compute_sec,
                 .samples = PEN__PARLE_REPLICAS * BATCH,
                 .core_bytes_per_sec = PEN_REPLICA_CORE_RATE};
             struct pen_sync_choice choice;

@@ -11,7 +11,7 @@ enum {
     PEN__PARLE_LINKS = 3
 };
 
-/* Who trains; the first two are those of the claim. */
+/* The contenders; the claim is about the first two. */
 enum {
     PEN__PARLE_SGD,
     PEN__PARLE_PARLE,

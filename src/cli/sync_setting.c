@@ -8,13 +8,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define USUAL_LATENCY 1e-4
-
 /* Seconds of the search for the plan of a replica. */
 #define SEARCH_SECONDS 3
-
-/* A backward computes twice as long as a forward where nobody measured. */
-#define BACKWARD_SHARE (2.0 / 3.0)
 
 /* ---- the link ---- */
 
@@ -35,7 +30,7 @@ static pen_status read_link(const struct pen__sync_args *args,
                             struct pen_replica_setting *out,
                             struct pen_text *why)
 {
-    out->latency_sec = USUAL_LATENCY;
+    out->latency_sec = PEN_REPLICA_LATENCY_SEC;
     out->core_bytes_per_sec = PEN_REPLICA_CORE_RATE;
     out->eager_bytes = PEN_REPLICA_EAGER_BYTES;
     pen_status status = read_unit(PEN_UNIT_BYTES_PER_SEC, "link", args->link, 1,
@@ -77,7 +72,7 @@ static pen_status take_given(const struct pen__sync_args *args,
     pen_status status =
         read_unit(PEN_UNIT_SECONDS, "step-time", args->step_time, 1e-9,
                   &out->compute_sec, why);
-    out->overlap_sec = BACKWARD_SHARE * out->compute_sec / count;
+    out->overlap_sec = PEN_REPLICA_BACKWARD_SHARE * out->compute_sec / count;
     return status;
 }
 

@@ -7,13 +7,14 @@
 /* penstock train --check: everything before the first step, and no step. */
 
 /*
- * Whether this process stands for all ranks of a plan, which nobody launched.
- * What takes all ranks to do, as making their networks, is left out then.
+ * Whether this process checks a plan of several ranks alone, without a
+ * launcher. Checks that need all ranks, as making their networks, are left out
+ * then.
  */
 bool pen__train_check_stands_alone(const struct pen__train_layout *layout,
                                    const struct pen_transport *transport);
 
-/* What the trainer would refuse, of this rank or of all that it stands for. */
+/* Refuses as the trainer would: this rank, or every rank of the plan. */
 pen_status pen__train_check_ranks(const struct pen_trainer_options *options,
                                   const struct pen__train_layout *layout,
                                   struct pen_text *why);

@@ -52,6 +52,12 @@ struct pen_replica_setting {
 /* What Open MPI sends over TCP unasked. */
 #define PEN_REPLICA_EAGER_BYTES 65536.0
 
+/* Of a link, where nobody measured. */
+#define PEN_REPLICA_LATENCY_SEC 1e-4
+
+/* A backward computes twice as long as a forward where nobody measured. */
+#define PEN_REPLICA_BACKWARD_SHARE (2.0 / 3.0)
+
 /* What compressors of src/sync reach on a core where nobody measured. */
 #define PEN_REPLICA_CORE_RATE 2e9
 

@@ -1,6 +1,7 @@
 #include "profiler/samples.h"
 
 #include "base/bug.h"
+#include "base/median.h"
 
 #include <stdlib.h>
 
@@ -24,13 +25,6 @@ void pen__samples_add(struct pen__samples *samples, double seconds)
     samples->seconds[samples->count++] = seconds;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* share 0 is the least, 1 the most. */
 static double quantile(const struct pen__samples *samples, double share)
 {
@@ -45,7 +39,7 @@ static double quantile(const struct pen__samples *samples, double share)
 struct pen_measured pen__samples_measure(struct pen__samples *samples)
 {
     PEN_BUG_UNLESS(samples->count > 0);
-    qsort(samples->seconds, samples->count, sizeof *samples->seconds, compare);
+    pen_sort(samples->seconds, samples->count);
     return (struct pen_measured){.median_sec = quantile(samples, 0.5),
                                  .spread_sec = quantile(samples, 0.75) -
                                                quantile(samples, 0.25)};

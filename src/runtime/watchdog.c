@@ -47,6 +47,7 @@
 
 #include "base/bug.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "runtime/watchdog_end.h"
 
 #include <errno.h>
@@ -112,13 +113,6 @@ struct pen_watchdog {
 
 /* ---- patience ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 void pen_watchdog_add_step(struct pen_watchdog *watchdog, double sec)
 {
     if (watchdog == NULL)
@@ -129,7 +123,7 @@ void pen_watchdog_add_step(struct pen_watchdog *watchdog, double sec)
                        ? (size_t)watchdog->num_steps
                        : (size_t)STEPS_KEPT;
     memcpy(sorted, watchdog->steps, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, by_size);
+    pen_sort(sorted, count);
     atomic_store(&watchdog->step_sec, sorted[count / 2]);
 }
 

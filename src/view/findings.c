@@ -1,5 +1,7 @@
 #include "view/findings.h"
 
+#include "base/median.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -53,13 +55,6 @@ static void sum_lines(struct pen__findings *findings,
     }
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of what the ranks take more: what is common to all of them. */
 static pen_status choose_scale(struct pen__findings *findings,
                                struct pen__case *matter)
@@ -78,7 +73,7 @@ static pen_status choose_scale(struct pen__findings *findings,
             ratios[count++] =
                 facts->computing_sec / facts->predicted_computing_sec;
     }
-    qsort(ratios, count, sizeof *ratios, by_size);
+    pen_sort(ratios, count);
     if (count > 0 && fabs(ratios[(count - 1) / 2] - 1) > ALIKE)
         findings->scale = ratios[(count - 1) / 2];
     matter->scale = findings->scale;
@@ -222,7 +217,7 @@ static int by_op(const void *a, const void *b)
         return x->kind < y->kind ? -1 : 1;
     if (x->stage != y->stage)
         return x->stage < y->stage ? -1 : 1;
-    return by_size(&x->ratio, &y->ratio);
+    return (x->ratio > y->ratio) - (x->ratio < y->ratio);
 }
 
 static uint32_t take_samples(const struct pen__case *matter, uint32_t line,
