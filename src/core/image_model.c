@@ -102,50 +102,6 @@ static uint32_t add_dense(struct pen_image_model *model,
     return outputs;
 }
 
-static void add_dense_layers(struct pen_image_model *model, uint32_t inputs)
-{
-    char prefix[32];
-    for (uint32_t i = 0; i < model->num_dense; i++) {
-        snprintf(prefix, sizeof prefix, "dense.%u.", i);
-        inputs = add_dense(model, PEN_IMAGE_LAYER_DENSE, prefix, inputs,
-                           model->dense_sizes[i]);
-    }
-    add_dense(model, PEN_IMAGE_LAYER_HEAD, "classifier.", inputs,
-              model->num_labels);
-}
-
-static void add_mlp(struct pen_image_model *model)
-{
-    add_dense_layers(model, model->num_channels * model->image_size *
-                                model->image_size);
-}
-
-/* Every convolution keeps the size, every pool halves it, rounding down. */
-static void add_cnn(struct pen_image_model *model)
-{
-    uint32_t channels = model->num_channels;
-    uint32_t size = model->image_size;
-    char prefix[32];
-    for (uint32_t i = 0; i < model->num_stages; i++) {
-        struct pen_image_layer *layer =
-            add_layer(model, PEN_IMAGE_LAYER_CONVOLUTION);
-        layer->num_convolutions = 1;
-        layer->convolutions[0] =
-            (struct pen_image_convolution){.inputs = channels,
-                                           .outputs = model->stage_sizes[i],
-                                           .kernel = model->kernel_size,
-                                           .stride = 1,
-                                           .padding = model->kernel_size / 2};
-        layer->pool_kernel = layer->pool_stride = 2;
-        snprintf(prefix, sizeof prefix, "conv.%u.", i);
-        add_convolution(model, prefix, &layer->convolutions[0]);
-        end_layer(model, layer);
-        channels = model->stage_sizes[i];
-        size /= 2;
-    }
-    add_dense_layers(model, channels * size * size);
-}
-
 static struct pen_image_convolution normed(uint32_t inputs, uint32_t outputs,
                                            uint32_t kernel, uint32_t stride)
 {
@@ -158,33 +114,40 @@ static struct pen_image_convolution normed(uint32_t inputs, uint32_t outputs,
 }
 
 /* He et al., CVPR 2016, figure 5: two convolutions, or three. */
-static void choose_convolutions(const struct pen_image_model *model,
-                                uint32_t inputs, uint32_t outputs,
-                                uint32_t stride, struct pen_image_layer *layer)
+struct block {
+    uint32_t inputs;
+    uint32_t outputs;
+    uint32_t inner; /* of a bottleneck; 0: none */
+    uint32_t stride;
+    bool is_early; /* the first of a bottleneck has the stride */
+};
+
+static void choose_convolutions(const struct block *block,
+                                struct pen_image_layer *layer)
 {
     struct pen_image_convolution *it = layer->convolutions;
-    if (!model->is_bottleneck) {
+    if (block->inner == 0) {
         layer->num_convolutions = 2;
-        it[0] = normed(inputs, outputs, 3, stride);
-        it[1] = normed(outputs, outputs, 3, 1);
+        it[0] = normed(block->inputs, block->outputs, 3, block->stride);
+        it[1] = normed(block->outputs, block->outputs, 3, 1);
         return;
     }
-    bool is_early = model->has_downsample_in_bottleneck;
-    uint32_t inner = outputs / REDUCTION;
+    uint32_t first = block->is_early ? block->stride : 1;
     layer->num_convolutions = 3;
-    it[0] = normed(inputs, inner, 1, is_early ? stride : 1);
-    it[1] = normed(inner, inner, 3, is_early ? 1 : stride);
-    it[2] = normed(inner, outputs, 1, 1);
+    it[0] = normed(block->inputs, block->inner, 1, first);
+    it[1] = normed(block->inner, block->inner, 3, block->stride / first);
+    it[2] = normed(block->inner, block->outputs, 1, 1);
 }
 
 static void add_residual(struct pen_image_model *model, const char *prefix,
-                         uint32_t inputs, uint32_t outputs, uint32_t stride)
+                         const struct block *block)
 {
     struct pen_image_layer *layer = add_layer(model, PEN_IMAGE_LAYER_RESIDUAL);
     char name[PEN_TENSOR_NAME_SIZE];
-    choose_convolutions(model, inputs, outputs, stride, layer);
-    if (inputs != outputs || stride != 1) {
-        layer->shortcut = normed(inputs, outputs, 1, stride);
+    choose_convolutions(block, layer);
+    if (block->inputs != block->outputs || block->stride != 1) {
+        layer->shortcut =
+            normed(block->inputs, block->outputs, 1, block->stride);
         snprintf(name, sizeof name, "%sshortcut.", prefix);
         add_convolution(model, name, &layer->shortcut);
     }
@@ -194,6 +157,123 @@ static void add_residual(struct pen_image_model *model, const char *prefix,
     }
     end_layer(model, layer);
 }
+
+/* ---- MLP and CNN ---- */
+
+static void add_head(struct pen_image_model *model, const char *prefix,
+                     uint32_t inputs, bool has_average)
+{
+    add_dense(model, PEN_IMAGE_LAYER_HEAD, prefix, inputs, model->num_labels);
+    model->layers[model->num_layers - 1].has_average = has_average;
+}
+
+static void add_mlp(struct pen_image_model *model)
+{
+    uint32_t inputs =
+        model->num_channels * model->image_size * model->image_size;
+    char prefix[32];
+    for (uint32_t i = 0; i < model->num_dense; i++) {
+        snprintf(prefix, sizeof prefix, "dense.%u.", i);
+        inputs = add_dense(model, PEN_IMAGE_LAYER_DENSE, prefix, inputs,
+                           model->dense_sizes[i]);
+    }
+    add_head(model, "classifier.", inputs, false);
+}
+
+static void add_filters(struct pen_image_model *model, const char *prefix,
+                        const struct pen_image_step *step, uint32_t inputs,
+                        uint32_t turn)
+{
+    struct pen_image_layer *layer =
+        add_layer(model, PEN_IMAGE_LAYER_CONVOLUTION);
+    layer->num_convolutions = 1;
+    layer->convolutions[0] =
+        (struct pen_image_convolution){.inputs = inputs,
+                                       .outputs = step->outputs,
+                                       .kernel = step->kernel,
+                                       .stride = turn == 0 ? step->stride : 1,
+                                       .padding = step->padding,
+                                       .has_norm = step->has_norm};
+    if (turn == step->repeat - 1) {
+        layer->pool_kernel = step->pool_kernel;
+        layer->pool_stride = step->pool_stride;
+        layer->pool_padding = step->pool_padding;
+    }
+    add_convolution(model, prefix, &layer->convolutions[0]);
+    end_layer(model, layer);
+}
+
+/* Adds one layer of a step; its name has the number of its kind. */
+static void add_turn(struct pen_image_model *model,
+                     const struct pen_image_step *step, uint32_t inputs,
+                     uint32_t turn, uint32_t number)
+{
+    char prefix[32];
+    switch (step->kind) {
+    case PEN_IMAGE_LAYER_CONVOLUTION:
+        snprintf(prefix, sizeof prefix, "conv.%u.", number);
+        add_filters(model, prefix, step, inputs, turn);
+        break;
+    case PEN_IMAGE_LAYER_RESIDUAL: {
+        const struct block block = {.inputs = inputs,
+                                    .outputs = step->outputs,
+                                    .inner = step->inner,
+                                    .stride = turn == 0 ? step->stride : 1};
+        snprintf(prefix, sizeof prefix, "residual.%u.", number);
+        add_residual(model, prefix, &block);
+        break;
+    }
+    case PEN_IMAGE_LAYER_DENSE:
+    case PEN_IMAGE_LAYER_HEAD:
+        snprintf(prefix, sizeof prefix, "dense.%u.", number);
+        add_dense(model, PEN_IMAGE_LAYER_DENSE, prefix, inputs, step->outputs);
+        break;
+    }
+}
+
+/* first_dense: the numbers that are left of an image when dense layers begin */
+static void add_cnn(struct pen_image_model *model, uint32_t first_dense)
+{
+    uint32_t inputs = model->num_channels;
+    uint32_t numbers[PEN_IMAGE_LAYER_HEAD + 1] = {0};
+    bool is_dense = false;
+    for (uint32_t i = 0; i < model->num_steps; i++) {
+        const struct pen_image_step *step = &model->steps[i];
+        if (step->kind == PEN_IMAGE_LAYER_DENSE && !is_dense) {
+            inputs = first_dense;
+            is_dense = true;
+        }
+        for (uint32_t turn = 0; turn < step->repeat; turn++) {
+            add_turn(model, step, inputs, turn, numbers[step->kind]++);
+            inputs = step->outputs;
+        }
+    }
+    if (!is_dense && !model->has_average)
+        inputs = first_dense;
+    add_head(model, "classifier.", inputs, model->has_average);
+}
+
+/* Every convolution keeps the size, every pool halves it, rounding down. */
+static void list_steps(struct pen_image_model *model)
+{
+    for (uint32_t i = 0; i < model->num_stages; i++)
+        model->steps[model->num_steps++] =
+            (struct pen_image_step){.kind = PEN_IMAGE_LAYER_CONVOLUTION,
+                                    .outputs = model->stage_sizes[i],
+                                    .repeat = 1,
+                                    .stride = 1,
+                                    .kernel = model->kernel_size,
+                                    .padding = model->kernel_size / 2,
+                                    .pool_kernel = 2,
+                                    .pool_stride = 2};
+    for (uint32_t i = 0; i < model->num_dense; i++)
+        model->steps[model->num_steps++] =
+            (struct pen_image_step){.kind = PEN_IMAGE_LAYER_DENSE,
+                                    .outputs = model->dense_sizes[i],
+                                    .repeat = 1};
+}
+
+/* ---- ResNet ---- */
 
 static void add_resnet(struct pen_image_model *model)
 {
@@ -215,13 +295,17 @@ static void add_resnet(struct pen_image_model *model)
                 i == 0 && (stage > 0 || model->has_downsample_in_first_stage);
             snprintf(prefix, sizeof prefix,
                      "resnet.encoder.stages.%u.layers.%u.", stage, i);
-            add_residual(model, prefix, channels, model->stage_sizes[stage],
-                         is_halved ? 2 : 1);
-            channels = model->stage_sizes[stage];
+            uint32_t outputs = model->stage_sizes[stage];
+            const struct block block = {
+                .inputs = channels,
+                .outputs = outputs,
+                .inner = model->is_bottleneck ? outputs / REDUCTION : 0,
+                .stride = is_halved ? 2 : 1,
+                .is_early = model->has_downsample_in_bottleneck};
+            add_residual(model, prefix, &block);
+            channels = outputs;
         }
-    add_dense(model, PEN_IMAGE_LAYER_HEAD, "classifier.1.", channels,
-              model->num_labels);
-    model->layers[model->num_layers - 1].has_average = true;
+    add_head(model, "classifier.1.", channels, true);
 }
 
 /* As many as there can be: a few too many for a basic ResNet. */
@@ -230,6 +314,8 @@ static pen_status make_room(struct pen_image_model *model, struct pen_text *why)
     size_t num_layers = model->num_stages + model->num_dense + 2;
     for (uint32_t i = 0; i < model->num_stages; i++)
         num_layers += model->depths[i];
+    for (uint32_t i = 0; i < model->num_steps; i++)
+        num_layers += model->steps[i].repeat;
     const size_t convolutions = PEN_IMAGE_MAX_CONVOLUTIONS + 1;
     size_t most = convolutions * PEN_IMAGE_NORM_TENSORS;
     model->layers = calloc(num_layers, sizeof *model->layers);
@@ -250,7 +336,15 @@ pen_status pen__image_model_create(const struct pen_image_model *settings,
         return PEN_NOMEM;
     }
     *model = *settings;
-    pen_status status = make_room(model, why);
+    uint32_t first_dense = 0;
+    pen_status status = PEN_OK;
+    if (model->family == PEN_IMAGE_FAMILY_CNN) {
+        if (model->kernel_size > 0)
+            list_steps(model);
+        status = pen__image_steps_check(model, &first_dense, why);
+    }
+    if (status == PEN_OK)
+        status = make_room(model, why);
     if (status != PEN_OK) {
         pen_image_model_free(model);
         return status;
@@ -258,7 +352,7 @@ pen_status pen__image_model_create(const struct pen_image_model *settings,
     if (model->family == PEN_IMAGE_FAMILY_RESNET)
         add_resnet(model);
     else if (model->family == PEN_IMAGE_FAMILY_CNN)
-        add_cnn(model);
+        add_cnn(model, first_dense);
     else
         add_mlp(model);
     for (uint32_t i = 0; i < model->num_tensors; i++)

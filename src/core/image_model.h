@@ -8,7 +8,8 @@
  * follow, and their tensors with the names and shapes of a checkpoint.
  *
  *   resnet        ResNetForImageClassification of transformers
- *   penstock_cnn  convolution, ReLU and pool, some times; then dense layers
+ *   penstock_cnn  convolutions with ReLU, and a norm and a max pool if wanted,
+ *                 residual blocks; then dense layers
  *   penstock_mlp  dense layers with ReLU
  *
  * The last layer is the head, a dense one to the labels. Layers are counted
@@ -49,7 +50,7 @@ struct pen_image_convolution {
 };
 
 enum pen_image_layer_kind {
-    PEN_IMAGE_LAYER_CONVOLUTION, /* convolution, norm if any, ReLU, max pool */
+    PEN_IMAGE_LAYER_CONVOLUTION, /* convolution, ReLU; norm, max pool if any */
     PEN_IMAGE_LAYER_RESIDUAL,    /* ReLU(shortcut(x) + convolutions(x)) */
     PEN_IMAGE_LAYER_DENSE,       /* ReLU(x W^T + bias) */
     PEN_IMAGE_LAYER_HEAD         /* average over positions, x W^T + bias */
@@ -66,7 +67,7 @@ struct pen_image_layer {
     uint32_t num_convolutions;
     struct pen_image_convolution convolutions[PEN_IMAGE_MAX_CONVOLUTIONS];
     struct pen_image_convolution shortcut;
-    uint32_t pool_kernel; /* behind a convolution */
+    uint32_t pool_kernel; /* after a convolution; 0: no pool */
     uint32_t pool_stride;
     uint32_t pool_padding;
 
@@ -88,6 +89,29 @@ struct pen_image_tensor {
 };
 
 #define PEN_IMAGE_MAX_SIZES 16
+#define PEN_IMAGE_MAX_STEPS 64
+#define PEN_IMAGE_MAX_LAYERS 1024
+
+/*
+ * An entry of "layers" in a config.json: layers of one kind in a row. Of
+ * several, the first has the stride and the last has the pool.
+ */
+struct pen_image_step {
+    enum pen_image_layer_kind kind; /* any but HEAD */
+    uint32_t outputs;
+    uint32_t repeat;
+    /* Convolution and residual. */
+    uint32_t stride;
+    /* Convolution. */
+    uint32_t kernel;
+    uint32_t padding;
+    bool has_norm;
+    uint32_t pool_kernel; /* 0: none */
+    uint32_t pool_stride;
+    uint32_t pool_padding;
+    /* Residual: channels of a bottleneck; 0: two convolutions of 3 x 3. */
+    uint32_t inner;
+};
 
 struct pen_image_model {
     enum pen_image_family family;
@@ -103,9 +127,14 @@ struct pen_image_model {
     bool is_bottleneck;                        /* ResNet */
     bool has_downsample_in_first_stage;        /* ResNet */
     bool has_downsample_in_bottleneck;         /* ResNet */
-    uint32_t kernel_size;                      /* CNN */
+    uint32_t kernel_size; /* CNN with conv_sizes; 0: it has "layers" */
 
-    /* CNN and MLP: dense layers between. */
+    /* CNN: what "layers" says, or what conv_sizes stands for. */
+    uint32_t num_steps;
+    struct pen_image_step steps[PEN_IMAGE_MAX_STEPS];
+    bool has_average; /* before the head, over positions */
+
+    /* CNN with conv_sizes, and MLP: dense layers between. */
     uint32_t num_dense;
     uint32_t dense_sizes[PEN_IMAGE_MAX_SIZES];
 
@@ -117,9 +146,9 @@ struct pen_image_model {
 };
 
 /*
- * Loads "preset:mnist-cnn" or "preset:mnist-mlp", a config.json or a directory
- * that has one. Unknown keys are ignored; settings that would change the
- * network and are not supported are refused.
+ * Loads "preset:mnist-cnn" or another of image_model_presets.c, a config.json
+ * or a directory that has one. Unknown keys are ignored; settings that would
+ * change the network and are not supported are refused.
  *
  * On success *out is owned by the caller; free it with pen_image_model_free().
  * On failure why has the path and the key, or line and column.
@@ -131,7 +160,7 @@ pen_status pen_image_model_load(const char *source,
 /* Whether it is of the kinds above: its preset or model_type is known here. */
 bool pen_image_model_is(const char *source);
 
-/* Adds "preset:mnist-cnn, preset:mnist-mlp". */
+/* Adds the names of all presets: "preset:alexnet, preset:cifar-cnn, ...". */
 void pen_image_model_list_presets(struct pen_text *out);
 
 /* The same from the text of a config.json. */

@@ -2,8 +2,9 @@
  * Where models for images come from: a preset, or a config.json. ResNet has
  * the keys and defaults of transformers; the others have keys of our own:
  *
- *   penstock_cnn   num_channels, image_size, conv_sizes, kernel_size,
- *                  hidden_sizes, num_labels
+ *   penstock_cnn   num_channels, image_size, num_labels, and
+ *                  conv_sizes, kernel_size, hidden_sizes, or
+ *                  layers (image_model_steps.c), global_average
  *   penstock_mlp   num_channels, image_size, hidden_sizes, num_labels
  */
 #include "core/image_model.h"
@@ -18,14 +19,9 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* Chosen so that no count of bytes of a model leaves 64 bits, nor its list of
- * tensors a few megabytes. */
-#define MAX_CHANNELS (1u << 16)
-#define MAX_IMAGE (1u << 12)
-#define MAX_INPUTS (1u << 28)
+#define MAX_CHANNELS PEN__IMAGE_MAX_CHANNELS
 #define MAX_LABELS (1u << 24)
 #define MAX_DEPTH 256
-#define MAX_KERNEL 31
 
 static const char *const families[] = {[PEN_IMAGE_FAMILY_RESNET] = "resnet",
                                        [PEN_IMAGE_FAMILY_CNN] = "penstock_cnn",
@@ -200,46 +196,74 @@ static pen_status check_inputs(const struct pen_image_model *model,
         return PEN_INVALID;
     }
     uint64_t inputs = channels * size * size;
-    if (inputs > MAX_INPUTS) {
+    if (inputs > PEN__IMAGE_MAX_INPUTS) {
         pen_why(why,
                 "image_size is %u: %" PRIu64
                 " values are too many for a dense layer; the limit is %u",
-                model->image_size, inputs, MAX_INPUTS);
+                model->image_size, inputs, PEN__IMAGE_MAX_INPUTS);
         return PEN_INVALID;
     }
     return PEN_OK;
 }
 
-/* The two of our own; their defaults are those of the presets. */
-static pen_status read_own(const struct pen_json *json,
-                           struct pen_image_model *model, struct pen_text *why)
+/* The keys that stand for a plain chain; their defaults are the preset's. */
+static pen_status read_short(const struct pen_json *json,
+                             struct pen_image_model *model,
+                             struct pen_text *why)
 {
-    bool is_cnn = model->family == PEN_IMAGE_FAMILY_CNN;
-    model->num_channels = 1;
-    model->image_size = 28;
-    model->num_dense = 1;
-    model->dense_sizes[0] = 128;
     const struct list convolutions = {"conv_sizes", 1, MAX_CHANNELS,
                                       model->stage_sizes, &model->num_stages};
-    const struct list dense = {"hidden_sizes", 0, MAX_CHANNELS,
-                               model->dense_sizes, &model->num_dense};
-    pen_status status =
-        read_count(json, "image_size", MAX_IMAGE, &model->image_size, why);
-    if (status == PEN_OK && is_cnn) {
-        model->num_stages = 2;
-        model->stage_sizes[0] = 16;
-        model->stage_sizes[1] = 32;
-        model->kernel_size = 5;
-        status = read_list(json, &convolutions, why);
-    }
-    if (status == PEN_OK && is_cnn)
-        status = read_count(json, "kernel_size", MAX_KERNEL,
+    model->num_stages = 2;
+    model->stage_sizes[0] = 16;
+    model->stage_sizes[1] = 32;
+    model->kernel_size = 5;
+    pen_status status = read_list(json, &convolutions, why);
+    if (status == PEN_OK)
+        status = read_count(json, "kernel_size", PEN__IMAGE_MAX_KERNEL,
                             &model->kernel_size, why);
-    if (status == PEN_OK && is_cnn && model->kernel_size % 2 == 0) {
+    if (status == PEN_OK && model->kernel_size % 2 == 0) {
         pen_why(why, "kernel_size must be odd, so that the image keeps its "
                      "size");
         return PEN_INVALID;
     }
+    return status;
+}
+
+/* A chain that is written out has no key of the short form. */
+static pen_status read_layers(const struct pen_json *json,
+                              struct pen_image_model *model,
+                              struct pen_text *why)
+{
+    static const char *const others[] = {"conv_sizes", "kernel_size",
+                                         "hidden_sizes"};
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        if (pen__config_has(json, others[i])) {
+            pen_why(why,
+                    "layers and %s both describe the network; give only "
+                    "one of them",
+                    others[i]);
+            return PEN_INVALID;
+        }
+    return pen__image_steps_read(json, model, why);
+}
+
+/* The two of our own. */
+static pen_status read_own(const struct pen_json *json,
+                           struct pen_image_model *model, struct pen_text *why)
+{
+    bool is_cnn = model->family == PEN_IMAGE_FAMILY_CNN;
+    const struct list dense = {"hidden_sizes", 0, MAX_CHANNELS,
+                               model->dense_sizes, &model->num_dense};
+    model->num_channels = 1;
+    model->image_size = 28;
+    pen_status status = read_count(json, "image_size", PEN__IMAGE_MAX_SIDE,
+                                   &model->image_size, why);
+    if (status == PEN_OK && is_cnn && pen__config_has(json, "layers"))
+        return read_layers(json, model, why);
+    model->num_dense = 1;
+    model->dense_sizes[0] = 128;
+    if (status == PEN_OK && is_cnn)
+        status = read_short(json, model, why);
     if (status == PEN_OK)
         status = read_list(json, &dense, why);
     return status;
@@ -261,7 +285,8 @@ static pen_status read_model(const struct pen_json *json,
                             &model->num_channels, why);
     if (status == PEN_OK)
         status = read_labels(json, &model->num_labels, why);
-    return status == PEN_OK && !is_resnet ? check_inputs(model, why) : status;
+    bool is_short = !is_resnet && model->num_steps == 0;
+    return status == PEN_OK && is_short ? check_inputs(model, why) : status;
 }
 
 pen_status pen_image_model_parse(const char *text, size_t length,
@@ -279,27 +304,6 @@ pen_status pen_image_model_parse(const char *text, size_t length,
                             : status;
 }
 
-static const struct preset {
-    const char *name;
-    const char *config;
-} presets[] = {{"preset:mnist-cnn", "{\"model_type\": \"penstock_cnn\"}"},
-               {"preset:mnist-mlp", "{\"model_type\": \"penstock_mlp\"}"}};
-
-/* NULL when there is none of that name. */
-static const struct preset *find_preset(const char *name)
-{
-    for (size_t i = 0; i < COUNT_OF(presets); i++)
-        if (strcmp(name, presets[i].name) == 0)
-            return &presets[i];
-    return NULL;
-}
-
-void pen_image_model_list_presets(struct pen_text *out)
-{
-    for (size_t i = 0; i < COUNT_OF(presets); i++)
-        pen_why(out, "%s%s", i == 0 ? "" : ", ", presets[i].name);
-}
-
 static bool is_preset(const char *source)
 {
     static const char prefix[] = "preset:";
@@ -309,10 +313,9 @@ static bool is_preset(const char *source)
 static pen_status parse_preset(const char *name, struct pen_image_model **out,
                                struct pen_text *why)
 {
-    const struct preset *found = find_preset(name);
-    if (found != NULL)
-        return pen_image_model_parse(found->config, strlen(found->config), out,
-                                     why);
+    const char *config = pen__image_preset(name);
+    if (config != NULL)
+        return pen_image_model_parse(config, strlen(config), out, why);
     pen_why(why, "there is no %s for images; expected one of ", name);
     pen_image_model_list_presets(why);
     return PEN_INVALID;
@@ -334,7 +337,7 @@ bool pen_image_model_is(const char *source)
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen_text text = PEN_TEXT_EMPTY;
     if (is_preset(source))
-        return find_preset(source) != NULL;
+        return pen__image_preset(source) != NULL;
     bool is_known = pen__config_read(source, &path, &text, NULL) == PEN_OK &&
                     has_family(&text);
     pen_text_release(&path);

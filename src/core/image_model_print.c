@@ -1,6 +1,8 @@
 /* A model for images as config.json; the inverse of image_model_config.c. */
 #include "core/image_model.h"
 
+#include "core/image_model_internal.h"
+
 static void add_list(struct pen_text *out, const char *key,
                      const uint32_t *entries, uint32_t count)
 {
@@ -37,11 +39,15 @@ void pen_image_model_print(const struct pen_image_model *model,
         add_resnet(model, out);
     } else {
         pen_text_add(out, ",\n  \"image_size\": %u", model->image_size);
-        if (model->family == PEN_IMAGE_FAMILY_CNN) {
+        bool is_cnn = model->family == PEN_IMAGE_FAMILY_CNN;
+        if (is_cnn && model->kernel_size > 0) {
             add_list(out, "conv_sizes", model->stage_sizes, model->num_stages);
             pen_text_add(out, ",\n  \"kernel_size\": %u", model->kernel_size);
         }
-        add_list(out, "hidden_sizes", model->dense_sizes, model->num_dense);
+        if (is_cnn && model->kernel_size == 0)
+            pen__image_steps_print(model, out);
+        else
+            add_list(out, "hidden_sizes", model->dense_sizes, model->num_dense);
     }
     pen_text_add(out, ",\n  \"num_labels\": %u\n}\n", model->num_labels);
 }

@@ -1,5 +1,4 @@
-/* Convolution, norm if any, ReLU, max pool: the stem, and a small network's
- * layers. */
+/* Convolution, norm if any, ReLU, max pool if any. */
 #include "network/image_layers.h"
 
 #include <stdlib.h>
@@ -8,8 +7,10 @@ struct convolution {
     struct pen__layer base;
     struct pen__image_input input;
     struct pen__filter filter;
+    bool has_pool;
     struct pen_pool pool;
-    size_t active;          /* in the stash: what goes into the pool */
+    /* In the stash: what goes into the pool or, without one, the ReLU. */
+    size_t active;
     size_t active_gradient; /* in the hold: of what goes into the ReLU */
 };
 
@@ -32,8 +33,10 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     pen__image_input_read(&self->input, pass);
     pen__filter_forward(&self->filter, pass,
                         pen__image_input_at(&self->input, pass, x), active);
-    engine->ops->relu_forward(engine, self->filter.count_out, active, active);
-    engine->ops->pool_forward(engine, &self->pool, active, y);
+    engine->ops->relu_forward(engine, self->filter.count_out, active,
+                              self->has_pool ? active : y);
+    if (self->has_pool)
+        engine->ops->pool_forward(engine, &self->pool, active, y);
 }
 
 static void backward_input(struct pen__layer *layer,
@@ -45,9 +48,11 @@ static void backward_input(struct pen__layer *layer,
     void *active = pen__at(pass->stash, self->active);
     void *gradient = pen__at(pass->hold, self->active_gradient);
     (void)x;
-    engine->ops->pool_backward(engine, &self->pool, active, dy, gradient);
-    engine->ops->relu_backward(engine, self->filter.count_out, active, gradient,
-                               gradient);
+    if (self->has_pool)
+        engine->ops->pool_backward(engine, &self->pool, active, dy, gradient);
+    /* Before the ReLU or after it: the same ones are positive. */
+    engine->ops->relu_backward(engine, self->filter.count_out, active,
+                               self->has_pool ? gradient : dy, gradient);
     pen__filter_backward_input(&self->filter, pass, gradient, dx);
 }
 
@@ -69,18 +74,22 @@ static const struct pen__layer_ops convolution_ops = {
     .backward_weight = backward_weight,
 };
 
+/* Without a pool, windows of one position, which change no size. */
 static void add_pool(const struct pen_image_layer *model,
                      const struct pen__filter *filter, struct pen_pool *out)
 {
     const struct pen_window *under = &filter->convolution.window;
+    bool has_pool = model->pool_kernel > 0;
+    size_t kernel = has_pool ? model->pool_kernel : 1;
+    size_t stride = has_pool ? model->pool_stride : 1;
     *out = (struct pen_pool){
         .kind = PEN_POOL_MAX,
         .window = {
             .batch = under->batch,
             .channels = model->convolutions[0].outputs,
             .image = {pen_window_steps(under, 0), pen_window_steps(under, 1)},
-            .kernel = {model->pool_kernel, model->pool_kernel},
-            .stride = {model->pool_stride, model->pool_stride},
+            .kernel = {kernel, kernel},
+            .stride = {stride, stride},
             .padding = {model->pool_padding, model->pool_padding}}};
 }
 
@@ -100,6 +109,7 @@ pen_status pen__image_convolution_create(const struct pen__image_place *place,
         free(self);
         return status;
     }
+    self->has_pool = place->model->pool_kernel > 0;
     add_pool(place->model, &self->filter, &self->pool);
     const struct pen_window *window = &self->pool.window;
     size_t pixels = window->channels * window->image[0] * window->image[1];

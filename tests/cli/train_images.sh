@@ -146,7 +146,7 @@ refused "--seq-length is for text" --seq-length 12
 refused "--data-path takes one folder of images, not 2" \
     --data-path "$work/plain"
 refused "--recompute-granularity is for text" --recompute-granularity full
-refused "for images preset:mnist-cnn, preset:mnist-mlp" --model preset:mnist
+refused "for images preset:alexnet, preset:cifar-cnn, preset:mnist-cnn" --model preset:mnist
 run 1 train --model preset:gpt2 "${images[@]}" --train-iters 1
 err_has "$work/quarters is not a regular file"
 run 1 eval --model "$work/run" --token-ids "$work/cnn.json"

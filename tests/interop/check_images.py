@@ -52,6 +52,34 @@ class Cnn(torch.nn.Module):
         return self.classifier(x)
 
 
+class Chain(torch.nn.Module):
+    """penstock_cnn with "layers": AlexNet's kinds of window, and VGG's rows."""
+
+    CONFIG = {"model_type": "penstock_cnn", "image_size": 28, "num_channels": 1,
+              "layers": [{"conv": 6, "kernel": 5, "stride": 2, "padding": 1,
+                          "pool": 3, "pool_stride": 2},
+                         {"conv": 8, "repeat": 2}, {"dense": 16, "repeat": 2}],
+              "num_labels": LABELS}
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.ModuleList(
+            [torch.nn.Conv2d(1, 6, 5, 2, 1), torch.nn.Conv2d(6, 8, 3, 1, 1),
+             torch.nn.Conv2d(8, 8, 3, 1, 1)])
+        self.dense = torch.nn.ModuleList(
+            [torch.nn.Linear(8 * 6 * 6, 16), torch.nn.Linear(16, 16)])
+        self.classifier = torch.nn.Linear(16, LABELS)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv[0](x)), 3, 2)
+        for layer in self.conv[1:]:
+            x = F.relu(layer(x))
+        x = x.flatten(1)
+        for layer in self.dense:
+            x = F.relu(layer(x))
+        return self.classifier(x)
+
+
 def make_resnet(kind, **more):
     return transformers.ResNetForImageClassification(transformers.ResNetConfig(
         num_channels=1, embedding_size=8, hidden_sizes=[16, 32], depths=[1, 2],
@@ -59,6 +87,7 @@ def make_resnet(kind, **more):
 
 
 MODELS = {"cnn": (Cnn, 28),
+          "chain": (Chain, 28),
           "resnet basic": (lambda: make_resnet("basic"), 32),
           "resnet bottleneck": (lambda: make_resnet("bottleneck"), 32),
           "resnet early": (lambda: make_resnet("bottleneck", downsample_in_bottleneck=True,
@@ -82,7 +111,7 @@ def spread(model, gen):
 
 def save(model, dtype, where):
     """A directory as penstock and transformers read it."""
-    if isinstance(model, Cnn):
+    if isinstance(model, (Cnn, Chain)):
         with open(os.path.join(where, "config.json"), "w") as f:
             json.dump(model.CONFIG, f)
     else:

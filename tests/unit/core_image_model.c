@@ -62,6 +62,80 @@ static void published_resnets_have_their_parameters(void **state)
                       60192808);
 }
 
+static void expect_preset(const char *name, uint64_t expected,
+                          uint32_t num_layers)
+{
+    struct pen_image_model *model = NULL;
+    struct pen_text printed = PEN_TEXT_EMPTY;
+    assert_int_equal(PEN_OK, pen_image_model_load(name, &model, NULL));
+    assert_int_equal(expected, model->num_parameters);
+    assert_int_equal(num_layers, model->num_layers);
+    pen_image_model_print(model, &printed);
+    expect_parameters(pen_text_string(&printed), expected);
+    pen_text_release(&printed);
+    pen_image_model_free(model);
+}
+
+/* sum(p.numel() for p in torchvision.models.NAME().parameters()) */
+static void presets_have_the_parameters_of_torchvision(void **state)
+{
+    (void)state;
+    expect_preset("preset:alexnet", 61100840, 8);
+    expect_preset("preset:vgg-16", 138357544, 16);
+    expect_preset("preset:resnet-50", 25557032, 18);
+}
+
+static void layers_are_a_chain_of_any_sizes(void **state)
+{
+    (void)state;
+    struct pen_image_model *model = parse_model(
+        "{\"model_type\":\"penstock_cnn\",\"image_size\":9,\"num_channels\":2,"
+        "\"layers\":[{\"conv\":4,\"kernel\":2,\"stride\":2,\"padding\":0,"
+        "\"pool\":3,\"pool_stride\":1},{\"residual\":6,\"stride\":2,"
+        "\"repeat\":2},{\"dense\":5}]}");
+    assert_int_equal(5, model->num_layers);
+    assert_string_equal("conv.0.weight", model->tensors[0].name);
+    assert_string_equal("residual.0.shortcut.convolution.weight",
+                        model->tensors[2].name);
+    assert_int_equal(0, model->layers[2].shortcut.outputs);
+    assert_int_equal(6, model->layers[3].inputs); /* 9, 4, 2, 1, 1 */
+    pen_image_model_free(model);
+    expect_parameters("{\"model_type\":\"penstock_cnn\",\"layers\":["
+                      "{\"conv\":4,\"norm\":true,\"repeat\":2,\"pool\":2}],"
+                      "\"global_average\":true}",
+                      4 * 9 + 8 + 16 * 9 + 8 + 50);
+}
+
+static void layers_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+#define LAYERS "{\"model_type\":\"penstock_cnn\",\"layers\":"
+    expect_refusal(LAYERS "[]}", "layers must be a list of 1 to 64 objects");
+    expect_refusal(LAYERS "[{}]}",
+                   "layers[0].conv, layers[0].residual or layers[0].dense must "
+                   "say what the layer is");
+    expect_refusal(LAYERS "[{\"conv\":0}]}",
+                   "layers[0].conv must be an integer from 1 to 65536");
+    expect_refusal(LAYERS "[{\"conv\":8,\"pool_stride\":2}]}",
+                   "layers[0].pool is missing, but there are keys of a pool");
+    expect_refusal(LAYERS "[{\"conv\":8,\"pool\":2,\"pool_padding\":2}]}",
+                   "layers[0].pool_padding must be an integer from 0 to 1");
+    expect_refusal(LAYERS "[{\"dense\":8},{\"conv\":8}]}",
+                   "layers[1] has positions, but a dense layer before it has "
+                   "left none");
+    expect_refusal(LAYERS "[{\"dense\":8}],\"global_average\":true}",
+                   "global_average needs positions, but the last entry of "
+                   "layers is dense");
+    expect_refusal(LAYERS "[{\"conv\":8}],\"kernel_size\":3}",
+                   "layers and kernel_size both describe the network; give "
+                   "only one of them");
+    expect_refusal(LAYERS "[{\"conv\":8,\"kernel\":9,\"padding\":0}],"
+                          "\"image_size\":8}",
+                   "image_size is too small: layers[0] has a window of 9 on an "
+                   "image of 8 x 8");
+#undef LAYERS
+}
+
 static void presets_are_small_networks_for_mnist(void **state)
 {
     (void)state;
@@ -82,7 +156,9 @@ static void presets_are_small_networks_for_mnist(void **state)
     assert_int_equal(PEN_INVALID,
                      pen_image_model_load("preset:mnist", &model, &why));
     assert_string_equal("there is no preset:mnist for images; expected one of "
-                        "preset:mnist-cnn, preset:mnist-mlp",
+                        "preset:alexnet, preset:cifar-cnn, "
+                        "preset:mnist-cnn, preset:mnist-mlp, "
+                        "preset:resnet-50, preset:vgg-16",
                         pen_text_string(&why));
     pen_text_release(&why);
 }
@@ -149,6 +225,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_resnets_have_their_parameters),
+        cmocka_unit_test(presets_have_the_parameters_of_torchvision),
+        cmocka_unit_test(layers_are_a_chain_of_any_sizes),
+        cmocka_unit_test(layers_that_cannot_be_are_refused),
         cmocka_unit_test(presets_are_small_networks_for_mnist),
         cmocka_unit_test(running_statistics_are_tensors_but_not_trained),
         cmocka_unit_test(what_cannot_be_carried_is_refused_with_its_key),

@@ -33,6 +33,16 @@ static const struct family {
     {"cnn", "{\"model_type\":\"penstock_cnn\",\"num_channels\":2,"
             "\"num_labels\":5,\"image_size\":9,\"conv_sizes\":[3,4],"
             "\"kernel_size\":3,\"hidden_sizes\":[6]}"},
+    {"chain with strides, without pools",
+     "{\"model_type\":\"penstock_cnn\",\"num_channels\":2,\"num_labels\":5,"
+     "\"image_size\":9,\"layers\":[{\"conv\":3,\"kernel\":4,\"stride\":2,"
+     "\"padding\":1},{\"conv\":4,\"kernel\":2,\"padding\":0,\"pool\":2,"
+     "\"pool_stride\":1},{\"dense\":6}]}"},
+    {"chain with norms and blocks",
+     "{\"model_type\":\"penstock_cnn\",\"num_channels\":2,\"num_labels\":5,"
+     "\"image_size\":9,\"layers\":[{\"conv\":4,\"norm\":true,\"repeat\":2},"
+     "{\"residual\":6,\"inner\":3,\"stride\":2,\"repeat\":2}],"
+     "\"global_average\":true}"},
     {"mlp", "{\"model_type\":\"penstock_mlp\",\"num_channels\":2,"
             "\"num_labels\":5,\"image_size\":9,\"hidden_sizes\":[4,6]}"},
     {"only a head", "{\"model_type\":\"penstock_mlp\",\"num_channels\":2,"
