@@ -33,7 +33,8 @@ static const char *const engines[] = {"onednn", "reference", NULL};
 static const struct pen__field fields[] = {
     {"model", "MODEL", "a run, a checkpoint, or a folder with weights",
      PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"data-path", "PREFIX", "file of tokens, or a folder with MNIST's files",
+    {"data-path", "PREFIX",
+     "file of tokens, or a folder with the files of MNIST or CIFAR-10",
      PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     {"token-ids", "FILE",
      "instead of --data-path: a text file of token ids, one "

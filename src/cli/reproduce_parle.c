@@ -103,6 +103,11 @@ static pen_status check_size(const struct pen_image_set *set, uint32_t needed,
                              const char *part, const char *data,
                              struct pen_text *why)
 {
+    if (set->channels != 1) {
+        pen_why(why, "%s has colour images; give --data a folder with MNIST",
+                data);
+        return PEN_INVALID;
+    }
     if (set->num_images >= needed)
         return PEN_OK;
     pen_why(why,

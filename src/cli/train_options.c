@@ -35,7 +35,7 @@ static const struct pen__field fields[] = {
     TEXT("load", "DIR", load, "resume from the newest checkpoint in DIR"),
     {"data-path", "PREFIX...",
      "files of tokens, optionally each with a weight: 0.3 A 0.7 B; "
-     "for an image model, the folder with MNIST's files",
+     "for an image model, the folder with the files of MNIST or CIFAR-10",
      PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
     TEXT("token-ids", "FILE", token_ids,
          "instead of --data-path: a text file of token ids, one "

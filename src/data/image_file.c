@@ -9,13 +9,14 @@
 
 #include "base/file.h"
 #include "data/gzip.h"
+#include "data/image_file_internal.h"
 
 #include <inttypes.h>
 #include <unistd.h>
 
 #define IMAGES_MAGIC 2051u
 #define LABELS_MAGIC 2049u
-#define FILE_MAX ((size_t)1 << 31)
+#define FILE_MAX PEN__IMAGE_FILE_MAX
 #define SIDE_MAX (1u << 12)
 
 /* What a kind of file says of itself. */
@@ -35,7 +36,7 @@ static uint32_t number_at(const struct pen_text *file, size_t offset)
            (uint32_t)at[2] << 8 | at[3];
 }
 
-static pen_status unpack(struct pen_text *file, struct pen_text *why)
+pen_status pen__image_file_unpack(struct pen_text *file, struct pen_text *why)
 {
     struct pen_text plain = PEN_TEXT_EMPTY;
     if (!pen__gzip_is(file->bytes, file->length))
@@ -104,7 +105,7 @@ static pen_status parse(struct pen_text *file, const char *path,
                         struct pen_text *why)
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status = unpack(file, &reason);
+    pen_status status = pen__image_file_unpack(file, &reason);
     if (status == PEN_OK)
         status = check_head(file, form, dims, &reason);
     if (status != PEN_OK)
@@ -126,6 +127,7 @@ pen_status pen_image_file_parse(struct pen_text *file, const char *path,
         return PEN_INVALID;
     }
     out->num_images = dims[0];
+    out->channels = 1;
     out->height = dims[1];
     out->width = dims[2];
     out->pixels = (const uint8_t *)file->bytes + 16;
@@ -156,7 +158,7 @@ static pen_status find_file(const char *directory, const char *part,
     }
     pen_why(why,
             "%s has neither %s-%s nor %s-%s.gz; an image data set is a "
-            "folder with MNIST's files",
+            "folder with the files of MNIST or CIFAR-10",
             directory, part, rest, part, rest);
     return PEN_INVALID;
 }
@@ -191,8 +193,11 @@ pen_status pen_image_set_load(struct pen_image_set *out, const char *directory,
     struct pen_image_set set = {.num_images = 0};
     struct pen_text images = PEN_TEXT_EMPTY;
     struct pen_text labels = PEN_TEXT_EMPTY;
-    pen_status status =
-        find_file(directory, part, "images-idx3-ubyte", &images, why);
+    bool is_cifar = false;
+    pen_status status = pen__cifar_load(out, directory, part, &is_cifar, why);
+    if (is_cifar)
+        return status;
+    status = find_file(directory, part, "images-idx3-ubyte", &images, why);
     if (status == PEN_OK)
         status = find_file(directory, part, "labels-idx1-ubyte", &labels, why);
     if (status == PEN_OK)

@@ -82,7 +82,7 @@ pen_batches_open_images(const char *directory,
         self->values[i] = (float)(((double)i / 255 - 0.5) / 0.5);
     pen_status status = pen_image_set_load(&self->set, directory, part, why);
     self->base = (struct pen_batches){&images_ops,
-                                      {.channels = 1,
+                                      {.channels = self->set.channels,
                                        .height = self->set.height,
                                        .width = self->set.width,
                                        .num_targets = 1}};

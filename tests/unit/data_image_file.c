@@ -1,6 +1,7 @@
 /*
- * Files of images: read as MNIST lays them out, plain or packed by gzip, and
- * refused with path and reason when they are cut, damaged or do not fit.
+ * Files of images: read as MNIST and CIFAR-10 lay them out, plain or packed by
+ * gzip, and refused with path and reason when they are cut, damaged or do not
+ * fit.
  */
 #include "support/folder.h"
 #include "support/support.h"
@@ -15,6 +16,7 @@
 
 #define IMAGES "train-images-idx3-ubyte"
 #define LABELS "train-labels-idx1-ubyte"
+#define BATCH(number) "data_batch_" #number ".bin"
 
 /* Three images of 2 x 3, and what they show. */
 static const uint8_t images[] = {0, 0,  8,  3,  0,  0,  0,  3,  0,  0,  0, 2,
@@ -45,8 +47,9 @@ static void put_packed(const char *name, const void *bytes, size_t length)
 
 static void clear(void)
 {
-    static const char *const names[] = {IMAGES, LABELS, IMAGES ".gz",
-                                        LABELS ".gz"};
+    static const char *const names[] = {
+        IMAGES,   LABELS,   IMAGES ".gz", LABELS ".gz",
+        BATCH(1), BATCH(2), BATCH(3),     BATCH(2) ".gz"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(in_folder(names[i]));
 }
@@ -196,6 +199,70 @@ static void missing_files_are_named(void **state)
     expect_refused("train", "has neither " LABELS " nor " LABELS ".gz");
 }
 
+/* ---- CIFAR-10 ---- */
+
+enum { PIXELS = 3 * 32 * 32, RECORD = PIXELS + 1 };
+
+static uint8_t records[3 * RECORD];
+
+/* Record i has the label i + first, and pixels that depend on both. */
+static void fill_records(uint8_t first)
+{
+    for (size_t i = 0; i < sizeof records; i++)
+        records[i] =
+            (uint8_t)(i % RECORD == 0 ? i / RECORD + first : i * 31 + first);
+}
+
+static void expect_records(const struct pen_image_set *set, uint32_t from,
+                           uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(records[i * RECORD], set->labels[from + i]);
+        assert_memory_equal(records + i * RECORD + 1,
+                            set->pixels + (size_t)(from + i) * PIXELS, PIXELS);
+    }
+}
+
+static void colours_of_all_files_follow_each_other(void **state)
+{
+    (void)state;
+    struct pen_image_set set;
+    put_both(); /* CIFAR-10 goes first */
+    fill_records(0);
+    put(BATCH(1), records, sizeof records);
+    fill_records(5);
+    put_packed(BATCH(2) ".gz", records, 2 * RECORD);
+    assert_int_equal(PEN_OK, pen_image_set_load(&set, folder, "train", NULL));
+    assert_int_equal(5, set.num_images);
+    assert_int_equal(3, set.channels);
+    assert_int_equal(32, set.height);
+    assert_int_equal(32, set.width);
+    expect_records(&set, 3, 2);
+    fill_records(0);
+    expect_records(&set, 0, 3);
+    pen_image_set_release(&set);
+    /* The tests are another part, and MNIST's here. */
+    expect_refused("t10k", "folder with the files of MNIST or CIFAR-10");
+    clear();
+}
+
+static void records_that_are_cut_or_have_no_label_are_refused(void **state)
+{
+    (void)state;
+    clear();
+    fill_records(0);
+    put(BATCH(1), records, 0);
+    expect_refused("train", "0 bytes, which are not whole records of 3073");
+    put(BATCH(1), records, sizeof records - 1);
+    expect_refused("train", "9218 bytes, which are not whole records of 3073");
+    put(BATCH(1), records, sizeof records);
+    fill_records(8);
+    put(BATCH(2), records, sizeof records);
+    expect_refused("train", BATCH(2) ": record 2 has the label 10; CIFAR-10 "
+                                     "has 0 to 9");
+    clear();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +272,8 @@ int main(void)
         cmocka_unit_test(wide_images_are_refused),
         cmocka_unit_test(damaged_gzip_is_refused),
         cmocka_unit_test(missing_files_are_named),
+        cmocka_unit_test(colours_of_all_files_follow_each_other),
+        cmocka_unit_test(records_that_are_cut_or_have_no_label_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
