@@ -2,6 +2,7 @@
 
 #include "planner/candidates.h"
 #include "planner/cut.h"
+#include "planner/rank_devices.h"
 
 #include <string.h>
 
@@ -108,21 +109,42 @@ static void cut_again(const struct pen_setting *setting,
     pen_prediction_release(&again);
 }
 
-/*
- * The bytes of a bound are a guess where schedules do not hold what 1F1B does:
- * the timed plan may fit without another cut, and is then as quick as the bound
- * of the first one.
- */
-static void keep_bound(const struct pen_candidate *candidate,
-                       const struct pen_prediction *first,
-                       struct pen_prediction *bound)
+/* Ranks hold up to twice the activations that a bound guesses: ZB-H2 does. */
+static bool fits_surely(const struct pen_setting *setting,
+                        const struct pen_plan *plan,
+                        const struct pen_prediction *bound)
 {
-    if (first->step_sec >= bound->step_sec ||
-        (pen__is_plain(candidate->generator) &&
-         candidate->degrees[PEN_DEGREE_VPP] == 1))
-        return;
-    bound->step_sec = first->step_sec;
-    memcpy(bound->spent, first->spent, sizeof bound->spent);
+    for (uint32_t i = 0; i < bound->num_memory; i++) {
+        const struct pen_plan_memory *memory = &bound->memory[i];
+        double bytes = (double)pen_plan_memory_bytes(memory) +
+                       (double)memory->bytes[PEN_MEMORY_ACTIVATIONS];
+        if (bytes * (1 + bound->memory_error) >
+            (double)pen__devices_of(setting, plan, i).memory_bytes)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The bytes of a bound are a guess where schedules do not hold what 1F1B does.
+ * The timed plan may then have another cut, and the seconds of this one are no
+ * bound of it.
+ */
+static bool knows_cut(const struct pen_setting *setting,
+                      const struct pen_candidate *candidate,
+                      const struct pen_plan *plan,
+                      const struct pen_prediction *bound)
+{
+    return plan->num_stages == 1 ||
+           (pen__is_plain(candidate->generator) &&
+            candidate->degrees[PEN_DEGREE_VPP] == 1) ||
+           fits_surely(setting, plan, bound);
+}
+
+static void forget_seconds(struct pen_prediction *bound)
+{
+    bound->step_sec = 0;
+    memset(bound->spent, 0, sizeof bound->spent);
 }
 
 #define MOST_CUTS 3 /* each begins where the one before was too full */
@@ -142,7 +164,8 @@ pen_status pen_candidate_predict(const struct pen_setting *setting,
         pen_plan_free(made);
         return status;
     }
-    struct pen_prediction first = prediction; /* without its memory */
+    bool is_bound =
+        is_timed || knows_cut(setting, candidate, made, &prediction);
     for (int i = 1; i < MOST_CUTS && !prediction.fits && made->num_stages > 1;
          i++) {
         uint64_t before = prediction.peak_bytes;
@@ -150,8 +173,8 @@ pen_status pen_candidate_predict(const struct pen_setting *setting,
         if (prediction.peak_bytes == before)
             break;
     }
-    if (!is_timed)
-        keep_bound(candidate, &first, &prediction);
+    if (!is_bound)
+        forget_seconds(&prediction);
     *plan = made;
     *out = prediction;
     return PEN_OK;

@@ -40,7 +40,8 @@ pen_status pen_candidate_plan(const struct pen_setting *setting,
 /*
  * The plan and its prediction, timed or by its bound. Where the even cut does
  * not fit into memory, stages that are too full give layers away, if that
- * helps.
+ * helps. A bound that does not know which cut the timed plan will have has 0
+ * seconds.
  *
  * On success *plan is owned by the caller, and so is what *out has.
  */

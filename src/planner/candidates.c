@@ -6,6 +6,7 @@
 #include "planner/target_rules.h"
 #include "schedule/time.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define MOST_MICRO_BATCH 64u /* sequences */
@@ -582,4 +583,28 @@ bool pen__candidate_has_room(const struct pen_setting *setting,
         shares += 1 / whole_bytes(base, candidate, parameter_bytes, held, rank);
     *least = 1 / shares + setting->practice.overhead_bytes;
     return *least <= bytes;
+}
+
+/* ---- bounds ---- */
+
+/*
+ * A rank that holds parts of two directions, or of a wave, may have less to do
+ * than the busiest of a line: only the floor of the base is known then.
+ */
+double pen__candidate_floor(const struct pen__base *base,
+                            const struct pen_candidate *candidate,
+                            const struct pen_prediction *bound)
+{
+    enum pen_placement_kind placement = candidate->generator->placement;
+    if (placement == PEN_PLACEMENT_BIDIRECTIONAL ||
+        placement == PEN_PLACEMENT_BIDIRECTIONAL_V ||
+        placement == PEN_PLACEMENT_WAVE)
+        return base->floor_sec;
+    double seconds = bound->step_sec;
+    if (!pen__is_plain(candidate->generator))
+        seconds -= bound->spent[PEN_SPENDING_BUBBLE];
+    /* One stage is reduced while another one of the rank computes. */
+    if (candidate->degrees[PEN_DEGREE_VPP] > 1)
+        seconds -= bound->spent[PEN_SPENDING_REDUCTION];
+    return fmax(base->floor_sec, seconds);
 }

@@ -101,4 +101,12 @@ double pen__held_share(const struct pen_generator *generator);
  */
 bool pen__is_plain(const struct pen_generator *generator);
 
+/*
+ * Seconds that a timed candidate cannot beat. `bound` is what
+ * pen_candidate_predict() says of it without timing it.
+ */
+double pen__candidate_floor(const struct pen__base *base,
+                            const struct pen_candidate *candidate,
+                            const struct pen_prediction *bound);
+
 #endif

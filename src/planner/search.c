@@ -193,28 +193,6 @@ static bool may_fit(const struct search *search,
            search->most_memory;
 }
 
-/*
- * Seconds that the candidate cannot beat. A rank that holds parts of two
- * directions, or of a wave, may have less to do than the busiest of a line: of
- * those only the floor is known.
- */
-static double bound_of(const struct pen_candidate *candidate,
-                       const struct pen_prediction *bound, double floor_sec)
-{
-    enum pen_placement_kind placement = candidate->generator->placement;
-    if (placement == PEN_PLACEMENT_BIDIRECTIONAL ||
-        placement == PEN_PLACEMENT_BIDIRECTIONAL_V ||
-        placement == PEN_PLACEMENT_WAVE)
-        return floor_sec;
-    double seconds = bound->step_sec;
-    if (!pen__is_plain(candidate->generator))
-        seconds -= bound->spent[PEN_SPENDING_BUBBLE];
-    /* One stage is reduced while another one of the rank computes. */
-    if (candidate->degrees[PEN_DEGREE_VPP] > 1)
-        seconds -= bound->spent[PEN_SPENDING_REDUCTION];
-    return fmax(floor_sec, seconds);
-}
-
 /* Of one schedule: more would take many seconds to time. */
 #define MOST_OPS (1u << 24)
 
@@ -253,7 +231,7 @@ static void bound_candidate(struct search *search, const struct pen__base *base,
         return;
     }
     double seconds =
-        bound_of(candidate, &node.found.prediction, base->floor_sec);
+        pen__candidate_floor(base, candidate, &node.found.prediction);
     node.key = pen__base_value(&search->bases, base, seconds);
     release_found(&node.found); /* it is made again when it is timed */
     if (count_ops(candidate) > MOST_OPS)
@@ -501,14 +479,26 @@ static void count_left(struct search *search)
             leave_out(search, search->heap.items[i].key);
 }
 
+/* Moves the last plan before those that are worse. */
+static void keep_sorted(struct pen_plan_ranking *ranking)
+{
+    struct pen_plan_found last = ranking->found[ranking->num_found - 1];
+    uint32_t at = ranking->num_found - 1;
+    for (; at > 0 && ranking->found[at - 1].value > last.value; at--)
+        ranking->found[at] = ranking->found[at - 1];
+    ranking->found[at] = last;
+}
+
 static void run(struct search *search)
 {
     struct pen_plan_ranking *ranking = search->ranking;
     uint32_t top = search->options->top;
     dive(search);
     while (ranking->num_found < top &&
-           find_next(search, INFINITY, &ranking->found[ranking->num_found]))
+           find_next(search, INFINITY, &ranking->found[ranking->num_found])) {
         ranking->num_found++;
+        keep_sorted(ranking);
+    }
     if (ranking->num_found < top && is_over(search)) {
         count_left(search);
         ranking->num_found += take_timed(search, top - ranking->num_found,

@@ -34,6 +34,11 @@ same "predicted again" "$(json 'd["step_sec"]')" "$step"
 run 0 plan check "$work/plan.json"
 out_has "difference +0.0 %"
 
+# Interleaved stages hold less than the search guesses: the faster plan came second.
+run 0 plan --model preset:llama-3.1-70b --cluster 'preset:h200*64' --seq-length 8192 --global-batch-size 512 --top 15 --json
+same "64 H200, in order" "$(json 'd["search"]["complete"], [p["step_sec"] for p in d["plans"]] ==
+    sorted(p["step_sec"] for p in d["plans"])')" "(True, True)"
+
 # A plan that does not fit is a no.
 run 1 plan check "$work/plan.json" --memory-limit 3GiB
 out_has "which does not fit"
