@@ -36,7 +36,7 @@ static void release(struct answer *answer)
     pen_text_release(&answer->sync_reason);
 }
 
-/* Searches beside the main one have less time each: it is for a report. */
+/* Searches beside the main one have less work each: it is for a report. */
 static pen_status find_more(const struct pen__planning *planning,
                             const struct pen_plan_search_options *options,
                             struct answer *answer, struct pen_text *why)
@@ -51,8 +51,8 @@ static pen_status find_more(const struct pen__planning *planning,
     pen_status status =
         pen_plan_search_front(setting, &side, &answer->front, why);
     if (status == PEN_OK)
-        status = pen_explain(setting, &answer->ranking->found[0], side.seconds,
-                             &answer->explanation, why);
+        status = pen_explain(setting, &answer->ranking->found[0],
+                             options->seconds / 5, &answer->explanation, why);
     return status;
 }
 

@@ -166,9 +166,10 @@ static json_t *explanation_json(const struct pen_explanation *explanation)
     for (uint32_t i = 0; i < explanation->num_helps; i++) {
         const struct pen_help *help = &explanation->helps[i];
         pen__json_append(&helps,
-                         json_pack("{s:s, s:f, s:o}", "twice", help->what,
+                         json_pack("{s:s, s:f, s:b, s:o}", "twice", help->what,
                                    "tokens_per_sec", help->tokens_per_sec,
-                                   "layout", candidate_json(&help->candidate)));
+                                   "complete", !help->is_cut_short, "layout",
+                                   candidate_json(&help->candidate)));
     }
     return json_pack("{s:s, s:s?, s:f, s:f, s:o, s:o}", "limit",
                      explanation->limit == PEN_SPENDING_FORWARD

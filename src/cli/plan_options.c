@@ -62,8 +62,8 @@ static const struct row rows[] = {
       PEN__FIELD_COUNT, AT(top), 1, 1000, NULL}},
     {SEARCH,
      {"seconds", "S",
-      "CPU seconds after which the search returns its best plan so "
-      "far; 3 when not given",
+      "work after which the search returns its best plan so far, counted "
+      "as seconds of a usual core; 3 when not given",
       PEN__FIELD_REAL, AT(seconds), 0.01, 1e6, NULL}},
     {SEARCH,
      {"objective", "NAME",

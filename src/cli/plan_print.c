@@ -178,13 +178,12 @@ static void print_counts(const struct pen_plan_ranking *ranking,
     if (ranking->is_complete)
         return;
     double gain = 100 * (1 - counts->least_left / ranking->best_value);
-    pen_text_add(out, "left out %" PRIu64 " when the time was over; ",
-                 counts->left_out);
+    pen_text_add(out, "cut short: left out %" PRIu64 "; ", counts->left_out);
     if (gain > 0)
         pen_text_add(
             out,
-            "none of them is more than %.1f %% better (--seconds gives "
-            "more time)\n",
+            "none of them is more than %.1f %% better (a larger --seconds "
+            "searches on)\n",
             gain);
     else
         pen_text_add(out, "none of them is better than the best\n");
@@ -248,6 +247,12 @@ static void print_sync(const struct pen__plan_report *report,
                          report->ranking->found[0].prediction.step_sec);
 }
 
+static void print_cut_short(struct pen_text *out)
+{
+    pen_text_add(out, "the search for this table was cut short; a larger "
+                      "--seconds may find better plans\n");
+}
+
 static void print_front(const struct pen_plan_ranking *front,
                         struct pen_text *out)
 {
@@ -255,6 +260,8 @@ static void print_front(const struct pen_plan_ranking *front,
         return;
     pen_text_add(out, "\nless memory for more time:\n\n");
     print_ranking(front, out);
+    if (!front->is_complete)
+        print_cut_short(out);
 }
 
 static void print_devices(const struct pen__plan_report *report,
@@ -268,6 +275,11 @@ static void print_devices(const struct pen__plan_report *report,
     pen_text_add(out, "\nwith fewer devices:\n\n");
     pen__device_table(report, &rows, &table);
     print_table(&table, out);
+    bool is_cut_short = false;
+    for (uint32_t i = 0; i < rows.count; i++)
+        is_cut_short = is_cut_short || rows.rows[i]->is_cut_short;
+    if (is_cut_short)
+        print_cut_short(out);
 }
 
 static void print_choice(const struct pen__plan_report *report,
@@ -332,9 +344,10 @@ static void print_helps(const struct pen__plan_report *report,
         const struct pen_help *help = &explanation->helps[i];
         pen_text_clear(&layout);
         pen_candidate_print(&help->candidate, &layout);
-        pen_text_add(out, "  %-24s %+6.1f %% tokens/s, with %s\n", help->what,
+        pen_text_add(out, "  %-24s %+6.1f %% tokens/s, with %s%s\n", help->what,
                      100 * (help->tokens_per_sec / tokens - 1),
-                     pen_text_string(&layout));
+                     pen_text_string(&layout),
+                     help->is_cut_short ? " (search cut short)" : "");
     }
     pen_text_release(&layout);
 }

@@ -141,7 +141,7 @@ static void write_counts(struct page *page)
         pen_text_add(out, "No other plan can be better.");
     else
         pen_text_add(out,
-                     "The time was over with %" PRIu64
+                     "The search was cut short with %" PRIu64
                      " left out; none of them is more than %.1f %% better.",
                      counts->left_out,
                      100 *

@@ -296,7 +296,8 @@ void pen__plan_help_table(const struct pen__plan_report *report,
         pen_candidate_print(&help->candidate, &layout);
         pen_table_add(out, "%s", help->what);
         pen_table_add(out, "%+.1f", 100 * (help->tokens_per_sec / tokens - 1));
-        pen_table_add(out, "%s", pen_text_string(&layout));
+        pen_table_add(out, "%s%s", pen_text_string(&layout),
+                      help->is_cut_short ? " (search cut short)" : "");
     }
     pen_text_release(&layout);
 }

@@ -292,6 +292,7 @@ static void add_help(struct work *work, const struct changed *changed,
         snprintf(help->what, sizeof help->what, "%s", format);
     help->tokens_per_sec = kept;
     help->candidate = work->found->candidate;
+    help->is_cut_short = status == PEN_OK && !ranking->is_complete;
     if (status == PEN_OK &&
         ranking->found[0].prediction.tokens_per_sec > kept) {
         help->tokens_per_sec = ranking->found[0].prediction.tokens_per_sec;

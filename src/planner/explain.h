@@ -25,6 +25,7 @@ struct pen_help {
     char what[PEN_CLUSTER_WORD_SIZE + 32]; /* "links of node twice as fast" */
     double tokens_per_sec;
     struct pen_candidate candidate; /* the best plan then */
+    bool is_cut_short;              /* there may be a better one */
 };
 
 #define PEN_EXPLANATION_MAX_HELPS (PEN_CLUSTER_MAX_LEVELS + 3u)
@@ -41,8 +42,8 @@ struct pen_explanation {
 };
 
 /*
- * Explains a plan that was found. `seconds` is for each of the searches that
- * find out what helps; 0: those are left out.
+ * Explains a plan that was found. `seconds` of work are for each of the
+ * searches that find out what helps; 0: those are left out.
  *
  * On success *out is owned by the caller; free it with pen_explanation_free().
  * Names in it are borrowed from the setting.

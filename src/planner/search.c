@@ -24,7 +24,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct node {
     double key;
@@ -62,8 +61,9 @@ struct search {
     uint64_t num_ops;
     double most_memory; /* of any device */
     uint64_t limit;     /* devices of a plan, at most */
-    double deadline;    /* seconds since the start; 0: none */
-    int64_t start_ns;
+    double work_sec;    /* of a usual core; counted, not measured */
+    double deadline;    /* of the work; 0: none */
+    bool has_answer;
     struct pen_candidate dive; /* was timed before its turn */
     bool has_dived;
     bool is_out_of_memory;
@@ -128,30 +128,34 @@ static void release_found(struct pen_plan_found *found)
     pen_prediction_release(&found->prediction);
 }
 
-/* Of this thread: an answer does not depend on what else runs. */
-static int64_t used_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
+/*
+ * Seconds of work are counted, so that an answer depends neither on the machine
+ * nor on what else runs there: what each kind takes on a usual core.
+ */
+#define EXPAND_SEC 2e-6 /* one candidate: its rules and its room */
+#define BOUND_SEC 12e-6
+#define STAGE_SEC 0.5e-6 /* each stage of a bound */
+#define TIME_SEC 60e-6   /* beside the operations of a schedule */
+#define OP_SEC 0.06e-6   /* each of them */
 
-static double seconds_since(int64_t start_ns)
+static void count_bound(struct search *search,
+                        const struct pen_candidate *candidate)
 {
-    return (double)(used_ns() - start_ns) * 1e-9;
+    const uint32_t *degrees = candidate->degrees;
+    search->work_sec += BOUND_SEC + STAGE_SEC * degrees[PEN_DEGREE_PP] *
+                                        degrees[PEN_DEGREE_VPP];
 }
 
 static bool is_late(const struct search *search)
 {
-    return search->deadline > 0 &&
-           seconds_since(search->start_ns) > search->deadline;
+    return search->deadline > 0 && search->work_sec > search->deadline;
 }
 
-/* Out of time, and not without any answer. */
+/* Out of work, and not without any answer. */
 static bool is_over(const struct search *search)
 {
     uint64_t max_ops = search->options->max_ops;
-    if (search->ranking->counts.first_sec == 0)
+    if (!search->has_answer)
         return false;
     return is_late(search) || (max_ops != 0 && search->num_ops > max_ops);
 }
@@ -216,6 +220,7 @@ static void bound_candidate(struct search *search, const struct pen__base *base,
 {
     struct pen_plan_search_counts *counts = &search->ranking->counts;
     struct node node = {.found = {.candidate = *candidate}};
+    count_bound(search, candidate);
     pen_status status =
         pen_candidate_predict(search->setting, candidate, false,
                               &node.found.plan, &node.found.prediction, NULL);
@@ -278,12 +283,19 @@ static bool has_room(struct search *search, const struct pen__base *base,
     return is_there;
 }
 
+static bool list_candidates(struct search *search, const struct pen__base *base)
+{
+    bool is_done = pen__base_expand(search->setting, &search->options->filter,
+                                    base, &search->candidates);
+    search->work_sec += EXPAND_SEC * (double)(search->candidates.count + 1);
+    return is_done;
+}
+
 static void expand_candidates(struct search *search,
                               const struct pen__base *base)
 {
     struct pen_plan_search_counts *counts = &search->ranking->counts;
-    if (!pen__base_expand(search->setting, &search->options->filter, base,
-                          &search->candidates)) {
+    if (!list_candidates(search, base)) {
         search->is_out_of_memory = true;
         return;
     }
@@ -316,7 +328,9 @@ static void time_node(struct search *search, struct node *node)
 {
     struct pen_plan_search_counts *counts = &search->ranking->counts;
     struct pen_plan_found *found = &node->found;
-    search->num_ops += count_ops(&found->candidate);
+    uint64_t ops = count_ops(&found->candidate);
+    search->num_ops += ops;
+    search->work_sec += TIME_SEC + OP_SEC * (double)ops;
     if (pen_candidate_predict(search->setting, &found->candidate, true,
                               &found->plan, &found->prediction,
                               NULL) != PEN_OK) {
@@ -330,8 +344,9 @@ static void time_node(struct search *search, struct node *node)
         release_found(found);
         return;
     }
-    if (counts->first_sec == 0)
-        counts->first_sec = seconds_since(search->start_ns);
+    if (!search->has_answer)
+        counts->first_sec = search->work_sec;
+    search->has_answer = true;
     found->value = pen_objective_value(search->options->objective,
                                        search->setting->cluster, found->plan,
                                        &found->prediction);
@@ -341,11 +356,12 @@ static void time_node(struct search *search, struct node *node)
 }
 
 /* Of a plain schedule with one stage a rank the bound knows. */
-static bool bound_fits(const struct search *search,
+static bool bound_fits(struct search *search,
                        const struct pen_candidate *candidate)
 {
     struct pen_plan *plan = NULL;
     struct pen_prediction bound;
+    count_bound(search, candidate);
     if (pen_candidate_predict(search->setting, candidate, false, &plan, &bound,
                               NULL) != PEN_OK)
         return false;
@@ -365,8 +381,7 @@ static void dive(struct search *search)
 {
     for (size_t i = 0; i < search->bases.count && !is_late(search); i++) {
         const struct pen__base *base = &search->bases.items[i];
-        if (!pen__base_expand(search->setting, &search->options->filter, base,
-                              &search->candidates))
+        if (!list_candidates(search, base))
             return;
         for (size_t j = search->candidates.count; j-- > 0;) {
             struct node node = {
@@ -505,7 +520,9 @@ static void run(struct search *search)
                                          &ranking->found[ranking->num_found]);
     }
     ranking->is_complete = ranking->counts.left_out == 0;
-    ranking->counts.seconds = seconds_since(search->start_ns);
+    for (uint32_t i = 0; i < ranking->num_found; i++)
+        ranking->found[i].is_cut_short = !ranking->is_complete;
+    ranking->counts.seconds = search->work_sec;
     if (ranking->num_found > 0)
         ranking->best_value = ranking->found[0].value;
 }
@@ -546,7 +563,8 @@ static bool copy_found(struct search *search, const struct pen_plan_found *from,
                        struct pen_plan_found *out)
 {
     *out = (struct pen_plan_found){.candidate = from->candidate,
-                                   .value = from->value};
+                                   .value = from->value,
+                                   .is_cut_short = from->is_cut_short};
     if (pen_candidate_predict(search->setting, &out->candidate, true,
                               &out->plan, &out->prediction, NULL) == PEN_OK &&
         pen_prediction_store(&out->prediction, out->plan))
@@ -571,10 +589,13 @@ static bool find_fewer(struct search *search, uint64_t devices, double most,
                    copy_found(search, &ranking->found[i], out);
     search->limit = devices;
     if (seconds > 0)
-        search->deadline =
-            seconds_since(search->start_ns) + seconds * FEWER_SHARE;
-    return find_next(search, most, out) ||
-           (isinf(most) && is_over(search) && take_timed(search, 1, out) == 1);
+        search->deadline = search->work_sec + seconds * FEWER_SHARE;
+    bool is_found =
+        find_next(search, most, out) ||
+        (isinf(most) && is_over(search) && take_timed(search, 1, out) == 1);
+    if (is_found)
+        out->is_cut_short = !ranking->is_complete || is_over(search);
+    return is_found;
 }
 
 /* A row of the table; without room it takes the place of the last. */
@@ -756,8 +777,7 @@ pen_status pen_plan_search(const struct pen_setting *setting,
         .ranking = create_ranking(options->top, options->num_fewer),
         .most_memory = most_memory(setting),
         .limit = UINT64_MAX,
-        .deadline = options->seconds,
-        .start_ns = used_ns()};
+        .deadline = options->seconds};
     pen_status status =
         pen_objective_check(options->objective, setting->cluster, why);
     if (status != PEN_OK) {
@@ -798,7 +818,8 @@ pen_status pen_plan_search(const struct pen_setting *setting,
 static void append_best(struct pen_plan_ranking *all,
                         struct pen_plan_ranking *one)
 {
-    all->found[all->num_found++] = one->found[0];
+    all->found[all->num_found] = one->found[0];
+    all->found[all->num_found++].is_cut_short = !one->is_complete;
     all->is_complete = all->is_complete && one->is_complete;
     all->counts.seconds += one->counts.seconds;
     one->found[0].plan = NULL;

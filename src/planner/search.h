@@ -25,7 +25,7 @@ struct pen_plan_search_options {
      */
     bool has_near_only;
     uint32_t top;     /* plans that are wanted; at least 1 */
-    double seconds;   /* of computing, after which it answers; 0: none */
+    double seconds;   /* of work, counted as below, then it answers; 0: any */
     uint64_t max_ops; /* of schedules that are timed; 0: any number */
 };
 
@@ -33,7 +33,8 @@ struct pen_plan_found {
     struct pen_candidate candidate;
     struct pen_plan *plan; /* without names, with its prediction */
     struct pen_prediction prediction;
-    double value; /* of the objective */
+    double value;      /* of the objective */
+    bool is_cut_short; /* the search ended before it had looked at all */
 };
 
 struct pen_plan_search_counts {
@@ -46,8 +47,12 @@ struct pen_plan_search_counts {
     uint64_t left_out;    /* not looked at before the work was cut short */
     double least_left;    /* no plan that was left out has a lower value */
     uint64_t least_bytes; /* the fullest device of the leanest candidate */
-    double first_sec;     /* until the first plan was timed */
-    double seconds;       /* in all */
+    /*
+     * Seconds of work, counted and not measured: the same on every machine and
+     * under every load, about those of a core of 2024.
+     */
+    double first_sec; /* until the first plan was timed */
+    double seconds;   /* in all */
 };
 
 struct pen_plan_ranking {
