@@ -60,7 +60,8 @@ static const struct pen__schedule_command commands[] = {
      "Converts between the text form and PyTorch's CSV",
      "The name of a file selects its format: .csv is PyTorch's, any "
      "other name the text form. - is standard input or output, in "
-     "the text form.",
+     "the text form. A schedule that deadlocks or breaks another rule is "
+     "refused, as by check.",
      pen__schedule_convert},
 };
 

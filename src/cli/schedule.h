@@ -45,6 +45,7 @@ struct pen__schedule_args {
     bool has_vertical_sync;
     bool is_json;
     bool has_all_ranks;
+    bool is_forced;
     char **words; /* what stands on the line beside the options */
     int num_words;
     struct pen_costs costs; /* of costs_text and memory_text */

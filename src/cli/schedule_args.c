@@ -85,6 +85,8 @@ static const struct option_row rows[] = {
      PEN__TIME, 0, FLAG, 0, AT(has_all_ranks), 0, 0},
     {"json", NULL, "print JSON", PEN__LIST | PEN__TIME | PEN__COMPARE, 0, FLAG,
      0, AT(is_json), 0, 0},
+    {"force", NULL, "write a schedule that `penstock schedule check` refuses",
+     PEN__CONVERT, 0, FLAG, 0, AT(is_forced), 0, 0},
     {"output", "FILE", "write to FILE; to the terminal when not given",
      PEN__MAKE | PEN__SEARCH | PEN__DRAW, 0, TEXT, 'o', AT(output), 0, 0},
 };

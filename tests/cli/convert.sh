@@ -21,6 +21,15 @@ printf '0F0,0X0\n' >"$work/bad.csv"
 run 1 schedule convert "$work/bad.csv" -
 err_has "$work/bad.csv: "
 out_empty
+# A deadlock is not passed on, unless it is forced.
+dead=$(dirname "$0")/../../examples/schedules/deadlock.pen
+run 1 schedule convert "$dead" "$work/dead.csv"
+err_has "deadlock"
+err_has "$work/dead.csv was not written; --force writes it all the same"
+[ ! -e "$work/dead.csv" ] || fail "a schedule that deadlocks was written"
+run 0 schedule convert --force "$dead" "$work/dead.csv"
+err_has "deadlock"
+[ -s "$work/dead.csv" ] || fail "--force wrote nothing"
 run 2 schedule convert "$work/f"
 err_has "expected IN OUT"
 finish

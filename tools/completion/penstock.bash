@@ -21,6 +21,7 @@ _penstock_schedule_options() {
         echo --stages --microbatches --chunks --slices --batches --costs \
             --memory --memory-limit --json
         ;;
+    convert) echo --force ;;
     esac
 }
 
