@@ -14,6 +14,7 @@
 
 #include "base/bug.h"
 #include "data/token_layout.h"
+#include "data/utf8.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -244,9 +245,45 @@ static pen_status check_llmc(struct pen_token_file *file, const char *path,
     return PEN_OK;
 }
 
+#define TEXT_BYTES 65536u /* that are looked at */
+#define LEAST_TEXT 16u    /* fewer tokens may look like letters by chance */
+
+/*
+ * UTF-8 without control characters. Tokens of 16 bits have zeros among them
+ * where a vocabulary is small, and bytes that are no UTF-8 where it is large.
+ */
+static bool is_text(const struct pen__map *bin)
+{
+    const char *bytes = (const char *)bin->bytes;
+    size_t length = bin->length < TEXT_BYTES ? bin->length : TEXT_BYTES;
+    size_t good = pen__utf8_check(bytes, length);
+    bool is_cut = length < bin->length; /* perhaps inside a character */
+    if (length < LEAST_TEXT || good + (is_cut ? 4 : 0) < length)
+        return false;
+    for (size_t i = 0; i < good; i++)
+        if ((bin->bytes[i] < ' ' && strchr("\t\n\v\f\r", bytes[i]) == NULL) ||
+            bytes[i] == '\0')
+            return false;
+    return true;
+}
+
+static pen_status refuse_text(const char *path, struct pen_text *why)
+{
+    pen_why(why,
+            "%s is text, not tokens. Make tokens of it, with a tokenizer or "
+            "with one of its characters:\n"
+            "  penstock tokenize --train-chars %s -o MODEL\n"
+            "  penstock tokenize %s --tokenizer MODEL -o TOKENS\n"
+            "and give --data-path TOKENS",
+            path, path, path);
+    return PEN_INVALID;
+}
+
 static pen_status check_nanogpt(struct pen_token_file *file, const char *path,
                                 struct pen_text *why)
 {
+    if (is_text(&file->bin))
+        return refuse_text(path, why);
     if (file->bin.length % 2 != 0) {
         pen_why(why,
                 "%s is not a file of tokens: it has neither a header of llm.c "

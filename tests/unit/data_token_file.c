@@ -296,6 +296,38 @@ static void wrong_single_files_are_refused(void **state)
                      pen_token_file_init(&file, in_folder("none"), NULL));
 }
 
+/* Pairs of its bytes would be tokens, if their number is even. */
+static void a_text_is_no_file_of_tokens(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"To be, or not to be.\n",
+                                        "Sein oder nicht sein? Da\xc3\x9f!\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct pen_token_file file;
+        struct pen_text why = PEN_TEXT_EMPTY;
+        const char *path = in_folder("even.txt");
+        for (size_t cut = 0; cut < 2; cut++) {
+            assert_int_equal(PEN_OK,
+                             pen_file_write(path, texts[i] + cut,
+                                            strlen(texts[i]) - cut, NULL));
+            assert_int_equal(PEN_INVALID,
+                             pen_token_file_init(&file, path, &why));
+            assert_non_null(strstr(pen_text_string(&why), "even.txt is text"));
+            assert_non_null(strstr(pen_text_string(&why), "penstock tokenize"));
+            pen_text_clear(&why);
+        }
+        pen_text_release(&why);
+    }
+    /* Characters as tokens: each second byte is 0. */
+    static const char tokens[] = "T\0o\0 \0b\0e\0,\0 \0o\0r\0 \0n\0o\0t\0";
+    struct pen_token_file file;
+    const char *path = in_folder("tokens.bin");
+    assert_int_equal(PEN_OK, pen_file_write(path, tokens, 26, NULL));
+    assert_int_equal(PEN_OK, pen_token_file_init(&file, path, NULL));
+    assert_int_equal(13, file.num_tokens);
+    pen_token_file_release(&file);
+}
+
 static void an_empty_file_is_an_empty_stream(void **state)
 {
     (void)state;
@@ -320,6 +352,7 @@ int main(void)
         cmocka_unit_test(an_abandoned_file_leaves_nothing),
         cmocka_unit_test(a_wrong_index_is_refused_with_its_offset),
         cmocka_unit_test(wrong_single_files_are_refused),
+        cmocka_unit_test(a_text_is_no_file_of_tokens),
         cmocka_unit_test(an_empty_file_is_an_empty_stream),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
