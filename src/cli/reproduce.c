@@ -15,12 +15,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define PARLE "parle"
 #define AT(member) offsetof(struct pen__reproduce_args, member)
 
 static const struct pen__field fields[] = {
     {"data", "DIR",
-     "a folder with the four files of MNIST; they are not shipped",
+     "parle: a folder with the four files of MNIST, which are not shipped; "
+     "2bw: a folder with a text as input.txt, as examples/shakespeare",
      PEN__FIELD_TEXT, AT(data), 0, 0, NULL},
     {"launcher", "COMMAND",
      "starts ranks, as 'mpirun --bind-to none'; mpirun when not given",
@@ -31,6 +31,38 @@ static const struct pen__field fields[] = {
      PEN__FIELD_FLAG, AT(is_short), 0, 0, NULL}};
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)
+
+/* All experiments; `data` is what --data names, NULL: nothing. */
+static const struct experiment {
+    const char *name;
+    const char *data;
+    int (*run)(const struct pen__reproduce_args *args);
+} experiments[] = {{"parle", "MNIST's files", pen__reproduce_parle},
+                   {"2bw", "a text as input.txt", pen__reproduce_2bw}};
+
+#define NAMES "parle, 2bw"
+#define NUM_EXPERIMENTS (sizeof experiments / sizeof *experiments)
+
+static const struct experiment *find(const char *name)
+{
+    for (size_t i = 0; i < NUM_EXPERIMENTS; i++)
+        if (strcmp(experiments[i].name, name) == 0)
+            return &experiments[i];
+    return NULL;
+}
+
+static void check(const struct pen__reproduce_args *args,
+                  struct argp_state *state)
+{
+    const struct experiment *it = args->name == NULL ? NULL : find(args->name);
+    if (args->name == NULL)
+        argp_error(state, "name an experiment: " NAMES);
+    else if (it == NULL)
+        argp_error(state, "there is no experiment '%s'; there are " NAMES,
+                   args->name);
+    else if (it->data != NULL && args->data == NULL)
+        argp_error(state, "--data is required: a folder with %s", it->data);
+}
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
@@ -45,14 +77,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         args->name = text;
         return 0;
     case ARGP_KEY_END:
-        if (args->name == NULL)
-            argp_error(state, "name an experiment: " PARLE);
-        else if (strcmp(args->name, PARLE) != 0)
-            argp_error(state, "there is no experiment '%s'; there is " PARLE,
-                       args->name);
-        if (args->data == NULL)
-            argp_error(state,
-                       "--data is required: a folder with MNIST's files");
+        check(args, state);
         return 0;
     default:
         return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
@@ -74,13 +99,19 @@ static struct argp parser_of(const struct argp_option *options)
     return (struct argp){
         .options = options,
         .parser = parse_option,
-        .args_doc = PARLE,
+        .args_doc = "parle\n2bw",
         .doc = "Runs the experiment of a paper, and writes a page with its "
                "claim, the figures and a verdict.\vparle: do three replicas "
                "that synchronise every 25 steps learn sooner and better than "
                "SGD (Chaudhari et al., 2017)? Trains a small network on MNIST "
                "with SGD, synchronous SGD, local SGD, EASGD and both forms of "
-               "Parle, 5 seeds each; takes about 30 minutes on two cores."};
+               "Parle, 5 seeds each; takes about 30 minutes on two cores.\n\n"
+               "2bw: are pipelines with two versions of the weights fast, "
+               "lean and as accurate as synchronous ones (PipeDream-2BW, "
+               "Narayanan et al., 2021)? Predicts a GPT of 2.2 billion "
+               "parameters on 64 V100, counts bytes, and trains a small GPT "
+               "with and without cures of the delay, 5 seeds each; takes about "
+               "30 minutes on two cores."};
 }
 
 static int run(int argc, char **argv)
@@ -94,7 +125,7 @@ static int run(int argc, char **argv)
         return PEN__EXIT_USAGE;
     if (args.output == NULL)
         args.output = args.name;
-    return pen__reproduce_parle(&args);
+    return find(args.name)->run(&args);
 }
 
 const struct pen__command pen__reproduce = {
@@ -102,13 +133,6 @@ const struct pen__command pen__reproduce = {
     NULL};
 
 /* ---- what experiments share ---- */
-
-void pen__interval_print(const struct pen_interval *interval, int digits,
-                         struct pen_text *out)
-{
-    pen_text_add(out, "%.*f (%.*f to %.*f)", digits, interval->middle, digits,
-                 interval->low, digits, interval->high);
-}
 
 pen_status pen__reproduce_folder(const char *path, struct pen_text *why)
 {

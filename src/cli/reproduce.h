@@ -18,10 +18,14 @@ struct pen__reproduce_args {
 };
 
 int pen__reproduce_parle(const struct pen__reproduce_args *args);
+int pen__reproduce_2bw(const struct pen__reproduce_args *args);
 
 /* "1.83 (1.52 to 2.11)". */
 void pen__interval_print(const struct pen_interval *interval, int digits,
                          struct pen_text *out);
+void pen__interval_cell(const struct pen_interval *interval, int digits,
+                        struct pen_table *table);
+json_t *pen__interval_json(const struct pen_interval *interval);
 
 /* Makes a folder below another, unless it is there. */
 pen_status pen__reproduce_folder(const char *path, struct pen_text *why);

@@ -134,15 +134,6 @@ static const struct pen_column columns[] = {
     {"sooner, 10 Gbit/s", true, false},
     {"sooner, 100 Gbit/s", true, false}};
 
-static void add_cell(struct pen_table *table,
-                     const struct pen_interval *interval)
-{
-    struct pen_text text = PEN_TEXT_EMPTY;
-    pen__interval_print(interval, 2, &text);
-    pen_table_add(table, "%s", pen_text_string(&text));
-    pen_text_release(&text);
-}
-
 static void fill_table(const struct results *results, struct pen_table *table)
 {
     pen_table_init(table, columns, sizeof columns / sizeof *columns);
@@ -151,17 +142,11 @@ static void fill_table(const struct results *results, struct pen_table *table)
         pen_table_add(table, "%s", pen__parle_contenders[i].name);
         pen_table_add(table, "%d", is_alone ? 1 : PEN__PARLE_REPLICAS);
         pen_table_add(table, "%g", results->parle->rate[i]);
-        add_cell(table, &results->error[i]);
-        add_cell(table, &results->lower[i]);
+        pen__interval_cell(&results->error[i], 2, table);
+        pen__interval_cell(&results->lower[i], 2, table);
         for (uint32_t k = 0; k < PEN__PARLE_LINKS; k++)
-            add_cell(table, &results->sooner[i][k]);
+            pen__interval_cell(&results->sooner[i][k], 2, table);
     }
-}
-
-static json_t *interval_json(const struct pen_interval *interval)
-{
-    return json_pack("[f, f, f]", interval->low, interval->middle,
-                     interval->high);
 }
 
 static json_t *results_json(const struct results *results, const char *verdict)
@@ -173,15 +158,15 @@ static json_t *results_json(const struct results *results, const char *verdict)
             char name[32];
             snprintf(name, sizeof name, "%gGbit/s", pen__parle_links[k]);
             json_object_set_new(links, name,
-                                interval_json(&results->sooner[i][k]));
+                                pen__interval_json(&results->sooner[i][k]));
         }
         pen__json_append(
             &rows,
             json_pack("{s:s, s:f, s:o, s:o, s:o}", "contender",
                       pen__parle_contenders[i].key, "rate",
                       results->parle->rate[i], "test_error_percent",
-                      interval_json(&results->error[i]), "lower_than_sgd",
-                      interval_json(&results->lower[i]), "times_sooner",
+                      pen__interval_json(&results->error[i]), "lower_than_sgd",
+                      pen__interval_json(&results->lower[i]), "times_sooner",
                       links));
     }
     return json_pack("{s:s, s:s, s:b, s:i, s:f, s:o}", "experiment", "parle",
