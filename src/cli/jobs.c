@@ -123,10 +123,13 @@ static void report(const struct pen__jobs *jobs, const char *name)
             jobs->num_done, jobs->num_jobs, whole / 60, whole % 60);
 }
 
-void pen__jobs_keep(struct pen__jobs *jobs, double weight)
+void pen__jobs_keep(struct pen__jobs *jobs, uint32_t num_ranks, double weight,
+                    struct pen__words *words)
 {
+    print_words(words, num_ranks, &jobs->commands);
     jobs->num_done++;
     jobs->weight_kept += weight;
+    pen__words_release(words);
 }
 
 /* Launchers of Open MPI: more ranks than cores, and root, are meant here. */
@@ -218,11 +221,10 @@ pen_status pen__jobs_run(struct pen__jobs *jobs, const char *name,
         if (code > 0)
             status = PEN_IO;
     }
-    if (status == PEN_OK) {
-        jobs->num_done++;
-        jobs->weight_done += weight;
+    jobs->num_done++;
+    jobs->weight_done += weight;
+    if (status == PEN_OK)
         report(jobs, name);
-    }
     pen__words_release(&line);
     pen__words_release(words);
     pen_text_release(&command);

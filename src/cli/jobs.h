@@ -53,7 +53,8 @@ pen_status pen__jobs_run(struct pen__jobs *jobs, const char *name,
                          uint32_t num_ranks, double weight,
                          struct pen__words *words, struct pen_text *why);
 
-/* Counts a job that ran before. */
-void pen__jobs_keep(struct pen__jobs *jobs, double weight);
+/* Counts a job that ran before, and takes its words. */
+void pen__jobs_keep(struct pen__jobs *jobs, uint32_t num_ranks, double weight,
+                    struct pen__words *words);
 
 #endif

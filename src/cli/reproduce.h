@@ -4,6 +4,7 @@
 #include "base/bootstrap.h"
 #include "cli/fields.h"
 #include "cli/jobs.h"
+#include "core/run_log.h"
 #include "view/report.h"
 
 #include <jansson.h>
@@ -26,6 +27,24 @@ void pen__interval_print(const struct pen_interval *interval, int digits,
 void pen__interval_cell(const struct pen_interval *interval, int digits,
                         struct pen_table *table);
 json_t *pen__interval_json(const struct pen_interval *interval);
+
+/* A training of an experiment. */
+struct pen__reproduce_job {
+    const char *name; /* of its log and its output in the folder of the jobs */
+    uint32_t num_ranks; /* 0: without a launcher */
+    uint32_t num_steps;
+    double weight; /* of its time among the jobs */
+};
+
+/*
+ * Trains, unless the log is there, and reads the log: release it. A training
+ * that diverged is a result, too; its log is short. Takes the words, and adds
+ * --log to them.
+ */
+pen_status pen__reproduce_train(struct pen__jobs *jobs,
+                                const struct pen__reproduce_job *job,
+                                struct pen__words *words, struct pen_run **out,
+                                struct pen_text *why);
 
 /* Makes a folder below another, unless it is there. */
 pen_status pen__reproduce_folder(const char *path, struct pen_text *why);

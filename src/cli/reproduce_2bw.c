@@ -94,7 +94,7 @@ static void fill_data(const struct pen__2bw *it, const struct training *of,
 }
 
 static void fill_words(const struct pen__2bw *it, const struct training *of,
-                       const char *log, struct pen__words *out)
+                       struct pen__words *out)
 {
     pen__words_add(out, "train");
     pen__words_add(out, "--model");
@@ -127,8 +127,6 @@ static void fill_words(const struct pen__2bw *it, const struct training *of,
     pen__words_add(out, "%g", of->rate / 10);
     pen__words_add(out, "--seed");
     pen__words_add(out, "%u", of->seed);
-    pen__words_add(out, "--log");
-    pen__words_add(out, "%s", log);
 }
 
 static void name_training(const struct training *of, struct pen_text *out)
@@ -139,33 +137,20 @@ static void name_training(const struct training *of, struct pen_text *out)
         pen_text_add(out, "-ranks%u", of->num_ranks);
 }
 
-/* Trains, unless its log is there with all steps, and reads the log. */
 static pen_status train(struct pen__2bw *it, const struct training *of,
                         struct pen_run **out, struct pen_text *why)
 {
-    struct pen_text name = PEN_TEXT_EMPTY, log = PEN_TEXT_EMPTY;
-    struct pen_run *run = NULL;
-    double weight = (double)of->num_steps * (of->num_ranks > 1 ? 2 : 1);
+    struct pen_text name = PEN_TEXT_EMPTY;
+    struct pen__words words = {0};
     name_training(of, &name);
-    pen_text_add(&log, "%s/%s.jsonl", it->args->output, pen_text_string(&name));
-    pen_status status = pen_run_load(pen_text_string(&log), &run, NULL);
-    if (status == PEN_OK && run->num_steps > 0 &&
-        run->steps[run->num_steps - 1].step == of->num_steps) {
-        pen__jobs_keep(&it->jobs, weight);
-    } else {
-        struct pen__words words = {0};
-        pen_run_free(run);
-        run = NULL;
-        fill_words(it, of, pen_text_string(&log), &words);
-        status = pen__jobs_run(&it->jobs, pen_text_string(&name), of->num_ranks,
-                               weight, &words, why);
-        if (status == PEN_OK)
-            status = pen_run_load(pen_text_string(&log), &run, why);
-    }
+    fill_words(it, of, &words);
+    const struct pen__reproduce_job job = {
+        .name = pen_text_string(&name),
+        .num_ranks = of->num_ranks,
+        .num_steps = of->num_steps,
+        .weight = (double)of->num_steps * (of->num_ranks > 1 ? 2 : 1)};
+    pen_status status = pen__reproduce_train(&it->jobs, &job, &words, out, why);
     pen_text_release(&name);
-    pen_text_release(&log);
-    if (status == PEN_OK)
-        *out = run;
     return status;
 }
 

@@ -170,8 +170,7 @@ static bool is_rare(uint32_t contender)
 }
 
 static void fill_words(const struct pen__parle *parle,
-                       const struct training *it, const char *log,
-                       struct pen__words *out)
+                       const struct training *it, struct pen__words *out)
 {
     uint32_t replicas = replicas_of(it->contender);
     uint32_t batches = it->num_images / (BATCH * replicas);
@@ -201,46 +200,25 @@ static void fill_words(const struct pen__parle *parle,
     pen__words_add(out, "%g", it->rate / 100);
     pen__words_add(out, "--seed");
     pen__words_add(out, "%u", it->seed);
-    pen__words_add(out, "--log");
-    pen__words_add(out, "%s", log);
 }
 
-/* A log with all of its steps. */
-static bool is_whole(const struct pen__parle *parle, const struct pen_run *run)
-{
-    return run->num_steps > 0 &&
-           run->steps[run->num_steps - 1].step == parle->scale.num_steps;
-}
-
-/* Trains, unless its log is there, and reads the log. */
 static pen_status train(struct pen__parle *parle, const struct training *it,
                         struct pen_run **out, struct pen_text *why)
 {
-    struct pen_text name = PEN_TEXT_EMPTY, log = PEN_TEXT_EMPTY;
-    struct pen_run *run = NULL;
+    struct pen_text name = PEN_TEXT_EMPTY;
+    struct pen__words words = {0};
     uint32_t replicas = replicas_of(it->contender);
     pen_text_add(&name, "%s-lr%g-seed%u",
                  pen__parle_contenders[it->contender].key, it->rate, it->seed);
-    pen_text_add(&log, "%s/%s.jsonl", parle->args->output,
-                 pen_text_string(&name));
-    pen_status status = pen_run_load(pen_text_string(&log), &run, NULL);
-    if (status == PEN_OK && is_whole(parle, run)) {
-        pen__jobs_keep(&parle->jobs, replicas);
-    } else {
-        struct pen__words words = {0};
-        pen_run_free(run);
-        run = NULL;
-        fill_words(parle, it, pen_text_string(&log), &words);
-        status =
-            pen__jobs_run(&parle->jobs, pen_text_string(&name),
-                          replicas > 1 ? replicas : 0, replicas, &words, why);
-        if (status == PEN_OK)
-            status = pen_run_load(pen_text_string(&log), &run, why);
-    }
+    fill_words(parle, it, &words);
+    const struct pen__reproduce_job job = {.name = pen_text_string(&name),
+                                           .num_ranks =
+                                               replicas > 1 ? replicas : 0,
+                                           .num_steps = parle->scale.num_steps,
+                                           .weight = replicas};
+    pen_status status =
+        pen__reproduce_train(&parle->jobs, &job, &words, out, why);
     pen_text_release(&name);
-    pen_text_release(&log);
-    if (status == PEN_OK)
-        *out = run;
     return status;
 }
 
