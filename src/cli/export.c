@@ -251,6 +251,13 @@ static int run(int argc, char **argv)
     if (status == PEN_OK)
         status =
             pen__plan_load_model(args.model, plan, args.plan, &model, &why);
+    if (status == PEN_OK && model->images != NULL) {
+        pen_why(&why,
+                "%s is for an image network; export writes layouts of text "
+                "models only",
+                args.plan);
+        status = PEN_INVALID;
+    }
     if (status == PEN_OK && args.cluster != NULL)
         status = pen_cluster_load(args.cluster, &cluster, &why);
     if (status == PEN_OK) {

@@ -4,6 +4,11 @@
 
 #include <inttypes.h>
 
+const char *pen__plan_unit(uint32_t sequence)
+{
+    return sequence == 1 ? "samples" : "tokens";
+}
+
 double pen__gib(uint64_t bytes)
 {
     return (double)bytes / 0x1p30;

@@ -8,6 +8,9 @@
 
 double pen__gib(uint64_t bytes);
 
+/* "tokens", or "samples" where a sequence is one: images. A constant. */
+const char *pen__plan_unit(uint32_t sequence);
+
 /* Time, devices and energy that a plan needs for one sample. */
 struct pen__plan_spent {
     double samples_per_sec;

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "cli/fields.h"
 #include "cli/parser.h"
+#include "core/image_model.h"
 #include "planner/timings.h"
 
 #include <errno.h>
@@ -33,21 +34,22 @@ static const struct row rows[] = {
       "a cluster file, or preset:KIND*COUNT, as preset:h100-sxm*64",
       PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
     {MAKERS,
-     {"seq-length", "N", "tokens per sequence", PEN__FIELD_COUNT, AT(sequence),
-      1, PEN_PLAN_MAX_COUNT, NULL}},
+     {"seq-length", "N", "tokens per sequence; not for image networks",
+      PEN__FIELD_COUNT, AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL}},
     {MAKERS,
-     {"global-batch-size", "N", "sequences per step, over all devices",
-      PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL}},
+     {"global-batch-size", "N",
+      "sequences (or images) per step, over all devices", PEN__FIELD_COUNT,
+      AT(global_batch), 1, 1e12, NULL}},
     {MAKERS,
      {"target", "NAME",
       "program that will run the plan: penstock, megatron, "
       "torchtitan or deepspeed; when not given, penstock on CPUs and "
-      "megatron on other devices",
+      "megatron on other devices, deepspeed for image networks",
       PEN__FIELD_WORD, AT(target), 0, 0, pen_target_names}},
     {MAKERS,
      {"dtype", "NAME",
       "number format of matrix products: f32, bf16, fp16 or fp8; "
-      "when not given, f32 for penstock and bf16 for others",
+      "when not given, f32 for penstock and image networks, bf16 for others",
       PEN__FIELD_WORD, AT(number), 0, 0, pen_number_names}},
     {ALL,
      {"memory-limit", "BYTES",
@@ -241,7 +243,8 @@ static void check_args(const struct parse *parse,
     if (args->megatron_line != NULL)
         return;
     require(state, args->model != NULL, "model");
-    require(state, args->sequence != 0, "seq-length");
+    require(state, args->sequence != 0 || pen_image_model_is(args->model),
+            "seq-length");
     require(state, args->global_batch != 0, "global-batch-size");
     if (args->stages != NULL && args->layout != NULL)
         argp_error(state,
@@ -331,16 +334,18 @@ static void set_defaults(const struct pen__plan_args *args,
                          struct pen__planning *planning)
 {
     struct pen_setting *setting = &planning->setting;
+    bool is_images = planning->model->images != NULL;
     setting->target = (enum pen_target)args->target;
     if (args->target == PEN_TARGETS)
         setting->target = is_processor(planning->cluster) ? PEN_TARGET_PENSTOCK
+                          : is_images                     ? PEN_TARGET_DEEPSPEED
                                                           : PEN_TARGET_MEGATRON;
     setting->number = (enum pen_number)args->number;
     if (args->number == PEN_NUMBERS)
-        setting->number = setting->target == PEN_TARGET_PENSTOCK
+        setting->number = setting->target == PEN_TARGET_PENSTOCK || is_images
                               ? PEN_NUMBER_F32
                               : PEN_NUMBER_BF16;
-    setting->sequence = (uint32_t)args->sequence;
+    setting->sequence = is_images ? 1 : (uint32_t)args->sequence;
     setting->global_batch = args->global_batch;
     setting->clip_norm = args->clip_norm;
 }
@@ -358,6 +363,19 @@ static pen_status read_limit(const struct pen__plan_args *args,
         return PEN_INVALID;
     }
     setting->memory_limit = (uint64_t)bytes;
+    return PEN_OK;
+}
+
+/* A plan of an image network has sequences of one. */
+static pen_status check_sequence(const struct pen__plan_args *args,
+                                 const struct pen_model *model,
+                                 struct pen_text *why)
+{
+    if (model->images != NULL && args->sequence > 1) {
+        pen_why(why, "--seq-length is for text, but the model is for images; "
+                     "--global-batch-size counts images");
+        return PEN_INVALID;
+    }
     return PEN_OK;
 }
 
@@ -386,7 +404,9 @@ pen_status pen__planning_open(const struct pen__plan_args *args,
     pen_text_init(&planning->model_name);
     pen_status status = PEN_OK;
     if (model == NULL)
-        status = pen_model_load(args->model, &planning->model, why);
+        status = pen_model_load_any(args->model, &planning->model, why);
+    if (status == PEN_OK)
+        status = check_sequence(args, planning->model, why);
     if (status == PEN_OK)
         status = pen_cluster_load(args->cluster, &planning->cluster, why);
     if (status == PEN_OK && args->profile != NULL)
@@ -413,9 +433,10 @@ pen_status pen__plan_load_model(const char *model, const struct pen_plan *plan,
                                 struct pen_text *why)
 {
     if (model != NULL)
-        return pen_model_load(model, out, why);
+        return pen_model_load_any(model, out, why);
     if (plan->config != NULL)
-        return pen_model_parse(plan->config, strlen(plan->config), out, why);
+        return pen_model_parse_any(plan->config, strlen(plan->config), out,
+                                   why);
     pen_why(why, "%s does not contain its model; give --model", file);
     return PEN_INVALID;
 }

@@ -38,10 +38,16 @@ static const struct pen_column plan_columns[] = {
     {"batch", true, false},      {"schedule", false, false},
     {"recompute", false, false}, {"sharding", false, false}};
 
-static void start_plans(struct pen_table *table)
+enum { SPEED = 2, NUM_COLUMNS = sizeof plan_columns / sizeof *plan_columns };
+
+/* The table borrows the columns. */
+static void start_plans(struct pen_table *table, uint32_t sequence,
+                        struct pen_column columns[NUM_COLUMNS])
 {
-    pen_table_init(table, plan_columns,
-                   sizeof plan_columns / sizeof *plan_columns);
+    memcpy(columns, plan_columns, sizeof plan_columns);
+    if (sequence == 1)
+        columns[SPEED].title = "samples/s";
+    pen_table_init(table, columns, NUM_COLUMNS);
 }
 
 static void add_plan(struct pen_table *table, uint32_t number,
@@ -61,7 +67,8 @@ static void print_ranking(const struct pen_plan_ranking *ranking,
                           struct pen_text *out)
 {
     struct pen_table table;
-    start_plans(&table);
+    struct pen_column columns[NUM_COLUMNS];
+    start_plans(&table, ranking->found[0].plan->sequence, columns);
     for (uint32_t i = 0; i < ranking->num_found; i++)
         add_plan(&table, i + 1, ranking->found[i].plan,
                  &ranking->found[i].prediction);
@@ -124,15 +131,16 @@ static void print_price(const struct pen_plan *plan,
 {
     struct pen__plan_spent spent = pen__plan_spent(plan, it);
     double steps = 1e9 / (it->tokens_per_sec * it->step_sec);
+    const char *unit = pen__plan_unit(plan->sequence);
     if (it->price > 0)
-        pen_text_add(out, "price: %.4g a step, %.4g for 1e9 tokens\n",
-                     it->price, it->price * steps);
+        pen_text_add(out, "price: %.4g a step, %.4g for 1e9 %s\n", it->price,
+                     it->price * steps, unit);
     if (it->joules > 0)
         pen_text_add(out,
-                     "energy: %.4g J a sample at %.4g W; %.4g kWh for 1e9 "
-                     "tokens (devices compute %.0f %% of the step)\n",
+                     "energy: %.4g J a sample at %.4g W; %.4g kWh for 1e9 %s "
+                     "(devices compute %.0f %% of the step)\n",
                      spent.joules_per_sample, spent.watts,
-                     it->joules * steps / 3.6e6, 100 * spent.busy_share);
+                     it->joules * steps / 3.6e6, unit, 100 * spent.busy_share);
 }
 
 void pen__plan_print(const struct pen_plan *plan,
@@ -157,13 +165,16 @@ static void print_head(const struct pen__plan_report *report,
     const struct pen_setting *setting = &report->planning->setting;
     pen_text_add(out,
                  "%s, %.4g parameters, on %s (%" PRIu64
-                 " devices) with %s in %s: batch %" PRIu64 " of %u tokens\n\n",
+                 " devices) with %s in %s: batch %" PRIu64,
                  pen_text_string(&report->planning->model_name),
                  (double)setting->model->num_parameters, setting->cluster->name,
                  pen_cluster_num_devices(setting->cluster),
                  pen_target_names[setting->target],
-                 pen_number_names[setting->number], setting->global_batch,
-                 setting->sequence);
+                 pen_number_names[setting->number], setting->global_batch);
+    if (setting->model->images != NULL)
+        pen_text_add_string(out, " images\n\n");
+    else
+        pen_text_add(out, " of %u tokens\n\n", setting->sequence);
 }
 
 static void print_counts(const struct pen_plan_ranking *ranking,
@@ -344,8 +355,9 @@ static void print_helps(const struct pen__plan_report *report,
         const struct pen_help *help = &explanation->helps[i];
         pen_text_clear(&layout);
         pen_candidate_print(&help->candidate, &layout);
-        pen_text_add(out, "  %-24s %+6.1f %% tokens/s, with %s%s\n", help->what,
+        pen_text_add(out, "  %-24s %+6.1f %% %s/s, with %s%s\n", help->what,
                      100 * (help->tokens_per_sec / tokens - 1),
+                     pen__plan_unit(report->planning->setting.sequence),
                      pen_text_string(&layout),
                      help->is_cut_short ? " (search cut short)" : "");
     }

@@ -104,7 +104,9 @@ static void write_figures(struct page *page)
     pen_text_release(&tokens);
     snprintf(page->notes[1], FIGURE_SIZE, "%.0f on each device",
              it->tokens_per_sec / (double)pen_plan_num_ranks(plan));
-    set_figure(page, 1, "tokens per second");
+    set_figure(page, 1,
+               plan->sequence == 1 ? "samples per second"
+                                   : "tokens per second");
     snprintf(page->values[2], FIGURE_SIZE, "%.1f %%", 100 * it->utilisation);
     snprintf(page->notes[2], FIGURE_SIZE, "of the peak");
     set_figure(page, 2, "use of the devices");

@@ -70,10 +70,15 @@ static void add_workload(const struct pen_setting *setting,
                          struct pen_table *out)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
-    pen__add_counted(&text, setting->global_batch, "sequence");
-    pen_text_add(&text, " of %u tokens, ", setting->sequence);
-    pen__add_large(&text, (double)setting->global_batch * setting->sequence);
-    pen_text_add_string(&text, " tokens a step");
+    bool is_images = setting->model->images != NULL;
+    pen__add_counted(&text, setting->global_batch,
+                     is_images ? "image" : "sequence");
+    if (!is_images) {
+        pen_text_add(&text, " of %u tokens, ", setting->sequence);
+        pen__add_large(&text,
+                       (double)setting->global_batch * setting->sequence);
+        pen_text_add_string(&text, " tokens a step");
+    }
     pen_table_add(out, "batch");
     add_text(out, &text);
     pen_text_release(&text);
@@ -161,15 +166,16 @@ static void add_price(const struct pen_plan_found *best, struct pen_table *out)
     const struct pen_prediction *it = &best->prediction;
     struct pen__plan_spent spent = pen__plan_spent(best->plan, it);
     double steps = 1e9 / (it->tokens_per_sec * it->step_sec);
+    const char *unit = pen__plan_unit(best->plan->sequence);
     if (it->price > 0) {
         pen_table_add(out, "price");
-        pen_table_add(out, "%.4g for 1e9 tokens", it->price * steps);
+        pen_table_add(out, "%.4g for 1e9 %s", it->price * steps, unit);
     }
     if (it->joules > 0) {
         pen_table_add(out, "energy");
-        pen_table_add(out, "%.4g J a sample at %.4g W, %.4g kWh for 1e9 tokens",
+        pen_table_add(out, "%.4g J a sample at %.4g W, %.4g kWh for 1e9 %s",
                       spent.joules_per_sample, spent.watts,
-                      it->joules * steps / 3.6e6);
+                      it->joules * steps / 3.6e6, unit);
     }
 }
 
@@ -185,7 +191,7 @@ void pen__plan_best_table(const struct pen__plan_report *report,
     pen_table_add(out, "batch of a pipeline");
     pen__add_counted(&text,
                      (uint64_t)plan->num_microbatches * plan->micro_batch,
-                     "sequence");
+                     plan->sequence == 1 ? "sample" : "sequence");
     pen_text_add(&text, ", %u at a time", plan->micro_batch);
     add_text(out, &text);
     pen_text_release(&text);
@@ -207,7 +213,7 @@ void pen__plan_best_table(const struct pen__plan_report *report,
 
 static const struct pen_column ranking_columns[] = {
     {"", true, false},           {"step, s", true, false},
-    {"slower, %", true, false},  {"tokens/s", true, false},
+    {"slower, %", true, false},  {"speed, 1/s", true, false},
     {"use, %", true, false},     {"GiB", true, false},
     {"tp", true, false},         {"cp", true, false},
     {"pp", true, false},         {"vpp", true, false},
@@ -283,7 +289,7 @@ void pen__plan_help_table(const struct pen__plan_report *report,
                           struct pen_table *out)
 {
     static const struct pen_column columns[] = {{"twice of", false, false},
-                                                {"tokens/s, %", true, false},
+                                                {"speed, %", true, false},
                                                 {"with", false, true}};
     double tokens = report->ranking->found[0].prediction.tokens_per_sec;
     struct pen_text layout = PEN_TEXT_EMPTY;

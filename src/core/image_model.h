@@ -160,6 +160,9 @@ pen_status pen_image_model_load(const char *source,
 /* Whether it is of the kinds above: its preset or model_type is known here. */
 bool pen_image_model_is(const char *source);
 
+/* The same of the text of a config.json. */
+bool pen_image_model_is_config(const char *text, size_t length);
+
 /* Adds the names of all presets: "preset:alexnet, preset:cifar-cnn, ...". */
 void pen_image_model_list_presets(struct pen_text *out);
 

@@ -321,11 +321,11 @@ static pen_status parse_preset(const char *name, struct pen_image_model **out,
     return PEN_INVALID;
 }
 
-static bool has_family(const struct pen_text *text)
+bool pen_image_model_is_config(const char *text, size_t length)
 {
     struct pen_json json;
     enum pen_image_family family;
-    if (pen_json_load(text->bytes, text->length, &json, NULL) != PEN_OK)
+    if (pen_json_load(text, length, &json, NULL) != PEN_OK)
         return false;
     bool is_known = read_family(&json, &family, NULL) == PEN_OK;
     json_decref(json.object);
@@ -339,7 +339,7 @@ bool pen_image_model_is(const char *source)
     if (is_preset(source))
         return pen__image_preset(source) != NULL;
     bool is_known = pen__config_read(source, &path, &text, NULL) == PEN_OK &&
-                    has_family(&text);
+                    pen_image_model_is_config(text.bytes, text.length);
     pen_text_release(&path);
     pen_text_release(&text);
     return is_known;

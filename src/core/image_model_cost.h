@@ -2,12 +2,46 @@
 #define PEN_CORE_IMAGE_MODEL_COST_H
 
 #include "core/image_model.h"
+#include "core/model_cost.h"
 
 /*
- * Flops of the three passes of all layers over a batch, from the shapes alone:
+ * What the layers of a network for images cost, from the shapes alone:
  * convolutions and dense products, multiply-adds counting two. Nobody asks for
  * the gradient of the pixels, so the first layer has two passes.
  */
+
+/* What goes into a layer, or comes out: of one image. */
+struct pen_image_extent {
+    uint64_t channels;
+    uint64_t height;
+    uint64_t width;
+};
+
+uint64_t pen_image_extent_numbers(const struct pen_image_extent *extent);
+
+/* What comes out of a convolution. */
+struct pen_image_extent
+pen_image_convolved(const struct pen_image_convolution *convolution,
+                    const struct pen_image_extent *in);
+
+/*
+ * What goes into a layer and what comes out. Networks that take images of any
+ * size are asked with 224 x 224.
+ */
+void pen_image_layer_extents(const struct pen_image_model *model,
+                             uint32_t layer, struct pen_image_extent *in,
+                             struct pen_image_extent *out);
+
+/* That the layer trains. */
+uint64_t pen_image_layer_parameters(const struct pen_image_model *model,
+                                    uint32_t layer);
+
+/* As pen_model_layer_cost(), of the layers as src/network computes them. */
+void pen_image_layer_cost(const struct pen_image_model *model, uint32_t layer,
+                          const struct pen_workload *workload,
+                          struct pen_layer_cost *out);
+
+/* Flops of the three passes of all layers over a batch. */
 double pen_image_model_step_flops(const struct pen_image_model *model,
                                   uint64_t batch, uint32_t height,
                                   uint32_t width);

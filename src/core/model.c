@@ -4,6 +4,8 @@
  */
 #include "core/model.h"
 
+#include "core/image_model.h"
+
 #include "core/model_internal.h"
 
 #include "base/bug.h"
@@ -209,6 +211,8 @@ pen_status pen__model_create(const struct pen_model *shape,
 
 void pen_model_free(struct pen_model *model)
 {
+    if (model != NULL)
+        pen_image_model_free(model->images);
     free(model);
 }
 
@@ -293,7 +297,7 @@ const char *pen_model_bare_name(const struct pen_model *model, const char *name)
 pen_status pen_model_check_trainable(const struct pen_model *model,
                                      struct pen_text *why)
 {
-    if (model->family < PEN_FAMILY_OPT)
+    if (model->family < PEN_FAMILY_OPT || model->images != NULL)
         return PEN_OK;
     pen_why(why,
             "model_type \"%s\" is for planning only; train and profile "

@@ -126,6 +126,8 @@ struct pen_tensor_form {
     uint64_t num_elements;
 };
 
+struct pen_image_model; /* core/image_model.h */
+
 struct pen_model {
     enum pen_family family;
     uint32_t hidden;
@@ -181,6 +183,9 @@ struct pen_model {
     uint32_t num_layers;  /* num_blocks + 2 */
     uint32_t num_tensors; /* 0 in families for planning */
     uint64_t num_parameters;
+
+    /* A network for images (model_images.c), owned; NULL: it is for text. */
+    struct pen_image_model *images;
 };
 
 #define PEN_TENSOR_NAME_SIZE 96
@@ -207,6 +212,17 @@ pen_status pen_model_load(const char *source, struct pen_model **out,
 pen_status pen_model_parse(const char *text, size_t length,
                            struct pen_model **out, struct pen_text *why);
 
+/*
+ * The same, and networks for images: what plan, predict and profile take. The
+ * layers of an image network are its own: the first stands for the embedding,
+ * the last is the head, those between are the blocks, a sequence is one image,
+ * and there are no tensors here. Such a model has 2 to 64 layers.
+ */
+pen_status pen_model_load_any(const char *source, struct pen_model **out,
+                              struct pen_text *why);
+pen_status pen_model_parse_any(const char *text, size_t length,
+                               struct pen_model **out, struct pen_text *why);
+
 void pen_model_free(struct pen_model *model);
 
 /* Writes a config.json that Penstock and transformers read as this model. */
@@ -214,6 +230,7 @@ void pen_model_print(const struct pen_model *model, struct pen_text *out);
 
 /* "llama", as model_type has it; a constant. */
 const char *pen_family_name(enum pen_family family);
+const char *pen_model_type(const struct pen_model *model);
 
 enum pen_layer_kind pen_model_layer_kind(const struct pen_model *model,
                                          uint32_t layer);

@@ -1,6 +1,8 @@
 /* Flops and bytes of layers, from their shapes. */
 #include "core/model_cost.h"
 
+#include "core/image_model_cost.h"
+
 const char *const pen_recompute_names[PEN_RECOMPUTES + 1] = {
     "none", "selective", "full", NULL};
 
@@ -113,6 +115,10 @@ void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
                           struct pen_layer_cost *out)
 {
     *out = (struct pen_layer_cost){0};
+    if (model->images != NULL) {
+        pen_image_layer_cost(model->images, layer, workload, out);
+        return;
+    }
     switch (pen_model_layer_kind(model, layer)) {
     case PEN_LAYER_EMBEDDING:
         out->output_bytes = workload->batch * workload->sequence *

@@ -5,6 +5,7 @@
 #include "core/model.h"
 
 #include "core/config_keys.h"
+#include "core/image_model.h"
 #include "core/model_internal.h"
 
 static const char *architecture(enum pen_family family)
@@ -103,6 +104,10 @@ static void add_llama(const struct pen_model *model, struct pen_text *out)
 
 void pen_model_print(const struct pen_model *model, struct pen_text *out)
 {
+    if (model->images != NULL) {
+        pen_image_model_print(model->images, out);
+        return;
+    }
     pen_text_add(out, "{\n  \"architectures\": [\"%s\"]",
                  architecture(model->family));
     pen__config_add_word(out, "model_type", pen_family_name(model->family));

@@ -3,6 +3,7 @@
  * matrices, biases and norms. What trains is listed tensor by tensor in
  * model.c, too; a test compares the two.
  */
+#include "core/image_model_cost.h"
 #include "core/model.h"
 
 #include "core/model_internal.h"
@@ -209,6 +210,8 @@ static uint64_t head_parameters(const struct pen_model *model)
 uint64_t pen_model_layer_parameters(const struct pen_model *model,
                                     uint32_t layer)
 {
+    if (model->images != NULL)
+        return pen_image_layer_parameters(model->images, layer);
     switch (pen_model_layer_kind(model, layer)) {
     case PEN_LAYER_EMBEDDING:
         return embedding_parameters(model);

@@ -193,7 +193,7 @@ static pen_status read_config(const struct pen_json *json, char **out,
     char *dump = json_dumps(config, JSON_ENCODE_ANY);
     pen_status status = dump == NULL ? refuse_memory(why) : PEN_OK;
     if (status == PEN_OK)
-        status = pen_model_parse(dump, strlen(dump), &model, why);
+        status = pen_model_parse_any(dump, strlen(dump), &model, why);
     if (status == PEN_OK) {
         pen_model_print(model, &text);
         if (!pen_plan_set(out, pen_text_string(&text)))

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define MOST_MICRO_BATCH 64u /* sequences */
+#define MOST_IMAGES 1024u    /* of a micro-batch */
 #define LEAST_PIECE 1024u    /* tokens that a rank has of a sequence */
 #define MOST_CONTEXT 64u     /* ranks that share one */
 #define ALL_DEPTHS 32u       /* up to here every depth is tried */
@@ -260,7 +261,7 @@ static void measure(struct space *space, struct choice *choice)
         pen__class_costs_find(space->setting, probe, group,
                               candidate->recompute, &space->classes, &costs);
         uint32_t most = 0;
-        for (uint32_t i = 0; i < PEN_LAYER_CLASSES; i++) {
+        for (uint32_t i = 0; i < space->classes.num; i++) {
             seconds += space->classes.count[i] * costs.seconds[i];
             path += space->classes.count[i] * costs.path[i];
             if (space->classes.count[i] > space->classes.count[most])
@@ -279,14 +280,15 @@ static void measure(struct space *space, struct choice *choice)
     }
     choice->joules = 0;
     /* Passes that were measured apart may take longer than in a row. */
-    for (uint32_t i = 0; i < PEN_LAYER_CLASSES; i++)
+    for (uint32_t i = 0; i < space->classes.num; i++)
         if (!pen__is_measured(space->setting))
             choice->joules += space->classes.count[i] * joules[i];
 }
 
 static bool choose_recompute(struct space *space, struct choice *choice)
 {
-    for (int i = 0; i < PEN_RECOMPUTES; i++) {
+    int most = space->setting->model->images != NULL ? 1 : PEN_RECOMPUTES;
+    for (int i = 0; i < most; i++) {
         choice->candidate.recompute = (enum pen_recompute)i;
         measure(space, choice);
         if (!choose_depth(space, choice))
@@ -295,10 +297,15 @@ static bool choose_recompute(struct space *space, struct choice *choice)
     return true;
 }
 
-/* 1, 2, 3, 4, 6, 8, 12, ... that divide the batch. */
+/*
+ * 1, 2, 3, 4, 6, 8, 12, ... that divide the batch; of images all that do, since
+ * the share of one replica is usually taken at once.
+ */
 static bool choose_micro_batch(struct space *space, struct choice *choice)
 {
     struct pen__values sizes = {.count = 0};
+    if (space->setting->model->images != NULL)
+        add_divisors(&sizes, space->setting->global_batch, MOST_IMAGES);
     for (uint32_t i = 1; i <= MOST_MICRO_BATCH; i *= 2) {
         add_value(&sizes, i);
         if (i >= 2)

@@ -20,7 +20,7 @@ static double busy_time(const struct pen__layer *layer,
  */
 #define BLEND 4.0
 
-static double blend(double device_sec, double host_sec)
+double pen__layer_blend(double device_sec, double host_sec)
 {
     double most = fmax(device_sec, host_sec);
     if (most <= 0)
@@ -114,15 +114,17 @@ static void time_block(const struct pen__layer *layer,
     double expert = expert_time(layer);
     double busy = busy_time(layer, &forward);
     *out = (struct pen_layer_time){
-        .forward_sec = blend(busy + tensor[0] + context[0] + expert, host[0]),
+        .forward_sec =
+            pen__layer_blend(busy + tensor[0] + context[0] + expert, host[0]),
         .expert_sec = 2 * expert,
         .tensor_sec = tensor[0] + tensor[1],
         .context_sec = context[0] + context[1]};
     double backward_sec =
         busy_time(layer, &input) + tensor[1] + context[1] + expert;
     double weight_sec = busy_time(layer, &weight);
-    double slow = blend(backward_sec + weight_sec, host[1] + host[2]) /
-                  (backward_sec + weight_sec);
+    double slow =
+        pen__layer_blend(backward_sec + weight_sec, host[1] + host[2]) /
+        (backward_sec + weight_sec);
     out->input_sec = backward_sec * slow;
     out->weight_sec = weight_sec * slow;
     if (recompute == PEN_RECOMPUTE_FULL) {
@@ -311,6 +313,10 @@ void pen_predict_layer(const struct pen_setting *setting,
     if (pen__is_measured(setting) &&
         pen__measured_layer(setting, plan, index, recompute, time, bytes))
         return;
+    if (setting->model->images != NULL) {
+        pen__image_layer_predict(setting, plan, group, index, time, bytes);
+        return;
+    }
     pen__layer_open(setting, plan, group, index, &layer);
     double boundary = layer.tokens * layer.hidden * layer.element;
     *bytes = (struct pen_layer_bytes){.output_bytes = (uint64_t)boundary};

@@ -1,9 +1,20 @@
 #include "planner/layer_class.h"
 
-enum class { EMBEDDING, HEAD, BLOCK, WITH_WINDOW = 1, WITH_EXPERTS = 2 };
+#include "base/bug.h"
+
+enum class {
+    EMBEDDING,
+    HEAD,
+    BLOCK,
+    WITH_WINDOW = 1,
+    WITH_EXPERTS = 2,
+    TEXT_CLASSES = BLOCK + WITH_WINDOW + WITH_EXPERTS + 1
+};
 
 uint32_t pen__layer_class(const struct pen_model *model, uint32_t layer)
 {
+    if (model->images != NULL)
+        return layer;
     if (layer == 0)
         return EMBEDDING;
     if (layer == model->num_layers - 1)
@@ -19,7 +30,10 @@ uint32_t pen__layer_class(const struct pen_model *model, uint32_t layer)
 void pen__layer_classes_find(const struct pen_model *model,
                              struct pen__layer_classes *out)
 {
-    *out = (struct pen__layer_classes){.count = {0}};
+    *out = (struct pen__layer_classes){.num = TEXT_CLASSES};
+    if (model->images != NULL)
+        out->num = model->num_layers;
+    PEN_BUG_UNLESS(out->num <= PEN_LAYER_CLASSES);
     for (uint32_t layer = 0; layer < model->num_layers; layer++) {
         uint32_t found = pen__layer_class(model, layer);
         out->layer[found] = layer;
@@ -33,8 +47,9 @@ void pen__class_costs_find(const struct pen_setting *setting,
                            const struct pen__layer_classes *classes,
                            struct pen__class_costs *out)
 {
-    *out = (struct pen__class_costs){.seconds = {0}};
-    for (uint32_t i = 0; i < PEN_LAYER_CLASSES; i++) {
+    for (uint32_t i = 0; i < classes->num; i++) {
+        out->path[i] = out->seconds[i] = out->busy[i] = 0;
+        out->bytes[i] = (struct pen_layer_bytes){.num_parameters = 0};
         if (classes->count[i] == 0)
             continue;
         struct pen_layer_time time;

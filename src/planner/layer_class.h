@@ -6,14 +6,16 @@
 /*
  * Layers that are alike: embedding, head, and blocks by whether they have
  * experts and a window. A thousand layers are six classes, so a thousand layers
- * cost no more than six.
+ * cost no more than six. Every layer of a network for images is a class of its
+ * own, and such a network has no more layers than there are classes.
  */
-#define PEN_LAYER_CLASSES 6u
+#define PEN_LAYER_CLASSES 64u
 
 uint32_t pen__layer_class(const struct pen_model *model, uint32_t layer);
 
 /* One layer of each class, and how many there are; none: count 0. */
 struct pen__layer_classes {
+    uint32_t num; /* of the classes, those that may have a layer */
     uint32_t layer[PEN_LAYER_CLASSES];
     uint32_t count[PEN_LAYER_CLASSES];
 };

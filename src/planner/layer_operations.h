@@ -66,4 +66,13 @@ void pen__layer_add_gradient(const struct pen__layer *layer, double batch,
                              double rows, double columns, double tokens,
                              struct pen_operation_list *list);
 
+/* Seconds of a device that runs while the host launches what comes next. */
+double pen__layer_blend(double device_sec, double host_sec);
+
+/* As pen_predict_layer(), of a network for images. */
+void pen__image_layer_predict(const struct pen_setting *setting,
+                              const struct pen_plan *plan, uint32_t group,
+                              uint32_t index, struct pen_layer_time *time,
+                              struct pen_layer_bytes *bytes);
+
 #endif

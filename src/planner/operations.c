@@ -10,7 +10,7 @@ static struct pen_operation *add(struct pen_operation_list *list)
 {
     PEN_BUG_UNLESS(list->count < PEN_MAX_OPERATIONS);
     struct pen_operation *operation = &list->items[list->count++];
-    *operation = (struct pen_operation){.kernels = 1};
+    *operation = (struct pen_operation){.kernels = 1, .gain = 1};
     return operation;
 }
 
@@ -23,6 +23,16 @@ void pen_operations_add_product(struct pen_operation_list *list, double batch,
     operation->m = m;
     operation->n = n;
     operation->k = k;
+}
+
+void pen_operations_add_convolution(struct pen_operation_list *list, double m,
+                                    double n, double k, double bytes,
+                                    double gain)
+{
+    pen_operations_add_product(list, 1, m, n, k);
+    struct pen_operation *operation = &list->items[list->count - 1];
+    operation->bytes = bytes;
+    operation->gain = gain;
 }
 
 void pen_operations_add_attention(struct pen_operation_list *list, double flops)
@@ -101,9 +111,11 @@ static double product_time(const struct pen_device *device,
                      (unit * tile_share(device, tiles[i].m, tiles[i].n));
         best = fmin(best, sec);
     }
-    double bytes = pen_number_bytes(number) * op->batch *
-                   (op->m * op->k + op->k * op->n + op->m * op->n);
-    return fmax(best, pen_bytes_time(device, bytes));
+    double bytes = op->bytes;
+    if (bytes == 0)
+        bytes = pen_number_bytes(number) * op->batch *
+                (op->m * op->k + op->k * op->n + op->m * op->n);
+    return fmax(best / op->gain, pen_bytes_time(device, bytes));
 }
 
 double pen_bytes_time(const struct pen_device *device, double bytes)

@@ -22,8 +22,9 @@ struct pen_operation {
     double n;
     double k;
     double batch;
+    double gain;    /* of a product: flops counted per flop computed */
     double flops;   /* of fused attention */
-    double bytes;   /* of rows, read and written */
+    double bytes;   /* read and written; of a product 0: of its matrices */
     double kernels; /* that are launched for it */
 };
 
@@ -37,6 +38,13 @@ struct pen_operation_list {
 
 void pen_operations_add_product(struct pen_operation_list *list, double batch,
                                 double m, double n, double k);
+/*
+ * A convolution: a product whose first matrix is never written, so that the
+ * bytes are those of images and filters.
+ */
+void pen_operations_add_convolution(struct pen_operation_list *list, double m,
+                                    double n, double k, double bytes,
+                                    double gain);
 void pen_operations_add_attention(struct pen_operation_list *list,
                                   double flops);
 void pen_operations_add_rows(struct pen_operation_list *list, double bytes,

@@ -28,6 +28,16 @@ static pen_status measure_costs(struct pen__work *work, struct pen_text *why)
     return status;
 }
 
+/* Of one micro-batch between two stages; those of images differ. */
+static double largest_output(const struct pen__work *work)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i + 1 < work->plan->num_stages; i++)
+        if (work->stages[i].bytes.output_bytes > most)
+            most = work->stages[i].bytes.output_bytes;
+    return (double)most;
+}
+
 pen_status pen__make_costs(struct pen__work *work, struct pen_text *why)
 {
     if (work->measured != NULL)
@@ -77,7 +87,7 @@ pen_status pen__make_costs(struct pen__work *work, struct pen_text *why)
     /* Each of the tp ranks sends its share; they gather it on the other side.
      */
     struct pen_device_set set = {pen__degree(plan, PEN_DEGREE_TP), 1};
-    double bytes = (double)work->stages[0].bytes.output_bytes;
+    double bytes = largest_output(work);
     if (!plan->has_sequence_parallel)
         work->gather_sec =
             pen_collective_time(work->setting->cluster, work->device,

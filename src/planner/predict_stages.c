@@ -91,7 +91,8 @@ static void sum_stage(const struct pen__work *work,
         enum pen_recompute mode = range->recompute;
         struct pen_layer_time *time = &table->times[kind][variant][mode];
         struct pen_layer_bytes *bytes = &table->bytes[kind][variant][mode];
-        if (!table->is_there[kind][variant][mode])
+        bool is_known = table->is_there[kind][variant][mode];
+        if (!is_known || model->images != NULL) /* whose layers all differ */
             pen_predict_layer(work->setting, work->plan, group, i, mode, time,
                               bytes);
         table->is_there[kind][variant][mode] = true;

@@ -261,6 +261,50 @@ static pen_status check_sharding(const struct pen_setting *setting,
     return PEN_INVALID;
 }
 
+/* Convolutions are not cut, and no layer is computed again. */
+static pen_status check_images(const struct pen_setting *setting,
+                               const struct pen_candidate *candidate,
+                               struct pen_text *why)
+{
+    static const char *const names[PEN_DEGREES] = {
+#define DEGREE_NAME(name, key) key,
+        PEN_DEGREE_TABLE(DEGREE_NAME)
+#undef DEGREE_NAME
+    };
+    if (setting->model->images == NULL)
+        return PEN_OK;
+    for (int i = 0; i < PEN_DEGREES; i++) {
+        bool is_for_images =
+            i == PEN_DEGREE_DP || i == PEN_DEGREE_PP || i == PEN_DEGREE_VPP;
+        if (is_for_images || candidate->degrees[i] == 1)
+            continue;
+        pen_why(why, "%s %u: networks for images are cut by dp and pp only",
+                names[i], candidate->degrees[i]);
+        return PEN_INVALID;
+    }
+    if (candidate->recompute != PEN_RECOMPUTE_NONE) {
+        pen_why(why, "recomputation is for text, but the model is for images");
+        return PEN_INVALID;
+    }
+    if (setting->target != PEN_TARGET_PENSTOCK &&
+        setting->target != PEN_TARGET_DEEPSPEED) {
+        pen_why(why,
+                "%s does not train networks for images; use --target penstock "
+                "or deepspeed",
+                pen_target_names[setting->target]);
+        return PEN_INVALID;
+    }
+    if (candidate->degrees[PEN_DEGREE_PP] > 1 && setting->profile != NULL) {
+        pen_why(why,
+                "pp %u: a profile has only the mean of the layers between "
+                "the first and the last, which differ in a network for "
+                "images; predict a pipeline without --profile",
+                candidate->degrees[PEN_DEGREE_PP]);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
 /* A plan is for Adam: what it predicts is Adam's memory and time. */
 static struct pen_training_facts facts_of(const struct pen_setting *setting,
                                           const struct pen_candidate *candidate)
@@ -313,11 +357,12 @@ pen_status pen_target_check(const struct pen_setting *setting,
                             const struct pen_candidate *candidate,
                             struct pen_text *why)
 {
-    pen_status (*const rules[])(
-        const struct pen_setting *, const struct pen_candidate *,
-        struct pen_text *) = {check_trainer,  check_tensor,   check_sequence,
-                              check_experts,  check_batch,    check_stages,
-                              check_schedule, check_sharding, check_devices};
+    pen_status (*const rules[])(const struct pen_setting *,
+                                const struct pen_candidate *,
+                                struct pen_text *) = {
+        check_images,   check_trainer, check_tensor, check_sequence,
+        check_experts,  check_batch,   check_stages, check_schedule,
+        check_sharding, check_devices};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         pen_status status = rules[i](setting, candidate, why);
         if (status != PEN_OK)
