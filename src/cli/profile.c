@@ -183,7 +183,9 @@ static void set_options(const struct args *args, const struct pen_model *model,
     out->sequence = args->seq_length == 0 ? model->max_positions
                                           : (uint32_t)args->seq_length;
     out->num_rounds = (uint32_t)args->rounds;
-    for (unsigned mode = 0; mode < PEN_RECOMPUTES; mode++)
+    /* No layer of an image network is computed again. */
+    unsigned num_modes = model->images != NULL ? 1 : PEN_RECOMPUTES;
+    for (unsigned mode = 0; mode < num_modes; mode++)
         out->modes[mode] =
             args->recompute == ALL_MODES || args->recompute == mode;
     out->resident_bytes = settle;
@@ -314,6 +316,21 @@ static int profile_model(const struct args *args, int threads,
     return is_first ? answer(args, &profile, why) : PEN__EXIT_OK;
 }
 
+static pen_status check_images(const struct args *args,
+                               const struct pen_model *model,
+                               struct pen_text *why)
+{
+    bool is_again = args->recompute == PEN_RECOMPUTE_SELECTIVE ||
+                    args->recompute == PEN_RECOMPUTE_FULL;
+    const char *wrong = args->seq_length > 0 ? "--seq-length"
+                        : is_again           ? "--recompute-granularity"
+                                             : NULL;
+    if (model->images == NULL || wrong == NULL)
+        return PEN_OK;
+    pen_why(why, "%s is for text, but the model is for images", wrong);
+    return PEN_INVALID;
+}
+
 static int start(const struct args *args, struct pen_text *why)
 {
     struct pen_threads_options wanted = {.count = (int)args->threads};
@@ -323,9 +340,11 @@ static int start(const struct args *args, struct pen_text *why)
     struct pen_model *model = NULL;
     pen_status status = pen_threads_start(&wanted, &threads, why);
     if (status == PEN_OK)
-        status = pen_model_load(args->model, &model, why);
+        status = pen_model_load_any(args->model, &model, why);
     if (status == PEN_OK)
         status = pen_model_check_trainable(model, why);
+    if (status == PEN_OK)
+        status = check_images(args, model, why);
     if (status == PEN_OK)
         status = pen_transport_open(&launch, &transport, why);
     int code = status == PEN_OK

@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "core/image_model_cost.h"
+#include "network/images.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,15 +48,31 @@ static void fill(void *bytes, size_t size, struct pen_random *random)
         halves[i] = (uint16_t)(0x3c00u | (pen_random_next(random) & 0x81ffu));
 }
 
+/* Of one image; 0 of a text. */
+static size_t num_pixels(const struct pen_model *model)
+{
+    struct pen_image_extent in;
+    struct pen_image_extent out;
+    if (model->images == NULL)
+        return 0;
+    pen_image_layer_extents(model->images, 0, &in, &out);
+    return (size_t)pen_image_extent_numbers(&in);
+}
+
+static size_t align(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 static pen_status make_arena(struct pen__chain *chain, size_t rows,
                              struct pen_text *why)
 {
     struct pen_network_sizes sizes;
     pen_network_sizes(chain->network, &sizes);
-    size_t id_bytes =
-        (rows * sizeof(int32_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t id_bytes = align(rows * sizeof(int32_t));
+    size_t pixel_bytes = align(rows * num_pixels(chain->model) * sizeof(float));
     size_t bytes = sizes.stash + sizes.hold + sizes.input + 2 * sizes.output +
-                   2 * id_bytes;
+                   2 * id_bytes + pixel_bytes;
     chain->arena = aligned_alloc(ALIGNMENT, bytes);
     chain->arena_bytes = bytes;
     if (chain->arena == NULL) {
@@ -71,6 +89,7 @@ static pen_status make_arena(struct pen__chain *chain, size_t rows,
     chain->dy = take(chain, &end, sizes.output);
     chain->ids = take(chain, &end, id_bytes);
     chain->targets = take(chain, &end, id_bytes);
+    chain->pixels = take(chain, &end, pixel_bytes);
     return PEN_OK;
 }
 
@@ -79,7 +98,8 @@ static void fill_inputs(struct pen__chain *chain, size_t rows)
 {
     struct pen_network_sizes sizes;
     struct pen_random random = {.state = 1};
-    uint32_t vocab = pen_network_model(chain->network)->vocab;
+    uint32_t vocab = chain->model->vocab;
+    size_t pixels = rows * num_pixels(chain->model);
     pen_network_sizes(chain->network, &sizes);
     if (sizes.input > 0) {
         chain->x = pen_network_input(chain->network, chain->stash);
@@ -91,6 +111,8 @@ static void fill_inputs(struct pen__chain *chain, size_t rows)
         chain->ids[i] = (int32_t)pen_random_below(&random, vocab);
         chain->targets[i] = (int32_t)pen_random_below(&random, vocab);
     }
+    for (size_t i = 0; i < pixels; i++)
+        chain->pixels[i] = (float)pen_random_below(&random, 256) / 128 - 1;
 }
 
 static void count_parameters(struct pen__chain *chain)
@@ -105,6 +127,39 @@ static void count_parameters(struct pen__chain *chain)
     }
 }
 
+static pen_status make_network(struct pen__chain *chain,
+                               const struct pen_profiler_options *options,
+                               struct pen_engine *engine,
+                               enum pen_recompute recompute,
+                               struct pen_text *why)
+{
+    const struct pen_network_options text = {
+        .engine = engine,
+        .model = options->model,
+        .first_layer = chain->first_layer,
+        .num_layers = chain->num_layers,
+        .batch = options->micro_batch,
+        .sequence = options->sequence,
+        .step_rows =
+            MICROBATCHES * (size_t)options->micro_batch * options->sequence,
+        .moments = MOMENTS,
+        .recompute = recompute};
+    if (options->model->images == NULL)
+        return pen_network_create(&text, &chain->network, why);
+    struct pen_image_extent in;
+    struct pen_image_extent out;
+    pen_image_layer_extents(options->model->images, 0, &in, &out);
+    const struct pen_image_options images = {.engine = engine,
+                                             .model = options->model->images,
+                                             .first_layer = chain->first_layer,
+                                             .num_layers = chain->num_layers,
+                                             .batch = options->micro_batch,
+                                             .height = in.height,
+                                             .width = in.width,
+                                             .moments = MOMENTS};
+    return pen_network_create_images(&images, &chain->network, why);
+}
+
 pen_status pen__chain_init(struct pen__chain *chain,
                            const struct pen_profiler_options *options,
                            struct pen_engine *engine,
@@ -112,18 +167,10 @@ pen_status pen__chain_init(struct pen__chain *chain,
                            uint32_t num_layers, struct pen_text *why)
 {
     size_t rows = (size_t)options->micro_batch * options->sequence;
-    const struct pen_network_options wanted = {.engine = engine,
-                                               .model = options->model,
-                                               .first_layer = first_layer,
-                                               .num_layers = num_layers,
-                                               .batch = options->micro_batch,
-                                               .sequence = options->sequence,
-                                               .step_rows = MICROBATCHES * rows,
-                                               .moments = MOMENTS,
-                                               .recompute = recompute};
-    *chain = (struct pen__chain){.first_layer = first_layer,
+    *chain = (struct pen__chain){.model = options->model,
+                                 .first_layer = first_layer,
                                  .num_layers = num_layers};
-    pen_status status = pen_network_create(&wanted, &chain->network, why);
+    pen_status status = make_network(chain, options, engine, recompute, why);
     if (status == PEN_OK)
         status = pen_network_initialize(chain->network, 1);
     if (status == PEN_OK)
@@ -162,7 +209,7 @@ static void start(struct pen__chain *chain)
 static void add_pass(const struct pen__chain *chain, enum pen_layer_pass pass,
                      struct pen__chain_samples *samples)
 {
-    const struct pen_model *model = pen_network_model(chain->network);
+    const struct pen_model *model = chain->model;
     double sums[PEN_LAYER_KINDS] = {0};
     uint32_t counts[PEN_LAYER_KINDS] = {0};
     if (samples == NULL)
@@ -276,6 +323,7 @@ void pen__chain_round(struct pen__chain *chain,
 {
     struct pen_network *network = chain->network;
     struct pen_microbatch microbatch = {.ids = chain->ids,
+                                        .pixels = chain->pixels,
                                         .targets = chain->targets,
                                         .loss_count = chain->num_rows};
     chain->step++;

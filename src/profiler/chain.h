@@ -11,6 +11,7 @@
  * with the split one.
  */
 struct pen__chain {
+    const struct pen_model *model; /* borrowed */
     struct pen_network *network;
     uint32_t first_layer;
     uint32_t num_layers;
@@ -27,7 +28,8 @@ struct pen__chain {
     void *dy; /* as y */
     int32_t *ids;
     int32_t *targets;
-    double num_rows; /* tokens of a micro-batch */
+    float *pixels;   /* of a network for images */
+    double num_rows; /* tokens of a micro-batch, or images */
     uint64_t step;
 
     /* Filled by a pass, between its layers. */

@@ -46,7 +46,8 @@ static void cut_pieces(struct profiler *profiler)
     uint32_t num_layers = profiler->options->model->num_layers;
     profiler->num_pieces = 1;
     profiler->pieces[0].num_layers = num_layers;
-    if (profiler->options->model->num_blocks <= WHOLE_BLOCKS)
+    if (profiler->options->model->num_blocks <= WHOLE_BLOCKS ||
+        profiler->options->model->images != NULL)
         return;
     profiler->num_pieces = 2;
     profiler->pieces[0].num_layers = PIECE_BLOCKS + 1;
@@ -151,8 +152,9 @@ static pen_status measure_mode(struct profiler *profiler,
         struct pen_profile_mode *out =
             &profiler->profile->layers[kind].modes[mode];
         for (int pass = 0; pass < PEN_PASSES; pass++)
-            out->passes[pass] =
-                pen__samples_measure(&samples->passes[kind][pass]);
+            if (samples->passes[kind][pass].count > 0)
+                out->passes[pass] =
+                    pen__samples_measure(&samples->passes[kind][pass]);
         out->is_there = true;
     }
     return PEN_OK;
@@ -178,38 +180,83 @@ static size_t passing_bytes(const struct profiler *profiler,
     return peak > before ? peak - before : 0;
 }
 
-/* A layer of this kind alone; of blocks the first. */
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Adds one layer alone: sums, and the most of what layers use in turn. */
+static pen_status add_sizes(struct profiler *profiler, uint32_t number,
+                            enum pen_recompute mode,
+                            struct pen_profile_layer *layer,
+                            struct pen_text *why)
+{
+    struct pen_engine *engine = NULL;
+    struct pen__chain chain;
+    struct pen_network_sizes sizes;
+    struct pen_profile_mode *it = &layer->modes[mode];
+    pen_status status = make_engine(profiler->options, &engine, why);
+    if (status != PEN_OK)
+        return status;
+    size_t before = engine->ops->memory_bytes(engine);
+    status = pen__chain_init(&chain, profiler->options, engine, mode, number, 1,
+                             why);
+    if (status == PEN_OK) {
+        pen_network_sizes(chain.network, &sizes);
+        uint64_t scratch = engine->ops->scratch_bytes(engine);
+        layer->num_parameters += chain.num_parameters;
+        layer->parameter_bytes +=
+            engine->ops->memory_bytes(engine) - before - scratch;
+        layer->engine_bytes = larger(layer->engine_bytes, scratch);
+        layer->passing_bytes =
+            larger(layer->passing_bytes, passing_bytes(profiler, &chain));
+        layer->largest = larger(layer->largest, chain.largest);
+        layer->output_bytes = larger(layer->output_bytes, sizes.output);
+        it->stash_bytes += sizes.stash;
+        it->hold_bytes += sizes.hold;
+        it->scratch_bytes =
+            larger(it->scratch_bytes, pen_network_scratch_bytes(chain.network));
+        pen__chain_release(&chain);
+    }
+    pen_engine_free(engine);
+    return status;
+}
+
+/* The means of so many layers, rounded up so that their sum has room. */
+static void divide_sizes(struct pen_profile_layer *layer,
+                         enum pen_recompute mode, uint32_t count)
+{
+    struct pen_profile_mode *it = &layer->modes[mode];
+    uint64_t *const sums[] = {&layer->num_parameters, &layer->parameter_bytes,
+                              &it->stash_bytes, &it->hold_bytes};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        *sums[i] = (*sums[i] + count - 1) / count;
+    layer->num_parameters = larger(layer->num_parameters, layer->largest);
+    layer->parameter_bytes += layer->engine_bytes;
+}
+
+/* Of blocks the first; those of an image network differ: their mean. */
 static pen_status size_layer(struct profiler *profiler,
                              enum pen_layer_kind kind, enum pen_recompute mode,
                              struct pen_text *why)
 {
-    const struct pen_profiler_options *options = profiler->options;
-    struct pen_profile_layer *layer = &profiler->profile->layers[kind];
-    uint32_t number = kind == PEN_LAYER_HEAD ? options->model->num_layers - 1
-                                             : (uint32_t)kind;
-    struct pen_engine *engine = NULL;
-    struct pen__chain chain;
-    struct pen_network_sizes sizes;
-    pen_status status = make_engine(options, &engine, why);
-    if (status != PEN_OK)
-        return status;
-    size_t before = engine->ops->memory_bytes(engine);
-    status = pen__chain_init(&chain, options, engine, mode, number, 1, why);
-    if (status == PEN_OK) {
-        pen_network_sizes(chain.network, &sizes);
-        layer->num_parameters = chain.num_parameters;
-        layer->parameter_bytes = engine->ops->memory_bytes(engine) - before;
-        layer->engine_bytes = engine->ops->scratch_bytes(engine);
-        layer->passing_bytes = passing_bytes(profiler, &chain);
-        layer->largest = chain.largest;
-        layer->output_bytes = sizes.output;
-        layer->modes[mode].stash_bytes = sizes.stash;
-        layer->modes[mode].hold_bytes = sizes.hold;
-        layer->modes[mode].scratch_bytes =
-            pen_network_scratch_bytes(chain.network);
-        pen__chain_release(&chain);
-    }
-    pen_engine_free(engine);
+    const struct pen_model *model = profiler->options->model;
+    struct pen_profile_layer *out = &profiler->profile->layers[kind];
+    struct pen_profile_layer layer = {.num_parameters = 0};
+    bool is_mean = model->images != NULL && kind == PEN_LAYER_BLOCK;
+    uint32_t number =
+        kind == PEN_LAYER_HEAD ? model->num_layers - 1 : (uint32_t)kind;
+    uint32_t count = is_mean ? model->num_blocks : 1;
+    pen_status status = PEN_OK;
+    memcpy(layer.modes, out->modes, sizeof layer.modes);
+    layer.modes[mode].stash_bytes = layer.modes[mode].hold_bytes = 0;
+    layer.modes[mode].scratch_bytes = 0;
+    for (uint32_t i = 0; status == PEN_OK && i < count; i++)
+        status = add_sizes(profiler, number + i, mode, &layer, why);
+    if (status == PEN_OK && count > 0)
+        divide_sizes(&layer, mode, count);
+    if (status == PEN_OK)
+        *out = layer;
     return status;
 }
 
@@ -235,7 +282,7 @@ static pen_status describe(const struct pen_profiler_options *options,
     snprintf(out->library, sizeof out->library, "%s",
              has_library ? pen_text_string(&library) : "none");
     snprintf(out->family, sizeof out->family, "%s",
-             pen_family_name(options->model->family));
+             pen_model_type(options->model));
     pen_text_release(&library);
     out->is_bf16 = options->is_bf16;
     out->num_threads = (uint32_t)options->threads;
