@@ -60,4 +60,26 @@ err_has "the model takes images of 1 channels, but the data has 3"
 run 1 train --model preset:vgg-16 --data-path "$work/cifar" --train-iters 1 --threads 1 --lr 1
 err_has "the model is for images of 224 x 224, not of 32 x 32"
 run 0 train --model preset:cifar-cnn --data-path "$work/cifar" --train-iters 1 --threads 1 --lr 1
+
+# A profile of an image network has the seconds of its layers; those between the
+# first and the last are one mean, so it answers for replicas and not for a
+# pipeline.
+run 0 profile --model "$work/resnet.json" --micro-batch-size 2,4 --threads 1 \
+    --rounds 5 -o "$work/profile.json"
+same "what was measured" "$(python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+print(d["model"]["family"], d["sequence"], list(d["layers"]["block"]["modes"]))' \
+    "$work/profile.json")" "penstock_cnn 1 ['none']"
+ask=(--model "$work/resnet.json" --cluster preset:xeon-amx-core\*2
+    --profile "$work/profile.json" --global-batch-size 4 --micro-batch-size 4)
+run 0 predict "${ask[@]}" --dp 1 --json
+same "parameters" "$(json 'd["step_sec"] > 0 and d["peak_bytes"] > 0')" True
+run 1 predict "${ask[@]}" --pp 2
+err_has "pp 2: a profile has only the mean of the layers"
+run 0 plan "${ask[@]:0:7}" 4 --json
+same "a plan" "$(json 'd["plans"][0]["degrees"]["pp"]')" 1
+run 1 profile --model "$work/resnet.json" --seq-length 8
+err_has "--seq-length is for text, but the model is for images"
+run 1 profile --model "$work/resnet.json" --recompute-granularity full
+err_has "--recompute-granularity is for text, but the model is for images"
 finish
