@@ -231,7 +231,8 @@ static void divide_sizes(struct pen_profile_layer *layer,
                               &it->stash_bytes, &it->hold_bytes};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         *sums[i] = (*sums[i] + count - 1) / count;
-    layer->num_parameters = larger(layer->num_parameters, layer->largest);
+    if (layer->largest > layer->num_parameters) /* of a mean, no more */
+        layer->largest = layer->num_parameters;
     layer->parameter_bytes += layer->engine_bytes;
 }
 

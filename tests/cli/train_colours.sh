@@ -68,8 +68,8 @@ run 0 profile --model "$work/resnet.json" --micro-batch-size 2,4 --threads 1 \
     --rounds 5 -o "$work/profile.json"
 same "what was measured" "$(python3 -c 'import json, sys
 d = json.load(open(sys.argv[1]))
-print(d["model"]["family"], d["sequence"], list(d["layers"]["block"]["modes"]))' \
-    "$work/profile.json")" "penstock_cnn 1 ['none']"
+print(d["model"]["family"], d["sequence"], "full" in d["layers"]["block"])' \
+    "$work/profile.json")" "penstock_cnn 1 False"
 ask=(--model "$work/resnet.json" --cluster preset:xeon-amx-core\*2
     --profile "$work/profile.json" --global-batch-size 4 --micro-batch-size 4)
 run 0 predict "${ask[@]}" --dp 1 --json
