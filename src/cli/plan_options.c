@@ -42,9 +42,8 @@ static const struct row rows[] = {
       AT(global_batch), 1, 1e12, NULL}},
     {MAKERS,
      {"target", "NAME",
-      "program that will run the plan: penstock, megatron, "
-      "torchtitan or deepspeed; when not given, penstock on CPUs and "
-      "megatron on other devices, deepspeed for image networks",
+      "program to run the plan: penstock, megatron, torchtitan or deepspeed; "
+      "when not given, penstock on CPUs, deepspeed for images, else megatron",
       PEN__FIELD_WORD, AT(target), 0, 0, pen_target_names}},
     {MAKERS,
      {"dtype", "NAME",
