@@ -85,26 +85,6 @@ checkpoint_of(const struct training *training)
                                      : training->pretrained.checkpoint;
 }
 
-/* The number of logical replicas is part of a run. */
-static pen_status take_replicas(struct training *training, struct pen_text *why)
-{
-    struct pen__train_args *args = &training->args;
-    const struct pen_checkpoint *checkpoint = checkpoint_of(training);
-    if (checkpoint == NULL)
-        return PEN_OK;
-    uint64_t kept = checkpoint->manifest.num_replicas;
-    if (args->logical_replicas != 0 && args->logical_replicas != kept) {
-        pen_why(why,
-                "%s belongs to a run with %" PRIu64
-                " logical replicas: leave out --logical-replicas, or give it "
-                "as --model to start a new run from its weights",
-                pen_text_string(&checkpoint->path), kept);
-        return PEN_INVALID;
-    }
-    args->logical_replicas = kept;
-    return PEN_OK;
-}
-
 /* Those of this replica. */
 static struct pen_transport *own_ranks(const struct training *training)
 {
@@ -112,19 +92,47 @@ static struct pen_transport *own_ranks(const struct training *training)
                                          training->transport);
 }
 
+/* Logical replicas of the checkpoint; 0: nothing is resumed. */
+static uint64_t kept_replicas(const struct training *training)
+{
+    const struct pen_checkpoint *checkpoint = checkpoint_of(training);
+    return checkpoint == NULL ? 0 : checkpoint->manifest.num_replicas;
+}
+
+/* Sums are made of these parts: another number of them has other bits. */
+static void report_replicas(const struct training *training, uint64_t kept)
+{
+    uint64_t used = training->args.logical_replicas;
+    if (kept != 0 && used != kept && training->is_first)
+        pen_log(PEN_LOG_INFO,
+                "gradients are now summed in %" PRIu64
+                " parts, not in the %" PRIu64
+                " of the checkpoint: from here on the weights differ in their "
+                "last bits from a run that keeps its layout "
+                "(--logical-replicas)",
+                used, kept);
+}
+
 static pen_status make_layout(struct training *training, struct pen_text *why)
 {
     bool is_clipping_open = isnan(training->args.numbers.clip_norm);
-    pen_status status = take_replicas(training, why);
-    if (status == PEN_OK)
-        status = pen__train_replicas_init(&training->replicas, &training->args,
-                                          &training->pretrained.model,
-                                          training->transport, why);
+    uint64_t kept = kept_replicas(training);
+    bool is_open = training->args.logical_replicas == 0;
+    if (is_open)
+        training->args.logical_replicas = kept;
+    pen_status status = pen__train_replicas_init(
+        &training->replicas, &training->args, &training->pretrained.model,
+        training->transport, why);
     if (status == PEN_OK)
         status = pen__train_layout_init(
             &training->layout, &training->args, &training->pretrained.model,
             pen_batches_shape(training->batches).num_ids,
             pen_transport_size(own_ranks(training)), why);
+    if (status == PEN_OK && kept != 0 && is_open)
+        training->args.logical_replicas =
+            pen__train_layout_replicas(&training->layout, kept);
+    if (status == PEN_OK)
+        report_replicas(training, kept);
     if (status == PEN_OK && is_clipping_open && training->is_first &&
         training->args.numbers.clip_norm == 0)
         pen_log(PEN_LOG_INFO,

@@ -598,6 +598,19 @@ struct pen_trainer_options pen__train_layout_options(
         .rates = args->schedule};
 }
 
+uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
+                                    uint64_t kept)
+{
+    const struct pen_shape *shape = &layout->schedule->shape;
+    uint64_t members =
+        (uint64_t)(layout->num_ranks / shape->num_ranks) * shape->num_copies;
+    uint64_t share = kept / members;
+    bool is_whole = share > 0 && kept % members == 0;
+    bool can_sum =
+        layout->is_asynchronous ? share == 1 : (share & (share - 1)) == 0;
+    return is_whole && can_sum ? kept : members;
+}
+
 void pen__train_layout_release(struct pen__train_layout *layout)
 {
     pen_schedule_free(layout->schedule);

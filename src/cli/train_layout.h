@@ -61,6 +61,12 @@ pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
                                       uint64_t done,
                                       const struct pen_schedule **out,
                                       struct pen_text *why);
+/*
+ * Logical replicas of a run that had `kept` of them: the same where the layout
+ * can sum so, otherwise one for each replica and copy.
+ */
+uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
+                                    uint64_t kept);
 void pen__train_layout_release(struct pen__train_layout *layout);
 
 #endif
