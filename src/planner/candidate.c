@@ -118,7 +118,7 @@ static bool fits_surely(const struct pen_setting *setting,
         const struct pen_plan_memory *memory = &bound->memory[i];
         double bytes = (double)pen_plan_memory_bytes(memory) +
                        (double)memory->bytes[PEN_MEMORY_ACTIVATIONS];
-        if (bytes * (1 + bound->memory_error) >
+        if (bytes * (1 + bound->memory_margin) >
             (double)pen__devices_of(setting, plan, i).memory_bytes)
             return false;
     }

@@ -202,7 +202,7 @@ static double limit_of(const struct work *work, uint32_t rank,
     double fixed = fixed_bytes(memory);
     /* A plan fits if it does even where the prediction is off. */
     double room =
-        (double)work->memory[rank] / (1 + predicted->memory_error) - fixed;
+        (double)work->memory[rank] / (1 + predicted->memory_margin) - fixed;
     double used = (double)pen_plan_memory_bytes(memory) - fixed;
     return used > 0 ? room * work->held[rank] / used / work->num_held[rank] : 0;
 }

@@ -130,11 +130,12 @@ struct pen_prediction {
     double bubble;               /* share of the pipeline's span */
     double utilisation; /* of all peaks together, without recomputation */
     double tokens_per_sec;
-    double busy_sec;   /* of computing, summed over all devices of the plan */
-    double joules;     /* of a step; 0: the cluster has no watts */
-    double price;      /* of a step; 0: the cluster has no price */
-    double step_error; /* typical, as a share; no bound */
-    double memory_error;
+    double busy_sec;     /* of computing, summed over all devices of the plan */
+    double joules;       /* of a step; 0: the cluster has no watts */
+    double price;        /* of a step; 0: the cluster has no price */
+    double step_error;   /* typical, as a share; no bound */
+    double memory_error; /* the same */
+    double memory_margin; /* share by which it must fit; at most the error */
     struct pen_plan_memory *memory; /* owned: one class per pipeline rank */
     uint32_t num_memory;
     uint32_t fullest;    /* of them */

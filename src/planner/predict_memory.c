@@ -6,6 +6,17 @@
 #include <math.h>
 #include <stdlib.h>
 
+/*
+ * PyTorch's pipelines tell FSDP not to reduce gradients before the last
+ * micro-batch (set_requires_gradient_sync), whatever is resharded when: FSDP
+ * adds them up whole, in the type that they are reduced in.
+ */
+static bool keeps_gradients(const struct pen__work *work)
+{
+    return work->setting->practice.gathers_once &&
+           pen__degree(work->plan, PEN_DEGREE_PP) > 1;
+}
+
 static void fill_memory(const struct pen__work *work,
                         const struct pen__stage *rank, double stash_bytes,
                         bool has_head, struct pen_plan_memory *out)
@@ -20,12 +31,10 @@ static void fill_memory(const struct pen__work *work,
         shares[i] = 1;
     if (plan->sharding >= PEN_SHARDING_ZERO1)
         shares[PEN_MEMORY_OPTIMIZER] = 1 / replicas;
-    if (plan->sharding >= PEN_SHARDING_ZERO2)
+    if (plan->sharding >= PEN_SHARDING_ZERO2 && !keeps_gradients(work))
         shares[PEN_MEMORY_GRADIENTS] = 1 / replicas;
     if (pen__passes_weights(work))
         shares[PEN_MEMORY_WEIGHTS] = 1 / replicas;
-    else if (plan->sharding == PEN_SHARDING_ZERO3)
-        shares[PEN_MEMORY_GRADIENTS] = 1;
     double element = pen_number_bytes(work->setting->number);
     double boundary = (double)rank->bytes.output_bytes;
     double bytes[PEN_MEMORY_PARTS] = {
@@ -63,6 +72,9 @@ static double guess_in_flight(const struct pen__work *work, uint32_t rank)
  * the same: close to the brim, allocators slow down before they fail.
  */
 #define MEMORY_ERROR 0.1
+
+/* No pipeline of FSDP was compared that was not in sight of the constants. */
+#define UNPROVED_MEMORY_ERROR 0.3
 
 /* The same with a profile. */
 #define MEASURED_MEMORY_ERROR 0.02
@@ -130,6 +142,9 @@ pen_status pen__tell_memory(const struct pen__work *work,
             (double)pen__devices_of(work->setting, work->plan, i).memory_bytes)
             out->fits = false;
     }
-    out->memory_error = error;
+    out->memory_margin = error;
+    out->memory_error = work->measured == NULL && keeps_gradients(work)
+                            ? UNPROVED_MEMORY_ERROR
+                            : error;
     return PEN_OK;
 }

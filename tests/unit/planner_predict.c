@@ -295,6 +295,33 @@ static void the_smallest_of_a_rank_is_its_limit(void **state)
     layout_release(&layout);
 }
 
+/* FSDP reduces gradients after the last micro-batch of a pipeline only. */
+static void gradients_stay_whole_in_a_pipeline_of_fsdp(void **state)
+{
+    (void)state;
+    double gradients[2];
+    for (int i = 0; i < 2; i++) {
+        struct layout layout;
+        layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*1", 2, 1);
+        layout.setting.target = PEN_TARGET_TORCHTITAN;
+        pen_practice_init(&layout.setting.practice, PEN_TARGET_TORCHTITAN,
+                          PEN_NUMBER_BF16);
+        layout.plan->degrees[PEN_DEGREE_DP] = 4;
+        layout.plan->sharding =
+            i == 0 ? PEN_SHARDING_ZERO2 : PEN_SHARDING_ZERO3;
+        gradients[i] = bytes_of_part(&layout, PEN_MEMORY_GRADIENTS);
+        expect_close(4 * (double)layout.model->num_parameters, gradients[i],
+                     "gradients");
+        struct pen_prediction found;
+        layout_predict(&layout, &found);
+        expect_close(0.3, found.memory_error, "stated error");
+        expect_close(0.1, found.memory_margin, "margin");
+        pen_prediction_release(&found);
+        layout_release(&layout);
+    }
+    expect_close(gradients[0], gradients[1], "zero2 and zero3");
+}
+
 /* Pipelines of torchtitan keep weights and gradients whole in a step. */
 static void gathered_weights_stay_in_a_pipeline(void **state)
 {
@@ -593,6 +620,7 @@ int main(void)
         cmocka_unit_test(the_memory_of_the_smaller_device_is_the_limit),
         cmocka_unit_test(the_smallest_of_a_rank_is_its_limit),
         cmocka_unit_test(gathered_weights_stay_in_a_pipeline),
+        cmocka_unit_test(gradients_stay_whole_in_a_pipeline_of_fsdp),
         cmocka_unit_test(a_limit_of_the_user_counts_when_it_is_lower),
         cmocka_unit_test(utilisation_is_of_the_peak_that_is_used),
         cmocka_unit_test(the_bound_of_1f1b_is_what_it_takes),
