@@ -153,8 +153,8 @@ static const struct row rows[] = {
       PEN__FIELD_FLAG, AT(is_sharded), 0, 0, NULL}},
     {PREDICT,
      {"sharding", "NAME",
-      "sharding over replicas: none, zero1, zero2 or zero3; none "
-      "when not given",
+      "over replicas: none, zero1, zero2 or zero3; when not given, the "
+      "first but none that the target has",
       PEN__FIELD_WORD, AT(sharding), 0, 0, pen_sharding_names}},
     {PREDICT,
      {"sequence-parallel", NULL,
@@ -302,8 +302,11 @@ void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
                           char **argv, struct pen__plan_args *args)
 {
     struct parse parse = {.args = args};
-    *args = (struct pen__plan_args){
-        .top = 10, .seconds = 3, .target = PEN_TARGETS, .number = PEN_NUMBERS};
+    *args = (struct pen__plan_args){.top = 10,
+                                    .seconds = 3,
+                                    .target = PEN_TARGETS,
+                                    .number = PEN_NUMBERS,
+                                    .sharding = PEN_SHARDINGS};
     list_options(verb, &parse);
     if (verb == PEN__PLAN_PREDICT)
         pen__fields_hide(rare, parse.options);

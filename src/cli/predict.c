@@ -160,6 +160,30 @@ static void store_layout(const struct pen_megatron_layout *layout,
     }
 }
 
+/* As `plan` mostly chooses: the optimizer's state is cut where it can be. */
+static void choose_sharding(const struct pen__plan_args *args,
+                            const struct pen_setting *setting,
+                            struct pen_candidate *candidate)
+{
+    static const enum pen_sharding usual[] = {PEN_SHARDING_ZERO1,
+                                              PEN_SHARDING_ZERO2};
+    uint32_t replicas =
+        candidate->degrees[PEN_DEGREE_DP] * candidate->degrees[PEN_DEGREE_CP];
+    if (args->is_sharded && args->sharding == PEN_SHARDING_NONE)
+        candidate->sharding = PEN_SHARDING_ZERO1;
+    if (args->sharding != PEN_SHARDINGS)
+        return;
+    candidate->sharding =
+        args->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE;
+    for (size_t i = 0; replicas > 1 && i < sizeof usual / sizeof *usual; i++) {
+        struct pen_candidate other = *candidate;
+        other.sharding = usual[i];
+        if (candidate->sharding == PEN_SHARDING_NONE &&
+            pen_target_check(setting, &other, NULL) == PEN_OK)
+            candidate->sharding = usual[i];
+    }
+}
+
 static pen_status make_candidate(const struct pen__plan_args *args,
                                  const struct pen_setting *setting,
                                  const struct pen_megatron_layout *layout,
@@ -172,8 +196,6 @@ static pen_status make_candidate(const struct pen__plan_args *args,
                                .sharding = (enum pen_sharding)args->sharding};
     for (int i = 0; i < PEN_DEGREES; i++)
         out->degrees[i] = or_one(args->degrees[i]);
-    if (args->is_sharded && out->sharding == PEN_SHARDING_NONE)
-        out->sharding = PEN_SHARDING_ZERO1;
     pen_status status = choose_replicas(args, setting, out, why);
     if (status == PEN_OK && layout->num_stages > 0)
         status = count_chunks(layout->num_stages, out, why);
@@ -185,6 +207,8 @@ static pen_status make_candidate(const struct pen__plan_args *args,
         out->degrees[PEN_DEGREE_VPP] = 2;
     if (status == PEN_OK)
         status = share_batch(setting, out, why);
+    if (status == PEN_OK)
+        choose_sharding(args, setting, out);
     if (status == PEN_OK)
         status = pen_target_check(setting, out, why);
     return status;

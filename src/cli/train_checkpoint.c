@@ -30,6 +30,8 @@ static const char *const free_options[] = {
     "recompute-granularity",
     "pipeline-model-parallel-size",
     "num-virtual-stages-per-pipeline-rank",
+    "pp",
+    "vpp",
     "schedule",
     "use-distributed-optimizer",
     "logical-replicas",

@@ -93,8 +93,10 @@ static const struct pen__field fields[] = {
     COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
           "ranks per pipeline; ranks beyond one pipeline form further "
           "replicas; 1 when not given"),
+    COUNT("pp", pipeline_size, 1, PEN_MAX_STAGES, "the same"),
     COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
           "stages per rank, if the schedule allows a choice"),
+    COUNT("vpp", chunks, 1, PEN_MAX_STAGES, "the same"),
     TEXT("schedule", "NAME", pipeline,
          "a name from `penstock schedule list`, or a schedule file; "
          "when not given, 1f1b, or interleaved with several stages per "
@@ -209,7 +211,9 @@ static const char *const rare[] = {"random-weights",
                                    "sgd-momentum",
                                    "sgd-nesterov",
                                    "engine",
+                                   "pp",
                                    "num-virtual-stages-per-pipeline-rank",
+                                   "vpp",
                                    "stale-after",
                                    "stale-discount",
                                    "predict-weights",

@@ -51,8 +51,10 @@ err_has "is for 8 ranks, but this job has 1"
 run 0 "${train[@]}" --check --log "$work/log.jsonl"
 out_has "checked: the training would start on 1 rank with 1f1b, 5 steps of 1 samples"
 [ ! -e "$work/log.jsonl" ] || fail "a check wrote a log"
-run 1 "${train[@]}" --check --pipeline-model-parallel-size 2
-err_has "1 ranks are not a multiple of --pipeline-model-parallel-size 2"
+for pp in --pipeline-model-parallel-size --pp; do
+    run 1 "${train[@]}" --check "$pp" 2
+    err_has "1 ranks are not a multiple of --pipeline-model-parallel-size 2"
+done
 
 # The errors are those of the training. plan does not make such plans; people
 # edit them.

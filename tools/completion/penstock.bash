@@ -40,7 +40,7 @@ _penstock_train_options() {
         --engine --threads --recompute-granularity --save --save-interval --save-keep \
         --run --log --log-interval --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
-        --pipeline-model-parallel-size --num-virtual-stages-per-pipeline-rank \
+        --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
         --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan --check \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --sparse-embedding --compress-stages \
