@@ -1,5 +1,6 @@
 #include "cli/plan_options.h"
 
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/fields.h"
 #include "cli/parser.h"
@@ -27,19 +28,21 @@ struct row {
 
 static const struct row rows[] = {
     {ALL,
-     {"model", "MODEL", "config.json, a folder with one, or preset:NAME",
+     {"model", "MODEL",
+      "config.json, a folder with one, or a preset, as llama-3.1-70b",
       PEN__FIELD_TEXT, AT(model), 0, 0, NULL}},
     {ALL,
      {"cluster", "CLUSTER",
-      "a cluster file, or preset:KIND*COUNT, as preset:h100-sxm*64",
-      PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
+      "a cluster file, or a preset, as 64xh100 or h100-sxm*64", PEN__FIELD_TEXT,
+      AT(cluster), 0, 0, NULL}},
     {MAKERS,
-     {"seq-length", "N", "tokens per sequence; not for image networks",
+     {"seq-length", "N", "tokens per sequence; up to 8192 when not given",
       PEN__FIELD_COUNT, AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL}},
     {MAKERS,
      {"global-batch-size", "N",
-      "sequences (or images) per step, over all devices", PEN__FIELD_COUNT,
-      AT(global_batch), 1, 1e12, NULL}},
+      "sequences (or images) per step, over all devices; 4 Mi tokens when not "
+      "given",
+      PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL}},
     {MAKERS,
      {"target", "NAME",
       "program to run the plan: penstock, megatron, torchtitan or deepspeed; "
@@ -182,9 +185,12 @@ static const struct row rows[] = {
 #define NUM_ROWS (sizeof rows / sizeof *rows)
 
 /* Only `penstock help predict` has these, so that --help is one screen. */
-static const char *const rare[] = {
-    "use-distributed-optimizer", "sequence-parallel",
-    "pipeline-model-parallel-layout", "from-megatron", NULL};
+static const char *const rare[] = {"use-distributed-optimizer",
+                                   "sequence-parallel",
+                                   "pipeline-model-parallel-layout",
+                                   "from-megatron",
+                                   "blocks",
+                                   NULL};
 
 struct parse {
     struct pen__plan_args *args; /* the first: where fields go */
@@ -238,13 +244,22 @@ static void check_args(const struct parse *parse,
             argp_error(state, "expected a PLAN");
         return;
     }
-    require(state, args->cluster != NULL, "cluster");
+    bool has_model = args->model != NULL || args->megatron_line != NULL;
+    if (args->cluster == NULL || !has_model)
+        argp_error(state, "%s%s%s required, as in: penstock %s",
+                   has_model ? "" : "--model",
+                   has_model || args->cluster != NULL ? "" : " and ",
+                   args->cluster != NULL ? " is"
+                   : has_model           ? "--cluster is"
+                                         : "--cluster are",
+                   parse->verb == PEN__PLAN_SEARCH
+                       ? "plan llama-3.1-70b 64xh100"
+                       : "predict --model llama-3.1-70b --cluster 64xh100 "
+                         "--tp 4 --pp 4");
     if (args->megatron_line != NULL)
         return;
-    require(state, args->model != NULL, "model");
-    require(state, args->sequence != 0 || pen_image_model_is(args->model),
-            "seq-length");
-    require(state, args->global_batch != 0, "global-batch-size");
+    require(state, args->global_batch != 0 || !pen_image_model_is(args->model),
+            "global-batch-size");
     if (args->stages != NULL && args->layout != NULL)
         argp_error(state,
                    "--blocks and --pipeline-model-parallel-layout both set the "
@@ -263,6 +278,14 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         parse->args->file = text;
         return 0;
     }
+    if (key == ARGP_KEY_ARG && parse->verb == PEN__PLAN_SEARCH) {
+        const char **place = parse->args->model == NULL ? &parse->args->model
+                                                        : &parse->args->cluster;
+        if (*place != NULL)
+            argp_error(state, "unexpected argument '%s'", text);
+        *place = text;
+        return 0;
+    }
     if (key == ARGP_KEY_END) {
         check_args(parse, state);
         return 0;
@@ -279,7 +302,7 @@ static struct argp parser_of(const struct parse *parse)
     struct argp parser = {.options = parse->options, .parser = parse_option};
     switch (parse->verb) {
     case PEN__PLAN_SEARCH:
-        parser.args_doc = "\ncheck PLAN";
+        parser.args_doc = "[MODEL [CLUSTER]]\ncheck PLAN";
         parser.doc =
             "Finds the fastest layouts of a training that fit into "
             "memory.\vNo device is needed. After you edit a plan, "
@@ -332,6 +355,29 @@ static bool is_processor(const struct pen_cluster *cluster)
     return cluster->groups[0].device.flops[PEN_NUMBER_FP16] == 0;
 }
 
+#define USUAL_SEQUENCE 8192u    /* tokens, if the model has as many */
+#define USUAL_TOKENS (4u << 20) /* of a step */
+
+/* Prints what it chose, as the options that change it. */
+static void choose_batch(struct pen_setting *setting,
+                         const struct pen_model *model)
+{
+    uint32_t most = model->max_positions;
+    bool is_open = setting->sequence == 0 || setting->global_batch == 0;
+    if (setting->sequence == 0)
+        setting->sequence =
+            most != 0 && most < USUAL_SEQUENCE ? most : USUAL_SEQUENCE;
+    if (setting->global_batch == 0)
+        setting->global_batch = USUAL_TOKENS / setting->sequence;
+    if (setting->global_batch == 0)
+        setting->global_batch = 1;
+    if (is_open)
+        pen_log(PEN_LOG_INFO,
+                "not all given; using --seq-length %u --global-batch-size "
+                "%llu",
+                setting->sequence, (unsigned long long)setting->global_batch);
+}
+
 static void set_defaults(const struct pen__plan_args *args,
                          struct pen__planning *planning)
 {
@@ -350,6 +396,7 @@ static void set_defaults(const struct pen__plan_args *args,
     setting->sequence = is_images ? 1 : (uint32_t)args->sequence;
     setting->global_batch = args->global_batch;
     setting->clip_norm = args->clip_norm;
+    choose_batch(setting, planning->model);
 }
 
 static pen_status read_limit(const struct pen__plan_args *args,

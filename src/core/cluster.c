@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_FILE_BYTES ((size_t)4 << 20)
 #define PRESET "preset:"
@@ -71,6 +72,8 @@ pen_status pen_cluster_load(const char *source, struct pen_cluster **out,
     size_t prefix = strlen(PRESET);
     if (strncmp(source, PRESET, prefix) == 0)
         return pen__cluster_from_preset(source + prefix, out, why);
+    if (access(source, F_OK) != 0 && pen__cluster_is_preset(source))
+        return pen__cluster_from_preset(source, out, why);
     return pen_file_parse(source, MAX_FILE_BYTES, parse_file, out, why);
 }
 

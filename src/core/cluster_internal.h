@@ -23,6 +23,9 @@ pen_status pen__cluster_create(uint32_t num_groups, uint32_t num_levels,
 const char *pen__device_system(const char *kind);
 
 /* "h100-sxm*1024": what stands behind "preset:". */
+/* Whether the words name a kind or a system, and how many. */
+bool pen__cluster_is_preset(const char *text);
+
 pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
                                     struct pen_text *why);
 

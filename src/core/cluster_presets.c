@@ -175,22 +175,61 @@ static pen_status refuse_name(const char *name, struct pen_text *why)
     return PEN_INVALID;
 }
 
-/* "h100-sxm*1024" is a name and a number; without one the number is 1. */
-static bool split(const char *text, char name[PEN_CLUSTER_WORD_SIZE],
-                  uint64_t *number)
+/* Words that people type for a kind. */
+static const struct {
+    const char *alias;
+    const char *name;
+} aliases[] = {{"v100", "v100-32"},     {"a100", "a100-80"},
+               {"a100-sxm", "a100-80"}, {"h100", "h100-sxm"},
+               {"h200-sxm", "h200"},    {"4090", "rtx4090"},
+               {"3080", "rtx3080"}};
+
+static bool read_count(const char *digits, size_t length, uint64_t *count)
 {
-    size_t length = strcspn(text, "*");
-    const char *digits = text[length] == '*' ? text + length + 1 : "1";
-    size_t num_digits = strspn(digits, "0123456789");
-    if (length == 0 || length >= PEN_CLUSTER_WORD_SIZE || num_digits == 0 ||
-        num_digits > 8 || digits[num_digits] != '\0')
+    *count = 0;
+    if (length == 0 || length > 8 || strspn(digits, "0123456789") < length)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        *count = 10 * *count + (uint64_t)(digits[i] - '0');
+    return true;
+}
+
+static bool take_name(const char *text, size_t length,
+                      char name[PEN_CLUSTER_WORD_SIZE])
+{
+    if (length == 0 || length >= PEN_CLUSTER_WORD_SIZE)
         return false;
     memcpy(name, text, length);
     name[length] = '\0';
-    *number = 0;
-    for (size_t i = 0; i < num_digits; i++)
-        *number = 10 * *number + (uint64_t)(digits[i] - '0');
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(name, aliases[i].alias) == 0)
+            snprintf(name, PEN_CLUSTER_WORD_SIZE, "%s", aliases[i].name);
     return true;
+}
+
+/* "h100-sxm*64", "h100x64", "64xh100", "64*h100", or a kind alone. */
+static bool split(const char *text, char name[PEN_CLUSTER_WORD_SIZE],
+                  uint64_t *number)
+{
+    size_t length = strlen(text);
+    size_t digits = strspn(text, "0123456789");
+    if (digits > 0 && (text[digits] == 'x' || text[digits] == '*'))
+        return read_count(text, digits, number) &&
+               take_name(text + digits + 1, length - digits - 1, name);
+    for (size_t at = length; at-- > 0;)
+        if (text[at] == 'x' || text[at] == '*')
+            if (read_count(text + at + 1, length - at - 1, number))
+                return take_name(text, at, name);
+    *number = 1;
+    return strchr(text, '*') == NULL && take_name(text, length, name);
+}
+
+bool pen__cluster_is_preset(const char *text)
+{
+    char name[PEN_CLUSTER_WORD_SIZE];
+    uint64_t count;
+    return split(text, name, &count) && (pen_system_find(name) != NULL ||
+                                         pen_system_of_device(name) != NULL);
 }
 
 pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,

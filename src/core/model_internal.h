@@ -41,6 +41,7 @@ pen_status pen__model_load_keys(const char *text, size_t length,
                                 struct pen_json *out, struct pen_text *why);
 
 /* The model of this name, without "preset:". */
+bool pen__model_is_preset(const char *name);
 pen_status pen__model_make_preset(const char *name, struct pen_model **out,
                                   struct pen_text *why);
 

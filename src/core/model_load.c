@@ -7,6 +7,7 @@
 #include "core/model_internal.h"
 
 #include <string.h>
+#include <unistd.h>
 
 pen_status pen_model_load(const char *source, struct pen_model **out,
                           struct pen_text *why)
@@ -14,6 +15,8 @@ pen_status pen_model_load(const char *source, struct pen_model **out,
     static const char preset[] = "preset:";
     if (strncmp(source, preset, sizeof preset - 1) == 0)
         return pen__model_make_preset(source + sizeof preset - 1, out, why);
+    if (access(source, F_OK) != 0 && pen__model_is_preset(source))
+        return pen__model_make_preset(source, out, why);
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_text reason = PEN_TEXT_EMPTY;

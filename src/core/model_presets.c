@@ -214,6 +214,14 @@ static void list_presets(struct pen_text *why)
     }
 }
 
+bool pen__model_is_preset(const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(name, presets[i].name) == 0)
+            return true;
+    return false;
+}
+
 pen_status pen__model_make_preset(const char *name, struct pen_model **out,
                                   struct pen_text *why)
 {

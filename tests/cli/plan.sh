@@ -235,7 +235,22 @@ same "on processors" "$(json 'd["target"], d["dtype"]')" "('penstock', 'f32')"
 
 # What cannot be planned.
 run 2 plan --model preset:gpt2
-err_has "--cluster is required"
+err_has "--cluster is required, as in: penstock plan llama-3.1-70b 64xh100"
+run 2 plan
+err_has "--model and --cluster are required, as in: penstock plan llama-3.1-70b 64xh100"
+run 2 plan gpt2 8xh100 more
+err_has "unexpected argument 'more'"
+run 1 plan gpt2 8xh1000
+err_has "8xh1000"
+
+# First guesses: all the same cluster, with defaults that are printed.
+run 0 plan gpt2 --cluster 'preset:h100-sxm*8' --seq-length 1024 --global-batch-size 4096 --top 1 --json
+step=$(json 'd["plans"][0]["step_sec"]')
+for words in 8xh100 '8*h100' h100x8 'h100*8' h100-sxmx8 dgx-h100 1xdgx-h100; do
+    run 0 plan gpt2 "$words" --top 1 --json
+    err_has "using --seq-length 1024 --global-batch-size 4096"
+    same "a step on $words" "$(json 'd["plans"][0]["step_sec"]')" "$step"
+done
 run 2 plan "${a100[@]}" --target pytorch
 err_has "--target must be penstock, megatron, torchtitan or deepspeed"
 run 1 plan "${a100[@]}" --memory-limit 3GiB

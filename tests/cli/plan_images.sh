@@ -51,8 +51,8 @@ run 1 predict "${one[@]}" "${v100[@]}" --target megatron
 err_has "megatron does not train networks for images; use --target penstock or deepspeed"
 run 1 plan --model preset:vgg "${v100[@]}" --global-batch-size 1 --seq-length 1
 err_has "for images preset:alexnet"
-run 2 plan --model preset:gpt2 "${v100[@]}" --global-batch-size 1
-err_has "--seq-length is required"
+run 2 plan --model preset:resnet-50 "${v100[@]}"
+err_has "--global-batch-size is required"
 echo '{"model_type": "penstock_mlp", "hidden_sizes": []}' >"$work/head.json"
 run 1 plan --model "$work/head.json" "${v100[@]}" --global-batch-size 8
 err_has "the network has 1 layers; plan, predict and profile support 2 to 64"

@@ -102,8 +102,8 @@ run 0 predict --cluster "preset:a100-40*16" --from-megatron "@$work/line" --json
 same "from a file" "$(json 'd["step_sec"]')" "$step"
 
 # What cannot be predicted.
-run 2 predict --model preset:gpt2 --cluster "preset:a100-40*8"
-err_has "--seq-length is required"
+run 2 predict --seq-length 1024
+err_has "--model and --cluster are required, as in: penstock predict --model llama-3.1-70b"
 run 1 predict "${large[@]}" --tp 8
 err_has "tp 8 does not divide 20 attention heads"
 run 1 predict "${large[@]}" --tp 4 --pp 8

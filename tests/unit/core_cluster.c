@@ -244,7 +244,7 @@ static void expect_no_preset(const char *source, const char *reason)
 static void wrong_presets_are_refused(void **state)
 {
     (void)state;
-    expect_no_preset("preset:h100*8", "there is no preset 'h100'; expected "
+    expect_no_preset("preset:h101*8", "there is no preset 'h101'; expected "
                                       "one of v100-16 v100-32");
     expect_no_preset("preset:h100-sxm*0",
                      "must have 1 to 10000000 devices, not 0");
