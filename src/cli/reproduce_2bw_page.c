@@ -167,7 +167,6 @@ static void fill_point(const struct pen__2bw *it, uint32_t contender,
 
 static void fill_curves(const struct pen__2bw *it, struct curves *out)
 {
-    static const char *const spread[] = {NULL, "least", "most"};
     uint32_t every = it->scale.num_steps / it->scale.num_points;
     for (uint32_t k = 0; k < it->scale.num_points; k++)
         out->x[k] = every * (k + 1);
@@ -176,7 +175,7 @@ static void fill_curves(const struct pen__2bw *it, struct curves *out)
             fill_point(it, i, k, out);
         for (uint32_t k = 0; k < 3; k++)
             out->all[3 * i + k] = (struct pen_report_curve){
-                .name = k == 0 ? pen__2bw_contenders[i].name : spread[k],
+                .name = k == 0 ? pen__2bw_contenders[i].name : NULL,
                 .x = out->x,
                 .y = out->y[i][k],
                 .count = it->scale.num_points,

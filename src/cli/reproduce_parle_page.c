@@ -178,12 +178,20 @@ static json_t *results_json(const struct results *results, const char *verdict)
 
 /* ---- the page ---- */
 
+/* A chart in which the ends can be told apart begins at this error. */
+#define MOST_DRAWN 8
+
 /* Mean and spread of a contender over the seconds on the middle link. */
 struct curves {
     double x[PEN__PARLE_CONTENDERS][PEN__PARLE_POINTS];
     double y[PEN__PARLE_CONTENDERS][3][PEN__PARLE_POINTS];
     struct pen_report_curve all[3 * PEN__PARLE_CONTENDERS];
 };
+
+static double drawn(const struct pen__parle *parle, double error)
+{
+    return error > MOST_DRAWN && !parle->args->is_short ? (double)NAN : error;
+}
 
 static void fill_curves(const struct pen__parle *parle, struct curves *out)
 {
@@ -199,15 +207,13 @@ static void fill_curves(const struct pen__parle *parle, struct curves *out)
                 most = fmax(most, error);
             }
             out->x[i][k] = sec * every * (k + 1);
-            out->y[i][0][k] = sum / parle->scale.num_seeds;
-            out->y[i][1][k] = least;
-            out->y[i][2][k] = most;
+            out->y[i][0][k] = drawn(parle, sum / parle->scale.num_seeds);
+            out->y[i][1][k] = drawn(parle, least);
+            out->y[i][2][k] = drawn(parle, most);
         }
         for (uint32_t k = 0; k < 3; k++)
             out->all[3 * i + k] = (struct pen_report_curve){
-                .name = k == 0   ? pen__parle_contenders[i].name
-                        : k == 1 ? "least"
-                                 : "most",
+                .name = k == 0 ? pen__parle_contenders[i].name : NULL,
                 .x = out->x[i],
                 .y = out->y[i][k],
                 .count = parle->scale.num_points,
@@ -265,14 +271,15 @@ pen_status pen__parle_report(const struct pen__parle *parle,
             .x_name = "seconds on 10 Gbit/s",
             .y_name = "test error, %",
             .curves = curves->all,
-            .num_curves = sizeof curves->all / sizeof *curves->all,
-            .has_zero = true};
+            .num_curves = sizeof curves->all / sizeof *curves->all};
         const struct pen_report_section sections[] = {
             {.title = "The claim", .text = claim},
             {.title = "The experiment", .text = pen_text_string(&setup)},
             {.title = "The verdict", .text = pen_text_string(&verdict)},
             {.title = "Test error",
-             .text = "Means over seeds, with the least and the most.",
+             .text = "Means over seeds, with the least and the most; errors "
+                     "above 15 % "
+                     "are left out.",
              .curves = &chart,
              .num_curves = 1},
             {.title = "Contenders",

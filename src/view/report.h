@@ -61,7 +61,7 @@ struct pen_report_scatter {
 
 /* Values along an axis, in order; those that are no number leave a gap. */
 struct pen_report_curve {
-    const char *name;
+    const char *name; /* in the legend; NULL: not there */
     const double *x;
     const double *y;
     size_t count;

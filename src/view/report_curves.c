@@ -143,9 +143,9 @@ static double legend(const struct plane *plane, bool is_drawn)
     double y = pen__plane_bottom(&plane->axes) + AXIS_HEIGHT + 8;
     for (size_t i = 0; i < plane->chart->num_curves; i++) {
         const struct pen_report_curve *curve = &plane->chart->curves[i];
-        double width = LEGEND_LINE + 6 + pen__letters_width(curve->name) + 18;
-        if (plane->curves[i].count == 0)
+        if (curve->name == NULL || plane->curves[i].count == 0)
             continue;
+        double width = LEGEND_LINE + 6 + pen__letters_width(curve->name) + 18;
         if (x > PEN__PLANE_LEFT && x + width > PEN__CHART_WIDTH) {
             x = PEN__PLANE_LEFT;
             y += LEGEND_PITCH;
