@@ -20,7 +20,8 @@
 static const struct pen__field fields[] = {
     {"data", "DIR",
      "parle: a folder with the four files of MNIST, which are not shipped; "
-     "2bw: a folder with a text as input.txt, as examples/shakespeare",
+     "2bw: a folder with a text as input.txt, as examples/shakespeare; wap: "
+     "not needed",
      PEN__FIELD_TEXT, AT(data), 0, 0, NULL},
     {"launcher", "COMMAND",
      "starts ranks, as 'mpirun --bind-to none'; mpirun when not given",
@@ -38,9 +39,10 @@ static const struct experiment {
     const char *data;
     int (*run)(const struct pen__reproduce_args *args);
 } experiments[] = {{"parle", "MNIST's files", pen__reproduce_parle},
-                   {"2bw", "a text as input.txt", pen__reproduce_2bw}};
+                   {"2bw", "a text as input.txt", pen__reproduce_2bw},
+                   {"wap", NULL, pen__reproduce_wap}};
 
-#define NAMES "parle, 2bw"
+#define NAMES "parle, 2bw, wap"
 #define NUM_EXPERIMENTS (sizeof experiments / sizeof *experiments)
 
 static const struct experiment *find(const char *name)
@@ -99,7 +101,7 @@ static struct argp parser_of(const struct argp_option *options)
     return (struct argp){
         .options = options,
         .parser = parse_option,
-        .args_doc = "parle\n2bw",
+        .args_doc = "parle\n2bw\nwap",
         .doc = "Runs the experiment of a paper, and writes a page with its "
                "claim, the figures and a verdict.\vparle: do three replicas "
                "that synchronise every 25 steps learn sooner and better than "
@@ -111,7 +113,12 @@ static struct argp parser_of(const struct argp_option *options)
                "Narayanan et al., 2021)? Predicts a GPT of 2.2 billion "
                "parameters on 64 V100, counts bytes, and trains a small GPT "
                "with and without cures of the delay, 5 seeds each; takes about "
-               "30 minutes on two cores."};
+               "30 minutes on two cores.\n\n"
+               "wap: is a program that uses as many devices as the workload "
+               "can use as fast, with less energy (WAP, Shin et al., 2018)? "
+               "Predicts AlexNet, VGG-16, ResNet-50 and GPT-2 on 1 to 8 "
+               "devices, and profiles, predicts and trains a small network on "
+               "1 and 2 ranks; takes about 5 minutes."};
 }
 
 static int run(int argc, char **argv)

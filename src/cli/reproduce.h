@@ -20,6 +20,7 @@ struct pen__reproduce_args {
 
 int pen__reproduce_parle(const struct pen__reproduce_args *args);
 int pen__reproduce_2bw(const struct pen__reproduce_args *args);
+int pen__reproduce_wap(const struct pen__reproduce_args *args);
 
 /* "1.83 (1.52 to 2.11)". */
 void pen__interval_print(const struct pen_interval *interval, int digits,

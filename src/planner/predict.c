@@ -125,9 +125,10 @@ static void spend(const struct pen__work *work, double step_sec,
 /* With a profile of the machine. */
 #define MEASURED_STEP_ERROR 0.05
 
+/* The constant was fitted to language models, and is not charged to images. */
 double pen__other_sec(const struct pen__work *work)
 {
-    return work->measured != NULL
+    return work->measured != NULL || work->setting->model->images != NULL
                ? 0
                : work->device->constants[PEN_CONSTANT_STEP_SEC];
 }

@@ -4,9 +4,9 @@
 . "$(dirname "$0")/support.bash"
 
 run 2 reproduce
-err_has "name an experiment: parle, 2bw"
+err_has "name an experiment: parle, 2bw, wap"
 run 2 reproduce magic --data "$work"
-err_has "there is no experiment 'magic'; there are parle, 2bw"
+err_has "there is no experiment 'magic'; there are parle, 2bw, wap"
 run 2 reproduce parle
 err_has "--data is required"
 run 1 reproduce parle --data "$work/none" -o "$work/run"
