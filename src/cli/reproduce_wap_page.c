@@ -245,7 +245,7 @@ static void fill_curves(const struct pen__wap *wap, struct curves *out)
         out->speeds[i] = curve_of(out, i, out->speed[i]);
         out->energies[i] = curve_of(out, i, out->joules[i]);
     }
-    for (uint32_t i = 0; i < CHARTS; i++) {
+    for (size_t i = 0; i < CHARTS; i++) {
         out->charts[2 * i] = (struct pen_report_curves){
             "devices", "samples per second", &out->speeds[i * PER_CHART],
             PER_CHART, true};
@@ -301,7 +301,7 @@ static pen_status write_page(const struct pen__wap *wap,
         {.title = "The verdict", .text = verdict},
         {.title = "Predicted: 1 to 8 devices",
          .curves = curves->charts,
-         .num_curves = 2 * CHARTS},
+         .num_curves = sizeof curves->charts / sizeof *curves->charts},
         {.title = "Predicted: the chosen number",
          .table = workloads,
          .note = "Milliseconds of a step on 1, 2, 4 and 8 devices. Slower and "
