@@ -257,8 +257,8 @@ static void fill_curves(const struct pen__wap *wap, struct curves *out)
 
 static const char setup[] =
     "Predictions: for every number k of devices of one node, from 1 to 8, the "
-    "fastest layout of k replicas: computing on a share of the batch, and the "
-    "part of the reduction that is not hidden behind it. The chosen k is the "
+    "fastest layout of k replicas: computing on a share of the batch, plus the "
+    "part of the reduction that computing does not hide. The chosen k is the "
     "fewest devices within 5 % of the fastest, which is the rule of `penstock "
     "plan --within 5%`. Energy: watts of the sheet while a device computes, "
     "idle watts for the rest of the step; devices that are left out are off. "
