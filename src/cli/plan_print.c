@@ -218,6 +218,28 @@ static void print_relaxed(const struct pen__plan_report *report,
                  100 * local / best->step_sec);
 }
 
+static bool has_schedule(const struct pen_plan_ranking *ranking,
+                         const struct pen_generator *generator)
+{
+    for (uint32_t i = 0; i < ranking->num_found; i++)
+        if (ranking->found[i].candidate.generator == generator)
+            return true;
+    for (uint32_t i = 0; i < ranking->num_fewer; i++)
+        if (ranking->fewer[i].candidate.generator == generator)
+            return true;
+    return false;
+}
+
+/* What is known of the accuracy of schedules in the tables. */
+static void print_findings(const struct pen_plan_ranking *ranking,
+                           struct pen_text *out)
+{
+    const struct pen_generator *generator;
+    for (size_t i = 0; (generator = pen_generator_at(i)) != NULL; i++)
+        if (generator->finding != NULL && has_schedule(ranking, generator))
+            pen_text_add(out, "%s: %s\n", generator->name, generator->finding);
+}
+
 /* Methods of the table; the all-reduce is there in any case. */
 #define MOST_METHODS 6u
 
@@ -375,6 +397,7 @@ void pen__plan_report_print(const struct pen__plan_report *report,
     print_choice(report, out);
     pen__plan_print(best->plan, &best->prediction, out);
     print_relaxed(report, out);
+    print_findings(report->ranking, out);
     print_sync(report, out);
     print_front(report->front, out);
     print_devices(report, out);

@@ -10,14 +10,15 @@ static json_t *describe(const struct pen_generator *generator)
 {
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, "
-        "s:s?}",
+        "s:s?, s:s?}",
         "name", generator->name, "title", generator->title, "paper",
         generator->paper, "placement", pen_placement_text(generator->placement),
         "constraints", generator->constraints, "versions", generator->versions,
         "bubble", generator->bubble, "peak", generator->peak, "synchronous",
         generator->is_synchronous, "has_chunks", generator->has_chunks,
         "has_slices", generator->has_slices, "has_limit", generator->has_limit,
-        "uses_costs", generator->uses_costs, "note", generator->note);
+        "uses_costs", generator->uses_costs, "note", generator->note, "finding",
+        generator->finding);
 }
 
 static int print_as_json(void)
@@ -52,7 +53,12 @@ static void print_uses(struct pen_text *out)
     pen_table_release(&table);
 }
 
-/* Where each comes from, and what is ours in it. */
+static const char *text_of(const char *text)
+{
+    return text == NULL ? "" : text;
+}
+
+/* Where each comes from, what is ours in it, and what we found. */
 static void print_origins(struct pen_text *out)
 {
     static const struct pen_column columns[] = {
@@ -66,8 +72,10 @@ static void print_origins(struct pen_text *out)
         const struct pen_generator *generator = pen_generator_at(i);
         pen_table_add(&table, "%s", generator->name);
         pen_table_add(&table, "%s", generator->paper);
-        pen_table_add(&table, "%s",
-                      generator->note == NULL ? "" : generator->note);
+        pen_table_add(
+            &table, "%s%s%s", text_of(generator->note),
+            generator->note != NULL && generator->finding != NULL ? "; " : "",
+            text_of(generator->finding));
     }
     pen_table_print(&table, pen__page_width(), out);
     pen_table_release(&table);

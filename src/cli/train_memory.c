@@ -3,6 +3,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "runtime/memory_limit.h"
+#include "runtime/versions.h"
 #include "schedule/needs.h"
 
 #include <inttypes.h>
@@ -74,15 +75,33 @@ activation_bytes(const struct pen__train_memory_question *question,
     return bytes + hold + 2 * output + again;
 }
 
-static double stage_bytes(const struct pen__train_memory_question *question,
+static double state_bytes(const struct pen__train_memory_question *question,
                           const struct pen_layer_range *layers,
-                          const struct pen_stage_needs *needs,
-                          uint32_t num_members)
+                          double per_parameter)
 {
-    double parameters =
-        (double)pen_model_trained_parameters(question->model->decoder, layers);
-    return parameters * bytes_per_parameter(question, num_members) +
-           activation_bytes(question, layers, needs);
+    return per_parameter * (double)pen_model_trained_parameters(
+                               question->model->decoder, layers);
+}
+
+/*
+ * For each parameter, where steps overlap: versions and predictions, in bf16,
+ * too; averages; and a second gradient where a step waits for all stages.
+ */
+static double overlap_bytes(const struct pen__train_memory_question *question,
+                            uint32_t row, uint32_t stage)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_schedule *schedule = question->layout->schedule;
+    const struct pen_trainer_options options = pen__train_layout_options(
+        question->layout, args, question->model, question->sample);
+    struct pen_version_needs needs = {0};
+    if (!question->layout->is_asynchronous ||
+        pen_trainer_count_versions(&options, row, stage, &needs) != PEN_OK)
+        return 0;
+    bool has_second = schedule->rules.is_joint &&
+                      pen_row_defers_steps(&schedule->rows[row], stage);
+    return (needs.copies + needs.predictions) * (args->is_bf16 ? 6.0 : 4.0) +
+           4.0 * (needs.has_average + has_second);
 }
 
 /* One process takes its micro-batches one after the other. */
@@ -92,8 +111,9 @@ static double whole_bytes(const struct pen__train_memory_question *question)
     struct pen_layer_range all = {
         .count = model->num_layers,
         .recompute = (enum pen_recompute)question->args->recompute};
-    return stage_bytes(question, &all, &(struct pen_stage_needs){.stashes = 1},
-                       1);
+    return state_bytes(question, &all, bytes_per_parameter(question, 1)) +
+           activation_bytes(question, &all,
+                            &(struct pen_stage_needs){.stashes = 1});
 }
 
 uint64_t pen__train_predict(const struct pen__train_memory_question *question)
@@ -117,10 +137,12 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
             continue;
         struct pen_stage_needs needs =
             pen_row_count_needs(&schedule->rows[row], s);
-        bytes += stage_bytes(
-            question,
-            &question->layout->parts[pen_shape_part_of_stage(shape, s)], &needs,
-            num_members);
+        const struct pen_layer_range *layers =
+            &question->layout->parts[pen_shape_part_of_stage(shape, s)];
+        bytes += state_bytes(question, layers,
+                             bytes_per_parameter(question, num_members) +
+                                 overlap_bytes(question, row, s)) +
+                 activation_bytes(question, layers, &needs);
     }
     return (uint64_t)bytes;
 }

@@ -21,7 +21,8 @@
  * memory is there before the first step: a step allocates nothing.
  */
 struct pen_trainer;
-struct pen_versions; /* runtime/versions.h */
+struct pen_versions;      /* runtime/versions.h */
+struct pen_version_needs; /* likewise */
 
 enum pen_trainer_engine { PEN_TRAINER_ONEDNN, PEN_TRAINER_REFERENCE };
 
@@ -173,6 +174,14 @@ pen_status pen_trainer_set_schedule(struct pen_trainer *trainer,
  */
 const struct pen_versions *
 pen_trainer_versions(const struct pen_trainer *trainer, uint32_t stage);
+
+/*
+ * Copies of weights that a trainer of these options makes for a stage of this
+ * row of its schedule, whose steps overlap; NOMEM is the only failure.
+ */
+pen_status pen_trainer_count_versions(const struct pen_trainer_options *options,
+                                      uint32_t row, uint32_t stage,
+                                      struct pen_version_needs *out);
 
 struct pen_evaluation {
     double loss;     /* mean over all targets */

@@ -120,25 +120,43 @@ static uint64_t anneal_steps(const struct pen_lr_schedule *rates)
                                    : rates->decay_iters / 4;
 }
 
+static struct pen_versions_options
+wanted_versions(const struct pen_trainer_options *options, uint32_t stage,
+                struct pen_network *network)
+{
+    const struct pen_shape *shape = &options->schedule->shape;
+    return (struct pen_versions_options){
+        .network = network,
+        .stage = stage,
+        .is_stale = options->schedule->rules.is_stale,
+        .correction = {.kind = options->cures.predicts ? PEN_CORRECTION_AHEAD
+                                                       : options->correction,
+                       .optimizer = &options->optimizer,
+                       .stage = pen_shape_part_of_stage(shape, stage),
+                       .num_stages = pen_shape_parts(shape),
+                       .period = options->schedule->rules.period,
+                       .anneal_steps = anneal_steps(&options->rates),
+                       .cures = options->cures},
+        .rates = &options->rates};
+}
+
+pen_status pen_trainer_count_versions(const struct pen_trainer_options *options,
+                                      uint32_t row, uint32_t stage,
+                                      struct pen_version_needs *out)
+{
+    struct pen_versions_options wanted = wanted_versions(options, stage, NULL);
+    return pen_versions_count_needs(&wanted, &options->schedule->rows[row],
+                                    out);
+}
+
 static pen_status make_versions(struct pen_trainer *trainer, uint32_t index,
                                 struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_stage *stage =
         pen_executor_stage(trainer->executor, index);
-    struct pen_versions_options wanted = {
-        .network = stage->network,
-        .stage = stage->stage,
-        .is_stale = options->schedule->rules.is_stale,
-        .correction = {.kind = options->cures.predicts ? PEN_CORRECTION_AHEAD
-                                                       : options->correction,
-                       .optimizer = &options->optimizer,
-                       .stage = stage->part,
-                       .num_stages = num_parts(trainer),
-                       .period = options->schedule->rules.period,
-                       .anneal_steps = anneal_steps(&options->rates),
-                       .cures = options->cures},
-        .rates = &options->rates};
+    struct pen_versions_options wanted =
+        wanted_versions(options, stage->stage, stage->network);
     return pen_versions_create(&wanted,
                                &options->schedule->rows[trainer->layout.row],
                                &trainer->versions[index], why);

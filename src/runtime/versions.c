@@ -183,6 +183,22 @@ static uint32_t count_predictions(const struct pen_versions *versions,
     return most;
 }
 
+pen_status pen_versions_count_needs(const struct pen_versions_options *options,
+                                    const struct pen_row *row,
+                                    struct pen_version_needs *out)
+{
+    struct pen_versions counted = {.options = *options};
+    pen_status status = count_uses(&counted, row);
+    if (status != PEN_OK)
+        return status;
+    *out = (struct pen_version_needs){
+        .copies = count_copies(&counted, row),
+        .predictions = count_predictions(&counted, row),
+        .has_average = pen_correction_averages(&counted.options.correction)};
+    free(counted.planned);
+    return PEN_OK;
+}
+
 /* ---- making ---- */
 
 static pen_status add_copies(struct pen_versions *versions,

@@ -27,6 +27,18 @@ struct pen_versions_options {
     const struct pen_lr_schedule *rates; /* borrowed */
 };
 
+/* Copies of the weights of a stage beside its newest ones. */
+struct pen_version_needs {
+    uint32_t copies;      /* of older versions */
+    uint32_t predictions; /* of predicted weights */
+    bool has_average;     /* of the changes of the weights, in float */
+};
+
+/* What a row needs; the network of the options is not looked at. */
+pen_status pen_versions_count_needs(const struct pen_versions_options *options,
+                                    const struct pen_row *row,
+                                    struct pen_version_needs *out);
+
 /*
  * Makes the copies that a row needs. Moments have to be there already. On
  * failure *out is untouched.

@@ -48,7 +48,8 @@ struct pen_generator {
     bool joins_steps; /* steps that overlap can wait for all stages: for a norm
                          over them, or a matrix of two of them */
     enum pen_correction correction; /* that its method computes with */
-    const char *note; /* where it is ours rather than the paper's; or NULL */
+    const char *note;    /* where it is ours rather than the paper's; or NULL */
+    const char *finding; /* what our experiment on it found; or NULL */
     pen_status (*generate)(const struct pen_generator_args *args,
                            struct pen_schedule **out, struct pen_text *why);
 };

@@ -14,7 +14,7 @@ same "no name twice" "$(uniq -d <<<"$names")" ""
 same "fields" "$(json 'sorted(d[0])')" "$(json 'sorted(["name", "title",
     "paper", "placement", "constraints", "versions", "bubble", "peak",
     "synchronous", "has_chunks", "has_slices", "has_limit", "uses_costs",
-    "note"])')"
+    "note", "finding"])')"
 same "what is ours rather than the paper's is said" \
     "$(json '[x["name"] for x in d if not x["note"] and x["name"] in ["bitpipe",
     "cyclic", "hanayo", "kfkb", "pb", "pipemare", "spectrain", "wpipe",

@@ -15,6 +15,24 @@ out_has "asynchronous schedules (--allow-stale) would save at most"
 out_has "replicas that rarely synchronise would save at most"
 same "rows of the ranking" "$(grep -cE '^ *[1-3] +[0-9.]+ ' "$work/out")" 3
 
+# What was found of an asynchronous schedule stands where it is proposed, and
+# in the list of schedules, in one sentence; not beside synchronous plans.
+stale=(--model preset:gpt2 --cluster "preset:xeon-amx*8" --target penstock
+    --seq-length 512 --global-batch-size 8)
+finding=$("$PENSTOCK" schedule list --json | python3 -c '
+import json, sys
+print(next(row["finding"] for row in json.load(sys.stdin)
+           if row["name"] == "pipedream-2bw"))')
+about "finding"
+[[ $finding == *"penstock reproduce 2bw"*"% above that of synchronous steps"* ]] ||
+    fail "the list has '$finding'"
+run 0 plan "${stale[@]}" --allow-stale
+out_has "pipedream-2bw: $finding"
+run 0 plan "${stale[@]}"
+out_lacks "reproduce 2bw"
+run 0 schedule list
+out_has "$finding"
+
 # The plan of the file is the first of the list, and predicted again the same.
 run 0 plan "${a100[@]}" --top 3 --json
 same plans "$(json 'len(d["plans"])')" 3

@@ -1,7 +1,8 @@
 /*
  * Parameters leave an engine as they entered it, in either order, and their
  * gradients are sums over the calls in the order of the calls, bit for bit.
- * Steps, gradient norms and bias gradients do not depend on the threads.
+ * A second gradient is a gradient of its own. Steps, gradient norms and bias
+ * gradients do not depend on the threads.
  */
 #include "support/engine.h"
 
@@ -125,6 +126,59 @@ static void gradients_are_summed_in_the_order_of_calls(void **state)
     }
 }
 
+static void a_second_gradient_is_one_of_its_own(void **state)
+{
+    (void)state;
+    static float first[OUTPUTS * INPUTS], second[OUTPUTS * INPUTS];
+    static float found[OUTPUTS * INPUTS], zeros[OUTPUTS * INPUTS];
+    for (int number = 0; number < ENGINES; number++) {
+        struct pen_engine *engine = engine_number(number);
+        if (engine == NULL)
+            continue;
+        const struct pen_engine_ops *ops = engine->ops;
+        struct trial trial;
+        int input;
+        trial_init(&trial, engine, 5, 1);
+        struct pen_linear linear = {.rows = ROWS};
+        linear.weight = trial_parameter(&trial, PEN_PARAMETER_DENSE, OUTPUTS,
+                                        INPUTS, &input);
+        assert_int_equal(PEN_OK, ops->linear_prepare(engine, &linear, NULL));
+        void *x = trial_slopes(&trial, ROWS * INPUTS);
+        void *dy = trial_slopes(&trial, ROWS * OUTPUTS);
+        void *other = trial_slopes(&trial, ROWS * OUTPUTS);
+        const size_t before = ops->memory_bytes(engine);
+        assert_int_equal(PEN_OK,
+                         ops->gradient_add_second(engine, linear.weight, NULL));
+        assert_true(ops->memory_bytes(engine) - before >= sizeof found);
+        /* What one batch adds does not reach that of the other. */
+        ops->gradient_clear(engine, linear.weight);
+        backward_weight(engine, &linear, x, dy, first);
+        double squares = ops->gradient_sum_squares(engine, linear.weight);
+        ops->gradient_swap(engine, linear.weight);
+        ops->parameter_export(engine, linear.weight, PEN_PART_GRADIENT,
+                              PEN_ORDER_ROWS, found);
+        assert_memory_equal(zeros, found, sizeof found);
+        backward_weight(engine, &linear, x, other, second);
+        assert_memory_not_equal(first, second, sizeof first);
+        ops->gradient_swap(engine, linear.weight);
+        ops->parameter_export(engine, linear.weight, PEN_PART_GRADIENT,
+                              PEN_ORDER_ROWS, found);
+        assert_memory_equal(first, found, sizeof found);
+        assert_true(squares ==
+                    ops->gradient_sum_squares(engine, linear.weight));
+        /* Clearing one leaves the other. */
+        ops->gradient_clear(engine, linear.weight);
+        ops->gradient_swap(engine, linear.weight);
+        ops->parameter_export(engine, linear.weight, PEN_PART_GRADIENT,
+                              PEN_ORDER_ROWS, found);
+        assert_memory_equal(second, found, sizeof found);
+        trial_release(&trial);
+        /* It is gone with value, gradient and moments. */
+        assert_true(ops->memory_bytes(engine) + 4 * sizeof found <= before);
+        pen_engine_free(engine);
+    }
+}
+
 /* What one engine makes of the same gradients. */
 struct outcome {
     float weight[OUTPUTS * INPUTS];
@@ -199,6 +253,7 @@ int main(void)
         cmocka_unit_test(values_leave_as_they_entered),
         cmocka_unit_test(memory_is_returned),
         cmocka_unit_test(gradients_are_summed_in_the_order_of_calls),
+        cmocka_unit_test(a_second_gradient_is_one_of_its_own),
         cmocka_unit_test(steps_do_not_depend_on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
