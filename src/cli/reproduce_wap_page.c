@@ -256,7 +256,7 @@ static void fill_curves(const struct pen__wap *wap, struct curves *out)
 }
 
 static const char setup[] =
-    "Predictions: for every number k of devices of one node, from 1 to 8, the "
+    "Predictions: for every number k of devices, from 1 to 8, the "
     "fastest layout of k replicas: computing on a share of the batch, plus the "
     "part of the reduction that computing does not hide. The chosen k is the "
     "fewest devices within 5 % of the fastest, which is the rule of `penstock "
