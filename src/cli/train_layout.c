@@ -601,6 +601,8 @@ struct pen_trainer_options pen__train_layout_options(
 uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
                                     uint64_t kept)
 {
+    if (layout->schedule == NULL)
+        return kept;
     const struct pen_shape *shape = &layout->schedule->shape;
     uint64_t members =
         (uint64_t)(layout->num_ranks / shape->num_ranks) * shape->num_copies;

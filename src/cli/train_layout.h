@@ -63,7 +63,8 @@ pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
                                       struct pen_text *why);
 /*
  * Logical replicas of a run that had `kept` of them: the same where the layout
- * can sum so, otherwise one for each replica and copy.
+ * can sum so, otherwise one for each replica and copy. A layout without a
+ * schedule keeps them.
  */
 uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
                                     uint64_t kept);
