@@ -19,18 +19,18 @@
 
 #define MODEL                                                                  \
     "{\"model_type\": \"penstock_cnn\", \"num_channels\": 3, "                 \
-    "\"image_size\": 32, \"conv_sizes\": [16, 32], \"kernel_size\": 5, "       \
+    "\"image_size\": 32, \"conv_sizes\": [32, 64], \"kernel_size\": 5, "       \
     "\"hidden_sizes\": [128]}\n"
 
 enum {
-    BATCH = 64,
-    MICRO_BATCH = 32,
+    BATCH = 128,
+    MICRO_BATCH = 64,
     NUM_IMAGES = 256,
     IMAGE_BYTES = 3 * 32 * 32,
     LABELS = 10,
-    FULL_STEPS = 60,
+    FULL_STEPS = 40,
     BRIEF_STEPS = 6,
-    FULL_PROFILES = 40, /* rounds of a profile */
+    FULL_PROFILES = 20, /* rounds of a profile */
     BRIEF_PROFILES = 5,
     BRIEF_ROUNDS = 2,
     WARM_UP = 3 /* steps that are not counted */

@@ -262,8 +262,8 @@ static const char setup[] =
     "fewest devices within 5 % of the fastest, which is the rule of `penstock "
     "plan --within 5%`. Energy: watts of the sheet while a device computes, "
     "idle watts for the rest of the step; devices that are left out are off. "
-    "Measurement: a network with 16 and 32 channels and colour images of 32 x "
-    "32, 64 of them in a step, is profiled, predicted from the profile and "
+    "Measurement: a network with 32 and 64 channels and colour images of 32 x "
+    "32, 128 of them in a step, is profiled, predicted from the profile and "
     "trained with synchronous steps, on 1 and on 2 ranks of this machine in "
     "turns; the medians over the rounds are compared.";
 
