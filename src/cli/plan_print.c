@@ -230,7 +230,7 @@ static bool has_schedule(const struct pen_plan_ranking *ranking,
     return false;
 }
 
-/* What is known of the accuracy of schedules in the tables. */
+/* For each schedule in the tables, the finding on its accuracy. */
 static void print_findings(const struct pen_plan_ranking *ranking,
                            struct pen_text *out)
 {

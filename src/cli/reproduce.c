@@ -37,7 +37,8 @@ static const struct pen__field fields[] = {
 static const struct experiment {
     const char *name;
     const char *data;
-    int (*run)(const struct pen__reproduce_args *args);
+    pen_status (*run)(const struct pen__reproduce_args *args,
+                      struct pen_text *why);
 } experiments[] = {{"parle", "MNIST's files", pen__reproduce_parle},
                    {"2bw", "a text as input.txt", pen__reproduce_2bw},
                    {"wap", NULL, pen__reproduce_wap}};
@@ -118,7 +119,7 @@ static struct argp parser_of(const struct argp_option *options)
                "can use as fast, with less energy (WAP, Shin et al., 2018)? "
                "Predicts AlexNet, VGG-16, ResNet-50 and GPT-2 on 1 to 8 "
                "devices, and profiles, predicts and trains a small network on "
-               "1 and 2 ranks; takes about 5 minutes."};
+               "1 and 2 ranks; takes about 2 minutes."};
 }
 
 static int run(int argc, char **argv)
@@ -132,7 +133,13 @@ static int run(int argc, char **argv)
         return PEN__EXIT_USAGE;
     if (args.output == NULL)
         args.output = args.name;
-    return find(args.name)->run(&args);
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_status status = find(args.name)->run(&args, &why);
+    if (status == PEN_NOMEM && why.length == 0)
+        pen_why(&why, "no memory");
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    pen_text_release(&why);
+    return code;
 }
 
 const struct pen__command pen__reproduce = {

@@ -18,9 +18,12 @@ struct pen__reproduce_args {
     bool is_short;
 };
 
-int pen__reproduce_parle(const struct pen__reproduce_args *args);
-int pen__reproduce_2bw(const struct pen__reproduce_args *args);
-int pen__reproduce_wap(const struct pen__reproduce_args *args);
+pen_status pen__reproduce_parle(const struct pen__reproduce_args *args,
+                                struct pen_text *why);
+pen_status pen__reproduce_2bw(const struct pen__reproduce_args *args,
+                              struct pen_text *why);
+pen_status pen__reproduce_wap(const struct pen__reproduce_args *args,
+                              struct pen_text *why);
 
 /* "1.83 (1.52 to 2.11)". */
 void pen__interval_print(const struct pen_interval *interval, int digits,
@@ -46,6 +49,9 @@ pen_status pen__reproduce_train(struct pen__jobs *jobs,
                                 const struct pen__reproduce_job *job,
                                 struct pen__words *words, struct pen_run **out,
                                 struct pen_text *why);
+
+/* The median step without the first `skipped`; NAN: none, or no memory. */
+double pen__reproduce_median_sec(const struct pen_run *run, size_t skipped);
 
 /* Makes a folder below another, unless it is there. */
 pen_status pen__reproduce_folder(const char *path, struct pen_text *why);

@@ -308,23 +308,19 @@ static pen_status run(struct pen__2bw *it, struct pen_text *why)
     return status;
 }
 
-int pen__reproduce_2bw(const struct pen__reproduce_args *args)
+pen_status pen__reproduce_2bw(const struct pen__reproduce_args *args,
+                              struct pen_text *why)
 {
-    struct pen_text why = PEN_TEXT_EMPTY;
     struct pen__2bw *it = calloc(1, sizeof *it);
     pen_status status = PEN_NOMEM;
     if (it != NULL) {
         it->args = args;
         it->scale = args->is_short ? brief : full;
-        status = run(it, &why);
+        status = run(it, why);
         pen__jobs_release(&it->jobs);
         pen_text_release(&it->text);
         pen_text_release(&it->model);
     }
     free(it);
-    if (status == PEN_NOMEM)
-        pen_why(&why, "no memory");
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
-    pen_text_release(&why);
-    return code;
+    return status;
 }

@@ -13,7 +13,7 @@ enum {
 
 /* ---- the same loss? ---- */
 
-/* Who trains; the first two are those of the claim. */
+/* The contenders; the claim is about the first two. */
 enum {
     PEN__2BW_SYNCHRONOUS,
     PEN__2BW_PLAIN,
@@ -132,7 +132,7 @@ void pen__2bw_table_rates(const struct pen__2bw *it, struct pen_table *table);
 void pen__2bw_table_speeds(const struct pen__2bw *it, struct pen_table *table);
 void pen__2bw_table_memory(const struct pen__2bw *it, struct pen_table *table);
 
-/* Of results.json. */
+/* The content of results.json. */
 json_t *pen__2bw_json(const struct pen__2bw_results *results,
                       const char *verdict);
 

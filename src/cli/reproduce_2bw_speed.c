@@ -42,7 +42,7 @@ static const char *const generators[PEN__2BW_SPEEDS] = {
     "pipedream-2bw", "pipedream-2bw", "1f1b", "gpipe",
     "gpipe",         "gpipe",         "gpipe"};
 
-/* What a step spends after its last backward, once. */
+/* Seconds after the last backward: a step has them once. */
 static double once_sec(const struct pen_prediction *prediction)
 {
     return prediction->spent[PEN_SPENDING_REDUCTION] +

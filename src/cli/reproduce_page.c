@@ -1,4 +1,4 @@
-/* What the pages of experiments share. */
+/* Intervals, as the pages of all experiments print them. */
 #include "cli/reproduce.h"
 
 void pen__interval_print(const struct pen_interval *interval, int digits,

@@ -265,19 +265,6 @@ static pen_status choose_rate(struct pen__parle *parle, uint32_t contender,
     return PEN_OK;
 }
 
-/* The median step of SGD alone on a core. */
-static double median_step(const struct pen_run *run)
-{
-    double *seconds = malloc(run->num_steps * sizeof *seconds);
-    if (seconds == NULL)
-        return (double)NAN;
-    for (size_t i = 0; i < run->num_steps; i++)
-        seconds[i] = 1e-3 * run->steps[i].step_ms;
-    double median = pen_median(seconds, run->num_steps);
-    free(seconds);
-    return median;
-}
-
 static pen_status run_all(struct pen__parle *parle, struct pen_text *why)
 {
     pen_status status = PEN_OK;
@@ -296,8 +283,8 @@ static pen_status run_all(struct pen__parle *parle, struct pen_text *why)
             if (status != PEN_OK)
                 break;
             read_errors(parle, run, parle->errors[i][seed]);
-            if (i == PEN__PARLE_SGD)
-                seconds[seed] = median_step(run);
+            if (i == PEN__PARLE_SGD) /* alone on a core */
+                seconds[seed] = pen__reproduce_median_sec(run, 0);
             pen_run_free(run);
         }
     if (status == PEN_OK)
@@ -370,30 +357,26 @@ static pen_status prepare(struct pen__parle *parle, struct pen_text *why)
     return status == PEN_OK ? write_data(parle, why) : status;
 }
 
-int pen__reproduce_parle(const struct pen__reproduce_args *args)
+pen_status pen__reproduce_parle(const struct pen__reproduce_args *args,
+                                struct pen_text *why)
 {
-    struct pen_text why = PEN_TEXT_EMPTY;
     struct pen__parle *parle = calloc(1, sizeof *parle);
     pen_status status = parle == NULL ? PEN_NOMEM : PEN_OK;
     if (parle != NULL) {
         parle->args = args;
         parle->scale = args->is_short ? brief : full;
-        status = prepare(parle, &why);
+        status = prepare(parle, why);
         if (status == PEN_OK)
-            status = run_all(parle, &why);
+            status = run_all(parle, why);
         if (status == PEN_OK)
-            status = time_steps(parle, &why);
+            status = time_steps(parle, why);
         if (status == PEN_OK)
-            status = pen__parle_report(parle, &why);
+            status = pen__parle_report(parle, why);
         pen__jobs_release(&parle->jobs);
         pen_text_release(&parle->model);
         pen_text_release(&parle->tune);
         pen_text_release(&parle->test);
     }
     free(parle);
-    if (status == PEN_NOMEM)
-        pen_why(&why, "no memory");
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
-    pen_text_release(&why);
-    return code;
+    return status;
 }

@@ -1,6 +1,9 @@
 #include "cli/reproduce.h"
 
+#include "base/median.h"
+
 #include <math.h>
+#include <stdlib.h>
 
 /* Times the first loss: from there no training comes back. */
 #define LOST 10
@@ -57,4 +60,17 @@ pen_status pen__reproduce_train(struct pen__jobs *jobs,
     pen_text_release(&reason);
     pen_text_release(&log);
     return status;
+}
+
+double pen__reproduce_median_sec(const struct pen_run *run, size_t skipped)
+{
+    double *seconds = malloc((run->num_steps + 1) * sizeof *seconds);
+    size_t count = 0;
+    if (seconds == NULL)
+        return (double)NAN;
+    for (size_t i = skipped; i < run->num_steps; i++)
+        seconds[count++] = 1e-3 * run->steps[i].step_ms;
+    double median = pen_median(seconds, count);
+    free(seconds);
+    return median;
 }

@@ -106,16 +106,6 @@ static pen_status profile(struct pen__wap *wap, uint32_t ranks, uint32_t round,
     return status;
 }
 
-/* The median step of a training, the first ones apart. */
-static double median_step(const struct pen_run *run)
-{
-    double seconds[FULL_STEPS];
-    size_t count = 0;
-    for (size_t i = WARM_UP; i < run->num_steps && count < FULL_STEPS; i++)
-        seconds[count++] = 1e-3 * run->steps[i].step_ms;
-    return pen_median(seconds, count);
-}
-
 static pen_status train(struct pen__wap *wap, uint32_t ranks, uint32_t round,
                         double *out, struct pen_text *why)
 {
@@ -141,7 +131,7 @@ static pen_status train(struct pen__wap *wap, uint32_t ranks, uint32_t round,
     if (status == PEN_OK)
         status = pen_run_load(pen_text_string(&log), &run, why);
     if (status == PEN_OK)
-        *out = median_step(run);
+        *out = pen__reproduce_median_sec(run, WARM_UP);
     pen_run_free(run);
     pen_text_release(&name);
     pen_text_release(&log);
@@ -158,7 +148,7 @@ static pen_status predict(const struct pen__wap *wap, const char *path,
     struct pen_prediction prediction;
     struct pen_plan *plan = NULL;
     pen_text_add(&model, "%s/config.json", wap->args->output);
-    /* Of the cluster only the number of devices is asked. */
+    /* The profile has the times; the cluster gives the number of devices. */
     const struct pen__plan_args args = {.model = pen_text_string(&model),
                                         .cluster = "preset:xeon-amx-core*2",
                                         .profile = path,
@@ -221,9 +211,9 @@ pen_status pen__wap_measure(struct pen__wap *wap, struct pen_text *why)
 
 /* ---- the command ---- */
 
-int pen__reproduce_wap(const struct pen__reproduce_args *args)
+pen_status pen__reproduce_wap(const struct pen__reproduce_args *args,
+                              struct pen_text *why)
 {
-    struct pen_text why = PEN_TEXT_EMPTY;
     struct pen__wap *wap = calloc(1, sizeof *wap);
     pen_status status = wap == NULL ? PEN_NOMEM : PEN_OK;
     if (wap != NULL) {
@@ -233,17 +223,13 @@ int pen__reproduce_wap(const struct pen__reproduce_args *args)
         uint32_t num_jobs = 2 * PEN__WAP_RANKS * wap->measured.num_rounds;
         pen__jobs_init(&wap->jobs, args->output, args->launcher, num_jobs,
                        num_jobs);
-        status = pen__wap_plan(wap, &why);
+        status = pen__wap_plan(wap, why);
         if (status == PEN_OK)
-            status = pen__wap_measure(wap, &why);
+            status = pen__wap_measure(wap, why);
         if (status == PEN_OK)
-            status = pen__wap_report(wap, &why);
+            status = pen__wap_report(wap, why);
         pen__jobs_release(&wap->jobs);
     }
     free(wap);
-    if (status == PEN_NOMEM && why.length == 0)
-        pen_why(&why, "no memory");
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
-    pen_text_release(&why);
-    return code;
+    return status;
 }

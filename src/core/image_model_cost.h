@@ -5,9 +5,9 @@
 #include "core/model_cost.h"
 
 /*
- * What the layers of a network for images cost, from the shapes alone:
- * convolutions and dense products, multiply-adds counting two. Nobody asks for
- * the gradient of the pixels, so the first layer has two passes.
+ * Flops and bytes of the layers of an image network, from the shapes alone:
+ * convolutions and dense products; a multiply-add counts as two flops. The
+ * gradient of the pixels is not computed, so the first layer has two passes.
  */
 
 /* What goes into a layer, or comes out: of one image. */
