@@ -99,7 +99,7 @@ err_has "--save-keep must be"
     --save-interval 50 >"$work/first" 2>&1 &
 job=$!
 trap 'kill -KILL "$job" 2>/dev/null; rm -rf "$work"' EXIT
-for ((i = 0; i < 600; i++)); do
+for ((i = 0; i < 6000; i++)); do
     [ ! -d "$work/busy/step-00000050" ] || break
     sleep 0.1
 done

@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 # moment to end.
 expect_no_process() {
     local left i
-    for ((i = 0; i < 100; i++)); do
+    for ((i = 0; i < 1000; i++)); do
         left=$(find /proc/[0-9]*/cwd -maxdepth 0 -lname "$work*" 2>/dev/null) ||
             true # processes end while find looks
         [ -n "$left" ] || return 0
@@ -39,7 +39,7 @@ grep -q 'has a tour already' "$work/err"
 
 PARTS=train "$root/examples/tour.sh" --short "$work/ended" >"$work/out" 2>&1 &
 tour=$!
-for ((i = 0; i < 1200; i++)); do
+for ((i = 0; i < 12000; i++)); do
     [ ! -s "$work/ended/killed.txt" ] || break
     kill -0 "$tour" 2>/dev/null || break
     sleep 0.05
