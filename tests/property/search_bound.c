@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NUM_LAYOUTS 1000u  /* every day */
+#define NUM_LAYOUTS 400u   /* every day */
 #define ALL_LAYOUTS 10000u /* with PEN_LONG */
 #define PER_SETTING 100u
 #define MOST_TRIES 4000u
