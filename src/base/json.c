@@ -138,6 +138,27 @@ pen_status pen_json_read_numbers(const struct pen_json *json,
     return PEN_OK;
 }
 
+pen_status pen_json_read_unit(const struct pen_json *json, enum pen_unit unit,
+                              const struct pen_json_number *number,
+                              struct pen_text *why)
+{
+    const json_t *found = json_object_get(json->object, number->key);
+    if (!json_is_string(found))
+        return pen_json_read_numbers(json, number, 1, why);
+    double value = 0;
+    if (pen_unit_parse(unit, json_string_value(found), &value) &&
+        value >= number->least && value <= number->most) {
+        *number->value = value;
+        return PEN_OK;
+    }
+    pen_why(why,
+            "%s%s must be a number from %g to %g, or a text with a unit, such "
+            "as \"%s\"",
+            json->path, number->key, number->least, number->most,
+            pen_unit_example(unit));
+    return PEN_INVALID;
+}
+
 pen_status pen_json_read_integer(const struct pen_json *json, const char *key,
                                  uint32_t least, uint32_t most, uint32_t *out,
                                  struct pen_text *why)

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/units.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -60,6 +61,14 @@ bool pen_json_has(const struct pen_json *json, const char *key);
 pen_status pen_json_read_numbers(const struct pen_json *json,
                                  const struct pen_json_number *numbers,
                                  size_t count, struct pen_text *why);
+
+/*
+ * A number, or a text with a unit as "25 Gbit/s". *out is left alone when the
+ * key is absent.
+ */
+pen_status pen_json_read_unit(const struct pen_json *json, enum pen_unit unit,
+                              const struct pen_json_number *number,
+                              struct pen_text *why);
 
 /* The key must be there. */
 pen_status pen_json_read_integer(const struct pen_json *json, const char *key,

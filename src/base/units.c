@@ -29,13 +29,39 @@ static const struct scale bytes[] = {{"TiB", 1099511627776.0, 1, true},
                                      {"B", 1, 1, true},
                                      {NULL, 0, 0, false}};
 
-static const struct scale rates[] = {
-    {"TB/s", 1e12, 1, true},      {"GB/s", 1e9, 1, true},
-    {"MB/s", 1e6, 1, true},       {"kB/s", 1e3, 1, true},
-    {"Tbit/s", 1e12, 8, false},   {"Gbit/s", 1e9, 8, false},
-    {"Mbit/s", 1e6, 8, false},    {"GiB/s", 1073741824.0, 1, false},
-    {"MiB/s", 1048576, 1, false}, {"B/s", 1, 1, true},
-    {NULL, 0, 0, false}};
+/*
+ * Bits as people write them: a small b is a bit, a large B a byte. A link of
+ * "1 Gbit" or "1 Gb" has that rate in a second; "1 GB" alone may be a size.
+ */
+#define BITS(prefix, times)                                                    \
+    {prefix "bit/s", times, 8, false}, {prefix "bits/s", times, 8, false},     \
+        {prefix "b/s", times, 8, false}, {prefix "bps", times, 8, false},      \
+        {prefix "bit", times, 8, false},                                       \
+    {                                                                          \
+        prefix "b", times, 8, false                                            \
+    }
+
+static const struct scale rates[] = {{"TB/s", 1e12, 1, true},
+                                     {"GB/s", 1e9, 1, true},
+                                     {"MB/s", 1e6, 1, true},
+                                     {"kB/s", 1e3, 1, true},
+                                     {"KB/s", 1e3, 1, false},
+                                     {"TBps", 1e12, 1, false},
+                                     {"GBps", 1e9, 1, false},
+                                     {"MBps", 1e6, 1, false},
+                                     {"TiB/s", 1099511627776.0, 1, false},
+                                     {"GiB/s", 1073741824.0, 1, false},
+                                     {"MiB/s", 1048576.0, 1, false},
+                                     {"KiB/s", 1024.0, 1, false},
+                                     BITS("T", 1e12),
+                                     BITS("G", 1e9),
+                                     BITS("M", 1e6),
+                                     BITS("k", 1e3),
+                                     BITS("K", 1e3),
+                                     BITS("", 1),
+                                     {"GbE", 1e9, 8, false},
+                                     {"B/s", 1, 1, true},
+                                     {NULL, 0, 0, false}};
 
 static const struct scale seconds[] = {{"ms", 1, 1e3, true},
                                        {"us", 1, 1e6, true},

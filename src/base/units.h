@@ -9,6 +9,7 @@
  * Numbers with a unit, as people write them: "80 GiB", "450 GB/s", "25 Gbit/s",
  * "3 us", "989 TFLOP/s". The space may be left out, and so may the unit: then
  * the number is in bytes, bytes per second, seconds or operations per second.
+ * A rate may also be in bits, as "1 Gb/s", "1 Gbps" or "1 Gbit".
  */
 enum pen_unit {
     PEN_UNIT_BYTES,

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "base/units.h"
 #include "cli/parser.h"
 #include "planner/max_load.h"
 #include "planner/pipedream.h"
@@ -36,10 +37,11 @@ static const struct argp_option options[] = {
      "innermost first",
      1},
     {"bandwidth", KEY_BANDWIDTH, "B[,B...]", 0,
-     "bytes per second of each network level; for a PipeDream "
-     "profile",
+     "bytes per second of each network level, or rates with a unit, as "
+     "10Gbit/s; for a PipeDream profile",
      2},
-    {"memory-limit", KEY_MEMORY, "BYTES", 0, "memory of a device", 3},
+    {"memory-limit", KEY_MEMORY, "BYTES", 0,
+     "memory of a device, in bytes or with a unit, as 16GiB", 3},
     {"straight", KEY_STRAIGHT, NULL, 0,
      "replicate no stage; for a PipeDream profile", 4},
     {"no-transfers", KEY_NO_TRANSFERS, NULL, 0,
@@ -61,19 +63,31 @@ struct args {
     bool prints_json;
 };
 
+/* A number with or without a unit; without where `unit` is PEN_UNITS. */
+static bool read_item(const char *text, enum pen_unit unit, double *out)
+{
+    bool is_plain = strspn(text, "0123456789.eE+-") == strlen(text);
+    if (unit == PEN_UNITS)
+        return is_plain && pen_unit_parse(PEN_UNIT_SECONDS, text, out);
+    return pen_unit_parse(unit, text, out);
+}
+
 /* Numbers of at least 1, separated by commas. */
-static size_t read_list(const char *text, const char *name, double *out,
-                        const struct argp_state *state)
+static size_t read_list(const char *text, const char *name, enum pen_unit unit,
+                        double *out, const struct argp_state *state)
 {
     for (size_t count = 0; count < PEN_PIPEDREAM_MAX_LEVELS; count++) {
-        char *end;
-        out[count] = strtod(text, &end);
-        if (end == text || !isfinite(out[count]) || out[count] < 1 ||
-            (*end != ',' && *end != '\0'))
+        char item[64];
+        size_t length = strcspn(text, ",");
+        if (length >= sizeof item)
             break;
-        if (*end == '\0')
+        memcpy(item, text, length);
+        item[length] = '\0';
+        if (!read_item(item, unit, &out[count]) || out[count] < 1)
+            break;
+        if (text[length] == '\0')
             return count + 1;
-        text = end + 1;
+        text += length + 1;
     }
     argp_error(state,
                "%s must be 1 to %u numbers of at least 1, separated by commas",
@@ -84,7 +98,8 @@ static size_t read_list(const char *text, const char *name, double *out,
 static void read_devices(struct args *args, const char *text,
                          const struct argp_state *state)
 {
-    args->num_devices = read_list(text, "--devices", args->devices, state);
+    args->num_devices =
+        read_list(text, "--devices", PEN_UNITS, args->devices, state);
     for (size_t i = 0; i < args->num_devices; i++)
         if (args->devices[i] != floor(args->devices[i]) ||
             args->devices[i] > PEN_PIPEDREAM_MAX_DEVICES)
@@ -101,10 +116,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         read_devices(args, text, state);
         return 0;
     case KEY_BANDWIDTH:
-        args->num_rates = read_list(text, "--bandwidth", args->rates, state);
+        args->num_rates = read_list(text, "--bandwidth", PEN_UNIT_BYTES_PER_SEC,
+                                    args->rates, state);
         return 0;
     case KEY_MEMORY:
-        if (read_list(text, "--memory-limit", memory, state) != 1)
+        if (read_list(text, "--memory-limit", PEN_UNIT_BYTES, memory, state) !=
+            1)
             argp_error(state, "--memory-limit must be one number");
         args->memory_bytes = memory[0];
         return 0;

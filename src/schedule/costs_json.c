@@ -198,8 +198,9 @@ static pen_status read_comm(const struct pen_json *file,
     struct pen_json comm;
     const struct pen_json_number fields[] = {
         {"latency", &costs->latency_sec, 0, PEN_MAX_SECONDS},
-        {"bandwidth", &costs->bytes_per_sec, 1, MAX_BYTES},
         {"bytes", &costs->bytes, 0, MAX_BYTES}};
+    const struct pen_json_number rate = {"bandwidth", &costs->bytes_per_sec, 1,
+                                         MAX_BYTES};
     bool overlaps = true;
     pen_status status = pen_json_open(file, "comm", &comm, why);
     if (status == PEN_OK)
@@ -207,6 +208,8 @@ static pen_status read_comm(const struct pen_json *file,
             pen_json_check_keys(&comm, "latency bandwidth bytes overlap", why);
     if (status == PEN_OK)
         status = pen_json_read_numbers(&comm, fields, COUNT_OF(fields), why);
+    if (status == PEN_OK)
+        status = pen_json_read_unit(&comm, PEN_UNIT_BYTES_PER_SEC, &rate, why);
     if (status == PEN_OK)
         status = pen_json_read_boolean(&comm, "overlap", &overlaps, why);
     costs->is_blocking = !overlaps;
@@ -219,9 +222,10 @@ static pen_status read_link(const struct pen_json *entry,
 {
     struct pen_link link = {.latency_sec = costs->latency_sec,
                             .bytes_per_sec = costs->bytes_per_sec};
-    const struct pen_json_number fields[] = {
-        {"latency", &link.latency_sec, 0, PEN_MAX_SECONDS},
-        {"bandwidth", &link.bytes_per_sec, 1, MAX_BYTES}};
+    const struct pen_json_number latency = {"latency", &link.latency_sec, 0,
+                                            PEN_MAX_SECONDS};
+    const struct pen_json_number rate = {"bandwidth", &link.bytes_per_sec, 1,
+                                         MAX_BYTES};
     bool is_both = false;
     pen_status status =
         pen_json_check_keys(entry, "from to latency bandwidth both", why);
@@ -232,7 +236,9 @@ static pen_status read_link(const struct pen_json *entry,
         status = pen_json_read_integer(entry, "to", 0, PEN_MAX_STAGES - 1,
                                        &link.to, why);
     if (status == PEN_OK)
-        status = pen_json_read_numbers(entry, fields, COUNT_OF(fields), why);
+        status = pen_json_read_numbers(entry, &latency, 1, why);
+    if (status == PEN_OK)
+        status = pen_json_read_unit(entry, PEN_UNIT_BYTES_PER_SEC, &rate, why);
     if (status == PEN_OK)
         status = pen_json_read_boolean(entry, "both", &is_both, why);
     if (status == PEN_OK && link.from == link.to) {

@@ -24,6 +24,19 @@ same "replicas" "$(json '[s["replicas"] for s in d["stages"]]')" "[1, 1, 1, 1]"
 same "stages of nodes" "$(json 'd["node_stages"]')" "[0, 0, 1, 2, 3]"
 same "seconds" "$(json 'round(d["stage_sec"], 9)')" 0.003
 
+# Rates as people write them: each of these is 1e8 bytes a second.
+cp "$work/out" "$work/plain"
+for rate in 100MB/s 800Mb/s 800Mbit 0.8Gbps "0.8 Gb/s"; do
+    run 0 partition "$work/chain.txt" --devices 4 --bandwidth "$rate" --json
+    cmp -s "$work/out" "$work/plain" || fail "another partition than with 1e8"
+done
+for rate in 1Gb/s/s -1Gb/s 1e308Tb/s 1GB; do
+    run 2 partition "$work/chain.txt" --devices 4 --bandwidth "$rate"
+    err_has "--bandwidth must be 1 to 4 numbers"
+done
+run 2 partition "$work/chain.txt" --devices 4kB --bandwidth 1e8
+err_has "--devices must be 1 to 4 numbers"
+
 # A fast network: all devices are replicas, unless that is not wanted.
 run 0 partition "$work/chain.txt" --devices 3 --bandwidth 1e12 --json
 same "replicas" "$(json '[s["replicas"] for s in d["stages"]]')" "[3]"

@@ -56,6 +56,18 @@ same "what is advised pays" "$(json '[x["verdict"] for x in d["methods"] if
     (x["method"], x["compressor"]) == (d["advice"]["method"],
     d["advice"]["compressor"])]')" "['pays']"
 
+# A link as people write it.
+run 0 sync compare "${tiny[@]}" --link 100Mbit/s --json
+cp "$work/out" "$work/plain"
+for link in 100Mb/s 0.1Gbit 100Mbps 12.5MB/s "100 Mb"; do
+    run 0 sync compare "${tiny[@]}" --link "$link" --json
+    cmp -s "$work/out" "$work/plain" || fail "not a link of 100 Mbit/s"
+done
+for link in 1Gb/s/s -1Gb/s 1e308Tb/s 1GB 0; do
+    run 1 sync compare "${tiny[@]}" --link "$link"
+    err_has "--link $link: expected a number with a unit, as 450 GB/s"
+done
+
 # Fast networks: nothing but the all-reduce, whatever there is.
 for link in 10Gbit/s 100Gbit/s 20GB/s; do
     run 0 sync compare "${tiny[@]}" --link $link --compress all

@@ -90,6 +90,26 @@ static void comm_has_latency_bandwidth_bytes_and_overlap(void **state)
     pen_costs_release(&costs);
 }
 
+static void a_bandwidth_may_have_a_unit(void **state)
+{
+    (void)state;
+    struct pen_costs costs =
+        read_costs(HEAD FIW ",\"comm\":{\"bandwidth\":\"25 Gbit/s\","
+                            "\"bytes\":16},\"links\":[{\"from\":0,\"to\":1,"
+                            "\"bandwidth\":\"1Gb/s\"}]}");
+    expect_close(3.125e9, costs.bytes_per_sec, "bandwidth");
+    expect_close(125e6, costs.links[0].bytes_per_sec, "bandwidth of a link");
+    pen_costs_release(&costs);
+    expect_refusal(HEAD FIW
+                   ",\"comm\":{\"bandwidth\":\"1Gb/s/s\",\"bytes\":1}}",
+                   "comm.bandwidth must be a number from 1 to 1e+18, or a text "
+                   "with a unit, such as \"450 GB/s\"");
+    expect_refusal(HEAD FIW
+                   ",\"comm\":{\"bandwidth\":\"1e9TB/s\",\"bytes\":1}}",
+                   "comm.bandwidth must be a number from 1 to 1e+18, or a text "
+                   "with a unit, such as \"450 GB/s\"");
+}
+
 static void counts_repeat_an_entry_and_the_top_is_its_default(void **state)
 {
     (void)state;
@@ -376,6 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uniform_costs_are_read),
         cmocka_unit_test(comm_has_latency_bandwidth_bytes_and_overlap),
+        cmocka_unit_test(a_bandwidth_may_have_a_unit),
         cmocka_unit_test(counts_repeat_an_entry_and_the_top_is_its_default),
         cmocka_unit_test(links_replace_the_general_one_in_their_direction),
         cmocka_unit_test(memory_of_the_ops_stays_unless_the_file_has_it),
