@@ -1,18 +1,18 @@
 /*
- * The search as a whole.
+ * The search of one placement; search_each.c makes of it the search that others
+ * call.
  *
- *   1  every generator that is legal here and fits: the best one is kept, and
- *      those of a searched placement join its pool of candidates
- *   2  per placement, the list scheduler under ready-made rules, then under
- *      rules varied at random, better ones being kept
- *   3  local search on the best few candidates of all placements, then a long
- *      one on the best
+ *   1  every generator of the placement that is legal here and fits: the best
+ *      one is kept, and those of the searched shape join the pool of candidates
+ *   2  the list scheduler under ready-made rules, then under rules varied at
+ *      random, better ones being kept
+ *   3  local search on the best few candidates, then a long one on the best
  *   4  the winner becomes a schedule, is lowered, verified and timed like any
  *      other; if the best generator is not slower, that one is returned
  *
  * Work is counted in ops evaluated, so a seed fixes the answer.
  */
-#include "schedule/search.h"
+#include "schedule/search_placement.h"
 
 #include "base/bug.h"
 #include "schedule/generators.h"
@@ -27,8 +27,6 @@
 #include <time.h>
 
 #define LONG_ROUNDS 3u
-#define MAX_FIELDS 3u
-#define MAX_CHUNKS (UINT8_MAX / PEN__ROLES) /* a type is a byte */
 
 struct result {
     double span_sec;
@@ -37,8 +35,8 @@ struct result {
 
 struct search {
     const struct pen_search_args *args;
-    struct pen__field fields[MAX_FIELDS];
-    uint32_t num_fields;
+    struct pen__field field;
+    bool has_field;             /* not with PEN__SEARCH_REST */
     struct pen_schedule *start; /* best generator; NULL when none fits */
     struct pen_search_report report;
     struct pen_random random;
@@ -74,20 +72,17 @@ static void tell(const struct search *search)
         return;
     double span = search->start == NULL ? (double)INFINITY
                                         : search->report.start_span_sec;
-    uint64_t steps = 0;
-    for (uint32_t i = 0; i < search->num_fields; i++) {
-        span = fmin(span, pen__field_span(&search->fields[i]));
-        steps += pen__field_steps(&search->fields[i]);
-    }
+    const struct pen__field *field = &search->field;
     struct pen_search_progress progress = {
-        span, fmin(1, (double)steps / (double)search->budget)};
+        fmin(span, pen__field_span(field)),
+        fmin(1, (double)pen__field_steps(field) / (double)search->budget)};
     search->args->on_progress(&progress, search->args->context);
 }
 
 static bool is_searched(const struct pen_search_args *args,
                         enum pen_placement_kind placement)
 {
-    unsigned wanted = args->placements == 0 ? PEN_SEARCH_ANY : args->placements;
+    unsigned wanted = args->placements;
     switch (placement) {
     case PEN_PLACEMENT_LINEAR:
         return (wanted & PEN_SEARCH_LINEAR) != 0;
@@ -96,15 +91,24 @@ static bool is_searched(const struct pen_search_args *args,
     case PEN_PLACEMENT_V:
         return (wanted & PEN_SEARCH_V) != 0;
     default:
-        return wanted == PEN_SEARCH_ANY;
+        return (wanted & PEN__SEARCH_REST) != 0;
     }
 }
 
-static pen_status open_field(struct search *search,
-                             enum pen_placement_kind placement, uint32_t chunks,
-                             struct pen_text *why)
+/* Published schedules of other placements have no field. */
+static pen_status open_field(struct search *search, struct pen_text *why)
 {
     const struct pen_search_args *args = search->args;
+    if (args->placements == PEN__SEARCH_REST)
+        return PEN_OK;
+    enum pen_placement_kind placement =
+        args->placements == PEN_SEARCH_LINEAR ? PEN_PLACEMENT_LINEAR
+        : args->placements == PEN_SEARCH_LOOP ? PEN_PLACEMENT_LOOP
+                                              : PEN_PLACEMENT_V;
+    uint32_t loop = args->chunks != 0 ? args->chunks : 2;
+    uint32_t chunks = placement == PEN_PLACEMENT_LINEAR ? 1
+                      : placement == PEN_PLACEMENT_LOOP ? loop
+                                                        : 2;
     struct pen_shape shape = {.placement = placement,
                               .num_ranks = args->ranks,
                               .num_stages = args->ranks * chunks,
@@ -113,36 +117,9 @@ static pen_status open_field(struct search *search,
                               .num_slices = 1};
     pen_status status = pen_shape_check(&shape, why);
     if (status == PEN_OK)
-        status = pen__field_init(&search->fields[search->num_fields], &shape,
-                                 args->costs, args->memory_limit,
-                                 args->send_window, why);
-    if (status == PEN_OK)
-        search->num_fields++;
-    return status;
-}
-
-/* Costs per stage fit one placement only: others are left out in silence. */
-static pen_status open_fields(struct search *search, struct pen_text *why)
-{
-    static const enum pen_placement_kind kinds[MAX_FIELDS] = {
-        PEN_PLACEMENT_LINEAR, PEN_PLACEMENT_LOOP, PEN_PLACEMENT_V};
-    uint32_t loop = search->args->chunks != 0 ? search->args->chunks : 2;
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status = PEN_OK;
-    for (uint32_t i = 0; i < MAX_FIELDS && status != PEN_NOMEM; i++) {
-        if (!is_searched(search->args, kinds[i]))
-            continue;
-        uint32_t chunks = kinds[i] == PEN_PLACEMENT_LINEAR ? 1
-                          : kinds[i] == PEN_PLACEMENT_LOOP ? loop
-                                                           : 2;
-        pen_text_clear(&reason);
-        status = open_field(search, kinds[i], chunks, &reason);
-    }
-    if (search->num_fields > 0 && status != PEN_NOMEM)
-        status = PEN_OK;
-    if (status != PEN_OK)
-        pen_why(why, "%s", pen_text_string(&reason));
-    pen_text_release(&reason);
+        status = pen__field_init(&search->field, &shape, args->costs,
+                                 args->memory_limit, args->send_window, why);
+    search->has_field = status == PEN_OK;
     return status;
 }
 
@@ -166,17 +143,14 @@ static pen_status judge(const struct pen_search_args *args,
     return status;
 }
 
-/* A generator's schedule as a candidate of the field with its shape. */
+/* A generator's schedule as a candidate, if it has the shape of the field. */
 static void offer(struct search *search, const struct pen_schedule *schedule)
 {
-    for (uint32_t i = 0; i < search->num_fields; i++) {
-        struct pen__field *field = &search->fields[i];
-        const struct pen_shape *shape = &field->problem.shape;
-        if (shape->placement == schedule->shape.placement &&
-            shape->num_stages == schedule->shape.num_stages &&
-            schedule->shape.num_slices == 1)
-            pen__field_offer(field, schedule);
-    }
+    const struct pen_shape *shape = &search->field.problem.shape;
+    if (search->has_field && shape->placement == schedule->shape.placement &&
+        shape->num_stages == schedule->shape.num_stages &&
+        schedule->shape.num_slices == 1)
+        pen__field_offer(&search->field, schedule);
 }
 
 static void try_generator(struct search *search,
@@ -235,31 +209,18 @@ static void try_generators(struct search *search)
     }
 }
 
-/* The field with the shortest candidate; the first when there is none. */
-static struct pen__field *best_field(struct search *search)
+/* True when no candidate can beat the best one. */
+static bool is_best(const struct pen__field *field)
 {
-    struct pen__field *best = &search->fields[0];
-    for (uint32_t i = 1; i < search->num_fields; i++) {
-        if (pen__field_span(&search->fields[i]) < pen__field_span(best))
-            best = &search->fields[i];
-    }
-    return best;
+    return pen__field_span(field) * field->problem.per_sec <
+           (double)field->bound + 0.5;
 }
 
-/* True when no candidate of this field can beat the best of all. */
-static bool is_hopeless(struct search *search, const struct pen__field *field)
-{
-    /* Ticks may differ between fields: half a tick more is still equal. */
-    double span = pen__field_span(best_field(search)) * field->problem.per_sec;
-    return span < (double)field->bound + 0.5;
-}
-
-static struct pen__moves_end
-end_of(struct search *search, const struct pen__field *field, double share)
+static struct pen__moves_end end_of(struct search *search, double share)
 {
     return (struct pen__moves_end){
         .steps = (uint64_t)(share * (double)search->budget) + 1,
-        .goal = field->bound,
+        .goal = search->field.bound,
         .is_over = is_over,
         .context = search};
 }
@@ -271,43 +232,32 @@ end_of(struct search *search, const struct pen__field *field, double share)
 
 static void list_all(struct search *search)
 {
-    for (uint32_t i = 0; i < search->num_fields; i++) {
-        struct pen__field *field = &search->fields[i];
-        struct pen__moves_end end = end_of(search, field, 0);
-        if (!is_hopeless(search, field))
-            pen__field_list(field, &end);
-    }
+    struct pen__field *field = &search->field;
+    struct pen__moves_end end = end_of(search, 0);
+    if (!is_best(field))
+        pen__field_list(field, &end);
     tell(search);
-    for (uint32_t i = 0; i < search->num_fields; i++) {
-        struct pen__field *field = &search->fields[i];
-        struct pen__moves_end end =
-            end_of(search, field, VARY_SHARE / search->num_fields);
-        if (!is_hopeless(search, field))
-            pen__field_vary(field, &end, &search->random);
-    }
+    end = end_of(search, VARY_SHARE);
+    if (!is_best(field))
+        pen__field_vary(field, &end, &search->random);
     tell(search);
 }
 
 static void move_all(struct search *search)
 {
-    uint32_t each = 2;
-    for (uint32_t i = 0; i < search->num_fields; i++) {
-        struct pen__field *field = &search->fields[i];
-        struct pen__moves_end end =
-            end_of(search, field, SHORT_SHARE / (each * search->num_fields));
-        for (uint32_t k = 0; k < field->pooled && k < each; k++) {
-            if (!is_hopeless(search, field))
-                pen__field_move(field, k, &end, &search->random);
-        }
-        tell(search);
+    struct pen__field *field = &search->field;
+    const uint32_t each = 2;
+    struct pen__moves_end end = end_of(search, SHORT_SHARE / each);
+    for (uint32_t k = 0; k < field->pooled && k < each; k++) {
+        if (!is_best(field))
+            pen__field_move(field, k, &end, &search->random);
     }
+    tell(search);
+    end = end_of(search, LONG_SHARE / LONG_ROUNDS);
     for (uint32_t round = 0; round < LONG_ROUNDS; round++) {
-        struct pen__field *best = best_field(search);
-        struct pen__moves_end end =
-            end_of(search, best, LONG_SHARE / LONG_ROUNDS);
-        if (best->pooled == 0 || is_hopeless(search, best) || is_over(search))
+        if (field->pooled == 0 || is_best(field) || is_over(search))
             return;
-        pen__field_move(best, 0, &end, &search->random);
+        pen__field_move(field, 0, &end, &search->random);
         tell(search);
     }
 }
@@ -315,9 +265,7 @@ static void move_all(struct search *search)
 /* Ops to evaluate: about a second for 8 ranks and 24 micro-batches. */
 static uint64_t budget_of(const struct search *search)
 {
-    double ops = 0;
-    for (uint32_t i = 0; i < search->num_fields; i++)
-        ops += (double)pen__order_size(&search->fields[i].problem);
+    double ops = (double)pen__order_size(&search->field.problem);
     double effort = search->args->effort > 0 ? search->args->effort : 1;
     return (uint64_t)(effort * fmin(1e7 + 3e4 * ops, 1.5e9)) + 1;
 }
@@ -326,7 +274,7 @@ static uint64_t budget_of(const struct search *search)
 static pen_status make_best(struct search *search, struct pen_schedule **out,
                             struct pen_text *why)
 {
-    struct pen__field *field = best_field(search);
+    struct pen__field *field = &search->field;
     if (field->pooled == 0)
         return PEN_OK;
     struct pen_schedule *compute = NULL;
@@ -343,24 +291,12 @@ static void finish_report(struct search *search, const struct result *result)
     struct pen_search_report *report = &search->report;
     report->span_sec = result->span_sec;
     report->makespan_sec = result->makespan_sec;
-    report->lower_bound_sec = INFINITY;
-    for (uint32_t i = 0; i < search->num_fields; i++) {
-        const struct pen__field *field = &search->fields[i];
-        report->lower_bound_sec =
-            fmin(report->lower_bound_sec,
-                 (double)field->bound / field->problem.per_sec);
-        report->rules_tried += field->rules_tried;
-        report->moves_tried += field->moves_tried;
-    }
-}
-
-static void refuse(const struct search *search, struct pen_text *why)
-{
-    double least = INFINITY;
-    for (uint32_t i = 0; i < search->num_fields; i++)
-        least = fmin(least, pen__memory_bound(&search->fields[i].problem));
-    pen_why(why, "no schedule fits in %g A; a single micro-batch needs %g",
-            search->args->memory_limit, least);
+    const struct pen__field *field = &search->field;
+    report->rules_tried = field->rules_tried;
+    report->moves_tried = field->moves_tried;
+    report->lower_bound_sec =
+        search->has_field ? (double)field->bound / field->problem.per_sec
+                          : (double)INFINITY;
 }
 
 /* The candidate, or the generator's schedule where that is not longer. */
@@ -375,10 +311,8 @@ static pen_status choose(struct search *search, struct pen_schedule **out,
     if (status == PEN_OK && made != NULL)
         status = judge(search->args, made, &result);
     PEN_BUG_UNLESS(status == PEN_OK || status == PEN_NOMEM);
-    if (status == PEN_OK && made == NULL && search->start == NULL) {
-        refuse(search, why);
+    if (status == PEN_OK && made == NULL && search->start == NULL)
         status = PEN_INFEASIBLE;
-    }
     if (status != PEN_OK) {
         pen_schedule_free(made);
         return status;
@@ -395,47 +329,28 @@ static pen_status choose(struct search *search, struct pen_schedule **out,
     return PEN_OK;
 }
 
-static pen_status check_args(const struct pen_search_args *args,
-                             struct pen_text *why)
+pen_status pen__search_placement(const struct pen_search_args *args,
+                                 struct pen_schedule **out,
+                                 struct pen_search_report *report,
+                                 double *least, struct pen_text *why)
 {
-    if (args->ranks == 0 || args->microbatches == 0) {
-        pen_why(why, "the search needs at least 1 stage and 1 micro-batch");
-        return PEN_INVALID;
-    }
-    if (args->chunks > MAX_CHUNKS || args->ranks > PEN_MAX_STAGES) {
-        pen_why(why, "the search supports up to %u ranks and %u chunks",
-                PEN_MAX_STAGES, MAX_CHUNKS);
-        return PEN_INVALID;
-    }
-    if ((args->placements & ~(unsigned)PEN_SEARCH_ANY) != 0) {
-        pen_why(why, "the search supports the placements linear, loop and v");
-        return PEN_INVALID;
-    }
-    return PEN_OK;
-}
-
-pen_status pen_schedule_search(const struct pen_search_args *args,
-                               struct pen_schedule **out,
-                               struct pen_search_report *report,
-                               struct pen_text *why)
-{
-    pen_status status = check_args(args, why);
-    if (status != PEN_OK)
-        return status;
     struct search search = {.args = args, .random = {args->seed}};
     clock_gettime(CLOCK_MONOTONIC, &search.begin);
-    status = open_fields(&search, why);
-    if (status == PEN_OK) {
+    pen_status status = open_field(&search, why);
+    if (status != PEN_OK)
+        return status;
+    try_generators(&search);
+    if (search.has_field) {
         search.budget = budget_of(&search);
-        try_generators(&search);
         list_all(&search);
         move_all(&search);
-        status = choose(&search, out, why);
+        *least = pen__memory_bound(&search.field.problem);
     }
-    if (status == PEN_OK && report != NULL)
+    status = choose(&search, out, why);
+    if (status == PEN_OK)
         *report = search.report;
-    for (uint32_t i = 0; i < search.num_fields; i++)
-        pen__field_release(&search.fields[i]);
+    if (search.has_field)
+        pen__field_release(&search.field);
     pen_schedule_free(search.start);
     return status;
 }

@@ -59,7 +59,8 @@ struct pen_search_report {
 
 /*
  * The schedule is lowered and verified, within the limit. The same arguments
- * give the same schedule, unless `seconds` ends the search. PEN_INFEASIBLE when
+ * give the same schedule, and several placements none that is worse than with
+ * one of them, unless `seconds` ends the search. PEN_INFEASIBLE when
  * nothing within the limit was found: why says the least that could work.
  * Free *out with pen_schedule_free().
  */
