@@ -52,6 +52,18 @@ static pen_status check_shape(const struct pen__schedule_args *args,
     return PEN_OK;
 }
 
+/* The order of most schedules is the same whatever operations take. */
+static void tell_unused(const struct pen__schedule_args *args,
+                        const struct pen_generator *generator)
+{
+    if (args->costs_text != NULL && !generator->uses_costs)
+        pen_log(
+            PEN_LOG_INFO,
+            "--costs is not used: %s has one order for all costs; `penstock "
+            "schedule time` takes them",
+            generator->name);
+}
+
 int pen__schedule_make(const struct pen__schedule_args *args)
 {
     const struct pen_generator *generator = pen__find_generator(args->words[0]);
@@ -69,10 +81,12 @@ int pen__schedule_make(const struct pen__schedule_args *args)
         status = check_shape(args, schedule, &why);
     if (status == PEN_OK)
         status = pen_schedule_save(schedule, path, &why);
-    if (status == PEN_OK)
+    if (status == PEN_OK) {
         pen__report_written(schedule, path);
-    else
+        tell_unused(args, generator);
+    } else {
         code = pen__refuse(&why);
+    }
     pen_schedule_free(schedule);
     pen_text_release(&why);
     return code;

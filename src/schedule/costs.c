@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MAX_COST_FILE_BYTES ((size_t)64 << 20)
+#define NOT_GIVEN (-1.0)
 
 void pen_costs_init(struct pen_costs *costs)
 {
@@ -85,6 +86,38 @@ static bool is_key_list(const char *text)
            memchr(text, '.', (size_t)(equals - text)) == NULL;
 }
 
+/*
+ * B is I and W in a row, so b is i + w: in halves, or one of them and the rest.
+ * Without b, each of them is 1 when not given.
+ */
+static pen_status split_backward(double backward, struct pen_cost *cost,
+                                 struct pen_text *why)
+{
+    double *input = &cost->input_sec;
+    double *weight = &cost->weight_sec;
+    if (backward < 0) {
+        *input = *input < 0 ? 1 : *input;
+        *weight = *weight < 0 ? 1 : *weight;
+        return PEN_OK;
+    }
+    if (*input >= 0 && *weight >= 0) {
+        pen_why(why, "b is i and w together; give b alone, b with one of them, "
+                     "or i and w");
+        return PEN_INVALID;
+    }
+    if (*input > backward || *weight > backward) {
+        pen_why(why, "b is i and w together; %s=%g is more than b=%g",
+                *input >= 0 ? "i" : "w", fmax(*input, *weight), backward);
+        return PEN_INVALID;
+    }
+    if (*weight >= 0)
+        *input = backward - *weight;
+    else if (*input < 0)
+        *input = backward / 2;
+    *weight = backward - *input;
+    return PEN_OK;
+}
+
 pen_status pen_costs_read(const char *text, struct pen_costs *costs,
                           struct pen_text *why)
 {
@@ -106,7 +139,10 @@ pen_status pen_costs_read(const char *text, struct pen_costs *costs,
     struct pen_costs read;
     pen_costs_init(&read);
     struct pen_cost *cost = &read.uniform;
+    double backward = NOT_GIVEN;
+    cost->input_sec = cost->weight_sec = NOT_GIVEN;
     const struct key keys[] = {{"f", &cost->forward_sec, 0, PEN_MAX_SECONDS},
+                               {"b", &backward, 0, PEN_MAX_SECONDS},
                                {"i", &cost->input_sec, 0, PEN_MAX_SECONDS},
                                {"w", &cost->weight_sec, 0, PEN_MAX_SECONDS},
                                {"comm", &read.latency_sec, 0, PEN_MAX_SECONDS},
@@ -116,6 +152,8 @@ pen_status pen_costs_read(const char *text, struct pen_costs *costs,
                                {"step", &cost->step_sec, 0, PEN_MAX_SECONDS},
                                {"move", &cost->move_sec, 0, PEN_MAX_SECONDS}};
     pen_status status = read_keys(text, keys, sizeof keys / sizeof *keys, why);
+    if (status == PEN_OK)
+        status = split_backward(backward, cost, why);
     if (status == PEN_OK) {
         read.memory = costs->memory;
         pen_costs_release(costs);

@@ -78,8 +78,9 @@ void pen_costs_init(struct pen_costs *costs);
 void pen_costs_release(struct pen_costs *costs);
 
 /*
- * Reads "f=1,i=1,w=1,comm=0" (also r, pair, sync, step, move) or, when the
- * text is not of that form, the JSON file of that name (docs/formats.md). The
+ * Reads "f=1,i=1,w=1,comm=0" (also r, pair, sync, step, move, and b for i and
+ * w together: halves, or the rest beside one of them) or, when the text is not
+ * of that form, the JSON file of that name (docs/formats.md). The
  * memory of the ops stays as it was unless the file has its own. On failure
  * *costs is untouched.
  */

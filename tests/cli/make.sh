@@ -47,6 +47,13 @@ err_has "cannot write $work/no/file: No such file or directory"
 run 1 schedule make 1f1b --stages 2 --microbatches 2 -o /dev/full
 err_has "cannot write /dev/full: No space left on device"
 
+# Costs that do not change the order: said, and only then.
+run 0 schedule make 1f1b --stages 2 --microbatches 2 --costs f=1,b=3
+err_has "--costs is not used: 1f1b has one order for all costs"
+cmp -s "$work/out" "$work/expected" || fail "costs change the order"
+run 0 schedule make zb-auto --stages 2 --microbatches 4 --costs f=1,b=3
+err_empty
+
 # Wrong lines: the option, the value and what would work.
 run 2 schedule make
 err_has "--stages P is missing"
@@ -62,7 +69,7 @@ run 2 schedule make 1f1b --stages 2 --microbatches 2 --memory-limit 0
 err_has "--memory-limit 0: expected a number from"
 run 2 schedule make 1f1b --stages 2 --microbatches 2 --costs f=1,x=2
 err_has "--costs f=1,x=2:"
-err_has "expected one of f= i= w= comm="
+err_has "expected one of f= b= i= w= comm="
 run 2 schedule make 1f1b --stages 2 --microbatches 2 --memory f=1,i=0,w=0
 err_has "--memory f=1,i=0,w=0:"
 run 1 schedule make 1f1b --stages 2 --microbatches 2 --costs "$work/none.json"
