@@ -42,9 +42,11 @@ static const struct pen__schedule_command commands[] = {
      "per step in a run of many steps. bubble: (span - work of the "
      "busiest rank) / span.",
      pen__schedule_time},
-    {PEN__DRAW, "draw", "FILE...", 1, INT_MAX,
+    {PEN__DRAW, "draw", "NAME|FILE...", 1, INT_MAX,
      "Draws schedules over one time axis",
-     "The name of the output selects the format: .svg, .png, .pdf, "
+     "A NAME of `penstock schedule list` needs --stages and --microbatches; "
+     "./NAME is always a file. The name of the output selects the format: "
+     ".svg, .png, .pdf, "
      "or .json for ui.perfetto.dev. Without -o, draw prints a grid "
      "of letters.",
      pen__schedule_draw},
@@ -71,7 +73,7 @@ static void print_usage(FILE *out)
 {
     fputs("Usage: penstock schedule COMMAND ...\n\n", out);
     for (size_t i = 0; i < NUM_COMMANDS; i++)
-        fprintf(out, "  %-8s %-10s  %s\n", commands[i].name, commands[i].words,
+        fprintf(out, "  %-8s %-12s  %s\n", commands[i].name, commands[i].words,
                 commands[i].summary);
     fputs("\nMore: penstock help schedule [COMMAND], or man "
           "penstock-schedule.\n",

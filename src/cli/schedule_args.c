@@ -34,22 +34,23 @@ struct option_row {
 
 #define AT(field) offsetof(struct pen__schedule_args, field)
 #define BUILDERS (PEN__MAKE | PEN__SEARCH | PEN__COMPARE)
+#define NAMERS (PEN__MAKE | PEN__COMPARE | PEN__DRAW)
 #define TIMERS (PEN__TIME | PEN__DRAW)
 #define MOST_COUNT 4294967294.0
 
 static const struct option_row rows[] = {
-    {"stages", "P", "ranks of the pipeline", BUILDERS, BUILDERS, COUNT, 0,
-     AT(stages), 1, PEN_MAX_STAGES},
+    {"stages", "P", "ranks of the pipeline", BUILDERS | PEN__DRAW, BUILDERS,
+     COUNT, 0, AT(stages), 1, PEN_MAX_STAGES},
     {"microbatches", "M", "micro-batches per step (asynchronous: per batch)",
-     BUILDERS, BUILDERS, COUNT, 0, AT(microbatches), 1, MOST_COUNT},
-    {"chunks", "V", "stages on each rank", BUILDERS, 0, COUNT, 0, AT(chunks), 1,
-     PEN_MAX_STAGES},
-    {"slices", "N", "token slices per micro-batch", PEN__MAKE | PEN__COMPARE, 0,
-     COUNT, 0, AT(slices), 1, 65536},
+     BUILDERS | PEN__DRAW, BUILDERS, COUNT, 0, AT(microbatches), 1, MOST_COUNT},
+    {"chunks", "V", "stages on each rank", BUILDERS | PEN__DRAW, 0, COUNT, 0,
+     AT(chunks), 1, PEN_MAX_STAGES},
+    {"slices", "N", "token slices per micro-batch", NAMERS, 0, COUNT, 0,
+     AT(slices), 1, 65536},
     {"batches", "N",
      "batches of a run, for asynchronous schedules only; 8 in "
      "compare when not given",
-     PEN__MAKE | PEN__COMPARE, 0, COUNT, 0, AT(batches), 1, MOST_COUNT},
+     NAMERS, 0, COUNT, 0, AT(batches), 1, MOST_COUNT},
     {"group-size", "K", "micro-batches that run together; for kfkb only",
      PEN__MAKE, 0, COUNT, 0, AT(group_size), 1, MOST_COUNT},
     {"vertical-sync", NULL,
@@ -57,11 +58,11 @@ static const struct option_row rows[] = {
      "pipedream only",
      PEN__MAKE, 0, FLAG, 0, AT(has_vertical_sync), 0, 0},
     {"placement", "NAME",
-     "placement of stages on ranks: linear, loop, v or any", PEN__SEARCH,
-     PEN__SEARCH, TEXT, 0, AT(placement), 0, 0},
+     "placement of stages on ranks: linear, loop, v or any, the best of all",
+     PEN__SEARCH, PEN__SEARCH, TEXT, 0, AT(placement), 0, 0},
     {"costs", "COSTS",
      "seconds of one micro-batch on one rank, f=1,i=1,w=1,comm=0 when not "
-     "given, or a JSON file",
+     "given, or a JSON file; b=2 is a whole backward, i and w half of it each",
      BUILDERS | TIMERS, PEN__SEARCH, TEXT, 0, AT(costs_text), 0, 0},
     {"memory", "MEM",
      "activations that operations add and free, in A, the "
@@ -69,8 +70,8 @@ static const struct option_row rows[] = {
      "not given",
      BUILDERS | TIMERS | PEN__CHECK, 0, TEXT, 0, AT(memory_text), 0, 0},
     {"memory-limit", "A", "maximum of activations on a rank, in A",
-     BUILDERS | PEN__CHECK, PEN__SEARCH, NUMBER, 0, AT(memory_limit), 1e-9,
-     1e12},
+     BUILDERS | PEN__CHECK | PEN__DRAW, PEN__SEARCH, NUMBER, 0,
+     AT(memory_limit), 1e-9, 1e12},
     {"seconds", "S",
      "stop the search after S seconds; when its work is done when "
      "not given",

@@ -1,5 +1,6 @@
 /*
- * penstock schedule draw: one or several schedules over one time axis.
+ * penstock schedule draw: one or several schedules, published ones by their
+ * names or files, over one time axis.
  */
 #include "cli/schedule.h"
 
@@ -19,25 +20,90 @@ struct drawing {
     struct pen_text label;
 };
 
+/*
+ * The schedule of this name, or NULL for a file. Without sizes a file that is
+ * called like a schedule is meant.
+ */
+static const struct pen_generator *
+generator_of(const struct pen__schedule_args *args, const char *word)
+{
+    bool has_sizes = args->stages != 0 || args->microbatches != 0;
+    if (!has_sizes && access(word, F_OK) == 0)
+        return NULL;
+    return pen_generator_find(word);
+}
+
+/* Sizes are given with names, and with nothing else. */
+static int check_words(const struct pen__schedule_args *args)
+{
+    const char *name = NULL;
+    for (int i = 0; i < args->num_words && name == NULL; i++)
+        if (generator_of(args, args->words[i]) != NULL)
+            name = args->words[i];
+    if (name != NULL && (args->stages == 0 || args->microbatches == 0)) {
+        pen_log(PEN_LOG_ERROR,
+                "%s is a published schedule, which needs --stages P and "
+                "--microbatches M",
+                name);
+        return PEN__EXIT_USAGE;
+    }
+    bool has_sizes = args->stages != 0 || args->microbatches != 0 ||
+                     args->chunks != 0 || args->slices != 0 ||
+                     args->batches != 0 || args->memory_limit != 0;
+    if (name != NULL || !has_sizes)
+        return PEN__EXIT_OK;
+    if (access(args->words[0], F_OK) != 0)
+        pen__find_generator(args->words[0]);
+    else
+        pen_log(PEN_LOG_ERROR,
+                "%s is a file, which has its own sizes; --stages and the "
+                "like are for names of `penstock schedule list`",
+                args->words[0]);
+    return PEN__EXIT_USAGE;
+}
+
+static pen_status make(const struct pen__schedule_args *args,
+                       const struct pen_generator *generator,
+                       struct pen_schedule **out, struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status =
+        pen__make_verified(args, generator, args->memory_limit, out, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "%s: %s", generator->name, pen_text_string(&reason));
+    pen_text_release(&reason);
+    return status;
+}
+
+/* A schedule of a file, which may be wrong. */
+static pen_status load(const struct pen__schedule_args *args, const char *path,
+                       struct pen_schedule **out, struct pen_text *why)
+{
+    const struct pen_verify_options rules = {.send_window = args->send_window};
+    pen_status status = pen__load_lowered(path, out, why);
+    return status == PEN_OK ? pen_schedule_verify(*out, &rules, NULL, why)
+                            : status;
+}
+
 /* Schedules of one name are told apart by their files. */
 static pen_status prepare(const struct pen__schedule_args *args, int index,
                           struct drawing *drawing, struct pen_text *why)
 {
-    const char *path = args->words[index];
-    const struct pen_verify_options rules = {.send_window = args->send_window};
+    const char *word = args->words[index];
+    const struct pen_generator *generator = generator_of(args, word);
     const struct pen_time_options times = {.with_ops = true,
                                            .send_window = args->send_window};
-    pen_status status = pen__load_lowered(path, &drawing->schedule, why);
-    if (status == PEN_OK)
-        status = pen_schedule_verify(drawing->schedule, &rules, NULL, why);
+    pen_status status = generator != NULL
+                            ? make(args, generator, &drawing->schedule, why)
+                            : load(args, word, &drawing->schedule, why);
     if (status == PEN_OK)
         status = pen_schedule_time(drawing->schedule, &args->costs, &times,
                                    &drawing->timing, why);
     if (status != PEN_OK)
         return status;
     pen_text_add_string(&drawing->label, drawing->schedule->name);
-    if (args->num_words > 1)
-        pen_text_add(&drawing->label, " (%s)", path);
+    if (args->num_words > 1 && generator == NULL)
+        pen_text_add(&drawing->label, " (%s)", word);
     drawing->item =
         (struct pen_picture_item){.schedule = drawing->schedule,
                                   .timing = drawing->timing,
@@ -83,6 +149,9 @@ static int draw(const struct pen__schedule_args *args, struct drawing *drawings,
 
 int pen__schedule_draw(const struct pen__schedule_args *args)
 {
+    int wrong = check_words(args);
+    if (wrong != PEN__EXIT_OK)
+        return wrong;
     size_t count = (size_t)args->num_words;
     struct drawing *drawings = calloc(count, sizeof *drawings);
     struct pen_picture_item *items = calloc(count, sizeof *items);

@@ -16,7 +16,10 @@ _penstock_schedule_options() {
         ;;
     check) echo --memory --memory-limit --send-window ;;
     time) echo --costs --memory --send-window --all-ranks --json ;;
-    draw) echo --costs --memory --send-window --output ;;
+    draw)
+        echo --stages --microbatches --chunks --slices --batches --costs \
+            --memory --memory-limit --send-window --output
+        ;;
     compare)
         echo --stages --microbatches --chunks --slices --batches --costs \
             --memory --memory-limit --json
@@ -275,6 +278,10 @@ _penstock() {
     case $command in
     make | compare)
         COMPREPLY=($(compgen -W "$(_penstock_schedule_names)" -- "$word"))
+        ;;
+    draw)
+        COMPREPLY=($(compgen -W "$(_penstock_schedule_names)" -- "$word")
+            $(compgen -f -- "$word"))
         ;;
     *) COMPREPLY=($(compgen -f -- "$word")) ;;
     esac
