@@ -31,9 +31,9 @@ static const struct pen__schedule_command commands[] = {
      pen__schedule_search},
     {PEN__CHECK, "check", "FILE", 1, 1,
      "Verifies order, completeness, deadlocks and memory",
-     "FILE may be - for standard input. For a wrong schedule, check "
-     "names the rule, the rank and the operation, prints the rows "
-     "around it, and exits with 1.",
+     "FILE may be - for standard input. It may have operations only, a line "
+     "per rank, as F0 F1 B0 B1. For a wrong schedule, check lists all mistakes "
+     "with line, column, rule, rank and operation, and exits with 1.",
      pen__schedule_check},
     {PEN__TIME, "time", "FILE", 1, 1,
      "Prints time, waiting and memory of a schedule",
@@ -259,9 +259,14 @@ pen_status pen__load_lowered(const char *path, struct pen_schedule **out,
     bool is_lowered = false;
     pen_status status = pen_schedule_load_lowered(path, out, &is_lowered, why);
     if (status == PEN_OK && is_lowered)
-        pen_log(PEN_LOG_INFO,
-                "%s has no sends and receives; penstock added them", path);
+        pen__report_lowered(path);
     return status;
+}
+
+void pen__report_lowered(const char *path)
+{
+    pen_log(PEN_LOG_INFO, "%s has no sends and receives; penstock added them",
+            path);
 }
 
 void pen__report_written(const struct pen_schedule *schedule, const char *path)

@@ -100,6 +100,9 @@ pen_status pen__make_verified(const struct pen__schedule_args *args,
 pen_status pen__load_lowered(const char *path, struct pen_schedule **out,
                              struct pen_text *why);
 
+/* Says on stderr that sends and receives were added to a file's schedule. */
+void pen__report_lowered(const char *path);
+
 /* Says on stderr that the schedule was written, unless to stdout. */
 void pen__report_written(const struct pen_schedule *schedule, const char *path);
 

@@ -1,9 +1,163 @@
 /*
- * penstock schedule check: says what was proved, or what is wrong.
+ * penstock schedule check: says what was proved, or all that is wrong, in the
+ * words of the file: its operations, lines and columns.
  */
 #include "cli/schedule.h"
 
+#include "base/file.h"
+#include "base/log.h"
+#include "schedule/torch_csv.h"
 #include "schedule/verify.h"
+
+#include <string.h>
+
+#define MAX_FILE_BYTES ((size_t)8 << 30)
+#define MOST_TOLD 20u /* mistakes; after that only their number */
+
+/* What is wrong at a byte of the file. */
+struct mistake {
+    size_t at;
+    struct pen_text words; /* with place and excerpt */
+};
+
+/* A file and what it became. */
+struct subject {
+    struct pen_text source;
+    struct pen_schedule *written;       /* as the file has it */
+    struct pen_schedule *lowered;       /* with what was added; NULL: nothing */
+    struct mistake mistakes[MOST_TOLD]; /* in the order of the file */
+    uint64_t num_mistakes;
+};
+
+static const struct pen_schedule *schedule_of(const struct subject *subject)
+{
+    return subject->lowered != NULL ? subject->lowered : subject->written;
+}
+
+static void release(struct subject *subject)
+{
+    pen_text_release(&subject->source);
+    for (size_t i = 0; i < MOST_TOLD; i++)
+        pen_text_release(&subject->mistakes[i].words);
+    pen_schedule_free(subject->written);
+    pen_schedule_free(subject->lowered);
+}
+
+static pen_status open_file(const char *path, struct subject *out,
+                            struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = pen_file_read(path, MAX_FILE_BYTES, &out->source, why);
+    if (status != PEN_OK)
+        return status;
+    const char *bytes = out->source.bytes;
+    size_t length = out->source.length;
+    status = pen_torch_csv_is_path(path)
+                 ? pen_torch_csv_parse(bytes, length, &out->written, &reason)
+                 : pen_schedule_parse(bytes, length, &out->written, &reason);
+    if (status == PEN_OK)
+        status = pen_schedule_complete(out->written, &out->lowered, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+    pen_text_release(&reason);
+    return status;
+}
+
+static bool is_same(const struct pen_op *a, const struct pen_op *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* An added message belongs to the op that makes or needs what it carries. */
+static bool is_message_of(const struct pen_op *message, const struct pen_op *op)
+{
+    return pen_op_is_compute(op->kind) &&
+           pen_op_info(op->kind)->direction ==
+               pen_op_info(message->kind)->direction &&
+           op->stage == message->stage &&
+           op->microbatch == message->microbatch && op->slice == message->slice;
+}
+
+/* The place in the file's row of an op of the schedule, or the row's end. */
+static uint32_t written_place(const struct subject *subject,
+                              const struct pen_finding *at)
+{
+    if (subject->lowered == NULL)
+        return at->position;
+    const struct pen_row *own = &subject->written->rows[at->rank];
+    const struct pen_row *row = &subject->lowered->rows[at->rank];
+    if (at->position >= row->count)
+        return own->count;
+    const struct pen_op *op = &row->ops[at->position];
+    uint32_t next = 0; /* of the file: ops keep their order */
+    for (uint32_t i = 0; i < at->position && next < own->count; i++)
+        next += is_same(&own->ops[next], &row->ops[i]);
+    if (next < own->count && is_same(&own->ops[next], op))
+        return next;
+    uint32_t found = 0;
+    while (found < own->count && !is_message_of(op, &own->ops[found]))
+        found++;
+    return found;
+}
+
+/* "line 2, column 7: V2: rank 1, B0: " */
+static void tell_place(const struct pen_finding *finding,
+                       const struct pen_text *source, size_t at,
+                       struct pen_text *out)
+{
+    size_t line = 1;
+    size_t start = 0;
+    for (size_t i = 0; i < at; i++) {
+        if (source->bytes[i] == '\n') {
+            line++;
+            start = i + 1;
+        }
+    }
+    size_t length = strcspn(source->bytes + at, " \t\r\n,;)");
+    pen_text_add(out, "line %zu, column %zu: V%u: ", line, at - start + 1,
+                 finding->rule);
+    if (finding->rule == 4) /* the words name the ranks */
+        return;
+    pen_text_add(out, "rank %u, ", finding->rank);
+    if (length > 0)
+        pen_text_add_printable(out, source->bytes + at, length);
+    else
+        pen_text_add_string(out, "end of the row");
+    pen_text_add_string(out, ": ");
+}
+
+static void take_mistake(void *context, const struct pen_finding *finding,
+                         const char *words)
+{
+    struct subject *subject = context;
+    uint64_t place = subject->num_mistakes++;
+    if (place >= MOST_TOLD)
+        return;
+    const struct pen_text *source = &subject->source;
+    struct mistake it = {
+        .at = pen_schedule_find_op(source->bytes, source->length, finding->rank,
+                                   written_place(subject, finding))};
+    tell_place(finding, source, it.at, &it.words);
+    pen_text_add_string(&it.words, words);
+    pen_text_add_excerpt(&it.words, source->bytes, source->length, it.at);
+    for (; place > 0 && subject->mistakes[place - 1].at > it.at; place--)
+        subject->mistakes[place] = subject->mistakes[place - 1];
+    subject->mistakes[place] = it;
+}
+
+static void refuse_all(const struct subject *subject, const char *path,
+                       struct pen_text *why)
+{
+    unsigned long long count = subject->num_mistakes;
+    pen_why(why, "%s: ", path);
+    if (count > 1)
+        pen_why(why, "%llu mistakes", count);
+    for (uint64_t i = 0; i < count && i < MOST_TOLD; i++)
+        pen_why(why, "%s%s", count > 1 ? "\n" : "",
+                pen_text_string(&subject->mistakes[i].words));
+    if (count > MOST_TOLD)
+        pen_why(why, "\nand %llu more", count - MOST_TOLD);
+}
 
 static void tell_proof(const struct pen__schedule_args *args,
                        const struct pen_schedule *schedule,
@@ -24,19 +178,32 @@ static void tell_proof(const struct pen__schedule_args *args,
                  summary.versions == 1 ? "" : "s");
 }
 
-int pen__schedule_check(const struct pen__schedule_args *args)
+static pen_status verify(const struct pen__schedule_args *args,
+                         struct subject *subject, struct pen_text *why)
 {
     const struct pen_verify_options rules = {.send_window = args->send_window,
                                              .memory_limit = args->memory_limit,
                                              .costs = &args->costs};
+    pen_status status = pen_schedule_verify_all(schedule_of(subject), &rules,
+                                                take_mistake, subject, why);
+    if (status == PEN_INVALID && subject->num_mistakes > 0)
+        refuse_all(subject, args->words[0], why);
+    return status;
+}
+
+int pen__schedule_check(const struct pen__schedule_args *args)
+{
     const struct pen_time_options times = {.send_window = args->send_window};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_text proof = PEN_TEXT_EMPTY;
-    struct pen_schedule *schedule = NULL;
+    struct subject subject = {.written = NULL};
     struct pen_timing *timing = NULL;
-    pen_status status = pen__load_lowered(args->words[0], &schedule, &why);
+    pen_status status = open_file(args->words[0], &subject, &why);
+    if (status == PEN_OK && subject.lowered != NULL)
+        pen__report_lowered(args->words[0]);
     if (status == PEN_OK)
-        status = pen_schedule_verify(schedule, &rules, NULL, &why);
+        status = verify(args, &subject, &why);
+    const struct pen_schedule *schedule = schedule_of(&subject);
     if (status == PEN_OK)
         status =
             pen_schedule_time(schedule, &args->costs, &times, &timing, &why);
@@ -48,7 +215,7 @@ int pen__schedule_check(const struct pen__schedule_args *args)
         code = pen__refuse(&why);
     }
     pen_timing_free(timing);
-    pen_schedule_free(schedule);
+    release(&subject);
     pen_text_release(&proof);
     pen_text_release(&why);
     return code;

@@ -151,26 +151,28 @@ fail:
     return low.status;
 }
 
-/* Takes `loaded`, and leaves what it becomes in its place. */
-static pen_status complete(struct pen_schedule **loaded, bool *is_lowered,
-                           struct pen_text *why)
+pen_status pen_schedule_complete(const struct pen_schedule *loaded,
+                                 struct pen_schedule **out,
+                                 struct pen_text *why)
 {
     struct pen_schedule *lowered = NULL;
-    *is_lowered = false;
-    if (has_messages(*loaded))
+    *out = NULL;
+    if (has_messages(loaded))
         return PEN_OK;
-    pen_status status = pen_schedule_lower(*loaded, &lowered, why);
+    pen_status status = pen_schedule_lower(loaded, &lowered, why);
     if (status != PEN_OK)
         return status;
-    *is_lowered = !pen_schedule_equal(*loaded, lowered);
-    if (*is_lowered && pen_schedule_has_class(*loaded, PEN_OP_CLASS_SYNC)) {
+    if (pen_schedule_equal(loaded, lowered)) {
+        pen_schedule_free(lowered);
+        return PEN_OK;
+    }
+    if (pen_schedule_has_class(loaded, PEN_OP_CLASS_SYNC)) {
         pen_why(why, "the schedule has SYNC, but no sends and receives; leave "
                      "out SYNC and STEP to have all of them added");
         pen_schedule_free(lowered);
         return PEN_INVALID;
     }
-    pen_schedule_free(*loaded);
-    *loaded = lowered;
+    *out = lowered;
     return PEN_OK;
 }
 
@@ -180,19 +182,20 @@ pen_status pen_schedule_load_lowered(const char *path,
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
     struct pen_schedule *loaded = NULL;
-    bool adds = false;
+    struct pen_schedule *lowered = NULL;
     pen_status status = pen_schedule_load(path, &loaded, why);
     if (status != PEN_OK)
         return status;
-    status = complete(&loaded, &adds, &reason);
+    status = pen_schedule_complete(loaded, &lowered, &reason);
     if (status == PEN_OK) {
-        *out = loaded;
+        *out = lowered != NULL ? lowered : loaded;
         if (is_lowered != NULL)
-            *is_lowered = adds;
+            *is_lowered = lowered != NULL;
     } else {
         pen_why(why, "%s: %s", path, pen_text_string(&reason));
-        pen_schedule_free(loaded);
     }
+    if (status != PEN_OK || lowered != NULL)
+        pen_schedule_free(loaded);
     pen_text_release(&reason);
     return status;
 }

@@ -83,14 +83,23 @@ uint32_t pen_schedule_window(const struct pen_schedule *schedule);
 
 /*
  * The text form, `docs/formats.md`. Printing a parsed text gives the text, and
- * parsing a printed schedule gives the schedule, byte for byte. A refusal
- * names line, column and rank, and prints the row with the place marked.
+ * parsing a printed schedule gives the schedule, byte for byte. Rows without a
+ * header are read, too, and printed with one. A refusal names line, column and
+ * rank, and prints the row with the place marked.
  */
 void pen_schedule_print(const struct pen_schedule *schedule,
                         struct pen_text *out);
 void pen_op_print(const struct pen_op *op, struct pen_text *out);
 pen_status pen_schedule_parse(const char *text, size_t length,
                               struct pen_schedule **out, struct pen_text *why);
+
+/*
+ * The byte of a text at which the index-th op of a rank begins, or its row
+ * ends when it has fewer. The text is one that pen_schedule_parse() or
+ * pen_torch_csv_parse() accepts, and has the rank.
+ */
+size_t pen_schedule_find_op(const char *text, size_t length, uint32_t rank,
+                            uint32_t index);
 
 /* Reads a file in the text form, or in PyTorch's when it ends in .csv. */
 pen_status pen_schedule_load(const char *path, struct pen_schedule **out,
@@ -155,10 +164,17 @@ pen_status pen_schedule_join_steps(const struct pen_schedule *schedule,
 bool pen_row_defers_steps(const struct pen_row *row, uint32_t stage);
 
 /*
- * Reads a file as pen_schedule_load() does and completes it: one without sends
- * and receives is lowered, and *is_lowered, which may be NULL, tells whether
- * that added anything. A file that has SYNC and lacks messages is refused: it
+ * What a schedule without sends and receives becomes by lowering; *out is NULL
+ * when that adds nothing. One that has SYNC and lacks messages is refused: it
  * is neither compute-only nor complete.
+ */
+pen_status pen_schedule_complete(const struct pen_schedule *loaded,
+                                 struct pen_schedule **out,
+                                 struct pen_text *why);
+
+/*
+ * Reads a file as pen_schedule_load() does and completes it. *is_lowered, which
+ * may be NULL, tells whether that added anything.
  */
 pen_status pen_schedule_load_lowered(const char *path,
                                      struct pen_schedule **out,

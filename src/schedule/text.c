@@ -10,11 +10,12 @@
  * A line `rules window 4 versions 2 period 8 stale joint` stands before the
  * first rank when one of these differs from its default; with `joint` it is
  * version 2, which older programs refuse. Reading forgives blank
- * lines, comments and doubled spaces; writing uses none.
+ * lines, comments and doubled spaces; writing uses none. Rows without a header
+ * are read too, text_bare.c.
  */
 #include "base/bug.h"
 #include "base/file.h"
-#include "schedule/schedule.h"
+#include "schedule/text_reader.h"
 #include "schedule/torch_csv.h"
 
 #include <string.h>
@@ -85,203 +86,71 @@ void pen_schedule_print(const struct pen_schedule *schedule,
     }
 }
 
-/* One line of the input, and where we are in it. */
-struct reader {
-    const char *text;
-    size_t length;
-    size_t at;         /* next byte */
-    size_t line_start; /* first byte of the line being read */
-    size_t line_end;   /* its newline, or the end of the text */
-    uint32_t line;     /* from 1 */
-    uint32_t version;  /* of the format */
-    uint32_t rank;     /* of the row being read, UINT32_MAX in the header */
-    struct pen_text *why;
-};
-
-static bool is_space(char c)
+static pen_status read_name(struct pen__reader *reader, char *name)
 {
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* Says what is wrong at byte `at` and shows the line around it. */
-static pen_status refuse(struct reader *reader, size_t at, const char *what)
-{
-    if (at > reader->line_end)
-        at = reader->line_end;
-    struct pen_text *why = reader->why;
-    pen_why(why, "line %u, column %zu", reader->line,
-            at - reader->line_start + 1);
-    if (reader->rank != UINT32_MAX)
-        pen_why(why, " (rank %u)", reader->rank);
-    pen_why(why, ": %s", what);
-    if (why != NULL)
-        pen_text_add_excerpt(why, reader->text, reader->length, at);
-    return PEN_INVALID;
-}
-
-/* Moves to the next line that is not empty or a comment; false at the end. */
-static bool next_line(struct reader *reader)
-{
-    for (;;) {
-        size_t start = reader->line == 0 ? 0 : reader->line_end + 1;
-        if (start > reader->length || (start == reader->length && start > 0))
-            return false;
-        const char *newline =
-            memchr(reader->text + start, '\n', reader->length - start);
-        reader->line_start = start;
-        reader->line_end =
-            newline == NULL ? reader->length : (size_t)(newline - reader->text);
-        reader->at = start;
-        reader->line++;
-        bool is_first = reader->line == 1;
-        while (reader->at < reader->line_end &&
-               is_space(reader->text[reader->at]))
-            reader->at++;
-        bool is_empty = reader->at == reader->line_end;
-        if (is_first || (!is_empty && reader->text[reader->at] != '#'))
-            return true;
-    }
-}
-
-static void skip_spaces(struct reader *reader)
-{
-    while (reader->at < reader->line_end && is_space(reader->text[reader->at]))
-        reader->at++;
-}
-
-static bool at_line_end(struct reader *reader)
-{
-    skip_spaces(reader);
-    return reader->at == reader->line_end;
-}
-
-/* Takes the word if it stands here, with the spaces before it. */
-static bool take_word(struct reader *reader, const char *word)
-{
-    skip_spaces(reader);
-    size_t length = strlen(word);
-    size_t end = reader->at + length;
-    if (end > reader->line_end ||
-        memcmp(reader->text + reader->at, word, length) != 0)
-        return false;
-    if (end < reader->line_end && !is_space(reader->text[end]) &&
-        reader->text[end] != ':')
-        return false;
-    reader->at = end;
-    return true;
-}
-
-static pen_status expect_word(struct reader *reader, const char *word)
-{
-    if (take_word(reader, word))
-        return PEN_OK;
-    char what[64] = "expected the word '";
-    strcat(strcat(what, word), "'");
-    return refuse(reader, reader->at, what);
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-/* A decimal number without leading zeros, at most `limit`. */
-static pen_status take_number(struct reader *reader, uint32_t limit,
-                              const char *what, uint32_t *out)
-{
+    if (!pen__reader_next_line(reader))
+        return pen__reader_refuse(reader, reader->line_end,
+                                  "expected 'name ...'");
+    pen_status status = pen__reader_expect_word(reader, "name");
+    if (status != PEN_OK)
+        return status;
+    pen__reader_skip_spaces(reader);
     size_t start = reader->at;
-    uint64_t number = 0;
     while (reader->at < reader->line_end &&
-           is_digit(reader->text[reader->at])) {
-        number = number * 10 + (uint64_t)(reader->text[reader->at] - '0');
-        if (number > limit)
-            return refuse(reader, start, what);
-        reader->at++;
-    }
-    size_t digits = reader->at - start;
-    if (digits == 0 || (digits > 1 && reader->text[start] == '0'))
-        return refuse(reader, start, what);
-    *out = (uint32_t)number;
-    return PEN_OK;
-}
-
-static pen_status take_field(struct reader *reader, const char *word,
-                             uint32_t limit, uint32_t *out)
-{
-    pen_status status = expect_word(reader, word);
-    if (status != PEN_OK)
-        return status;
-    skip_spaces(reader);
-    return take_number(reader, limit,
-                       "expected a number in its range, without leading zeros",
-                       out);
-}
-
-static pen_status expect_line_end(struct reader *reader)
-{
-    return at_line_end(reader)
-               ? PEN_OK
-               : refuse(reader, reader->at,
-                        "unexpected text at the end of the line");
-}
-
-static pen_status read_name(struct reader *reader, char *name)
-{
-    if (!next_line(reader))
-        return refuse(reader, reader->line_end, "expected 'name ...'");
-    pen_status status = expect_word(reader, "name");
-    if (status != PEN_OK)
-        return status;
-    skip_spaces(reader);
-    size_t start = reader->at;
-    while (reader->at < reader->line_end && !is_space(reader->text[reader->at]))
+           !pen__reader_is_space(reader->text[reader->at]))
         reader->at++;
     size_t length = reader->at - start;
     if (!pen_schedule_name_is_valid(reader->text + start, length))
-        return refuse(reader, start,
-                      "a name has 1 to 63 letters, digits, '.', '_' or '-'");
+        return pen__reader_refuse(
+            reader, start,
+            "a name has 1 to 63 letters, digits, '.', '_' or '-'");
     memcpy(name, reader->text + start, length);
     name[length] = '\0';
-    return expect_line_end(reader);
+    return pen__reader_expect_line_end(reader);
 }
 
-static pen_status read_shape(struct reader *reader, struct pen_shape *shape)
+static pen_status read_shape(struct pen__reader *reader,
+                             struct pen_shape *shape)
 {
     const uint32_t most = UINT32_MAX - 1;
-    if (!next_line(reader))
-        return refuse(reader, reader->line_end, "expected 'ranks ...'");
-    pen_status status =
-        take_field(reader, "ranks", PEN_MAX_STAGES, &shape->num_ranks);
+    if (!pen__reader_next_line(reader))
+        return pen__reader_refuse(reader, reader->line_end,
+                                  "expected 'ranks ...'");
+    pen_status status = pen__reader_take_field(reader, "ranks", PEN_MAX_STAGES,
+                                               &shape->num_ranks);
     if (status == PEN_OK)
-        status =
-            take_field(reader, "stages", PEN_MAX_STAGES, &shape->num_stages);
+        status = pen__reader_take_field(reader, "stages", PEN_MAX_STAGES,
+                                        &shape->num_stages);
     if (status == PEN_OK)
-        status =
-            take_field(reader, "microbatches", most, &shape->num_microbatches);
+        status = pen__reader_take_field(reader, "microbatches", most,
+                                        &shape->num_microbatches);
     if (status == PEN_OK)
-        status =
-            take_field(reader, "slices", UINT16_MAX + 1u, &shape->num_slices);
+        status = pen__reader_take_field(reader, "slices", UINT16_MAX + 1u,
+                                        &shape->num_slices);
     if (status == PEN_OK)
-        status =
-            take_field(reader, "copies", PEN_MAX_STAGES, &shape->num_copies);
+        status = pen__reader_take_field(reader, "copies", PEN_MAX_STAGES,
+                                        &shape->num_copies);
     if (status == PEN_OK)
-        status = expect_word(reader, "placement");
+        status = pen__reader_expect_word(reader, "placement");
     if (status != PEN_OK)
         return status;
-    skip_spaces(reader);
+    pen__reader_skip_spaces(reader);
     size_t start = reader->at;
-    while (reader->at < reader->line_end && !is_space(reader->text[reader->at]))
+    while (reader->at < reader->line_end &&
+           !pen__reader_is_space(reader->text[reader->at]))
         reader->at++;
     if (!pen_placement_parse(reader->text + start, reader->at - start,
                              &shape->placement))
-        return refuse(reader, start,
-                      "a placement is linear, loop, v, wave, bidirectional, "
-                      "bidirectional-v or cyclic");
-    return expect_line_end(reader);
+        return pen__reader_refuse(
+            reader, start,
+            "a placement is linear, loop, v, wave, bidirectional, "
+            "bidirectional-v or cyclic");
+    return pen__reader_expect_line_end(reader);
 }
 
 /* The optional line of rules; the reader stands behind the word. */
-static pen_status read_rules(struct reader *reader, struct pen_rules *rules)
+static pen_status read_rules(struct pen__reader *reader,
+                             struct pen_rules *rules)
 {
     const struct {
         const char *word;
@@ -290,131 +159,58 @@ static pen_status read_rules(struct reader *reader, struct pen_rules *rules)
                   {"versions", &rules->versions},
                   {"period", &rules->period}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (!take_word(reader, fields[i].word))
+        if (!pen__reader_take_word(reader, fields[i].word))
             continue;
-        skip_spaces(reader);
+        pen__reader_skip_spaces(reader);
         size_t start = reader->at;
-        pen_status status =
-            take_number(reader, UINT32_MAX - 1,
-                        "expected a number of at least 1", fields[i].value);
+        pen_status status = pen__reader_take_number(
+            reader, UINT32_MAX - 1, "expected a number of at least 1",
+            fields[i].value);
         if (status != PEN_OK)
             return status;
         if (*fields[i].value == 0)
-            return refuse(reader, start, "expected a number of at least 1");
+            return pen__reader_refuse(reader, start,
+                                      "expected a number of at least 1");
     }
-    rules->is_stale = take_word(reader, "stale");
-    rules->is_joint = reader->version > 1 && take_word(reader, "joint");
-    if (at_line_end(reader))
+    rules->is_stale = pen__reader_take_word(reader, "stale");
+    rules->is_joint =
+        reader->version > 1 && pen__reader_take_word(reader, "joint");
+    if (pen__reader_at_line_end(reader))
         return PEN_OK;
-    return refuse(reader, reader->at,
-                  reader->version > 1
-                      ? "rules are 'window N', 'versions N', 'period N', "
-                        "'stale' and 'joint', in this order"
-                      : "rules are 'window N', 'versions N', 'period N' and "
-                        "'stale', in this order");
+    return pen__reader_refuse(
+        reader, reader->at,
+        reader->version > 1
+            ? "rules are 'window N', 'versions N', 'period N', "
+              "'stale' and 'joint', in this order"
+            : "rules are 'window N', 'versions N', 'period N' and "
+              "'stale', in this order");
 }
 
-/* Letters are read greedily, so that SA is never S and A. */
-static pen_status take_kind(struct reader *reader, uint8_t *out)
-{
-    size_t start = reader->at;
-    size_t end = start;
-    while (end < reader->line_end && reader->text[end] >= 'A' &&
-           reader->text[end] <= 'Z')
-        end++;
-    for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
-        const char *text = pen_op_info(kind)->text;
-        if (strlen(text) == end - start &&
-            memcmp(text, reader->text + start, end - start) == 0) {
-            *out = (uint8_t)kind;
-            reader->at = end;
-            return PEN_OK;
-        }
-    }
-    return refuse(reader, start,
-                  "expected F, B, I, W, R, SA, RA, SG, RG, EV, LD, SYNC or "
-                  "STEP");
-}
-
-/* A number behind a mark such as '@'; absent is fine. */
-static pen_status take_marked(struct reader *reader, char mark, uint32_t limit,
-                              const char *what, uint32_t *out)
-{
-    if (reader->at == reader->line_end || reader->text[reader->at] != mark)
-        return PEN_OK;
-    reader->at++;
-    return take_number(reader, limit, what, out);
-}
-
-static pen_status read_op(struct reader *reader, const struct pen_shape *shape,
-                          struct pen_op *op)
-{
-    *op = (struct pen_op){.version = PEN_OP_CURRENT,
-                          .microbatch = PEN_OP_NO_MICROBATCH};
-    uint32_t stage = 0;
-    uint32_t slice = 0;
-    uint32_t group = 0;
-    size_t start = reader->at;
-    pen_status status =
-        take_number(reader, shape->num_stages - 1,
-                    "expected the number of a stage of this schedule", &stage);
-    if (status == PEN_OK)
-        status = take_kind(reader, &op->kind);
-    if (status == PEN_OK && pen_op_has_microbatch(op->kind)) {
-        status =
-            take_number(reader, shape->num_microbatches - 1,
-                        "expected the number of a micro-batch of this schedule",
-                        &op->microbatch);
-        if (status == PEN_OK)
-            status = take_marked(
-                reader, '.', shape->num_slices - 1,
-                "expected the number of a slice of this schedule", &slice);
-    }
-    if (status == PEN_OK)
-        status = take_marked(reader, '@', UINT32_MAX - 1,
-                             "expected the number of a version", &op->version);
-    if (status == PEN_OK)
-        status = take_marked(reader, '~', UINT16_MAX,
-                             "expected the number of a group", &group);
-    if (status != PEN_OK)
-        return status;
-    if (reader->at < reader->line_end && !is_space(reader->text[reader->at]))
-        return refuse(reader, reader->at, "expected a space after an op");
-    /* Written out, these would not come back as the same bytes. */
-    const char *written = reader->text + start;
-    size_t length = reader->at - start;
-    if ((slice == 0 && memchr(written, '.', length) != NULL) ||
-        (group == 0 && memchr(written, '~', length) != NULL))
-        return refuse(
-            reader, start,
-            "slice 0 and group 0 are the default and must be omitted");
-    op->stage = (uint16_t)stage;
-    op->slice = (uint16_t)slice;
-    op->group = (uint16_t)group;
-    return PEN_OK;
-}
-
-static pen_status read_row(struct reader *reader, uint32_t rank,
+static pen_status read_row(struct pen__reader *reader, uint32_t rank,
                            struct pen_schedule *schedule)
 {
     uint32_t written = 0;
     pen_status status =
-        take_field(reader, "rank", PEN_MAX_STAGES - 1, &written);
+        pen__reader_take_field(reader, "rank", PEN_MAX_STAGES - 1, &written);
     if (status != PEN_OK)
         return status;
     if (written != rank)
-        return refuse(reader, reader->line_start,
-                      "ranks must be listed in order from 0, each once");
+        return pen__reader_refuse(
+            reader, reader->line_start,
+            "ranks must be listed in order from 0, each once");
     reader->rank = rank;
     if (reader->at == reader->line_end || reader->text[reader->at] != ':')
-        return refuse(reader, reader->at,
-                      "expected ':' after the number of the rank");
+        return pen__reader_refuse(reader, reader->at,
+                                  "expected ':' after the number of the rank");
     reader->at++;
-    while (!at_line_end(reader)) {
+    while (!pen__reader_at_line_end(reader)) {
         struct pen_op op;
-        status = read_op(reader, &schedule->shape, &op);
-        if (status != PEN_OK)
+        status =
+            pen__reader_take_op(reader, &schedule->shape, PEN_NO_STAGE, &op);
+        if (status != PEN_OK && !pen__reader_skip_op(reader))
             return status;
+        if (status != PEN_OK)
+            continue;
         status = pen_schedule_add(schedule, rank, op);
         if (status != PEN_OK) {
             pen_why(reader->why, "out of memory at line %u", reader->line);
@@ -425,47 +221,52 @@ static pen_status read_row(struct reader *reader, uint32_t rank,
     return PEN_OK;
 }
 
-static pen_status read_rows(struct reader *reader,
+static pen_status read_rows(struct pen__reader *reader,
                             struct pen_schedule *schedule)
 {
-    bool has_line = next_line(reader);
-    if (has_line && take_word(reader, "rules")) {
+    bool has_line = pen__reader_next_line(reader);
+    if (has_line && pen__reader_take_word(reader, "rules")) {
         pen_status status = read_rules(reader, &schedule->rules);
         if (status != PEN_OK)
             return status;
-        has_line = next_line(reader);
+        has_line = pen__reader_next_line(reader);
     }
     for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        if (!has_line && reader->num_refused > 0)
+            return PEN_INVALID;
         if (!has_line)
-            return refuse(reader, reader->line_end,
-                          "the text ends before the last rank");
+            return pen__reader_refuse(reader, reader->line_end,
+                                      "the text ends before the last rank");
         pen_status status = read_row(reader, rank, schedule);
         if (status != PEN_OK)
             return status;
-        has_line = next_line(reader);
+        has_line = pen__reader_next_line(reader);
     }
     if (has_line)
-        return refuse(reader, reader->line_start,
-                      "unexpected text after the last rank");
-    return PEN_OK;
+        return pen__reader_refuse(reader, reader->line_start,
+                                  "unexpected text after the last rank");
+    return reader->num_refused == 0 ? PEN_OK : PEN_INVALID;
 }
 
 pen_status pen_schedule_parse(const char *text, size_t length,
                               struct pen_schedule **out, struct pen_text *why)
 {
     static const char magic[] = "# penstock-schedule ";
-    struct reader reader = {
+    struct pen__reader reader = {
         .text = text, .length = length, .rank = UINT32_MAX, .why = why};
     size_t at = sizeof magic - 1;
-    next_line(&reader);
+    pen__reader_next_line(&reader);
+    if (pen__text_is_bare(text, length))
+        return pen__text_parse_bare(text, length, out, why);
     if (reader.line_end <= at || memcmp(text, magic, at) != 0 ||
         text[at] < '1' || text[at] > '0' + NEWEST_VERSION)
-        return refuse(
+        return pen__reader_refuse(
             &reader, 0,
-            "a schedule must begin with '# penstock-schedule 1' or 2");
+            "a schedule must begin with '# penstock-schedule 1' or 2, or have "
+            "operations only, a line per rank, as F0 F1 B0 B1");
     reader.version = (uint32_t)(text[at] - '0');
     reader.at = at + 1;
-    pen_status status = expect_line_end(&reader);
+    pen_status status = pen__reader_expect_line_end(&reader);
     char name[PEN_SCHEDULE_NAME_MAX + 1];
     struct pen_shape shape;
     if (status == PEN_OK)
@@ -478,7 +279,8 @@ pen_status pen_schedule_parse(const char *text, size_t length,
     struct pen_schedule *schedule = NULL;
     status = pen_schedule_create(name, &shape, &schedule, &reason);
     if (status != PEN_OK) {
-        refuse(&reader, reader.line_start, pen_text_string(&reason));
+        pen__reader_refuse(&reader, reader.line_start,
+                           pen_text_string(&reason));
         pen_text_release(&reason);
         return status;
     }

@@ -2,7 +2,7 @@
  * The verifier: V8, V1, V2, V3, V7 and V6 are scans over the rows in this
  * order (each relies on the ones before), V4 runs the machine of machine.h
  * with ops that take no time, V5 walks the memory. The first violation is
- * reported.
+ * reported, or, to a hook, all of them.
  */
 #include "schedule/verify.h"
 
@@ -27,10 +27,30 @@ struct verifier {
     const struct pen_verify_options *options;
     struct pen_finding *finding;
     struct pen_text *why;
-    uint32_t per_copy; /* micro-batches of one copy */
-    uint32_t *counts;  /* two bits per kind and cell; see count_bits() */
-    uint16_t *states;  /* what the row has done with the cell so far */
+    pen_mistake_hook *hook;  /* NULL: the first mistake ends it */
+    void *context;           /* of the hook */
+    uint64_t num_told;       /* to the hook */
+    struct pen_finding last; /* that was told */
+    uint32_t per_copy;       /* micro-batches of one copy */
+    uint32_t *counts;        /* two bits per kind and cell; see count_bits() */
+    uint16_t *states;        /* what the row has done with the cell so far */
 };
+
+/* A hook is told once of an op, and the scan goes on. */
+static pen_status tell(struct verifier *verifier, struct pen_finding finding,
+                       const char *words)
+{
+    const struct pen_finding *last = &verifier->last;
+    bool is_op =
+        finding.position < verifier->schedule->rows[finding.rank].count;
+    if (verifier->num_told > 0 && is_op && last->rank == finding.rank &&
+        last->position == finding.position)
+        return PEN_OK;
+    verifier->hook(verifier->context, &finding, words);
+    verifier->num_told++;
+    verifier->last = finding;
+    return PEN_OK;
+}
 
 static pen_status refuse(struct verifier *verifier, unsigned rule,
                          uint32_t rank, uint32_t position, const char *format,
@@ -47,6 +67,9 @@ static pen_status refuse(struct verifier *verifier, unsigned rule,
     va_start(args, format);
     vsnprintf(words, sizeof words, format, args);
     va_end(args);
+    if (verifier->hook != NULL)
+        return tell(verifier, (struct pen_finding){rule, rank, position},
+                    words);
     pen_text_add(&text, "V%u: rank %u, ", rule, rank);
     if (position < row->count) {
         pen_text_add(&text, "position %u, ", position);
@@ -156,15 +179,27 @@ static pen_status count_op(struct verifier *verifier, uint32_t rank,
     return PEN_OK;
 }
 
+/* `unit` counts the slices of all micro-batches of the stage's copy. */
+static pen_status refuse_missing(struct verifier *verifier, uint32_t stage,
+                                 uint32_t unit, const char *what)
+{
+    const struct pen_shape *shape = verifier->shape;
+    uint32_t rank = pen_shape_rank_of(shape, stage);
+    uint32_t copy = pen_shape_copy_of_stage(shape, stage);
+    char slice[24] = "";
+    if (shape->num_slices > 1)
+        snprintf(slice, sizeof slice, ", slice %u", unit % shape->num_slices);
+    return refuse(verifier, 1, rank, verifier->schedule->rows[rank].count,
+                  "micro-batch %u%s at stage %u has no %s",
+                  copy * verifier->per_copy + unit / shape->num_slices, slice,
+                  stage, what);
+}
+
 /* V1, second half: nothing missing. */
 static pen_status check_complete(struct verifier *verifier)
 {
     const struct pen_shape *shape = verifier->shape;
     for (uint32_t stage = 0; stage < shape->num_stages; stage++) {
-        uint32_t rank = pen_shape_rank_of(shape, stage);
-        uint32_t end = verifier->schedule->rows[rank].count;
-        uint32_t copy = pen_shape_copy_of_stage(shape, stage);
-        uint32_t first = copy * verifier->per_copy;
         for (uint32_t i = 0; i < verifier->per_copy * shape->num_slices; i++) {
             size_t cell =
                 (size_t)stage * verifier->per_copy * shape->num_slices + i;
@@ -180,11 +215,11 @@ static pen_status check_complete(struct verifier *verifier)
             else if (!has_backward &&
                      !has(verifier, cell, PEN_OP_BACKWARD_WEIGHT))
                 missing = "weight gradient";
-            if (missing != NULL)
-                return refuse(verifier, 1, rank, end,
-                              "micro-batch %u, slice %u at stage %u has no %s",
-                              first + i / shape->num_slices,
-                              i % shape->num_slices, stage, missing);
+            pen_status status =
+                missing == NULL ? PEN_OK
+                                : refuse_missing(verifier, stage, i, missing);
+            if (status != PEN_OK)
+                return status;
         }
     }
     return PEN_OK;
@@ -194,10 +229,12 @@ static pen_status check_complete(struct verifier *verifier)
 #define SEEN(kind) (1u << (kind))
 #define IS_AWAY (1u << 15)
 
+/* An op that is nowhere is missing (V1), not late. */
 static pen_status need(struct verifier *verifier, uint32_t rank,
                        uint32_t position, uint16_t state, unsigned kind)
 {
-    if (state & SEEN(kind))
+    const struct pen_op *op = &verifier->schedule->rows[rank].ops[position];
+    if ((state & SEEN(kind)) || !has(verifier, cell_of(verifier, op), kind))
         return PEN_OK;
     return refuse(verifier, 2, rank, position,
                   "it comes before the %s of the same micro-batch",
@@ -229,12 +266,17 @@ static pen_status check_fed(struct verifier *verifier, uint32_t rank,
     }
     struct pen_op producer = *op;
     producer.stage = (uint16_t)from;
-    uint16_t state = verifier->states[cell_of(verifier, &producer)];
+    size_t cell = cell_of(verifier, &producer);
+    uint16_t state = verifier->states[cell];
     uint16_t wanted =
         is_forward
             ? (uint16_t)SEEN(PEN_OP_FORWARD)
             : (uint16_t)(SEEN(PEN_OP_BACKWARD) | SEEN(PEN_OP_BACKWARD_INPUT));
-    if (state & wanted)
+    bool is_missing = is_forward
+                          ? !has(verifier, cell, PEN_OP_FORWARD)
+                          : !has(verifier, cell, PEN_OP_BACKWARD) &&
+                                !has(verifier, cell, PEN_OP_BACKWARD_INPUT);
+    if ((state & wanted) || is_missing)
         return PEN_OK;
     return refuse(verifier, 2, rank, position,
                   "it comes before the %s of micro-batch %u at stage %u, which "
@@ -346,6 +388,7 @@ struct channel {
     uint64_t sends;
     uint64_t receives;
     uint64_t capacity;
+    bool is_wrong; /* the order differs, told once */
 };
 
 struct channels {
@@ -402,9 +445,11 @@ static pen_status compare_receive(struct verifier *verifier,
                                : pen_shape_next_stage(shape, op->stage);
     PEN_BUG_UNLESS(channel->receives < channel->sends);
     channel->receives++;
-    if (sent->microbatch == op->microbatch && sent->slice == op->slice &&
-        sent->producer == producer)
+    if (channel->is_wrong ||
+        (sent->microbatch == op->microbatch && sent->slice == op->slice &&
+         sent->producer == producer))
         return PEN_OK;
+    channel->is_wrong = true;
     return refuse(verifier, 3, rank, position,
                   "rank %u sends micro-batch %u of stage %u here; both sides "
                   "of a channel must list their messages in the same order",
@@ -594,6 +639,36 @@ static pen_status check_versions(struct verifier *verifier)
     return status;
 }
 
+static pen_status refuse_deadlock(struct verifier *verifier, uint32_t window)
+{
+    struct pen_text cycle = PEN_TEXT_EMPTY;
+    struct pen_text words = PEN_TEXT_EMPTY;
+    struct pen_finding at = {.rule = 4};
+    pen_status status =
+        pen__explain_deadlock(verifier->schedule, window, &at, &cycle);
+    if (status == PEN_OK) {
+        pen_text_add(&words, "deadlock with a window of %u: %s", window,
+                     pen_text_string(&cycle));
+        status = PEN_INVALID;
+    }
+    if (status == PEN_INVALID && verifier->hook != NULL) {
+        status = tell(verifier, at, pen_text_string(&words));
+    } else if (status == PEN_INVALID) {
+        pen_text_clear(&cycle);
+        pen_schedule_print_around(verifier->schedule, at.rank, at.position,
+                                  &cycle);
+        while (cycle.length > 0 && cycle.bytes[cycle.length - 1] == '\n')
+            cycle.bytes[--cycle.length] = '\0';
+        pen_why(verifier->why, "V4: %s\n%s", pen_text_string(&words),
+                pen_text_string(&cycle));
+        if (verifier->finding != NULL)
+            *verifier->finding = at;
+    }
+    pen_text_release(&words);
+    pen_text_release(&cycle);
+    return status;
+}
+
 /* V4: the machine, with ops that take no time. */
 static pen_status check_progress(struct verifier *verifier)
 {
@@ -614,24 +689,7 @@ static pen_status check_progress(struct verifier *verifier)
     pen__program_free(program);
     if (status != PEN_OK || has_finished)
         return status;
-    struct pen_text cycle = PEN_TEXT_EMPTY;
-    struct pen_finding at = {.rule = 4};
-    status = pen__explain_deadlock(verifier->schedule, window, &at, &cycle);
-    if (status == PEN_OK) {
-        pen_why(verifier->why, "V4: deadlock with a window of %u: %s\n", window,
-                pen_text_string(&cycle));
-        pen_text_clear(&cycle);
-        pen_schedule_print_around(verifier->schedule, at.rank, at.position,
-                                  &cycle);
-        while (cycle.length > 0 && cycle.bytes[cycle.length - 1] == '\n')
-            cycle.bytes[--cycle.length] = '\0';
-        pen_why(verifier->why, "%s", pen_text_string(&cycle));
-        if (verifier->finding != NULL)
-            *verifier->finding = at;
-        status = PEN_INVALID;
-    }
-    pen_text_release(&cycle);
-    return status;
+    return refuse_deadlock(verifier, window);
 }
 
 /* The first op at which the local level passes the limit. */
@@ -685,27 +743,101 @@ static pen_status check_memory(struct verifier *verifier)
     return status;
 }
 
+static pen_status count_compute(struct verifier *verifier, uint32_t rank,
+                                uint32_t position, const struct pen_op *op)
+{
+    return pen_op_is_compute(op->kind) ? count_op(verifier, rank, position, op)
+                                       : PEN_OK;
+}
+
+static pen_status count_message(struct verifier *verifier, uint32_t rank,
+                                uint32_t position, const struct pen_op *op)
+{
+    return pen_op_is_compute(op->kind) ? PEN_OK
+                                       : count_op(verifier, rank, position, op);
+}
+
+/* With a hook messages come later: an op twice has its messages twice. */
+static pen_status check_counts(struct verifier *verifier)
+{
+    pen_status status = for_each_op(
+        verifier, verifier->hook == NULL ? count_op : count_compute);
+    if (status == PEN_OK && verifier->hook != NULL && verifier->num_told == 0)
+        status = for_each_op(verifier, count_message);
+    return status == PEN_OK ? check_complete(verifier) : status;
+}
+
+static pen_status check_messages(struct verifier *verifier)
+{
+    return for_each_op(verifier, check_message);
+}
+
+static pen_status check_places(struct verifier *verifier)
+{
+    return for_each_op(verifier, check_place);
+}
+
+static pen_status check_orders(struct verifier *verifier)
+{
+    return for_each_op(verifier, check_order);
+}
+
+/*
+ * In an order in which each relies on those before. A hook is told of the
+ * mistakes of one level, and of the next only when there are none. Messages
+ * that V1 would explain are left out.
+ */
 static pen_status run_checks(struct verifier *verifier)
 {
-    pen_status status = for_each_op(verifier, check_place);
-    if (status == PEN_OK)
-        status = for_each_op(verifier, count_op);
-    if (status == PEN_OK)
-        status = check_complete(verifier);
-    if (status == PEN_OK)
-        status = for_each_op(verifier, check_message);
-    if (status == PEN_OK)
-        status = for_each_op(verifier, check_order);
-    if (status == PEN_OK)
-        status = check_channels(verifier);
-    if (status == PEN_OK)
-        status = check_steps(verifier);
-    if (status == PEN_OK)
-        status = check_versions(verifier);
-    if (status == PEN_OK)
-        status = check_progress(verifier);
-    if (status == PEN_OK)
-        status = check_memory(verifier);
+    static const struct {
+        pen_status (*check)(struct verifier *verifier);
+        unsigned level;
+        bool needs_none; /* no mistake of its level before it */
+    } checks[] = {{check_places, 0, false},   {check_counts, 1, false},
+                  {check_messages, 1, true},  {check_orders, 1, false},
+                  {check_channels, 2, false}, {check_steps, 2, false},
+                  {check_versions, 2, false}, {check_progress, 3, false},
+                  {check_memory, 4, false}};
+    unsigned level = 0;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (checks[i].level != level && verifier->num_told > 0)
+            return PEN_INVALID;
+        level = checks[i].level;
+        if (checks[i].needs_none && verifier->num_told > 0)
+            continue;
+        pen_status status = checks[i].check(verifier);
+        if (status != PEN_OK)
+            return status;
+    }
+    return verifier->num_told > 0 ? PEN_INVALID : PEN_OK;
+}
+
+static pen_status verify(struct verifier *verifier)
+{
+    static const struct pen_verify_options defaults = {.send_window = 0};
+    const struct pen_schedule *schedule = verifier->schedule;
+    const struct pen_shape *shape = &schedule->shape;
+    verifier->shape = shape;
+    if (verifier->options == NULL)
+        verifier->options = &defaults;
+    verifier->per_copy = shape->num_microbatches / shape->num_copies;
+    size_t cells =
+        (size_t)shape->num_stages * verifier->per_copy * shape->num_slices;
+    if (cells > ENOUGH_CELLS && pen_schedule_count(schedule) < cells) {
+        refuse(verifier, 1, 0, schedule->rows[0].count,
+               "%llu ops are too few for %zu pairs of micro-batch and stage",
+               (unsigned long long)pen_schedule_count(schedule), cells);
+        return PEN_INVALID;
+    }
+    verifier->counts = calloc(cells, sizeof *verifier->counts);
+    verifier->states = calloc(cells, sizeof *verifier->states);
+    pen_status status = PEN_NOMEM;
+    if (verifier->counts != NULL && verifier->states != NULL)
+        status = run_checks(verifier);
+    if (status == PEN_NOMEM)
+        pen_why(verifier->why, "out of memory while verifying");
+    free(verifier->counts);
+    free(verifier->states);
     return status;
 }
 
@@ -714,33 +846,24 @@ pen_status pen_schedule_verify(const struct pen_schedule *schedule,
                                struct pen_finding *finding,
                                struct pen_text *why)
 {
-    static const struct pen_verify_options defaults = {.send_window = 0};
-    const struct pen_shape *shape = &schedule->shape;
     struct verifier verifier = {.schedule = schedule,
-                                .shape = shape,
-                                .options =
-                                    options == NULL ? &defaults : options,
+                                .options = options,
                                 .finding = finding,
                                 .why = why};
-    verifier.per_copy = shape->num_microbatches / shape->num_copies;
-    size_t cells =
-        (size_t)shape->num_stages * verifier.per_copy * shape->num_slices;
     if (finding != NULL)
         *finding = (struct pen_finding){.rule = 0};
-    if (cells > ENOUGH_CELLS && pen_schedule_count(schedule) < cells) {
-        refuse(&verifier, 1, 0, schedule->rows[0].count,
-               "%llu ops are too few for %zu pairs of micro-batch and stage",
-               (unsigned long long)pen_schedule_count(schedule), cells);
-        return PEN_INVALID;
-    }
-    verifier.counts = calloc(cells, sizeof *verifier.counts);
-    verifier.states = calloc(cells, sizeof *verifier.states);
-    pen_status status = PEN_NOMEM;
-    if (verifier.counts != NULL && verifier.states != NULL)
-        status = run_checks(&verifier);
-    if (status == PEN_NOMEM)
-        pen_why(why, "out of memory while verifying");
-    free(verifier.counts);
-    free(verifier.states);
-    return status;
+    return verify(&verifier);
+}
+
+pen_status pen_schedule_verify_all(const struct pen_schedule *schedule,
+                                   const struct pen_verify_options *options,
+                                   pen_mistake_hook *hook, void *context,
+                                   struct pen_text *why)
+{
+    struct verifier verifier = {.schedule = schedule,
+                                .options = options,
+                                .why = why,
+                                .hook = hook,
+                                .context = context};
+    return verify(&verifier);
 }

@@ -43,4 +43,18 @@ pen_status pen_schedule_verify(const struct pen_schedule *schedule,
                                struct pen_finding *finding,
                                struct pen_text *why);
 
+/* Told of every mistake; `words` are for this call only. */
+typedef void pen_mistake_hook(void *context, const struct pen_finding *finding,
+                              const char *words);
+
+/*
+ * The same, but goes on behind a mistake and tells all that do not follow from
+ * others: a rule is left out where one that it relies on is broken. An op has
+ * one mistake at most, and so has a channel; a deadlock is one.
+ */
+pen_status pen_schedule_verify_all(const struct pen_schedule *schedule,
+                                   const struct pen_verify_options *options,
+                                   pen_mistake_hook *hook, void *context,
+                                   struct pen_text *why);
+
 #endif

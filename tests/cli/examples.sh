@@ -17,10 +17,10 @@ done < <(sed -n 's/^    \(rank [0-9]: 0F0\|rank [0-9]: [12]F0\)/\1/p' "$tutorial
 
 sed 's/0I0 0W0/0W0 0I0/' "$mine" >"$work/swapped"
 run 1 schedule check "$work/swapped"
-tutorial_has "$(sed -n 's/^penstock: error: //p' "$work/err" | head -1)"
+tutorial_has "$(sed -n "s|^penstock: error: $work/swapped: ||p" "$work/err" | head -1)"
 
 run 1 schedule check examples/schedules/deadlock.pen
-message=$(sed -n 's/^penstock: error: //p' "$work/err")
+message=$(sed -n 's/^penstock: error: [^ ]*: //p' "$work/err")
 tutorial_has "${message%%; *};"
 tutorial_has "${message#*; }"
 
@@ -32,6 +32,7 @@ run 0 schedule draw "$mine"
 for ending in svg png pdf json; do
     run 0 schedule draw "$mine" -o "$work/mine.$ending"
 done
+run 0 schedule draw 1f1b zb-h1 --stages 3 --microbatches 4
 run 0 schedule compare --stages 3 --microbatches 4
 run 0 schedule search --stages 3 --microbatches 4 --placement any \
     --costs f=1,i=1,w=1 --memory-limit 3 -o "$work/best.pen"

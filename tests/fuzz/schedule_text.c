@@ -40,6 +40,47 @@ static void check_text(const struct pen_schedule *schedule)
     pen_text_release(&why);
 }
 
+/* Each op of the schedule stands where it is said to stand in the text. */
+static void check_places(const char *text, size_t length,
+                         const struct pen_schedule *schedule)
+{
+    for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
+        const struct pen_row *row = &schedule->rows[rank];
+        size_t before = 0;
+        for (uint32_t i = 0; i <= row->count && i < 16; i++) {
+            size_t at = pen_schedule_find_op(text, length, rank, i);
+            PEN_BUG_UNLESS(at <= length && (i == 0 || at > before));
+            const char *letter =
+                i < row->count ? pen_op_info(row->ops[i].kind)->text : "";
+            size_t digits = at;
+            while (i < row->count && text[digits] >= '0' && text[digits] <= '9')
+                digits++;
+            PEN_BUG_UNLESS(length - digits >= strlen(letter) &&
+                           memcmp(text + digits, letter, strlen(letter)) == 0);
+            before = at;
+        }
+    }
+}
+
+static void count_mistake(void *context, const struct pen_finding *finding,
+                          const char *words)
+{
+    PEN_BUG_UNLESS(finding->rule >= 1 && finding->rule <= PEN_VERIFY_RULES);
+    PEN_BUG_UNLESS(words[0] != '\0');
+    ++*(unsigned *)context;
+}
+
+/* One mistake is found exactly where all of them are. */
+static void check_all_mistakes(const struct pen_schedule *schedule,
+                               bool is_right)
+{
+    unsigned count = 0;
+    pen_status status =
+        pen_schedule_verify_all(schedule, NULL, count_mistake, &count, NULL);
+    PEN_BUG_UNLESS(is_right == (status == PEN_OK));
+    PEN_BUG_UNLESS(is_right == (count == 0));
+}
+
 /* Zero forwards make the steady state hard to see from the start of a rank. */
 static struct pen_timing *time_of(const struct pen_schedule *schedule,
                                   double forward_sec,
@@ -92,7 +133,9 @@ static void check_rules(const struct pen_schedule *schedule)
     const struct pen_verify_options options = {.memory_limit = 0};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_finding finding;
-    if (pen_schedule_verify(schedule, &options, &finding, &why) == PEN_OK) {
+    pen_status status = pen_schedule_verify(schedule, &options, &finding, &why);
+    check_all_mistakes(schedule, status == PEN_OK);
+    if (status == PEN_OK) {
         check_time(schedule, 1);
         check_time(schedule, 0);
     } else {
@@ -124,6 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         check_text(schedule);
         if (is_small(schedule)) {
+            check_places((const char *)data, size, schedule);
             check_rules(schedule);
             check_lowered(schedule);
         }

@@ -119,7 +119,8 @@ static void the_first_line_is_the_magic(void **state)
 {
     (void)state;
     const char *what =
-        "a schedule must begin with '# penstock-schedule 1' or 2";
+        "a schedule must begin with '# penstock-schedule 1' or 2, or have "
+        "operations only, a line per rank, as F0 F1 B0 B1";
     struct pen_text expected = PEN_TEXT_EMPTY;
     pen_text_add(&expected, "line 1, column 1: %s\n  \n  ^", what);
     expect_refusal("", pen_text_string(&expected));
@@ -131,14 +132,86 @@ static void the_first_line_is_the_magic(void **state)
                    "                       ^");
     expect_refusal("# penstock-schedul",
                    "line 1, column 1: a schedule must begin with '# "
-                   "penstock-schedule 1' or 2\n"
+                   "penstock-schedule 1' or 2, or have operations only, a line "
+                   "per rank, as F0 F1 B0 B1\n"
                    "  # penstock-schedul\n"
                    "  ^");
     expect_refusal_of("\0\x1b\xff", 3,
                       "line 1, column 1: a schedule must begin with '# "
-                      "penstock-schedule 1' or 2\n"
+                      "penstock-schedule 1' or 2, or have operations only, a "
+                      "line per rank, as F0 F1 B0 B1\n"
                       "  ???\n"
                       "  ^");
+}
+
+/* Rows without a header are the schedule of this header and these rows. */
+static void expect_bare(const char *rows, const char *shape, const char *full)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_schedule *schedule = parse(rows);
+    pen_text_add(&text, MAGIC "name own\n%s\n%s", shape, full);
+    struct pen_text printed = PEN_TEXT_EMPTY;
+    pen_schedule_print(schedule, &printed);
+    assert_string_equal(pen_text_string(&text), pen_text_string(&printed));
+    pen_schedule_free(schedule);
+    pen_text_release(&printed);
+    pen_text_release(&text);
+}
+
+static void sizes_follow_from_rows_without_a_header(void **state)
+{
+    (void)state;
+    expect_bare("F0 F1 B0 B1\nF0 B0 F1 B1\n",
+                "ranks 2 stages 2 microbatches 2 slices 1 copies 1 placement "
+                "linear",
+                "rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1B0 1F1 1B1\n");
+    expect_bare("\n# mine\n\n  F0  I0\tW0\r\n# end\n",
+                "ranks 1 stages 1 microbatches 1 slices 1 copies 1 placement "
+                "linear",
+                "rank 0: 0F0 0I0 0W0\n");
+    expect_bare("rank 0: 0F0 2F0\nrank 1: 1F0 3F0",
+                "ranks 2 stages 4 microbatches 1 slices 1 copies 1 placement "
+                "loop",
+                "rank 0: 0F0 2F0\nrank 1: 1F0 3F0\n");
+    expect_bare("0F0 3F0\n1F0 2F0\n",
+                "ranks 2 stages 4 microbatches 1 slices 1 copies 1 placement v",
+                "rank 0: 0F0 3F0\nrank 1: 1F0 2F0\n");
+    expect_bare("F0 F0.1 B0.1 B0 SYNC STEP\n",
+                "ranks 1 stages 1 microbatches 1 slices 2 copies 1 placement "
+                "linear",
+                "rank 0: 0F0 0F0.1 0B0.1 0B0 0SYNC 0STEP\n");
+}
+
+static void wrong_rows_without_a_header_are_refused(void **state)
+{
+    (void)state;
+    expect_refusal("F0 1F1\n",
+                   "line 1, column 4 (rank 0): the first operation has no "
+                   "stage, so none may have one, as F3\n  F0 1F1\n     ^");
+    expect_refusal("0F0 F1\n",
+                   "line 1, column 5 (rank 0): the first operation has a "
+                   "stage, as 0F3, so all of them need one\n  0F0 F1\n"
+                   "      ^");
+    expect_refusal("F1 B1\n", "no operation is of micro-batch 0; "
+                              "micro-batches are counted from 0, as in F0 F1 "
+                              "B0 B1");
+    expect_refusal("F0 B9\n", "a micro-batch has the number 9, but there are "
+                              "only 2 operations; micro-batches are counted "
+                              "from 0");
+    expect_refusal("0F0\n2F0\n", "line 1, column 1 (rank 0): 3 stages cannot "
+                                 "be divided evenly among 2 lines\n  0F0\n"
+                                 "  ^");
+    expect_refusal("1F0\n0F0\n", "line 1, column 1 (rank 0): stage 1 belongs "
+                                 "to rank 1\n  1F0\n  ^");
+    expect_refusal("rank 1: F0\n",
+                   "line 1, column 1 (rank 0): ranks must be listed in order "
+                   "from 0, each once\n  rank 1: F0\n  ^");
+    /* All of them, up to a point. */
+    expect_refusal("F0 Fx\nZ0 B0\n",
+                   "line 1, column 5 (rank 0): expected the number of a "
+                   "micro-batch of this schedule\n  F0 Fx\n      ^\n"
+                   "line 2, column 1 (rank 1): expected F, B, I, W, R, SA, RA, "
+                   "SG, RG, EV, LD, SYNC or STEP\n  Z0 B0\n  ^");
 }
 
 static void a_wrong_name_is_refused(void **state)
@@ -320,6 +393,8 @@ int main(void)
         cmocka_unit_test(every_generator_prints_what_parses_to_itself),
         cmocka_unit_test(blanks_and_comments_are_forgiven),
         cmocka_unit_test(the_first_line_is_the_magic),
+        cmocka_unit_test(sizes_follow_from_rows_without_a_header),
+        cmocka_unit_test(wrong_rows_without_a_header_are_refused),
         cmocka_unit_test(a_wrong_name_is_refused),
         cmocka_unit_test(a_wrong_shape_is_refused),
         cmocka_unit_test(wrong_rules_are_refused),
