@@ -52,10 +52,13 @@ static void show_progress(const struct pen_search_progress *progress,
 
 static void tell_report(const struct pen_search_report *report)
 {
+    bool is_below = report->span_sec < report->lower_bound_sec;
     pen_log(PEN_LOG_INFO,
-            "span %.9g s, makespan %.9g s; lower bound for this placement "
+            "span %.9g s, makespan %.9g s; lower bound for this placement%s "
             "%.9g s",
-            report->span_sec, report->makespan_sec, report->lower_bound_sec);
+            report->span_sec, report->makespan_sec,
+            is_below ? ", without moved activations and copies," : "",
+            report->lower_bound_sec);
     if (report->start[0] == '\0')
         pen_log(PEN_LOG_INFO, "no published schedule fits the limit");
     else

@@ -50,8 +50,9 @@ struct pen_search_report {
     double start_makespan_sec;
     double span_sec;
     double makespan_sec;
-    double
-        lower_bound_sec;  /* no schedule of the placements searched is below */
+    /* No schedule that the search can make is below. A published one may be:
+     * one that moves activations, or with other chunks or several copies. */
+    double lower_bound_sec;
     uint64_t rules_tried; /* candidates of the list scheduler */
     uint64_t moves_tried;
     bool is_start; /* the generator's schedule was not improved */
