@@ -1,6 +1,7 @@
 #include "cli/parser.h"
 
 #include "cli/cli.h"
+#include "cli/parser_once.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,9 @@ bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
     argv[0] = copy;
     shorten_help();
     argp_err_exit_status = PEN__EXIT_USAGE;
+    pen__once_begin();
     error_t error = argp_parse(parser, argc, argv, flags, NULL, args);
+    pen__once_end();
     argv[0] = first;
     return error == 0;
 }

@@ -4,6 +4,7 @@
 #include "cli/program.h"
 
 #include "base/log.h"
+#include "cli/parser_once.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ find_command(const struct pen__program *program, const char *name)
             return program->commands[i];
         pen__nearest_offer(&nearest, program->commands[i]->name);
     }
+    pen__once_begin(); /* up to the end of the program */
     pen_log(PEN_LOG_ERROR, "there is no command '%s'%s%s", name,
             nearest.best != NULL ? "; did you mean " : "",
             nearest.best != NULL ? nearest.best : "");
