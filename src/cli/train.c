@@ -215,7 +215,11 @@ static pen_status set_weights(struct training *training, struct pen_text *why)
                                  training->trainer, training->is_first, why);
     if (weights == NULL || args->has_random_weights)
         return pen_trainer_initialize(training->trainer, args->seed);
-    return pen_trainer_load_weights(training->trainer, weights, why);
+    pen_status status =
+        pen_trainer_load_weights(training->trainer, weights, why);
+    if (status == PEN_OK && training->is_first)
+        pen__train_tell_loaded(&training->pretrained);
+    return status;
 }
 
 /* The model of --model, or else the one that the checkpoint has. */

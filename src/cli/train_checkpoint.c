@@ -144,6 +144,20 @@ pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,
     return pen_checkpointer_create(&options, out, why);
 }
 
+void pen__train_tell_loaded(const struct pen_pretrained *pretrained)
+{
+    static const char *const units[] = {"", " k", " M", " B"};
+    double count = (double)pen_any_model_num_parameters(&pretrained->model);
+    size_t unit = 0;
+    while (count >= 999.5 && unit < 3) {
+        count /= 1000;
+        unit++;
+    }
+    pen_log(PEN_LOG_INFO, "loaded %.*f%s weights from %s",
+            count < 9.995 && unit > 0 ? 1 : 0, count, units[unit],
+            pen_text_string(&pretrained->directory));
+}
+
 static pen_status warn_of_changes(const struct pen__train_args *args,
                                   const struct pen_checkpoint *checkpoint,
                                   struct pen_text *why)

@@ -24,6 +24,9 @@ pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,
                                    struct pen_checkpointer **out,
                                    struct pen_text *why);
 
+/* The line that says which weights were loaded. */
+void pen__train_tell_loaded(const struct pen_pretrained *pretrained);
+
 /* Goes on from a checkpoint; warns where settings are not those of its run. */
 pen_status pen__train_resume(const struct pen__train_args *args,
                              const struct pen_checkpoint *checkpoint,
