@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "cli/cli_kind.h"
 #include "cli/parser.h"
 #include "view/plot.h"
 
@@ -89,8 +90,8 @@ static const struct argp parser = {
     .parser = parse_option,
     .args_doc = "RUN...",
     .doc = "Draws loss and speed of one or several trainings.\vEach RUN "
-           "is a file that penstock train --log wrote; the training may "
-           "still be running."};
+           "is a folder that penstock train --run wrote, or a file of --log; "
+           "the training may still be running."};
 
 static const char *base_name(const char *path)
 {
@@ -141,6 +142,22 @@ static int draw_to_file(const struct args *args,
     return code;
 }
 
+static pen_status load(const char *path, struct pen_run **out,
+                       struct pen_text *why)
+{
+    struct pen_text log = PEN_TEXT_EMPTY;
+    enum pen__kind kind = pen__kind_of(path);
+    pen_status status = PEN_INVALID;
+    if (kind == PEN__KIND_UNKNOWN || kind == PEN__KIND_LOG)
+        status = pen_run_load(path, out, why);
+    else if (pen__find_in(path, "log.jsonl", &log))
+        status = pen_run_load(pen_text_string(&log), out, why);
+    else
+        pen__kind_tell(path, kind, why);
+    pen_text_release(&log);
+    return status;
+}
+
 static int plot(const struct args *args, struct pen_run **runs,
                 struct pen_plot_item *items)
 {
@@ -149,7 +166,7 @@ static int plot(const struct args *args, struct pen_run **runs,
     pen_status status = PEN_OK;
     for (size_t i = 0; i < args->num_paths && status == PEN_OK; i++) {
         const char *path = args->paths[i];
-        status = pen_run_load(path, &runs[i], &why);
+        status = load(path, &runs[i], &why);
         items[i] =
             (struct pen_plot_item){runs[i], is_short ? base_name(path) : path};
     }

@@ -1,6 +1,7 @@
 #include "cli/report_run.h"
 
 #include "base/log.h"
+#include "cli/cli_kind.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -9,15 +10,6 @@ static bool is_folder(const char *path)
 {
     struct stat facts;
     return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
-}
-
-/* "FOLDER/NAME" in out; whether there is such a thing. */
-static bool find(const char *folder, const char *name, struct pen_text *out)
-{
-    struct stat facts;
-    pen_text_clear(out);
-    pen_text_add(out, "%s/%s", folder, name);
-    return stat(pen_text_string(out), &facts) == 0;
 }
 
 static pen_status load_trace(struct pen__report_run *run, const char *folder,
@@ -35,17 +27,18 @@ static pen_status load_run(struct pen__report_run *run, struct pen_text *why)
     struct pen_text path = PEN_TEXT_EMPTY;
     pen_status status = PEN_OK;
     bool has_any = false;
-    if (find(run->path, "log.jsonl", &path)) {
+    if (pen__find_in(run->path, "log.jsonl", &path)) {
         has_any = true;
         status = pen_run_load(pen_text_string(&path), &run->log, why);
     }
-    if (status == PEN_OK && find(run->path, "ranks.json", &path)) {
+    if (status == PEN_OK && pen__find_in(run->path, "ranks.json", &path)) {
         has_any = true;
         status = pen_run_ranks_load(pen_text_string(&path), &run->ranks, why);
     }
-    if (status == PEN_OK && find(run->path, "trace/schedule.pen", &path)) {
+    if (status == PEN_OK &&
+        pen__find_in(run->path, "trace/schedule.pen", &path)) {
         has_any = true;
-        (void)find(run->path, "trace", &path);
+        (void)pen__find_in(run->path, "trace", &path);
         status = load_trace(run, pen_text_string(&path), &run->trace_fault);
         if (status != PEN_OK && status != PEN_NOMEM && run->log != NULL) {
             pen_log(PEN_LOG_WARN, "skipped %s: %s", pen_text_string(&path),
@@ -69,16 +62,18 @@ static pen_status load_run(struct pen__report_run *run, struct pen_text *why)
 pen_status pen__report_run_load(struct pen__report_run *run, const char *path,
                                 struct pen_text *why)
 {
-    struct pen_text schedule = PEN_TEXT_EMPTY;
+    enum pen__kind kind = pen__kind_of(path);
     *run = (struct pen__report_run){.path = path};
-    pen_status status;
-    if (!is_folder(path))
-        status = pen_run_load(path, &run->log, why);
-    else if (find(path, "schedule.pen", &schedule))
+    pen_status status = PEN_INVALID;
+    if (kind == PEN__KIND_TRACE)
         status = load_trace(run, path, why);
-    else
+    else if (kind == PEN__KIND_RUN ||
+             (kind == PEN__KIND_UNKNOWN && is_folder(path)))
         status = load_run(run, why);
-    pen_text_release(&schedule);
+    else if (kind == PEN__KIND_LOG || kind == PEN__KIND_UNKNOWN)
+        status = pen_run_load(path, &run->log, why);
+    else
+        pen__kind_tell(path, kind, why);
     struct pen_run_parts parts = pen__report_run_parts(run);
     if (status == PEN_OK)
         status = pen_summary_make(&parts, &run->summary);

@@ -1,10 +1,13 @@
 /*
- * penstock view: what a traced training did, beside what was predicted.
+ * penstock view: what a traced training did, beside what was predicted; or what
+ * is predicted of a plan.
  */
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "cli/cli_kind.h"
 #include "cli/parser.h"
+#include "cli/view_plan.h"
 #include "view/view.h"
 
 #include <stdbool.h>
@@ -95,7 +98,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (args->folder == NULL)
-            argp_error(state, "expected DIR");
+            argp_error(state, "expected DIR or PLAN");
         if (args->has_ranks && args->output == NULL)
             argp_error(state,
                        "--ranks needs a file to draw to; give --output FILE");
@@ -108,11 +111,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp parser = {
     .options = options,
     .parser = parse_option,
-    .args_doc = "DIR",
+    .args_doc = "DIR\nPLAN",
     .doc = "Shows one step of a traced training and its prediction, where "
-           "they differ and why.\vDIR is a folder that penstock train "
-           "--trace wrote. If it has no prediction, view shows the "
-           "measured step only."};
+           "they differ and why; or what is predicted of a plan.\vDIR is a "
+           "folder that penstock train --trace or --run wrote. If it has no "
+           "prediction, view shows the measured step only. PLAN is a file of "
+           "penstock plan -o."};
 
 static pen_status draw(const struct args *args, const struct pen_view *view,
                        struct pen_text *why)
@@ -144,17 +148,56 @@ static int show(const struct args *args, const struct pen_view *view)
     return code;
 }
 
+/* The folder of the trace: that of a run has one in it. */
+static pen_status find_trace(const char *path, struct pen_text *out,
+                             struct pen_text *why)
+{
+    enum pen__kind kind = pen__kind_of(path);
+    pen_text_add(out, "%s", path);
+    if (kind == PEN__KIND_UNKNOWN || kind == PEN__KIND_TRACE)
+        return out->has_failed ? PEN_NOMEM : PEN_OK;
+    bool has_trace = kind == PEN__KIND_RUN &&
+                     pen__find_in(path, "trace/schedule.pen", out) &&
+                     pen__find_in(path, "trace", out);
+    if (has_trace)
+        return PEN_OK;
+    pen__kind_tell(path, kind, why);
+    if (kind == PEN__KIND_RUN)
+        pen_why(why, ". It has no trace, which `penstock train --run` and "
+                     "--trace record");
+    return PEN_INVALID;
+}
+
+static int view_plan(const struct args *args)
+{
+    const char *wrong = args->has_step         ? "--step"
+                        : args->has_ranks      ? "--ranks"
+                        : args->with_all_ranks ? "--all-ranks"
+                                               : NULL;
+    if (wrong == NULL)
+        return pen__view_plan(args->folder, args->output, args->is_json);
+    pen_log(PEN_LOG_ERROR, "%s is for traces, and %s is a plan; leave it out",
+            wrong, args->folder);
+    return PEN__EXIT_NO;
+}
+
 static int run(int argc, char **argv)
 {
     struct args args = {.folder = NULL};
     if (!pen__parse(&parser, "penstock view", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
+    if (pen__kind_of(args.folder) == PEN__KIND_PLAN)
+        return view_plan(&args);
     struct pen_view *view = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
-    pen_status status = pen_view_load(
-        args.folder, args.has_step ? &args.step : NULL, &view, &why);
+    struct pen_text folder = PEN_TEXT_EMPTY;
+    pen_status status = find_trace(args.folder, &folder, &why);
+    if (status == PEN_OK)
+        status = pen_view_load(pen_text_string(&folder),
+                               args.has_step ? &args.step : NULL, &view, &why);
     int code = status == PEN_OK ? show(&args, view) : pen__refuse(&why);
     pen_view_free(view);
+    pen_text_release(&folder);
     pen_text_release(&why);
     return code;
 }
