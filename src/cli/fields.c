@@ -97,16 +97,21 @@ static unsigned read_word(const struct pen__field *field, const char *text,
     return 0;
 }
 
-static error_t append(struct pen__list *list, const char *word,
-                      const struct argp_state *state)
+error_t pen__list_add(struct pen__list *list, const char *word)
 {
-    if (list->words == NULL)
-        list->words = calloc((size_t)state->argc, sizeof *list->words);
-    if (list->words == NULL)
+    const char **words =
+        realloc(list->words, (list->count + 1) * sizeof *list->words);
+    if (words == NULL)
         return ENOMEM;
+    list->words = words;
     list->words[list->count++] = word;
-    list->is_open = true;
     return 0;
+}
+
+static error_t append(struct pen__list *list, const char *word)
+{
+    list->is_open = true;
+    return pen__list_add(list, word);
 }
 
 /* A word that is no option belongs to the list before it. */
@@ -117,7 +122,7 @@ static error_t take_word(const struct pen__field *fields, size_t count,
         struct pen__list *list =
             (void *)((char *)state->input + fields[i].offset);
         if (fields[i].kind == PEN__FIELD_LIST && list->is_open)
-            return append(list, word, state);
+            return append(list, word);
     }
     argp_error(state, "unexpected argument '%s'", word);
     return EINVAL;
@@ -144,7 +149,7 @@ static error_t take_field(const struct pen__field *field, const char *text,
         *(unsigned *)place = read_word(field, text, state);
         return 0;
     case PEN__FIELD_LIST:
-        return append(place, text, state);
+        return append(place, text);
     }
     return ARGP_ERR_UNKNOWN;
 }
@@ -162,6 +167,25 @@ error_t pen__fields_parse(const struct pen__field *fields, size_t count,
                                           fields[i].offset))
                 ->is_open = false;
     return take_field(&fields[key - FIRST_KEY], text, state);
+}
+
+size_t pen__fields_find(const struct pen__field *fields, size_t count,
+                        const char *name)
+{
+    size_t index = 0;
+    while (index < count && strcmp(fields[index].name, name) != 0)
+        index++;
+    return index;
+}
+
+size_t pen__fields_index(int key)
+{
+    return (size_t)key - FIRST_KEY;
+}
+
+int pen__fields_key(size_t index)
+{
+    return FIRST_KEY + (int)index;
 }
 
 static json_t *print_list(const struct pen__list *list)

@@ -38,6 +38,8 @@ struct pen__list {
     bool is_open;
 };
 
+/* The word must stay. ENOMEM is the only failure. */
+error_t pen__list_add(struct pen__list *list, const char *word);
 void pen__list_release(struct pen__list *list);
 
 enum { PEN__FIELDS_MAX = 96 };
@@ -61,6 +63,14 @@ void pen__fields_hide(const char *const *names, struct argp_option *options);
  */
 error_t pen__fields_parse(const struct pen__field *fields, size_t count,
                           int key, char *text, struct argp_state *state);
+
+/* The place of the field with a name; `count` where there is none. */
+size_t pen__fields_find(const struct pen__field *fields, size_t count,
+                        const char *name);
+
+/* What argp calls a field, and back. */
+int pen__fields_key(size_t index);
+size_t pen__fields_index(int key);
 
 /*
  * The values of a filled struct by the names of the options, for a log: texts

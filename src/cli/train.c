@@ -14,6 +14,7 @@
 #include "cli/train_report.h"
 #include "cli/train_signals.h"
 #include "cli/train_start.h"
+#include "cli/train_text.h"
 #include "cli/train_watch.h"
 #include "runtime/agree.h"
 #include "runtime/peak.h"
@@ -222,8 +223,8 @@ static pen_status set_weights(struct training *training, struct pen_text *why)
     return status;
 }
 
-/* The model of --model, or else the one that the checkpoint has. */
-static pen_status open_model(struct training *training, struct pen_text *why)
+/* What was remembered when the command line was read. */
+static pen_status recall(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     if (args->load != NULL &&
@@ -234,6 +235,19 @@ static pen_status open_model(struct training *training, struct pen_text *why)
                 args->load);
         return PEN_INVALID;
     }
+    if (args->recall_status != PEN_OK && args->recall_why.length > 0)
+        pen_why(why, "%s", pen_text_string(&args->recall_why));
+    if (training->is_first && args->recalled.length > 0)
+        pen_log(PEN_LOG_INFO, "remembered from %s:%s",
+                pen_text_string(&args->recall.from),
+                pen_text_string(&args->recalled));
+    return args->recall_status;
+}
+
+/* The model of --model, or else the one that the checkpoint has. */
+static pen_status open_model(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
     const char *source = args->model != NULL ? args->model : args->load;
     pen_status status = pen_pretrained_open(&training->pretrained, source, why);
     if (status == PEN_OK && args->load != NULL && args->model != NULL)
@@ -340,6 +354,14 @@ static pen_status open_metrics(struct training *training, struct pen_text *why)
     return pen__train_metrics_open(&training->metrics, &training->args, why);
 }
 
+/* Other ranks read the files once all agree that they are there. */
+static pen_status make_tokens(struct training *training, struct pen_text *why)
+{
+    if (training->args.texts.count == 0 || !training->is_first)
+        return PEN_OK;
+    return pen__train_text_make(&training->args, why);
+}
+
 static pen_status make_run(struct training *training, struct pen_text *why)
 {
     return pen__train_make_run(&training->args, training->is_first, why);
@@ -400,7 +422,9 @@ static const struct phase {
     pen_status (*run)(struct training *training, struct pen_text *why);
     const char *doing;
     bool needs_ranks; /* all of them */
-} phases[] = {{open_metrics, "opening --metrics-port", false},
+} phases[] = {{recall, "reading the options of --load", false},
+              {open_metrics, "opening --metrics-port", false},
+              {make_tokens, "making tokens of the text", false},
               {make_run, "making the folder of --run", false},
               {open_model, "opening the model", false},
               {open_data, "opening the data", false},
@@ -671,12 +695,16 @@ static void tell_end(struct training *training, size_t predicted)
         pen__train_replicas_tell(training->trainer,
                                  done - training->report.first_step);
     pen__train_tell_sent(training->transport);
+    if (training->is_first && args->texts.count > 0)
+        pen_log(PEN_LOG_INFO,
+                "to write with it: penstock generate --model %s --prompt A",
+                args->save);
     if (!training->is_stopped || !training->is_first)
         return;
     if (args->save != NULL)
         pen_log(PEN_LOG_INFO,
                 "stopped after step %" PRIu64
-                "; to resume, give the same options and --load %s",
+                "; to resume: penstock train --load %s",
                 done, args->save);
     else
         pen_log(PEN_LOG_WARN,
@@ -730,7 +758,7 @@ static pen_status train(struct training *training, struct pen_text *why)
         if (training->is_first)
             pen_log(PEN_LOG_INFO,
                     "nothing to do: the checkpoint has all %" PRIu64
-                    " steps of --train-iters",
+                    " steps of --train-iters; give more to train further",
                     args->train_iters);
         return PEN_OK;
     }
@@ -817,6 +845,7 @@ static pen_status start(struct training *training, struct pen_text *why)
             pen__train_watch_join(&training->watch, &training->args,
                                   &training->launch, training->transport, why);
     training->is_first = pen_transport_rank(training->transport) == 0;
+    training->args.num_ranks = pen_transport_size(training->transport);
     if (!training->is_first)
         training->args.log = training->args.tensorboard_dir =
             training->args.metrics_port = NULL;
@@ -836,7 +865,11 @@ static int run(int argc, char **argv)
     struct training training = {.launch = pen_launch_read_own(),
                                 .folder = PEN_RUN_FOLDER_NONE};
     struct pen_text why = PEN_TEXT_EMPTY;
-    int code = pen__train_args_parse(&training.args, argc, argv);
+    uint32_t num_ranks = training.launch.launcher == PEN_LAUNCHER_NONE ? 1
+                         : training.launch.size == PEN_LAUNCH_UNKNOWN
+                             ? 0
+                             : training.launch.size;
+    int code = pen__train_args_parse(&training.args, num_ranks, argc, argv);
     if (code != PEN__EXIT_OK)
         return code;
     pen_status status = start(&training, &why);

@@ -113,10 +113,24 @@ static pen_status set_settings(struct pen_manifest *manifest,
     return status;
 }
 
+static pen_status set_command(struct pen_manifest *manifest,
+                              const struct pen__train_args *args,
+                              struct pen_text *why)
+{
+    json_t *options = pen__train_args_given(args);
+    pen_status status =
+        options == NULL
+            ? PEN_NOMEM
+            : pen_manifest_set_command(manifest, args->num_ranks, options, why);
+    json_decref(options);
+    return status;
+}
+
 static pen_status describe(void *context, struct pen_manifest *manifest,
                            struct pen_text *why)
 {
-    return set_settings(manifest, context, why);
+    pen_status status = set_settings(manifest, context, why);
+    return status == PEN_OK ? set_command(manifest, context, why) : status;
 }
 
 pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,

@@ -7,7 +7,10 @@
 #include "cli/cli.h"
 #include "cli/field_rows.h"
 #include "cli/parser.h"
+#include "cli/train_text.h"
+#include "core/checkpoint.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,9 +249,10 @@ static void check_args(const struct pen__train_args *args,
                        const struct argp_state *state)
 {
     if (args->model == NULL && args->load == NULL)
-        argp_error(state, "--model or --load is required");
+        argp_error(state, "--model or --load is required, or a text, as in: "
+                          "penstock train play.txt");
     if (args->data_path.count == 0 && args->token_ids == NULL)
-        argp_error(state, "--data-path or --token-ids is required");
+        argp_error(state, "--data-path or --token-ids is required, or a text");
     if (args->data_path.count > 0 && args->token_ids != NULL)
         argp_error(state, "--data-path and --token-ids exclude each other");
     if (args->train_iters == 0)
@@ -402,14 +406,181 @@ static void complete(struct pen__train_args *args,
         args->split = "969,30,1";
 }
 
+static error_t take(int key, char *text, struct argp_state *state)
+{
+    struct pen__train_args *args = state->input;
+    size_t index = pen__fields_index(key);
+    if (index < NUM_FIELDS)
+        args->given[index] = text == NULL ? "" : text;
+    return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+}
+
+/* Some options have two names. */
+static bool is_given(const struct pen__train_args *args, size_t index)
+{
+    for (size_t i = 0; i < NUM_FIELDS; i++)
+        if (fields[i].offset == fields[index].offset && args->given[i] != NULL)
+            return true;
+    return false;
+}
+
+/* As if the line had the option; the words must stay. */
+static error_t give(size_t index, const json_t *words, struct argp_state *state)
+{
+    bool is_flag = fields[index].value == NULL;
+    size_t count = json_array_size(words);
+    if (is_flag != (count == 0))
+        return 0; /* of another release */
+    error_t error = 0;
+    for (size_t i = 0; error == 0 && i < (is_flag ? 1 : count); i++) {
+        const char *word = json_string_value(json_array_get(words, i));
+        error = take(i == 0 ? pen__fields_key(index) : ARGP_KEY_ARG,
+                     (char *)word, state);
+    }
+    return error;
+}
+
+/* ---- texts ---- */
+
+static bool has_open_list(const struct pen__train_args *args)
+{
+    return args->data_path.is_open || args->sync_options.is_open;
+}
+
+static error_t take_text(const char *path, struct argp_state *state)
+{
+    struct pen__train_args *args = state->input;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen__train_text_is_wrong(path, &why))
+        argp_error(state, "%s", pen_text_string(&why));
+    pen_text_release(&why);
+    return pen__list_add(&args->texts, path);
+}
+
+static void check_texts(const struct pen__train_args *args,
+                        const struct argp_state *state)
+{
+    const char *other = args->load != NULL          ? "--load"
+                        : args->data_path.count > 0 ? "--data-path"
+                        : args->token_ids != NULL   ? "--token-ids"
+                        : args->plan != NULL        ? "--plan"
+                                                    : NULL;
+    if (other != NULL)
+        argp_error(state, "a text and %s exclude each other: '%s'", other,
+                   args->texts.words[0]);
+    if (args->is_check)
+        argp_error(state,
+                   "--check writes nothing, and tokens of '%s' would have to "
+                   "be written; make them with `penstock tokenize`",
+                   args->texts.words[0]);
+}
+
+/* Options that are not given become those that suit the texts. */
+static error_t choose_options(struct pen__train_args *args,
+                              struct argp_state *state)
+{
+    struct pen__choices choices;
+    error_t error = 0;
+    if (args->texts.count == 0)
+        return 0;
+    check_texts(args, state);
+    pen__train_text_choose(args, &choices);
+    args->chosen_words = json_array();
+    for (size_t i = 0; i < choices.count && error == 0; i++) {
+        const struct pen__choice *choice = &choices.items[i];
+        size_t index = pen__fields_find(fields, NUM_FIELDS, choice->name);
+        json_t *words = json_pack("[s]", pen_text_string(&choice->word));
+        if (is_given(args, index)) {
+            json_decref(words);
+            continue;
+        }
+        error = json_array_append_new(args->chosen_words, words) == 0
+                    ? give(index, words, state)
+                    : ENOMEM;
+        if (error == 0)
+            pen__option_print(choice->name, words, &args->chosen);
+    }
+    pen__choices_release(&choices);
+    return error;
+}
+
+/* ---- the options of a run that is resumed ---- */
+
+/* A line that says what is trained, on what and how long, stands alone. */
+static bool is_complete(const struct pen__train_args *args)
+{
+    return (args->data_path.count > 0 || args->token_ids != NULL) &&
+           args->train_iters > 0 && !isnan(args->schedule.rate);
+}
+
+static error_t recall_options(struct pen__train_args *args,
+                              struct argp_state *state)
+{
+    struct pen_text left = PEN_TEXT_EMPTY;
+    const struct pen__recall *recall = &args->recall;
+    bool is_layout_same = recall->num_ranks == 0 || args->num_ranks == 0 ||
+                          recall->num_ranks == args->num_ranks;
+    error_t error = 0;
+    const char *name;
+    json_t *words;
+    json_object_foreach(recall->options, name, words)
+    {
+        size_t index = pen__fields_find(fields, NUM_FIELDS, name);
+        if (error != 0 || index == NUM_FIELDS || is_given(args, index) ||
+            !pen__recall_takes(name))
+            continue;
+        bool is_left = !is_layout_same && pen__recall_is_layout(name);
+        pen__option_print(name, words, is_left ? &left : &args->recalled);
+        if (!is_left)
+            error = give(index, words, state);
+    }
+    if (left.length > 0)
+        pen_text_add(&args->recalled, "; not%s, which was for %u ranks",
+                     pen_text_string(&left), recall->num_ranks);
+    pen_text_release(&left);
+    return error;
+}
+
+/* Checkpoints are added to the run that is resumed. */
+static error_t recall(struct pen__train_args *args, struct argp_state *state)
+{
+    if (args->load == NULL || is_complete(args))
+        return 0;
+    json_t *usual = pen__train_args_print(args);
+    args->recall_status =
+        pen__recall_load(&args->recall, args->load, usual, &args->recall_why);
+    json_decref(usual);
+    if (args->recall_status != PEN_OK)
+        return 0;
+    if (args->save == NULL &&
+        pen_checkpoint_kind_of(args->load) == PEN_CHECKPOINT_RUN) {
+        args->save = args->load;
+        pen_text_add(&args->recalled, " --save %s", args->save);
+    }
+    return recall_options(args, state);
+}
+
+/* What a checkpoint lacks is found after the ranks have met. */
+static error_t end_options(struct argp_state *state)
+{
+    struct pen__train_args *args = state->input;
+    error_t error = choose_options(args, state);
+    if (error == 0)
+        error = recall(args, state);
+    if (error == 0 && args->recall_status == PEN_OK)
+        check_args(args, state);
+    if (error == 0)
+        complete(args, state);
+    return error;
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
-    if (key == ARGP_KEY_END) {
-        check_args(state->input, state);
-        complete(state->input, state);
-        return 0;
-    }
-    return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+    if (key == ARGP_KEY_END)
+        return end_options(state);
+    if (key == ARGP_KEY_ARG && !has_open_list(state->input))
+        return take_text(text, state);
+    return take(key, text, state);
 }
 
 static struct argp parser_of(const struct argp_option *options)
@@ -417,6 +588,7 @@ static struct argp parser_of(const struct argp_option *options)
     return (struct argp){
         .options = options,
         .parser = parse_option,
+        .args_doc = "[TEXT...]",
         .doc = "Trains a network on tokens or images.\vAll options: penstock "
                "help train. Every --log-interval steps train prints a line on "
                "stdout. Ctrl-C or SIGTERM ends the training after the current "
@@ -425,10 +597,12 @@ static struct argp parser_of(const struct argp_option *options)
                "all ranks train together."};
 }
 
-int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv)
+int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
+                          int argc, char **argv)
 {
     struct argp_option options[PEN__FIELDS_MAX + 1];
-    *args = (struct pen__train_args){.micro_batch_size = 1,
+    *args = (struct pen__train_args){.num_ranks = num_ranks,
+                                     .micro_batch_size = 1,
                                      .seed = 1234,
                                      .numbers = {.beta1 = 0.9,
                                                  .beta2 = 0.999,
@@ -460,6 +634,12 @@ void pen__train_args_release(struct pen__train_args *args)
     pen__list_release(&args->sync_options);
     pen_text_release(&args->run_log);
     pen_text_release(&args->run_trace);
+    pen__list_release(&args->texts);
+    pen_text_release(&args->chosen);
+    json_decref(args->chosen_words);
+    pen_text_release(&args->recalled);
+    pen_text_release(&args->recall_why);
+    pen__recall_release(&args->recall);
 }
 
 void pen__train_help(void)
@@ -473,4 +653,37 @@ void pen__train_help(void)
 json_t *pen__train_args_print(const struct pen__train_args *args)
 {
     return pen__fields_print(fields, NUM_FIELDS, args);
+}
+
+static json_t *words_of(const struct pen__train_args *args, size_t index)
+{
+    const char *word = args->given[index];
+    const struct pen__field *field = &fields[index];
+    json_t *words = json_array();
+    if (field->kind == PEN__FIELD_FLAG)
+        return words;
+    if (field->kind != PEN__FIELD_LIST) {
+        pen__json_append(&words, json_string(word));
+        return words;
+    }
+    const struct pen__list *list =
+        (const void *)((const char *)args + field->offset);
+    for (size_t i = 0; i < list->count && words != NULL; i++)
+        pen__json_append(&words, json_string(list->words[i]));
+    return words;
+}
+
+json_t *pen__train_args_given(const struct pen__train_args *args)
+{
+    json_t *options = json_object();
+    for (size_t i = 0; i < NUM_FIELDS && options != NULL; i++) {
+        if (args->given[i] == NULL || !pen__recall_takes(fields[i].name))
+            continue;
+        if (json_object_set_new(options, fields[i].name, words_of(args, i)) ==
+            0)
+            continue;
+        json_decref(options);
+        options = NULL;
+    }
+    return options;
 }

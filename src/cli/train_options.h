@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/fields.h"
+#include "cli/train_recall.h"
 #include "runtime/trainer.h"
 
 /* The command line of penstock train; texts are NULL where not given. */
@@ -12,6 +13,7 @@ struct pen__train_args {
     const char *load;
     bool has_random_weights;
 
+    struct pen__list texts; /* words of the line that follow no list */
     struct pen__list data_path;
     const char *token_ids;
     const char *split;
@@ -74,15 +76,35 @@ struct pen__train_args {
     uint16_t metrics_port_number; /* where that is given; 0: any */
     uint64_t eval_interval;       /* 0: never */
     uint64_t eval_iters;
+
+    /* Of each option that was given, remembered or chosen: its last word. */
+    const char *given[PEN__FIELDS_MAX];
+    uint32_t num_ranks;        /* as the launcher says; 0: unknown */
+    struct pen_text chosen;    /* options for the texts, for people */
+    json_t *chosen_words;      /* theirs */
+    struct pen__recall recall; /* of --load */
+    struct pen_text recalled;  /* what it gave, for people */
+    pen_status recall_status;
+    struct pen_text recall_why;
 };
 
-/* Ends the program when the line is wrong. Release in any case. */
-int pen__train_args_parse(struct pen__train_args *args, int argc, char **argv);
+/*
+ * Ends the program when the line is wrong. Release in any case. num_ranks is 0
+ * where the launcher does not say it.
+ */
+int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
+                          int argc, char **argv);
 void pen__train_args_release(struct pen__train_args *args);
 
 void pen__train_help(void);
 
 /* All settings by the names of their options; drop it with json_decref(). */
 json_t *pen__train_args_print(const struct pen__train_args *args);
+
+/*
+ * The options that were given, remembered or chosen, as a checkpoint keeps
+ * them: a list of words by name. Drop it with json_decref().
+ */
+json_t *pen__train_args_given(const struct pen__train_args *args);
 
 #endif

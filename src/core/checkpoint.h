@@ -259,6 +259,16 @@ pen_status pen_checkpoint_list_load(const char *run,
 void pen_checkpoint_list_release(struct pen_checkpoint_list *list);
 
 /*
+ * Reads the manifest of a step, or of a run that of its newest step whose files
+ * have their sizes; bytes are not read. *step is then the path of the step. On
+ * success release both.
+ */
+pen_status pen_checkpoint_load_manifest(const char *path,
+                                        struct pen_manifest *out,
+                                        struct pen_text *step,
+                                        struct pen_text *why);
+
+/*
  * One hash of all weights, moments and versions in the order of the model's
  * tensors, whatever files they lie in and, as everything is widened to float32,
  * whatever type; then of all extras by name, as they are. See docs/formats.md.

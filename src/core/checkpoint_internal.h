@@ -22,6 +22,11 @@ void pen__tell_difference(const char *name, const json_t *saved,
 /* The key "sync" of a manifest; *out is another reference to it. */
 pen_status pen__manifest_read_sync(const struct pen_json *json, json_t **out,
                                    struct pen_text *why);
+
+/* The key "command", if it is there, likewise. */
+pen_status pen__manifest_read_command(const struct pen_json *json,
+                                      uint32_t version, json_t **out,
+                                      struct pen_text *why);
 bool pen__is_file_name(const char *name);
 
 /* Whether a file of a checkpoint has tensors, or is an index of them. */

@@ -104,6 +104,45 @@ pen_status pen__list_check_run(const struct pen_checkpoint_list *list,
     return count > 1 ? PEN_INVALID : PEN_OK;
 }
 
+static pen_status find_newest(const char *run, struct pen_text *out,
+                              struct pen_text *why)
+{
+    struct pen_checkpoint_list list;
+    pen_status status = pen_checkpoint_list_load(run, &list, why);
+    if (status != PEN_OK)
+        return status;
+    for (size_t i = list.count; i-- > 0 && out->length == 0;)
+        if (list.entries[i].is_whole)
+            pen_text_add_string(out, pen_text_string(&list.entries[i].path));
+    if (out->length == 0) {
+        pen_why(why, "%s has no checkpoint that is whole", run);
+        status = PEN_INVALID;
+    }
+    pen_checkpoint_list_release(&list);
+    return status;
+}
+
+pen_status pen_checkpoint_load_manifest(const char *path,
+                                        struct pen_manifest *out,
+                                        struct pen_text *step,
+                                        struct pen_text *why)
+{
+    struct pen_text found = PEN_TEXT_EMPTY;
+    pen_status status = PEN_OK;
+    if (pen_checkpoint_kind_of(path) == PEN_CHECKPOINT_RUN)
+        status = find_newest(path, &found, why);
+    else
+        pen_text_add_string(&found, path);
+    if (status == PEN_OK)
+        status =
+            pen__checkpoint_read_manifest(pen_text_string(&found), out, why);
+    if (status == PEN_OK)
+        *step = found;
+    else
+        pen_text_release(&found);
+    return status;
+}
+
 void pen_checkpoint_list_release(struct pen_checkpoint_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {

@@ -66,6 +66,7 @@ void pen_manifest_release(struct pen_manifest *manifest)
     json_decref(manifest->random);
     json_decref(manifest->sync);
     json_decref(manifest->configuration);
+    json_decref(manifest->command);
     *manifest = (struct pen_manifest){.files = NULL};
 }
 

@@ -50,6 +50,7 @@ struct pen_manifest {
     struct json_t *random;        /* states by logical name */
     struct json_t *sync;          /* NULL: replicas are all the same */
     struct json_t *configuration; /* settings by name */
+    struct json_t *command;       /* that trained; NULL: not known */
     char configuration_hash[PEN_HASH_SIZE];
     char previous[PEN_HASH_SIZE];    /* hash of the manifest before, or "" */
     struct pen_manifest_file *files; /* sorted by name */
@@ -127,6 +128,18 @@ bool pen_manifest_get_sync(const struct pen_manifest *manifest,
 pen_status pen_manifest_compare_sync(const struct pen_manifest *saved,
                                      const struct pen_manifest *wanted,
                                      struct pen_text *why);
+
+/*
+ * The command that trained: its ranks, from 1, and its options by name, each
+ * with a list of the words that followed it. The object is referenced.
+ */
+pen_status pen_manifest_set_command(struct pen_manifest *manifest,
+                                    uint32_t num_ranks, struct json_t *options,
+                                    struct pen_text *why);
+
+/* The options; NULL when they are not known. Borrowed, as above. */
+struct json_t *pen_manifest_get_command(const struct pen_manifest *manifest,
+                                        uint32_t *num_ranks);
 
 /* Adds a file; names must differ. In their order it is fastest. */
 pen_status pen_manifest_add_file(struct pen_manifest *manifest,

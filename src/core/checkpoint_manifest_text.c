@@ -16,14 +16,14 @@
 #include <string.h>
 
 #define FORMAT "penstock-checkpoint"
-#define VERSION 2
+#define VERSION 3
 #define SEAL_HEAD ",\n  \"sha256\": \""
 #define SEAL_TAIL "\"\n}\n"
 #define SEAL_SIZE                                                              \
     (sizeof SEAL_HEAD - 1 + PEN_HASH_SIZE - 1 + sizeof SEAL_TAIL - 1)
 #define KEYS                                                                   \
     "format version run step sample dtype optimizer logical_replicas sync "    \
-    "random configuration configuration_sha256 files previous sha256"
+    "random configuration configuration_sha256 command files previous sha256"
 
 static pen_status make_seal(const char *text, size_t length,
                             struct pen_text *seal, struct pen_text *why)
@@ -106,15 +106,16 @@ static pen_status print_fields(const struct pen_manifest *manifest,
 {
     json_t *json = json_pack(
         "{s:s, s:i, s:s, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:O*, s:O, s:O, "
-        "s:s, s:o, s:s?}",
-        "format", FORMAT, "version", VERSION, "run", manifest->run, "step",
-        (json_int_t)manifest->step, "sample", (json_int_t)manifest->sample,
-        "dtype", pen_dtype_name(manifest->dtype), "optimizer", "name",
-        manifest->optimizer, "moments", (int)manifest->num_moments,
-        "logical_replicas", (json_int_t)manifest->num_replicas, "sync",
-        manifest->sync, "random", manifest->random, "configuration",
-        manifest->configuration, "configuration_sha256",
-        manifest->configuration_hash, "files", make_files(manifest), "previous",
+        "s:s, s:O*, s:o, s:s?}",
+        "format", FORMAT, "version", manifest->command == NULL ? 2 : VERSION,
+        "run", manifest->run, "step", (json_int_t)manifest->step, "sample",
+        (json_int_t)manifest->sample, "dtype", pen_dtype_name(manifest->dtype),
+        "optimizer", "name", manifest->optimizer, "moments",
+        (int)manifest->num_moments, "logical_replicas",
+        (json_int_t)manifest->num_replicas, "sync", manifest->sync, "random",
+        manifest->random, "configuration", manifest->configuration,
+        "configuration_sha256", manifest->configuration_hash, "command",
+        manifest->command, "files", make_files(manifest), "previous",
         manifest->previous[0] == '\0' ? NULL : manifest->previous);
     char *text = json_dumps(json, JSON_INDENT(2));
     json_decref(json);
@@ -351,6 +352,8 @@ static pen_status read_fields(const struct pen_json *json,
                                "16 hexadecimal digits", &out->random, why);
     if (status == PEN_OK)
         status = read_configuration(json, out, why);
+    if (status == PEN_OK)
+        status = pen__manifest_read_command(json, version, &out->command, why);
     if (status == PEN_OK)
         status = read_files(json, out, why);
     if (status == PEN_OK &&

@@ -114,6 +114,7 @@ static void copy_manifest(const struct pen_manifest *from,
     to->random = json_incref(from->random);
     to->configuration = json_incref(from->configuration);
     to->sync = json_incref(from->sync);
+    to->command = json_incref(from->command);
 }
 
 static pen_status copy_files(const struct pen_checkpoint *checkpoint,

@@ -38,6 +38,8 @@ diff bard/config.json "$root/examples/shakespeare/config.json" ||
 count=0
 while IFS= read -r command; do
     eval "words=($(shorter "$command"))"
+    # The run that is resumed was not stopped, but short.
+    [[ " ${words[*]} " != *" --load "* ]] || words+=(--train-iters 4)
     run 0 "${words[@]}"
     count=$((count + 1))
     case ${words[0]} in

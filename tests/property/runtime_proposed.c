@@ -67,7 +67,7 @@ static pen_status open_command(const struct question *question, unsigned steps,
     int count = question->setting.clip_norm > 0 ? 18 : 16;
     words[count] = NULL;
     const struct pen_any_model model = {.decoder = question->model};
-    assert_int_equal(0, pen__train_args_parse(&out->args, count, words));
+    assert_int_equal(0, pen__train_args_parse(&out->args, 1, count, words));
     pen_status status = pen__train_layout_init(
         &out->layout, &out->args, &model, question->setting.sequence, 1, why);
     /* The words end with this function. */

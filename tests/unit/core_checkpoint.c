@@ -667,7 +667,7 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "x is not a key of this format; expected one of format "
                     "version run step sample dtype optimizer "
                     "logical_replicas sync random configuration "
-                    "configuration_sha256 files previous sha256");
+                    "configuration_sha256 command files previous sha256");
     expect_manifest("\"sample\": 96", "\"step\": 96",
                     "line 1, column 65: duplicate object key");
     expect_manifest("\"bytes\": 1", "\"bytes\": 9223372036854775807",
@@ -675,8 +675,8 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "140737488355328");
     expect_manifest("\"bytes\": 1", "\"bytes\": 99999999999999999999",
                     "too big integer");
-    expect_manifest("\"version\": 1", "\"version\": 3",
-                    "version must be an integer from 1 to 2");
+    expect_manifest("\"version\": 1", "\"version\": 4",
+                    "version must be an integer from 1 to 3");
     expect_manifest("\"F32\"", "\"F64\"", "dtype must be \"F32\" or \"BF16\"");
     expect_manifest("\"moments\": 2", "\"moments\": 3",
                     "optimizer.moments must be an integer from 0 to 2");
@@ -716,6 +716,36 @@ static void the_id_of_a_run_is_a_key_of_version_2(void **state)
         "\"version\": 2, \"run\": \"0123456789ABCDEF\""};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         expect_manifest(version, wrong[i], "run must be 16 hexadecimal digits");
+}
+
+#define VERSION_3 "\"version\": 3, \"run\": \"0123456789abcdef\", "
+
+static void the_command_is_a_key_of_version_3(void **state)
+{
+    (void)state;
+    static const char version[] = "\"version\": 1, ";
+    expect_manifest(version,
+                    VERSION_3 "\"command\": {\"ranks\": 2, \"options\": "
+                              "{\"lr\": [\"1e-3\"], \"bf16\": []}}, ",
+                    "");
+    expect_manifest(version, VERSION_3, "");
+    expect_manifest(version,
+                    "\"version\": 1, \"command\": {\"ranks\": 2, "
+                    "\"options\": {}}, ",
+                    "command is a key of version 3; version is 1");
+    expect_manifest(version,
+                    VERSION_3 "\"command\": {\"ranks\": 0, \"options\": {}}, ",
+                    "command.ranks must be an integer from 1 to 1048576");
+    static const char *const wrong[] = {
+        VERSION_3 "\"command\": {\"ranks\": 1}, ",
+        VERSION_3 "\"command\": {\"ranks\": 1, \"options\": []}, ",
+        VERSION_3 "\"command\": {\"ranks\": 1, \"options\": {\"lr\": 1}}, ",
+        VERSION_3 "\"command\": {\"ranks\": 1, \"options\": {\"lr\": [1]}}, ",
+        VERSION_3 "\"command\": {\"ranks\": 1, \"options\": {\"LR\": []}}, "};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_manifest(version, wrong[i],
+                        "command.options must have at most 1024 names, each "
+                        "with a list of at most 4096 strings");
 }
 
 static void ids_are_drawn_and_differ(void **state)
@@ -821,6 +851,7 @@ int main(void)
         TEST(a_manifest_names_files_beside_it_only),
         TEST(every_number_of_a_manifest_has_bounds),
         TEST(the_id_of_a_run_is_a_key_of_version_2),
+        TEST(the_command_is_a_key_of_version_3),
         TEST(ids_are_drawn_and_differ),
         TEST(everything_about_replicas_has_bounds),
         TEST(a_manifest_with_too_many_files_is_refused),
