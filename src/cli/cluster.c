@@ -50,7 +50,7 @@ static void list_devices(struct pen_text *out)
         pen_table_add(&table, "%s", device->kind);
         for (int number = 0; number < PEN_NUMBERS; number++)
             add_speed(&table, device->flops[number]);
-        pen_table_add(&table, "%" PRIu64, device->memory_bytes >> 30);
+        pen_table_add(&table, "%.4g", (double)device->memory_bytes / 0x1p30);
         pen_table_add(&table, "%.5g", 1e-9 * device->memory_bytes_per_sec);
         pen_table_add(&table, "%.0f", device->watts);
         pen_table_add(&table, "%.0f", pen_device_idle_watts(device));

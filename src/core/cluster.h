@@ -129,6 +129,17 @@ pen_status pen_cluster_check(const struct pen_cluster *cluster,
 /* Devices of all kinds. */
 uint64_t pen_cluster_num_devices(const struct pen_cluster *cluster);
 
+/*
+ * The same cluster with another number of devices of its kind, the only one; of
+ * a preset, in its systems. On success *out is owned by the caller.
+ */
+pen_status pen_cluster_resize(const struct pen_cluster *cluster, uint64_t count,
+                              struct pen_cluster **out, struct pen_text *why);
+
+/* Devices of a system of a preset, or of a block of a file's first links; 1
+ * where the links join all devices alike. */
+uint64_t pen_cluster_system_size(const struct pen_cluster *cluster);
+
 /* The innermost level whose blocks have at least this many devices. */
 const struct pen_link_level *
 pen_cluster_level(const struct pen_cluster *cluster, uint64_t num_devices);

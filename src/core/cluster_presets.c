@@ -37,6 +37,24 @@ static const struct pen_system systems[] = {
      2,
      {{"node", 8, 450e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
      "NVLink 4, 8 x InfiniBand NDR a node"},
+    {"hgx-h800",
+     "h800",
+     8,
+     2,
+     {{"node", 8, 200e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "NVLink 4 at 400 GB/s, 8 x InfiniBand NDR a node"},
+    {"hgx-h20",
+     "h20",
+     8,
+     2,
+     {{"node", 8, 450e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "NVLink 4, 8 x InfiniBand NDR a node"},
+    {"hgx-b300",
+     "b300",
+     8,
+     2,
+     {{"node", 8, 900e9, 3e-6}, {"cluster", 0, 100e9, 6e-6}},
+     "NVLink 5, 8 x InfiniBand XDR a node"},
     {"dgx-b200",
      "b200",
      8,
@@ -181,8 +199,8 @@ static const struct {
     const char *name;
 } aliases[] = {{"v100", "v100-32"},     {"a100", "a100-80"},
                {"a100-sxm", "a100-80"}, {"h100", "h100-sxm"},
-               {"h200-sxm", "h200"},    {"4090", "rtx4090"},
-               {"3080", "rtx3080"}};
+               {"h200-sxm", "h200"},    {"h800-sxm", "h800"},
+               {"4090", "rtx4090"},     {"3080", "rtx3080"}};
 
 static bool read_count(const char *digits, size_t length, uint64_t *count)
 {
@@ -257,4 +275,50 @@ pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
         return PEN_INVALID;
     }
     return build(system, kind, count, text, out, why);
+}
+
+/* ---- another number of devices ---- */
+
+/* Of a cluster that is a preset; NULL: it is a file's. */
+static const struct pen_system *system_of(const struct pen_cluster *cluster)
+{
+    char name[PEN_CLUSTER_WORD_SIZE];
+    uint64_t count;
+    if (!split(cluster->name, name, &count))
+        return NULL;
+    const struct pen_system *system = pen_system_find(name);
+    return system != NULL ? system : pen_system_of_device(name);
+}
+
+uint64_t pen_cluster_system_size(const struct pen_cluster *cluster)
+{
+    const struct pen_system *system = system_of(cluster);
+    uint64_t size = system != NULL ? system->size : cluster->levels[0].size;
+    return size == 0 ? 1 : size;
+}
+
+pen_status pen_cluster_resize(const struct pen_cluster *cluster, uint64_t count,
+                              struct pen_cluster **out, struct pen_text *why)
+{
+    const struct pen_system *system = system_of(cluster);
+    struct pen_cluster *made = NULL;
+    PEN_BUG_UNLESS(cluster->num_groups == 1);
+    if (count < 1 || count > PEN_CLUSTER_MAX_DEVICES) {
+        pen_why(why, "a cluster must have 1 to %u devices, not %" PRIu64,
+                PEN_CLUSTER_MAX_DEVICES, count);
+        return PEN_INVALID;
+    }
+    uint32_t levels =
+        system != NULL ? count_levels(system, count) : cluster->num_levels;
+    pen_status status = pen__cluster_create(1, levels, false, &made, why);
+    if (status != PEN_OK)
+        return status;
+    memcpy(made->name, cluster->name, sizeof made->name);
+    made->groups[0].device = cluster->groups[0].device;
+    made->groups[0].count = count;
+    memcpy(made->levels, system != NULL ? system->levels : cluster->levels,
+           levels * sizeof *made->levels);
+    made->levels[levels - 1].size = 0;
+    *out = made;
+    return PEN_OK;
 }

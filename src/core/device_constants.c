@@ -73,10 +73,12 @@ struct kind {
 static const struct kind kinds[] = {
     {"a100", a100, 0, 0.2},    {"v100", a100, 80, 0},
     {"h100", h100, 0, 0.1},    {"h200", h100, 0, 0},
+    {"h800", h100, 0, 0},      {"h20", h100, 78, 0},
     {"b200", h100, 148, 0},    {"gb200", h100, 152, 0},
-    {"mi250", a100, 110, 0},   {"mi300", a100, 304, 0},
-    {"rtx3080", a100, 68, 0},  {"rtx4090", h100, 128, 0},
-    {"xeon", processor, 0, 0}, {"host", processor, 0, 0}};
+    {"b300", h100, 148, 0},    {"mi250", a100, 110, 0},
+    {"mi300", a100, 304, 0},   {"rtx3080", a100, 68, 0},
+    {"rtx4090", h100, 128, 0}, {"xeon", processor, 0, 0},
+    {"host", processor, 0, 0}};
 
 /* For what is no kind of the table. */
 static const struct kind other = {"", h100, 0, 0};

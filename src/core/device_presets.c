@@ -1,13 +1,30 @@
 /*
  * Devices by their vendors' sheets: dense products, no sparsity, with sums in
  * f32. A device is what software sees as one: of an MI250X one of two dies.
- * Memory is the nominal size, which tools show in GiB.
+ *
+ * Memory is what software sees: the total that nvidia-smi and rocm-smi report,
+ * of devices with HBM3 less than the nominal size. A process finds a little
+ * less free, which the predictions count as overhead.
+ *
+ *   h100, h800  81559 MiB, 79.6 GiB: nvidia-smi of "NVIDIA H100 80GB HBM3"
+ *   h20         97871 MiB: nvidia-smi of "NVIDIA H20"
+ *   h200        143771 MiB: nvidia-smi of "NVIDIA H200"
+ *   b200        183359 MiB: nvidia-smi of "NVIDIA B200"
+ *   gb200       189471 MiB: nvidia-smi of "NVIDIA GB200"
+ *   b300        275040 MiB: nvidia-smi of "NVIDIA B300 SXM6 AC"
+ *   the others  the nominal size in GiB
  *
  *   v100      NVIDIA V100 datasheet (SXM2)
  *   a100      NVIDIA A100 datasheet (SXM)
  *   h100      NVIDIA H100 datasheet; half of what it gives with sparsity
  *   h200      NVIDIA H200 datasheet
+ *   h800      an H100 SXM with NVLink of 400 instead of 900 GB/s (Zhao et al.,
+ *             arXiv 2505.09343)
+ *   h20       NVIDIA H20 brochure: 148 Tflop/s of bf16, 296 of fp8, 44 of f32,
+ *             4.0 TB/s; 78 units; nvidia-smi shows a limit of 500 W
  *   b200      NVIDIA DGX B200 datasheet, an eighth
+ *   b300      NVIDIA HGX B300 datasheet: 36 Pflop/s of bf16 and 72 of fp8 with
+ *             sparsity, so a half, and an eighth of it; 1100 W
  *   gb200     NVIDIA GB200 NVL72 datasheet, a 72nd
  *   mi250x    AMD Instinct MI250X datasheet, half
  *   mi300x    AMD Instinct MI300X datasheet
@@ -42,13 +59,13 @@ struct preset {
     const char *system; /* where it usually is, by its name */
 };
 
-/* Speeds in Tflop/s, memory in GiB, its bandwidth in GB/s. */
+/* Speeds in Tflop/s, memory in MiB, its bandwidth in GB/s. */
 #define DEVICE(name, f32, bf16, fp16, fp8, memory, bandwidth, busy, idle,      \
                system)                                                         \
     {                                                                          \
         {.kind = name,                                                         \
          .flops = {(f32)*1e12, (bf16)*1e12, (fp16)*1e12, (fp8)*1e12},          \
-         .memory_bytes = UINT64_C(memory) << 30,                               \
+         .memory_bytes = UINT64_C(memory) << 20,                               \
          .memory_bytes_per_sec = (bandwidth)*1e9,                              \
          .watts = (busy),                                                      \
          .idle_watts = (idle)},                                                \
@@ -56,23 +73,29 @@ struct preset {
     }
 
 static const struct preset presets[] = {
-    DEVICE("v100-16", 15.7, 0, 125, 0, 16, 900, 300, 53, "dgx-1"),
-    DEVICE("v100-32", 15.7, 0, 125, 0, 32, 900, 300, 53, "dgx-1"),
-    DEVICE("a100-40", 19.5, 312, 312, 0, 40, 1555, 400, 78, "dgx-a100"),
-    DEVICE("a100-80", 19.5, 312, 312, 0, 80, 2039, 400, 78, "dgx-a100"),
-    DEVICE("h100-sxm", 67, 989, 989, 1979, 80, 3350, 700, 120, "dgx-h100"),
-    DEVICE("h100-pcie", 51, 756, 756, 1513, 80, 2000, 350, 0, "h100-pcie-node"),
-    DEVICE("h200", 67, 989, 989, 1979, 141, 4800, 700, 120, "dgx-h200"),
-    DEVICE("b200", 80, 2250, 2250, 4500, 180, 8000, 1000, 194, "dgx-b200"),
-    DEVICE("gb200", 80, 2500, 2500, 5000, 186, 8000, 1200, 194, "gb200-nvl72"),
-    DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 64, 1638, 280, 0, "mi250x-node"),
-    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 192, 5300, 750, 191,
+    DEVICE("v100-16", 15.7, 0, 125, 0, 16384, 900, 300, 53, "dgx-1"),
+    DEVICE("v100-32", 15.7, 0, 125, 0, 32768, 900, 300, 53, "dgx-1"),
+    DEVICE("a100-40", 19.5, 312, 312, 0, 40960, 1555, 400, 78, "dgx-a100"),
+    DEVICE("a100-80", 19.5, 312, 312, 0, 81920, 2039, 400, 78, "dgx-a100"),
+    DEVICE("h100-sxm", 67, 989, 989, 1979, 81559, 3350, 700, 120, "dgx-h100"),
+    DEVICE("h100-pcie", 51, 756, 756, 1513, 81559, 2000, 350, 0,
+           "h100-pcie-node"),
+    DEVICE("h200", 67, 989, 989, 1979, 143771, 4800, 700, 120, "dgx-h200"),
+    DEVICE("h800", 67, 989, 989, 1979, 81559, 3350, 700, 120, "hgx-h800"),
+    DEVICE("h20", 44, 148, 148, 296, 97871, 4000, 500, 0, "hgx-h20"),
+    DEVICE("b200", 80, 2250, 2250, 4500, 183359, 8000, 1000, 194, "dgx-b200"),
+    DEVICE("b300", 80, 2250, 2250, 4500, 275040, 8000, 1100, 0, "hgx-b300"),
+    DEVICE("gb200", 80, 2500, 2500, 5000, 189471, 8000, 1200, 194,
+           "gb200-nvl72"),
+    DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 65536, 1638, 280, 0, "mi250x-node"),
+    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 196608, 5300, 750, 191,
            "mi300x-node"),
-    DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 10, 760, 320, 0, "ethernet-25"),
-    DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 24, 1008, 450, 0,
+    DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 10240, 760, 320, 0, "ethernet-25"),
+    DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 24576, 1008, 450, 0,
            "ethernet-25"),
-    DEVICE("xeon-amx", 7.168, 114.688, 0, 0, 512, 307.2, 350, 0, "xeon-node"),
-    DEVICE("xeon-amx-core", 0.128, 2.048, 0, 0, 9, 5.5, 6, 0,
+    DEVICE("xeon-amx", 7.168, 114.688, 0, 0, 524288, 307.2, 350, 0,
+           "xeon-node"),
+    DEVICE("xeon-amx-core", 0.128, 2.048, 0, 0, 9216, 5.5, 6, 0,
            "xeon-node-cores")};
 
 enum { NUM_PRESETS = sizeof presets / sizeof *presets };
