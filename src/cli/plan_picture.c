@@ -65,7 +65,7 @@ static pen_status make(const struct pen_plan *plan, uint32_t microbatches,
 }
 
 static void tell(const struct pen_plan *plan, uint32_t microbatches,
-                 struct pen_text *note)
+                 double bubble, struct pen_text *note)
 {
     uint32_t dp = degree(plan, PEN_DEGREE_DP);
     uint64_t devices =
@@ -77,8 +77,9 @@ static void tell(const struct pen_plan *plan, uint32_t microbatches,
     if (microbatches < plan->num_microbatches)
         pen_text_add(note,
                      "The picture shows %u of %u micro-batches: the repeating "
-                     "middle is shorter, so the share of the bubble is larger.",
-                     microbatches, plan->num_microbatches);
+                     "middle is shorter, so the bubble looks larger than the "
+                     "%.1f %% of the step that it takes.",
+                     microbatches, plan->num_microbatches, 100 * bubble);
 }
 
 void pen__plan_picture_init(const struct pen_setting *setting,
@@ -105,7 +106,8 @@ void pen__plan_picture_init(const struct pen_setting *setting,
     if (status == PEN_OK) {
         out->item.schedule = out->schedule;
         out->item.timing = out->timing;
-        tell(plan, microbatches, &out->note);
+        out->item.is_bare = true;
+        tell(plan, microbatches, found->prediction.bubble, &out->note);
     } else {
         pen_text_add(&out->note, "No picture: %s",
                      status == PEN_NOMEM ? "out of memory"

@@ -30,6 +30,26 @@ find_outer(const struct pen_cluster *cluster, const struct pen_device_set *set)
     return pen_cluster_level(cluster, set->count * set->stride);
 }
 
+/* Members in a node share its network cards; of a set that is outside one. */
+static double count_together(const struct pen_cluster *cluster,
+                             const struct pen_device_set *set)
+{
+    double node = (double)pen_cluster_node_size(cluster);
+    return fmin((double)set->count, fmax(1, floor(node / (double)set->stride)));
+}
+
+double pen_collective_bandwidth(const struct pen_cluster *cluster,
+                                const struct pen_device *device,
+                                const struct pen_device_set *set)
+{
+    double inside = node_bandwidth(cluster, device);
+    if (set->count * set->stride <= pen_cluster_node_size(cluster))
+        return inside;
+    double outside = find_outer(cluster, set)->bytes_per_sec *
+                     device->constants[PEN_CONSTANT_NETWORK_SHARE];
+    return fmin(inside, count_together(cluster, set) * outside);
+}
+
 double pen_collective_time(const struct pen_cluster *cluster,
                            const struct pen_device *device,
                            enum pen_collective_kind kind,
@@ -47,8 +67,7 @@ double pen_collective_time(const struct pen_cluster *cluster,
                cluster->levels[0].latency_sec * 2 * (count - 1) +
                passes * (bytes + constants[PEN_CONSTANT_LINK_HALF]) / inside;
     const struct pen_link_level *outer = find_outer(cluster, set);
-    double together = fmin(count, fmax(1, floor(node / (double)set->stride)));
-    double blocks = ceil(count / together);
+    double blocks = ceil(count / count_together(cluster, set));
     double outside =
         outer->bytes_per_sec * constants[PEN_CONSTANT_NETWORK_SHARE];
     double begin = constants[PEN_CONSTANT_NETWORK_SEC] +
@@ -56,7 +75,8 @@ double pen_collective_time(const struct pen_cluster *cluster,
     if (kind == PEN_COLLECTIVE_EXCHANGE)
         return begin +
                bytes * fmax((blocks - 1) / blocks / outside, passes / inside);
-    return begin + passes * bytes / fmin(inside, together * outside);
+    return begin +
+           passes * bytes / pen_collective_bandwidth(cluster, device, set);
 }
 
 static bool is_outside(const struct pen_cluster *cluster, uint64_t distance)

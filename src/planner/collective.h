@@ -31,6 +31,11 @@ double pen_collective_time(const struct pen_cluster *cluster,
                            enum pen_collective_kind kind,
                            const struct pen_device_set *set, double bytes);
 
+/* Of each device, if all bytes of a sum or a gather are in one message. */
+double pen_collective_bandwidth(const struct pen_cluster *cluster,
+                                const struct pen_device *device,
+                                const struct pen_device_set *set);
+
 /* Between two devices `distance` apart that may lie in different blocks. */
 double pen_message_latency(const struct pen_cluster *cluster,
                            const struct pen_device *device, uint64_t distance);

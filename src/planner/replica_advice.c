@@ -6,6 +6,9 @@
 /* A wait that nobody would change a training for. */
 #define SMALL_SHARE 0.1
 
+/* Of the seconds on the link: less is not told apart from none. */
+#define LEAST_HIDDEN 0.005
+
 static double share_of(const struct pen_replica_time *time)
 {
     return 100 * time->stall_sec / time->step_sec;
@@ -27,11 +30,19 @@ static void tell_reference(const struct pen_replica_comparison *comparison,
                            struct pen_text *out)
 {
     pen_replica_name(reference, out);
+    double hidden = reference->sync_sec - reference->stall_sec;
     pen_text_add(out, " takes ");
     add_seconds(out, reference->sync_sec);
     pen_text_add(out, " on the link, computing takes ");
     add_seconds(out, comparison->setting.compute_sec);
-    pen_text_add(out, ": %.1f %% of the step would be waiting\n",
+    if (hidden > LEAST_HIDDEN * reference->sync_sec) {
+        pen_text_add(out, "; ");
+        add_seconds(out, hidden);
+        pen_text_add(out, " of the link's time overlap with computing");
+    }
+    pen_text_add(out, ": ");
+    add_seconds(out, reference->stall_sec);
+    pen_text_add(out, ", %.1f %% of the step, would be waiting\n",
                  share_of(reference));
 }
 

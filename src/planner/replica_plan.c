@@ -55,17 +55,21 @@ static pen_status find_shapes(const struct pen_setting *setting,
 
 /* ---- links ---- */
 
-/* Replicas that reach over so many devices. */
-static void find_link(const struct pen_setting *setting, uint64_t reach,
+/*
+ * As the prediction of a plan takes it: what leaves a node is shared by the
+ * members there.
+ */
+static void find_link(const struct pen_setting *setting,
+                      const struct pen_device_set *set,
                       struct pen_replica_plan *out)
 {
     const struct pen_cluster *cluster = setting->cluster;
+    uint64_t reach = set->count * set->stride;
     uint32_t slowest = pen__devices_from(setting, 0, reach).slowest;
     const struct pen_device *device = &cluster->groups[slowest].device;
     uint64_t distance = (reach + 1) / 2;
     out->link = pen_cluster_level(cluster, reach)->name;
-    out->setting.bytes_per_sec =
-        pen_message_bandwidth(cluster, device, distance);
+    out->setting.bytes_per_sec = pen_collective_bandwidth(cluster, device, set);
     out->setting.latency_sec = pen_message_latency(cluster, device, distance);
 }
 
@@ -89,6 +93,27 @@ static pen_status open_found(const struct pen_setting *setting,
 }
 
 /* ---- replicas of a plan ---- */
+
+/* Of the reduction of the plan itself, and its gather, if nothing hid them. */
+static double link_sec(const struct pen_setting *setting,
+                       const struct pen_plan *plan, double num_weights)
+{
+    const struct pen_cluster *cluster = setting->cluster;
+    const struct pen_device_set set = {(uint64_t)plan->degrees[PEN_DEGREE_DP] *
+                                           plan->degrees[PEN_DEGREE_CP],
+                                       plan->degrees[PEN_DEGREE_TP]};
+    uint32_t slowest =
+        pen__devices_from(setting, 0, pen_plan_num_ranks(plan)).slowest;
+    const struct pen_device *device = &cluster->groups[slowest].device;
+    double gradients = num_weights * setting->practice.reduction_bytes;
+    if (plan->sharding == PEN_SHARDING_NONE)
+        return pen_collective_time(cluster, device, PEN_COLLECTIVE_REDUCE, &set,
+                                   gradients);
+    return pen_collective_time(cluster, device, PEN_COLLECTIVE_GATHER, &set,
+                               gradients) +
+           pen_collective_time(cluster, device, PEN_COLLECTIVE_GATHER, &set,
+                               num_weights * pen_number_bytes(setting->number));
+}
 
 static pen_status check(const struct pen_plan *plan, struct pen_text *why)
 {
@@ -124,11 +149,12 @@ pen_status pen_replica_plan_init(const struct pen_setting *setting,
     made.setting.has_stall = true;
     made.setting.stall_sec =
         spent[PEN_SPENDING_REDUCTION] + spent[PEN_SPENDING_GATHER];
+    made.setting.link_sec = link_sec(setting, plan, made.setting.num_weights);
     made.setting.compute_sec -= made.setting.stall_sec;
-    find_link(setting,
-              (uint64_t)plan->degrees[PEN_DEGREE_DP] *
-                  plan->degrees[PEN_DEGREE_TP] * plan->degrees[PEN_DEGREE_CP],
-              &made);
+    const struct pen_device_set set = {plan->degrees[PEN_DEGREE_DP],
+                                       (uint64_t)plan->degrees[PEN_DEGREE_TP] *
+                                           plan->degrees[PEN_DEGREE_CP]};
+    find_link(setting, &set, &made);
     *out = made;
     return PEN_OK;
 }
@@ -173,7 +199,8 @@ pen_status pen_replica_plan_of_blocks(const struct pen_setting *setting,
     }
     made.setting.num_replicas = (uint32_t)count;
     made.setting.samples *= (double)count;
-    find_link(setting, devices, &made);
+    const struct pen_device_set set = {count, size};
+    find_link(setting, &set, &made);
     *out = made;
     return PEN_OK;
 }

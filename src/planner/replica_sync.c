@@ -56,6 +56,8 @@ void pen_replica_predict(const struct pen_replica_setting *setting,
     out->step_bytes = cost->bytes / cost->interval;
     out->sync_sec = pen_replica_latency(setting, cost) +
                     cost->bytes / setting->bytes_per_sec;
+    if (is_done_by_trainer(choice) && setting->has_stall)
+        out->sync_sec = setting->link_sec;
     out->stall_sec = stall_of(setting, out) / cost->interval;
     out->encode_sec = cost->encode_sec / cost->interval;
     out->step_sec = setting->compute_sec + out->stall_sec + out->encode_sec;

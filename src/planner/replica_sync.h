@@ -42,7 +42,8 @@ struct pen_replica_setting {
     double last_share;  /* of the weights: gradients that come last, at once */
     bool has_stall;     /* the plan knows better what the trainer waits: */
     double stall_sec;
-    double samples;            /* of a step, of all replicas */
+    double link_sec; /* and what it takes on the link, hidden or not */
+    double samples;  /* of a step, of all replicas */
     double core_bytes_per_sec; /* that a core encodes */
 };
 

@@ -223,6 +223,84 @@ static pen_status check_stages(const struct pen_setting *setting,
     return PEN_INVALID;
 }
 
+/* As they are offered: for many devices before for one machine. */
+static const enum pen_target offers[] = {
+    PEN_TARGET_MEGATRON, PEN_TARGET_TORCHTITAN, PEN_TARGET_DEEPSPEED,
+    PEN_TARGET_PENSTOCK};
+
+#define NUM_OFFERS (sizeof offers / sizeof *offers)
+
+/* With the first sharding that another target has. */
+static bool target_runs(const struct pen_setting *setting,
+                        enum pen_target target, struct pen_candidate candidate)
+{
+    struct pen_setting other = *setting;
+    other.target = target;
+    for (int i = 0; i < PEN_SHARDINGS; i++) {
+        candidate.sharding = (enum pen_sharding)i;
+        if (pen_target_check(&other, &candidate, NULL) == PEN_OK)
+            return true;
+    }
+    return false;
+}
+
+static bool offer_target(const struct pen_setting *setting,
+                         const struct pen_candidate *candidate,
+                         struct pen_text *why)
+{
+    for (size_t i = 0; i < NUM_OFFERS; i++) {
+        if (!target_runs(setting, offers[i], *candidate))
+            continue;
+        pen_why(why, "; --target %s does", pen_target_names[offers[i]]);
+        return true;
+    }
+    return false;
+}
+
+/* A schedule whose name begins alike, as dualpipev for dualpipe. */
+static bool is_variant(const struct pen_generator *generator,
+                       const struct pen_generator *other)
+{
+    return other != generator &&
+           strncmp(other->name, generator->name, strlen(generator->name)) == 0;
+}
+
+static void offer_variant(const struct pen_setting *setting,
+                          const struct pen_candidate *candidate,
+                          struct pen_text *why)
+{
+    struct pen_candidate other = *candidate;
+    for (size_t i = 0; i < NUM_OFFERS; i++)
+        for (size_t j = 0; pen_generator_at(j) != NULL; j++) {
+            other.generator = pen_generator_at(j);
+            other.degrees[PEN_DEGREE_VPP] =
+                pen_target_has_chunks(other.generator, 1) ? 1 : 2;
+            if (!is_variant(candidate->generator, other.generator) ||
+                !target_runs(setting, offers[i], other))
+                continue;
+            pen_why(why, "; --target %s --schedule %s does",
+                    pen_target_names[offers[i]], other.generator->name);
+            return;
+        }
+}
+
+/* No way out that the next check would close. */
+static pen_status refuse_schedule(const struct pen_setting *setting,
+                                  const struct pen_candidate *candidate,
+                                  struct pen_text *why)
+{
+    const struct pen_generator *generator = candidate->generator;
+    if (why == NULL)
+        return PEN_INVALID;
+    pen_why(why, "%s does not run %s", pen_target_names[setting->target],
+            generator->name);
+    if (offer_target(setting, candidate, why))
+        return PEN_INVALID;
+    pen_why(why, ", and no other target runs it in this layout");
+    offer_variant(setting, candidate, why);
+    return PEN_INVALID;
+}
+
 static pen_status check_schedule(const struct pen_setting *setting,
                                  const struct pen_candidate *candidate,
                                  struct pen_text *why)
@@ -230,11 +308,8 @@ static pen_status check_schedule(const struct pen_setting *setting,
     const struct pen_generator *generator = candidate->generator;
     uint32_t pp = candidate->degrees[PEN_DEGREE_PP];
     uint32_t vpp = candidate->degrees[PEN_DEGREE_VPP];
-    if (!pen_target_has_schedule(setting->target, generator)) {
-        pen_why(why, "%s does not run %s", pen_target_names[setting->target],
-                generator->name);
-        return PEN_INVALID;
-    }
+    if (!pen_target_has_schedule(setting->target, generator))
+        return refuse_schedule(setting, candidate, why);
     if (!pen_target_has_chunks(generator, vpp)) {
         pen_why(why, "%s does not run with %u stages on a rank",
                 generator->name, vpp);
@@ -343,6 +418,13 @@ static struct pen_training_facts facts_of(const struct pen_setting *setting,
     return facts;
 }
 
+static bool cuts_layers(const struct pen_candidate *candidate)
+{
+    return candidate->degrees[PEN_DEGREE_TP] > 1 ||
+           candidate->degrees[PEN_DEGREE_CP] > 1 ||
+           candidate->degrees[PEN_DEGREE_EP] > 1;
+}
+
 static pen_status check_trainer(const struct pen_setting *setting,
                                 const struct pen_candidate *candidate,
                                 struct pen_text *why)
@@ -350,7 +432,11 @@ static pen_status check_trainer(const struct pen_setting *setting,
     if (setting->target != PEN_TARGET_PENSTOCK)
         return PEN_OK;
     struct pen_training_facts facts = facts_of(setting, candidate);
-    return pen_restrictions_check(&facts, PEN_REASON_ALONE, why);
+    pen_status status = pen_restrictions_check(&facts, PEN_REASON_ALONE, why);
+    if (status == PEN_INVALID && why != NULL && cuts_layers(candidate) &&
+        !offer_target(setting, candidate, why))
+        offer_variant(setting, candidate, why);
+    return status;
 }
 
 pen_status pen_target_check(const struct pen_setting *setting,

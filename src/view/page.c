@@ -229,12 +229,14 @@ static void write_small_print(cairo_t *cairo, const struct pen__page *page)
         double unit = page->unit.per_sec;
         struct pen_text text = PEN_TEXT_EMPTY;
         pen__add_item_label(item, &text);
-        pen_text_add(&text,
-                     ": makespan %.6g %s, span %.6g %s, bubble %.2f %%, ranks "
-                     "busy %.1f %% on average",
-                     timing->makespan_sec * unit, page->unit.name,
-                     timing->span_sec * unit, page->unit.name,
-                     100 * timing->bubble, 100 * mean_busy(timing));
+        if (!item->is_bare)
+            pen_text_add(
+                &text,
+                ": makespan %.6g %s, span %.6g %s, bubble %.2f %%, ranks "
+                "busy %.1f %% on average",
+                timing->makespan_sec * unit, page->unit.name,
+                timing->span_sec * unit, page->unit.name, 100 * timing->bubble,
+                100 * mean_busy(timing));
         if (item->note != NULL) {
             pen_text_add_string(&text, "; ");
             pen__add_clean(item->note, &text);

@@ -65,9 +65,10 @@ static void write_title(cairo_t *cairo, const struct pen__page *page,
 
     pen_text_clear(&text);
     pen__add_shape(&sheet->item->schedule->shape, &text);
-    pen_text_add(&text, "   makespan %.5g %s   bubble %.1f %%",
-                 timing->makespan_sec * page->unit.per_sec, page->unit.name,
-                 100 * timing->bubble);
+    if (!sheet->item->is_bare)
+        pen_text_add(&text, "   makespan %.5g %s   bubble %.1f %%",
+                     timing->makespan_sec * page->unit.per_sec, page->unit.name,
+                     100 * timing->bubble);
     if (!page->is_by_row)
         pen_text_add(&text, "   peak %.4g A", sheet->peak);
     pen__write_within(cairo, x, y, right - x, 9.5 * zoom, false,

@@ -15,6 +15,7 @@ struct pen_picture_item {
     const char *note; /* said in small print, as the costs; NULL: nothing */
     const uint32_t *ranks; /* what its rows are called; NULL: 0, 1, 2... */
     const char *row_label; /* instead of "rank 3"; NULL: that */
+    bool is_bare; /* no makespan and bubble: they are not those of the step */
 };
 
 /*

@@ -231,7 +231,7 @@ static void slow_links_do_not(void **state)
     expect_advice(&slow, &rare, false,
                   "with an interval of 6 or more, waiting takes less");
     expect_advice(&slow, &rare, false, "with 52 or more, less than a tenth");
-    expect_advice(&slow, &rare, false, "82.1 % of the step would be waiting");
+    expect_advice(&slow, &rare, false, "82.1 % of the step, would be waiting");
 }
 
 /* Parle is a bit quicker and less stale, and has a step of its own. */

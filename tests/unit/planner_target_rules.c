@@ -59,7 +59,7 @@ static void tensors_are_cut_evenly_inside_a_node(void **state)
     candidate = make_candidate(2, 1, 8);
     expect_refusal(&setting, &candidate,
                    "tp 2: penstock train does not split tensors, sequences or "
-                   "experts");
+                   "experts; --target megatron does");
     release_setting(&setting);
 }
 
@@ -107,7 +107,8 @@ static void targets_differ_in_schedules_and_sharding(void **state)
     struct pen_candidate candidate = make_candidate(1, 2, 4);
     candidate.generator = pen_generator_find("zb-v");
     candidate.degrees[PEN_DEGREE_VPP] = 2;
-    expect_refusal(&setting, &candidate, "megatron does not run zb-v");
+    expect_refusal(&setting, &candidate,
+                   "megatron does not run zb-v; --target torchtitan does");
     setting.target = PEN_TARGET_TORCHTITAN;
     expect_allowed(&setting, &candidate);
     candidate.degrees[PEN_DEGREE_VPP] = 3;
