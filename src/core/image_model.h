@@ -163,6 +163,9 @@ bool pen_image_model_is(const char *source);
 /* The same of the text of a config.json. */
 bool pen_image_model_is_config(const char *text, size_t length);
 
+/* The names of presets, without "preset:"; NULL behind the last one. */
+const char *pen_image_model_preset_at(size_t index);
+
 /* Adds the names of all presets: "preset:alexnet, preset:cifar-cnn, ...". */
 void pen_image_model_list_presets(struct pen_text *out);
 

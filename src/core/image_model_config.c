@@ -16,6 +16,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -304,10 +305,12 @@ pen_status pen_image_model_parse(const char *text, size_t length,
                             : status;
 }
 
+/* The prefix may be left out where there is no file of this name. */
 static bool is_preset(const char *source)
 {
     static const char prefix[] = "preset:";
-    return strncmp(source, prefix, sizeof prefix - 1) == 0;
+    return strncmp(source, prefix, sizeof prefix - 1) == 0 ||
+           (pen__image_preset(source) != NULL && access(source, F_OK) != 0);
 }
 
 static pen_status parse_preset(const char *name, struct pen_image_model **out,

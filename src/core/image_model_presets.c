@@ -14,6 +14,8 @@
     "\"model_type\": \"penstock_cnn\", \"num_channels\": 3,"                   \
     "\"image_size\": 224, \"num_labels\": 1000,"
 
+#define PREFIX "preset:"
+
 static const struct preset {
     const char *name;
     const char *config;
@@ -50,10 +52,16 @@ static const struct preset {
 
 enum { NUM_PRESETS = sizeof presets / sizeof *presets };
 
+const char *pen_image_model_preset_at(size_t index)
+{
+    return index < NUM_PRESETS ? presets[index].name + strlen(PREFIX) : NULL;
+}
+
 const char *pen__image_preset(const char *name)
 {
     for (size_t i = 0; i < NUM_PRESETS; i++)
-        if (strcmp(name, presets[i].name) == 0)
+        if (strcmp(name, presets[i].name) == 0 ||
+            strcmp(name, pen_image_model_preset_at(i)) == 0)
             return presets[i].config;
     return NULL;
 }

@@ -208,6 +208,9 @@ struct pen_tensor_info {
 pen_status pen_model_load(const char *source, struct pen_model **out,
                           struct pen_text *why);
 
+/* The names of presets, without "preset:"; NULL behind the last one. */
+const char *pen_model_preset_at(size_t index);
+
 /* The same from the text of a config.json. */
 pen_status pen_model_parse(const char *text, size_t length,
                            struct pen_model **out, struct pen_text *why);

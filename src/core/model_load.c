@@ -21,6 +21,8 @@ pen_status pen_model_load(const char *source, struct pen_model **out,
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_text reason = PEN_TEXT_EMPTY;
     pen_status status = pen__config_read(source, &path, &text, why);
+    if (status != PEN_OK && strchr(source, '/') == NULL)
+        pen_why(why, "; `penstock models` lists the presets");
     if (status == PEN_OK) {
         status = pen_model_parse(text.bytes, text.length, out, &reason);
         if (status != PEN_OK)

@@ -214,6 +214,11 @@ static void list_presets(struct pen_text *why)
     }
 }
 
+const char *pen_model_preset_at(size_t index)
+{
+    return index < COUNT_OF(presets) ? presets[index].name : NULL;
+}
+
 bool pen__model_is_preset(const char *name)
 {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
