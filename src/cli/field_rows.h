@@ -23,6 +23,10 @@
     {                                                                          \
         name, "N", help, PEN__FIELD_COUNT, AT(member), least, most, NULL       \
     }
+#define SIZE(name, member, least, most, help)                                  \
+    {                                                                          \
+        name, "N", help, PEN__FIELD_SIZE, AT(member), least, most, NULL        \
+    }
 #define REAL(name, member, least, most, help)                                  \
     {                                                                          \
         name, "X", help, PEN__FIELD_REAL, AT(member), least, most, NULL        \

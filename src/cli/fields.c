@@ -61,14 +61,39 @@ void pen__fields_hide(const char *const *names, struct argp_option *options)
     }
 }
 
+/*
+ * "k" to "T" behind a number, of 1000, "Ki" to "Ti" of 1024; "B" is a billion.
+ * Of sizes, as sequences and batches, "k" is 1024: 8k tokens are 8192.
+ */
+static bool read_times(const char *letters, bool is_size, double *out)
+{
+    static const struct {
+        const char *letters;
+        double times;
+    } all[] = {{"", 1},        {"k", 1e3},     {"K", 1e3},     {"M", 1e6},
+               {"B", 1e9},     {"G", 1e9},     {"T", 1e12},    {"Ki", 0x1p10},
+               {"ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (strcmp(letters, all[i].letters) != 0)
+            continue;
+        *out = is_size && all[i].times == 1e3 ? 0x1p10 : all[i].times;
+        return true;
+    }
+    return false;
+}
+
 static double read_number(const struct pen__field *field, const char *text,
                           const struct argp_state *state)
 {
     char *end;
     errno = 0;
     double number = strtod(text, &end);
-    bool is_count = field->kind == PEN__FIELD_COUNT;
-    if (end == text || *end != '\0' || errno != 0 ||
+    double times = 1;
+    bool is_size = field->kind == PEN__FIELD_SIZE;
+    bool is_count = is_size || field->kind == PEN__FIELD_COUNT;
+    bool is_read = is_count ? read_times(end, is_size, &times) : *end == '\0';
+    number *= times;
+    if (end == text || !is_read || errno != 0 ||
         !(number >= field->least && number <= field->most) ||
         (is_count && number != floor(number)))
         argp_error(state, "--%s must be a %s from %.15g to %.15g, not '%s'",
@@ -140,6 +165,7 @@ static error_t take_field(const struct pen__field *field, const char *text,
         *(const char **)place = text;
         return 0;
     case PEN__FIELD_COUNT:
+    case PEN__FIELD_SIZE:
         *(uint64_t *)place = (uint64_t)read_number(field, text, state);
         return 0;
     case PEN__FIELD_REAL:
@@ -206,6 +232,7 @@ static json_t *print_field(const struct pen__field *field, const void *args)
     case PEN__FIELD_TEXT:
         return json_string(*(const char *const *)place);
     case PEN__FIELD_COUNT:
+    case PEN__FIELD_SIZE:
         return json_integer((json_int_t) * (const uint64_t *)place);
     case PEN__FIELD_REAL:
         return json_real(*(const double *)place);

@@ -14,7 +14,8 @@
 enum pen__field_kind {
     PEN__FIELD_FLAG,  /* bool */
     PEN__FIELD_TEXT,  /* const char * */
-    PEN__FIELD_COUNT, /* uint64_t */
+    PEN__FIELD_COUNT, /* uint64_t; 2k is 2000, 4Mi 4 * 1024 * 1024 */
+    PEN__FIELD_SIZE,  /* uint64_t; the same, but 8k is 8192 */
     PEN__FIELD_REAL,  /* double */
     PEN__FIELD_WORD,  /* unsigned: its place in `words` */
     PEN__FIELD_LIST   /* struct pen__list */

@@ -4,6 +4,7 @@
 #include "cli/plan_report.h"
 
 #include "base/file.h"
+#include "planner/shortage.h"
 
 #include <math.h>
 #include <string.h>
@@ -128,6 +129,18 @@ static pen_status find_by_time(const struct pen__planning *planning,
     return pen_plan_search(&planning->setting, &side, &answer->by_time, why);
 }
 
+/* Replaces the reason, unless it is not memory that there is too little of. */
+static void explain_shortage(const struct pen_setting *setting,
+                             const struct pen_candidate_filter *filter,
+                             struct pen_text *why)
+{
+    struct pen_shortage shortage;
+    if (!pen_shortage_find(setting, filter, &shortage))
+        return;
+    pen_text_clear(why);
+    pen_shortage_print(&shortage, why);
+}
+
 static pen_status find_plans(const struct pen__plan_args *args,
                              const struct pen__planning *planning,
                              struct answer *answer, struct pen_text *why)
@@ -143,6 +156,8 @@ static pen_status find_plans(const struct pen__plan_args *args,
     options.filter.allows_stale = args->allows_stale;
     pen_status status =
         pen_plan_search(&planning->setting, &options, &answer->ranking, why);
+    if (status == PEN_INFEASIBLE)
+        explain_shortage(&planning->setting, &options.filter, why);
     if (status == PEN_OK)
         status = find_by_time(planning, &options, answer, why);
     if (status == PEN_OK)
@@ -184,6 +199,7 @@ static int print_answer(const struct pen__plan_args *args,
                                       .objective =
                                           (enum pen_objective)args->objective,
                                       .tolerance = args->tolerance,
+                                      .tokens = (double)args->tokens,
                                       .allows_stale = args->allows_stale};
     if (report.devices == NULL)
         report.devices = answer->ranking;
@@ -254,8 +270,10 @@ static int print_check(const struct pen__plan_args *args,
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     if (args->is_json)
-        return pen__print_json(pen__plan_json(plan, prediction));
+        return pen__print_json(
+            pen__plan_json_with_run(plan, prediction, (double)args->tokens));
     pen__plan_print(plan, prediction, &text);
+    pen__plan_print_run(plan, prediction, (double)args->tokens, &text);
     print_change(plan, before_sec, prediction, &text);
     int code = pen__print(&text);
     pen_text_release(&text);

@@ -1,5 +1,6 @@
 #include "cli/plan_cells.h"
 
+#include "cli/figures.h"
 #include "cli/plan_print.h"
 
 #include <inttypes.h>
@@ -18,14 +19,69 @@ struct pen__plan_spent pen__plan_spent(const struct pen_plan *plan,
                                        const struct pen_prediction *prediction)
 {
     double samples = (double)pen_plan_global_batch(plan);
-    double device_sec = (double)pen_plan_num_ranks(plan) * prediction->step_sec;
+    double devices = (double)pen_plan_num_ranks(plan);
+    double device_sec = devices * prediction->step_sec;
+    double flops = prediction->model_flops / device_sec;
     return (struct pen__plan_spent){
         .samples_per_sec = samples / prediction->step_sec,
+        .tokens_per_device = prediction->tokens_per_sec / devices,
+        .flops_per_device = flops,
+        .peak_per_device =
+            prediction->utilisation > 0 ? flops / prediction->utilisation : 0,
         .device_sec_per_sample = device_sec / samples,
         .busy_share = prediction->busy_sec / device_sec,
         .watts = prediction->joules / prediction->step_sec,
         .joules_per_sample = prediction->joules / samples,
         .price_per_sample = prediction->price / samples};
+}
+
+struct pen__plan_run pen__plan_run(const struct pen_plan *plan,
+                                   const struct pen_prediction *prediction,
+                                   double tokens)
+{
+    double seconds = tokens / prediction->tokens_per_sec;
+    double steps = seconds / prediction->step_sec;
+    return (struct pen__plan_run){
+        .days = seconds / 86400,
+        .device_hours = seconds / 3600 * (double)pen_plan_num_ranks(plan),
+        .price = steps * prediction->price,
+        .kwh = steps * prediction->joules / 3.6e6};
+}
+
+void pen__plan_add_run(const struct pen_plan *plan,
+                       const struct pen_prediction *it, double tokens,
+                       struct pen_text *out)
+{
+    struct pen__plan_run run = pen__plan_run(plan, it, tokens);
+    pen__add_large(out, tokens);
+    pen_text_add(out, " %s: ", pen__plan_unit(plan->sequence));
+    pen__add_figure(out, run.days);
+    pen_text_add_string(out, " days, ");
+    pen__add_figure(out, run.device_hours);
+    pen_text_add_string(out, " device-hours");
+    if (run.price > 0) {
+        pen_text_add_string(out, ", a price of ");
+        pen__add_figure(out, run.price);
+    }
+    if (run.kwh > 0) {
+        pen_text_add_string(out, ", ");
+        pen__add_figure(out, run.kwh);
+        pen_text_add_string(out, " kWh");
+    }
+    pen_text_add_string(
+        out, "; interruptions, checkpoints and evaluations not counted");
+}
+
+void pen__plan_print_energy(const struct pen__plan_spent *spent,
+                            double joules_per_billion, const char *unit,
+                            struct pen_text *out)
+{
+    pen__add_figure(out, spent->joules_per_sample);
+    pen_text_add_string(out, " J a sample at ");
+    pen__add_figure(out, spent->watts);
+    pen_text_add_string(out, " W; ");
+    pen__add_figure(out, joules_per_billion / 3.6e6);
+    pen_text_add(out, " kWh for 1 billion %s", unit);
 }
 
 static const char *schedule_name(const struct pen_plan *plan)

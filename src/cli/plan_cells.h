@@ -14,6 +14,9 @@ const char *pen__plan_unit(uint32_t sequence);
 /* Time, devices and energy that a plan needs for one sample. */
 struct pen__plan_spent {
     double samples_per_sec;
+    double tokens_per_device; /* a second, as the next two; of images samples */
+    double flops_per_device;  /* without recomputation */
+    double peak_per_device;   /* of the plan's numbers; the mean of kinds */
     double device_sec_per_sample;
     double busy_share;        /* of the devices' seconds: computing */
     double watts;             /* of all devices, the mean of a step; 0: not */
@@ -23,6 +26,28 @@ struct pen__plan_spent {
 
 struct pen__plan_spent pen__plan_spent(const struct pen_plan *plan,
                                        const struct pen_prediction *prediction);
+
+/* What a training of so many tokens takes. */
+struct pen__plan_run {
+    double days;
+    double device_hours;
+    double price; /* 0: not known, and so here */
+    double kwh;
+};
+
+struct pen__plan_run pen__plan_run(const struct pen_plan *plan,
+                                   const struct pen_prediction *prediction,
+                                   double tokens);
+
+/* "15 trillion tokens: 2,546 days, 3,911,000 device-hours ...". */
+void pen__plan_add_run(const struct pen_plan *plan,
+                       const struct pen_prediction *prediction, double tokens,
+                       struct pen_text *out);
+
+/* "5,220 J a sample at 40,100 W; 1,450 kWh for 1 billion tokens". */
+void pen__plan_print_energy(const struct pen__plan_spent *spent,
+                            double joules_per_billion, const char *unit,
+                            struct pen_text *out);
 
 /* tp, cp, pp, vpp, ep, dp, batch, schedule, recomputation and sharding. */
 void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out);

@@ -1,5 +1,6 @@
 #include "cli/plan_devices.h"
 
+#include "cli/figures.h"
 #include "cli/plan_cells.h"
 
 #include <inttypes.h>
@@ -127,7 +128,7 @@ static const struct pen_column price_columns[] = {
 static void add_known(struct pen_table *out, double value)
 {
     if (value > 0)
-        pen_table_add(out, "%.4g", value);
+        pen__add_figure_cell(out, value);
     else
         pen_table_add(out, "-");
 }
@@ -140,10 +141,10 @@ static void add_cells(const struct pen_plan_found *found, double fastest_sec,
     pen_table_add(out, "%" PRIu64, devices_of(found));
     pen_table_add(out, "%.4g", it->step_sec);
     pen_table_add(out, "%.1f", 100 * (it->step_sec / fastest_sec - 1));
-    pen_table_add(out, "%.4g", spent.samples_per_sec);
+    pen__add_figure_cell(out, spent.samples_per_sec);
     add_known(out, spent.watts);
     add_known(out, spent.joules_per_sample);
-    pen_table_add(out, "%.4g", spent.device_sec_per_sample);
+    pen__add_figure_cell(out, spent.device_sec_per_sample);
     if (has_price)
         add_known(out, 1e6 * spent.price_per_sample);
 }

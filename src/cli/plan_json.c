@@ -54,6 +54,30 @@ static json_t *spent_json(const struct pen_prediction *prediction)
     return spent;
 }
 
+static json_t *run_json(const struct pen_plan *plan,
+                        const struct pen_prediction *it, double tokens)
+{
+    struct pen__plan_run run = pen__plan_run(plan, it, tokens);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "tokens", tokens, "days",
+                     run.days, "device_hours", run.device_hours, "price",
+                     run.price, "kwh", run.kwh);
+}
+
+/* The peak is that of the numbers that products are computed in. */
+static void add_speed(const struct pen_plan *plan,
+                      const struct pen_prediction *it, json_t *object)
+{
+    struct pen__plan_spent spent = pen__plan_spent(plan, it);
+    json_object_set_new(object, "tokens_per_sec_per_device",
+                        json_real(spent.tokens_per_device));
+    json_object_set_new(object, "flops_per_sec_per_device",
+                        json_real(spent.flops_per_device));
+    json_object_set_new(object, "peak_flops_per_device",
+                        json_real(spent.peak_per_device));
+    json_object_set_new(object, "peak_of",
+                        json_string(pen_number_names[plan->number]));
+}
+
 static void add_price(const struct pen_plan *plan,
                       const struct pen_prediction *it, json_t *object)
 {
@@ -106,7 +130,18 @@ json_t *pen__plan_json(const struct pen_plan *plan,
     json_object_set_new(object, "layers", stages_json(plan));
     json_object_set_new(object, "spent_sec", spent_json(prediction));
     json_object_set_new(object, "memory", memory_json(prediction));
+    add_speed(plan, prediction, object);
     add_price(plan, prediction, object);
+    return object;
+}
+
+json_t *pen__plan_json_with_run(const struct pen_plan *plan,
+                                const struct pen_prediction *prediction,
+                                double tokens)
+{
+    json_t *object = pen__plan_json(plan, prediction);
+    if (object != NULL && tokens > 0)
+        json_object_set_new(object, "run", run_json(plan, prediction, tokens));
     return object;
 }
 
@@ -227,6 +262,11 @@ json_t *pen__plan_report_json(const struct pen__plan_report *report)
         pen_objective_names[report->objective], "within", report->tolerance);
     if (object == NULL)
         return NULL;
+    if (report->tokens > 0)
+        json_object_set_new(object, "run",
+                            run_json(report->ranking->found[0].plan,
+                                     &report->ranking->found[0].prediction,
+                                     report->tokens));
     json_object_set_new(object, "search", counts_json(report->ranking));
     json_object_set_new(object, "plans", ranking_json(report->ranking));
     json_object_set_new(object, "front", ranking_json(report->front));

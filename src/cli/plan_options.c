@@ -28,21 +28,23 @@ struct row {
 
 static const struct row rows[] = {
     {ALL,
-     {"model", "MODEL",
-      "config.json, a folder with one, or a preset, as llama-3.1-70b",
+     {"model", "MODEL", "config.json, its folder, or a preset, as gpt2",
       PEN__FIELD_TEXT, AT(model), 0, 0, NULL}},
     {ALL,
-     {"cluster", "CLUSTER",
-      "a cluster file, or a preset, as 64xh100 or h100-sxm*64", PEN__FIELD_TEXT,
-      AT(cluster), 0, 0, NULL}},
+     {"cluster", "CLUSTER", "a cluster file, or a preset, as 64xh100",
+      PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
     {MAKERS,
-     {"seq-length", "N", "tokens per sequence; up to 8192 when not given",
-      PEN__FIELD_COUNT, AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL}},
+     {"seq-length", "N",
+      "tokens per sequence, as 8k, which is 8192; up to 8192 when not given",
+      PEN__FIELD_SIZE, AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL}},
     {MAKERS,
      {"global-batch-size", "N",
       "sequences (or images) per step, over all devices; 4 Mi tokens when not "
       "given",
-      PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL}},
+      PEN__FIELD_SIZE, AT(global_batch), 1, 1e12, NULL}},
+    {ALL,
+     {"tokens", "N", "tokens of the whole run, as 15T: print its days",
+      PEN__FIELD_COUNT, AT(tokens), 1, 1e18, NULL}},
     {MAKERS,
      {"target", "NAME",
       "program to run the plan: penstock, megatron, torchtitan or deepspeed; "
@@ -141,7 +143,7 @@ static const struct row rows[] = {
       PEN__FIELD_COUNT, DEGREE(DP), 1, MOST_DEGREE, NULL}},
     {PREDICT,
      {"micro-batch-size", "N", "sequences per micro-batch; 1 when not given",
-      PEN__FIELD_COUNT, AT(micro_batch), 1, PEN_PLAN_MAX_COUNT, NULL}},
+      PEN__FIELD_SIZE, AT(micro_batch), 1, PEN_PLAN_MAX_COUNT, NULL}},
     {PREDICT,
      {"schedule", "NAME",
       "a name from `penstock schedule list`; when not given, 1f1b, "
@@ -254,8 +256,7 @@ static void check_args(const struct parse *parse,
                                          : "--cluster are",
                    parse->verb == PEN__PLAN_SEARCH
                        ? "plan llama-3.1-70b 64xh100"
-                       : "predict --model llama-3.1-70b --cluster 64xh100 "
-                         "--tp 4 --pp 4");
+                       : "predict llama-3.1-70b 64xh100 --tp 4 --pp 4");
     if (args->megatron_line != NULL)
         return;
     require(state, args->global_batch != 0 || !pen_image_model_is(args->model),
@@ -278,7 +279,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         parse->args->file = text;
         return 0;
     }
-    if (key == ARGP_KEY_ARG && parse->verb == PEN__PLAN_SEARCH) {
+    if (key == ARGP_KEY_ARG && (parse->verb & MAKERS) != 0) {
         const char **place = parse->args->model == NULL ? &parse->args->model
                                                         : &parse->args->cluster;
         if (*place != NULL)
@@ -314,6 +315,7 @@ static struct argp parser_of(const struct parse *parse)
         parser.doc = "Predicts a plan again.";
         break;
     case PEN__PLAN_PREDICT:
+        parser.args_doc = "[MODEL [CLUSTER]]";
         parser.doc = "Predicts time and memory of one layout of a training.\v"
                      "All options: penstock help predict.";
         break;

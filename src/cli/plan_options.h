@@ -33,6 +33,7 @@ struct pen__plan_args {
     const char *file; /* of plan check */
     uint64_t sequence;
     uint64_t global_batch;
+    uint64_t tokens; /* of the whole training */
     uint64_t micro_batch;
     uint64_t degrees[PEN_DEGREES];
     uint64_t top;

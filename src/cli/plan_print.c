@@ -1,6 +1,7 @@
 #include "cli/plan_print.h"
 
 #include "base/table.h"
+#include "cli/figures.h"
 #include "cli/plan_cells.h"
 #include "cli/plan_devices.h"
 #include "cli/sync.h"
@@ -30,7 +31,7 @@ uint32_t pen__plan_same_ranks(const struct pen_prediction *prediction,
 
 static const struct pen_column plan_columns[] = {
     {"", true, false},           {"step, s", true, false},
-    {"tokens/s", true, false},   {"use, %", true, false},
+    {"tokens/s", true, false},   {"MFU, %", true, false},
     {"GiB", true, false},        {"devices", true, false},
     {"tp", true, false},         {"cp", true, false},
     {"pp", true, false},         {"vpp", true, false},
@@ -56,7 +57,7 @@ static void add_plan(struct pen_table *table, uint32_t number,
 {
     pen_table_add(table, "%u", number);
     pen_table_add(table, "%.4g", prediction->step_sec);
-    pen_table_add(table, "%.4g", prediction->tokens_per_sec);
+    pen__add_figure_cell(table, prediction->tokens_per_sec);
     pen_table_add(table, "%.1f", 100 * prediction->utilisation);
     pen_table_add(table, "%.1f", pen__gib(prediction->peak_bytes));
     pen_table_add(table, "%" PRIu64, pen_plan_num_ranks(plan));
@@ -73,6 +74,28 @@ static void print_ranking(const struct pen_plan_ranking *ranking,
         add_plan(&table, i + 1, ranking->found[i].plan,
                  &ranking->found[i].prediction);
     print_table(&table, out);
+}
+
+/* What the columns are, for readers who see them for the first time. */
+static void print_columns(const struct pen_plan_found *best,
+                          struct pen_text *out)
+{
+    struct pen__plan_spent spent =
+        pen__plan_spent(best->plan, &best->prediction);
+    pen_text_add(out,
+                 "\n"
+                 "MFU: model-flops utilisation, the share of the %s peak "
+                 "(%.0f Tflop/s a device)\n"
+                 "that the model's own arithmetic takes, without "
+                 "recomputation. GiB: memory of the\n"
+                 "fullest device. tp, cp, ep: devices that share each tensor, "
+                 "each sequence, the\n"
+                 "experts. pp: ranks of the pipeline; vpp: stages on each. "
+                 "dp: replicas. batch:\n"
+                 "micro-batches of a replica x %s in each.\n",
+                 pen_number_names[best->plan->number],
+                 1e-12 * spent.peak_per_device,
+                 best->plan->sequence == 1 ? "samples" : "sequences");
 }
 
 /* ---- one plan ---- */
@@ -126,21 +149,68 @@ static void print_spent(const struct pen_prediction *prediction,
     pen_text_add(out, "\n");
 }
 
+/* "68,180 tokens/s; on each of 64 devices ...", with the peak by its name. */
+static void print_speed(const struct pen_plan *plan,
+                        const struct pen_prediction *it, struct pen_text *out)
+{
+    struct pen__plan_spent spent = pen__plan_spent(plan, it);
+    const char *unit = pen__plan_unit(plan->sequence);
+    pen__add_figure(out, it->tokens_per_sec);
+    pen_text_add(out, " %s/s; ", unit);
+    pen__add_figure(out, spent.tokens_per_device);
+    pen_text_add(out, " %s/s/device, ", unit);
+    pen__add_figure(out, 1e-12 * spent.flops_per_device);
+    pen_text_add(out,
+                 " Tflop/s/device, a model-flops utilisation of %.1f %% of the "
+                 "%s peak (",
+                 100 * it->utilisation, pen_number_names[plan->number]);
+    pen__add_figure(out, 1e-12 * spent.peak_per_device);
+    pen_text_add_string(out, " Tflop/s)\n");
+}
+
+/* The sum that decides, if it does not fit. */
+static void print_fit(const struct pen_prediction *it, struct pen_text *out)
+{
+    double needed = pen__gib(it->tight_bytes);
+    if (!it->fits)
+        pen_text_add(out,
+                     ", which does not fit: %.1f GiB + %.0f %% = %.1f GiB > "
+                     "%.1f GiB of a device",
+                     needed, 100 * it->memory_margin,
+                     needed * (1 + it->memory_margin),
+                     pen__gib(it->offered_bytes));
+    else
+        pen_text_add(out, ", at most %.1f of %.1f on a device", needed,
+                     pen__gib(it->offered_bytes));
+}
+
 static void print_price(const struct pen_plan *plan,
                         const struct pen_prediction *it, struct pen_text *out)
 {
     struct pen__plan_spent spent = pen__plan_spent(plan, it);
     double steps = 1e9 / (it->tokens_per_sec * it->step_sec);
     const char *unit = pen__plan_unit(plan->sequence);
-    if (it->price > 0)
-        pen_text_add(out, "price: %.4g a step, %.4g for 1e9 %s\n", it->price,
-                     it->price * steps, unit);
-    if (it->joules > 0)
-        pen_text_add(out,
-                     "energy: %.4g J a sample at %.4g W; %.4g kWh for 1e9 %s "
-                     "(devices compute %.0f %% of the step)\n",
-                     spent.joules_per_sample, spent.watts,
-                     it->joules * steps / 3.6e6, unit, 100 * spent.busy_share);
+    if (it->price > 0) {
+        pen_text_add(out, "price: %.4g a step, ", it->price);
+        pen__add_figure(out, it->price * steps);
+        pen_text_add(out, " for 1 billion %s\n", unit);
+    }
+    if (it->joules > 0) {
+        pen_text_add_string(out, "energy: ");
+        pen__plan_print_energy(&spent, it->joules * steps, unit, out);
+        pen_text_add(out, " (devices compute %.0f %% of the step)\n",
+                     100 * spent.busy_share);
+    }
+}
+
+void pen__plan_print_run(const struct pen_plan *plan,
+                         const struct pen_prediction *it, double tokens,
+                         struct pen_text *out)
+{
+    if (tokens == 0)
+        return;
+    pen__plan_add_run(plan, it, tokens, out);
+    pen_text_add_string(out, "\n");
 }
 
 void pen__plan_print(const struct pen_plan *plan,
@@ -148,10 +218,12 @@ void pen__plan_print(const struct pen_plan *plan,
                      struct pen_text *out)
 {
     print_spent(prediction, out);
+    print_speed(plan, prediction, out);
     print_stages(plan, out);
-    pen_text_add(out, "memory in GiB (typical error %.0f %%)%s:\n\n",
-                 100 * prediction->memory_error,
-                 prediction->fits ? "" : ", which does not fit");
+    pen_text_add(out, "memory in GiB (typical error %.0f %%)",
+                 100 * prediction->memory_error);
+    print_fit(prediction, out);
+    pen_text_add_string(out, ":\n\n");
     print_memory(prediction, out);
     pen_text_add(out, "\n");
     print_price(plan, prediction, out);
@@ -163,18 +235,21 @@ static void print_head(const struct pen__plan_report *report,
                        struct pen_text *out)
 {
     const struct pen_setting *setting = &report->planning->setting;
-    pen_text_add(out,
-                 "%s, %.4g parameters, on %s (%" PRIu64
-                 " devices) with %s in %s: batch %" PRIu64,
-                 pen_text_string(&report->planning->model_name),
-                 (double)setting->model->num_parameters, setting->cluster->name,
-                 pen_cluster_num_devices(setting->cluster),
-                 pen_target_names[setting->target],
-                 pen_number_names[setting->number], setting->global_batch);
-    if (setting->model->images != NULL)
+    pen_text_add(out, "%s, ", pen_text_string(&report->planning->model_name));
+    pen__add_large(out, (double)setting->model->num_parameters);
+    pen_text_add(
+        out,
+        " parameters, on %s (%" PRIu64 " devices) with %s in %s: a batch of ",
+        setting->cluster->name, pen_cluster_num_devices(setting->cluster),
+        pen_target_names[setting->target], pen_number_names[setting->number]);
+    pen__add_figure(out, (double)setting->global_batch);
+    if (setting->model->images != NULL) {
         pen_text_add_string(out, " images\n\n");
-    else
-        pen_text_add(out, " of %u tokens\n\n", setting->sequence);
+        return;
+    }
+    pen_text_add_string(out, " x ");
+    pen__add_figure(out, setting->sequence);
+    pen_text_add_string(out, " tokens\n\n");
 }
 
 static void print_counts(const struct pen_plan_ranking *ranking,
@@ -392,10 +467,12 @@ void pen__plan_report_print(const struct pen__plan_report *report,
     const struct pen_plan_found *best = &report->ranking->found[0];
     print_head(report, out);
     print_ranking(report->ranking, out);
+    print_columns(best, out);
     pen_text_add(out, "\n");
     print_counts(report->ranking, out);
     print_choice(report, out);
     pen__plan_print(best->plan, &best->prediction, out);
+    pen__plan_print_run(best->plan, &best->prediction, report->tokens, out);
     print_relaxed(report, out);
     print_findings(report->ranking, out);
     print_sync(report, out);

@@ -17,6 +17,7 @@ struct pen__plan_report {
     const char *sync_reason; /* why there is none; NULL: nobody asked */
     enum pen_objective objective;
     double tolerance; /* of --within */
+    double tokens;    /* of --tokens; 0: not given */
     bool allows_stale;
 };
 
@@ -29,8 +30,17 @@ json_t *pen__plan_report_json(const struct pen__plan_report *report);
 void pen__plan_print(const struct pen_plan *plan,
                      const struct pen_prediction *prediction,
                      struct pen_text *out);
+/* Days and device-hours of a training of so many tokens; 0: nothing. */
+void pen__plan_print_run(const struct pen_plan *plan,
+                         const struct pen_prediction *prediction, double tokens,
+                         struct pen_text *out);
 json_t *pen__plan_json(const struct pen_plan *plan,
                        const struct pen_prediction *prediction);
+
+/* The same with "run", unless the tokens are 0. */
+json_t *pen__plan_json_with_run(const struct pen_plan *plan,
+                                const struct pen_prediction *prediction,
+                                double tokens);
 
 /*
  * Ranks of the pipeline that hold the same bytes: *count of them from `first`

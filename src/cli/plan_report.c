@@ -4,6 +4,8 @@
  */
 #include "cli/plan_report.h"
 
+#include "cli/figures.h"
+#include "cli/plan_cells.h"
 #include "cli/plan_devices.h"
 #include "cli/sync.h"
 
@@ -92,6 +94,7 @@ static void write_figures(struct page *page)
     bool is_short = it->step_sec < 1;
     double scale = is_short ? 1e3 : 1;
     const char *unit = is_short ? "ms" : "s";
+    struct pen__plan_spent spent = pen__plan_spent(plan, it);
     struct pen_text tokens = PEN_TEXT_EMPTY;
     snprintf(page->values[0], FIGURE_SIZE, "%.3g %s", scale * it->step_sec,
              unit);
@@ -99,17 +102,21 @@ static void write_figures(struct page *page)
              scale * it->step_sec * (1 - it->step_error),
              scale * it->step_sec * (1 + it->step_error), unit);
     set_figure(page, 0, "step");
-    pen__add_large(&tokens, it->tokens_per_sec);
+    pen__add_figure(&tokens, it->tokens_per_sec);
     snprintf(page->values[1], FIGURE_SIZE, "%s", pen_text_string(&tokens));
+    pen_text_clear(&tokens);
+    pen__add_figure(&tokens, spent.tokens_per_device);
+    snprintf(page->notes[1], FIGURE_SIZE, "%s on each device",
+             pen_text_string(&tokens));
     pen_text_release(&tokens);
-    snprintf(page->notes[1], FIGURE_SIZE, "%.0f on each device",
-             it->tokens_per_sec / (double)pen_plan_num_ranks(plan));
     set_figure(page, 1,
                plan->sequence == 1 ? "samples per second"
                                    : "tokens per second");
     snprintf(page->values[2], FIGURE_SIZE, "%.1f %%", 100 * it->utilisation);
-    snprintf(page->notes[2], FIGURE_SIZE, "of the peak");
-    set_figure(page, 2, "use of the devices");
+    snprintf(page->notes[2], FIGURE_SIZE, "%.0f of %.0f %s Tflop/s a device",
+             1e-12 * spent.flops_per_device, 1e-12 * spent.peak_per_device,
+             pen_number_names[plan->number]);
+    set_figure(page, 2, "model-flops utilisation (MFU)");
     snprintf(page->values[3], FIGURE_SIZE, "%.1f GiB",
              (double)it->peak_bytes / 0x1p30);
     snprintf(page->notes[3], FIGURE_SIZE,
@@ -117,7 +124,8 @@ static void write_figures(struct page *page)
              it->fullest);
     set_figure(page, 3, "peak memory");
     snprintf(page->values[4], FIGURE_SIZE, "%.1f %%", 100 * it->bubble);
-    snprintf(page->notes[4], FIGURE_SIZE, "of the step, waiting");
+    snprintf(page->notes[4], FIGURE_SIZE,
+             "of the step: the busiest rank waits");
     set_figure(page, 4, "bubble");
     snprintf(page->values[5], FIGURE_SIZE, "%" PRIu64,
              pen_plan_num_ranks(plan));

@@ -74,8 +74,7 @@ void pen__plan_picture_init(const struct pen_setting *setting,
                             struct pen__plan_picture *out);
 void pen__plan_picture_release(struct pen__plan_picture *picture);
 
-/* A number in words: "1.05 million", "8192", "2 devices", "1 device". */
-void pen__add_large(struct pen_text *out, double value);
+/* "2 devices", "1 device". */
 void pen__add_counted(struct pen_text *out, uint64_t count, const char *noun);
 
 #endif

@@ -1,22 +1,13 @@
 /* The tables of a report. */
 #include "cli/plan_report.h"
 
+#include "cli/figures.h"
 #include "cli/plan_cells.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-
-void pen__add_large(struct pen_text *out, double value)
-{
-    if (value >= 1e9)
-        pen_text_add(out, "%.4g billion", value / 1e9);
-    else if (value >= 1e6)
-        pen_text_add(out, "%.4g million", value / 1e6);
-    else
-        pen_text_add(out, "%.0f", value);
-}
 
 void pen__add_counted(struct pen_text *out, uint64_t count, const char *noun)
 {
@@ -167,16 +158,19 @@ static void add_price(const struct pen_plan_found *best, struct pen_table *out)
     struct pen__plan_spent spent = pen__plan_spent(best->plan, it);
     double steps = 1e9 / (it->tokens_per_sec * it->step_sec);
     const char *unit = pen__plan_unit(best->plan->sequence);
+    struct pen_text text = PEN_TEXT_EMPTY;
     if (it->price > 0) {
+        pen__add_figure(&text, it->price * steps);
+        pen_text_add(&text, " for 1 billion %s", unit);
         pen_table_add(out, "price");
-        pen_table_add(out, "%.4g for 1e9 %s", it->price * steps, unit);
+        add_text(out, &text);
     }
     if (it->joules > 0) {
+        pen__plan_print_energy(&spent, it->joules * steps, unit, &text);
         pen_table_add(out, "energy");
-        pen_table_add(out, "%.4g J a sample at %.4g W, %.4g kWh for 1e9 %s",
-                      spent.joules_per_sample, spent.watts,
-                      it->joules * steps / 3.6e6, unit);
+        add_text(out, &text);
     }
+    pen_text_release(&text);
 }
 
 void pen__plan_best_table(const struct pen__plan_report *report,
@@ -207,6 +201,14 @@ void pen__plan_best_table(const struct pen__plan_report *report,
     pen_table_add(out, "sharding");
     pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
     add_price(&report->ranking->found[0], out);
+    if (report->tokens == 0)
+        return;
+    pen_text_init(&text);
+    pen__plan_add_run(plan, &report->ranking->found[0].prediction,
+                      report->tokens, &text);
+    pen_table_add(out, "whole training");
+    add_text(out, &text);
+    pen_text_release(&text);
 }
 
 /* ---- plans ---- */
@@ -214,7 +216,7 @@ void pen__plan_best_table(const struct pen__plan_report *report,
 static const struct pen_column ranking_columns[] = {
     {"", true, false},           {"step, s", true, false},
     {"slower, %", true, false},  {"speed, 1/s", true, false},
-    {"use, %", true, false},     {"GiB", true, false},
+    {"MFU, %", true, false},     {"GiB", true, false},
     {"tp", true, false},         {"cp", true, false},
     {"pp", true, false},         {"vpp", true, false},
     {"ep", true, false},         {"dp", true, false},
@@ -231,7 +233,7 @@ void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
         pen_table_add(out, "%u", i + 1);
         pen_table_add(out, "%.4g", it->step_sec);
         pen_table_add(out, "%.1f", 100 * (it->step_sec / best_sec - 1));
-        pen_table_add(out, "%.0f", it->tokens_per_sec);
+        pen__add_figure_cell(out, it->tokens_per_sec);
         pen_table_add(out, "%.1f", 100 * it->utilisation);
         pen_table_add(out, "%.1f", pen__gib(it->peak_bytes));
         pen__plan_add_layout(plan, out);

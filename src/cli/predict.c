@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/plan_cells.h"
 #include "export/megatron_layout.h"
 #include "export/megatron_line.h"
 #include "planner/target_rules.h"
@@ -314,12 +313,10 @@ static int print(const struct pen__plan_args *args, const struct pen_plan *plan,
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     if (args->is_json)
-        return pen__print_json(pen__plan_json(plan, prediction));
-    pen_text_add(&text, "%.4g %s/s, %.1f %% of the peak, %.1f GiB\n",
-                 prediction->tokens_per_sec, pen__plan_unit(plan->sequence),
-                 100 * prediction->utilisation,
-                 (double)prediction->peak_bytes / 0x1p30);
+        return pen__print_json(
+            pen__plan_json_with_run(plan, prediction, (double)args->tokens));
     pen__plan_print(plan, prediction, &text);
+    pen__plan_print_run(plan, prediction, (double)args->tokens, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
     return code;

@@ -55,7 +55,7 @@ static const struct pen__field fields[] = {
      PEN__FIELD_TEXT, AT(micro_batch_sizes), 0, 0, NULL},
     {"seq-length", "N",
      "tokens per sequence; the model's positions when not given",
-     PEN__FIELD_COUNT, AT(seq_length), 1, 1u << 24, NULL},
+     PEN__FIELD_SIZE, AT(seq_length), 1, 1u << 24, NULL},
     {"bf16", NULL, "products and activations in bf16", PEN__FIELD_FLAG,
      AT(is_bf16), 0, 0, NULL},
     {"engine", "NAME",

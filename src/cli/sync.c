@@ -36,12 +36,12 @@ static const struct pen__field fields[] = {
      "instead of --step-time: the devices of one replica, as a file "
      "or preset:KIND*COUNT; the best plan for them gives the time",
      PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL},
-    {"seq-length", "N", "with --cluster: tokens per sequence", PEN__FIELD_COUNT,
+    {"seq-length", "N", "with --cluster: tokens per sequence", PEN__FIELD_SIZE,
      AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL},
     {"global-batch-size", "N",
      "samples per step over all replicas; one micro-batch each when "
      "not given",
-     PEN__FIELD_COUNT, AT(global_batch), 1, 1e12, NULL},
+     PEN__FIELD_SIZE, AT(global_batch), 1, 1e12, NULL},
     {"optimizer", "NAME",
      "adam or sgd, because some methods also send moments; adam "
      "when not given",

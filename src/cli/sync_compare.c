@@ -34,7 +34,7 @@ static int print(const struct pen__sync_args *args,
     pen_table_release(&table);
     pen_text_add(&text,
                  "\n"
-                 "MB/step: what a replica sends; stale: steps by which it may "
+                 "sent/step: bytes of a replica; stale: steps by which it may "
                  "lag the others\n"
                  "\n");
     pen_replica_advise(comparison, &text);

@@ -1,21 +1,32 @@
 /* Rows of a comparison of methods, for people and as JSON. */
 #include "cli/sync.h"
 
+#include "cli/figures.h"
+
 #include <math.h>
 
 static const struct pen_column columns[] = {
     {"method", false, false},
     {"interval", true, false},
-    {"MB/step", true, false},
+    {"sent/step", true, false},
     {"stall, ms", true, false},
     {"encode, ms", true, false},
     {"step, ms", true, false},
     {"samples/s", true, false},
     {"stale", true, false},
-    {"memory, MB", true, false},
+    {"memory", true, false},
     {"does it pay", false, true},
     {"to reach a loss, ms", true, false} /* where factors are known */
 };
+
+static void add_bytes(struct pen_table *out, const char *before, double bytes)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_text_add_string(&text, before);
+    pen__add_traffic(&text, bytes);
+    pen_table_add(out, "%s", pen_text_string(&text));
+    pen_text_release(&text);
+}
 
 static void add_row(const struct pen_replica_comparison *comparison,
                     const struct pen_replica_row *row, struct pen_table *out)
@@ -26,22 +37,21 @@ static void add_row(const struct pen_replica_comparison *comparison,
     pen_table_add(out, "%s", pen_text_string(&name));
     pen_text_release(&name);
     pen_table_add(out, "%u", time->choice.interval);
-    pen_table_add(out, "%s%.4g", time->cost.is_estimate ? "~" : "",
-                  1e-6 * time->step_bytes);
-    pen_table_add(out, "%.4g", 1e3 * time->stall_sec);
-    pen_table_add(out, "%.4g", 1e3 * time->encode_sec);
-    pen_table_add(out, "%.4g", 1e3 * time->step_sec);
-    pen_table_add(out, "%.4g", time->samples_per_sec);
+    add_bytes(out, time->cost.is_estimate ? "~" : "", time->step_bytes);
+    pen__add_figure_cell(out, 1e3 * time->stall_sec);
+    pen__add_figure_cell(out, 1e3 * time->encode_sec);
+    pen__add_figure_cell(out, 1e3 * time->step_sec);
+    pen__add_figure_cell(out, time->samples_per_sec);
     if (isfinite(time->cost.staleness))
         pen_table_add(out, "%.0f", time->cost.staleness);
     else
         pen_table_add(out, "any");
-    pen_table_add(out, "%.4g", 1e-6 * time->cost.extra);
+    add_bytes(out, "", time->cost.extra);
     pen_table_add(out, "%s", pen_replica_verdict_words[row->verdict]);
     if (!comparison->has_factors)
         return;
     if (time->factor > 0)
-        pen_table_add(out, "%.4g", 1e3 * time->step_sec * time->factor);
+        pen__add_figure_cell(out, 1e3 * time->step_sec * time->factor);
     else
         pen_table_add(out, "-");
 }

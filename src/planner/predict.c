@@ -145,9 +145,9 @@ static void tell_time(const struct pen__work *work, double span_sec,
     pen__energy_start(setting, plan, out);
     spend(work, out->step_sec, other, out);
     out->tokens_per_sec = batch * plan->sequence / out->step_sec;
-    out->utilisation =
-        pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence) /
-        (out->step_sec * peak);
+    out->model_flops =
+        pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence);
+    out->utilisation = out->model_flops / (out->step_sec * peak);
     out->step_error = work->measured == NULL
                           ? pen_device_step_error(work->device)
                           : MEASURED_STEP_ERROR;

@@ -129,6 +129,7 @@ struct pen_prediction {
     double spent[PEN_SPENDINGS]; /* of the rank that is busiest; they sum up */
     double bubble;               /* share of the pipeline's span */
     double utilisation; /* of all peaks together, without recomputation */
+    double model_flops; /* of a step, without recomputation */
     double tokens_per_sec;
     double busy_sec;     /* of computing, summed over all devices of the plan */
     double joules;       /* of a step; 0: the cluster has no watts */
@@ -140,6 +141,12 @@ struct pen_prediction {
     uint32_t num_memory;
     uint32_t fullest;    /* of them */
     uint64_t peak_bytes; /* of the fullest */
+    /*
+     * The rank that has the least room for what it holds; on devices of one
+     * kind, the fullest.
+     */
+    uint64_t tight_bytes;   /* that it holds, without the margin */
+    uint64_t offered_bytes; /* of its devices, within the limit */
     bool fits;
 };
 

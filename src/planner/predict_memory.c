@@ -116,6 +116,18 @@ static void fill_rank(const struct pen__work *work,
         out->bytes[PEN_MEMORY_WEIGHTS] *= timing->ranks[index].versions;
 }
 
+/* Keeps the rank that fills the largest share of its devices. */
+static void note_room(uint64_t bytes, uint64_t offered,
+                      struct pen_prediction *out)
+{
+    if (out->offered_bytes != 0 &&
+        (double)bytes * (double)out->offered_bytes <=
+            (double)out->tight_bytes * (double)offered)
+        return;
+    out->tight_bytes = bytes;
+    out->offered_bytes = offered;
+}
+
 pen_status pen__tell_memory(const struct pen__work *work,
                             const struct pen_timing *timing,
                             struct pen_prediction *out, struct pen_text *why)
@@ -124,7 +136,6 @@ pen_status pen__tell_memory(const struct pen__work *work,
     uint32_t last = pen__rank_of(work, work->plan->num_stages - 1);
     double error =
         work->measured == NULL ? MEMORY_ERROR : MEASURED_MEMORY_ERROR;
-    out->fits = true;
     out->memory = calloc(pp, sizeof *out->memory);
     if (out->memory == NULL) {
         pen_why(why, "no memory for the classes of %u ranks", pp);
@@ -138,10 +149,12 @@ pen_status pen__tell_memory(const struct pen__work *work,
             out->peak_bytes = bytes;
             out->fullest = i;
         }
-        if ((double)bytes * (1 + error) >
-            (double)pen__devices_of(work->setting, work->plan, i).memory_bytes)
-            out->fits = false;
+        note_room(bytes,
+                  pen__devices_of(work->setting, work->plan, i).memory_bytes,
+                  out);
     }
+    out->fits =
+        (double)out->tight_bytes * (1 + error) <= (double)out->offered_bytes;
     out->memory_margin = error;
     out->memory_error = work->measured == NULL && keeps_gradients(work)
                             ? UNPROVED_MEMORY_ERROR

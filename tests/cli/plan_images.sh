@@ -20,7 +20,7 @@ run 0 plan --model preset:alexnet "${v100[@]}" --global-batch-size 840 --within 
 fewest=$(json 'd["plans"][0]["devices"]')
 [ "$fewest" -lt 8 ] || fail "within 100 % of the best are fewer than 8 devices, not $fewest"
 run 0 plan --model preset:vgg-16 "${v100[@]}" --global-batch-size 256
-out_has "batch 256 images"
+out_has "a batch of 256 images"
 out_has "samples/s"
 grep -q "tokens" "$work/out" && fail "an image has no tokens"
 run 0 plan --model preset:vgg-16 "${v100[@]}" --global-batch-size 256 --html "$work/page.html"

@@ -103,7 +103,7 @@ same "from a file" "$(json 'd["step_sec"]')" "$step"
 
 # What cannot be predicted.
 run 2 predict --seq-length 1024
-err_has "--model and --cluster are required, as in: penstock predict --model llama-3.1-70b"
+err_has "--model and --cluster are required, as in: penstock predict llama-3.1-70b 64xh100 --tp 4 --pp 4"
 run 1 predict "${large[@]}" --tp 8
 err_has "tp 8 does not divide 20 attention heads"
 run 1 predict "${large[@]}" --tp 4 --pp 8

@@ -82,18 +82,22 @@ _penstock_profile_options() {
         --recompute-granularity --rounds --output
 }
 
+_penstock_models_options() {
+    echo --json
+}
+
 _penstock_doctor_options() {
     echo --json
 }
 
 _penstock_plan_options() {
-    echo --model --cluster --seq-length --global-batch-size --target --dtype \
+    echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
         --memory-limit --profile --top --seconds --allow-stale --clip-grad --allow-local \
         --explain --html --json --output --objective --within
 }
 
 _penstock_predict_options() {
-    echo --model --cluster --seq-length --global-batch-size --target --dtype \
+    echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
         --memory-limit --profile --tensor-model-parallel-size --tp \
         --pipeline-model-parallel-size --pp \
         --num-virtual-stages-per-pipeline-rank --vpp --context-parallel-size \
@@ -220,7 +224,7 @@ _penstock_sync() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="plan predict simulate tokenize train eval generate plot view report profile doctor partition export reproduce"
+    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export reproduce"
     local all="schedule checkpoint cluster sync $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
