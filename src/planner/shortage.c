@@ -85,7 +85,7 @@ static double least_share(const struct leanest *leanest,
 /* The candidate with the lowest bound: a first answer that rules out most. */
 static bool try_first(struct leanest *leanest, const struct pen__bases *bases)
 {
-    struct pen_candidate first;
+    struct pen_candidate first = {.generator = NULL};
     double least = INFINITY;
     for (size_t i = 0; i < bases->count; i++) {
         const struct pen__base *base = &bases->items[i];
@@ -101,7 +101,7 @@ static bool try_first(struct leanest *leanest, const struct pen__bases *bases)
             first = leanest->candidates.items[j];
         }
     }
-    if (!isinf(least))
+    if (first.generator != NULL)
         try_candidate(leanest, &first);
     return true;
 }
