@@ -13,6 +13,7 @@
 #include "cli/train_replicas.h"
 #include "cli/train_report.h"
 #include "cli/train_signals.h"
+#include "cli/train_sizes.h"
 #include "cli/train_start.h"
 #include "cli/train_text.h"
 #include "cli/train_watch.h"
@@ -121,14 +122,20 @@ static pen_status make_layout(struct training *training, struct pen_text *why)
     bool is_open = training->args.logical_replicas == 0;
     if (is_open)
         training->args.logical_replicas = kept;
-    pen_status status = pen__train_replicas_init(
-        &training->replicas, &training->args, &training->pretrained.model,
-        training->transport, why);
+    uint32_t num_ranks = pen_transport_size(training->transport);
+    pen_status status = PEN_OK;
+    if (training->pretrained.model.decoder != NULL)
+        status = pen__train_take_sizes(&training->args, &num_ranks, why);
+    if (status == PEN_OK)
+        status = pen__train_replicas_init(&training->replicas, &training->args,
+                                          &training->pretrained.model,
+                                          training->transport, why);
+    if (status == PEN_OK && training->replicas.has_method)
+        num_ranks = pen_transport_size(own_ranks(training));
     if (status == PEN_OK)
         status = pen__train_layout_init(
             &training->layout, &training->args, &training->pretrained.model,
-            pen_batches_shape(training->batches).num_ids,
-            pen_transport_size(own_ranks(training)), why);
+            pen_batches_shape(training->batches).num_ids, num_ranks, why);
     if (status == PEN_OK && kept != 0 && is_open)
         training->args.logical_replicas =
             pen__train_layout_replicas(&training->layout, kept);

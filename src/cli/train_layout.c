@@ -1,5 +1,6 @@
 #include "cli/train_layout.h"
 
+#include "cli/train_sizes.h"
 #include "planner/compute.h"
 #include "schedule/generators.h"
 #include "schedule/restrictions.h"
@@ -93,11 +94,6 @@ static const char *default_schedule(const struct pen__train_args *args)
     return args->chunks > 1 ? "interleaved" : "1f1b";
 }
 
-static bool names_a_file(const char *text)
-{
-    return strchr(text, '.') != NULL || strchr(text, '/') != NULL;
-}
-
 static pen_status find_generator(const char *name,
                                  const struct pen_generator **out,
                                  struct pen_text *why)
@@ -134,7 +130,7 @@ static pen_status generate_schedule(const struct pen__train_args *args,
     const struct pen_generator *generator;
     struct pen_costs costs;
     const char *name = schedule_name(args);
-    if (names_a_file(name))
+    if (pen__train_schedule_is_file(name))
         return pen_schedule_load_lowered(name, out, NULL, why);
     pen_status status = find_generator(name, &generator, why);
     if (status != PEN_OK)
@@ -302,7 +298,7 @@ pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
         return PEN_OK;
     uint64_t steps =
         done < args->cures.stale_after ? 1 : until_stop(args, done);
-    if (names_a_file(schedule_name(args)))
+    if (pen__train_schedule_is_file(schedule_name(args)))
         return check_file(layout, args, steps, why);
     steps = smaller(steps, layout->most_steps);
     if (steps == layout->pass_steps)
@@ -318,7 +314,7 @@ static pen_status check_cures(const struct pen__train_layout *layout,
     const struct pen_cures *cures = &args->cures;
     const char *option =
         cures->stale_after > 0 ? "--stale-after" : "--stale-discount";
-    bool is_file = names_a_file(schedule_name(args));
+    bool is_file = pen__train_schedule_is_file(schedule_name(args));
     if ((cures->stale_after == 0 && cures->discount_steps == 0) ||
         (layout->is_asynchronous && !is_file))
         return PEN_OK;

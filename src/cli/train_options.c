@@ -101,8 +101,9 @@ static const struct pen__field fields[] = {
           "stages per rank, if the schedule allows a choice"),
     COUNT("vpp", chunks, 1, PEN_MAX_STAGES, "the same"),
     TEXT("schedule", "NAME", pipeline,
-         "a name from `penstock schedule list`, or a schedule file; "
-         "when not given, 1f1b, or interleaved with several stages per "
+         "a name from `penstock schedule list`, or a schedule file, which "
+         "has its own ranks and micro-batches; when not given, 1f1b, or "
+         "interleaved with several stages per "
          "rank"),
     COUNT("stale-after", cures.stale_after, 1, MANY,
           "with an asynchronous --schedule, make the first N steps "
@@ -399,7 +400,8 @@ static void complete(struct pen__train_args *args,
     args->schedule.wsd_style = (enum pen_wsd_style)args->wsd_style;
     if (args->schedule.decay_iters == 0)
         args->schedule.decay_iters = args->train_iters;
-    if (args->global_batch_size == 0)
+    args->has_global_batch = args->global_batch_size != 0;
+    if (!args->has_global_batch)
         args->global_batch_size = args->micro_batch_size;
     args->replica_batch = args->global_batch_size;
     if (args->split == NULL)

@@ -20,6 +20,7 @@ struct pen__train_args {
     uint64_t seq_length; /* 0: the positions of the model, or the file's */
     uint64_t micro_batch_size;
     uint64_t global_batch_size; /* 0: one micro-batch */
+    bool has_global_batch;      /* it was given */
     uint64_t replica_batch; /* of one that synchronises by --sync, else all */
     uint64_t train_iters;
     uint64_t seed;

@@ -89,7 +89,41 @@ sed 's/"tp": 1/"tp": "one"/' "$work/plan.json" >"$work/bad.json"
 run 1 "${train[@]}" --plan "$work/bad.json" --check
 err_has "bad.json"
 
+# A schedule file brings its ranks and micro-batches; one process stands for
+# them in a check, and is told how many to start in a training.
+printf 'F0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3\n' >"$work/mine"
+own=("${train[@]}" --schedule "$work/mine" --micro-batch-size 2)
+run 0 "${own[@]}" --check
+out_has "checked: the training would start on 2 ranks with own, 5 steps of 8 samples"
+run 0 "${own[@]}" --check --pp 2 --global-batch-size 8
+run 1 "${own[@]}"
+err_has "$work/mine is for 2 ranks, but this job has 1; start it with mpirun -n 2, or"
+run 1 "${own[@]}" --check --pp 3
+err_has "--pipeline-model-parallel-size 3: $work/mine is for 2 ranks; leave the option out"
+run 1 "${own[@]}" --check --global-batch-size 12
+err_has "--global-batch-size 12: $work/mine has 4 micro-batches, which makes 8 with --micro-batch-size 2 and 1 replica"
+make_file late.pen pipedream --stages 2 --microbatches 1 --batches 5
+run 0 "${train[@]}" --check --schedule "$work/late.pen"
+out_has "would start on 2 ranks with pipedream, 5 steps of 1 samples"
+
+# own_ranks COUNT CODE WORDS...: trains with the file on so many ranks.
+own_ranks() {
+    local code=0
+    line="mpiexec -n $1 train --schedule mine"
+    ASAN_OPTIONS=detect_leaks=0 mpiexec -n "$1" "$PENSTOCK" "${own[@]}" \
+        "${@:3}" >"$work/out" 2>"$work/err" || code=$?
+    same "exit code" "$code" "$2"
+}
 if command -v mpiexec >/dev/null; then
+    run 0 "${train[@]}" --micro-batch-size 2 --global-batch-size 8 \
+        --save "$work/alone"
+    own_ranks 2 0 --save "$work/two"
+    same "bits" "$(hash_of "$work/two")" "$(hash_of "$work/alone")"
+    own_ranks 3 1
+    err_has "is for 2 ranks, but this job has 3; start it with mpirun -n 2"
+    own_ranks 4 0 --check
+    out_has "would start on 4 ranks with own, 5 steps of 16 samples"
+
     line="mpiexec -n 4 train --check"
     ASAN_OPTIONS=detect_leaks=0 mpiexec -n 4 "$PENSTOCK" "${train[@]}" \
         --plan "$work/late.json" --check >"$work/out" 2>"$work/err" ||
