@@ -58,20 +58,23 @@ static const struct option_row rows[] = {
      "pipedream only",
      PEN__MAKE, 0, FLAG, 0, AT(has_vertical_sync), 0, 0},
     {"placement", "NAME",
-     "placement of stages on ranks: linear, loop, v or any, the best of all",
-     PEN__SEARCH, PEN__SEARCH, TEXT, 0, AT(placement), 0, 0},
+     "placement of stages on ranks: linear, loop, v or any, the best of all; "
+     "any when not given",
+     PEN__SEARCH, 0, TEXT, 0, AT(placement), 0, 0},
     {"costs", "COSTS",
      "seconds of one micro-batch on one rank, f=1,i=1,w=1,comm=0 when not "
      "given, or a JSON file; b=2 is a whole backward, i and w half of it each",
-     BUILDERS | TIMERS, PEN__SEARCH, TEXT, 0, AT(costs_text), 0, 0},
+     BUILDERS | TIMERS, 0, TEXT, 0, AT(costs_text), 0, 0},
     {"memory", "MEM",
      "activations that operations add and free, in A, the "
      "activations of one micro-batch on one rank; f=1,i=0,w=-1 when "
      "not given",
      BUILDERS | TIMERS | PEN__CHECK, 0, TEXT, 0, AT(memory_text), 0, 0},
-    {"memory-limit", "A", "maximum of activations on a rank, in A",
-     BUILDERS | PEN__CHECK | PEN__DRAW, PEN__SEARCH, NUMBER, 0,
-     AT(memory_limit), 1e-9, 1e12},
+    {"memory-limit", "A",
+     "maximum of activations on a rank, in A; search: that of 1f1b, one for "
+     "each stage, when not given",
+     BUILDERS | PEN__CHECK | PEN__DRAW, 0, NUMBER, 0, AT(memory_limit), 1e-9,
+     1e12},
     {"seconds", "S",
      "stop the search after S seconds; when its work is done when "
      "not given",
@@ -214,16 +217,28 @@ static void read_costs(const struct argp_state *state)
                    pen_text_string(&why));
 }
 
+/* Names all that are missing at once, each with its meaning. */
+static void require_options(const struct argp_state *state)
+{
+    const struct parse *parse = state->input;
+    struct pen_text missing = PEN_TEXT_EMPTY;
+    for (size_t i = 0; i < NUM_ROWS; i++) {
+        if ((rows[i].required & parse->command->verb) != 0 &&
+            !is_given(&rows[i], parse->args))
+            pen_text_add(&missing, "%s--%s %s is missing: %s",
+                         missing.length == 0 ? "" : "; ", rows[i].name,
+                         rows[i].value, rows[i].help);
+    }
+    if (missing.length != 0)
+        argp_error(state, "%s", pen_text_string(&missing));
+    pen_text_release(&missing);
+}
+
 static void finish(const struct argp_state *state)
 {
     const struct parse *parse = state->input;
     const struct pen__schedule_command *command = parse->command;
-    for (size_t i = 0; i < NUM_ROWS; i++) {
-        if ((rows[i].required & command->verb) != 0 &&
-            !is_given(&rows[i], parse->args))
-            argp_error(state, "--%s %s is missing: %s", rows[i].name,
-                       rows[i].value, rows[i].help);
-    }
+    require_options(state);
     int words = parse->args->num_words;
     if (words < command->least_words)
         argp_error(state, "expected %s", command->words);

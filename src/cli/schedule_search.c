@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "schedule/search.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -71,9 +72,21 @@ static void tell_report(const struct pen_search_report *report)
             (unsigned long long)report->moves_tried);
 }
 
+/* What 1F1B needs, when the user gives no limit. */
+static double choose_limit(const struct pen__schedule_args *args)
+{
+    if (args->memory_limit != 0)
+        return args->memory_limit;
+    pen_log(PEN_LOG_INFO,
+            "--memory-limit not given: %" PRIu32 ", the memory of 1f1b",
+            args->stages);
+    return args->stages;
+}
+
 int pen__schedule_search(const struct pen__schedule_args *args)
 {
-    unsigned placements = read_placements(args->placement);
+    unsigned placements =
+        read_placements(args->placement != NULL ? args->placement : "any");
     if (placements == 0) {
         pen_log(PEN_LOG_ERROR,
                 "--placement %s: expected linear, loop, v or any",
@@ -86,7 +99,7 @@ int pen__schedule_search(const struct pen__schedule_args *args)
                                            .microbatches = args->microbatches,
                                            .placements = placements,
                                            .chunks = args->chunks,
-                                           .memory_limit = args->memory_limit,
+                                           .memory_limit = choose_limit(args),
                                            .has_memory = args->has_memory,
                                            .costs = &args->costs,
                                            .seconds = args->seconds,

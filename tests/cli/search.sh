@@ -31,10 +31,12 @@ out_empty
 err_has "0.5"
 search 2 --placement round --costs f=1,i=1,w=1 --memory-limit 5
 err_has "--placement round: expected linear, loop, v or any"
-search 2 --costs f=1,i=1,w=1 --memory-limit 5
-err_has "--placement NAME is missing"
-search 2 --placement v --memory-limit 5
-err_has "--costs COSTS is missing"
-search 2 --placement v --costs f=1
-err_has "--memory-limit A is missing"
+# What is not given is chosen and said, and gives what the same words give.
+search 0 --placement any --costs f=1,i=1,w=1 --memory-limit 4 -o "$work/given"
+search 0 -o "$work/chosen"
+err_has "--memory-limit not given: 4, the memory of 1f1b"
+same "schedule" "$(cat "$work/chosen")" "$(cat "$work/given")"
+run 2 schedule search
+err_has "--stages P is missing"
+err_has "--microbatches M is missing"
 finish
