@@ -17,6 +17,12 @@ same "names of --json" "$names" "$(json '"\n".join(sorted(
 same "bytes of one" \
     "$(json '[x["memory_bytes"] for x in d["devices"] if x["device"] == "a100-80"]')" \
     "[85899345920]"
+# What nvidia-smi reports as the total, 81559 MiB, and not 80 GiB.
+same "bytes of an H100" \
+    "$(json '[x["memory_bytes"] for x in d["devices"] if x["device"] in ("h100-sxm", "h100-pcie", "h800")]')" \
+    "[85520809984, 85520809984, 85520809984]"
+same "NVLink of an H800" "$(json '[x["levels"][0]["bytes_per_sec"] for x in d["systems"]
+    if x["system"] in ("dgx-h100", "hgx-h800")]')" "[450000000000.0, 200000000000.0]"
 
 # What is shown is a file.
 for source in preset:h100-sxm*1024 preset:gb200-nvl72*4 preset:ethernet-10*3; do

@@ -46,6 +46,13 @@ plan 0 --model "$work/a <b> & \"c\"" --cluster 'preset:a100-40*2'
 same "strange name" "$(html '"a <b> & \"c\" on" in t.find(".//h1").text')" True
 
 # A pipeline of many ranks, and a batch too long to be drawn.
+# One bubble on the page: the note of the picture has that of the figures.
+plan 0 --model preset:gpt3-175b --cluster 'preset:a100-80*64' --seconds 1 --json
+bubble=$(json '"%.1f %%" % (100 * d["plans"][0]["bubble"])')
+same "bubble" "$(html "'bubble $bubble of the step: the busiest rank waits' in words or
+    '$bubble bubble of the step: the busiest rank waits' in words")" True
+same "bubble of the note" "$(html "'bubble looks larger than the $bubble of the step' in words")" True
+same "utilisation" "$(html '"model-flops utilisation (MFU)" in words and "of 312 bf16 Tflop/s a device" in words')" True
 plan 0 --model preset:gpt3-175b --cluster 'preset:a100-80*512' --seconds 1
 html 'len(source)' >"$work/size"
 [ "$(cat "$work/size")" -lt 8000000 ] || fail "$(cat "$work/size") bytes"

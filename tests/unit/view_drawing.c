@@ -207,6 +207,29 @@ static void the_same_picture_has_the_same_bytes(void **state)
     free_item(&item);
 }
 
+/* Another bubble changes a picture only where it is written. */
+static void a_bare_picture_has_no_bubble(void **state)
+{
+    (void)state;
+    struct pen_picture_item item = make_item("1f1b", 4, 8, 0);
+    struct pen_timing *timing = (struct pen_timing *)item.timing;
+    for (int is_bare = 0; is_bare < 2; is_bare++) {
+        struct pen_text before = PEN_TEXT_EMPTY;
+        struct pen_text after = PEN_TEXT_EMPTY;
+        item.is_bare = is_bare;
+        timing->bubble = 0.125;
+        draw(&item, 1, "a.png", &before);
+        timing->bubble = 0.75;
+        draw(&item, 1, "a.png", &after);
+        bool is_same = before.length == after.length &&
+                       memcmp(before.bytes, after.bytes, before.length) == 0;
+        assert_int_equal(is_bare, is_same);
+        pen_text_release(&before);
+        pen_text_release(&after);
+    }
+    free_item(&item);
+}
+
 static void a_schedule_without_time_can_be_drawn(void **state)
 {
     (void)state;
@@ -298,6 +321,7 @@ int main(void)
         cmocka_unit_test(labels_can_be_read_on_every_kind),
         cmocka_unit_test(stacked_schedules_are_all_drawn),
         cmocka_unit_test(the_same_picture_has_the_same_bytes),
+        cmocka_unit_test(a_bare_picture_has_no_bubble),
         cmocka_unit_test(a_schedule_without_time_can_be_drawn),
         cmocka_unit_test(large_pictures_stay_bearable),
         cmocka_unit_test(unknown_endings_are_refused_with_those_that_work),
