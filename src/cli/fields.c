@@ -82,6 +82,17 @@ static bool read_times(const char *letters, bool is_size, double *out)
     return false;
 }
 
+void pen__fields_show(const char *const *names, struct argp_option *options)
+{
+    for (size_t at = 0; options[at].name != NULL; at++) {
+        size_t i = 0;
+        while (names[i] != NULL && strcmp(options[at].name, names[i]) != 0)
+            i++;
+        if (names[i] == NULL)
+            options[at].flags |= OPTION_HIDDEN;
+    }
+}
+
 static double read_number(const struct pen__field *field, const char *text,
                           const struct argp_state *state)
 {

@@ -57,6 +57,9 @@ void pen__fields_list_output(const struct pen__field *fields, size_t count,
 /* Leaves these, the last NULL, out of --help; they are taken as before. */
 void pen__fields_hide(const char *const *names, struct argp_option *options);
 
+/* The same of all but these. */
+void pen__fields_show(const char *const *names, struct argp_option *options);
+
 /*
  * Takes an option or a word of the command line into the struct that is
  * state->input; the line must be parsed with ARGP_IN_ORDER. What is wrong ends

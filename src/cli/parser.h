@@ -6,7 +6,8 @@
 
 /*
  * Reads the words of a command, which errors call by this name, into what the
- * parser fills. Ends the program on a wrong one; false when memory runs out.
+ * parser fills. Ends the program on a wrong one, and on --help or --help-all;
+ * false when memory runs out.
  */
 bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
                 int argc, char **argv, void *args);

@@ -99,8 +99,8 @@ static const struct row rows[] = {
       PEN__FIELD_FLAG, AT(allows_local), 0, 0, NULL}},
     {SEARCH,
      {"explain", NULL,
-      "explain the best plan: each neighbouring plan and why it is "
-      "worse, the limit of the step, and what would help",
+      "explain the best plan: why its neighbours are worse, the limit of "
+      "the step, and what would help",
       PEN__FIELD_FLAG, AT(is_explained), 0, 0, NULL}},
     {SEARCH,
      {"html", "FILE", "write an HTML report here", PEN__FIELD_TEXT, AT(html), 0,
@@ -186,7 +186,13 @@ static const struct row rows[] = {
 
 #define NUM_ROWS (sizeof rows / sizeof *rows)
 
-/* Only `penstock help predict` has these, so that --help is one screen. */
+/* --help of plan has these, so that it is one screen; --help-all has all. */
+static const char *const usual_names[] = {"seq-length", "global-batch-size",
+                                          "target",     "memory-limit",
+                                          "explain",    "json",
+                                          "output",     NULL};
+
+/* --help of predict leaves these out. */
 static const char *const rare[] = {"use-distributed-optimizer",
                                    "sequence-parallel",
                                    "pipeline-model-parallel-layout",
@@ -306,9 +312,9 @@ static struct argp parser_of(const struct parse *parse)
         parser.args_doc = "[MODEL [CLUSTER]]\ncheck PLAN";
         parser.doc =
             "Finds the fastest layouts of a training that fit into "
-            "memory.\vNo device is needed. After you edit a plan, "
-            "`penstock plan check PLAN` predicts it again; it uses the "
-            "plan's own model and cluster unless you give others.";
+            "memory, as in:\n  penstock plan llama-3.1-70b 64xh100\v"
+            "All options: penstock plan --help-all. No device is needed. After "
+            "you edit a plan, `penstock plan check PLAN` predicts it again.";
         break;
     case PEN__PLAN_CHECK:
         parser.args_doc = "PLAN";
@@ -317,7 +323,7 @@ static struct argp parser_of(const struct parse *parse)
     case PEN__PLAN_PREDICT:
         parser.args_doc = "[MODEL [CLUSTER]]";
         parser.doc = "Predicts time and memory of one layout of a training.\v"
-                     "All options: penstock help predict.";
+                     "All options: penstock predict --help-all.";
         break;
     }
     return parser;
@@ -335,6 +341,8 @@ void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
     list_options(verb, &parse);
     if (verb == PEN__PLAN_PREDICT)
         pen__fields_hide(rare, parse.options);
+    if (verb == PEN__PLAN_SEARCH)
+        pen__fields_show(usual_names, parse.options);
     struct argp parser = parser_of(&parse);
     if (!pen__parse(&parser, name, ARGP_IN_ORDER, argc, argv, &parse))
         argp_failure(NULL, PEN__EXIT_NO, ENOMEM,

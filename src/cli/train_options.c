@@ -30,12 +30,13 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 
 static const struct pen__field fields[] = {
     TEXT("model", "MODEL", model,
-         "a run, a checkpoint, a folder with config.json and optionally "
-         "weights, a config.json, or a preset: preset:gpt2, "
-         "preset:mnist-cnn"),
+         "a folder with config.json, a config.json, a run, a checkpoint, or a "
+         "preset, as preset:gpt2"),
     FLAG("random-weights", has_random_weights,
          "start from random weights, also if --model has weights"),
-    TEXT("load", "DIR", load, "resume from the newest checkpoint in DIR"),
+    TEXT("load", "DIR", load,
+         "resume from the newest checkpoint in DIR, with the options of its "
+         "run that are not given"),
     {"data-path", "PREFIX...",
      "files of tokens, optionally each with a weight: 0.3 A 0.7 B; "
      "for an image model, the folder with the files of MNIST or CIFAR-10",
@@ -93,13 +94,15 @@ static const struct pen__field fields[] = {
          "onednn, reference (plain loops), sleep:5ms (operations only "
          "wait) or sleep:profile (they wait as long as in --profile); "
          "onednn when not given"),
-    COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
+    COUNT("pp", pipeline_size, 1, PEN_MAX_STAGES,
           "ranks per pipeline; ranks beyond one pipeline form further "
           "replicas; 1 when not given"),
-    COUNT("pp", pipeline_size, 1, PEN_MAX_STAGES, "the same"),
-    COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
+    COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
+          "the same as --pp"),
+    COUNT("vpp", chunks, 1, PEN_MAX_STAGES,
           "stages per rank, if the schedule allows a choice"),
-    COUNT("vpp", chunks, 1, PEN_MAX_STAGES, "the same"),
+    COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
+          "the same as --vpp"),
     TEXT("schedule", "NAME", pipeline,
          "a name from `penstock schedule list`, or a schedule file, which "
          "has its own ranks and micro-batches; when not given, 1f1b, or "
@@ -199,52 +202,11 @@ static const struct pen__field fields[] = {
 
 enum { NUM_FIELDS = sizeof fields / sizeof *fields };
 
-/* Only `penstock help train` has these, so that --help is one screen. */
-static const char *const rare[] = {"random-weights",
-                                   "token-ids",
-                                   "split",
-                                   "lr-decay-iters",
-                                   "lr-wsd-decay-iters",
-                                   "lr-wsd-decay-style",
-                                   "weight-decay",
-                                   "weight-decay-groups",
-                                   "clip-grad",
-                                   "adam-beta1",
-                                   "adam-beta2",
-                                   "adam-eps",
-                                   "sgd-momentum",
-                                   "sgd-nesterov",
-                                   "engine",
-                                   "pp",
-                                   "num-virtual-stages-per-pipeline-rank",
-                                   "vpp",
-                                   "stale-after",
-                                   "stale-discount",
-                                   "predict-weights",
-                                   "use-distributed-optimizer",
-                                   "fast-sums",
-                                   "sync",
-                                   "sync-interval",
-                                   "sync-option",
-                                   "sync-replicas",
-                                   "compress",
-                                   "sparse-embedding",
-                                   "compress-stages",
-                                   "logical-replicas",
-                                   "check",
-                                   "profile",
-                                   "verify-interval",
-                                   "checksum-messages",
-                                   "hang-timeout",
-                                   "exit-duration-in-mins",
-                                   "recompute-granularity",
-                                   "save-keep",
-                                   "log-interval",
-                                   "tensorboard-dir",
-                                   "metrics-port",
-                                   "eval-interval",
-                                   "eval-iters",
-                                   NULL};
+/* --help has these, so that it is one screen; --help-all has all. */
+static const char *const usual_names[] = {
+    "model",       "load", "data-path", "global-batch-size",
+    "train-iters", "lr",   "pp",        "save",
+    "run",         NULL};
 
 static void check_args(const struct pen__train_args *args,
                        const struct argp_state *state)
@@ -591,12 +553,11 @@ static struct argp parser_of(const struct argp_option *options)
         .options = options,
         .parser = parse_option,
         .args_doc = "[TEXT...]",
-        .doc = "Trains a network on tokens or images.\vAll options: penstock "
-               "help train. Every --log-interval steps train prints a line on "
-               "stdout. Ctrl-C or SIGTERM ends the training after the current "
-               "step, with a checkpoint if --save is given. SIGUSR1 writes a "
-               "checkpoint, and the training continues. Under mpirun or srun "
-               "all ranks train together."};
+        .doc = "Trains a network on text, tokens or images.\vAll options: "
+               "penstock train --help-all. Options that are not given are "
+               "chosen for a TEXT, and printed. Ctrl-C ends the training, with "
+               "a checkpoint if --save is given. Under mpirun or srun all "
+               "ranks train together."};
 }
 
 int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
@@ -622,7 +583,7 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
                                      .log_interval = 10,
                                      .eval_iters = 10};
     pen__fields_list(fields, NUM_FIELDS, options);
-    pen__fields_hide(rare, options);
+    pen__fields_show(usual_names, options);
     struct argp parser = parser_of(options);
     return pen__parse(&parser, "penstock train", ARGP_IN_ORDER, argc, argv,
                       args)

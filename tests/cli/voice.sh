@@ -25,13 +25,20 @@ while read -r command; do
     [[ $(head -1 "$work/out") == "Usage: penstock $command "* ]] ||
         fail "the first line is no usage"
     [ "$(wc -L <"$work/out")" -le 80 ] || fail "a line is too long"
-    [ "$(wc -l <"$work/out")" -le 50 ] || fail "more than one screen"
+    lines=50
+    case $command in plan | train) lines=24 ;; esac
+    [ "$(wc -l <"$work/out")" -le $lines ] || fail "more than one screen"
     if ! has_verbs "$command"; then
         cp "$work/out" "$work/short"
         run 0 help $command
         [ "$(options_in "$work/out")" = "$(options_in "$work/short")" ] ||
-            grep -q "All options: penstock help $command\." "$work/short" ||
+            tr -s ' \n' ' ' <"$work/short" |
+            grep -q "All options: penstock $command --help-all\." ||
             fail "--help is shorter and does not say so"
+        cp "$work/out" "$work/whole"
+        run 0 $command --help-all
+        same "--help-all" "$(options_in "$work/out")" "$(options_in "$work/whole")"
+        err_empty
     fi
     run 2 $command --gnu
     out_empty
