@@ -221,6 +221,6 @@ void pen_shortage_print(const struct pen_shortage *shortage,
         pen_text_add(out, "; %" PRIu64 " devices would fit",
                      shortage->enough_devices);
     else if (shortage->most_devices > 0)
-        pen_text_add(out, "; more devices, up to %" PRIu64 ", do not help",
+        pen_text_add(out, "; none fits on up to %" PRIu64 " devices, either",
                      shortage->most_devices);
 }
