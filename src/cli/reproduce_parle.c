@@ -319,7 +319,7 @@ static pen_status time_steps(struct pen__parle *parle, struct pen_text *why)
                 .compute_sec = parle->compute_sec,
                 .overlap_sec = PEN_REPLICA_BACKWARD_SHARE * parle->compute_sec,
                 .samples = PEN__PARLE_REPLICAS * BATCH,
-                .core_bytes_per_sec = PEN_REPLICA_CORE_RATE};
+                .encode_bytes_per_sec = PEN_REPLICA_CORE_RATE};
             struct pen_sync_choice choice;
             struct pen_replica_time time;
             parle->step_sec[i][k] = parle->compute_sec;

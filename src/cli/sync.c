@@ -55,8 +55,8 @@ static const struct pen__field fields[] = {
      "when not given, all compressors with allreduce",
      PEN__FIELD_TEXT, AT(compress), 0, 0, NULL},
     {"encode-rate", "RATE",
-     "bytes of gradients that one core encodes per second; 2GB/s "
-     "when not given",
+     "bytes of gradients that a replica encodes per second; when not given, "
+     "what the memory of the cluster's devices allows, or 2GB/s of one core",
      PEN__FIELD_TEXT, AT(encode_rate), 0, 0, NULL},
     {"factors", "FILE",
      "file with lines METHOD FACTOR: steps to reach a loss, "

@@ -17,8 +17,13 @@ static void print_head(const struct pen__sync_args *args,
     pen_text_add(out, ", %.4g parameters, %u replicas on links of ",
                  setting->num_weights, setting->num_replicas);
     pen_unit_print(PEN_UNIT_BYTES_PER_SEC, setting->bytes_per_sec, out);
-    pen_text_add(out, " and %.4g ms; a step computes %.4g ms\n\n",
+    pen_text_add(out, " and %.4g ms; a step computes %.4g ms\n",
                  1e3 * setting->latency_sec, 1e3 * setting->compute_sec);
+    const char *who = args->encode_rate != NULL ? "as --encode-rate says"
+                      : args->cluster != NULL   ? "on the devices of a replica"
+                                                : "on one core";
+    pen_text_add(out, "compressors encode %.4g GB/s, %s\n\n",
+                 1e-9 * setting->encode_bytes_per_sec, who);
 }
 
 static int print(const struct pen__sync_args *args,

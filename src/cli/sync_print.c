@@ -117,10 +117,11 @@ json_t *pen__sync_json(const struct pen_replica_comparison *comparison)
     for (size_t i = 0; i < comparison->count; i++)
         pen__json_append(&rows, row_json(&comparison->rows[i]));
     return json_pack(
-        "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "replicas",
+        "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "replicas",
         (json_int_t)setting->num_replicas, "weights", setting->num_weights,
         "link_bytes_per_sec", setting->bytes_per_sec, "latency_sec",
         setting->latency_sec, "compute_sec", setting->compute_sec,
-        "overlap_sec", setting->overlap_sec, "samples", setting->samples,
-        "methods", rows, "advice", advice_json(comparison));
+        "overlap_sec", setting->overlap_sec, "encode_bytes_per_sec",
+        setting->encode_bytes_per_sec, "samples", setting->samples, "methods",
+        rows, "advice", advice_json(comparison));
 }

@@ -6,6 +6,7 @@
 #include "planner/compute.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* Seconds of the search for the plan of a replica. */
@@ -31,7 +32,7 @@ static pen_status read_link(const struct pen__sync_args *args,
                             struct pen_text *why)
 {
     out->latency_sec = PEN_REPLICA_LATENCY_SEC;
-    out->core_bytes_per_sec = PEN_REPLICA_CORE_RATE;
+    out->encode_bytes_per_sec = PEN_REPLICA_CORE_RATE;
     out->eager_bytes = PEN_REPLICA_EAGER_BYTES;
     pen_status status = read_unit(PEN_UNIT_BYTES_PER_SEC, "link", args->link, 1,
                                   &out->bytes_per_sec, why);
@@ -39,8 +40,9 @@ static pen_status read_link(const struct pen__sync_args *args,
         status = read_unit(PEN_UNIT_SECONDS, "latency", args->latency, 0,
                            &out->latency_sec, why);
     if (status == PEN_OK)
-        status = read_unit(PEN_UNIT_BYTES_PER_SEC, "encode-rate",
-                           args->encode_rate, 1, &out->core_bytes_per_sec, why);
+        status =
+            read_unit(PEN_UNIT_BYTES_PER_SEC, "encode-rate", args->encode_rate,
+                      1, &out->encode_bytes_per_sec, why);
     return status;
 }
 
@@ -118,6 +120,16 @@ static pen_status take_profile(const struct pen__sync_args *args,
     return status;
 }
 
+/* Each device encodes its part of the weights; the slowest kind counts. */
+static double replica_rate(const struct pen_cluster *cluster,
+                           const struct pen_plan *plan)
+{
+    double rate = pen_replica_device_rate(&cluster->groups[0].device);
+    for (uint32_t i = 1; i < cluster->num_groups; i++)
+        rate = fmin(rate, pen_replica_device_rate(&cluster->groups[i].device));
+    return rate * plan->degrees[PEN_DEGREE_TP] * plan->degrees[PEN_DEGREE_PP];
+}
+
 static void take_plan(const struct pen_plan_found *found,
                       struct pen_replica_setting *out)
 {
@@ -155,6 +167,9 @@ static pen_status take_cluster(const struct pen__sync_args *args,
         status = pen_plan_search(&planning.setting, &options, &ranking, why);
     if (status == PEN_OK)
         take_plan(&ranking->found[0], out);
+    if (status == PEN_OK && args->encode_rate == NULL)
+        out->encode_bytes_per_sec =
+            replica_rate(planning.setting.cluster, ranking->found[0].plan);
     out->samples = (double)args->global_batch;
     pen_plan_ranking_free(ranking);
     pen__planning_close(&planning);

@@ -77,6 +77,8 @@ static pen_status open_found(const struct pen_setting *setting,
                              const struct pen_plan_found *found,
                              struct pen_replica_plan *out, struct pen_text *why)
 {
+    uint32_t slowest =
+        pen__devices_from(setting, 0, pen_plan_num_ranks(found->plan)).slowest;
     pen_status status = find_shapes(setting, found->plan, &out->shapes, why);
     out->setting = (struct pen_replica_setting){
         .shapes = (const size_t(*)[2])out->shapes.at,
@@ -88,7 +90,8 @@ static pen_status open_found(const struct pen_setting *setting,
         .overlap_sec = found->prediction.spent[PEN_SPENDING_BACKWARD] /
                        found->plan->num_microbatches,
         .samples = (double)pen_plan_global_batch(found->plan),
-        .core_bytes_per_sec = PEN_REPLICA_CORE_RATE};
+        .encode_bytes_per_sec =
+            pen_replica_device_rate(&setting->cluster->groups[slowest].device)};
     return status;
 }
 

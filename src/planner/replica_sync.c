@@ -2,6 +2,15 @@
 
 #include <math.h>
 
+double pen_replica_device_rate(const struct pen_device *device)
+{
+    const double *constants = device->constants;
+    if (constants[PEN_CONSTANT_UNITS] == 1) /* a processor */
+        return PEN_REPLICA_CORE_RATE;
+    return device->memory_bytes_per_sec * constants[PEN_CONSTANT_BYTES_SHARE] /
+           2;
+}
+
 static bool is_done_by_trainer(const struct pen_sync_choice *choice)
 {
     return (choice->method->is & PEN_SYNC_IS_NATIVE) != 0 &&
@@ -49,7 +58,7 @@ void pen_replica_predict(const struct pen_replica_setting *setting,
                                      .num_weights = setting->num_weights,
                                      .num_moments = setting->num_moments,
                                      .core_bytes_per_sec =
-                                         setting->core_bytes_per_sec};
+                                         setting->encode_bytes_per_sec};
     *out = (struct pen_replica_time){.choice = *choice};
     struct pen_sync_cost *cost = &out->cost;
     pen_sync_choice_cost(choice, &of, cost);

@@ -2,6 +2,7 @@
 #define PEN_PLANNER_REPLICA_SYNC_H
 
 #include "core/any_model.h"
+#include "core/cluster.h"
 #include "core/model_cost.h"
 #include "sync/registry.h"
 
@@ -15,7 +16,7 @@
  * costs three latencies: it is announced, asked for, and sent. Of that `hidden`
  * steps of computing hide what they can; the bytes of one have to be gone
  * before those of the next come. What is left, and encoding, which computes on
- * the same cores, is spread over the interval:
+ * the same device, is spread over the interval:
  *
  *   stall = max(0, sync - hidden * compute,
  *               bytes / bandwidth - interval * compute) / interval
@@ -44,7 +45,7 @@ struct pen_replica_setting {
     double stall_sec;
     double link_sec; /* and what it takes on the link, hidden or not */
     double samples;  /* of a step, of all replicas */
-    double core_bytes_per_sec; /* that a core encodes */
+    double encode_bytes_per_sec; /* of gradients that a compressor passes */
 };
 
 /* Of AdamW, where nobody says otherwise. */
@@ -61,6 +62,13 @@ struct pen_replica_setting {
 
 /* What compressors of src/sync reach on a core where nobody measured. */
 #define PEN_REPLICA_CORE_RATE 2e9
+
+/*
+ * The same of a device. A processor encodes on one core, as the trainer does.
+ * Others pass over gradients in their own memory, with a read and a write of
+ * each, at the share of its bandwidth that such operations reach.
+ */
+double pen_replica_device_rate(const struct pen_device *device);
 
 /* What a step costs with one choice. */
 struct pen_replica_time {

@@ -116,6 +116,28 @@ run 0 sync compare --model preset:gpt2 --link 1Gbit/s --replicas 4 \
 same "predicted" "$(json '0.01 < d["compute_sec"] < 100 and
     0 < d["overlap_sec"] < d["compute_sec"]')" True
 
+# Encoding is the device's work where that is known: a read and a write of each
+# gradient. A core does it otherwise.
+gpt=(--model preset:gpt2 --link 1Gbit/s --replicas 4 --compress random-block)
+work_of='[x["encode_sec"] * d["encode_bytes_per_sec"] / d["weights"]
+    for x in d["methods"] if x["compressor"]]'
+sizes=(--seq-length 1024 --global-batch-size 256)
+run 0 sync compare "${gpt[@]}" --cluster "preset:h100-sxm*1" "${sizes[@]}" --json \
+    allreduce
+same "bytes of a weight" "$(json "[round(x, 6) for x in $work_of]")" "[4.0]"
+one=$(json 'round(d["encode_bytes_per_sec"])')
+same "rate of a device" "$(json 'd["encode_bytes_per_sec"] > 2e11')" True
+run 0 sync compare "${gpt[@]}" --cluster "preset:h100-sxm*1" "${sizes[@]}" allreduce
+out_has "compressors encode $((one / 1000000000))"
+out_has "GB/s, on the devices of a replica"
+run 0 sync compare "${gpt[@]}" --cluster "preset:h100-sxm*1" "${sizes[@]}" \
+    --encode-rate 2GB/s allreduce
+out_has "compressors encode 2 GB/s, as --encode-rate says"
+run 0 sync compare "${gpt[@]}" --cluster "preset:xeon-amx*1" "${sizes[@]}" --json
+same "rate of a processor" "$(json 'd["encode_bytes_per_sec"]')" 2000000000.0
+run 0 sync compare "${gpt[@]}" --step-time 1s allreduce
+out_has "compressors encode 2 GB/s, on one core"
+
 # The step as measured: 14 layers of 1 ms forward and 1 ms backward for a
 # micro-batch of 4, two of them, and AdamW.
 run 0 plan --model preset:gpt2 --cluster "preset:h100-sxm*1" --seq-length 128 \

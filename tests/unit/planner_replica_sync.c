@@ -22,7 +22,7 @@ static const struct pen_replica_setting slow = {
     .overlap_sec = 0.06,
     .last_share = 0.25,
     .samples = 8,
-    .core_bytes_per_sec = 2e9,
+    .encode_bytes_per_sec = 2e9,
 };
 
 static struct pen_replica_time predict(const struct pen_replica_setting *at,
@@ -37,6 +37,34 @@ static struct pen_replica_time predict(const struct pen_replica_setting *at,
         fail_msg("%s", pen_text_string(&why));
     pen_replica_predict(at, &choice, &time);
     return time;
+}
+
+/* A processor has its core; an H100 half of what its memory gives. */
+static void devices_encode_in_their_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind;
+        bool is_processor;
+    } cases[] = {{"preset:xeon-amx*1", true},
+                 {"preset:h100-sxm*1", false},
+                 {"preset:a100-80*1", false},
+                 {"preset:rtx4090*1", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pen_cluster *cluster = NULL;
+        struct pen_text why = PEN_TEXT_EMPTY;
+        if (pen_cluster_load(cases[i].kind, &cluster, &why) != PEN_OK)
+            fail_msg("%s", pen_text_string(&why));
+        const struct pen_device *device = &cluster->groups[0].device;
+        double rate = pen_replica_device_rate(device);
+        double most = device->memory_bytes_per_sec / 2;
+        bool is_right = cases[i].is_processor ? rate == PEN_REPLICA_CORE_RATE
+                                              : rate > most / 4 && rate <= most;
+        if (!is_right)
+            fail_msg("%s encodes %g bytes a second", cases[i].kind, rate);
+        pen_cluster_free(cluster);
+        pen_text_release(&why);
+    }
 }
 
 /* ---- one choice ---- */
@@ -273,7 +301,7 @@ static void what_does_not_pay_says_why(void **state)
     (void)state;
     struct pen_replica_setting at = slow;
     struct pen_replica_wish other = wish;
-    at.core_bytes_per_sec = 1e7;
+    at.encode_bytes_per_sec = 1e7;
     expect_verdict(&at, &wish, "allreduce+random-block", PEN_REPLICA_ENCODE);
     at = slow;
     at.latency_sec = 10;
@@ -393,6 +421,7 @@ static void shapes_are_all_parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_encode_in_their_memory),
         cmocka_unit_test(the_trainer_hides_behind_the_last_backward),
         cmocka_unit_test(a_long_backward_leaves_what_comes_last),
         cmocka_unit_test(an_interval_divides_what_is_waited),
