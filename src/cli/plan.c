@@ -1,6 +1,7 @@
 /*
  * penstock plan: the fastest layouts that fit, and a plan predicted again.
  */
+#include "cli/plan_modes.h"
 #include "cli/plan_report.h"
 
 #include "base/file.h"
@@ -163,9 +164,9 @@ static pen_status find_plans(const struct pen__plan_args *args,
     if (status == PEN_OK)
         status =
             pen__planning_name(planning, answer->ranking->found[0].plan, why);
-    if (status == PEN_OK && args->output != NULL)
+    if (status == PEN_OK)
         status =
-            pen_plan_save(answer->ranking->found[0].plan, args->output, why);
+            pen__plan_write(args, planning, &answer->ranking->found[0], why);
     if (status == PEN_OK && (args->is_explained || args->html != NULL))
         status = find_more(planning, &options, answer, why);
     if (status == PEN_OK && args->allows_local)
@@ -224,6 +225,12 @@ static int run_search(int argc, char **argv)
     struct pen_text why = PEN_TEXT_EMPTY;
     char name[] = "penstock plan";
     pen__plan_args_parse(PEN__PLAN_SEARCH, name, argc, argv, &args);
+    if (args.megatron_line != NULL)
+        return pen__plan_yours(&args);
+    if (args.why != NULL)
+        return pen__plan_why(&args);
+    if (args.compares_targets)
+        return pen__plan_targets(&args);
     pen_status status = pen__planning_open(&args, NULL, &planning, &why);
     if (status == PEN_OK)
         status = find_plans(&args, &planning, &answer, &why);

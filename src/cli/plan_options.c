@@ -174,12 +174,21 @@ static const struct row rows[] = {
      {"pipeline-model-parallel-layout", "LAYOUT",
       "the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'",
       PEN__FIELD_TEXT, AT(layout), 0, 0, NULL}},
-    {PREDICT,
+    {MAKERS,
      {"from-megatron", "LINE",
       "a Megatron-LM command line, from which to take the layout, "
       "and the model if --model is not given; @FILE reads it from a "
-      "file",
+      "file; plan compares it with the best plan, option by option",
       PEN__FIELD_TEXT, AT(megatron_line), 0, 0, NULL}},
+    {SEARCH,
+     {"why", "LIST",
+      "explain why the plans with these settings are not the best, as "
+      "tp=8,pp=4; also vpp, cp, ep, dp, micro-batch, schedule, recompute, "
+      "sharding",
+      PEN__FIELD_TEXT, AT(why), 0, 0, NULL}},
+    {SEARCH,
+     {"compare-targets", NULL, "print the best plan of each target",
+      PEN__FIELD_FLAG, AT(compares_targets), 0, 0, NULL}},
     {ALL,
      {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}},
 };
@@ -206,6 +215,7 @@ struct parse {
     struct argp_option options[PEN__FIELDS_MAX + 1];
     size_t num_fields;
     enum pen__plan_verb verb;
+    char *word; /* the first argument, taken as the model */
 };
 
 static void list_options(enum pen__plan_verb verb, struct parse *parse)
@@ -217,7 +227,8 @@ static void list_options(enum pen__plan_verb verb, struct parse *parse)
             parse->fields[parse->num_fields++] = rows[i].field;
     pen__fields_list_output(parse->fields, parse->num_fields, "FILE",
                             verb == PEN__PLAN_SEARCH
-                                ? "write the best plan to FILE"
+                                ? "write the best plan to FILE; as a picture "
+                                  "if it ends in .svg, .png or .pdf"
                                 : "write the plan to FILE",
                             parse->options);
 }
@@ -242,11 +253,28 @@ static void read_within(struct pen__plan_args *args,
                    args->within);
 }
 
+/* A command line has its model: a single word is the cluster. */
+static void take_cluster(const struct parse *parse)
+{
+    struct pen__plan_args *args = parse->args;
+    if (args->megatron_line == NULL || parse->word == NULL ||
+        args->model != parse->word || args->cluster != NULL)
+        return;
+    args->cluster = args->model;
+    args->model = NULL;
+}
+
 static void check_args(const struct parse *parse,
                        const struct argp_state *state)
 {
     const struct pen__plan_args *args = parse->args;
     read_within(parse->args, state);
+    take_cluster(parse);
+    if ((args->megatron_line != NULL) + (args->why != NULL) +
+            args->compares_targets >
+        1)
+        argp_error(state, "--from-megatron, --why and --compare-targets are "
+                          "different questions; give only one of them");
     if (parse->verb == PEN__PLAN_CHECK) {
         if (args->file == NULL)
             argp_error(state, "expected a PLAN");
@@ -290,6 +318,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
                                                         : &parse->args->cluster;
         if (*place != NULL)
             argp_error(state, "unexpected argument '%s'", text);
+        if (place == &parse->args->model)
+            parse->word = text;
         *place = text;
         return 0;
     }
@@ -360,7 +390,7 @@ void pen__plan_args_help(enum pen__plan_verb verb, char *name)
 /* ---- the setting ---- */
 
 /* Processors do not compute in fp16. */
-static bool is_processor(const struct pen_cluster *cluster)
+bool pen__cluster_is_processors(const struct pen_cluster *cluster)
 {
     return cluster->groups[0].device.flops[PEN_NUMBER_FP16] == 0;
 }
@@ -395,9 +425,10 @@ static void set_defaults(const struct pen__plan_args *args,
     bool is_images = planning->model->images != NULL;
     setting->target = (enum pen_target)args->target;
     if (args->target == PEN_TARGETS)
-        setting->target = is_processor(planning->cluster) ? PEN_TARGET_PENSTOCK
-                          : is_images                     ? PEN_TARGET_DEEPSPEED
-                                                          : PEN_TARGET_MEGATRON;
+        setting->target = pen__cluster_is_processors(planning->cluster)
+                              ? PEN_TARGET_PENSTOCK
+                          : is_images ? PEN_TARGET_DEEPSPEED
+                                      : PEN_TARGET_MEGATRON;
     setting->number = (enum pen_number)args->number;
     if (args->number == PEN_NUMBERS)
         setting->number = setting->target == PEN_TARGET_PENSTOCK || is_images

@@ -30,6 +30,7 @@ struct pen__plan_args {
     const char *stages;
     const char *schedule;
     const char *megatron_line;
+    const char *why;  /* "tp=8,pp=4" */
     const char *file; /* of plan check */
     uint64_t sequence;
     uint64_t global_batch;
@@ -51,6 +52,7 @@ struct pen__plan_args {
     bool allows_stale;
     bool allows_local;
     bool is_explained;
+    bool compares_targets;
     bool is_json;
 };
 
@@ -61,6 +63,9 @@ struct pen__plan_args {
 void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
                           char **argv, struct pen__plan_args *args);
 void pen__plan_args_help(enum pen__plan_verb verb, char *name);
+
+/* Whether its devices are processors, on which penstock itself trains. */
+bool pen__cluster_is_processors(const struct pen_cluster *cluster);
 
 /* Files opened and a setting made of them. */
 struct pen__planning {

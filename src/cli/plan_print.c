@@ -231,11 +231,11 @@ void pen__plan_print(const struct pen_plan *plan,
 
 /* ---- the whole report ---- */
 
-static void print_head(const struct pen__plan_report *report,
-                       struct pen_text *out)
+void pen__plan_print_head(const struct pen__planning *planning,
+                          struct pen_text *out)
 {
-    const struct pen_setting *setting = &report->planning->setting;
-    pen_text_add(out, "%s, ", pen_text_string(&report->planning->model_name));
+    const struct pen_setting *setting = &planning->setting;
+    pen_text_add(out, "%s, ", pen_text_string(&planning->model_name));
     pen__add_large(out, (double)setting->model->num_parameters);
     pen_text_add(
         out,
@@ -465,7 +465,7 @@ void pen__plan_report_print(const struct pen__plan_report *report,
                             struct pen_text *out)
 {
     const struct pen_plan_found *best = &report->ranking->found[0];
-    print_head(report, out);
+    pen__plan_print_head(report->planning, out);
     print_ranking(report->ranking, out);
     print_columns(best, out);
     pen_text_add(out, "\n");

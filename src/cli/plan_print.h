@@ -26,6 +26,10 @@ void pen__plan_report_print(const struct pen__plan_report *report,
                             struct pen_text *out);
 json_t *pen__plan_report_json(const struct pen__plan_report *report);
 
+/* The question in a line, and an empty one. */
+void pen__plan_print_head(const struct pen__planning *planning,
+                          struct pen_text *out);
+
 /* One plan with all that was predicted of it. */
 void pen__plan_print(const struct pen_plan *plan,
                      const struct pen_prediction *prediction,

@@ -3,17 +3,13 @@
  */
 #include "cli/plan_print.h"
 
-#include "base/file.h"
-#include "base/log.h"
+#include "cli/plan_import.h"
 #include "export/megatron_layout.h"
-#include "export/megatron_line.h"
 #include "planner/target_rules.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_LINE_BYTES ((size_t)1 << 20)
 
 /* ---- a layout of options ---- */
 
@@ -235,56 +231,15 @@ static pen_status make_plan(const struct pen__plan_args *args,
 
 /* ---- a layout of Megatron's command line ---- */
 
-static void warn_notes(const struct pen_text *notes)
-{
-    for (const char *line = pen_text_string(notes); *line != '\0';) {
-        size_t length = strcspn(line, "\n");
-        pen_log(PEN_LOG_WARN, "%.*s", (int)length, line);
-        line += length + (line[length] == '\n');
-    }
-}
-
-static pen_status read_line(const char *word, struct pen_text *out,
-                            struct pen_text *why)
-{
-    if (word[0] == '@')
-        return pen_file_read(word + 1, MAX_LINE_BYTES, out, why);
-    pen_text_add_string(out, word);
-    return PEN_OK;
-}
-
-/* Opens the setting, too: the line knows model, batch and sequence. */
+/* Its own overlaps, not those that are usual. */
 static pen_status import_plan(struct pen__plan_args *args,
                               struct pen__planning *planning,
                               struct pen_plan **out, struct pen_text *why)
 {
-    struct pen_text line = PEN_TEXT_EMPTY;
-    struct pen_text notes = PEN_TEXT_EMPTY;
-    struct pen_cluster *cluster = NULL;
-    struct pen_model *model = NULL;
-    *planning = (struct pen__planning){.model = NULL};
-    pen_status status = read_line(args->megatron_line, &line, why);
-    if (status == PEN_OK)
-        status = pen_cluster_load(args->cluster, &cluster, why);
-    if (status == PEN_OK)
-        status = pen_megatron_line_parse(pen_text_string(&line), line.length,
-                                         pen_cluster_num_devices(cluster),
-                                         &model, out, &notes, why);
-    if (status == PEN_OK) {
-        warn_notes(&notes);
-        args->target = (*out)->target;
-        args->number = (*out)->number;
-        args->sequence = (*out)->sequence;
-        args->global_batch = pen_plan_global_batch(*out);
-        if (args->model != NULL) {
-            pen_model_free(model);
-            model = NULL;
-        }
-        status = pen__planning_open(args, model, planning, why);
-    }
-    pen_cluster_free(cluster);
-    pen_text_release(&line);
-    pen_text_release(&notes);
+    struct pen_overlaps overlaps;
+    pen_status status = pen__plan_import(args, planning, out, &overlaps, why);
+    planning->setting.practice.overlaps_gradients = overlaps.gradients;
+    planning->setting.practice.overlaps_parameters = overlaps.parameters;
     return status;
 }
 

@@ -26,14 +26,33 @@ struct degrees {
 
 /* ---- ranks and batches ---- */
 
+/* The caller's number counts; a line that starts another is not silent. */
+static void note_ranks(const struct pen__megatron_words *words, uint64_t world,
+                       struct pen_text *notes)
+{
+    uint32_t ranks = 0;
+    uint32_t nodes = 1;
+    if (pen__megatron_count(words, PEN__MEGATRON_NODE_RANKS,
+                            PEN_PLAN_MAX_DEGREE, &ranks, NULL) == PEN_OK &&
+        pen__megatron_count(words, PEN__MEGATRON_NODES, PEN_PLAN_MAX_DEGREE,
+                            &nodes, NULL) == PEN_OK &&
+        ranks > 0 && (uint64_t)ranks * nodes != world)
+        pen__note(notes,
+                  "the line starts %" PRIu64 " ranks, but there are %" PRIu64
+                  " devices: all of them are used",
+                  (uint64_t)ranks * nodes, world);
+}
+
 static pen_status find_world(const struct pen__megatron_words *words,
                              const struct degrees *degrees, uint64_t *world,
                              struct pen_text *notes, struct pen_text *why)
 {
     uint32_t ranks = 0;
     uint32_t nodes = 1;
-    if (*world > 0)
+    if (*world > 0) {
+        note_ranks(words, *world, notes);
         return PEN_OK;
+    }
     pen_status status = pen__megatron_count(words, PEN__MEGATRON_NODE_RANKS,
                                             PEN_PLAN_MAX_DEGREE, &ranks, why);
     if (status == PEN_OK)
@@ -440,14 +459,26 @@ pen_status pen_megatron_line_parse(const char *text, size_t length,
     status = pen__megatron_model(&words, &found, notes, why);
     if (status == PEN_OK)
         status = read_plan(&words, found, world_size, plan, notes, why);
-    if (status == PEN_OK && words.num_unknown > 0)
-        pen__note(notes,
-                  "ignored %u options that do not concern model and layout",
-                  words.num_unknown);
+    if (status == PEN_OK && words.unread.length > 0)
+        pen__note(notes, "not read:%.*s", (int)words.unread.length - 1,
+                  pen_text_string(&words.unread));
     if (status == PEN_OK)
         *model = found;
     else
         pen_model_free(found);
     pen__megatron_words_release(&words);
     return status;
+}
+
+void pen_megatron_line_overlaps(const char *text, size_t length,
+                                struct pen_megatron_overlaps *out)
+{
+    struct pen__megatron_words words;
+    *out = (struct pen_megatron_overlaps){.gradients = false};
+    if (pen__megatron_words_init(&words, text, length, NULL) != PEN_OK)
+        return;
+    out->gradients = pen__megatron_has(&words, PEN__MEGATRON_OVERLAP_GRADIENTS);
+    out->parameters =
+        pen__megatron_has(&words, PEN__MEGATRON_OVERLAP_PARAMETERS);
+    pen__megatron_words_release(&words);
 }

@@ -6,6 +6,7 @@
 #include "core/model.h"
 #include "core/plan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,7 +14,8 @@
  * Reads the command line of a training with Megatron-LM, or a file of its
  * options: words as a shell parts them, with quotes, backslashes and comments;
  * "--key value" and "--key=value". What comes before the options is skipped,
- * options that say nothing of model and layout are counted in a note.
+ * options that say nothing of model and layout are named in a note, as are
+ * variables of a shell, which are not expanded.
  *
  * The number of ranks is not among the options. With world_size 0 it is taken
  * from torchrun's words in the line, and otherwise is that of one replica.
@@ -26,5 +28,15 @@ pen_status
 pen_megatron_line_parse(const char *text, size_t length, uint64_t world_size,
                         struct pen_model **model, struct pen_plan **plan,
                         struct pen_text *notes, struct pen_text *why);
+
+/* Messages that the line hides behind computing; by default it hides none. */
+struct pen_megatron_overlaps {
+    bool gradients;  /* --overlap-grad-reduce */
+    bool parameters; /* --overlap-param-gather */
+};
+
+/* Of a line that cannot be parted into words: none. */
+void pen_megatron_line_overlaps(const char *text, size_t length,
+                                struct pen_megatron_overlaps *out);
 
 #endif

@@ -124,6 +124,12 @@ static bool is_option(const char *word)
     return word[0] == '-' && word[1] == '-' && word[2] != '\0';
 }
 
+/* "$ARGS" or "${ARGS[@]}", which only a shell could expand. */
+static bool is_variable(const char *word)
+{
+    return word[0] == '$' && word[1] != '\0';
+}
+
 /* torchrun has its names with underscores, too. */
 static bool is_name(const char *word, size_t length, const char *name)
 {
@@ -133,6 +139,25 @@ static bool is_name(const char *word, size_t length, const char *name)
         if (word[i] != name[i] && (word[i] != '_' || name[i] != '-'))
             return false;
     return true;
+}
+
+#define MOST_NAME ((size_t)80)     /* letters of a name in a note */
+#define MOST_UNREAD ((size_t)4096) /* letters of all of them */
+
+/* Each once; the length is that of the name in the word. */
+static void note_unread(struct pen__megatron_words *words, const char *word,
+                        size_t length)
+{
+    struct pen_text name = PEN_TEXT_EMPTY;
+    struct pen_text *all = &words->unread;
+    pen_text_add_string(&name, " ");
+    pen_text_add_printable(&name, word,
+                           length < MOST_NAME ? length : MOST_NAME);
+    pen_text_add_string(&name, ",");
+    if (all->length < MOST_UNREAD &&
+        strstr(pen_text_string(all), pen_text_string(&name)) == NULL)
+        pen_text_add_bytes(all, pen_text_string(&name), name.length);
+    pen_text_release(&name);
 }
 
 static void note_option(struct pen__megatron_words *words, const char *word,
@@ -147,17 +172,17 @@ static void note_option(struct pen__megatron_words *words, const char *word,
     for (int i = 0; i < PEN__MEGATRON_OPTIONS; i++)
         if (is_name(word + 2, length, names[i])) {
             words->values[i] = value;
-            words->num_known++;
             return;
         }
-    words->num_unknown++;
+    note_unread(words, word, 2 + length);
 }
 
 pen_status pen__megatron_words_init(struct pen__megatron_words *words,
                                     const char *text, size_t length,
                                     struct pen_text *why)
 {
-    *words = (struct pen__megatron_words){.words = PEN_TEXT_EMPTY};
+    *words = (struct pen__megatron_words){.words = PEN_TEXT_EMPTY,
+                                          .unread = PEN_TEXT_EMPTY};
     pen_status status =
         length == 0 ? PEN_OK : split(text, length, &words->words, why);
     if (status != PEN_OK) {
@@ -167,10 +192,14 @@ pen_status pen__megatron_words_init(struct pen__megatron_words *words,
     if (words->words.length == 0)
         return PEN_OK;
     const char *end = words->words.bytes + words->words.length;
+    bool is_value = false;
     for (const char *word = words->words.bytes; word < end;) {
         const char *next = word + strlen(word) + 1;
         if (is_option(word))
             note_option(words, word, next < end ? next : NULL);
+        else if (is_variable(word) && !is_value)
+            note_unread(words, word, strlen(word));
+        is_value = is_option(word);
         word = next;
     }
     return PEN_OK;
@@ -179,6 +208,7 @@ pen_status pen__megatron_words_init(struct pen__megatron_words *words,
 void pen__megatron_words_release(struct pen__megatron_words *words)
 {
     pen_text_release(&words->words);
+    pen_text_release(&words->unread);
 }
 
 bool pen__megatron_has(const struct pen__megatron_words *words,
@@ -199,6 +229,12 @@ static pen_status refuse_value(const struct pen__megatron_words *words,
                                const char *expected, struct pen_text *why)
 {
     const char *value = words->values[option];
+    if (value[0] == '\0') {
+        pen_why(why, "--%s has no value, expected %s", names[option], expected);
+        return PEN_INVALID;
+    }
+    if (is_variable(value))
+        expected = "what the shell makes of it: variables are not expanded";
     pen_why(why, "--%s is '", names[option]);
     if (why != NULL)
         pen_text_add_printable(why, value, strnlen(value, 40));

@@ -77,6 +77,8 @@
     X(RECOMPUTE, "recompute-activations")                                      \
     X(METHOD, "recompute-method")                                              \
     X(METHOD_LAYERS, "recompute-num-layers")                                   \
+    X(OVERLAP_GRADIENTS, "overlap-grad-reduce")                                \
+    X(OVERLAP_PARAMETERS, "overlap-param-gather")                              \
     X(NODE_RANKS, "nproc-per-node") /* of torchrun, as the next */             \
     X(NODES, "nnodes")
 
@@ -91,8 +93,8 @@ struct pen__megatron_words {
     struct pen_text words; /* each ended by a NUL */
     /* Where the value is, "" for a flag; NULL when the option is not there. */
     const char *values[PEN__MEGATRON_OPTIONS];
-    uint32_t num_known;
-    uint32_t num_unknown;
+    /* Options and variables that are not in the table: "--lr, $ARGS". */
+    struct pen_text unread;
 };
 
 /* Parts a line into words; of an option given twice the last one counts. */

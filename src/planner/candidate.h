@@ -22,8 +22,11 @@ struct pen_candidate_filter {
     uint32_t degrees[PEN_DEGREES];
     uint32_t micro_batch;
     uint64_t max_devices;
-    bool allows_stale; /* asynchronous schedules, too */
-    bool is_stale;     /* those only */
+    const struct pen_generator *generator; /* of pipelines; NULL: any */
+    unsigned recomputes; /* bits, 1u << PEN_RECOMPUTE_FULL; 0: all */
+    unsigned shardings;  /* the same of enum pen_sharding */
+    bool allows_stale;   /* asynchronous schedules, too */
+    bool is_stale;       /* those only */
 };
 
 /* dp * tp * pp * cp. */

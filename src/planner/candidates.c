@@ -75,6 +75,11 @@ static bool is_open(uint32_t fixed, uint32_t value)
     return fixed == 0 || fixed == value;
 }
 
+static bool is_among(unsigned bits, int value)
+{
+    return bits == 0 || (bits & 1u << value) != 0;
+}
+
 static bool add_base(struct pen__bases *bases, const struct pen__base *base)
 {
     if (bases->count == bases->capacity) {
@@ -289,6 +294,8 @@ static bool choose_recompute(struct space *space, struct choice *choice)
 {
     int most = space->setting->model->images != NULL ? 1 : PEN_RECOMPUTES;
     for (int i = 0; i < most; i++) {
+        if (!is_among(space->filter->recomputes, i))
+            continue;
         choice->candidate.recompute = (enum pen_recompute)i;
         measure(space, choice);
         if (!choose_depth(space, choice))
@@ -472,6 +479,7 @@ static bool add_candidate(struct pen__candidate_list *list,
 
 /* One device of a kind needs no share; else all that the target has. */
 static bool add_shardings(const struct pen_setting *setting,
+                          const struct pen_candidate_filter *filter,
                           struct pen_candidate candidate,
                           struct pen__candidate_list *out)
 {
@@ -479,7 +487,8 @@ static bool add_shardings(const struct pen_setting *setting,
         candidate.degrees[PEN_DEGREE_DP] * candidate.degrees[PEN_DEGREE_CP];
     for (int i = 0; i < PEN_SHARDINGS && (i == 0 || replicas > 1); i++) {
         candidate.sharding = (enum pen_sharding)i;
-        if (pen_target_check(setting, &candidate, NULL) == PEN_OK &&
+        if (is_among(filter->shardings, i) &&
+            pen_target_check(setting, &candidate, NULL) == PEN_OK &&
             !add_candidate(out, &candidate))
             return false;
     }
@@ -498,7 +507,7 @@ static bool add_chunks(const struct pen_setting *setting,
             !is_open(filter->degrees[PEN_DEGREE_VPP], chunks[i]))
             continue;
         candidate.degrees[PEN_DEGREE_VPP] = chunks[i];
-        if (!add_shardings(setting, candidate, out))
+        if (!add_shardings(setting, filter, candidate, out))
             return false;
     }
     return true;
@@ -507,6 +516,8 @@ static bool add_chunks(const struct pen_setting *setting,
 static bool is_wanted(const struct pen_candidate_filter *filter,
                       const struct pen_generator *generator)
 {
+    if (filter->generator != NULL)
+        return filter->generator == generator;
     if (filter->is_stale)
         return !generator->is_synchronous;
     return generator->is_synchronous || filter->allows_stale;
@@ -521,7 +532,8 @@ bool pen__base_expand(const struct pen_setting *setting,
     out->count = 0;
     if (candidate.degrees[PEN_DEGREE_PP] == 1) {
         candidate.generator = pen_generator_find("1f1b");
-        return filter->is_stale || add_chunks(setting, filter, candidate, out);
+        return filter->is_stale || filter->generator != NULL ||
+               add_chunks(setting, filter, candidate, out);
     }
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
         candidate.generator = pen_generator_at(i);

@@ -87,13 +87,38 @@ static void words_are_parted_as_by_a_shell(void **state)
     assert_int_equal(2, read.plan->micro_batch);
     assert_int_equal(4, read.plan->num_microbatches);
     assert_int_equal(PEN_NUMBER_BF16, read.plan->number);
-    assert_non_null(
-        strstr(pen_text_string(&read.notes),
-               "ignored 2 options that do not concern model and layout\n"));
+    assert_string_equal("not read: --lr, --save\n",
+                        pen_text_string(&read.notes));
     release(&read);
     expect_refusal("--num-layers '8", 1,
                    "the command line ends inside a quote");
     expect_refusal("", 1, "--num-layers is missing");
+}
+
+static void what_is_not_read_is_named(void **state)
+{
+    (void)state;
+    struct pen_megatron_overlaps overlaps;
+    const char *line = LEAST "--lr 1e-4 \"${DATA_ARGS[@]}\" --lr=2e-4 "
+                             "--save $RUN --overlap-grad-reduce";
+    struct read read = read_line(line, 1);
+    assert_string_equal("not read: --lr, ${DATA_ARGS[@]}, --save\n",
+                        pen_text_string(&read.notes));
+    release(&read);
+    pen_megatron_line_overlaps(line, strlen(line), &overlaps);
+    assert_true(overlaps.gradients);
+    assert_false(overlaps.parameters);
+    read = read_line("torchrun --nproc-per-node 8 x.py " LEAST, 16);
+    assert_string_equal("the line starts 8 ranks, but there are 16 devices: "
+                        "all of them are used\n",
+                        pen_text_string(&read.notes));
+    release(&read);
+    expect_refusal(LEAST "--seq-length --bf16", 1,
+                   "--seq-length has no value, expected a whole number in its "
+                   "range");
+    expect_refusal(LEAST "--tensor-model-parallel-size $TP", 1,
+                   "--tensor-model-parallel-size is '$TP', expected what the "
+                   "shell makes of it: variables are not expanded");
 }
 
 static void a_line_of_gpt_has_defaults(void **state)
@@ -308,7 +333,7 @@ static void numbers_that_do_not_agree_are_refused(void **state)
         "in its range");
     expect_refusal(
         LEAST "--tensor-model-parallel-size", 1,
-        "--tensor-model-parallel-size is '', expected a whole number "
+        "--tensor-model-parallel-size has no value, expected a whole number "
         "in its range");
     expect_refusal(LEAST "--norm-epsilon small", 1,
                    "--norm-epsilon is 'small', expected a number");
@@ -331,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_parted_as_by_a_shell),
+        cmocka_unit_test(what_is_not_read_is_named),
         cmocka_unit_test(a_line_of_gpt_has_defaults),
         cmocka_unit_test(options_choose_the_family),
         cmocka_unit_test(layouts_are_read_with_their_traps),

@@ -93,7 +93,8 @@ _penstock_doctor_options() {
 _penstock_plan_options() {
     echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
         --memory-limit --profile --top --seconds --allow-stale --clip-grad --allow-local \
-        --explain --html --json --output --objective --within
+        --explain --html --json --output --objective --within \
+        --from-megatron --why --compare-targets
 }
 
 _penstock_predict_options() {

@@ -1,0 +1,360 @@
+/*
+ * penstock plan --from-megatron: a command line of Megatron-LM as it is, the
+ * best plan for the same model, batch and devices, and what each option that
+ * differs gives.
+ */
+#include "cli/plan_modes.h"
+
+#include "cli/plan_cells.h"
+#include "cli/plan_import.h"
+#include "cli/plan_print.h"
+
+#include <inttypes.h>
+
+struct answer {
+    struct pen__planning planning;
+    struct pen_plan *plan;
+    struct pen_overlaps overlaps;
+    struct pen_prediction prediction; /* of the plan */
+    struct pen_plan_ranking *ranking;
+    struct pen_changes changes;
+};
+
+/* ---- one change in words ---- */
+
+/* An option, with its values before and after. */
+struct words {
+    const char *option;
+    struct pen_text from;
+    struct pen_text to;
+};
+
+static void say_count(struct words *words, const char *option, uint64_t from,
+                      uint64_t to)
+{
+    words->option = option;
+    pen_text_add(&words->from, "%" PRIu64, from);
+    pen_text_add(&words->to, "%" PRIu64, to);
+}
+
+static void say_words(struct words *words, const char *option, const char *from,
+                      const char *to)
+{
+    words->option = option;
+    pen_text_add_string(&words->from, from);
+    pen_text_add_string(&words->to, to);
+}
+
+static void say_switch(struct words *words, const char *option, bool from,
+                       bool to)
+{
+    say_words(words, option, from ? "on" : "off", to ? "on" : "off");
+}
+
+static void say_sharding(struct words *words, enum pen_sharding from,
+                         enum pen_sharding to)
+{
+    if (from <= PEN_SHARDING_ZERO1 && to <= PEN_SHARDING_ZERO1)
+        say_switch(words, "--use-distributed-optimizer",
+                   from == PEN_SHARDING_ZERO1, to == PEN_SHARDING_ZERO1);
+    else
+        say_words(words, "--data-parallel-sharding-strategy",
+                  pen_sharding_names[from], pen_sharding_names[to]);
+}
+
+static void say_overlap(struct words *words, const struct pen_overlaps *from,
+                        const struct pen_overlaps *to)
+{
+    if (from->parameters == to->parameters)
+        say_switch(words, "--overlap-grad-reduce", from->gradients,
+                   to->gradients);
+    else if (from->gradients == to->gradients)
+        say_switch(words, "--overlap-param-gather", from->parameters,
+                   to->parameters);
+    else
+        say_switch(words, "--overlap-grad-reduce --overlap-param-gather",
+                   from->gradients, to->gradients);
+}
+
+static void say_degree(struct words *words, const char *option,
+                       enum pen_degree degree, const struct pen_change *from,
+                       const struct pen_change *to)
+{
+    say_count(words, option, from->candidate.degrees[degree],
+              to->candidate.degrees[degree]);
+}
+
+static void say(enum pen_choice choice, const struct pen_change *from,
+                const struct pen_change *to, struct words *words)
+{
+    const struct pen_candidate *a = &from->candidate;
+    const struct pen_candidate *b = &to->candidate;
+    switch (choice) {
+    case PEN_CHOICE_STAGES:
+        say_words(words, "--pipeline-model-parallel-layout", "yours",
+                  "planned");
+        break;
+    case PEN_CHOICE_SEQUENCE:
+        say_switch(words, "--sequence-parallel", from->has_sequence_parallel,
+                   to->has_sequence_parallel);
+        break;
+    case PEN_CHOICE_OVERLAP:
+        say_overlap(words, &from->overlaps, &to->overlaps);
+        break;
+    case PEN_CHOICE_TP:
+        say_degree(words, "--tensor-model-parallel-size", PEN_DEGREE_TP, from,
+                   to);
+        break;
+    case PEN_CHOICE_CP:
+        say_degree(words, "--context-parallel-size", PEN_DEGREE_CP, from, to);
+        break;
+    case PEN_CHOICE_PP:
+        say_degree(words, "--pipeline-model-parallel-size", PEN_DEGREE_PP, from,
+                   to);
+        break;
+    case PEN_CHOICE_VPP:
+        say_degree(words, "--num-virtual-stages-per-pipeline-rank",
+                   PEN_DEGREE_VPP, from, to);
+        break;
+    case PEN_CHOICE_EP:
+        say_degree(words, "--expert-model-parallel-size", PEN_DEGREE_EP, from,
+                   to);
+        break;
+    case PEN_CHOICE_MICRO_BATCH:
+        say_count(words, "--micro-batch-size", a->micro_batch, b->micro_batch);
+        break;
+    case PEN_CHOICE_RECOMPUTE:
+        say_words(words, "--recompute-granularity",
+                  pen_recompute_names[a->recompute],
+                  pen_recompute_names[b->recompute]);
+        break;
+    case PEN_CHOICE_SHARDING:
+        say_sharding(words, a->sharding, b->sharding);
+        break;
+    case PEN_CHOICE_DEVICES:
+        say_count(words, "devices", pen_candidate_num_devices(a),
+                  pen_candidate_num_devices(b));
+        break;
+    case PEN_CHOICES:
+        break;
+    }
+}
+
+static struct words words_of(enum pen_choice choice,
+                             const struct pen_changes *changes, uint32_t row)
+{
+    struct words words = {.from = PEN_TEXT_EMPTY, .to = PEN_TEXT_EMPTY};
+    say(choice, &changes->list[row - 1], &changes->list[row], &words);
+    return words;
+}
+
+static void release_words(struct words *words)
+{
+    pen_text_release(&words->from);
+    pen_text_release(&words->to);
+}
+
+/* ---- tables ---- */
+
+static void print_table(struct pen_table *table, struct pen_text *out)
+{
+    pen_table_print(table, pen__page_width(), out);
+    pen_table_release(table);
+}
+
+static void add_plan(struct pen_table *table, const char *name,
+                     const struct pen_plan *plan,
+                     const struct pen_prediction *prediction)
+{
+    pen_table_add(table, "%s", name);
+    pen_table_add(table, "%.4g", prediction->step_sec);
+    pen_table_add(table, "%.1f", 100 * prediction->utilisation);
+    pen_table_add(table, "%.1f", pen__gib(prediction->peak_bytes));
+    pen__plan_add_layout(plan, table);
+}
+
+static void print_both(const struct answer *answer, struct pen_text *out)
+{
+    static const struct pen_column columns[] = {
+        {"", false, false},          {"step, s", true, false},
+        {"use, %", true, false},     {"GiB", true, false},
+        {"tp", true, false},         {"cp", true, false},
+        {"pp", true, false},         {"vpp", true, false},
+        {"ep", true, false},         {"dp", true, false},
+        {"batch", true, false},      {"schedule", false, false},
+        {"recompute", false, false}, {"sharding", false, false}};
+    const struct pen_plan_found *best = &answer->ranking->found[0];
+    struct pen_table table;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    add_plan(&table, "yours", answer->plan, &answer->prediction);
+    add_plan(&table, "best", best->plan, &best->prediction);
+    print_table(&table, out);
+}
+
+static void add_row(const struct pen_changes *changes, uint32_t row,
+                    struct pen_table *table)
+{
+    const struct pen_change *change = &changes->list[row];
+    struct pen_text name = PEN_TEXT_EMPTY;
+    for (unsigned i = 0; row > 0 && i < PEN_CHOICES; i++) {
+        if ((change->choices & 1u << i) == 0)
+            continue;
+        struct words words = words_of((enum pen_choice)i, changes, row);
+        pen_text_add(&name, "%s%s %s -> %s", name.length > 0 ? ", " : "",
+                     words.option, pen_text_string(&words.from),
+                     pen_text_string(&words.to));
+        release_words(&words);
+    }
+    pen_table_add(table, "%s", row == 0 ? "yours" : pen_text_string(&name));
+    pen_text_release(&name);
+    pen_table_add(table, "%.4g", change->step_sec);
+    if (row == 0)
+        pen_table_add(table, "-");
+    else
+        pen_table_add(
+            table, "%+.1f",
+            100 * (change->step_sec / changes->list[row - 1].step_sec - 1));
+    pen_table_add(table, "%.1f", pen__gib(change->peak_bytes));
+    pen_table_add(table, "%s", change->fits ? "" : "does not fit");
+}
+
+static void print_changes(const struct answer *answer, struct pen_text *out)
+{
+    static const struct pen_column columns[] = {{"change", false, true},
+                                                {"step, s", true, false},
+                                                {"step, %", true, false},
+                                                {"GiB", true, false},
+                                                {"", false, false}};
+    struct pen_table table;
+    pen_text_add_string(out, "\none change after the other, each in addition "
+                             "to those above it:\n\n");
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; i < answer->changes.count; i++)
+        add_row(&answer->changes, i, &table);
+    print_table(&table, out);
+}
+
+/* Yours may be what no search tries, and faster. */
+static bool is_yours_best(const struct answer *answer)
+{
+    return answer->prediction.fits &&
+           answer->prediction.step_sec <=
+               answer->ranking->found[0].prediction.step_sec;
+}
+
+static void print_verdict(const struct answer *answer, struct pen_text *out)
+{
+    const struct pen_prediction *best = &answer->ranking->found[0].prediction;
+    double faster = answer->prediction.step_sec / best->step_sec;
+    pen_text_add_string(out, "\n");
+    if (!answer->prediction.fits)
+        pen_text_add(out,
+                     "yours does not fit: it needs %.1f GiB plus the "
+                     "prediction's margin of %.0f %%\n",
+                     pen__gib(answer->prediction.peak_bytes),
+                     100 * answer->prediction.memory_margin);
+    if (is_yours_best(answer))
+        pen_text_add_string(out, "no faster plan was found\n");
+    else
+        pen_text_add(out,
+                     "the best plan is %.2f times as fast (typical error "
+                     "of a step: %.0f %%)\n",
+                     faster, 100 * best->step_error);
+}
+
+static int print_text(const struct answer *answer)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen__plan_print_head(&answer->planning, &text);
+    print_both(answer, &text);
+    if (!is_yours_best(answer) && answer->changes.count > 1)
+        print_changes(answer, &text);
+    print_verdict(answer, &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+/* ---- JSON ---- */
+
+static json_t *row_json(const struct pen_changes *changes, uint32_t row)
+{
+    const struct pen_change *change = &changes->list[row];
+    json_t *options = json_array();
+    for (unsigned i = 0; row > 0 && i < PEN_CHOICES; i++) {
+        if ((change->choices & 1u << i) == 0)
+            continue;
+        struct words words = words_of((enum pen_choice)i, changes, row);
+        pen__json_append(&options,
+                         json_pack("{s:s, s:s, s:s}", "option", words.option,
+                                   "from", pen_text_string(&words.from), "to",
+                                   pen_text_string(&words.to)));
+        release_words(&words);
+    }
+    return json_pack("{s:o, s:f, s:I, s:b}", "options", options, "step_sec",
+                     change->step_sec, "peak_bytes",
+                     (json_int_t)change->peak_bytes, "fits", change->fits);
+}
+
+static json_t *answer_json(const struct answer *answer)
+{
+    const struct pen_plan_found *best = &answer->ranking->found[0];
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < answer->changes.count; i++)
+        pen__json_append(&rows, row_json(&answer->changes, i));
+    return json_pack("{s:o, s:o, s:o, s:b}", "yours",
+                     pen__plan_json(answer->plan, &answer->prediction), "best",
+                     pen__plan_json(best->plan, &best->prediction), "changes",
+                     rows, "complete", answer->ranking->is_complete);
+}
+
+/* ---- the mode ---- */
+
+/* With its own overlaps, which a plan does not say. */
+static pen_status predict(struct answer *answer, struct pen_text *why)
+{
+    struct pen_setting setting = answer->planning.setting;
+    setting.practice.overlaps_gradients = answer->overlaps.gradients;
+    setting.practice.overlaps_parameters = answer->overlaps.parameters;
+    return pen_predict(&setting, answer->plan, &answer->prediction, why);
+}
+
+static pen_status find(struct pen__plan_args *args, struct answer *answer,
+                       struct pen_text *why)
+{
+    pen_status status = pen__plan_import(args, &answer->planning, &answer->plan,
+                                         &answer->overlaps, why);
+    if (status == PEN_OK)
+        status = predict(answer, why);
+    if (status == PEN_OK)
+        status = pen__plan_find_best(args, &answer->planning, NULL,
+                                     &answer->ranking, why);
+    if (status == PEN_OK)
+        status = pen_changes_find(&answer->planning.setting, answer->plan,
+                                  &answer->overlaps, &answer->ranking->found[0],
+                                  &answer->changes, why);
+    if (status == PEN_OK)
+        status = pen__plan_write(args, &answer->planning,
+                                 &answer->ranking->found[0], why);
+    return status;
+}
+
+int pen__plan_yours(struct pen__plan_args *args)
+{
+    struct answer answer = {.plan = NULL};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_status status = find(args, &answer, &why);
+    int code = PEN__EXIT_NO;
+    if (status != PEN_OK)
+        code = pen__refuse(&why);
+    else if (args->is_json)
+        code = pen__print_json(answer_json(&answer));
+    else
+        code = print_text(&answer);
+    pen_plan_ranking_free(answer.ranking);
+    pen_prediction_release(&answer.prediction);
+    pen_plan_free(answer.plan);
+    pen__planning_close(&answer.planning);
+    pen_text_release(&why);
+    return code;
+}
