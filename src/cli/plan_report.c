@@ -315,8 +315,9 @@ static void add_commands(struct page *page, const char *plan_path)
     else
         pen_text_add(out,
                      "penstock export %s --to %s -o run\n"
-                     "penstock export %s --to sbatch -o run",
-                     pen_text_string(&path), target, pen_text_string(&path));
+                     "cd run # fill in settings.sh\n"
+                     "sbatch job.sbatch",
+                     pen_text_string(&path), target);
     pen_text_release(&path);
     struct pen_report_section *section = add_section(page, "How to run it");
     section->commands = pen_text_string(out);

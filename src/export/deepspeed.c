@@ -3,7 +3,7 @@
  * where they are cut cannot be said in JSON. JSON has no comments, either: what
  * is to be noted stands in pipeline.py.
  */
-#include "export/export_internal.h"
+#include "export/job.h"
 
 #include <inttypes.h>
 
@@ -191,6 +191,8 @@ static pen_status write(const struct pen_export_job *job,
         write_pipeline(job->plan, pipeline);
     else
         write_plain(job->plan, pipeline);
+    pen__export_add_job(&pen__export_deepspeed, job, pen__launch_of(job->plan),
+                        out);
     return PEN_OK;
 }
 

@@ -20,7 +20,7 @@
  * Files are texts here; docs/exports.md tells what becomes what.
  */
 
-#define PEN_EXPORT_MAX_FILES 4u
+#define PEN_EXPORT_MAX_FILES 6u
 
 struct pen_export_file {
     const char *name; /* a constant: "megatron.args" */

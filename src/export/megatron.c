@@ -4,7 +4,7 @@
  *
  *   grep -v '^#' megatron.args | xargs torchrun ... pretrain_gpt.py
  */
-#include "export/export_internal.h"
+#include "export/job.h"
 #include "export/megatron_layout.h"
 #include "export/megatron_options.h"
 
@@ -27,13 +27,13 @@ static pen_status fit_schedule(struct pen_plan *plan, struct pen_text *notes,
         PROGRAM, notes, why);
 }
 
-/* Above 0 and of 32 bits. */
+/* Above 0 and of 32 bits. A seed of 0 was not given: it needs no note. */
 static void fit_seed(struct pen_plan *plan, struct pen_text *notes)
 {
     uint64_t seed = plan->seed % UINT32_MAX;
     if (seed == 0)
         seed = 1;
-    if (seed != plan->seed)
+    if (seed != plan->seed && plan->seed != 0)
         pen__note(notes,
                   "%s has 32-bit seeds above 0: the export uses %" PRIu64,
                   PROGRAM, seed);
@@ -188,6 +188,7 @@ static pen_status write(const struct pen_export_job *job,
     add_numbers(plan->number, args);
     pen__megatron_add_count(args, "--seed", plan->seed);
     add_layout(plan, job->model, args);
+    pen__export_add_job(&pen__export_megatron, job, pen__launch_of(plan), out);
     return PEN_OK;
 }
 

@@ -1,4 +1,5 @@
 /* torchtitan 0.2.2: torchtitan.toml, and schedule.csv. */
+#include "export/job.h"
 #include "export/torchtitan.h"
 
 #include <inttypes.h>
@@ -97,6 +98,9 @@ static pen_status write(const struct pen_export_job *job,
         *pen__export_open(out, "schedule.csv") = csv;
     else
         pen_text_release(&csv);
+    if (status == PEN_OK)
+        pen__export_add_job(&pen__export_torchtitan_022, job,
+                            &pen__launch_titan_022, out);
     return status;
 }
 

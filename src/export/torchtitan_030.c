@@ -4,6 +4,7 @@
  * that torchtitan has no name for is made of numbers, by model() of recipe.py,
  * which then has to be on the path of Python.
  */
+#include "export/job.h"
 #include "export/torchtitan.h"
 
 #include <inttypes.h>
@@ -322,6 +323,7 @@ static void write_recipe(const struct pen_export_job *job,
     const char *named = named_config(job->model);
     const char *class = classes[job->plan->stages[0].recompute];
     pen__export_add_head(&pen__export_torchtitan_030, job, out);
+    pen_text_add_string(out, "import os\n\n");
     if (class != NULL)
         pen_text_add(out,
                      "from torchtitan.distributed.activation_checkpoint "
@@ -342,7 +344,12 @@ static void write_recipe(const struct pen_export_job *job,
     pen_text_add(out, "    config.activation_checkpoint = %s%s\n",
                  class == NULL ? "None" : class,
                  class == NULL ? "" : ".Config()");
-    pen_text_add_string(out, "    return config\n");
+    pen_text_add_string(out,
+                        "    if os.environ.get(\"LR\"):\n"
+                        "        for group in config.optimizer.param_groups:\n"
+                        "            group.optimizer_kwargs[\"lr\"] = "
+                        "float(os.environ[\"LR\"])\n"
+                        "    return config\n");
 }
 
 static pen_status write(const struct pen_export_job *job,
@@ -359,6 +366,9 @@ static pen_status write(const struct pen_export_job *job,
         *pen__export_open(out, "schedule.csv") = csv;
     else
         pen_text_release(&csv);
+    if (status == PEN_OK)
+        pen__export_add_job(&pen__export_torchtitan_030, job,
+                            pen__launch_of(job->plan), out);
     if (!release_settings(&settings)) {
         pen_why(why, "no memory for settings");
         status = PEN_NOMEM;

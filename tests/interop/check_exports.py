@@ -13,6 +13,7 @@ import io
 import json
 import os
 import runpy
+import shlex
 import sys
 import warnings
 
@@ -41,6 +42,21 @@ def layers(plan):
     return last["first"] + last["count"] - 2
 
 
+def started(script):
+    """The words behind the script that job.sbatch starts, also as started.args."""
+    with open("started.words") as f:
+        words = f.read().split("\0")[:-1]
+    words = words[words.index(script) + 1:]
+    with open("started.args", "w") as f:
+        f.write(shlex.join(words) + "\n")
+    return words
+
+
+def expect(found, expected):
+    if found != expected:
+        raise ValueError(f"job.sbatch: {found}, expected {expected}")
+
+
 def check_megatron(plan):
     """TransformerEngine needs a GPU; with fp8 experts its version is asked for."""
     import megatron.core.utils
@@ -48,11 +64,21 @@ def check_megatron(plan):
 
     megatron.core.utils.get_te_version = lambda: Version("2.10.0")
     judge("check_megatron", ["megatron.args", "--world", ranks(plan)])
+    words = started("train.py")
+    judge("check_megatron", ["started.args", "--world", ranks(plan)])
+    expect([words[words.index(name) + 1] for name in ("--data-path", "--tokenizer-model", "--lr", "--train-iters")],
+           ["c4", "tokens", "0.0003", "1000"])
 
 
 def check_titan_022(plan):
     judge("check_torchtitan", ["torchtitan.toml", "--layers", layers(plan),
                                "--world", ranks(plan)])
+    from torchtitan.config import ConfigManager
+
+    config = ConfigManager().parse_args(started("torchtitan.train"))
+    expect([config.training.dataset, config.model.hf_assets_path, config.optimizer.lr, config.training.steps,
+            config.checkpoint.enable, config.parallelism.pipeline_parallel_degree],
+           ["c4", "tokens", 0.0003, 1000, True, plan["degrees"]["pp"]])
 
 
 def check_titan_030(plan):
@@ -71,6 +97,14 @@ def check_titan_030(plan):
             if getattr(given, name) != getattr(made, name):
                 raise ValueError(f"recipe.py differs in {name}: {getattr(made, name)}, "
                                  f"torchtitan.args: {getattr(given, name)}")
+        started("torchtitan.train")
+        os.environ["LR"] = "0.0003"
+        sys.modules.pop("recipe", None)
+        config = load("started.args")
+        rates = {group.optimizer_kwargs["lr"] for group in config.optimizer.param_groups}
+        expect([config.dataloader.dataset, config.hf_assets_path, rates, config.training.steps,
+                config.checkpoint.enable, config.parallelism == made.parallelism],
+               ["c4", "tokens", {0.0003}, 1000, True, True])
     finally:
         sys.path.pop(0)
 
@@ -80,6 +114,7 @@ def check_deepspeed(plan):
     judge("check_deepspeed", ["ds_config.json", "--data", d["dp"], "--pipeline", d["pp"],
                               "--tensor", d["tp"] * d["cp"]])
     check_cut(plan, runpy.run_path("pipeline.py"))
+    expect(started("train.py"), ["--deepspeed", "--deepspeed_config", "ds_config.json"])
 
 
 def check_cut(plan, module):

@@ -181,7 +181,7 @@ static void torchtitan_gets_arguments(void **state)
     plan->sharding = PEN_SHARDING_ZERO3;
     struct made made = export_plan("torchtitan", plan, model);
     assert_string_equal("", pen_text_string(&made.notes));
-    assert_int_equal(3, made.files.count);
+    assert_int_equal(5, made.files.count);
     assert_string_equal(
         "--module recipe --config model\n"
         "--parallelism.module_fqns_per_model_part tok_embeddings,layers.0 "
@@ -248,7 +248,8 @@ static void jobs_have_equal_nodes(void **state)
     struct pen_plan *plan = make_plan(model, 3, 1, "1f1b");
     plan->node_size = 4;
     struct made made = export_plan("sbatch", plan, model);
-    const char *text = pen_text_string(&made.files.list[0].text);
+    assert_string_equal("job.sbatch", made.files.list[1].name);
+    const char *text = pen_text_string(&made.files.list[1].text);
     assert_non_null(strstr(text, "#SBATCH --nodes=2\n"));
     assert_non_null(strstr(text, "#SBATCH --ntasks-per-node=3\n"));
     release(&made);
@@ -256,7 +257,7 @@ static void jobs_have_equal_nodes(void **state)
     plan->degrees[PEN_DEGREE_DP] = 5;
     plan->logical_replicas = 5;
     made = export_plan("sbatch", plan, model);
-    text = pen_text_string(&made.files.list[0].text);
+    text = pen_text_string(&made.files.list[1].text);
     assert_non_null(strstr(text, "#SBATCH --nodes=5\n"));
     assert_non_null(strstr(text, "--nnodes 5 --nproc-per-node 3 "));
     release(&made);
