@@ -225,12 +225,12 @@ static void list_options(enum pen__plan_verb verb, struct parse *parse)
     for (size_t i = 0; i < NUM_ROWS; i++)
         if ((rows[i].verbs & verb) != 0)
             parse->fields[parse->num_fields++] = rows[i].field;
-    pen__fields_list_output(parse->fields, parse->num_fields, "FILE",
-                            verb == PEN__PLAN_SEARCH
-                                ? "write the best plan to FILE; as a picture "
-                                  "if it ends in .svg, .png or .pdf"
-                                : "write the plan to FILE",
-                            parse->options);
+    pen__fields_list_output(
+        parse->fields, parse->num_fields, "FILE",
+        verb == PEN__PLAN_SEARCH
+            ? "write the best plan to FILE; plan.svg: a picture"
+            : "write the plan to FILE",
+        parse->options);
 }
 
 static void require(const struct argp_state *state, bool is_there,
