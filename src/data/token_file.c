@@ -270,7 +270,8 @@ static bool is_text(const struct pen__map *bin)
 static pen_status refuse_text(const char *path, struct pen_text *why)
 {
     pen_why(why,
-            "%s is text, not tokens. Make tokens of it, with a tokenizer or "
+            "%s is text, not tokens. `penstock train TEXT` makes tokens and "
+            "trains; or make tokens of it, with a tokenizer or "
             "with one of its characters:\n"
             "  penstock tokenize --train-chars %s -o MODEL\n"
             "  penstock tokenize %s --tokenizer MODEL -o TOKENS\n"

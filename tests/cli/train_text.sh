@@ -15,7 +15,7 @@ for _ in $(seq 150); do
 done >play.txt
 
 # ---- what is chosen: with one word more it is the same training
-run 0 train play.txt --train-iters 4
+run 0 train play.txt --train-iters 4 --seq-length 16
 err_has "not given; using --model play-run/text --data-path play-run/text/tokens --split 90,10 --eval-interval 1 --micro-batch-size 4 --global-batch-size 16 --lr 2e-3 --lr-decay-style cosine --lr-warmup-iters 0 --save play-run --log play-run/log.jsonl"
 err_has "play-run/text: a GPT of 4 layers, width 128, context 128, for 21 characters; give --model DIR"
 err_has "wrote play-run/text/tokens_text_document: 9600 tokens of 9600 bytes"
@@ -24,7 +24,7 @@ out_has "step 4/4 | loss"
 out_has "validation loss"
 line=$(sed -n 's/.*not given; using //p' err)
 # shellcheck disable=SC2086
-run 0 train ${line//play-run --log play-run/typed --log typed} --train-iters 4
+run 0 train ${line//play-run --log play-run/typed --log typed} --train-iters 4 --seq-length 16
 same "hash of the line as printed" "$(hash_of typed)" "$(hash_of play-run)"
 run 0 generate --model play-run --prompt "To" --max-tokens 3
 run 0 plot play-run
@@ -34,7 +34,7 @@ out_has "play-run"
 
 # ---- options that are given win; a folder is not trained over
 run 0 train play.txt --save other --train-iters 1 --lr 1e-5 \
-    --global-batch-size 2 --seq-length 32
+    --global-batch-size 2 --seq-length 16
 err_has "--micro-batch-size 1 --lr-decay-style"
 err_lacks "--lr 2e-3"
 [ -d other/step-00000001 ] || fail "no checkpoint"
@@ -43,11 +43,12 @@ run 1 train play.txt
 err_has "play-run has checkpoints; resume them with \`penstock train --load play-run\`, or give another folder with --save"
 same "its files" "$(sha256sum play-run/text/*)" "$before"
 head -c 3000 play.txt >short.txt
-run 0 train short.txt --train-iters 1
+run 0 train short.txt --train-iters 1 --seq-length 16
 err_has "--split 100 --micro-batch-size"
 
 # ---- a model with a tokenizer of its own
-run 0 train short.txt --model play-run --save tuned --train-iters 1
+run 0 train short.txt --model play-run --save tuned --train-iters 1 \
+    --seq-length 16
 err_has "--lr 1e-4"
 err_has "loaded 812 k weights from play-run/step-00000004"
 err_lacks "a GPT of"
