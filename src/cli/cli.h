@@ -75,17 +75,4 @@ void pen__json_append(json_t **array, json_t *item);
 /* Letters in a line of the terminal; 0 when stdout is not one. */
 size_t pen__page_width(void);
 
-/*
- * Finds the name that somebody meant: offer all names, then read `best`,
- * which stays NULL when none is near.
- */
-struct pen__nearest {
-    const char *word;
-    const char *best;
-    size_t distance;
-};
-
-struct pen__nearest pen__nearest_to(const char *word);
-void pen__nearest_offer(struct pen__nearest *nearest, const char *name);
-
 #endif

@@ -4,6 +4,7 @@
 #include "cli/program.h"
 
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/parser_once.h"
 
 #include <stdio.h>
@@ -30,11 +31,11 @@ static void print_usage(const struct pen__program *program, FILE *out)
 static const struct pen__command *
 find_command(const struct pen__program *program, const char *name)
 {
-    struct pen__nearest nearest = pen__nearest_to(name);
+    struct pen_nearest nearest = pen_nearest_to(name);
     for (size_t i = 0; program->commands[i] != NULL; i++) {
         if (strcmp(program->commands[i]->name, name) == 0)
             return program->commands[i];
-        pen__nearest_offer(&nearest, program->commands[i]->name);
+        pen_nearest_offer(&nearest, program->commands[i]->name);
     }
     pen__once_begin(); /* up to the end of the program */
     pen_log(PEN_LOG_ERROR, "there is no command '%s'%s%s", name,

@@ -5,6 +5,7 @@
 
 #include "base/bug.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "schedule/torch_csv.h"
 #include "schedule/verify.h"
 
@@ -82,11 +83,11 @@ static void print_usage(FILE *out)
 
 static const struct pen__schedule_command *find_command(const char *name)
 {
-    struct pen__nearest nearest = pen__nearest_to(name);
+    struct pen_nearest nearest = pen_nearest_to(name);
     for (size_t i = 0; i < NUM_COMMANDS; i++) {
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
-        pen__nearest_offer(&nearest, commands[i].name);
+        pen_nearest_offer(&nearest, commands[i].name);
     }
     pen_log(PEN_LOG_ERROR, "there is no command 'schedule %s'%s%s", name,
             nearest.best != NULL ? "; did you mean schedule " : "",
@@ -168,9 +169,9 @@ const struct pen_generator *pen__find_generator(const char *name)
     const struct pen_generator *found = pen_generator_find(name);
     if (found != NULL)
         return found;
-    struct pen__nearest nearest = pen__nearest_to(name);
+    struct pen_nearest nearest = pen_nearest_to(name);
     for (size_t i = 0; pen_generator_at(i) != NULL; i++)
-        pen__nearest_offer(&nearest, pen_generator_at(i)->name);
+        pen_nearest_offer(&nearest, pen_generator_at(i)->name);
     pen_log(PEN_LOG_ERROR,
             "there is no schedule '%s'%s%s\n"
             "  `penstock schedule list` prints all names",

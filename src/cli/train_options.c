@@ -208,20 +208,39 @@ static const char *const usual_names[] = {
     "train-iters", "lr",   "pp",        "save",
     "run",         NULL};
 
+/* Names all that are missing at once. */
+static void require_args(const struct pen__train_args *args,
+                         const struct argp_state *state)
+{
+    const struct {
+        const char *words;
+        bool is_missing;
+    } needs[] = {
+        {"--model or --load", args->model == NULL && args->load == NULL},
+        {"--data-path or --token-ids",
+         args->data_path.count == 0 && args->token_ids == NULL},
+        {"--train-iters", args->train_iters == 0},
+        {"--lr", isnan(args->schedule.rate) != 0},
+    };
+    struct pen_text missing = PEN_TEXT_EMPTY;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (needs[i].is_missing)
+            pen_text_add(&missing, "%s%s", missing.length == 0 ? "" : ", ",
+                         needs[i].words);
+    if (missing.length != 0)
+        argp_error(state,
+                   "missing: %s; or give a text alone, as in: penstock train "
+                   "play.txt",
+                   pen_text_string(&missing));
+    pen_text_release(&missing);
+}
+
 static void check_args(const struct pen__train_args *args,
                        const struct argp_state *state)
 {
-    if (args->model == NULL && args->load == NULL)
-        argp_error(state, "--model or --load is required, or a text, as in: "
-                          "penstock train play.txt");
-    if (args->data_path.count == 0 && args->token_ids == NULL)
-        argp_error(state, "--data-path or --token-ids is required, or a text");
+    require_args(args, state);
     if (args->data_path.count > 0 && args->token_ids != NULL)
         argp_error(state, "--data-path and --token-ids exclude each other");
-    if (args->train_iters == 0)
-        argp_error(state, "--train-iters is required");
-    if (isnan(args->schedule.rate))
-        argp_error(state, "--lr is required");
     if (args->save_interval > 0 && args->save == NULL)
         argp_error(state, "--save-interval needs --save DIR");
     if (args->save_keep > 0 && args->save == NULL)

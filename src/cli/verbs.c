@@ -1,6 +1,7 @@
 #include "cli/verbs.h"
 
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/parser.h"
 
@@ -20,12 +21,12 @@ static void print_usage(const struct pen__verbs *verbs, FILE *out)
 
 static int find(const struct pen__verbs *verbs, const char *name)
 {
-    struct pen__nearest nearest = pen__nearest_to(name);
+    struct pen_nearest nearest = pen_nearest_to(name);
     for (size_t i = 0; i < verbs->count; i++) {
         const struct pen__verb *verb = &verbs->items[i];
         if (verb->doc != NULL && strcmp(verb->name, name) == 0)
             return (int)i;
-        pen__nearest_offer(&nearest, verb->name);
+        pen_nearest_offer(&nearest, verb->name);
     }
     pen_log(PEN_LOG_ERROR, "there is no command '%s %s'%s%s%s%s",
             verbs->command, name, nearest.best != NULL ? "; did you mean " : "",

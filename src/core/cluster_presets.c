@@ -7,6 +7,7 @@
 #include "core/cluster_internal.h"
 
 #include "base/bug.h"
+#include "base/nearest.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -174,25 +175,6 @@ static pen_status build(const struct pen_system *system, const char *kind,
     return PEN_OK;
 }
 
-static pen_status refuse_name(const char *name, struct pen_text *why)
-{
-    if (strcmp(name, "host") == 0) {
-        pen_why(why,
-                "there is no preset for this host; measure it with `penstock "
-                "cluster detect -o cluster.yaml` and give the file");
-        return PEN_INVALID;
-    }
-    pen_why(why, "there is no preset '");
-    if (why != NULL)
-        pen_text_add_printable(why, name, strlen(name));
-    pen_why(why, "'; expected one of");
-    for (size_t i = 0; pen_device_at(i) != NULL; i++)
-        pen_why(why, " %s", pen_device_at(i)->kind);
-    for (size_t i = 0; i < NUM_SYSTEMS; i++)
-        pen_why(why, " %s", systems[i].name);
-    return PEN_INVALID;
-}
-
 /* Words that people type for a kind. */
 static const struct {
     const char *alias;
@@ -201,6 +183,35 @@ static const struct {
                {"a100-sxm", "a100-80"}, {"h100", "h100-sxm"},
                {"h200-sxm", "h200"},    {"h800-sxm", "h800"},
                {"4090", "rtx4090"},     {"3080", "rtx3080"}};
+
+static pen_status refuse_name(const char *name, struct pen_text *why)
+{
+    if (strcmp(name, "host") == 0) {
+        pen_why(why,
+                "there is no preset for this host; measure it with `penstock "
+                "cluster detect -o cluster.yaml` and give the file");
+        return PEN_INVALID;
+    }
+    struct pen_nearest nearest = pen_nearest_to(name);
+    pen_why(why, "there is no preset '");
+    if (why != NULL)
+        pen_text_add_printable(why, name, strlen(name));
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        pen_nearest_offer(&nearest, aliases[i].alias);
+    for (size_t i = 0; pen_device_at(i) != NULL; i++)
+        pen_nearest_offer(&nearest, pen_device_at(i)->kind);
+    for (size_t i = 0; i < NUM_SYSTEMS; i++)
+        pen_nearest_offer(&nearest, systems[i].name);
+    if (nearest.best != NULL)
+        pen_why(why, "'; did you mean %s? Expected one of", nearest.best);
+    else
+        pen_why(why, "'; expected one of");
+    for (size_t i = 0; pen_device_at(i) != NULL; i++)
+        pen_why(why, " %s", pen_device_at(i)->kind);
+    for (size_t i = 0; i < NUM_SYSTEMS; i++)
+        pen_why(why, " %s", systems[i].name);
+    return PEN_INVALID;
+}
 
 static bool read_count(const char *digits, size_t length, uint64_t *count)
 {
@@ -242,12 +253,12 @@ static bool split(const char *text, char name[PEN_CLUSTER_WORD_SIZE],
     return strchr(text, '*') == NULL && take_name(text, length, name);
 }
 
+/* What has neither a folder nor an ending is meant as one. */
 bool pen__cluster_is_preset(const char *text)
 {
     char name[PEN_CLUSTER_WORD_SIZE];
     uint64_t count;
-    return split(text, name, &count) && (pen_system_find(name) != NULL ||
-                                         pen_system_of_device(name) != NULL);
+    return strpbrk(text, "/.") == NULL && split(text, name, &count);
 }
 
 pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,

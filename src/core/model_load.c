@@ -3,11 +3,22 @@
  */
 #include "core/model.h"
 
+#include "base/nearest.h"
 #include "core/config_keys.h"
 #include "core/model_internal.h"
 
 #include <string.h>
 #include <unistd.h>
+
+static void hint_at_presets(const char *word, struct pen_text *why)
+{
+    struct pen_nearest nearest = pen_nearest_to(word);
+    for (size_t i = 0; pen_model_preset_at(i) != NULL; i++)
+        pen_nearest_offer(&nearest, pen_model_preset_at(i));
+    if (nearest.best != NULL)
+        pen_why(why, "; did you mean %s, a preset", nearest.best);
+    pen_why(why, "; `penstock models` lists the presets");
+}
 
 pen_status pen_model_load(const char *source, struct pen_model **out,
                           struct pen_text *why)
@@ -22,7 +33,7 @@ pen_status pen_model_load(const char *source, struct pen_model **out,
     struct pen_text reason = PEN_TEXT_EMPTY;
     pen_status status = pen__config_read(source, &path, &text, why);
     if (status != PEN_OK && strchr(source, '/') == NULL)
-        pen_why(why, "; `penstock models` lists the presets");
+        hint_at_presets(source, why);
     if (status == PEN_OK) {
         status = pen_model_parse(text.bytes, text.length, out, &reason);
         if (status != PEN_OK)

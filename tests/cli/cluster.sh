@@ -44,7 +44,7 @@ err_has "$work/wrong.yaml: line 5, column 12: count must be a whole number"
 run 1 cluster show "$work/nothing.yaml"
 err_has "$work/nothing.yaml"
 run 1 cluster show preset:h101
-err_has "there is no preset 'h101'; expected one of v100-16"
+err_has "there is no preset 'h101'; did you mean h100? Expected one of v100-16"
 run 1 cluster show preset:host
 err_has "penstock cluster detect"
 run 2 cluster

@@ -259,7 +259,7 @@ err_has "--model and --cluster are required, as in: penstock plan llama-3.1-70b 
 run 2 plan gpt2 8xh100 more
 err_has "unexpected argument 'more'"
 run 1 plan gpt2 8xh1000
-err_has "8xh1000"
+err_has "there is no preset 'h1000'; did you mean h100?"
 
 # First guesses: all the same cluster, with defaults that are printed.
 run 0 plan gpt2 --cluster 'preset:h100-sxm*8' --seq-length 1024 --global-batch-size 4096 --top 1 --json

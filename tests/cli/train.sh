@@ -237,13 +237,13 @@ run 1 eval --model "$work/tiny" --token-ids "$work/ids.txt"
 err_has "$work/tiny has no weights to evaluate"
 
 run 2 train
-err_has "--model or --load is required"
+err_has "missing: --model or --load, --data-path or --token-ids, --train-iters, --lr; or give a text"
 run 2 train "${tiny[@]}" --train-iters 1
-err_has "--data-path or --token-ids is required"
+err_has "missing: --data-path or --token-ids;"
 run 2 train "${tiny[@]}" "${letters[@]}"
-err_has "--train-iters is required"
+err_has "missing: --train-iters;"
 run 2 train --model "$work/tiny" "${letters[@]}" --train-iters 1
-err_has "--lr is required"
+err_has "missing: --lr;"
 run 2 train "${tiny[@]}" "${letters[@]}" --train-iters 1.5
 err_has "--train-iters must be a whole number from 1"
 run 2 train "${tiny[@]}" "${letters[@]}" --optimizer adamw

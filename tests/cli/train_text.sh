@@ -115,7 +115,7 @@ err_lacks "--save"
 cp -r "$old" old
 chmod -R u+w old
 run 2 train --load old
-err_has "--train-iters is required"
+err_has "missing: --train-iters;"
 cd old || exit 1
 run 0 train --load . --train-iters 5 --token-ids ids.txt
 err_has "remembered from ./step-00000004: --save ."

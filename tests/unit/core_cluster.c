@@ -244,8 +244,11 @@ static void expect_no_preset(const char *source, const char *reason)
 static void wrong_presets_are_refused(void **state)
 {
     (void)state;
-    expect_no_preset("preset:h101*8", "there is no preset 'h101'; expected "
-                                      "one of v100-16 v100-32");
+    expect_no_preset("preset:h101*8",
+                     "there is no preset 'h101'; did you mean h100? Expected "
+                     "one of v100-16 v100-32");
+    expect_no_preset("64xh101", "did you mean h100? Expected one of");
+    expect_no_preset("8xquantum", "there is no preset 'quantum'; expected ");
     expect_no_preset("preset:h100-sxm*0",
                      "must have 1 to 10000000 devices, not 0");
     expect_no_preset("preset:dgx-h100*1250001", "not 10000008");

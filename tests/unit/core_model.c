@@ -356,6 +356,10 @@ static void a_missing_file_and_preset_are_named(void **state)
     assert_string_equal("cannot open /nowhere: No such file or directory",
                         pen_text_string(&why));
     pen_text_clear(&why);
+    assert_int_equal(PEN_IO, pen_model_load("lama-3.1-70b", &model, &why));
+    assert_non_null(strstr(pen_text_string(&why),
+                           "; did you mean llama-3.1-70b, a preset; "));
+    pen_text_clear(&why);
     assert_int_equal(PEN_INVALID, pen_model_load("preset:x", &model, &why));
     static const char known[] =
         "there is no preset:x; expected preset: and one of\n"
