@@ -110,7 +110,7 @@ static void read_devices(struct args *args, const char *text,
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct args *args = state->input;
-    double memory[PEN_PIPEDREAM_MAX_LEVELS];
+    double memory[PEN_PIPEDREAM_MAX_LEVELS] = {0};
     switch (key) {
     case KEY_DEVICES:
         read_devices(args, text, state);

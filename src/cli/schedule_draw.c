@@ -36,21 +36,20 @@ generator_of(const struct pen__schedule_args *args, const char *word)
 /* Sizes are given with names, and with nothing else. */
 static int check_words(const struct pen__schedule_args *args)
 {
-    const char *name = NULL;
-    for (int i = 0; i < args->num_words && name == NULL; i++)
-        if (generator_of(args, args->words[i]) != NULL)
-            name = args->words[i];
-    if (name != NULL && (args->stages == 0 || args->microbatches == 0)) {
+    const struct pen_generator *named = NULL;
+    for (int i = 0; i < args->num_words && named == NULL; i++)
+        named = generator_of(args, args->words[i]);
+    if (named != NULL && (args->stages == 0 || args->microbatches == 0)) {
         pen_log(PEN_LOG_ERROR,
                 "%s is a published schedule, which needs --stages P and "
                 "--microbatches M",
-                name);
+                named->name);
         return PEN__EXIT_USAGE;
     }
     bool has_sizes = args->stages != 0 || args->microbatches != 0 ||
                      args->chunks != 0 || args->slices != 0 ||
                      args->batches != 0 || args->memory_limit != 0;
-    if (name != NULL || !has_sizes)
+    if (named != NULL || !has_sizes)
         return PEN__EXIT_OK;
     if (access(args->words[0], F_OK) != 0)
         pen__find_generator(args->words[0]);
