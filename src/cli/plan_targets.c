@@ -104,7 +104,7 @@ static void print_rows(const struct answer *answer, struct pen_text *out)
 {
     static const struct pen_column columns[] = {
         {"target", false, false},   {"step, s", true, false},
-        {"use, %", true, false},    {"GiB", true, false},
+        {"MFU, %", true, false},    {"GiB", true, false},
         {"devices", true, false},   {"tp", true, false},
         {"cp", true, false},        {"pp", true, false},
         {"vpp", true, false},       {"ep", true, false},

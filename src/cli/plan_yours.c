@@ -177,7 +177,7 @@ static void print_both(const struct answer *answer, struct pen_text *out)
 {
     static const struct pen_column columns[] = {
         {"", false, false},          {"step, s", true, false},
-        {"use, %", true, false},     {"GiB", true, false},
+        {"MFU, %", true, false},     {"GiB", true, false},
         {"tp", true, false},         {"cp", true, false},
         {"pp", true, false},         {"vpp", true, false},
         {"ep", true, false},         {"dp", true, false},
@@ -245,14 +245,17 @@ static bool is_yours_best(const struct answer *answer)
 static void print_verdict(const struct answer *answer, struct pen_text *out)
 {
     const struct pen_prediction *best = &answer->ranking->found[0].prediction;
-    double faster = answer->prediction.step_sec / best->step_sec;
+    const struct pen_prediction *yours = &answer->prediction;
+    double faster = yours->step_sec / best->step_sec;
+    double needed = pen__gib(yours->tight_bytes);
     pen_text_add_string(out, "\n");
-    if (!answer->prediction.fits)
+    if (!yours->fits)
         pen_text_add(out,
-                     "yours does not fit: it needs %.1f GiB plus the "
-                     "prediction's margin of %.0f %%\n",
-                     pen__gib(answer->prediction.peak_bytes),
-                     100 * answer->prediction.memory_margin);
+                     "yours does not fit: %.1f GiB + %.0f %% = %.1f GiB > "
+                     "%.1f GiB of a device\n",
+                     needed, 100 * yours->memory_margin,
+                     needed * (1 + yours->memory_margin),
+                     pen__gib(yours->offered_bytes));
     if (is_yours_best(answer))
         pen_text_add_string(out, "no faster plan was found\n");
     else

@@ -54,6 +54,12 @@ for case in '--micro-batch-size 1>--micro-batch-size' '--overlap-grad-reduce>--o
         "['${option%% *}']"
 done
 
+# A line that does not fit says by how much, and which change makes it fit.
+run 0 plan --from-megatron "$(sed 's/--recompute.*//; s/--pipeline-model-parallel-size 8/--micro-batch-size 4/' "$work/cmd.txt" |
+    tr -d '\\')" "${a100[@]}"
+out_has "does not fit"
+grep -qE '^yours does not fit: [0-9.]+ GiB \+ 10 % = [0-9.]+ GiB > [0-9.]+ GiB of a device$' "$work/out" || fail "no sum"
+
 # Another number of ranks than the cluster has is not silent.
 run 0 plan --from-megatron "@$work/cmd.txt" 'a100-40*32' --json
 err_has "the line starts 16 ranks, but there are 32 devices: all of them are used"

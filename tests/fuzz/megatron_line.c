@@ -10,6 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pen_plan *plan = NULL;
     struct pen_text notes = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_megatron_overlaps overlaps;
+    pen_megatron_line_overlaps((const char *)data, size, &overlaps);
     uint64_t world = size % 3 * 8; /* also as the line says */
     if (pen_megatron_line_parse((const char *)data, size, world, &model, &plan,
                                 &notes, &why) == PEN_OK) {
