@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli_kind.h"
+#include "cli/train_sizes.h"
 #include "core/checkpoint.h"
 #include "data/tokenize.h"
 #include "data/train_chars.h"
@@ -108,7 +109,8 @@ void pen__train_text_choose(const struct pen__train_args *args,
     if (is_validated)
         choose(out, "eval-interval", "%" PRIu64, steps < 5 ? 1 : steps / 5);
     choose(out, "micro-batch-size", "%" PRIu64, micro);
-    choose(out, "global-batch-size", "%" PRIu64, choose_batch(args, micro));
+    if (args->pipeline == NULL || !pen__train_schedule_is_file(args->pipeline))
+        choose(out, "global-batch-size", "%" PRIu64, choose_batch(args, micro));
     choose(out, "train-iters", "%" PRIu64, steps);
     choose(out, "lr", "%s", has_model ? "1e-4" : "2e-3");
     choose(out, "lr-decay-style", "cosine");
