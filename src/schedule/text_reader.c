@@ -6,11 +6,6 @@
  * no more. */
 #define MOST_REFUSED 10u
 
-bool pen__reader_is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
 pen_status pen__reader_refuse(struct pen__reader *reader, size_t at,
                               const char *what)
 {
@@ -52,19 +47,6 @@ bool pen__reader_next_line(struct pen__reader *reader)
     }
 }
 
-void pen__reader_skip_spaces(struct pen__reader *reader)
-{
-    while (reader->at < reader->line_end &&
-           pen__reader_is_space(reader->text[reader->at]))
-        reader->at++;
-}
-
-bool pen__reader_at_line_end(struct pen__reader *reader)
-{
-    pen__reader_skip_spaces(reader);
-    return reader->at == reader->line_end;
-}
-
 bool pen__reader_take_word(struct pen__reader *reader, const char *word)
 {
     pen__reader_skip_spaces(reader);
@@ -94,8 +76,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-pen_status pen__reader_take_number(struct pen__reader *reader, uint32_t limit,
-                                   const char *what, uint32_t *out)
+static inline pen_status take_number(struct pen__reader *reader, uint32_t limit,
+                                     const char *what, uint32_t *out)
 {
     size_t start = reader->at;
     uint64_t number = 0;
@@ -113,6 +95,12 @@ pen_status pen__reader_take_number(struct pen__reader *reader, uint32_t limit,
     return PEN_OK;
 }
 
+pen_status pen__reader_take_number(struct pen__reader *reader, uint32_t limit,
+                                   const char *what, uint32_t *out)
+{
+    return take_number(reader, limit, what, out);
+}
+
 pen_status pen__reader_take_field(struct pen__reader *reader, const char *word,
                                   uint32_t limit, uint32_t *out)
 {
@@ -120,9 +108,9 @@ pen_status pen__reader_take_field(struct pen__reader *reader, const char *word,
     if (status != PEN_OK)
         return status;
     pen__reader_skip_spaces(reader);
-    return pen__reader_take_number(
-        reader, limit, "expected a number in its range, without leading zeros",
-        out);
+    return take_number(reader, limit,
+                       "expected a number in its range, without leading zeros",
+                       out);
 }
 
 pen_status pen__reader_expect_line_end(struct pen__reader *reader)
@@ -163,7 +151,7 @@ static pen_status take_marked(struct pen__reader *reader, char mark,
     if (reader->at == reader->line_end || reader->text[reader->at] != mark)
         return PEN_OK;
     reader->at++;
-    return pen__reader_take_number(reader, limit, what, out);
+    return take_number(reader, limit, what, out);
 }
 
 pen_status pen__reader_take_op(struct pen__reader *reader,
@@ -178,16 +166,16 @@ pen_status pen__reader_take_op(struct pen__reader *reader,
     size_t start = reader->at;
     pen_status status = PEN_OK;
     if (own_stage == PEN_NO_STAGE)
-        status = pen__reader_take_number(
-            reader, shape->num_stages - 1,
-            "expected the number of a stage of this schedule", &stage);
+        status = take_number(reader, shape->num_stages - 1,
+                             "expected the number of a stage of this schedule",
+                             &stage);
     if (status == PEN_OK)
         status = take_kind(reader, &op->kind);
     if (status == PEN_OK && pen_op_has_microbatch(op->kind)) {
-        status = pen__reader_take_number(
-            reader, shape->num_microbatches - 1,
-            "expected the number of a micro-batch of this schedule",
-            &op->microbatch);
+        status =
+            take_number(reader, shape->num_microbatches - 1,
+                        "expected the number of a micro-batch of this schedule",
+                        &op->microbatch);
         if (status == PEN_OK)
             status = take_marked(
                 reader, '.', shape->num_slices - 1,

@@ -21,7 +21,10 @@ struct pen__reader {
     struct pen_text *why;
 };
 
-bool pen__reader_is_space(char c);
+static inline bool pen__reader_is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
 
 /*
  * Says what is wrong at byte `at` and shows the line around it. Answers
@@ -36,8 +39,18 @@ pen_status pen__reader_refuse(struct pen__reader *reader, size_t at,
  */
 bool pen__reader_next_line(struct pen__reader *reader);
 
-void pen__reader_skip_spaces(struct pen__reader *reader);
-bool pen__reader_at_line_end(struct pen__reader *reader);
+static inline void pen__reader_skip_spaces(struct pen__reader *reader)
+{
+    while (reader->at < reader->line_end &&
+           pen__reader_is_space(reader->text[reader->at]))
+        reader->at++;
+}
+
+static inline bool pen__reader_at_line_end(struct pen__reader *reader)
+{
+    pen__reader_skip_spaces(reader);
+    return reader->at == reader->line_end;
+}
 
 /* Takes the word if it stands here, with the spaces before it. */
 bool pen__reader_take_word(struct pen__reader *reader, const char *word);
