@@ -1,6 +1,8 @@
 #ifndef PEN_SCHEDULE_OP_H
 #define PEN_SCHEDULE_OP_H
 
+#include "base/bug.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -71,7 +73,13 @@ struct pen_op {
 };
 
 /* Never NULL; kind must be below PEN_OP_KINDS. */
-const struct pen_op_info *pen_op_info(unsigned kind);
+extern const struct pen_op_info pen__op_infos[PEN_OP_KINDS];
+
+static inline const struct pen_op_info *pen_op_info(unsigned kind)
+{
+    PEN_BUG_UNLESS(kind < PEN_OP_KINDS);
+    return &pen__op_infos[kind];
+}
 
 /* SYNC_GRAD and STEP concern a stage as a whole. */
 static inline bool pen_op_has_microbatch(unsigned kind)

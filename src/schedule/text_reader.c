@@ -131,7 +131,8 @@ static pen_status take_kind(struct pen__reader *reader, uint8_t *out)
         end++;
     for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
         const char *text = pen_op_info(kind)->text;
-        if (strlen(text) == end - start &&
+        if (end > start && text[0] == reader->text[start] &&
+            strlen(text) == end - start &&
             memcmp(text, reader->text + start, end - start) == 0) {
             *out = (uint8_t)kind;
             reader->at = end;
