@@ -264,17 +264,44 @@ static void take_cluster(const struct parse *parse)
     args->model = NULL;
 }
 
+/* A question has an answer of its own, and no ranking. */
+static void check_question(const struct pen__plan_args *args,
+                           const struct argp_state *state)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+    } questions[] = {{"from-megatron", args->megatron_line != NULL},
+                     {"why", args->why != NULL},
+                     {"compare-targets", args->compares_targets}},
+      others[] = {{"tokens", args->tokens != 0},
+                  {"html", args->html != NULL},
+                  {"explain", args->is_explained},
+                  {"allow-local", args->allows_local}};
+    const char *asked = NULL;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        if (questions[i].is_given && asked != NULL)
+            argp_error(state, "--from-megatron, --why and --compare-targets "
+                              "are different questions; give only one of them");
+        if (questions[i].is_given)
+            asked = questions[i].name;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].is_given && asked != NULL)
+            argp_error(state,
+                       "--%s belongs to the ranking of plans, which --%s does "
+                       "not print; give one of them",
+                       others[i].name, asked);
+}
+
 static void check_args(const struct parse *parse,
                        const struct argp_state *state)
 {
     const struct pen__plan_args *args = parse->args;
     read_within(parse->args, state);
     take_cluster(parse);
-    if ((args->megatron_line != NULL) + (args->why != NULL) +
-            args->compares_targets >
-        1)
-        argp_error(state, "--from-megatron, --why and --compare-targets are "
-                          "different questions; give only one of them");
+    if (parse->verb == PEN__PLAN_SEARCH)
+        check_question(args, state);
     if (parse->verb == PEN__PLAN_CHECK) {
         if (args->file == NULL)
             argp_error(state, "expected a PLAN");

@@ -22,6 +22,15 @@ same "words" "$(json '[d["other"][k] for k in ("schedule", "recompute", "shardin
 run 0 plan "${xl[@]}" --why "tp=$tp"
 out_has "tp=$tp: this is the best plan"
 
+# Options that its answer would not show are refused.
+for option in "--tokens 1T" --explain --allow-local "--html $work/page.html"; do
+    # shellcheck disable=SC2086 # an option and its value
+    run 2 plan "${xl[@]}" --why pp=8 $option
+    err_has "${option%% *} belongs to the ranking of plans, which --why does not print"
+done
+run 2 plan "${xl[@]}" --why pp=8 --compare-targets
+err_has "are different questions; give only one of them"
+
 # Memory, and what it would give with more; a rule.
 run 0 plan "${xl[@]}" --memory-limit 12GiB --why tp=1,pp=1,recompute=none
 out_has "tp=1,pp=1,recompute=none: no layout fits"

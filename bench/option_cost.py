@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""What durable checkpoints behind a training cost: the same training on two ranks with
-one every 10 steps and with none, taking turns. Prints the mean seconds of a step of each
-round, stalls included, and by how much the checkpoints lengthen it (median).
+"""What options of `penstock train` cost: the same training on two ranks without and with
+them, taking turns. Prints the mean seconds of a step of each round, stalls included, and
+by how much the options lengthen it (median).
 
-  save_stall.py --penstock build/release/penstock [--rounds 5] [--steps 31] [--bf16]
-      [--micro-batches 8] [--seq 256] [--hidden 512] [--layers 6] [--vocab 8192]
+  option_cost.py --penstock build/release/penstock --options "--verify-interval 100"
+      [--pp 1|2] [--rounds 5] [--steps 31] [--bf16] [--micro-batches 8] [--seq 256]
+      [--hidden 512] [--layers 6] [--vocab 8192]
+
+{} in the options is a new folder of each round, as in "--save {} --save-interval 10".
 """
 import argparse
 import json
@@ -18,12 +21,12 @@ MPIRUN = "mpirun.openmpi --allow-run-as-root --bind-to core -n 2"
 
 def run(folder, args, extra):
     log = f"{folder}/log.jsonl"
-    subprocess.run(["rm", "-rf", log, f"{folder}/run"], check=True)
+    subprocess.run(["rm", "-rf", log], check=True)
     line = (f"{MPIRUN} {args.penstock} train --model {folder}/config.json "
             f"--token-ids {folder}/ids.txt --micro-batch-size 1 "
             f"--global-batch-size {args.micro_batches} --train-iters {args.steps} "
             f"--lr 1e-4 --threads 1 --log-interval 1000 --log {log} "
-            f"--pipeline-model-parallel-size 2 {extra}")
+            f"--pipeline-model-parallel-size {args.pp} {extra}")
     if args.bf16:
         line += " --bf16"
     subprocess.run(line.split(), check=True, stdout=subprocess.DEVNULL,
@@ -36,6 +39,8 @@ def run(folder, args, extra):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--penstock", required=True)
+    parser.add_argument("--options", required=True)
+    parser.add_argument("--pp", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=31)
     parser.add_argument("--micro-batches", type=int, default=8)
@@ -54,13 +59,14 @@ def main():
             for _ in range(args.micro_batches):
                 print(*(draw.randrange(args.vocab) for _ in range(args.seq + 1)), file=out)
         ratios = []
-        print("calm_sec\tsaving_sec\tlonger")
+        print("without_sec\twith_sec\tlonger")
         for turn in range(args.rounds):
-            calm = run(folder, args, "")
-            saving = run(folder, args, f"--save {folder}/run{turn} --save-interval 10")
-            ratios.append(saving / calm - 1)
-            print(f"{calm:.4f}\t{saving:.4f}\t{ratios[-1]:.4f}", flush=True)
-        print(f"median\t\t{statistics.median(ratios):.4f}")
+            without = run(folder, args, "")
+            options = args.options.replace("{}", f"{folder}/run{turn}")
+            given = run(folder, args, options)
+            ratios.append(given / without)
+            print(f"{without:.4f}\t{given:.4f}\t{100 * ratios[-1] - 100:+.2f} %")
+        print(f"median {100 * statistics.median(ratios) - 100:+.2f} %")
 
 
 if __name__ == "__main__":
