@@ -103,6 +103,28 @@ static void await_name(const struct pen_board_options *options)
     pause_msec(50);
 }
 
+/* Until this process has the board in its memory; a moment to register. */
+static void await_mapped(pid_t pid, const struct pen_board_options *options)
+{
+    struct pen_text name = PEN_TEXT_EMPTY;
+    char path[64];
+    bool is_mapped = false;
+    assert_int_equal(pen__board_name(options, &name, NULL), PEN_OK);
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    while (!is_mapped) {
+        char line[512];
+        FILE *maps = fopen(path, "r");
+        assert_non_null(maps);
+        while (fgets(line, sizeof line, maps) != NULL)
+            if (strstr(line, pen_text_string(&name)) != NULL)
+                is_mapped = true;
+        fclose(maps);
+        pause_msec(1);
+    }
+    pen_text_release(&name);
+    pause_msec(500);
+}
+
 static int write_and_read(struct pen_board *board)
 {
     uint32_t own = pen_board_own(board);
@@ -286,7 +308,7 @@ static void a_rank_that_dies_at_the_start_is_named(void **state)
     pid_t dies = start(&first, do_nothing);
     await_name(&first);
     pid_t stays = start(&second, do_nothing);
-    pause_msec(100);
+    await_mapped(stays, &second);
     kill(dies, SIGKILL);
     code_of(dies);
     assert_int_equal(code_of(stays), PEN_IO);
