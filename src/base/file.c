@@ -28,6 +28,14 @@ pen_status pen_file_refuse(const char *what, const char *path,
     return PEN_IO;
 }
 
+pen_status pen_file_make_folder(const char *path, mode_t mode,
+                                struct pen_text *why)
+{
+    if (mkdir(path, mode) == 0 || errno == EEXIST)
+        return PEN_OK;
+    return pen_file_refuse("make", path, why);
+}
+
 static pen_status refuse_open(const char *path, int error, struct pen_text *why)
 {
     pen_why(why, "cannot open %s: %s", path,

@@ -6,10 +6,15 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* "cannot WHAT PATH: " and the reason that errno has; returns PEN_IO. */
 pen_status pen_file_refuse(const char *what, const char *path,
                            struct pen_text *why);
+
+/* Makes the folder with this mode, unless it exists. */
+pen_status pen_file_make_folder(const char *path, mode_t mode,
+                                struct pen_text *why);
 
 /*
  * Opens a regular file for reading, without waiting: a directory, a named

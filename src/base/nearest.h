@@ -1,5 +1,5 @@
 /*
- * The name that somebody meant when a word is no name.
+ * Suggests the known name that is closest to a misspelt word.
  */
 #ifndef PEN_BASE_NEAREST_H
 #define PEN_BASE_NEAREST_H
@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 /*
- * Finds the name that somebody meant: offer all names, then read `best`,
- * which stays NULL when none is near.
+ * Offer every known name, then read `best`: the name with the fewest edits to
+ * the word, or NULL if all need too many.
  */
 struct pen_nearest {
     const char *word;

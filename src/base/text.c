@@ -102,6 +102,18 @@ void pen_text_add_real(struct pen_text *text, double value)
     pen_text_add_string(text, digits);
 }
 
+void pen_text_add_quoted(struct pen_text *text, const char *word)
+{
+    pen_text_add_string(text, "'");
+    for (; *word != '\0'; word++) {
+        if (*word == '\'')
+            pen_text_add_string(text, "'\\''");
+        else
+            pen_text_add_bytes(text, word, 1);
+    }
+    pen_text_add_string(text, "'");
+}
+
 void pen_text_add_printable(struct pen_text *text, const char *bytes,
                             size_t length)
 {

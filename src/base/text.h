@@ -49,6 +49,9 @@ void pen_text_add_number(struct pen_text *text, unsigned long number);
 void pen_real_print(double value, char text[PEN_REAL_SIZE]);
 void pen_text_add_real(struct pen_text *text, double value);
 
+/* Quoted for a shell, whatever the word is. */
+void pen_text_add_quoted(struct pen_text *text, const char *word);
+
 /* For words out of a file: what cannot be printed becomes '?'. */
 void pen_text_add_printable(struct pen_text *text, const char *bytes,
                             size_t length);

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /*
- * What a path that a user typed names, of all that Penstock writes: kind,
- * words, what the user may do with it. In the last, a '*' is the path.
+ * The kinds of files and folders that Penstock writes: kind, its name in
+ * messages, and the command that reads it, in which '*' stands for the path.
  */
 #define PEN__KIND_TABLE(X)                                                     \
     X(UNKNOWN, "unknown", "")                                                  \

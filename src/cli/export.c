@@ -10,10 +10,8 @@
 #include "export/export.h"
 #include "planner/predict.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum option_key { KEY_TO = 256, KEY_MODEL, KEY_CLUSTER };
 
@@ -177,13 +175,6 @@ static pen_status export_to(const struct pen_export *exporter,
 
 /* ---- all that was asked for ---- */
 
-static pen_status make_folder(const char *folder, struct pen_text *why)
-{
-    if (mkdir(folder, 0777) == 0 || errno == EEXIST)
-        return PEN_OK;
-    return pen_file_refuse("make", folder, why);
-}
-
 /* Both versions of torchtitan have a schedule.csv: a folder for each. */
 static pen_status export_all(const struct job *job, const char *folder,
                              struct pen_text *written, struct pen_text *why)
@@ -197,7 +188,7 @@ static pen_status export_all(const struct job *job, const char *folder,
         pen_text_add(&path, "%s/%s%s%s", folder, exporter->name,
                      exporter->version == NULL ? "" : "@",
                      exporter->version == NULL ? "" : exporter->version);
-        status = make_folder(pen_text_string(&path), why);
+        status = pen_file_make_folder(pen_text_string(&path), 0777, why);
         if (status == PEN_OK)
             status = export_to(exporter, job, pen_text_string(&path), written,
                                &reason);
@@ -230,7 +221,7 @@ static pen_status export_plan(const struct args *args, const struct job *job,
         is_all ? NULL : pen_export_find(to, why);
     if (!is_all && exporter == NULL)
         return PEN_INVALID;
-    pen_status status = make_folder(args->output, why);
+    pen_status status = pen_file_make_folder(args->output, 0777, why);
     if (status != PEN_OK)
         return status;
     return is_all ? export_all(job, args->output, written, why)

@@ -61,9 +61,20 @@ void pen__fields_hide(const char *const *names, struct argp_option *options)
     }
 }
 
+void pen__fields_show(const char *const *names, struct argp_option *options)
+{
+    for (size_t at = 0; options[at].name != NULL; at++) {
+        size_t i = 0;
+        while (names[i] != NULL && strcmp(options[at].name, names[i]) != 0)
+            i++;
+        if (names[i] == NULL)
+            options[at].flags |= OPTION_HIDDEN;
+    }
+}
+
 /*
- * "k" to "T" behind a number, of 1000, "Ki" to "Ti" of 1024; "B" is a billion.
- * Of sizes, as sequences and batches, "k" is 1024: 8k tokens are 8192.
+ * Suffixes of numbers: k to T are powers of 1000, Ki to Ti powers of 1024, B is
+ * a billion. In a size (sequence length, batch) k is 1024: 8k tokens are 8192.
  */
 static bool read_times(const char *letters, bool is_size, double *out)
 {
@@ -80,17 +91,6 @@ static bool read_times(const char *letters, bool is_size, double *out)
         return true;
     }
     return false;
-}
-
-void pen__fields_show(const char *const *names, struct argp_option *options)
-{
-    for (size_t at = 0; options[at].name != NULL; at++) {
-        size_t i = 0;
-        while (names[i] != NULL && strcmp(options[at].name, names[i]) != 0)
-            i++;
-        if (names[i] == NULL)
-            options[at].flags |= OPTION_HIDDEN;
-    }
 }
 
 static double read_number(const struct pen__field *field, const char *text,

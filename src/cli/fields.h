@@ -72,7 +72,7 @@ error_t pen__fields_parse(const struct pen__field *fields, size_t count,
 size_t pen__fields_find(const struct pen__field *fields, size_t count,
                         const char *name);
 
-/* What argp calls a field, and back. */
+/* The key that argp uses for a field, and the field of a key. */
 int pen__fields_key(size_t index);
 size_t pen__fields_index(int key);
 

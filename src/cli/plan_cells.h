@@ -27,7 +27,7 @@ struct pen__plan_spent {
 struct pen__plan_spent pen__plan_spent(const struct pen_plan *plan,
                                        const struct pen_prediction *prediction);
 
-/* What a training of so many tokens takes. */
+/* Time and cost of a training on that many tokens. */
 struct pen__plan_run {
     double days;
     double device_hours;
@@ -49,7 +49,15 @@ void pen__plan_print_energy(const struct pen__plan_spent *spent,
                             double joules_per_billion, const char *unit,
                             struct pen_text *out);
 
-/* tp, cp, pp, vpp, ep, dp, batch, schedule, recomputation and sharding. */
+/* The columns of a layout, and its cells. */
+#define PEN__PLAN_LAYOUT_COLUMNS                                               \
+    {"tp", true, false}, {"cp", true, false}, {"pp", true, false},             \
+        {"vpp", true, false}, {"ep", true, false}, {"dp", true, false},        \
+        {"batch", true, false}, {"schedule", false, false},                    \
+        {"recompute", false, false},                                           \
+    {                                                                          \
+        "sharding", false, false                                               \
+    }
 void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out);
 
 /* Ranks that hold the same bytes, devices, the parts of memory, their sum. */

@@ -1,9 +1,8 @@
-/* What the questions to `penstock plan` share. */
+/* The search and the output that the modes of `penstock plan` share. */
 #include "cli/plan_modes.h"
 
 #include "cli/plan_report.h"
-
-#include <string.h>
+#include "view/timeline.h"
 
 pen_status pen__plan_find_best(const struct pen__plan_args *args,
                                const struct pen__planning *planning,
@@ -32,19 +31,6 @@ pen_status pen__plan_find_best(const struct pen__plan_args *args,
 }
 
 /* ---- what -o gets ---- */
-
-static bool ends_in(const char *path, const char *ending)
-{
-    size_t length = strlen(path);
-    size_t tail = strlen(ending);
-    return length > tail && strcmp(path + length - tail, ending) == 0;
-}
-
-static bool is_picture(const char *path)
-{
-    return ends_in(path, ".svg") || ends_in(path, ".png") ||
-           ends_in(path, ".pdf");
-}
 
 static void write_note(const struct pen_plan_found *found,
                        const struct pen__plan_picture *picture,
@@ -88,7 +74,7 @@ pen_status pen__plan_write(const struct pen__plan_args *args,
 {
     if (args->output == NULL)
         return PEN_OK;
-    if (is_picture(args->output))
+    if (pen_timeline_is_picture(args->output))
         return draw(planning, found, args->output, why);
     return pen_plan_save(found->plan, args->output, why);
 }

@@ -25,7 +25,7 @@ pen_status pen__plan_why_parse(const char *text,
                                struct pen_candidate_filter *out,
                                struct pen_text *why);
 
-/* What all of them write to -o: a plan, or its picture. */
+/* Writes FILE of -o: the plan, or a picture of its step. */
 pen_status pen__plan_write(const struct pen__plan_args *args,
                            const struct pen__planning *planning,
                            const struct pen_plan_found *found,

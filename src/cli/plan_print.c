@@ -5,6 +5,7 @@
 #include "cli/plan_cells.h"
 #include "cli/plan_devices.h"
 #include "cli/sync.h"
+#include "planner/shortage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -30,14 +31,10 @@ uint32_t pen__plan_same_ranks(const struct pen_prediction *prediction,
 /* ---- the table of plans ---- */
 
 static const struct pen_column plan_columns[] = {
-    {"", true, false},           {"step, s", true, false},
-    {"tokens/s", true, false},   {"MFU, %", true, false},
-    {"GiB", true, false},        {"devices", true, false},
-    {"tp", true, false},         {"cp", true, false},
-    {"pp", true, false},         {"vpp", true, false},
-    {"ep", true, false},         {"dp", true, false},
-    {"batch", true, false},      {"schedule", false, false},
-    {"recompute", false, false}, {"sharding", false, false}};
+    {"", true, false},         {"step, s", true, false},
+    {"tokens/s", true, false}, {"MFU, %", true, false},
+    {"GiB", true, false},      {"devices", true, false},
+    PEN__PLAN_LAYOUT_COLUMNS};
 
 enum { SPEED = 2, NUM_COLUMNS = sizeof plan_columns / sizeof *plan_columns };
 
@@ -171,17 +168,14 @@ static void print_speed(const struct pen_plan *plan,
 /* The sum that decides, if it does not fit. */
 static void print_fit(const struct pen_prediction *it, struct pen_text *out)
 {
-    double needed = pen__gib(it->tight_bytes);
-    if (!it->fits)
-        pen_text_add(out,
-                     ", which does not fit: %.1f GiB + %.0f %% = %.1f GiB > "
-                     "%.1f GiB of a device",
-                     needed, 100 * it->memory_margin,
-                     needed * (1 + it->memory_margin),
-                     pen__gib(it->offered_bytes));
-    else
-        pen_text_add(out, ", at most %.1f of %.1f on a device", needed,
-                     pen__gib(it->offered_bytes));
+    if (it->fits) {
+        pen_text_add(out, ", at most %.1f of %.1f on a device",
+                     pen__gib(it->tight_bytes), pen__gib(it->offered_bytes));
+        return;
+    }
+    pen_text_add_string(out, ", which does not fit: ");
+    pen_shortage_print_sum(it->tight_bytes, it->memory_margin,
+                           it->offered_bytes, out);
 }
 
 static void print_price(const struct pen_plan *plan,

@@ -288,26 +288,13 @@ static void add_explanation(struct page *page)
     section->table = &tables[TABLE_NEIGHBOURS];
 }
 
-/* Quoted for a shell, whatever the name is. */
-static void add_quoted(struct pen_text *out, const char *word)
-{
-    pen_text_add_string(out, "'");
-    for (const char *at = word; *at != '\0'; at++) {
-        if (*at == '\'')
-            pen_text_add_string(out, "'\\''");
-        else
-            pen_text_add_bytes(out, at, 1);
-    }
-    pen_text_add_string(out, "'");
-}
-
 static void add_commands(struct page *page, const char *plan_path)
 {
     const char *target =
         pen_target_names[page->report->planning->setting.target];
     struct pen_text *out = &page->words[WORDS_COMMANDS];
     struct pen_text path = PEN_TEXT_EMPTY;
-    add_quoted(&path, plan_path == NULL ? "plan.json" : plan_path);
+    pen_text_add_quoted(&path, plan_path == NULL ? "plan.json" : plan_path);
     if (page->report->planning->setting.target == PEN_TARGET_PENSTOCK)
         pen_text_add(out, "mpirun -n %" PRIu64 " penstock train --plan %s ...",
                      pen_plan_num_ranks(page->best->plan),

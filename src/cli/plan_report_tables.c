@@ -214,14 +214,10 @@ void pen__plan_best_table(const struct pen__plan_report *report,
 /* ---- plans ---- */
 
 static const struct pen_column ranking_columns[] = {
-    {"", true, false},           {"step, s", true, false},
-    {"slower, %", true, false},  {"speed, 1/s", true, false},
-    {"MFU, %", true, false},     {"GiB", true, false},
-    {"tp", true, false},         {"cp", true, false},
-    {"pp", true, false},         {"vpp", true, false},
-    {"ep", true, false},         {"dp", true, false},
-    {"batch", true, false},      {"schedule", false, false},
-    {"recompute", false, false}, {"sharding", false, false}};
+    {"", true, false},          {"step, s", true, false},
+    {"slower, %", true, false}, {"speed, 1/s", true, false},
+    {"MFU, %", true, false},    {"GiB", true, false},
+    PEN__PLAN_LAYOUT_COLUMNS};
 
 void pen__plan_ranking_table(const struct pen_plan_ranking *ranking,
                              double best_sec, struct pen_table *out)

@@ -103,14 +103,9 @@ static void add_row(struct pen_table *table, enum pen_target target,
 static void print_rows(const struct answer *answer, struct pen_text *out)
 {
     static const struct pen_column columns[] = {
-        {"target", false, false},   {"step, s", true, false},
-        {"MFU, %", true, false},    {"GiB", true, false},
-        {"devices", true, false},   {"tp", true, false},
-        {"cp", true, false},        {"pp", true, false},
-        {"vpp", true, false},       {"ep", true, false},
-        {"dp", true, false},        {"batch", true, false},
-        {"schedule", false, false}, {"recompute", false, false},
-        {"sharding", false, false}};
+        {"target", false, false}, {"step, s", true, false},
+        {"MFU, %", true, false},  {"GiB", true, false},
+        {"devices", true, false}, PEN__PLAN_LAYOUT_COLUMNS};
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < NUM_TARGETS; i++)

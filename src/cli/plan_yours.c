@@ -8,6 +8,7 @@
 #include "cli/plan_cells.h"
 #include "cli/plan_import.h"
 #include "cli/plan_print.h"
+#include "planner/shortage.h"
 
 #include <inttypes.h>
 
@@ -175,14 +176,11 @@ static void add_plan(struct pen_table *table, const char *name,
 
 static void print_both(const struct answer *answer, struct pen_text *out)
 {
-    static const struct pen_column columns[] = {
-        {"", false, false},          {"step, s", true, false},
-        {"MFU, %", true, false},     {"GiB", true, false},
-        {"tp", true, false},         {"cp", true, false},
-        {"pp", true, false},         {"vpp", true, false},
-        {"ep", true, false},         {"dp", true, false},
-        {"batch", true, false},      {"schedule", false, false},
-        {"recompute", false, false}, {"sharding", false, false}};
+    static const struct pen_column columns[] = {{"", false, false},
+                                                {"step, s", true, false},
+                                                {"MFU, %", true, false},
+                                                {"GiB", true, false},
+                                                PEN__PLAN_LAYOUT_COLUMNS};
     const struct pen_plan_found *best = &answer->ranking->found[0];
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
@@ -247,15 +245,13 @@ static void print_verdict(const struct answer *answer, struct pen_text *out)
     const struct pen_prediction *best = &answer->ranking->found[0].prediction;
     const struct pen_prediction *yours = &answer->prediction;
     double faster = yours->step_sec / best->step_sec;
-    double needed = pen__gib(yours->tight_bytes);
     pen_text_add_string(out, "\n");
-    if (!yours->fits)
-        pen_text_add(out,
-                     "yours does not fit: %.1f GiB + %.0f %% = %.1f GiB > "
-                     "%.1f GiB of a device\n",
-                     needed, 100 * yours->memory_margin,
-                     needed * (1 + yours->memory_margin),
-                     pen__gib(yours->offered_bytes));
+    if (!yours->fits) {
+        pen_text_add_string(out, "yours does not fit: ");
+        pen_shortage_print_sum(yours->tight_bytes, yours->memory_margin,
+                               yours->offered_bytes, out);
+        pen_text_add_string(out, "\n");
+    }
     if (is_yours_best(answer))
         pen_text_add_string(out, "no faster plan was found\n");
     else
@@ -316,9 +312,8 @@ static json_t *answer_json(const struct answer *answer)
 /* With its own overlaps, which a plan does not say. */
 static pen_status predict(struct answer *answer, struct pen_text *why)
 {
-    struct pen_setting setting = answer->planning.setting;
-    setting.practice.overlaps_gradients = answer->overlaps.gradients;
-    setting.practice.overlaps_parameters = answer->overlaps.parameters;
+    struct pen_setting setting =
+        pen_setting_with_overlaps(&answer->planning.setting, &answer->overlaps);
     return pen_predict(&setting, answer->plan, &answer->prediction, why);
 }
 
@@ -332,14 +327,13 @@ static pen_status find(struct pen__plan_args *args, struct answer *answer,
     if (status == PEN_OK)
         status = pen__plan_find_best(args, &answer->planning, NULL,
                                      &answer->ranking, why);
-    if (status == PEN_OK)
-        status = pen_changes_find(&answer->planning.setting, answer->plan,
-                                  &answer->overlaps, &answer->ranking->found[0],
-                                  &answer->changes, why);
-    if (status == PEN_OK)
-        status = pen__plan_write(args, &answer->planning,
-                                 &answer->ranking->found[0], why);
-    return status;
+    if (status != PEN_OK)
+        return status;
+    const struct pen_plan_found *best = &answer->ranking->found[0];
+    const struct pen_plan_imported yours = {answer->plan, &answer->prediction,
+                                            answer->overlaps};
+    pen_changes_find(&answer->planning.setting, &yours, best, &answer->changes);
+    return pen__plan_write(args, &answer->planning, best, why);
 }
 
 int pen__plan_yours(struct pen__plan_args *args)

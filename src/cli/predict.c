@@ -238,8 +238,8 @@ static pen_status import_plan(struct pen__plan_args *args,
 {
     struct pen_overlaps overlaps;
     pen_status status = pen__plan_import(args, planning, out, &overlaps, why);
-    planning->setting.practice.overlaps_gradients = overlaps.gradients;
-    planning->setting.practice.overlaps_parameters = overlaps.parameters;
+    planning->setting =
+        pen_setting_with_overlaps(&planning->setting, &overlaps);
     return status;
 }
 

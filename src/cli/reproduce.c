@@ -10,7 +10,6 @@
 #include "cli/cli.h"
 #include "cli/parser.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -147,13 +146,6 @@ const struct pen__command pen__reproduce = {
     NULL};
 
 /* ---- what experiments share ---- */
-
-pen_status pen__reproduce_folder(const char *path, struct pen_text *why)
-{
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
-        return PEN_OK;
-    return pen_file_refuse("make", path, why);
-}
 
 pen_status pen__reproduce_write(const char *folder,
                                 const struct pen_report *page, json_t *results,

@@ -53,9 +53,6 @@ pen_status pen__reproduce_train(struct pen__jobs *jobs,
 /* The median step without the first `skipped`; NAN: none, or no memory. */
 double pen__reproduce_median_sec(const struct pen_run *run, size_t skipped);
 
-/* Makes a folder below another, unless it is there. */
-pen_status pen__reproduce_folder(const char *path, struct pen_text *why);
-
 /* Writes FOLDER/index.html and FOLDER/results.json, and says so. */
 pen_status pen__reproduce_write(const char *folder,
                                 const struct pen_report *page, json_t *results,

@@ -13,6 +13,7 @@
 #include "cli/reproduce_2bw.h"
 
 #include "base/bug.h"
+#include "base/file.h"
 #include "cli/cli.h"
 #include "core/run_log.h"
 
@@ -290,7 +291,7 @@ static pen_status prepare(struct pen__2bw *it, struct pen_text *why)
                        2.0 * pipelines * pipeline_steps(it));
     pen_text_add(&it->model, "%s/config.json", folder);
     pen_text_add(&it->text, "%s/text", folder);
-    pen_status status = pen__reproduce_folder(folder, why);
+    pen_status status = pen_file_make_folder(folder, 0777, why);
     return status == PEN_OK ? pen__2bw_write_text(it, why) : status;
 }
 

@@ -105,7 +105,8 @@ pen_status pen__2bw_write_text(struct pen__2bw *it, struct pen_text *why)
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen__words words = {0};
     pen_text_add(&path, "%s/" TEXT_NAME, it->args->data);
-    pen_status status = pen__reproduce_folder(pen_text_string(&it->text), why);
+    pen_status status =
+        pen_file_make_folder(pen_text_string(&it->text), 0777, why);
     if (status == PEN_OK)
         status = cut_text(it, pen_text_string(&path), why);
     if (status == PEN_OK) {

@@ -125,9 +125,9 @@ static pen_status write_data(struct pen__parle *parle, struct pen_text *why)
     const char *tune = pen_text_string(&parle->tune);
     const char *final = pen_text_string(&parle->test);
     struct pen_image_set train = {0}, test = {0};
-    pen_status status = pen__reproduce_folder(tune, why);
+    pen_status status = pen_file_make_folder(tune, 0777, why);
     if (status == PEN_OK)
-        status = pen__reproduce_folder(final, why);
+        status = pen_file_make_folder(final, 0777, why);
     if (status == PEN_OK)
         status = pen_image_set_load(&train, data, "train", why);
     if (status != PEN_OK)
@@ -350,7 +350,7 @@ static pen_status prepare(struct pen__parle *parle, struct pen_text *why)
     pen_text_add(&parle->model, "%s/config.json", folder);
     pen_text_add(&parle->tune, "%s/held", folder);
     pen_text_add(&parle->test, "%s/test", folder);
-    pen_status status = pen__reproduce_folder(folder, why);
+    pen_status status = pen_file_make_folder(folder, 0777, why);
     if (status == PEN_OK)
         status = pen_file_write(pen_text_string(&parle->model), MODEL,
                                 sizeof MODEL - 1, why);

@@ -65,7 +65,7 @@ static pen_status prepare(const struct pen__wap *wap, struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
     const char *folder = wap->args->output;
-    pen_status status = pen__reproduce_folder(folder, why);
+    pen_status status = pen_file_make_folder(folder, 0777, why);
     pen_text_add(&path, "%s/config.json", folder);
     if (status == PEN_OK)
         status = pen_file_write(pen_text_string(&path), MODEL, sizeof MODEL - 1,

@@ -8,17 +8,7 @@
 #include "base/file.h"
 #include "sim/blame.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 /* ---- a trace ---- */
-
-static pen_status make_folder(const char *folder, struct pen_text *why)
-{
-    if (mkdir(folder, 0777) == 0 || errno == EEXIST)
-        return PEN_OK;
-    return pen_file_refuse("make", folder, why);
-}
 
 static pen_status save_costs(const struct pen_costs *costs, const char *path,
                              struct pen_text *why)
@@ -131,8 +121,9 @@ static int simulate(struct pen__simulate_job *job,
     struct outcome outcome;
     struct pen_text why = PEN_TEXT_EMPTY;
     job->simulation.with_trace = wants_trace(job, args);
-    pen_status status =
-        args->trace == NULL ? PEN_OK : make_folder(args->trace, &why);
+    pen_status status = args->trace == NULL
+                            ? PEN_OK
+                            : pen_file_make_folder(args->trace, 0777, &why);
     if (status == PEN_OK)
         status = run_both(job, &args->disturbances, &outcome, &why);
     int code = PEN__EXIT_NO;

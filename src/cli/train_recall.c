@@ -115,27 +115,16 @@ static bool needs_quotes(const char *word)
     return word[0] == '\0' || word[strspn(word, plain)] != '\0';
 }
 
-static void add_quoted(const char *word, struct pen_text *out)
-{
-    pen_text_add(out, " '");
-    for (; *word != '\0'; word++) {
-        if (*word == '\'')
-            pen_text_add(out, "'\\''");
-        else
-            pen_text_add_bytes(out, word, 1);
-    }
-    pen_text_add(out, "'");
-}
-
 void pen__option_print(const char *name, const json_t *words,
                        struct pen_text *out)
 {
     pen_text_add(out, " --%s", name);
     for (size_t i = 0; i < json_array_size(words); i++) {
         const char *word = json_string_value(json_array_get(words, i));
+        pen_text_add_string(out, " ");
         if (needs_quotes(word))
-            add_quoted(word, out);
+            pen_text_add_quoted(out, word);
         else
-            pen_text_add(out, " %s", word);
+            pen_text_add_string(out, word);
     }
 }

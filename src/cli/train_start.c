@@ -275,12 +275,10 @@ pen_status pen__train_make_run(const struct pen__train_args *args,
         return PEN_NOMEM;
     if (args->run == NULL)
         return PEN_OK;
-    if (mkdir(args->run, 0777) != 0 && errno != EEXIST) {
-        return pen_file_refuse("make", args->run, why);
-    }
-    if (!is_first)
-        return PEN_OK;
-    pen_status status = remove_old(args->run, "ranks.json", why);
+    pen_status status = pen_file_make_folder(args->run, 0777, why);
+    if (!is_first || status != PEN_OK)
+        return status;
+    status = remove_old(args->run, "ranks.json", why);
     if (status == PEN_OK)
         status = remove_old(args->run, "trace/schedule.pen", why);
     return status;

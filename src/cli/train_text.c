@@ -8,7 +8,6 @@
 #include "data/tokenize.h"
 #include "data/train_chars.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -159,13 +158,6 @@ bool pen__train_text_is_wrong(const char *path, struct pen_text *why)
 
 /* ---- what is made ---- */
 
-static pen_status make_folder(const char *path, struct pen_text *why)
-{
-    if (mkdir(path, 0700) == 0 || errno == EEXIST)
-        return PEN_OK;
-    return pen_file_refuse("make", path, why);
-}
-
 static pen_status write_in(const char *folder, const char *name,
                            const struct pen_text *text, struct pen_text *why)
 {
@@ -283,9 +275,9 @@ pen_status pen__train_text_make(const struct pen__train_args *args,
         pen_log(PEN_LOG_INFO, "not given; using%s",
                 pen_text_string(&args->chosen));
     pen_text_add(&folder, "%s/text", args->save);
-    pen_status status = make_folder(args->save, why);
+    pen_status status = pen_file_make_folder(args->save, 0700, why);
     if (status == PEN_OK)
-        status = make_folder(pen_text_string(&folder), why);
+        status = pen_file_make_folder(pen_text_string(&folder), 0700, why);
     if (status == PEN_OK && strcmp(args->model, pen_text_string(&folder)) == 0)
         status = make_model(args, why);
     if (status == PEN_OK)

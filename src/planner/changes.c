@@ -29,13 +29,13 @@ static const struct {
 
 /* ---- one layout ---- */
 
-static struct pen_setting setting_of(const struct work *work,
-                                     const struct pen_overlaps *overlaps)
+struct pen_setting pen_setting_with_overlaps(const struct pen_setting *setting,
+                                             const struct pen_overlaps *own)
 {
-    struct pen_setting setting = *work->setting;
-    setting.practice.overlaps_gradients = overlaps->gradients;
-    setting.practice.overlaps_parameters = overlaps->parameters;
-    return setting;
+    struct pen_setting changed = *setting;
+    changed.practice.overlaps_gradients = own->gradients;
+    changed.practice.overlaps_parameters = own->parameters;
+    return changed;
 }
 
 static void keep(const struct pen_prediction *prediction,
@@ -49,7 +49,8 @@ static void keep(const struct pen_prediction *prediction,
 /* Predicts the row; false when the target does not run it. */
 static bool predict(const struct work *work, struct pen_change *change)
 {
-    struct pen_setting setting = setting_of(work, &change->overlaps);
+    struct pen_setting setting =
+        pen_setting_with_overlaps(work->setting, &change->overlaps);
     struct pen_prediction prediction;
     struct pen_plan *plan = NULL;
     if (pen_target_check(&setting, &change->candidate, NULL) != PEN_OK ||
@@ -147,7 +148,8 @@ static bool has_stages_of(const struct pen_plan *plan,
 static bool is_cut_otherwise(const struct work *work,
                              const struct pen_change *first)
 {
-    struct pen_setting setting = setting_of(work, &first->overlaps);
+    struct pen_setting setting =
+        pen_setting_with_overlaps(work->setting, &first->overlaps);
     struct pen_prediction prediction;
     struct pen_plan *other = NULL;
     if (pen_candidate_predict(&setting, &first->candidate, true, &other,
@@ -274,27 +276,20 @@ static void find_way(const struct work *work)
     }
 }
 
-pen_status pen_changes_find(const struct pen_setting *setting,
-                            const struct pen_plan *plan,
-                            const struct pen_overlaps *overlaps,
-                            const struct pen_plan_found *found,
-                            struct pen_changes *out, struct pen_text *why)
+void pen_changes_find(const struct pen_setting *setting,
+                      const struct pen_plan_imported *from,
+                      const struct pen_plan_found *found,
+                      struct pen_changes *out)
 {
+    const struct pen_plan *plan = from->plan;
     const struct work work = {setting, plan, found, out};
     struct pen_change *first = &out->list[0];
-    struct pen_setting own = setting_of(&work, overlaps);
-    struct pen_prediction prediction;
     *first = (struct pen_change){.candidate = candidate_of(plan),
                                  .has_sequence_parallel =
                                      plan->has_sequence_parallel ||
                                      plan->degrees[PEN_DEGREE_TP] == 1,
-                                 .overlaps = *overlaps};
-    pen_status status = pen_predict(&own, plan, &prediction, why);
-    if (status != PEN_OK)
-        return status;
-    keep(&prediction, first);
-    pen_prediction_release(&prediction);
+                                 .overlaps = from->overlaps};
+    keep(from->prediction, first);
     out->count = 1;
     find_way(&work);
-    return PEN_OK;
 }

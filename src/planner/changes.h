@@ -56,15 +56,21 @@ struct pen_changes {
     uint32_t count;
 };
 
-/*
- * The way from a plan, whose messages overlap as told, to one that was found in
- * the same setting. INVALID when the plan cannot be predicted: why names the
- * rule that it breaks.
- */
-pen_status pen_changes_find(const struct pen_setting *setting,
-                            const struct pen_plan *plan,
-                            const struct pen_overlaps *overlaps,
-                            const struct pen_plan_found *found,
-                            struct pen_changes *out, struct pen_text *why);
+/* The setting, with messages hidden as told. */
+struct pen_setting pen_setting_with_overlaps(const struct pen_setting *setting,
+                                             const struct pen_overlaps *own);
+
+/* A plan of somebody else, and its prediction with its own overlaps. */
+struct pen_plan_imported {
+    const struct pen_plan *plan;
+    const struct pen_prediction *prediction;
+    struct pen_overlaps overlaps;
+};
+
+/* The way from this plan to one that was found in the same setting. */
+void pen_changes_find(const struct pen_setting *setting,
+                      const struct pen_plan_imported *from,
+                      const struct pen_plan_found *found,
+                      struct pen_changes *out);
 
 #endif

@@ -207,16 +207,23 @@ bool pen_shortage_find(const struct pen_setting *setting,
     return true;
 }
 
+void pen_shortage_print_sum(uint64_t needed_bytes, double margin,
+                            uint64_t offered_bytes, struct pen_text *out)
+{
+    double needed = (double)needed_bytes / 0x1p30;
+    pen_text_add(out, "%.1f GiB + %.0f %% = %.1f GiB > %.1f GiB of a device",
+                 needed, 100 * margin, needed * (1 + margin),
+                 (double)offered_bytes / 0x1p30);
+}
+
 void pen_shortage_print(const struct pen_shortage *shortage,
                         struct pen_text *out)
 {
-    double needed = (double)shortage->needed_bytes / 0x1p30;
     pen_text_add_string(out, "no layout fits: the leanest, ");
     pen_candidate_print(&shortage->candidate, out);
-    pen_text_add(
-        out, ", needs %.1f GiB + %.0f %% = %.1f GiB > %.1f GiB of a device",
-        needed, 100 * shortage->margin, needed * (1 + shortage->margin),
-        (double)shortage->offered_bytes / 0x1p30);
+    pen_text_add_string(out, ", needs ");
+    pen_shortage_print_sum(shortage->needed_bytes, shortage->margin,
+                           shortage->offered_bytes, out);
     if (shortage->enough_devices > 0)
         pen_text_add(out, "; %" PRIu64 " devices would fit",
                      shortage->enough_devices);

@@ -25,6 +25,10 @@ bool pen_shortage_find(const struct pen_setting *setting,
                        const struct pen_candidate_filter *filter,
                        struct pen_shortage *out);
 
+/* "75.0 GiB + 10 % = 82.5 GiB > 79.6 GiB of a device". */
+void pen_shortage_print_sum(uint64_t needed_bytes, double margin,
+                            uint64_t offered_bytes, struct pen_text *out);
+
 /* "the leanest, tp 8 ..., needs 75.0 GiB + 10 % = 82.5 GiB > 79.6 GiB". */
 void pen_shortage_print(const struct pen_shortage *shortage,
                         struct pen_text *out);

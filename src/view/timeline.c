@@ -54,6 +54,11 @@ static pen_status check_name(const char *path, struct pen_text *why)
     return PEN_INVALID;
 }
 
+bool pen_timeline_is_picture(const char *path)
+{
+    return pen__picture_has_form(path);
+}
+
 pen_status pen_timeline_draw(const struct pen_picture_item *items, size_t count,
                              const char *path, struct pen_text *why)
 {

@@ -26,6 +26,9 @@ struct pen_picture_item {
 pen_status pen_timeline_draw(const struct pen_picture_item *items, size_t count,
                              const char *path, struct pen_text *why);
 
+/* Whether its ending asks for a picture: .svg, .png or .pdf. */
+bool pen_timeline_is_picture(const char *path);
+
 /* The same drawing as the text of an SVG file. */
 pen_status pen_timeline_print_svg(const struct pen_picture_item *items,
                                   size_t count, struct pen_text *out,
