@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "core/model_cost.h"
 #include "core/number.h"
+#include "core/recipe.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -138,7 +139,9 @@ struct pen_plan {
     struct pen_plan_schedule schedule;
     enum pen_sharding sharding;
     bool has_sequence_parallel; /* norms and dropout are cut over tp, too */
-    uint32_t logical_replicas;  /* a multiple of dp */
+    uint32_t expert_tp; /* ranks that share an expert's tensors; 0: tp */
+    struct pen_recipe recipe;
+    uint32_t logical_replicas; /* a multiple of dp */
     uint64_t seed;
     struct pen_plan_prediction predicted;
 };

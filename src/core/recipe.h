@@ -1,0 +1,92 @@
+#ifndef PEN_CORE_RECIPE_H
+#define PEN_CORE_RECIPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * A recipe: what a plan says beside its degrees of how its runtime trains. All
+ * zero is what plans of version 1 mean: experts by all-to-all, nothing beside
+ * them, no graphs, and bytes as the target's own practice has them.
+ */
+
+/* How tokens come to their experts: name, key of files. */
+#define PEN_DISPATCHER_TABLE(X)                                                \
+    X(ALLTOALL, "alltoall")   /* a copy for each expert; the host counts */    \
+    X(ALLGATHER, "allgather") /* all tokens to all ranks */                    \
+    X(DEEPEP, "deepep")       /* a copy for each node, forwarded inside */     \
+    X(HYBRIDEP, "hybridep")   /* the same, with NVLink over several nodes */
+
+enum pen_dispatcher {
+#define PEN_DISPATCHER_ENUM(name, key) PEN_DISPATCHER_##name,
+    PEN_DISPATCHER_TABLE(PEN_DISPATCHER_ENUM)
+#undef PEN_DISPATCHER_ENUM
+        PEN_DISPATCHERS
+};
+
+/* What is launched as one piece: name, key of files. */
+#define PEN_GRAPHS_TABLE(X)                                                    \
+    X(NONE, "none")                                                            \
+    X(MODULES, "modules") /* attention, router, dense MLP; experts are not */  \
+    X(FULL, "full")       /* the whole step; experts then need no host */
+
+enum pen_graphs {
+#define PEN_GRAPHS_ENUM(name, key) PEN_GRAPHS_##name,
+    PEN_GRAPHS_TABLE(PEN_GRAPHS_ENUM)
+#undef PEN_GRAPHS_ENUM
+        PEN_GRAPHSES
+};
+
+/* Parts of a block that are computed again, or wait on the host: name, key. */
+#define PEN_MODULE_TABLE(X)                                                    \
+    X(CORE_ATTENTION, "core_attn")                                             \
+    X(NORMS, "layernorm")    /* both norms of a block */                       \
+    X(LATENT, "mla_up_proj") /* queries, keys, values out of the latent */     \
+    X(MLP, "mlp")            /* of blocks without experts */                   \
+    X(EXPERTS, "moe")        /* all of it, messages too */                     \
+    X(EXPERT_ACT, "moe_act") /* the activation function alone */               \
+    X(SHARED_EXPERTS, "shared_experts")
+
+enum pen_module {
+#define PEN_MODULE_ENUM(name, key) PEN_MODULE_##name,
+    PEN_MODULE_TABLE(PEN_MODULE_ENUM)
+#undef PEN_MODULE_ENUM
+        PEN_MODULES
+};
+
+/* What steps the weights: name, key of files. */
+#define PEN_OPTIMIZER_TABLE(X)                                                 \
+    X(ADAM, "adam")                                                            \
+    X(ADAM8, "adam8")         /* both moments in 8 bits, by blocks */          \
+    X(ADAFACTOR, "adafactor") /* second moments by rows and columns */         \
+    X(MUON, "muon")           /* matrices whole; all else by Adam */
+
+enum pen_optimizer_kind {
+#define PEN_OPTIMIZER_ENUM(name, key) PEN_OPTIMIZER_##name,
+    PEN_OPTIMIZER_TABLE(PEN_OPTIMIZER_ENUM)
+#undef PEN_OPTIMIZER_ENUM
+        PEN_OPTIMIZERS
+};
+
+struct pen_recipe {
+    enum pen_dispatcher dispatcher;
+    bool overlaps_experts; /* messages behind another micro-batch's work */
+    bool delays_weights;   /* their gradients fill what is left free */
+    bool drops_tokens;     /* beyond an equal share for each expert */
+    bool is_paged;         /* stashes of experts in pages, without holes */
+    enum pen_graphs graphs;
+    unsigned modules;        /* recomputed where a stage says selective: bits
+                                1u << PEN_MODULE_...; 0: the target's own */
+    unsigned offloaded;      /* their inputs wait on the host; the same bits */
+    uint32_t offload_blocks; /* of a rank: all their activations do */
+    bool offloads_optimizer; /* moments and masters, and their step */
+    enum pen_optimizer_kind optimizer;
+    uint32_t gradient_bytes;   /* of one accumulated gradient; 0: as usual */
+    uint32_t master_bytes;     /* of one master weight, as the others */
+    uint32_t moment_bytes;     /* of both moments together */
+    bool gathers_narrow;       /* parameters in the 8 bits of the products */
+    bool has_narrow_attention; /* attention in 8 bits, too */
+    uint32_t mtp_blocks; /* that predict further tokens, behind the last */
+};
+
+#endif
