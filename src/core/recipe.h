@@ -70,10 +70,11 @@ enum pen_optimizer_kind {
 
 struct pen_recipe {
     enum pen_dispatcher dispatcher;
-    bool overlaps_experts; /* messages behind another micro-batch's work */
-    bool delays_weights;   /* their gradients fill what is left free */
-    bool drops_tokens;     /* beyond an equal share for each expert */
-    bool is_paged;         /* stashes of experts in pages, without holes */
+    bool overlaps_experts;  /* messages behind another micro-batch's work */
+    bool delays_weights;    /* their gradients fill what is left free */
+    bool drops_tokens;      /* beyond an equal share for each expert */
+    bool is_paged;          /* stashes of experts in pages, without holes */
+    bool has_fused_experts; /* all experts of a rank in one kernel */
     enum pen_graphs graphs;
     unsigned modules;        /* recomputed where a stage says selective: bits
                                 1u << PEN_MODULE_...; 0: the target's own */
