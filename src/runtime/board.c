@@ -398,15 +398,21 @@ static void tell_missing(const struct pen_board *board, double deadline_sec,
     pen_text_release(&names);
 }
 
+static bool is_missing_one(const struct pen_board *board)
+{
+    return atomic_load(&board->memory->head.num_come) < board->num_local;
+}
+
 /* A rank that gives up says so: the others are about to do the same. */
 static pen_status await_others(struct pen_board *board, double deadline_sec,
                                struct pen_text *why)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = now_ns() + (int64_t)(1e9 * deadline_sec);
-    while (atomic_load(&board->memory->head.num_come) < board->num_local) {
+    while (is_missing_one(board)) {
         uint32_t dead = first_dead(board);
-        if (dead < board->num_local) {
+        /* Once all have come, one may have ended rightly. */
+        if (dead < board->num_local && is_missing_one(board)) {
             pen_why(why, "rank %u on %s died while the job started",
                     atomic_load(&board->memory->lines[dead].rank), board->host);
             return PEN_IO;

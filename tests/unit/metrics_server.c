@@ -85,7 +85,8 @@ static void *read_pages(void *context)
 {
     struct reader *reader = context;
     double last = 0;
-    for (int i = 0; i < NUM_PAGES; i++) {
+    for (int i = 0; (i < NUM_PAGES || last < 1) && reader->complaint == NULL;
+         i++) {
         ask(reader->port, plain_request, reader->page);
         double step = value_of(reader->page, "penstock_step");
         if (strncmp(reader->page, "HTTP/1.1 200 ", 13) != 0)
