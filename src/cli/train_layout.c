@@ -19,6 +19,13 @@ static pen_status check_restrictions(const struct pen_plan *plan,
 {
     struct pen_training_facts facts = {.sharding = plan->sharding,
                                        .number = plan->number};
+    if (plan->expert_tp != 0 || !pen_recipe_is_plain(&plan->recipe)) {
+        pen_why(why,
+                "the plan has %s, which penstock train does not carry out; "
+                "export it (penstock export), or plan with --target penstock",
+                plan->expert_tp != 0 ? "expert_tp" : "a recipe");
+        return PEN_INVALID;
+    }
     memcpy(facts.degrees, plan->degrees, sizeof facts.degrees);
     return pen_restrictions_check(&facts, PEN_REASON_AND_REMEDY, why);
 }

@@ -1,7 +1,7 @@
 /*
  * plan.json.
  *
- *   {"format": "penstock-plan", "version": 1,
+ *   {"format": "penstock-plan", "version": 2,
  *    "model": {"name": "gpt2", "sha256": "...", "config": {...}},
  *    "cluster": {"name": "dgx-a100*8", "node_size": 8}, "target": "megatron",
  *    "workload": {"sequence": 1024, "dtype": "bf16"},
@@ -10,19 +10,23 @@
  *    "stages": [{"first": 0, "count": 7, "recompute": "none"}, ...],
  *    "schedule": {"name": "1f1b"}, "sharding": "none",
  *    "sequence_parallel": false, "logical_replicas": 1, "seed": 1234,
- *    "predicted": {...}}
+ *    "recipe": {"dispatcher": "hybridep", ...}, "predicted": {...}}
+ *
+ * Version 2 has "recipe" and "expert_tp" of the degrees. A plan without them is
+ * printed as version 1, which 0.1.0 reads, too.
  */
 #include "core/plan.h"
 
 #include "base/json.h"
 #include "core/profile.h"
+#include "core/recipe_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FORMAT "penstock-plan"
-#define VERSION 1
+#define VERSION 2
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define MAX_LIMIT 1e6 /* of a schedule's memory, in A */
 
@@ -121,12 +125,20 @@ static void add_config(const char *config, struct pen_text *out)
             pen_text_add_string(out, "\n    ");
 }
 
+/* Whether version 1 has a word for all of it. */
+static bool is_old(const struct pen_plan *plan)
+{
+    return plan->expert_tp == 0 && plan->number <= PEN_NUMBER_FP8 &&
+           pen_recipe_is_plain(&plan->recipe);
+}
+
 static void add_head(const struct pen_plan *plan, struct pen_text *out)
 {
     pen_text_add(out,
                  "{\n  \"format\": \"%s\",\n  \"version\": %d,\n"
                  "  \"model\": {\"name\": \"%s\", \"sha256\": \"%s\"",
-                 FORMAT, VERSION, plan->model, plan->model_hash);
+                 FORMAT, is_old(plan) ? 1 : VERSION, plan->model,
+                 plan->model_hash);
     if (plan->config != NULL)
         add_config(plan->config, out);
     pen_text_add_string(out, "},\n");
@@ -148,6 +160,7 @@ void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
     for (int degree = 0; degree < PEN_DEGREES; degree++)
         pen_text_add(out, "%s\"%s\": %u", degree == 0 ? "" : ", ",
                      degree_keys[degree], plan->degrees[degree]);
+    add_option(out, "expert_tp", plan->expert_tp);
     pen_text_add(out, "},\n  \"micro_batch\": %u,\n  \"microbatches\": %u,\n",
                  plan->micro_batch, plan->num_microbatches);
     add_stages(plan, out);
@@ -158,6 +171,10 @@ void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
                  pen_sharding_names[plan->sharding],
                  plan->has_sequence_parallel ? "true" : "false",
                  plan->logical_replicas, plan->seed);
+    if (!pen_recipe_is_plain(&plan->recipe)) {
+        pen_text_add_string(out, ",\n  \"recipe\": ");
+        pen__recipe_print(&plan->recipe, out);
+    }
     if (plan->predicted.is_there)
         add_prediction(&plan->predicted, out);
     pen_text_add_string(out, "\n}\n");
@@ -256,13 +273,20 @@ static pen_status read_workload(const struct pen_json *file,
     return status;
 }
 
-static pen_status read_degrees(const struct pen_json *file,
+static pen_status read_degrees(const struct pen_json *file, uint32_t version,
                                struct pen_plan *out, struct pen_text *why)
 {
     struct pen_json json;
     pen_status status = pen_json_open(file, "degrees", &json, why);
     if (status == PEN_OK)
-        status = pen_json_check_keys(&json, "dp tp pp vpp cp ep", why);
+        status =
+            pen_json_check_keys(&json,
+                                version == 1 ? "dp tp pp vpp cp ep"
+                                             : "dp tp pp vpp cp ep expert_tp",
+                                why);
+    if (status == PEN_OK && pen_json_has(&json, "expert_tp"))
+        status = pen_json_read_integer(
+            &json, "expert_tp", 1, PEN_PLAN_MAX_DEGREE, &out->expert_tp, why);
     for (int degree = 0; status == PEN_OK && degree < PEN_DEGREES; degree++)
         status = pen_json_read_integer(&json, degree_keys[degree], 1,
                                        PEN_PLAN_MAX_DEGREE,
@@ -478,17 +502,30 @@ static pen_status read_counts(const struct pen_json *file, struct pen_plan *out,
     return status;
 }
 
+static pen_status read_recipe(const struct pen_json *file,
+                              struct pen_recipe *out, struct pen_text *why)
+{
+    struct pen_json json;
+    if (!pen_json_has(file, "recipe"))
+        return PEN_OK;
+    pen_status status = pen_json_open(file, "recipe", &json, why);
+    return status == PEN_OK ? pen__recipe_read(&json, out, why) : status;
+}
+
+#define OLD_KEYS                                                               \
+    "format version model cluster target workload degrees micro_batch "        \
+    "microbatches stages schedule sharding sequence_parallel "                 \
+    "logical_replicas seed predicted"
+
 static pen_status read_file(const struct pen_json *file, struct pen_plan *out,
                             struct pen_text *why)
 {
-    pen_status status = pen_json_check_format(file, FORMAT, VERSION, why);
+    uint32_t version = 0;
+    pen_status status =
+        pen_json_read_version(file, FORMAT, VERSION, &version, why);
     if (status == PEN_OK)
         status = pen_json_check_keys(
-            file,
-            "format version model cluster target workload degrees micro_batch "
-            "microbatches stages schedule sharding sequence_parallel "
-            "logical_replicas seed predicted",
-            why);
+            file, version == 1 ? OLD_KEYS : OLD_KEYS " recipe", why);
     if (status == PEN_OK)
         status = read_model(file, out, why);
     if (status == PEN_OK)
@@ -496,13 +533,15 @@ static pen_status read_file(const struct pen_json *file, struct pen_plan *out,
     if (status == PEN_OK)
         status = read_workload(file, out, why);
     if (status == PEN_OK)
-        status = read_degrees(file, out, why);
+        status = read_degrees(file, version, out, why);
     if (status == PEN_OK)
         status = read_counts(file, out, why);
     if (status == PEN_OK)
         status = read_stages(file, out, why);
     if (status == PEN_OK)
         status = read_schedule(file, &out->schedule, why);
+    if (status == PEN_OK)
+        status = read_recipe(file, &out->recipe, why);
     if (status == PEN_OK)
         status = read_prediction(file, &out->predicted, why);
     if (status == PEN_OK)

@@ -2,6 +2,7 @@
 #define PEN_CORE_RECIPE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -89,5 +90,45 @@ struct pen_recipe {
     bool has_narrow_attention; /* attention in 8 bits, too */
     uint32_t mtp_blocks; /* that predict further tokens, behind the last */
 };
+
+/* The keys, NULL behind the last one. */
+extern const char *const pen_dispatcher_names[PEN_DISPATCHERS + 1];
+extern const char *const pen_graphs_names[PEN_GRAPHSES + 1];
+extern const char *const pen_module_names[PEN_MODULES + 1];
+extern const char *const pen_optimizer_names[PEN_OPTIMIZERS + 1];
+
+/* What a member of a recipe is. */
+enum pen_recipe_kind {
+    PEN_RECIPE_FLAG,
+    PEN_RECIPE_WORD,   /* one of names */
+    PEN_RECIPE_LIST,   /* bits, each one of names */
+    PEN_RECIPE_COUNT,  /* up to most */
+    PEN_RECIPE_CHOICE, /* a number whose bit of choices is set */
+};
+
+/* A member of a recipe under its key of plan.json. */
+struct pen_recipe_field {
+    const char *key;
+    enum pen_recipe_kind kind;
+    size_t at;
+    const char *const *names;
+    unsigned most;    /* or the number of names */
+    unsigned choices; /* without 0 */
+};
+
+/* In the order of the struct; a NULL key behind the last one. */
+extern const struct pen_recipe_field pen_recipe_fields[];
+
+/* Its value as a number: of a flag 0 or 1, of a list its bits. */
+unsigned pen_recipe_get(const struct pen_recipe *recipe,
+                        const struct pen_recipe_field *field);
+void pen_recipe_set(struct pen_recipe *recipe,
+                    const struct pen_recipe_field *field, unsigned value);
+
+/* Whether the member may have this value; 0 it may always have. */
+bool pen_recipe_allows(const struct pen_recipe_field *field, unsigned value);
+
+/* Whether all is zero. */
+bool pen_recipe_is_plain(const struct pen_recipe *recipe);
 
 #endif

@@ -190,8 +190,8 @@ static void wrong_plans_are_refused_by_their_place(void **state)
     (void)state;
     expect_refusal("{\"format\":\"penstock-costs\",\"version\":1}",
                    "format must be \"penstock-plan\"");
-    expect_refusal("{\"format\":\"penstock-plan\",\"version\":2}",
-                   "version must be 1");
+    expect_refusal("{\"format\":\"penstock-plan\",\"version\":3}",
+                   "version must be an integer from 1 to 2");
     expect_refusal("[]", "the file must be one JSON object");
     expect_refusal("{\"seed\":1,\n \"seed\":2}",
                    "line 2, column 7: duplicate object key near '\"seed\"'");
@@ -267,6 +267,143 @@ static void parts_that_do_not_go_together_are_refused(void **state)
         "predicted.memory describes 3 ranks, but the degrees make 4");
 }
 
+/* ---- version 2: a recipe ---- */
+
+#define NEW "{\"format\":\"penstock-plan\",\"version\":2,"
+#define SHARED                                                                 \
+    "\"degrees\":{\"dp\":2,\"tp\":4,\"pp\":2,\"vpp\":1,\"cp\":1,\"ep\":8"
+#define BF16 "\"workload\":{\"sequence\":8,\"dtype\":\"bf16\"},"
+#define PLAN_WITH(degrees, recipe)                                             \
+    NEW MODEL BF16 degrees "}," COUNTS STAGES SCHEDULE REST                    \
+                           ",\"recipe\":{" recipe "}}"
+
+static bool is_version(const struct pen_plan *plan, const char *version)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_plan_print(plan, &text);
+    bool is_it = strstr(pen_text_string(&text), version) != NULL;
+    pen_text_release(&text);
+    return is_it;
+}
+
+static void a_recipe_comes_back(void **state)
+{
+    (void)state;
+    struct pen_plan *plan =
+        parse_plan(PLAN_WITH(SHARED ",\"expert_tp\":1",
+                             "\"dispatcher\":\"deepep\","
+                             "\"graphs\":\"none\",\"fused_experts\":false,"
+                             "\"recompute_modules\":[\"moe_act\","
+                             "\"core_attn\"],\"gradient_bytes\":2"));
+    assert_int_equal(1, plan->expert_tp);
+    assert_int_equal(PEN_DISPATCHER_DEEPEP, plan->recipe.dispatcher);
+    assert_int_equal(PEN_GRAPHS_NONE, plan->recipe.graphs);
+    assert_int_equal(1u << PEN_MODULE_EXPERT_ACT |
+                         1u << PEN_MODULE_CORE_ATTENTION,
+                     plan->recipe.modules);
+    assert_int_equal(2, plan->recipe.gradient_bytes);
+    assert_true(is_version(plan, "\"version\": 2"));
+    expect_same_print(plan);
+    pen_plan_free(plan);
+}
+
+/* Each member alone, with all values that it may have. */
+static void every_member_of_a_recipe_comes_back(void **state)
+{
+    (void)state;
+    for (const struct pen_recipe_field *field = pen_recipe_fields;
+         field->key != NULL; field++)
+        for (unsigned value = 1; value < 200; value++) {
+            struct pen_plan *plan = parse_plan(PLAN);
+            struct pen_text text = PEN_TEXT_EMPTY;
+            pen_recipe_set(&plan->recipe, field, value);
+            if (pen_recipe_allows(field, value) &&
+                pen_plan_check(plan, NULL) == PEN_OK) {
+                pen_plan_print(plan, &text);
+                struct pen_plan *again = parse_plan(pen_text_string(&text));
+                assert_int_equal(pen_recipe_get(&plan->recipe, field),
+                                 pen_recipe_get(&again->recipe, field));
+                assert_false(pen_recipe_is_plain(&again->recipe));
+                expect_same_print(again);
+                pen_plan_free(again);
+            }
+            pen_text_release(&text);
+            pen_plan_free(plan);
+        }
+}
+
+/* So that 0.1.0 reads it. */
+static void a_plan_without_a_recipe_is_of_version_1(void **state)
+{
+    (void)state;
+    struct pen_plan *plan = parse_plan(PLAN_WITH(SHARED, ""));
+    assert_true(is_version(plan, "\"version\": 1"));
+    expect_same_print(plan);
+    pen_plan_free(plan);
+}
+
+static void wrong_recipes_are_refused(void **state)
+{
+    (void)state;
+    expect_refusal(HEAD MODEL BF16 SHARED ",\"expert_tp\":1}}",
+                   "degrees.expert_tp is not a key of this format; expected "
+                   "one of dp tp pp vpp cp ep");
+    expect_refusal(PLAN_WITH(SHARED ",\"expert_tp\":2", ""),
+                   "expert_tp 2 x ep 8 does not divide dp x tp x cp, 8; choose "
+                   "an ep whose product does");
+    expect_refusal(PLAN_WITH(SHARED, "\"dispatcher\":\"nccl\""),
+                   "recipe.dispatcher must be one of \"alltoall\" "
+                   "\"allgather\" \"deepep\" \"hybridep\"");
+    expect_refusal(PLAN_WITH(SHARED, "\"moment_bytes\":7"),
+                   "recipe.moment_bytes must be one of 2 3 4 5 6 8");
+    expect_refusal(PLAN_WITH(SHARED, "\"mtp_blocks\":0"),
+                   "recipe.mtp_blocks must be an integer from 1 to 64");
+    expect_refusal(PLAN_WITH(SHARED, "\"drop_tokens\":1"),
+                   "recipe.drop_tokens must be true or false");
+    expect_refusal(PLAN_WITH(SHARED, "\"offload_modules\":[\"mlp\",\"mlp\"]"),
+                   "recipe.offload_modules must be a list of one or more "
+                   "different words of \"core_attn\" \"layernorm\" "
+                   "\"mla_up_proj\" \"mlp\" \"moe\" \"moe_act\" "
+                   "\"shared_experts\"");
+    struct pen_plan *plan = NULL;
+    assert_int_equal(PEN_INVALID,
+                     pen_plan_parse(PLAN_WITH(SHARED, "\"speed\":1"),
+                                    strlen(PLAN_WITH(SHARED, "\"speed\":1")),
+                                    &plan, NULL));
+}
+
+static void recipes_that_no_runtime_has_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        const char *reason;
+    } cases[] = {
+        {PLAN_WITH(SHARED, "\"delay_weight_gradients\":true"),
+         "needs recipe.overlap_experts"},
+        {PLAN_WITH(SHARED, "\"overlap_experts\":true"), "use vpp 2 or more"},
+        {PLAN_WITH(SHARED, "\"paged_stash\":true"), "dispatcher hybridep"},
+        {PLAN_WITH(SHARED, "\"drop_tokens\":true,"
+                           "\"dispatcher\":\"deepep\""),
+         "dispatcher alltoall only"},
+        {PLAN_WITH(SHARED, "\"graphs\":\"full\""), "wait for the host"},
+        {PLAN_WITH(SHARED, "\"graphs\":\"modules\""),
+         "excludes full recomputation"},
+        {PLAN_WITH(SHARED, "\"offload_blocks\":1"), "use pp 1"},
+        {PLAN_WITH(SHARED, "\"narrow_gather\":true"), "8 bits or less"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pen_plan *plan = NULL;
+        struct pen_text why = PEN_TEXT_EMPTY;
+        assert_int_equal(PEN_INVALID,
+                         pen_plan_parse(cases[i].recipe,
+                                        strlen(cases[i].recipe), &plan, &why));
+        if (strstr(pen_text_string(&why), cases[i].reason) == NULL)
+            fail_msg("%s\nexpected: %s", pen_text_string(&why),
+                     cases[i].reason);
+        pen_text_release(&why);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +412,11 @@ int main(void)
         cmocka_unit_test(a_plan_is_made_and_saved),
         cmocka_unit_test(a_plan_fits_its_model),
         cmocka_unit_test(wrong_plans_are_refused_by_their_place),
-        cmocka_unit_test(parts_that_do_not_go_together_are_refused)};
+        cmocka_unit_test(parts_that_do_not_go_together_are_refused),
+        cmocka_unit_test(a_recipe_comes_back),
+        cmocka_unit_test(every_member_of_a_recipe_comes_back),
+        cmocka_unit_test(a_plan_without_a_recipe_is_of_version_1),
+        cmocka_unit_test(wrong_recipes_are_refused),
+        cmocka_unit_test(recipes_that_no_runtime_has_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
