@@ -563,7 +563,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .micro_batch = (uint32_t)args->micro_batch_size,
         .sequence = sequence,
         .is_bf16 = args->is_bf16,
-        .optimizer = args->numbers.kind == PEN_OPTIMIZER_ADAM ? PEN_UPDATE_ADAM
+        .optimizer = args->numbers.kind == PEN_STEP_RULE_ADAM ? PEN_UPDATE_ADAM
                                                               : PEN_UPDATE_SGD};
     if (status == PEN_OK)
         status = make(layout, args, &compute, why);

@@ -375,7 +375,7 @@ static void complete(struct pen__train_args *args,
     read_metrics_port(args, state);
     drop_outputs(args);
     place_run(args);
-    args->numbers.kind = (enum pen_optimizer_kind)args->optimizer;
+    args->numbers.kind = (enum pen_step_rule)args->optimizer;
     args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
     args->schedule.style = (enum pen_lr_style)args->lr_style;
     args->schedule.wsd_style = (enum pen_wsd_style)args->wsd_style;

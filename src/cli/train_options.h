@@ -25,7 +25,7 @@ struct pen__train_args {
     uint64_t train_iters;
     uint64_t seed;
 
-    unsigned optimizer; /* enum pen_optimizer_kind */
+    unsigned optimizer; /* enum pen_step_rule */
     unsigned decay_groups;
     struct pen_optimizer numbers; /* of the optimizer */
     unsigned lr_style;

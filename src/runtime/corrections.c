@@ -98,7 +98,7 @@ void pen_correction_predict(const struct pen_correction_setup *setup,
     size_t count;
     double far = distance * at->learning_rate;
     float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
-    bool is_adam = setup->optimizer->kind == PEN_OPTIMIZER_ADAM;
+    bool is_adam = setup->optimizer->kind == PEN_STEP_RULE_ADAM;
     enum pen_correction kind = setup->kind != PEN_CORRECTION_AHEAD ? setup->kind
                                : is_adam ? PEN_CORRECTION_ADAM
                                          : PEN_CORRECTION_MOMENTUM;

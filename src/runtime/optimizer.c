@@ -4,12 +4,12 @@
 
 const char *pen_optimizer_name(const struct pen_optimizer *optimizer)
 {
-    return optimizer->kind == PEN_OPTIMIZER_ADAM ? "adamw" : "sgd";
+    return optimizer->kind == PEN_STEP_RULE_ADAM ? "adamw" : "sgd";
 }
 
 int pen_optimizer_moments(const struct pen_optimizer *optimizer)
 {
-    if (optimizer->kind == PEN_OPTIMIZER_ADAM)
+    if (optimizer->kind == PEN_STEP_RULE_ADAM)
         return 2;
     return optimizer->momentum > 0 ? 1 : 0;
 }
@@ -40,7 +40,7 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
         pen_network_parameter(network, parameter);
     double scale = pen_optimizer_clip(optimizer, update->norm);
     double decay = pen_optimizer_decay(optimizer, it->role);
-    if (optimizer->kind == PEN_OPTIMIZER_ADAM) {
+    if (optimizer->kind == PEN_STEP_RULE_ADAM) {
         struct pen_adamw adamw = {.learning_rate = update->learning_rate,
                                   .beta1 = optimizer->beta1,
                                   .beta2 = optimizer->beta2,

@@ -8,9 +8,9 @@
  * are the numbers.
  */
 
-enum pen_optimizer_kind {
-    PEN_OPTIMIZER_ADAM, /* with decoupled decay: AdamW */
-    PEN_OPTIMIZER_SGD
+enum pen_step_rule {
+    PEN_STEP_RULE_ADAM, /* with decoupled decay: AdamW */
+    PEN_STEP_RULE_SGD
 };
 
 enum pen_decay_group {
@@ -19,7 +19,7 @@ enum pen_decay_group {
 };
 
 struct pen_optimizer {
-    enum pen_optimizer_kind kind;
+    enum pen_step_rule kind;
     double beta1; /* of Adam, as the two below */
     double beta2;
     double epsilon;

@@ -154,7 +154,7 @@ static pen_status check(const struct pen_trainer *trainer,
                         struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    bool is_adam = options->optimizer.kind == PEN_OPTIMIZER_ADAM;
+    bool is_adam = options->optimizer.kind == PEN_STEP_RULE_ADAM;
     if (trainer->is_asynchronous || options->sleeps != NULL) {
         pen_why(why,
                 "--sync %s needs a synchronous --schedule and an --engine that "

@@ -282,7 +282,7 @@ static pen_status run_trainer(struct rank *rank,
                   .wait = on_wait,
                   .resume = on_resume,
                   .done = on_done},
-        .optimizer = {.kind = PEN_OPTIMIZER_ADAM},
+        .optimizer = {.kind = PEN_STEP_RULE_ADAM},
         .rates = {.rate = 1, .min_rate = 1}};
     pen_status status = pen_trainer_create(&options, &rank->trainer, why);
     if (status == PEN_OK)

@@ -308,7 +308,7 @@ static const float *weights_at(struct delay_trace *trace,
         far = options->cures.predicts
                   ? at->microbatch / options->period - version
                   : 0;
-        if (far == 0 || options->optimizer.kind == PEN_OPTIMIZER_SGD)
+        if (far == 0 || options->optimizer.kind == PEN_STEP_RULE_SGD)
             break;
         move_adam(trace, stage, version, far * rate, stage->scratch);
         return stage->scratch;

@@ -77,7 +77,7 @@ static void measure(const struct example *example, size_t sequence,
         .micro_batch = 4,
         .global_batch = 4,
         .recompute = example->recompute,
-        .optimizer = {.kind = PEN_OPTIMIZER_SGD},
+        .optimizer = {.kind = PEN_STEP_RULE_SGD},
         .rates = {.style = PEN_LR_CONSTANT, .rate = 1e-3}};
     size_t before = pen_memory_resident();
     if (pen_trainer_create(&options, &trainer, &why) != PEN_OK ||

@@ -31,7 +31,7 @@ struct example {
     enum pen_trainer_engine engine;
     bool is_bf16;
     enum pen_recompute recompute;
-    enum pen_optimizer_kind optimizer;
+    enum pen_step_rule optimizer;
 };
 
 static struct pen_any_model model_of(const struct example *example)
@@ -154,15 +154,15 @@ static void expect_no_growth(const struct example *example,
 
 static const struct example examples[] = {
     {"reference", gpt2, PEN_TRAINER_REFERENCE, false, PEN_RECOMPUTE_NONE,
-     PEN_OPTIMIZER_ADAM},
+     PEN_STEP_RULE_ADAM},
     {"f32", gpt2, PEN_TRAINER_ONEDNN, false, PEN_RECOMPUTE_NONE,
-     PEN_OPTIMIZER_ADAM},
+     PEN_STEP_RULE_ADAM},
     {"f32, all again", qwen3, PEN_TRAINER_ONEDNN, false, PEN_RECOMPUTE_FULL,
-     PEN_OPTIMIZER_SGD},
+     PEN_STEP_RULE_SGD},
     {"bf16", gpt2, PEN_TRAINER_ONEDNN, true, PEN_RECOMPUTE_NONE,
-     PEN_OPTIMIZER_ADAM},
+     PEN_STEP_RULE_ADAM},
     {"bf16, some again", qwen3, PEN_TRAINER_ONEDNN, true,
-     PEN_RECOMPUTE_SELECTIVE, PEN_OPTIMIZER_ADAM}};
+     PEN_RECOMPUTE_SELECTIVE, PEN_STEP_RULE_ADAM}};
 
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 

@@ -20,7 +20,7 @@ static const char config[] =
     "\"tie_word_embeddings\":false}";
 
 /* Steps of 1 along a gradient of 1: version n of a weight is -n. */
-static const struct pen_optimizer optimizer = {.kind = PEN_OPTIMIZER_SGD};
+static const struct pen_optimizer optimizer = {.kind = PEN_STEP_RULE_SGD};
 static const struct pen_lr_schedule rates = {.style = PEN_LR_CONSTANT,
                                              .rate = 1};
 
