@@ -57,6 +57,7 @@ struct space {
     struct pen__layer_classes classes;
     uint64_t num_devices;
     bool has_slices; /* micro-batches are cut by one of the schedules */
+    struct pen__values replicas; /* that the choice may have, in order */
     struct pen__bases *out;
 };
 
@@ -118,23 +119,30 @@ static void set_replicas(const struct pen__bases *bases, uint32_t dp,
         base->floor_sec = base->path;
 }
 
-/* The most replicas of at most so many devices and less than `below`. */
-static bool fewer_replicas(const struct pen__bases *bases, uint64_t num_devices,
-                           uint64_t below, struct pen__base *base)
+/* Whether so many replicas can share the batch, and the experts. */
+static bool may_replicate(const struct pen__bases *bases,
+                          const struct pen_candidate *candidate, uint32_t dp)
 {
-    const uint32_t *degrees = base->candidate.degrees;
-    uint64_t share = (uint64_t)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP] *
-                     degrees[PEN_DEGREE_PP];
-    uint64_t batches =
-        bases->setting->global_batch / base->candidate.micro_batch;
+    uint64_t batches = bases->setting->global_batch / candidate->micro_batch;
+    return batches % dp == 0 && batches / dp <= PEN_PLAN_MAX_COUNT &&
+           dp % candidate->degrees[PEN_DEGREE_EP] == 0 &&
+           is_open(bases->fixed_replicas, dp);
+}
+
+static uint64_t ranks_of_replica(const struct pen_candidate *candidate)
+{
+    const uint32_t *degrees = candidate->degrees;
+    return (uint64_t)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP] *
+           degrees[PEN_DEGREE_PP];
+}
+
+/* The most replicas that are less than before. */
+static bool step_down(const struct pen__bases *bases, struct pen__base *base)
+{
+    uint32_t before = base->candidate.degrees[PEN_DEGREE_DP];
     for (size_t i = bases->replicas.count; i-- > 0;) {
         uint32_t dp = bases->replicas.items[i];
-        if (dp >= below || dp * share > num_devices)
-            continue;
-        if (batches / dp > PEN_PLAN_MAX_COUNT)
-            return false;
-        if (batches % dp != 0 || dp % degrees[PEN_DEGREE_EP] != 0 ||
-            !is_open(bases->fixed_replicas, dp))
+        if (dp >= before || !may_replicate(bases, &base->candidate, dp))
             continue;
         set_replicas(bases, dp, base);
         return true;
@@ -142,41 +150,47 @@ static bool fewer_replicas(const struct pen__bases *bases, uint64_t num_devices,
     return false;
 }
 
-static bool step_down(const struct pen__bases *bases, struct pen__base *base)
-{
-    return fewer_replicas(bases, UINT64_MAX,
-                          base->candidate.degrees[PEN_DEGREE_DP], base);
-}
-
 /* Fewer replicas take longer, but may cost less. */
-uint64_t pen__base_set_key(const struct pen__bases *bases,
-                           struct pen__base *base)
+void pen__base_set_key(const struct pen__bases *bases, struct pen__base *base)
 {
     struct pen__base next = *base;
-    uint64_t count = 0;
     base->key = pen__base_value(bases, base, base->floor_sec);
+    if (bases->objective == PEN_OBJECTIVE_TIME)
+        return;
     while (step_down(bases, &next)) {
         double key = pen__base_value(bases, &next, next.floor_sec);
         base->key = key < base->key ? key : base->key;
-        count++;
     }
-    return count;
 }
 
 bool pen__base_next(const struct pen__bases *bases, struct pen__base *base)
 {
     if (!step_down(bases, base))
         return false;
-    if (bases->objective == PEN_OBJECTIVE_TIME)
-        base->key = base->floor_sec;
-    else
-        pen__base_set_key(bases, base);
+    pen__base_set_key(bases, base);
     return true;
 }
 
+static void list_replicas(struct space *space, const struct choice *choice)
+{
+    const struct pen__values *all = &space->out->replicas;
+    space->replicas.count = 0;
+    for (size_t i = 0; i < all->count; i++)
+        if (may_replicate(space->out, &choice->candidate, all->items[i]))
+            space->replicas.items[space->replicas.count++] = all->items[i];
+}
+
+/* As many as there are devices for; fewer ones are made from it later. */
 static bool choose_replicas(struct space *space, const struct choice *choice)
 {
     struct pen__bases *bases = space->out;
+    const struct pen__values *replicas = &space->replicas;
+    uint64_t most = space->num_devices / ranks_of_replica(&choice->candidate);
+    size_t count = replicas->count;
+    while (count > 0 && replicas->items[count - 1] > most)
+        count--;
+    if (count == 0)
+        return true;
     uint64_t num_microbatches =
         space->setting->global_batch / choice->candidate.micro_batch;
     struct pen__base base = {.candidate = choice->candidate,
@@ -185,9 +199,9 @@ static bool choose_replicas(struct space *space, const struct choice *choice)
                              .parameters = choice->parameters,
                              .stash = choice->stash};
     base.busy_joules = choice->joules * (double)num_microbatches;
-    if (!fewer_replicas(bases, space->num_devices, UINT64_MAX, &base))
-        return true;
-    bases->num_choices += 1 + pen__base_set_key(bases, &base);
+    set_replicas(bases, replicas->items[count - 1], &base);
+    pen__base_set_key(bases, &base);
+    bases->num_choices += count;
     return add_base(bases, &base);
 }
 
@@ -325,6 +339,7 @@ static bool choose_micro_batch(struct space *space, struct choice *choice)
             !is_open(space->filter->micro_batch, sizes.items[i]))
             continue;
         choice->candidate.micro_batch = sizes.items[i];
+        list_replicas(space, choice);
         if (!choose_recompute(space, choice))
             return false;
     }

@@ -54,10 +54,8 @@ bool pen__bases_list(const struct pen_setting *setting,
 /* The same with the next smaller number of replicas; false: there is none. */
 bool pen__base_next(const struct pen__bases *bases, struct pen__base *base);
 
-/* Sets the key anew, and returns how many smaller numbers of replicas follow.
- */
-uint64_t pen__base_set_key(const struct pen__bases *bases,
-                           struct pen__base *base);
+/* Sets the key anew. */
+void pen__base_set_key(const struct pen__bases *bases, struct pen__base *base);
 
 /* What a layout of the base that takes at least these seconds cannot beat. */
 double pen__base_value(const struct pen__bases *bases,

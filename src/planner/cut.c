@@ -2,6 +2,7 @@
 
 #include "planner/chain_cut.h"
 #include "planner/layer_class.h"
+#include "planner/memo.h"
 #include "planner/operations.h"
 #include "planner/partition.h"
 #include "planner/rank_devices.h"
@@ -267,14 +268,14 @@ static pen_status cut(struct work *work, bool is_limited, struct pen_text *why)
     return pen__chain_cut(&chain, work->counts, why);
 }
 
-static void store_stages(struct work *work, enum pen_recompute recompute)
+static void store_stage(struct pen_plan *plan, uint32_t stage, uint32_t count,
+                        enum pen_recompute recompute)
 {
     uint32_t first = 0;
-    for (uint32_t i = 0; i < work->plan->num_stages; i++) {
-        work->plan->stages[i] = (struct pen_layer_range){
-            .first = first, .count = work->counts[i], .recompute = recompute};
-        first += work->counts[i];
-    }
+    if (stage > 0)
+        first = plan->stages[stage - 1].first + plan->stages[stage - 1].count;
+    plan->stages[stage] = (struct pen_layer_range){
+        .first = first, .count = count, .recompute = recompute};
 }
 
 static pen_status run(const struct pen_setting *setting, struct pen_plan *plan,
@@ -301,7 +302,8 @@ static pen_status run(const struct pen_setting *setting, struct pen_plan *plan,
     if (status == PEN_OK)
         status = cut(&work, predicted != NULL, why);
     if (status == PEN_OK)
-        store_stages(&work, recompute);
+        for (uint32_t i = 0; i < plan->num_stages; i++)
+            store_stage(plan, i, work.counts[i], recompute);
     release(&work);
     return status;
 }
@@ -309,7 +311,16 @@ static pen_status run(const struct pen_setting *setting, struct pen_plan *plan,
 pen_status pen_cut(const struct pen_setting *setting, struct pen_plan *plan,
                    enum pen_recompute recompute, struct pen_text *why)
 {
-    return run(setting, plan, recompute, NULL, why);
+    const uint16_t *counts = pen__cut_recall(setting, plan, recompute);
+    if (counts != NULL) {
+        for (uint32_t i = 0; i < plan->num_stages; i++)
+            store_stage(plan, i, counts[i], recompute);
+        return PEN_OK;
+    }
+    pen_status status = run(setting, plan, recompute, NULL, why);
+    if (status == PEN_OK)
+        pen__cut_keep(setting, plan, recompute);
+    return status;
 }
 
 pen_status pen_cut_to_fit(const struct pen_setting *setting,

@@ -1,6 +1,7 @@
 #include "planner/layer_class.h"
 
 #include "base/bug.h"
+#include "planner/memo.h"
 
 enum class {
     EMBEDDING,
@@ -53,7 +54,7 @@ void pen__class_costs_find(const struct pen_setting *setting,
         if (classes->count[i] == 0)
             continue;
         struct pen_layer_time time;
-        pen_predict_layer(setting, plan, group, classes->layer[i], recompute,
+        pen__layer_recall(setting, plan, group, classes->layer[i], recompute,
                           &time, &out->bytes[i]);
         out->path[i] = time.forward_sec + time.input_sec + time.recompute_sec;
         out->seconds[i] = out->path[i] + time.weight_sec;

@@ -1,13 +1,19 @@
 /*
- * Two passes of one dynamic program over (parts, layers):
+ * One dynamic program over (parts, layers):
  *
  *   best(j, i)  of layers 0..i-1 in j parts
  *             = least over c of  join(best(j-1, c), layers c..i-1 as part j)
  *
- * The first pass joins by the maximum and finds the bound, the second adds
- * squares under that bound. The last part grows from layer i-1 downwards and
- * its cost never falls, so a search ends as soon as the part alone is too
- * expensive: a row takes about layers^2 / parts steps.
+ * It runs twice. The first pass joins by the maximum and finds the bound, the
+ * second adds squares under that bound. Without limits of bytes the bound is
+ * found by bisection instead of the first pass.
+ *
+ * A part under the bound and its limit ends where it must, so that the parts
+ * before it could reach its first layer and the parts after it can take the
+ * rest. These windows of i are narrow when the bound is tight:
+ *
+ *   layers   0 .......... [lowest .. highest] .......... n
+ *            parts 0..j end in here |  parts j+1.. have the rest
  */
 #include "planner/partition.h"
 
@@ -19,14 +25,21 @@
 #define MAX_CELLS ((uint64_t)1 << 28)
 #define NONE UINT64_MAX
 
+struct window {
+    uint32_t lowest;
+    uint32_t highest;
+};
+
 struct table {
     const struct pen_partition_problem *problem;
-    uint64_t *units;   /* per layer */
-    uint64_t *before;  /* best of one part less, by layers */
-    uint64_t *best;    /* of this row */
-    uint32_t *cuts;    /* per part and layers: where the part begins */
-    uint64_t bound;    /* of one part, in units */
-    bool adds_squares; /* else takes the maximum */
+    uint64_t *units;        /* of the layers before each one */
+    uint64_t *bytes;        /* the same; zeros where nothing is limited */
+    struct window *windows; /* per part: where it may end */
+    uint64_t *before;       /* best of one part less, by layers */
+    uint64_t *best;         /* of this row */
+    uint32_t *cuts;         /* per part and layers: where the part begins */
+    uint64_t bound;         /* of one part, in units */
+    bool adds_squares;      /* else takes the maximum */
 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -34,21 +47,51 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* Whether layers `first` to `end` - 1 may be one part. */
+static bool may_be(const struct table *table, uint32_t part, uint32_t first,
+                   uint32_t end)
+{
+    const uint64_t *limits = table->problem->limits;
+    return table->units[end] - table->units[first] <= table->bound &&
+           (limits == NULL ||
+            table->bytes[end] - table->bytes[first] <= limits[part]);
+}
+
+/* Every part has a layer, and none ends outside of its window. */
+static void find_windows(struct table *table)
+{
+    uint32_t n = table->problem->num_layers;
+    uint32_t num_parts = table->problem->num_parts;
+    uint32_t end = 0;
+    for (uint32_t part = 0; part < num_parts; part++) {
+        uint32_t first = end;
+        while (end < n && may_be(table, part, first, end + 1))
+            end++;
+        uint32_t most = n - (num_parts - 1 - part);
+        table->windows[part].highest = end < most ? end : most;
+    }
+    uint32_t first = n;
+    for (uint32_t part = num_parts; part-- > 0;) {
+        table->windows[part].lowest = first > part + 1 ? first : part + 1;
+        end = first;
+        while (first > 0 && may_be(table, part, first - 1, end))
+            first--;
+    }
+}
+
 /* The least of the last part, alone or with what is before it. */
 static void find_cut(struct table *table, uint32_t part, uint32_t layers)
 {
-    const struct pen_partition_problem *problem = table->problem;
-    uint32_t *cut = &table->cuts[(size_t)part * (problem->num_layers + 1)];
-    uint64_t sum = 0;
-    uint64_t bytes = 0;
+    const struct window before =
+        part == 0 ? (struct window){0, 0} : table->windows[part - 1];
+    uint32_t *cut =
+        &table->cuts[(size_t)part * (table->problem->num_layers + 1)];
     uint64_t least = NONE;
-    for (uint32_t c = layers; c-- > part;) {
-        sum += table->units[c];
-        if (problem->limits != NULL)
-            bytes += problem->bytes[c];
+    uint32_t c = before.highest < layers ? before.highest + 1 : layers;
+    while (c-- > before.lowest) {
+        uint64_t sum = table->units[layers] - table->units[c];
         uint64_t alone = table->adds_squares ? sum * sum : sum;
-        if (sum > table->bound || alone > least ||
-            (problem->limits != NULL && bytes > problem->limits[part]))
+        if (alone > least || !may_be(table, part, c, layers))
             break;
         if (table->before[c] == NONE)
             continue;
@@ -65,22 +108,50 @@ static void find_cut(struct table *table, uint32_t part, uint32_t layers)
 /* Fills the cuts; returns the best of all layers, or NONE. */
 static uint64_t solve(struct table *table)
 {
-    const struct pen_partition_problem *problem = table->problem;
-    uint32_t n = problem->num_layers;
-    for (uint32_t i = 0; i <= n; i++)
-        table->best[i] = i == 0 ? 0 : NONE;
-    for (uint32_t part = 0; part < problem->num_parts; part++) {
+    uint32_t n = table->problem->num_layers;
+    find_windows(table);
+    table->best[0] = 0;
+    for (uint32_t part = 0; part < table->problem->num_parts; part++) {
+        const struct window *window = &table->windows[part];
         uint64_t *row = table->before;
         table->before = table->best;
         table->best = row;
-        /* Each part behind this one needs a layer, too. */
-        uint32_t last = n - (problem->num_parts - 1 - part);
-        for (uint32_t i = 0; i <= n; i++)
-            table->best[i] = NONE;
-        for (uint32_t i = part + 1; i <= last; i++)
+        if (window->lowest > window->highest)
+            return NONE;
+        for (uint32_t i = window->lowest; i <= window->highest; i++)
             find_cut(table, part, i);
     }
     return table->best[n];
+}
+
+/* Whether all layers go into the parts under a bound, whatever their bytes. */
+static bool is_enough(const struct table *table, uint64_t bound)
+{
+    uint32_t parts = 1;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < table->problem->num_layers; i++) {
+        if (table->units[i + 1] - table->units[first] <= bound)
+            continue;
+        first = i;
+        if (++parts > table->problem->num_parts ||
+            table->units[i + 1] - table->units[i] > bound)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t bisect(const struct table *table)
+{
+    uint64_t high = table->units[table->problem->num_layers];
+    uint64_t low = high / table->problem->num_parts;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (is_enough(table, middle))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
 }
 
 static void count_layers(const struct table *table, uint32_t *counts)
@@ -101,9 +172,13 @@ static void fill_units(struct table *table)
     double sum = 0;
     for (uint32_t i = 0; i < problem->num_layers; i++)
         sum += problem->costs[i];
-    for (uint32_t i = 0; i < problem->num_layers; i++)
-        table->units[i] =
-            sum > 0 ? (uint64_t)llround(problem->costs[i] / sum * UNITS) : 0;
+    for (uint32_t i = 0; i < problem->num_layers; i++) {
+        double share = sum > 0 ? problem->costs[i] / sum : 0;
+        table->units[i + 1] =
+            table->units[i] + (uint64_t)llround(share * UNITS);
+        table->bytes[i + 1] =
+            table->bytes[i] + (problem->limits != NULL ? problem->bytes[i] : 0);
+    }
 }
 
 static pen_status check(const struct pen_partition_problem *problem,
@@ -135,7 +210,8 @@ static pen_status run(struct table *table, uint32_t *counts,
 {
     fill_units(table);
     table->bound = NONE - 1;
-    table->bound = solve(table);
+    table->bound =
+        table->problem->limits == NULL ? bisect(table) : solve(table);
     if (table->bound == NONE) {
         pen_why(why, "no cut of %u layers into %u stages fits into memory",
                 table->problem->num_layers, table->problem->num_parts);
@@ -158,11 +234,13 @@ pen_status pen_partition(const struct pen_partition_problem *problem,
     size_t width = (size_t)problem->num_layers + 1;
     struct table table = {.problem = problem};
     table.units = calloc(width, sizeof *table.units);
+    table.bytes = calloc(width, sizeof *table.bytes);
+    table.windows = calloc(problem->num_parts, sizeof *table.windows);
     table.before = calloc(width, sizeof *table.before);
     table.best = calloc(width, sizeof *table.best);
     table.cuts = calloc(width * problem->num_parts, sizeof *table.cuts);
-    if (table.units == NULL || table.before == NULL || table.best == NULL ||
-        table.cuts == NULL) {
+    if (table.units == NULL || table.bytes == NULL || table.windows == NULL ||
+        table.before == NULL || table.best == NULL || table.cuts == NULL) {
         pen_why(why, "no memory to cut %u layers into %u stages",
                 problem->num_layers, problem->num_parts);
         status = PEN_NOMEM;
@@ -170,6 +248,8 @@ pen_status pen_partition(const struct pen_partition_problem *problem,
         status = run(&table, counts, why);
     }
     free(table.units);
+    free(table.bytes);
+    free(table.windows);
     free(table.before);
     free(table.best);
     free(table.cuts);

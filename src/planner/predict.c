@@ -159,26 +159,33 @@ struct way {
     double back_sec;
 };
 
+/* Makes the way longer by one stage. */
+static void add_to_way(const struct pen__work *work, uint32_t stage,
+                       struct way *way)
+{
+    const struct pen_layer_time *time = &work->stages[stage].time;
+    if (work->generator->has_slices) /* a part of a micro-batch goes ahead */
+        return;
+    way->there_sec += time->forward_sec;
+    way->back_sec += time->input_sec + time->recompute_sec;
+    if (!work->generator->splits_backward)
+        way->back_sec += time->weight_sec;
+}
+
 /*
  * A rank waits for the stages before its first one to begin, and they for it to
- * end; of two pipelines in opposite directions, for the nearer end.
+ * end. Of two pipelines in opposite directions, it waits for the nearer end.
  */
-static struct way find_way(const struct pen__work *work, uint32_t rank)
+static struct way nearer_way(const struct pen__work *work, uint32_t rank,
+                             const struct way *way)
 {
     uint32_t pp = pen__degree(work->plan, PEN_DEGREE_PP);
-    struct way way = {0, 0};
-    if (work->generator->has_slices) /* a part of a micro-batch goes ahead */
-        return way;
-    if (pen__has_two_copies(work) && rank > pp - 1 - rank)
-        rank = pp - 1 - rank;
-    for (uint32_t i = 0; i < rank; i++) {
-        const struct pen_layer_time *time = &work->stages[i].time;
-        way.there_sec += time->forward_sec;
-        way.back_sec += time->input_sec + time->recompute_sec;
-        if (!work->generator->splits_backward)
-            way.back_sec += time->weight_sec;
-    }
-    return way;
+    if (!pen__has_two_copies(work) || rank <= pp - 1 - rank)
+        return *way;
+    struct way nearer = {0, 0};
+    for (uint32_t i = 0; i < pp - 1 - rank; i++)
+        add_to_way(work, i, &nearer);
+    return nearer;
 }
 
 /* No rank ends before it has done its part and those before it theirs. */
@@ -186,11 +193,13 @@ static double bound_span(const struct pen__work *work)
 {
     double most = 0;
     struct pen__stage first;
+    struct way before = {0, 0};
     pen__sum_rank(work, 0, &first);
     for (uint32_t i = 0; i < pen__degree(work->plan, PEN_DEGREE_PP); i++) {
         struct pen__stage rank;
         pen__sum_rank(work, i, &rank);
-        struct way way = find_way(work, i);
+        struct way way = nearer_way(work, i, &before);
+        add_to_way(work, i, &before);
         double compute = compute_of(work, &rank);
         if (!work->generator->is_synchronous) { /* all the time */
             most = fmax(most, compute + rank.gather_sec + rank.update_sec);

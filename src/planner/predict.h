@@ -55,6 +55,7 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
                        enum pen_number number);
 
 struct pen_timings; /* planner/timings.h */
+struct pen__memo;   /* planner/memo.h */
 
 /* What all plans that are compared have in common; all borrowed. */
 struct pen_setting {
@@ -68,6 +69,7 @@ struct pen_setting {
     struct pen_practice practice;
     double clip_norm; /* that the training insists on; 0: as schedules like */
     struct pen_timings *timings; /* NULL: no schedule is kept */
+    struct pen__memo *memo;      /* of one search; NULL: no layer is kept */
     uint64_t memory_limit;       /* bytes of a device; 0: what it has */
 };
 

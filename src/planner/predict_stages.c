@@ -2,6 +2,7 @@
 #include "planner/predict_work.h"
 
 #include "planner/collective.h"
+#include "planner/memo.h"
 #include "planner/operations.h"
 #include "planner/rank_devices.h"
 
@@ -93,7 +94,7 @@ static void sum_stage(const struct pen__work *work,
         struct pen_layer_bytes *bytes = &table->bytes[kind][variant][mode];
         bool is_known = table->is_there[kind][variant][mode];
         if (!is_known || model->images != NULL) /* whose layers all differ */
-            pen_predict_layer(work->setting, work->plan, group, i, mode, time,
+            pen__layer_recall(work->setting, work->plan, group, i, mode, time,
                               bytes);
         table->is_there[kind][variant][mode] = true;
         add_layer(time, bytes, 1, out);
@@ -234,10 +235,28 @@ static double tie_time(const struct pen__work *work)
                                          distance);
 }
 
+/* What a stage and its replicas do together. */
+static void share_stage(const struct pen__work *work, struct pen__stage *stage)
+{
+    if (pen__passes_weights(work))
+        share_weights(work, stage);
+    stage->sync_sec = reduction_time(work, stage);
+    stage->gather_sec = gather_time(work, stage);
+    stage->update_sec = update_time(work, stage);
+}
+
+/* Whether the same layers were summed. */
+static bool is_alike(const struct pen__stage *a, const struct pen__stage *b)
+{
+    return memcmp(&a->time, &b->time, sizeof a->time) == 0 &&
+           memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0;
+}
+
 void pen__sum_stages(struct pen__work *work)
 {
     const struct pen_plan *plan = work->plan;
     struct layer_table table;
+    struct pen__stage alike; /* the sums of the stage before */
     uint32_t last = UINT32_MAX;
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         struct pen__stage *stage = &work->stages[i];
@@ -247,11 +266,12 @@ void pen__sum_stages(struct pen__work *work)
             memset(&table, 0, sizeof table);
         last = group;
         sum_stage(work, &plan->stages[i], group, &table, stage);
-        if (pen__passes_weights(work))
-            share_weights(work, stage);
-        stage->sync_sec = reduction_time(work, stage);
-        stage->gather_sec = gather_time(work, stage);
-        stage->update_sec = update_time(work, stage);
+        if (i > 0 && is_alike(stage, &alike))
+            *stage = work->stages[i - 1];
+        else {
+            alike = *stage;
+            share_stage(work, stage);
+        }
     }
     work->tie_sec = tie_time(work);
     work->stages[0].sync_sec += work->tie_sec;
@@ -281,26 +301,37 @@ static double behind_of(const struct pen__stage *stage)
     return stage->sync_sec + stage->gather_sec + stage->update_sec;
 }
 
+static void add_stage(const struct pen__stage *stage, double share,
+                      struct pen__stage *out)
+{
+    add_layer(&stage->time, &stage->bytes, share, out);
+    out->wait_sec += share * stage->wait_sec;
+    out->sync_sec += stage->sync_sec;
+    out->gather_sec += stage->gather_sec;
+    out->update_sec += stage->update_sec;
+    out->behind_sec = fmin(out->behind_sec, behind_of(stage));
+}
+
 /* Sums over the stages of one pipeline rank. */
 void pen__sum_rank(const struct pen__work *work, uint32_t rank,
                    struct pen__stage *out)
 {
     uint32_t pp = pen__degree(work->plan, PEN_DEGREE_PP);
+    uint32_t num_stages = work->plan->num_stages;
     bool has_twin = pp > 1 && pen__has_two_copies(work);
     bool has_all = work->generator->placement == PEN_PLACEMENT_CYCLIC;
-    double share = has_all ? 1.0 / pp : has_twin ? 0.5 : 1;
     *out = (struct pen__stage){.behind_sec = INFINITY};
-    for (uint32_t i = 0; i < work->plan->num_stages; i++) {
-        const struct pen__stage *stage = &work->stages[i];
-        bool is_twin = has_twin && pp - 1 - pen__rank_of(work, i) == rank;
-        if (pen__rank_of(work, i) != rank && !is_twin && !has_all)
-            continue;
-        add_layer(&stage->time, &stage->bytes, share, out);
-        out->wait_sec += share * stage->wait_sec;
-        out->sync_sec += stage->sync_sec;
-        out->gather_sec += stage->gather_sec;
-        out->update_sec += stage->update_sec;
-        out->behind_sec = fmin(out->behind_sec, behind_of(stage));
+    for (uint32_t i = 0; has_all && i < num_stages; i++)
+        add_stage(&work->stages[i], 1.0 / pp, out);
+    /* Each row of pp stages has one of the rank, and one of its twin. */
+    for (uint32_t row = 0; !has_all && row < num_stages; row += pp) {
+        uint32_t own = row + pen__rank_of(work, row + rank);
+        uint32_t twin = row + pen__rank_of(work, row + pp - 1 - rank);
+        if (has_twin && twin < own)
+            add_stage(&work->stages[twin], 0.5, out);
+        add_stage(&work->stages[own], has_twin ? 0.5 : 1, out);
+        if (has_twin && twin > own)
+            add_stage(&work->stages[twin], 0.5, out);
     }
     out->behind_sec = fmax(out->behind_sec, out->gather_sec + out->update_sec);
 }

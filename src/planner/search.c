@@ -18,6 +18,7 @@
 
 #include "planner/candidates.h"
 #include "planner/measured.h"
+#include "planner/memo.h"
 #include "planner/target_rules.h"
 
 #include <inttypes.h>
@@ -151,7 +152,11 @@ static bool is_late(const struct search *search)
     return search->deadline > 0 && search->work_sec > search->deadline;
 }
 
-/* Out of work, and not without any answer. */
+/*
+ * Out of work, and not without any answer. The order of the work does not
+ * depend on the deadline: more seconds look at more candidates, never at others
+ * instead, and the answer gets no worse.
+ */
 static bool is_over(const struct search *search)
 {
     uint64_t max_ops = search->options->max_ops;
@@ -371,7 +376,8 @@ static bool bound_fits(struct search *search,
     return fits;
 }
 
-#define EASY 0.7 /* of the memory: then the first cut will fit */
+#define EASY 0.7      /* of the memory: then the first cut will fit */
+#define DIVE_SEC 0.05 /* of work, whatever the deadline: see is_over() */
 
 /*
  * A first answer, long before the search is over: of the quickest bases the
@@ -379,7 +385,8 @@ static bool bound_fits(struct search *search,
  */
 static void dive(struct search *search)
 {
-    for (size_t i = 0; i < search->bases.count && !is_late(search); i++) {
+    for (size_t i = 0; i < search->bases.count && search->work_sec < DIVE_SEC;
+         i++) {
         const struct pen__base *base = &search->bases.items[i];
         if (!list_candidates(search, base))
             return;
@@ -626,24 +633,55 @@ static void run_within(struct search *search)
 
 #define NEAR 1.25 /* times the best value */
 #define SAVED 0.9 /* of the joules or the price of the best plan */
+#define ROUNDING 1e-9
+
+/* Of all kinds of devices the least: what one takes that waits, or costs. */
+static double least_rate(const struct pen_cluster *cluster,
+                         enum pen_objective objective)
+{
+    double least = INFINITY;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        const struct pen_device *device = &cluster->groups[i].device;
+        least = fmin(least, objective == PEN_OBJECTIVE_ENERGY
+                                ? pen_device_idle_watts(device)
+                                : device->price_per_hour / 3600);
+    }
+    return least;
+}
+
+/* Whether a plan of some number of replicas can have a lower value. */
+static bool may_beat(const struct search *search, enum pen_objective objective,
+                     double value)
+{
+    struct pen__bases bases = search->bases;
+    double rate = least_rate(search->setting->cluster, objective);
+    bases.objective = objective;
+    for (size_t i = 0; i < bases.count; i++) {
+        struct pen__base base = bases.items[i];
+        const struct pen_candidate *candidate = &base.candidate;
+        /* Seconds of all devices together: replicas share them. */
+        double seconds = base.seconds * (double)search->setting->global_batch /
+                         candidate->micro_batch *
+                         candidate->degrees[PEN_DEGREE_TP] *
+                         candidate->degrees[PEN_DEGREE_CP];
+        double least = seconds * rate * (1 - ROUNDING);
+        if (objective == PEN_OBJECTIVE_ENERGY)
+            least += base.busy_joules;
+        if (least >= value)
+            continue;
+        pen__base_set_key(&bases, &base);
+        if (base.key < value)
+            return true;
+    }
+    return false;
+}
 
 /* Whether a plan with fewer replicas can be that much cheaper than the best. */
 static bool may_save(const struct search *search)
 {
     const struct pen_prediction *best = &search->ranking->found[0].prediction;
-    struct pen__bases bases = search->bases;
-    for (size_t i = 0; i < bases.count; i++) {
-        struct pen__base base = bases.items[i];
-        bases.objective = PEN_OBJECTIVE_ENERGY;
-        pen__base_set_key(&bases, &base);
-        if (base.key < SAVED * best->joules)
-            return true;
-        bases.objective = PEN_OBJECTIVE_COST;
-        pen__base_set_key(&bases, &base);
-        if (base.key < SAVED * best->price)
-            return true;
-    }
-    return false;
+    return may_beat(search, PEN_OBJECTIVE_ENERGY, SAVED * best->joules) ||
+           may_beat(search, PEN_OBJECTIVE_COST, SAVED * best->price);
 }
 
 static void run_fewer(struct search *search)
@@ -767,48 +805,68 @@ void pen_plan_ranking_free(struct pen_plan_ranking *ranking)
     free(ranking);
 }
 
+static void release(struct search *search)
+{
+    while (search->heap.count > 0) {
+        struct node node = heap_take(&search->heap);
+        release_found(&node.found);
+    }
+    free(search->heap.items);
+    free(search->candidates.items);
+    free(search->bases.items);
+}
+
+/* Searches in a setting with a memo of its own. */
+static pen_status search_in(const struct pen_setting *setting,
+                            const struct pen_plan_search_options *options,
+                            struct pen_plan_ranking *ranking,
+                            struct pen_text *why)
+{
+    struct search search = {.setting = setting,
+                            .options = options,
+                            .ranking = ranking,
+                            .most_memory = most_memory(setting),
+                            .limit = UINT64_MAX,
+                            .deadline = options->seconds};
+    if (!pen__bases_list(setting, &options->filter, options->objective,
+                         &search.bases)) {
+        pen_why(why, "no memory for the candidates");
+        return PEN_NOMEM;
+    }
+    ranking->counts.listed = search.bases.num_choices;
+    run(&search);
+    if (ranking->num_found > 0)
+        run_on(&search);
+    pen_status status = PEN_OK;
+    if (search.is_out_of_memory || ranking->num_found == 0)
+        status = refuse(&search, why);
+    release(&search);
+    return status;
+}
+
 pen_status pen_plan_search(const struct pen_setting *setting,
                            const struct pen_plan_search_options *options,
                            struct pen_plan_ranking **out, struct pen_text *why)
 {
-    struct search search = {
-        .setting = setting,
-        .options = options,
-        .ranking = create_ranking(options->top, options->num_fewer),
-        .most_memory = most_memory(setting),
-        .limit = UINT64_MAX,
-        .deadline = options->seconds};
+    struct pen_setting own = *setting;
     pen_status status =
         pen_objective_check(options->objective, setting->cluster, why);
-    if (status != PEN_OK) {
-        pen_plan_ranking_free(search.ranking);
+    if (status != PEN_OK)
         return status;
-    }
-    if (search.ranking == NULL ||
-        !pen__bases_list(setting, &options->filter, options->objective,
-                         &search.bases)) {
-        pen_plan_ranking_free(search.ranking);
+    struct pen_plan_ranking *ranking =
+        create_ranking(options->top, options->num_fewer);
+    if (ranking == NULL) {
         pen_why(why, "no memory for the candidates");
         return PEN_NOMEM;
     }
-    search.ranking->counts.listed = search.bases.num_choices;
-    run(&search);
-    if (search.ranking->num_found > 0)
-        run_on(&search);
-    if (search.is_out_of_memory || search.ranking->num_found == 0)
-        status = refuse(&search, why);
-    while (search.heap.count > 0) {
-        struct node node = heap_take(&search.heap);
-        release_found(&node.found);
-    }
-    free(search.heap.items);
-    free(search.candidates.items);
-    free(search.bases.items);
+    own.memo = pen__is_measured(setting) ? NULL : pen__memo_create();
+    status = search_in(&own, options, ranking, why);
+    pen__memo_free(own.memo);
     if (status != PEN_OK) {
-        pen_plan_ranking_free(search.ranking);
+        pen_plan_ranking_free(ranking);
         return status;
     }
-    *out = search.ranking;
+    *out = ranking;
     return PEN_OK;
 }
 

@@ -2,11 +2,14 @@
  * No candidate of a search beats the value by which it waits for its turn:
  * thousands of layouts by dice, of all targets, with little memory and with
  * much. A floor above the true time would let a slower plan come out first.
+ * Floors are found with the layers that the search keeps, and equal those of
+ * layers that are predicted anew.
  */
 #include "support/support.h"
 
 #include "base/random.h"
 #include "planner/candidates.h"
+#include "planner/memo.h"
 #include "planner/timings.h"
 #include "support/seed.h"
 
@@ -24,7 +27,8 @@ struct world {
     const char *name; /* of the model */
     struct pen_model *model;
     struct pen_cluster *cluster;
-    struct pen_setting setting;
+    struct pen_setting setting; /* without a memo */
+    struct pen_setting kept;    /* the same with one */
 };
 
 static const char *const models[] = {"gpt2-medium",  "llama-3.1-8b",
@@ -70,10 +74,14 @@ static void world_init(struct pen_random *random, struct pen_timings *timings,
     /* Cuts are made to fit: the floor must hold for the last of them, too. */
     if (below(random, 2) == 0)
         out->setting.memory_limit = (uint64_t)(4 + below(random, 76)) << 30;
+    out->kept = out->setting;
+    out->kept.memo = pen__memo_create();
+    assert_non_null(out->kept.memo);
 }
 
 static void world_release(struct world *world)
 {
+    pen__memo_free(world->kept.memo);
     pen_model_free(world->model);
     pen_cluster_free(world->cluster);
 }
@@ -93,6 +101,24 @@ static void tell(const struct world *world,
              pen_text_string(&text), floor_sec, step_sec);
 }
 
+/* Seconds and bytes of the bound, from layers that are kept or made anew. */
+static bool bound(const struct pen_setting *setting,
+                  const struct pen_candidate *candidate,
+                  const struct pen__base *base, double *floor_sec,
+                  uint64_t *peak_bytes)
+{
+    struct pen_plan *plan = NULL;
+    struct pen_prediction prediction;
+    if (pen_candidate_predict(setting, candidate, false, &plan, &prediction,
+                              NULL) != PEN_OK)
+        return false;
+    *floor_sec = pen__candidate_floor(base, candidate, &prediction);
+    *peak_bytes = prediction.peak_bytes;
+    pen_prediction_release(&prediction);
+    pen_plan_free(plan);
+    return true;
+}
+
 /* Returns whether the candidate could be timed. */
 static bool check(const struct world *world, const struct pen__base *base,
                   const struct pen_candidate *candidate)
@@ -100,12 +126,15 @@ static bool check(const struct world *world, const struct pen__base *base,
     struct pen_plan *plan = NULL;
     struct pen_prediction prediction;
     const struct pen_setting *setting = &world->setting;
-    if (pen_candidate_predict(setting, candidate, false, &plan, &prediction,
-                              NULL) != PEN_OK)
+    double floor_sec;
+    double kept_sec;
+    uint64_t bytes;
+    uint64_t kept_bytes;
+    if (!bound(setting, candidate, base, &floor_sec, &bytes))
         return false;
-    double floor_sec = pen__candidate_floor(base, candidate, &prediction);
-    pen_prediction_release(&prediction);
-    pen_plan_free(plan);
+    assert_true(bound(&world->kept, candidate, base, &kept_sec, &kept_bytes));
+    assert_memory_equal(&floor_sec, &kept_sec, sizeof floor_sec);
+    assert_int_equal(bytes, kept_bytes);
     if (pen_candidate_predict(setting, candidate, true, &plan, &prediction,
                               NULL) != PEN_OK)
         return false;
