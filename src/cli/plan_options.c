@@ -512,6 +512,20 @@ static pen_status check_numbers(const struct pen__planning *planning,
     return PEN_OK;
 }
 
+/* What the figures leave out or take for granted. */
+static void warn_of(const struct pen_model *model)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_model_add_warnings(model, &text);
+    const char *line = pen_text_string(&text);
+    while (*line != '\0') {
+        size_t length = strcspn(line, "\n");
+        pen_log(PEN_LOG_WARN, "%.*s", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    pen_text_release(&text);
+}
+
 pen_status pen__planning_open(const struct pen__plan_args *args,
                               struct pen_model *model,
                               struct pen__planning *planning,
@@ -531,6 +545,7 @@ pen_status pen__planning_open(const struct pen__plan_args *args,
     if (status != PEN_OK)
         return status;
     struct pen_setting *setting = &planning->setting;
+    warn_of(planning->model);
     set_defaults(args, planning);
     pen_practice_init(&setting->practice, setting->target, setting->number);
     setting->model = planning->model;

@@ -190,6 +190,7 @@ pen_status pen__model_create(const struct pen_model *shape,
     struct pen_model *model = malloc(sizeof *model);
     if (model == NULL) {
         pen_why(why, "no memory for a model");
+        free(shape->kind_of_block);
         return PEN_NOMEM;
     }
     *model = *shape;
@@ -198,9 +199,20 @@ pen_status pen__model_create(const struct pen_model *shape,
         model->v_head_dim = model->head_dim;
     if (model->sparse_step == 0)
         model->sparse_step = 1;
+    if ((uint64_t)model->num_shared_experts * model->expert_intermediate >
+        UINT32_MAX) {
+        pen_why(why, "the shared experts are together wider than 2^32");
+        pen_model_free(model);
+        return PEN_INVALID;
+    }
+    if (!pen__model_fill_blocks(model)) {
+        pen_why(why, "no memory for the blocks of a model");
+        pen_model_free(model);
+        return PEN_NOMEM;
+    }
     if (!pen__model_count(model, &model->num_parameters)) {
         pen_why(why, "the model has more than 2^60 parameters");
-        free(model);
+        pen_model_free(model);
         return PEN_INVALID;
     }
     if (pen_model_check_trainable(model, NULL) == PEN_OK)
@@ -211,8 +223,10 @@ pen_status pen__model_create(const struct pen_model *shape,
 
 void pen_model_free(struct pen_model *model)
 {
-    if (model != NULL)
-        pen_image_model_free(model->images);
+    if (model == NULL)
+        return;
+    pen_image_model_free(model->images);
+    free(model->kind_of_block);
     free(model);
 }
 
@@ -297,12 +311,13 @@ const char *pen_model_bare_name(const struct pen_model *model, const char *name)
 pen_status pen_model_check_trainable(const struct pen_model *model,
                                      struct pen_text *why)
 {
-    if (model->family < PEN_FAMILY_OPT || model->images != NULL)
+    bool is_trained = model->family < PEN_FAMILY_OPT && !model->is_text_part;
+    if (is_trained || model->images != NULL)
         return PEN_OK;
     pen_why(why,
             "model_type \"%s\" is for planning only; train and profile "
             "support",
-            pen_family_name(model->family));
+            pen_model_type(model));
     for (int family = 0; family < PEN_FAMILY_OPT; family++)
         pen_why(why, "%s \"%s\"", family == 0 ? "" : ",",
                 pen_family_name((enum pen_family)family));

@@ -36,6 +36,7 @@ enum pen_family {
     PEN_FAMILY_QWEN3_MOE,
     PEN_FAMILY_DEEPSEEK_V3,
     PEN_FAMILY_GPT_OSS,
+    PEN_FAMILY_GENERAL, /* told by its keys; see model_general.c */
     PEN_FAMILIES
 };
 
@@ -48,7 +49,9 @@ enum pen_activation {
     PEN_ACTIVATION_GELU_TANH, /* up, gelu by tanh ("gelu_new"), down */
     PEN_ACTIVATION_SILU,      /* gated: down(silu(gate) * up) */
     PEN_ACTIVATION_GELU,
-    PEN_ACTIVATION_RELU
+    PEN_ACTIVATION_RELU,
+    PEN_ACTIVATION_GELU_GATED, /* down(gelu(gate) * up) */
+    PEN_ACTIVATION_RELU_SQUARE
 };
 
 enum pen_rope_kind {
@@ -74,6 +77,48 @@ enum pen_layer_kind {
     PEN_LAYER_BLOCK,
     PEN_LAYER_HEAD,
     PEN_LAYER_KINDS
+};
+
+/* How a block mixes the positions of a sequence. */
+enum pen_mixer {
+    PEN_MIXER_ATTENTION,
+    PEN_MIXER_MAMBA, /* Mamba-2: a state for each head, no pairs */
+    PEN_MIXER_DELTA, /* gated delta net: the same with another update */
+    PEN_MIXER_NONE   /* the block is an MLP and nothing else */
+};
+
+enum pen_mlp {
+    PEN_MLP_DENSE,
+    PEN_MLP_EXPERTS,
+    PEN_MLP_NONE /* the block is a mixer and nothing else */
+};
+
+/* What makes blocks of one model differ. */
+struct pen_block {
+    enum pen_mixer mixer;
+    enum pen_mlp mlp;
+    uint32_t window; /* positions that its attention sees; 0: all */
+    uint32_t head_dim;
+    uint32_t num_kv_heads;
+    uint32_t compression;   /* positions that become one key; 0: none do */
+    bool is_picked;         /* attention sees index_topk keys, picked */
+    bool has_indexer;       /* picks them; otherwise a block before it does */
+    bool has_shared_values; /* the keys are the values, too */
+    bool has_fixed_choice;  /* of experts, by token: no bias of the router */
+};
+
+#define PEN_MAX_BLOCK_KINDS 16u
+
+/* Sizes of Mamba-2 or of a gated delta net; num_heads is 0 without. */
+struct pen_recurrence {
+    uint32_t num_heads; /* of values */
+    uint32_t head_dim;
+    uint32_t num_groups; /* heads of keys; Mamba: of B and C */
+    uint32_t state_dim;  /* of a key */
+    uint32_t conv_kernel;
+    uint32_t chunk; /* positions that are computed as pairs */
+    bool has_conv_bias;
+    bool has_bias;
 };
 
 /* What an optimizer asks before it decays a weight. */
@@ -128,6 +173,8 @@ struct pen_tensor_form {
 
 struct pen_image_model; /* core/image_model.h */
 
+#define PEN_MODEL_TYPE_SIZE 48
+
 struct pen_model {
     enum pen_family family;
     uint32_t hidden;
@@ -177,6 +224,40 @@ struct pen_model {
     uint32_t qk_nope_dim; /* of a head, together head_dim */
     uint32_t qk_rope_dim;
     uint32_t v_head_dim; /* head_dim where there is no latent attention */
+
+    /* Blocks by kind; set for every family when a model is made. */
+    struct pen_block kinds[PEN_MAX_BLOCK_KINDS];
+    uint32_t num_kinds;
+    uint8_t *kind_of_block; /* owned; NULL: a network for images */
+    uint8_t mtp_kinds[2];   /* the blocks of a layer that predicts further */
+    uint32_t num_mtp_kinds;
+    uint32_t shared_intermediate; /* of all shared experts together */
+
+    /* What only PEN_FAMILY_GENERAL has; 0 and false in the others. */
+    char type[PEN_MODEL_TYPE_SIZE]; /* model_type */
+    bool is_guessed;                /* of a type that Penstock does not know */
+    bool is_text_part;              /* of a model that has others */
+    uint32_t window_step;     /* every how many blocks sees all; 0: none */
+    uint32_t global_head_dim; /* of blocks that see all; 0: as the others */
+    uint32_t global_kv_heads;
+    bool has_shared_values; /* keys are values, too; of those, if it is */
+    uint32_t expert_hidden; /* width of what experts take; 0: hidden */
+    bool has_shared_gate;   /* one number that weighs the shared experts */
+    bool has_side_experts;  /* beside the MLP, with norms and scales */
+    bool has_output_norms;  /* norms also behind attention and MLP */
+    bool has_output_gate;   /* of attention, as wide as the queries */
+    bool has_wide_qk_norm;  /* over all heads at once */
+    bool has_key_norm;      /* of keys alone */
+    uint32_t output_groups; /* the way out of attention is cut in these */
+    uint32_t output_rank;   /* and passes so narrow a layer each; 0: not */
+    uint32_t index_heads;   /* of what picks keys */
+    uint32_t index_dim;
+    uint32_t index_topk;
+    bool has_index_weights;   /* one for each head that picks */
+    uint32_t block_input_dim; /* not counted, nor are keys that blocks share */
+    uint32_t num_kv_shared_blocks;
+    uint32_t num_streams; /* hyper-connections: residuals; 0: one */
+    struct pen_recurrence recurrence;
 
     struct pen_tensor_form forms[PEN_PARTS]; /* those of one kind together */
     uint32_t first_form[PEN_LAYER_KINDS + 1];
@@ -228,7 +309,10 @@ pen_status pen_model_parse_any(const char *text, size_t length,
 
 void pen_model_free(struct pen_model *model);
 
-/* Writes a config.json that Penstock and transformers read as this model. */
+/*
+ * Writes a config.json that Penstock and transformers read as this model; one
+ * of PEN_FAMILY_GENERAL is for Penstock alone.
+ */
 void pen_model_print(const struct pen_model *model, struct pen_text *out);
 
 /* "llama", as model_type has it; a constant. */
@@ -302,6 +386,26 @@ bool pen_model_has_gate(const struct pen_model *model);
 
 /* Every position sees only those before it; not so in an encoder. */
 bool pen_model_is_causal(const struct pen_model *model);
+
+/* Block 0, 1, ...: what it is made of, and which of model->kinds that is. */
+const struct pen_block *pen_model_block(const struct pen_model *model,
+                                        uint32_t block);
+uint32_t pen_model_block_kind(const struct pen_model *model, uint32_t block);
+
+/*
+ * Flops of one sequence in the mixer of a block, forward, beside its products
+ * with weights: pairs of positions, or the states of a recurrence.
+ */
+double pen_model_mixer_flops(const struct pen_model *model,
+                             const struct pen_block *block, double sequence);
+
+/* What the first product of Mamba-2 or of a gated delta net gives a token. */
+uint64_t pen_model_recurrence_width(const struct pen_model *model,
+                                    enum pen_mixer mixer);
+
+/* Sentences for the user, a line each, of what is assumed or left out. */
+void pen_model_add_warnings(const struct pen_model *model,
+                            struct pen_text *out);
 
 /* How many positions the attention of block 0, 1, ... sees; 0 means all. */
 uint32_t pen_model_window(const struct pen_model *model, uint32_t block);

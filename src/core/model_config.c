@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
@@ -43,29 +44,61 @@ static const struct defaults families[] = {
     [PEN_FAMILY_MIXTRAL] = {"mixtral", 0, 0, 1e-5, false},
     [PEN_FAMILY_QWEN3_MOE] = {"qwen3_moe", 0, 0, 1e-6, false},
     [PEN_FAMILY_DEEPSEEK_V3] = {"deepseek_v3", 0, 0, 1e-6, false},
-    [PEN_FAMILY_GPT_OSS] = {"gpt_oss", 0, 0, 1e-5, false}};
+    [PEN_FAMILY_GPT_OSS] = {"gpt_oss", 0, 0, 1e-5, false},
+    [PEN_FAMILY_GENERAL] = {"", 0, 0, 1e-6, false}};
 
 const char *pen_family_name(enum pen_family family)
 {
     return families[family].name;
 }
 
-static pen_status read_family(const struct pen_json *json, enum pen_family *out,
-                              struct pen_text *why)
+/* The name of a family, or another under which it goes. */
+static enum pen_family find_family(const char *type)
 {
-    struct pen__config_word words[COUNT_OF(families)];
-    for (size_t i = 0; i < COUNT_OF(families); i++)
-        words[i] = (struct pen__config_word){families[i].name, (int)i};
-    int found = -1;
-    pen_status status = pen__config_word(json, "model_type", words,
-                                         COUNT_OF(families), &found, why);
-    if (status == PEN_OK && found < 0) {
+    if (strcmp(type, "kimi_k2") == 0)
+        return PEN_FAMILY_DEEPSEEK_V3;
+    int family = 0;
+    while (family < PEN_FAMILY_GENERAL &&
+           strcmp(type, families[family].name) != 0)
+        family++;
+    return (enum pen_family)family;
+}
+
+/*
+ * What a config.json is about: of a model for text and images, the part for
+ * text. That one may leave its type and more to the whole.
+ */
+struct part {
+    struct pen_json whole;
+    struct pen_json text; /* the same, if there are no parts */
+    bool is_part;
+    char type[PEN_MODEL_TYPE_SIZE];
+};
+
+static pen_status open_part(const struct pen_json *json, struct part *out,
+                            struct pen_text *why)
+{
+    static const char *const keys[] = {"text_config", "llm_config",
+                                       "language_config"};
+    *out = (struct part){.whole = *json, .text = *json};
+    bool has_sizes =
+        pen__config_has(json, "hidden_size") || pen__config_has(json, "n_embd");
+    pen_status status = PEN_OK;
+    for (size_t i = 0; i < COUNT_OF(keys) && !has_sizes && !out->is_part; i++) {
+        out->is_part = pen__config_has(json, keys[i]);
+        if (out->is_part)
+            status = pen_json_open(json, keys[i], &out->text, why);
+    }
+    if (status != PEN_OK)
+        return status;
+    const struct pen_json *named =
+        pen__config_has(&out->text, "model_type") ? &out->text : json;
+    if (!pen__config_has(named, "model_type")) {
         pen_why(why, "model_type is missing; is this a model's config.json?");
         return PEN_INVALID;
     }
-    if (status == PEN_OK)
-        *out = (enum pen_family)found;
-    return status;
+    return pen_json_read_word(named, "model_type", out->type, sizeof out->type,
+                              why);
 }
 
 static pen_status read_dtype(const struct pen_json *json, enum pen_dtype *out,
@@ -404,29 +437,80 @@ static pen_status read_llama(const struct pen_json *json,
     return status;
 }
 
-static pen_status read_model(const struct pen_json *json,
-                             struct pen_model *model, struct pen_text *why)
+/* Of a file, or of a part of it, where it says so itself. */
+static const struct pen_json *find_place(const struct part *part,
+                                         const char *key)
 {
-    pen_status status = read_family(json, &model->family, why);
-    if (status != PEN_OK)
-        return status;
+    return pen__config_has(&part->text, key) ? &part->text : &part->whole;
+}
+
+static const struct pen_json *find_dtype(const struct part *part)
+{
+    bool is_there = pen__config_has(&part->text, "dtype") ||
+                    pen__config_has(&part->text, "torch_dtype");
+    return is_there ? &part->text : &part->whole;
+}
+
+static pen_status read_tie(const struct part *part, struct pen_model *model,
+                           struct pen_text *why)
+{
+    static const char key[] = "tie_word_embeddings";
+    return pen__config_flag(find_place(part, key), key,
+                            &model->has_tied_embeddings, why);
+}
+
+static pen_status read_general(const struct part *part, struct pen_model *model,
+                               struct pen_text *why)
+{
+    static const char *const keys[] = {"vocab_size", "padded_vocab_size",
+                                       "n_vocab"};
+    pen_status status = PEN_OK;
+    model->has_tied_embeddings = pen__model_is_tied(part->type);
+    for (size_t i = 0; i < COUNT_OF(keys) && model->vocab == 0; i++)
+        if (status == PEN_OK && pen__config_has(&part->text, keys[i]))
+            status = pen_json_read_integer(&part->text, keys[i], 1,
+                                           PEN__MAX_VOCAB, &model->vocab, why);
+    if (status == PEN_OK)
+        status = read_tie(part, model, why);
+    model->dtype = PEN_DTYPE_BF16;
+    (void)read_dtype(find_dtype(part), &model->dtype, NULL);
+    return status == PEN_OK
+               ? pen__model_read_general(&part->text, part->type, model, why)
+               : status;
+}
+
+static pen_status read_known(const struct part *part, struct pen_model *model,
+                             struct pen_text *why)
+{
+    const struct pen_json *json = &part->text;
     model->norm_eps = families[model->family].norm_eps;
     model->has_tied_embeddings = families[model->family].is_tied;
     const struct required vocab = {"vocab_size", PEN__MAX_VOCAB, &model->vocab};
-    status = read_required(json, &vocab, 1, why);
+    pen_status status = read_required(json, &vocab, 1, why);
     if (status == PEN_OK)
-        status = pen__config_flag(json, "tie_word_embeddings",
-                                  &model->has_tied_embeddings, why);
+        status = read_tie(part, model, why);
     if (status == PEN_OK)
-        status = read_dtype(json, &model->dtype, why);
+        status = read_dtype(find_dtype(part), &model->dtype, why);
     if (status != PEN_OK)
         return status;
-    if (pen_model_check_trainable(model, NULL) != PEN_OK)
-        status = pen__model_read_planned(json, model, why);
-    else if (model->family == PEN_FAMILY_GPT2)
-        status = read_gpt2(json, model, why);
-    else
-        status = read_llama(json, model, why);
+    if (model->family >= PEN_FAMILY_OPT)
+        return pen__model_read_planned(json, model, why);
+    return model->family == PEN_FAMILY_GPT2 ? read_gpt2(json, model, why)
+                                            : read_llama(json, model, why);
+}
+
+static pen_status read_model(const struct pen_json *json,
+                             struct pen_model *model, struct pen_text *why)
+{
+    struct part part;
+    pen_status status = open_part(json, &part, why);
+    if (status != PEN_OK)
+        return status;
+    model->family = find_family(part.type);
+    status = model->family == PEN_FAMILY_GENERAL
+                 ? read_general(&part, model, why)
+                 : read_known(&part, model, why);
+    model->is_text_part = part.is_part;
     return status == PEN_OK ? check_heads(model, why) : status;
 }
 
@@ -440,5 +524,8 @@ pen_status pen_model_parse(const char *text, size_t length,
         return status;
     status = read_model(&json, &model, why);
     json_decref(json.object);
-    return status == PEN_OK ? pen__model_create(&model, out, why) : status;
+    if (status == PEN_OK)
+        return pen__model_create(&model, out, why);
+    free(model.kind_of_block);
+    return status;
 }

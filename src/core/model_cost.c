@@ -18,52 +18,66 @@ struct widths {
 };
 
 /* Of what one token takes: an MLP, or the experts chosen for it. */
-static uint64_t inner_of(const struct pen_model *model, uint32_t block)
+static uint64_t inner_of(const struct pen_model *model,
+                         const struct pen_block *block)
 {
-    if (!pen_model_block_is_sparse(model, block))
+    switch (block->mlp) {
+    case PEN_MLP_DENSE:
         return model->intermediate;
-    uint64_t num_experts =
-        (uint64_t)model->experts_per_token + model->num_shared_experts;
-    return num_experts * model->expert_intermediate;
+    case PEN_MLP_EXPERTS:
+        return (uint64_t)model->experts_per_token * model->expert_intermediate +
+               model->shared_intermediate;
+    case PEN_MLP_NONE:
+        break;
+    }
+    return 0;
 }
 
-static struct widths widths_of(const struct pen_model *model, uint32_t block)
+static void add_mixer(const struct pen_model *model,
+                      const struct pen_block *block, struct widths *w)
+{
+    const struct pen_recurrence *state = &model->recurrence;
+    switch (block->mixer) {
+    case PEN_MIXER_ATTENTION:
+        w->queries = (uint64_t)model->num_heads * block->head_dim;
+        w->keys = (uint64_t)block->num_kv_heads * block->head_dim;
+        w->qkv = w->queries + 2 * w->keys;
+        w->values = model->kv_lora_rank > 0
+                        ? (uint64_t)model->num_heads * model->v_head_dim
+                        : w->queries;
+        return;
+    case PEN_MIXER_MAMBA:
+    case PEN_MIXER_DELTA:
+        w->values = (uint64_t)state->num_heads * state->head_dim;
+        w->qkv = pen_model_recurrence_width(model, block->mixer);
+        return;
+    case PEN_MIXER_NONE:
+        return;
+    }
+}
+
+static struct widths widths_of(const struct pen_model *model,
+                               const struct pen_block *block)
 {
     struct widths w = {.hidden = model->hidden,
                        .inner = inner_of(model, block)};
-    w.queries = (uint64_t)model->num_heads * model->head_dim;
-    w.keys = (uint64_t)model->num_kv_heads * model->head_dim;
-    w.qkv = w.queries + 2 * w.keys;
-    w.values = (uint64_t)model->num_heads * model->v_head_dim;
+    add_mixer(model, block, &w);
     w.wide = pen_model_has_gate(model) ? 2 * w.inner : w.inner;
     return w;
-}
-
-/* Pairs (query, key) that attention looks at in one sequence. */
-static double attended_pairs(const struct pen_model *model, uint32_t block,
-                             uint64_t sequence)
-{
-    double length = (double)sequence;
-    uint64_t window = pen_model_window(model, block);
-    if (!pen_model_is_causal(model))
-        return length * length;
-    if (window == 0 || window >= sequence)
-        return length * (length + 1) / 2;
-    double span = (double)window;
-    return span * (span + 1) / 2 + (length - span) * span;
 }
 
 static void block_cost(const struct pen_model *model, uint32_t block,
                        const struct pen_workload *work,
                        struct pen_layer_cost *out)
 {
-    struct widths w = widths_of(model, block);
+    const struct pen_block *it = pen_model_block(model, block);
+    struct widths w = widths_of(model, it);
     uint64_t rows = work->batch * work->sequence;
     double products =
         2.0 * (double)rows * (double)pen_model_block_products(model, block);
     /* Scores, and the weighted sum of the values. */
-    double attention = 2.0 * (double)(work->batch * (w.queries + w.values)) *
-                       attended_pairs(model, block, work->sequence);
+    double attention = (double)work->batch *
+                       pen_model_mixer_flops(model, it, (double)work->sequence);
     out->forward_flops = products + attention;
     /* The scores are computed again: five products instead of two. */
     out->input_flops = products + 2.5 * attention;

@@ -72,6 +72,8 @@ pen_status pen_model_parse_any(const char *text, size_t length,
 
 const char *pen_model_type(const struct pen_model *model)
 {
-    return model->images != NULL ? pen_image_family_name(model->images->family)
-                                 : pen_family_name(model->family);
+    if (model->images != NULL)
+        return pen_image_family_name(model->images->family);
+    return model->family == PEN_FAMILY_GENERAL ? model->type
+                                               : pen_family_name(model->family);
 }

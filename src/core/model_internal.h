@@ -17,7 +17,8 @@
 /* The same for all layers together. */
 #define PEN__MAX_PARAMETERS ((uint64_t)1 << 60)
 
-/* Copies the shape and lists its tensors. */
+/* Copies the shape and lists its tensors. Takes over shape->kind_of_block, also
+ * when it fails. */
 pen_status pen__model_create(const struct pen_model *shape,
                              struct pen_model **out, struct pen_text *why);
 
@@ -31,6 +32,41 @@ pen_status pen__model_read_planned(const struct pen_json *json,
                                    struct pen_text *why);
 void pen__model_print_planned(const struct pen_model *model,
                               struct pen_text *out);
+
+/*
+ * Any decoder that states its sizes, whatever its type (model_general.c). The
+ * keys are those of its text part; *type is its model_type.
+ */
+pen_status pen__model_read_general(const struct pen_json *json,
+                                   const char *type, struct pen_model *model,
+                                   struct pen_text *why);
+pen_status pen__model_read_keys(const struct pen_json *json,
+                                struct pen_model *model, struct pen_text *why);
+enum pen_activation pen__model_read_activation(const struct pen_json *json);
+void pen__model_print_general(const struct pen_model *model,
+                              struct pen_text *out);
+
+/* Entries of the matrices of what mixes positions, and of the rest of it. */
+uint64_t pen__mixer_matrices(const struct pen_model *model,
+                             const struct pen_block *block);
+uint64_t pen__mixer_vectors(const struct pen_model *model,
+                            const struct pen_block *block);
+
+/* Which blocks are alike, from lists or steps (model_block_lists.c). */
+pen_status pen__model_read_blocks(const struct pen_json *json,
+                                  struct pen_model *model,
+                                  struct pen_text *why);
+void pen__model_print_blocks(const struct pen_model *model,
+                             struct pen_text *out);
+
+/* By the first block with experts and the step between them. */
+bool pen__model_has_experts(const struct pen_model *model, uint32_t block);
+
+/* Fills kinds and kind_of_block where no list did. */
+bool pen__model_fill_blocks(struct pen_model *model);
+
+/* Whether such a model has one matrix for words, where no key says so. */
+bool pen__model_is_tied(const char *type);
 
 /*
  * Makes keys of Hugging Face out of those of llm-analysis, or takes the place

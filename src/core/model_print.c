@@ -23,7 +23,8 @@ static const char *architecture(enum pen_family family)
         [PEN_FAMILY_MIXTRAL] = "MixtralForCausalLM",
         [PEN_FAMILY_QWEN3_MOE] = "Qwen3MoeForCausalLM",
         [PEN_FAMILY_DEEPSEEK_V3] = "DeepseekV3ForCausalLM",
-        [PEN_FAMILY_GPT_OSS] = "GptOssForCausalLM"};
+        [PEN_FAMILY_GPT_OSS] = "GptOssForCausalLM",
+        [PEN_FAMILY_GENERAL] = "DecoderForCausalLM"};
     return names[family];
 }
 
@@ -110,12 +111,14 @@ void pen_model_print(const struct pen_model *model, struct pen_text *out)
     }
     pen_text_add(out, "{\n  \"architectures\": [\"%s\"]",
                  architecture(model->family));
-    pen__config_add_word(out, "model_type", pen_family_name(model->family));
+    pen__config_add_word(out, "model_type", pen_model_type(model));
     pen__config_add_word(out, "torch_dtype", dtype_word(model->dtype));
     pen__config_add_count(out, "vocab_size", model->vocab);
     pen__config_add_flag(out, "tie_word_embeddings",
                          model->has_tied_embeddings);
-    if (pen_model_check_trainable(model, NULL) != PEN_OK)
+    if (model->family == PEN_FAMILY_GENERAL)
+        pen__model_print_general(model, out);
+    else if (model->family >= PEN_FAMILY_OPT)
         pen__model_print_planned(model, out);
     else if (model->family == PEN_FAMILY_GPT2)
         add_gpt2(model, out);

@@ -108,8 +108,8 @@ static void time_block(const struct pen__layer *layer,
     double host[3] = {pen_operations_host(layer->device, &forward),
                       pen_operations_host(layer->device, &input),
                       pen_operations_host(layer->device, &weight)};
-    double tensor[2] = {tensor_time(layer, 2, &host[0]),
-                        tensor_time(layer, 2, &host[1])};
+    double tensor[2] = {tensor_time(layer, layer->parts, &host[0]),
+                        tensor_time(layer, layer->parts, &host[1])};
     double context[2] = {context_time(layer, 1), context_time(layer, 2)};
     double expert = expert_time(layer);
     double busy = busy_time(layer, &forward);
@@ -198,9 +198,11 @@ static double stash_of_block(const struct pen__layer *layer, bool has_core)
 {
     double element = layer->element;
     double masks = layer->setting->practice.has_dropout ? 1 : 0;
-    double rows = layer->hidden * (4 * element + 2 * masks) / layer->rows_tp;
+    double rows =
+        layer->hidden * layer->parts * (2 * element + masks) / layer->rows_tp;
     if (!layer->setting->practice.has_fused_norm)
-        rows += layer->hidden * 2 * UNFUSED_NORM_BYTES / layer->rows_tp;
+        rows +=
+            layer->hidden * layer->parts * UNFUSED_NORM_BYTES / layer->rows_tp;
     double heads = (layer->query + layer->value + 2 * layer->key) * element;
     double inner =
         (pen__layer_up_width(layer, layer->inner) + layer->inner) * element;
@@ -251,7 +253,8 @@ static void bytes_of_block(const struct pen__layer *layer,
                            struct pen_layer_bytes *out)
 {
     double all = layer->tokens * stash_of_block(layer, true);
-    double input = layer->tokens * layer->hidden * layer->element;
+    double input = layer->tokens * layer->hidden * layer->element *
+                   fmax(1, layer->setting->model->num_streams);
     out->stash_bytes = (uint64_t)all;
     if (recompute == PEN_RECOMPUTE_SELECTIVE)
         out->stash_bytes = (uint64_t)(layer->tokens *
@@ -318,7 +321,8 @@ void pen_predict_layer(const struct pen_setting *setting,
         return;
     }
     pen__layer_open(setting, plan, group, index, &layer);
-    double boundary = layer.tokens * layer.hidden * layer.element;
+    double boundary = layer.tokens * layer.hidden * layer.element *
+                      fmax(1, setting->model->num_streams);
     *bytes = (struct pen_layer_bytes){.output_bytes = (uint64_t)boundary};
     count_parameters(&layer, index, bytes);
     switch (pen_model_layer_kind(setting->model, index)) {

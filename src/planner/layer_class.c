@@ -3,14 +3,7 @@
 #include "base/bug.h"
 #include "planner/memo.h"
 
-enum class {
-    EMBEDDING,
-    HEAD,
-    BLOCK,
-    WITH_WINDOW = 1,
-    WITH_EXPERTS = 2,
-    TEXT_CLASSES = BLOCK + WITH_WINDOW + WITH_EXPERTS + 1
-};
+enum class { EMBEDDING, HEAD, BLOCK };
 
 uint32_t pen__layer_class(const struct pen_model *model, uint32_t layer)
 {
@@ -20,18 +13,13 @@ uint32_t pen__layer_class(const struct pen_model *model, uint32_t layer)
         return EMBEDDING;
     if (layer == model->num_layers - 1)
         return HEAD;
-    uint32_t found = BLOCK;
-    if (pen_model_window(model, layer - 1) != 0)
-        found += WITH_WINDOW;
-    if (pen_model_block_is_sparse(model, layer - 1))
-        found += WITH_EXPERTS;
-    return found;
+    return BLOCK + pen_model_block_kind(model, layer - 1);
 }
 
 void pen__layer_classes_find(const struct pen_model *model,
                              struct pen__layer_classes *out)
 {
-    *out = (struct pen__layer_classes){.num = TEXT_CLASSES};
+    *out = (struct pen__layer_classes){.num = BLOCK + model->num_kinds};
     if (model->images != NULL)
         out->num = model->num_layers;
     PEN_BUG_UNLESS(out->num <= PEN_LAYER_CLASSES);

@@ -4,10 +4,10 @@
 #include "planner/predict.h"
 
 /*
- * Layers that are alike: embedding, head, and blocks by whether they have
- * experts and a window. A thousand layers are six classes, so a thousand layers
- * cost no more than six. Every layer of a network for images is a class of its
- * own, and such a network has no more layers than there are classes.
+ * Layers that are alike: embedding, head, and the kinds of blocks of the model.
+ * A thousand layers are few classes, and cost no more than these. Every layer
+ * of a network for images is a class of its own, and such a network has no more
+ * layers than there are classes.
  */
 #define PEN_LAYER_CLASSES 64u
 

@@ -1,5 +1,7 @@
 #include "planner/layer_operations.h"
 
+#include "planner/layer_mixer.h"
+
 #include <math.h>
 
 static void open_attention(const struct pen_model *model,
@@ -19,8 +21,7 @@ static void open_experts(const struct pen_model *model, struct pen__layer *out)
     out->experts = fmax(1, model->num_experts / out->ep);
     out->expert_inner = model->expert_intermediate / out->tp;
     out->routed = out->tokens * model->experts_per_token;
-    out->inner = (double)model->num_shared_experts *
-                 model->expert_intermediate / out->tp;
+    out->inner = (double)model->shared_intermediate / out->tp;
 }
 
 void pen__layer_open(const struct pen_setting *setting,
@@ -47,7 +48,8 @@ void pen__layer_open(const struct pen_setting *setting,
     open_attention(model, out);
     if (pen_model_layer_kind(model, index) != PEN_LAYER_BLOCK)
         return;
-    out->window = pen_model_window(model, index - 1);
+    out->block = pen_model_block(model, index - 1);
+    pen__mixer_open(model, out);
     if (pen_model_block_is_sparse(model, index - 1))
         open_experts(model, out);
 }
@@ -67,7 +69,7 @@ struct matrix {
     double tokens;
 };
 
-#define MAX_MATRICES 12
+#define MAX_MATRICES 24
 
 struct matrices {
     struct matrix items[MAX_MATRICES];
@@ -115,15 +117,33 @@ static void add_mlp(const struct pen__layer *layer, struct matrices *list)
         layer->experts, layer->expert_inner, layer->hidden, each};
 }
 
-static void list_matrices(const struct pen__layer *layer, struct matrices *list)
+static void add_own_mixer(const struct pen__layer *layer, struct matrices *list)
 {
-    list->count = 0;
+    struct pen__mixer_product products[PEN_MAX_MIXER_PRODUCTS];
+    uint32_t count = pen__mixer_list_products(layer, products);
+    for (uint32_t i = 0; i < count; i++) {
+        add_matrix(list, products[i].rows, products[i].columns, layer->tokens);
+        list->items[list->count - 1].batch = products[i].batch;
+    }
+}
+
+static void add_attention(const struct pen__layer *layer, struct matrices *list)
+{
     if (layer->setting->model->kv_lora_rank > 0)
         add_latent(layer, list);
     else
         add_matrix(list, layer->hidden, layer->query + 2 * layer->key,
                    layer->tokens);
     add_matrix(list, layer->value, layer->hidden, layer->tokens);
+}
+
+static void list_matrices(const struct pen__layer *layer, struct matrices *list)
+{
+    list->count = 0;
+    if (layer->has_own_mixer)
+        add_own_mixer(layer, list);
+    else
+        add_attention(layer, list);
     add_mlp(layer, list);
 }
 
@@ -142,6 +162,10 @@ static double seen_positions(const struct pen__layer *layer, bool is_fused)
 void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
                                struct pen_operation_list *list)
 {
+    if (layer->has_own_mixer) {
+        pen__mixer_list_core(layer, is_backward, list);
+        return;
+    }
     bool is_fused = layer->setting->practice.has_fused_attention;
     double seen = seen_positions(layer, is_fused);
     double pairs = layer->batch * layer->heads * layer->sequence * seen;
@@ -182,7 +206,7 @@ static void add_norms(const struct pen__layer *layer, bool is_backward,
     double kernels = is_backward ? 2 : 1;
     if (!layer->setting->practice.has_fused_norm)
         kernels *= UNFUSED_NORM_ARRAYS;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < layer->parts; i++) {
         pen_operations_add_rows(list, row * norm_bytes(layer, is_backward),
                                 kernels);
         pen_operations_add_rows(list, row * (3 * layer->element + dropout), 1);

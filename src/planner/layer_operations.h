@@ -9,6 +9,9 @@
 struct pen__layer {
     const struct pen_setting *setting;
     const struct pen_device *device;
+    const struct pen_block *block; /* NULL: embedding or head */
+    double parts;       /* of a block: attention and MLP, or one of them */
+    bool has_own_mixer; /* see layer_mixer.h */
     double tp;
     double cp;
     double ep;

@@ -125,6 +125,9 @@ static void spend(const struct pen__work *work, double step_sec,
 /* With a profile of the machine. */
 #define MEASURED_STEP_ERROR 0.05
 
+/* Of a model whose blocks are guessed; no figure has judged it. */
+#define GUESSED_MORE 2.0
+
 /* The constant was fitted to language models, and is not charged to images. */
 double pen__other_sec(const struct pen__work *work)
 {
@@ -151,6 +154,8 @@ static void tell_time(const struct pen__work *work, double span_sec,
     out->step_error = work->measured == NULL
                           ? pen_device_step_error(work->device)
                           : MEASURED_STEP_ERROR;
+    if (setting->model->is_guessed)
+        out->step_error *= GUESSED_MORE;
 }
 
 /* Seconds of the stages before a rank, on the way there and on the way back. */

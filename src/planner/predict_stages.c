@@ -41,15 +41,14 @@ static uint64_t count_tied(const struct pen_model *model)
            (model->embedding_dim > 0 ? model->embedding_dim : model->hidden);
 }
 
-/* Blocks differ in experts and in windows. */
-enum { VARIANTS = 4 };
+/* Blocks differ in kind. */
+enum { VARIANTS = PEN_MAX_BLOCK_KINDS };
 
-static int variant_of(const struct pen_model *model, uint32_t layer)
+static uint32_t variant_of(const struct pen_model *model, uint32_t layer)
 {
     if (pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK)
         return 0;
-    return (pen_model_block_is_sparse(model, layer - 1) ? 2 : 0) +
-           (pen_model_window(model, layer - 1) > 0 ? 1 : 0);
+    return pen_model_block_kind(model, layer - 1);
 }
 
 /* A layer of each kind and mode is looked at once. */
@@ -88,7 +87,7 @@ static void sum_stage(const struct pen__work *work,
     *out = (struct pen__stage){.sync_sec = 0};
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
         enum pen_layer_kind kind = pen_model_layer_kind(model, i);
-        int variant = variant_of(model, i);
+        uint32_t variant = variant_of(model, i);
         enum pen_recompute mode = range->recompute;
         struct pen_layer_time *time = &table->times[kind][variant][mode];
         struct pen_layer_bytes *bytes = &table->bytes[kind][variant][mode];
