@@ -173,7 +173,6 @@ static void complete_experts(unsigned facts, struct pen_model *model)
             together > UINT32_MAX ? UINT32_MAX : (uint32_t)together;
     if (model->shared_intermediate == 0)
         model->has_shared_gate = false;
-    model->num_shared_experts = model->shared_intermediate > 0 ? 1 : 0;
 }
 
 /* Those that state none have no end that is known. */
@@ -265,6 +264,7 @@ static pen_status check_widths(struct pen_model *model, struct pen_text *why)
         model->intermediate = 4 * model->hidden;
     if (model->has_side_experts)
         model->shared_intermediate = model->intermediate;
+    model->num_shared_experts = model->shared_intermediate > 0 ? 1 : 0;
     if (model->num_experts > 0 &&
         (model->experts_per_token == 0 ||
          model->experts_per_token > model->num_experts)) {

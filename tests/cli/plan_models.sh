@@ -6,7 +6,7 @@
 
 shared=$(cd "$(dirname "$0")/../.." && pwd)/../shared/data
 clusters=("preset:h100-sxm*2048" "preset:a100-80*4096" "preset:b200*1024"
-    "preset:gb200-nvl72*1152")
+    "preset:gb200-nvl72*16")
 
 # ---- types that nobody knows ----
 
@@ -93,10 +93,12 @@ err_has "a decoder with a plain MLP"
 # A plan has its model with it; it cannot be trained or exported.
 run 0 plan --model "$work/new_4.json" --cluster "preset:h100-sxm*16" \
     --seq-length 4096 --global-batch-size 64 --top 1 --seconds 0.2 -o "$work/plan.json"
-run 1 export --plan "$work/plan.json" --target megatron -o "$work/job"
+run 1 export "$work/plan.json" --to megatron -o "$work/job"
 err_has 'plans of model_type "new_4" cannot be exported'
-run 1 train --model "$work/new_4.json" --data "$0"
-err_has 'model_type "new_4" is for planning only'
+if [ -x "${PENSTOCK%/*}/penstock-train" ]; then
+    run 1 train --model "$work/new_4.json" --data "$0"
+    err_has 'model_type "new_4" is for planning only'
+fi
 
 printf '{"model_type": "foo", "hidden_size": 64, "vocab_size": 100}' >"$work/short.json"
 run 1 plan --model "$work/short.json" --cluster "preset:h100-sxm*8"

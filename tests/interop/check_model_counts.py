@@ -167,7 +167,7 @@ def unbuilt_configs():
     yield "nemotron-mlp-biases", transformers.NemotronHConfig(
         **sizes, **state, hybrid_override_pattern="M-M*-E", intermediate_size=48, mlp_bias=True,
         use_bias=True, moe_intermediate_size=24, moe_shared_expert_intermediate_size=40,
-        moe_latent_size=32)
+        moe_latent_size=32, time_step_limit=[0.0, 1e9])
     yield "qwen3-next", transformers.Qwen3NextConfig(
         **sizes, num_hidden_layers=8, num_experts=4, num_experts_per_tok=2, intermediate_size=48,
         moe_intermediate_size=24, shared_expert_intermediate_size=40, linear_num_key_heads=2,

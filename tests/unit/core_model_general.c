@@ -50,7 +50,35 @@ static const struct {
     const char *file;
     uint64_t parameters;
 } counted[] = {
+    {"MiniMaxAI--MiniMax-M2.5", 228689764864},
+    {"MiniMaxAI--MiniMax-M3", 426174572928},
+    {"Qwen--Qwen3-235B-A22B", 235093634560},
     {"Qwen--Qwen3-32B", 32762123264},
+    {"Qwen--Qwen3.5-122B-A10B", 122111526912},
+    {"Qwen--Qwen3.5-27B", 26895998464},
+    {"Qwen--Qwen3.5-35B-A3B", 34660610688},
+    {"Qwen--Qwen3.5-397B-A17B", 396346350336},
+    {"Qwen--Qwen3.6-27B", 26895998464},
+    {"Qwen--Qwen3.6-35B-A3B", 34660610688},
+    {"deepseek-ai--DeepSeek-V3.2", 671877944064},
+    {"deepseek-ai--DeepSeek-V4-Flash", 284332240471},
+    {"deepseek-ai--DeepSeek-V4-Pro", 1572997201763},
+    {"google--gemma-3-1b", 999885952},
+    {"google--gemma-3-27b", 27009346304},
+    {"google--gemma-4-26B-A4B", 25233141760},
+    {"meta-llama--Llama-4-Maverick-17B-128E", 400711848960},
+    {"meta-llama--Llama-4-Scout-17B-16E", 107769861120},
+    {"moonshotai--Kimi-K2-Instruct", 1026408232448},
+    {"nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B", 31577940288},
+    {"nvidia--NVIDIA-Nemotron-3-Super-120B-A12B", 120668707840},
+    {"nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B", 549308993536},
+    {"nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B", 31577940288},
+    {"openai--gpt-oss-120b", 116829156672},
+    {"zai-org--GLM-4.5-Air", 106852251264},
+    {"zai-org--GLM-4.5", 352797829024},
+    {"zai-org--GLM-4.6", 352797829024},
+    {"zai-org--GLM-5.2", 743377019904},
+    {"zai-org--GLM-5", 743911218432},
 };
 
 static void files_of_2026_have_the_parameters_of_transformers(void **state)
