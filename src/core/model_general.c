@@ -193,9 +193,10 @@ static void complete_attention(unsigned facts, struct pen_model *model)
     }
     if (model->num_kv_heads == 0)
         model->num_kv_heads = model->num_heads;
-    uint32_t equal = model->hidden / model->num_heads;
-    if (model->head_dim == 0)
+    if (model->head_dim == 0 && model->num_heads > 0) {
+        uint32_t equal = model->hidden / model->num_heads;
         model->head_dim = equal + equal % 2;
+    }
     if (model->max_positions == 0)
         model->max_positions = UNSTATED_POSITIONS;
     if (model->output_rank == 0 || model->output_groups == 0)
