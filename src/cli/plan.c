@@ -155,6 +155,8 @@ static pen_status find_plans(const struct pen__plan_args *args,
         .top = (uint32_t)args->top,
         .seconds = args->seconds};
     options.filter.allows_stale = args->allows_stale;
+    options.filter.expert_tp = args->expert_tp;
+    options.filter.recipe = args->recipe;
     pen_status status =
         pen_plan_search(&planning->setting, &options, &answer->ranking, why);
     if (status == PEN_INFEASIBLE)

@@ -27,7 +27,7 @@ static pen_status read_line(const char *word, struct pen_text *out,
     return PEN_OK;
 }
 
-/* The line knows model, batch and sequence. */
+/* The line knows model, batch, sequence and recipe. */
 static pen_status open_setting(struct pen__plan_args *args,
                                struct pen_model *model, struct pen_plan *plan,
                                struct pen__planning *planning,
@@ -37,6 +37,8 @@ static pen_status open_setting(struct pen__plan_args *args,
     args->number = plan->number;
     args->sequence = plan->sequence;
     args->global_batch = pen_plan_global_batch(plan);
+    args->expert_tp = plan->expert_tp;
+    args->recipe = plan->recipe;
     if (args->model != NULL) {
         pen_model_free(model);
         model = NULL;

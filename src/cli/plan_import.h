@@ -6,8 +6,9 @@
 
 /*
  * Reads the line of --from-megatron, "@FILE" or the words themselves, and opens
- * the setting with its model (unless --model names another), batch and
- * sequence, which are stored in args, too. What was not read is a warning.
+ * the setting with its model (unless --model names another), batch,
+ * sequence and recipe, which are stored in args, too. What was not read is a
+ * warning.
  *
  * End with pen__planning_close() in either case. On success *out is owned by
  * the caller.

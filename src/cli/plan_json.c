@@ -103,6 +103,21 @@ static void add_price(const struct pen_plan *plan,
                                   it->joules * steps / 3.6e6));
 }
 
+/* Only where the plan has one. */
+static void add_recipe(const struct pen_plan *plan, json_t *object)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    if (plan->expert_tp != 0)
+        json_object_set_new(object, "expert_tp",
+                            json_integer((json_int_t)plan->expert_tp));
+    if (pen_recipe_is_plain(&plan->recipe))
+        return;
+    pen_recipe_print(&plan->recipe, &text);
+    json_object_set_new(object, "recipe",
+                        json_loads(pen_text_string(&text), 0, NULL));
+    pen_text_release(&text);
+}
+
 json_t *pen__plan_json(const struct pen_plan *plan,
                        const struct pen_prediction *prediction)
 {
@@ -128,6 +143,7 @@ json_t *pen__plan_json(const struct pen_plan *plan,
         json_string(pen_recompute_names[plan->stages[0].recompute]));
     json_object_set_new(object, "degrees", degrees_json(plan->degrees));
     json_object_set_new(object, "layers", stages_json(plan));
+    add_recipe(plan, object);
     json_object_set_new(object, "spent_sec", spent_json(prediction));
     json_object_set_new(object, "memory", memory_json(prediction));
     add_speed(plan, prediction, object);

@@ -18,6 +18,8 @@ pen_status pen__plan_find_best(const struct pen__plan_args *args,
     if (filter != NULL)
         options.filter = *filter;
     options.filter.allows_stale = args->allows_stale;
+    options.filter.expert_tp = args->expert_tp;
+    options.filter.recipe = args->recipe;
     struct pen_plan_ranking *ranking = NULL;
     pen_status status =
         pen_plan_search(&planning->setting, &options, &ranking, why);

@@ -211,7 +211,7 @@ static const char *const rare[] = {"use-distributed-optimizer",
 
 struct parse {
     struct pen__plan_args *args; /* the first: where fields go */
-    struct pen__field fields[NUM_ROWS];
+    struct pen__field fields[PEN__FIELDS_MAX];
     struct argp_option options[PEN__FIELDS_MAX + 1];
     size_t num_fields;
     enum pen__plan_verb verb;
@@ -225,6 +225,9 @@ static void list_options(enum pen__plan_verb verb, struct parse *parse)
     for (size_t i = 0; i < NUM_ROWS; i++)
         if ((rows[i].verbs & verb) != 0)
             parse->fields[parse->num_fields++] = rows[i].field;
+    for (size_t i = 0;
+         (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
+        parse->fields[parse->num_fields++] = pen__recipe_options[i];
     pen__fields_list_output(
         parse->fields, parse->num_fields, "FILE",
         verb == PEN__PLAN_SEARCH
@@ -300,6 +303,10 @@ static void check_args(const struct parse *parse,
     const struct pen__plan_args *args = parse->args;
     read_within(parse->args, state);
     take_cluster(parse);
+    pen__recipe_args_take(&args->recipe_args, state, &parse->args->recipe);
+    parse->args->expert_tp = (uint32_t)args->recipe_args.expert_tp;
+    if (args->recipe.modules != 0 && args->recompute == PEN_RECOMPUTE_NONE)
+        parse->args->recompute = PEN_RECOMPUTE_SELECTIVE;
     if (parse->verb == PEN__PLAN_SEARCH)
         check_question(args, state);
     if (parse->verb == PEN__PLAN_CHECK) {
@@ -318,8 +325,12 @@ static void check_args(const struct parse *parse,
                    parse->verb == PEN__PLAN_SEARCH
                        ? "plan llama-3.1-70b 64xh100"
                        : "predict llama-3.1-70b 64xh100 --tp 4 --pp 4");
-    if (args->megatron_line != NULL)
+    if (args->megatron_line != NULL) {
+        if (args->expert_tp != 0 || !pen_recipe_is_plain(&args->recipe))
+            argp_error(state, "--from-megatron takes the recipe from the "
+                              "command line; give its options there");
         return;
+    }
     require(state, args->global_batch != 0 || !pen_image_model_is(args->model),
             "global-batch-size");
     if (args->stages != NULL && args->layout != NULL)
@@ -395,9 +406,15 @@ void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
                                     .target = PEN_TARGETS,
                                     .number = PEN_NUMBERS,
                                     .sharding = PEN_SHARDINGS};
+    pen__recipe_args_init(&args->recipe_args);
     list_options(verb, &parse);
-    if (verb == PEN__PLAN_PREDICT)
+    if (verb == PEN__PLAN_PREDICT) {
         pen__fields_hide(rare, parse.options);
+        for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
+            pen__fields_hide(
+                (const char *const[]){pen__recipe_options[i].name, NULL},
+                parse.options);
+    }
     if (verb == PEN__PLAN_SEARCH)
         pen__fields_show(usual_names, parse.options);
     struct argp parser = parser_of(&parse);
@@ -526,6 +543,19 @@ static void warn_of(const struct pen_model *model)
     pen_text_release(&text);
 }
 
+/* Our own runtime has one way to train. */
+static pen_status check_recipe(const struct pen__plan_args *args,
+                               const struct pen_setting *setting,
+                               struct pen_text *why)
+{
+    if (setting->target != PEN_TARGET_PENSTOCK ||
+        (args->expert_tp == 0 && pen_recipe_is_plain(&args->recipe)))
+        return PEN_OK;
+    pen_why(why, "penstock train has no options for a recipe; give --target "
+                 "megatron, or leave out what makes the recipe");
+    return PEN_INVALID;
+}
+
 pen_status pen__planning_open(const struct pen__plan_args *args,
                               struct pen_model *model,
                               struct pen__planning *planning,
@@ -555,6 +585,8 @@ pen_status pen__planning_open(const struct pen__plan_args *args,
     const char *name = args->model == NULL ? "megatron" : args->model;
     pen_text_add_printable(&planning->model_name, name, strlen(name));
     status = read_limit(args, setting, why);
+    if (status == PEN_OK)
+        status = check_recipe(args, setting, why);
     if (status == PEN_OK)
         status = check_numbers(planning, why);
     return status;

@@ -2,6 +2,7 @@
 #define PEN_CLI_PLAN_OPTIONS_H
 
 #include "cli/cli.h"
+#include "cli/recipe_options.h"
 #include "planner/search.h"
 
 #include <argp.h>
@@ -54,6 +55,9 @@ struct pen__plan_args {
     bool is_explained;
     bool compares_targets;
     bool is_json;
+    struct pen__recipe_args recipe_args;
+    struct pen_recipe recipe; /* what they say, or a command line */
+    uint32_t expert_tp;       /* as the recipe */
 };
 
 /*

@@ -115,6 +115,19 @@ static void print_stages(const struct pen_plan *plan, struct pen_text *out)
     pen_text_add(out, "\n");
 }
 
+/* As in plan.json; a plan without a recipe has no line. */
+static void print_recipe(const struct pen_plan *plan, struct pen_text *out)
+{
+    if (plan->expert_tp != 0)
+        pen_text_add(out, "ranks that share an expert's tensors: %u\n",
+                     plan->expert_tp);
+    if (pen_recipe_is_plain(&plan->recipe))
+        return;
+    pen_text_add_string(out, "recipe: ");
+    pen_recipe_print(&plan->recipe, out);
+    pen_text_add_string(out, "\n");
+}
+
 static void print_memory(const struct pen_prediction *prediction,
                          struct pen_text *out)
 {
@@ -214,6 +227,7 @@ void pen__plan_print(const struct pen_plan *plan,
     print_spent(prediction, out);
     print_speed(plan, prediction, out);
     print_stages(plan, out);
+    print_recipe(plan, out);
     pen_text_add(out, "memory in GiB (typical error %.0f %%)",
                  100 * prediction->memory_error);
     print_fit(prediction, out);

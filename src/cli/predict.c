@@ -188,9 +188,13 @@ static pen_status make_candidate(const struct pen__plan_args *args,
     *out =
         (struct pen_candidate){.micro_batch = or_one(args->micro_batch),
                                .recompute = (enum pen_recompute)args->recompute,
-                               .sharding = (enum pen_sharding)args->sharding};
+                               .sharding = (enum pen_sharding)args->sharding,
+                               .expert_tp = args->expert_tp,
+                               .recipe = args->recipe};
     for (int i = 0; i < PEN_DEGREES; i++)
         out->degrees[i] = or_one(args->degrees[i]);
+    if (layout->num_further > 0)
+        out->recipe.mtp_blocks = layout->num_further;
     pen_status status = choose_replicas(args, setting, out, why);
     if (status == PEN_OK && layout->num_stages > 0)
         status = count_chunks(layout->num_stages, out, why);

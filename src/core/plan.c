@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "core/plan_recipe.h"
 #include "core/profile.h"
 
 #include <stdlib.h>
@@ -245,7 +244,7 @@ pen_status pen_plan_check(const struct pen_plan *plan, struct pen_text *why)
     if (status == PEN_OK)
         status = check_stages(plan, why);
     if (status == PEN_OK)
-        status = pen__plan_check_recipe(plan, why);
+        status = pen_plan_check_recipe(plan, why);
     if (status == PEN_OK)
         status = check_prediction(plan, why);
     return status;

@@ -176,6 +176,13 @@ pen_status pen_plan_save(const struct pen_plan *plan, const char *path,
 /* Whether its parts go together; what is loaded passes. */
 pen_status pen_plan_check(const struct pen_plan *plan, struct pen_text *why);
 
+/*
+ * Whether the recipe and the degrees of experts go together with the rest,
+ * which is right already; a part of the check.
+ */
+pen_status pen_plan_check_recipe(const struct pen_plan *plan,
+                                 struct pen_text *why);
+
 /* Whether it is a plan of this model, and its stages are all of its layers. */
 pen_status pen_plan_fits(const struct pen_plan *plan,
                          const struct pen_model *model, struct pen_text *why);

@@ -2,7 +2,7 @@
  * Rules of a recipe that need no model: those of Megatron-LM of 2026, whose
  * practice recipes are. A target may have more (src/export).
  */
-#include "core/plan_recipe.h"
+#include "core/plan.h"
 
 #include <inttypes.h>
 
@@ -160,8 +160,8 @@ static pen_status check_memory(const struct pen_plan *plan,
     return CHECK(rules, why);
 }
 
-pen_status pen__plan_check_recipe(const struct pen_plan *plan,
-                                  struct pen_text *why)
+pen_status pen_plan_check_recipe(const struct pen_plan *plan,
+                                 struct pen_text *why)
 {
     if (plan->expert_tp > PEN_PLAN_MAX_DEGREE) {
         pen_why(why, "expert_tp must be at most %u", PEN_PLAN_MAX_DEGREE);

@@ -173,7 +173,7 @@ void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
                  plan->logical_replicas, plan->seed);
     if (!pen_recipe_is_plain(&plan->recipe)) {
         pen_text_add_string(out, ",\n  \"recipe\": ");
-        pen__recipe_print(&plan->recipe, out);
+        pen_recipe_print(&plan->recipe, out);
     }
     if (plan->predicted.is_there)
         add_prediction(&plan->predicted, out);

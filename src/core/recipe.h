@@ -1,6 +1,8 @@
 #ifndef PEN_CORE_RECIPE_H
 #define PEN_CORE_RECIPE_H
 
+#include "base/text.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -130,5 +132,8 @@ bool pen_recipe_allows(const struct pen_recipe_field *field, unsigned value);
 
 /* Whether all is zero. */
 bool pen_recipe_is_plain(const struct pen_recipe *recipe);
+
+/* As JSON, {"graphs": "full"}: members that are 0 are not there. */
+void pen_recipe_print(const struct pen_recipe *recipe, struct pen_text *out);
 
 #endif

@@ -37,7 +37,7 @@ static void add_value(const struct pen_recipe_field *field, unsigned value,
     }
 }
 
-void pen__recipe_print(const struct pen_recipe *recipe, struct pen_text *out)
+void pen_recipe_print(const struct pen_recipe *recipe, struct pen_text *out)
 {
     const char *before = "{";
     for (const struct pen_recipe_field *field = pen_recipe_fields;

@@ -4,9 +4,7 @@
 #include "base/json.h"
 #include "core/recipe.h"
 
-/* A recipe as an object of plan.json: members that are 0 are not there. */
-
-void pen__recipe_print(const struct pen_recipe *recipe, struct pen_text *out);
+/* A recipe as an object of plan.json; pen_recipe_print() prints it. */
 
 /* Reads the object, strictly. */
 pen_status pen__recipe_read(const struct pen_json *json, struct pen_recipe *out,

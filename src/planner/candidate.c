@@ -36,6 +36,8 @@ static struct pen_plan *create_plan(const struct pen_setting *setting,
     plan->num_microbatches = candidate->num_microbatches;
     plan->sharding = candidate->sharding;
     plan->has_sequence_parallel = has_sequence_parallel(setting, candidate);
+    plan->expert_tp = candidate->expert_tp;
+    plan->recipe = candidate->recipe;
     plan->logical_replicas =
         candidate->degrees[PEN_DEGREE_DP] *
         pen_placement_copies(candidate->generator->placement,
@@ -64,6 +66,8 @@ pen_status pen_candidate_plan(const struct pen_setting *setting,
         return PEN_NOMEM;
     }
     pen_status status = pen_cut(setting, plan, candidate->recompute, why);
+    if (status == PEN_OK)
+        status = pen_plan_check_recipe(plan, why);
     if (status != PEN_OK) {
         pen_plan_free(plan);
         return status;
@@ -194,6 +198,8 @@ void pen_candidate_print(const struct pen_candidate *candidate,
             order[i].degree == PEN_DEGREE_DP)
             pen_text_add(out, "%s %u ", order[i].key,
                          candidate->degrees[order[i].degree]);
+    if (candidate->expert_tp != 0)
+        pen_text_add(out, "etp %u ", candidate->expert_tp);
     pen_text_add(out, "micro-batch %u", candidate->micro_batch);
     if (candidate->degrees[PEN_DEGREE_PP] > 1)
         pen_text_add(out, " %s", candidate->generator->name);

@@ -15,6 +15,8 @@ struct pen_candidate {
     enum pen_recompute recompute;
     enum pen_sharding sharding;
     const struct pen_generator *generator;
+    uint32_t expert_tp; /* as of a plan, and so is the recipe */
+    struct pen_recipe recipe;
 };
 
 /* What a search may not choose itself; 0: it may. */
@@ -27,6 +29,8 @@ struct pen_candidate_filter {
     unsigned shardings;  /* the same of enum pen_sharding */
     bool allows_stale;   /* asynchronous schedules, too */
     bool is_stale;       /* those only */
+    uint32_t expert_tp;  /* of all plans, as their recipe; 0: tp */
+    struct pen_recipe recipe;
 };
 
 /* dp * tp * pp * cp. */
@@ -34,7 +38,8 @@ uint64_t pen_candidate_num_devices(const struct pen_candidate *candidate);
 
 /*
  * The plan of a candidate, without a name of model and cluster. Free it with
- * pen_plan_free(). INVALID when there are more stages than layers.
+ * pen_plan_free(). INVALID when there are more stages than layers, or when
+ * the recipe does not go together with the rest.
  */
 pen_status pen_candidate_plan(const struct pen_setting *setting,
                               const struct pen_candidate *candidate,

@@ -405,7 +405,10 @@ static bool choose_tensor(struct space *space)
     uint64_t node = pen_target_node_size(space->setting->cluster);
     add_divisors(&sizes, node, node < 64 ? node : 64);
     for (size_t i = 0; i < sizes.count; i++) {
-        struct choice choice = {.candidate = {.degrees = {1, 1, 1, 1, 1, 1}}};
+        struct choice choice = {
+            .candidate = {.degrees = {1, 1, 1, 1, 1, 1},
+                          .expert_tp = space->filter->expert_tp,
+                          .recipe = space->filter->recipe}};
         choice.candidate.degrees[PEN_DEGREE_TP] = sizes.items[i];
         if (is_open(space->filter->degrees[PEN_DEGREE_TP], sizes.items[i]) &&
             is_possible(space, &choice) && !choose_context(space, &choice))
@@ -452,6 +455,8 @@ bool pen__bases_list(const struct pen_setting *setting,
     space.probe->target = setting->target;
     space.probe->sequence = setting->sequence;
     space.probe->number = setting->number;
+    space.probe->expert_tp = filter->expert_tp;
+    space.probe->recipe = filter->recipe;
     *out =
         (struct pen__bases){.setting = setting,
                             .objective = objective,

@@ -127,7 +127,9 @@ static struct pen_candidate candidate_of(const struct pen_plan *plan)
         .num_microbatches = plan->num_microbatches,
         .recompute = plan->stages[0].recompute,
         .sharding = plan->sharding,
-        .generator = pen_generator_find(plan->schedule.name)};
+        .generator = pen_generator_find(plan->schedule.name),
+        .expert_tp = plan->expert_tp,
+        .recipe = plan->recipe};
     memcpy(candidate.degrees, plan->degrees, sizeof candidate.degrees);
     return candidate;
 }
