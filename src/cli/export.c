@@ -159,6 +159,11 @@ static pen_status export_to(const struct pen_export *exporter,
     pen_status status = pen_export_nearest(exporter, job->plan, job->model,
                                            &nearest, &notes, why);
     if (status == PEN_OK) {
+        if (exporter->is_unjudged)
+            pen_log(PEN_LOG_WARN,
+                    "%s@%s is not judged: the names of its options were "
+                    "checked, but no release of the program was at hand",
+                    exporter->name, exporter->version);
         warn_notes(exporter, &notes);
         predict(job, exporter->name, nearest);
         struct pen_export_job wanted = {nearest, job->model,
@@ -183,6 +188,8 @@ static pen_status export_all(const struct job *job, const char *folder,
     pen_status status = PEN_OK;
     for (size_t i = 0;
          status == PEN_OK && (exporter = pen_export_at(i)) != NULL; i++) {
+        if (exporter->is_unjudged)
+            continue;
         struct pen_text path = PEN_TEXT_EMPTY;
         struct pen_text reason = PEN_TEXT_EMPTY;
         pen_text_add(&path, "%s/%s%s%s", folder, exporter->name,

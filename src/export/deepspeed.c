@@ -56,6 +56,43 @@ static pen_status fit_sequences(struct pen_plan *plan,
     return PEN_OK;
 }
 
+/* The optimizer is made by the user's program. */
+static pen_status fit_recipe(struct pen_plan *plan, struct pen_text *notes,
+                             struct pen_text *why)
+{
+    struct pen_recipe *recipe = &plan->recipe;
+    recipe->modules = 0; /* layers are recomputed whole */
+    pen_status status = pen__check_recipe(
+        plan, "optimizer offload_optimizer gradient_bytes", PROGRAM, why);
+    if (status != PEN_OK)
+        return status;
+    if (plan->expert_tp != 0) {
+        pen_why(why,
+                "%s shares the tensors of experts as all others; plan without "
+                "--etp",
+                PROGRAM);
+        return PEN_INVALID;
+    }
+    if (recipe->offloads_optimizer && plan->sharding == PEN_SHARDING_NONE) {
+        pen_why(why,
+                "%s offloads the optimizer with ZeRO only; plan with "
+                "--sharding zero1",
+                PROGRAM);
+        return PEN_INVALID;
+    }
+    if (recipe->gradient_bytes != 0 && plan->number != PEN_NUMBER_BF16) {
+        pen_why(why,
+                "%s accumulates gradients of 2 bytes in bf16 only; plan with "
+                "--dtype bf16",
+                PROGRAM);
+        return PEN_INVALID;
+    }
+    if (recipe->optimizer != PEN_OPTIMIZER_ADAM)
+        pen__note(notes, "%s: your program has to make the optimizer, %s",
+                  PROGRAM, pen_optimizer_names[recipe->optimizer]);
+    return PEN_OK;
+}
+
 static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
                       struct pen_text *notes, struct pen_text *why)
 {
@@ -83,7 +120,10 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
                   "%s does not split tensors in a pipeline: the layers must do "
                   "it, over the model axis of the topology",
                   PROGRAM);
-    return pen__nearest_schedule(plan, "1f1b", PROGRAM, notes, why);
+    status = fit_recipe(plan, notes, why);
+    return status == PEN_OK
+               ? pen__nearest_schedule(plan, "1f1b", PROGRAM, notes, why)
+               : status;
 }
 
 /* ---- ds_config.json ---- */
@@ -95,11 +135,18 @@ static void write_config(const struct pen_plan *plan, struct pen_text *out)
                  "{\n  \"train_batch_size\": %" PRIu64 ",\n"
                  "  \"train_micro_batch_size_per_gpu\": %u,\n"
                  "  \"gradient_accumulation_steps\": %u,\n"
-                 "  \"zero_optimization\": {\"stage\": %d%s}",
+                 "  \"zero_optimization\": {\"stage\": %d%s%s}",
                  pen_plan_global_batch(plan), plan->micro_batch,
                  plan->num_microbatches, (int)plan->sharding,
                  plan->sharding > PEN_SHARDING_NONE ? ", \"overlap_comm\": true"
-                                                    : "");
+                                                    : "",
+                 plan->recipe.offloads_optimizer
+                     ? ", \"offload_optimizer\": {\"device\": \"cpu\", "
+                       "\"pin_memory\": true}"
+                     : "");
+    if (plan->recipe.gradient_bytes == 2)
+        pen_text_add_string(
+            out, ",\n  \"data_types\": {\"grad_accum_dtype\": \"bf16\"}");
     if (plan->number != PEN_NUMBER_F32)
         pen_text_add(out, ",\n  \"%s\": {\"enabled\": true}",
                      pen_number_names[plan->number]);
@@ -197,4 +244,5 @@ static pen_status write(const struct pen_export_job *job,
 }
 
 const struct pen_export pen__export_deepspeed = {
-    "deepspeed", "0.19.6", "configuration of " PROGRAM " 0.19.6", fit, write};
+    "deepspeed", "0.19.6", "configuration of " PROGRAM " 0.19.6",
+    fit,         write,    false};

@@ -9,9 +9,10 @@
 const struct pen_export *pen_export_at(size_t index)
 {
     static const struct pen_export *const all[] = {
-        &pen__export_megatron,       &pen__export_torchtitan_030,
-        &pen__export_torchtitan_022, &pen__export_deepspeed,
-        &pen__export_nanotron,       &pen__export_sbatch};
+        &pen__export_megatron,       &pen__export_megatron_2026,
+        &pen__export_torchtitan_030, &pen__export_torchtitan_022,
+        &pen__export_deepspeed,      &pen__export_nanotron,
+        &pen__export_sbatch};
     return index < sizeof all / sizeof *all ? all[index] : NULL;
 }
 
@@ -81,6 +82,7 @@ pen_status pen_export_nearest(const struct pen_export *exporter,
         status = copy_plan(plan, &nearest, why);
     if (status != PEN_OK)
         return status;
+    pen__nearest_recipe(nearest, model);
     status = exporter->fit(nearest, model, notes, why);
     if (status == PEN_OK && notes->length > before)
         nearest->predicted.is_there = false;

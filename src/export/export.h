@@ -6,6 +6,7 @@
 #include "core/model.h"
 #include "core/plan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,9 +53,11 @@ struct pen_export {
                       struct pen_text *notes, struct pen_text *why);
     pen_status (*write)(const struct pen_export_job *job,
                         struct pen_export_files *out, struct pen_text *why);
+    bool is_unjudged; /* only names of options were checked: only on demand */
 };
 
-/* NULL behind the last one. Of one name the newest version comes first. */
+/* NULL behind the last one. Of one name the first is meant without a version.
+ */
 const struct pen_export *pen_export_at(size_t index);
 
 /* "megatron", "torchtitan@0.2.2". NULL, and why has all there are. */

@@ -8,6 +8,7 @@
 /* What exporters share, and each of them; export.c has the list. */
 
 extern const struct pen_export pen__export_megatron;
+extern const struct pen_export pen__export_megatron_2026;
 extern const struct pen_export pen__export_torchtitan_030;
 extern const struct pen_export pen__export_torchtitan_022;
 extern const struct pen_export pen__export_deepspeed;
@@ -72,6 +73,19 @@ pen_status pen__check_cuts(const struct pen_plan *plan,
 pen_status pen__check_experts(const struct pen_plan *plan,
                               const struct pen_model *model,
                               struct pen_text *why);
+
+/*
+ * Leaves out what says nothing in this plan: the usual bytes, degrees and
+ * modules that are those without a recipe, experts that the model has not.
+ */
+void pen__nearest_recipe(struct pen_plan *plan, const struct pen_model *model);
+
+/*
+ * Refuses members of the recipe that are not among `known`, keys separated by
+ * one space, with the reason why.
+ */
+pen_status pen__check_recipe(const struct pen_plan *plan, const char *known,
+                             const char *program, struct pen_text *why);
 
 /* Whether the plan's schedule is the one of this name. */
 bool pen__schedule_is(const struct pen_plan *plan, const char *name);

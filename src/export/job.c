@@ -42,6 +42,9 @@ static void write_settings(const struct pen_export *exporter,
                  launch->fill, launch->keep);
     if (launch->environment[0] != '\0')
         pen_text_add(out, "\n# ---- environment ----\n%s", launch->environment);
+    if (job->plan->recipe.offloaded != 0)
+        pen_text_add_string(out, "# Activations are offloaded, weights are "
+                                 "not.\nexport NVTE_CPU_OFFLOAD_V1=1\n");
 }
 
 /* ---- job.sbatch ---- */

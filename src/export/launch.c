@@ -50,6 +50,12 @@ static const struct pen__launch megatron = MEGATRON(
     "# on devices before Blackwell: messages must not overtake kernels.\n"
     "export CUDA_DEVICE_MAX_CONNECTIONS=1\n");
 
+static const struct pen__launch megatron_overlap =
+    MEGATRON("# Messages of experts need connections of their own. Before "
+             "Blackwell,\n# Megatron-LM wants 1 when tensors or sequences are "
+             "shared.\n"
+             "export CUDA_DEVICE_MAX_CONNECTIONS=32\n");
+
 static const struct pen__launch megatron_fsdp =
     MEGATRON("# Sharded weights need more than one connection.\n"
              "unset CUDA_DEVICE_MAX_CONNECTIONS\n");
@@ -147,7 +153,9 @@ const struct pen__launch *pen__launch_of(const struct pen_plan *plan)
 {
     switch (plan->target) {
     case PEN_TARGET_MEGATRON:
-        return plan->sharding > PEN_SHARDING_ZERO1 ? &megatron_fsdp : &megatron;
+        if (plan->sharding > PEN_SHARDING_ZERO1)
+            return &megatron_fsdp;
+        return plan->recipe.overlaps_experts ? &megatron_overlap : &megatron;
     case PEN_TARGET_TORCHTITAN:
         return &titan;
     case PEN_TARGET_DEEPSPEED:

@@ -7,6 +7,7 @@
 #include "export/job.h"
 #include "export/megatron_layout.h"
 #include "export/megatron_options.h"
+#include "export/megatron_recipe.h"
 
 #include <inttypes.h>
 
@@ -54,8 +55,9 @@ static void fit_sequences(struct pen_plan *plan, const struct pen_model *model,
     }
 }
 
-static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
-                      struct pen_text *notes, struct pen_text *why)
+static pen_status fit_plan(const struct pen__megatron *version,
+                           struct pen_plan *plan, const struct pen_model *model,
+                           struct pen_text *notes, struct pen_text *why)
 {
     plan->target = PEN_TARGET_MEGATRON;
     plan->logical_replicas = plan->degrees[PEN_DEGREE_DP];
@@ -71,7 +73,7 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
         return status;
     pen__nearest_recompute(plan, PROGRAM, notes);
     fit_seed(plan, notes);
-    return PEN_OK;
+    return pen__megatron_fit_recipe(version, plan, model, notes, why);
 }
 
 /* ---- options ---- */
@@ -115,46 +117,20 @@ static void add_pipeline(const struct pen_plan *plan,
             out, "--microbatch-group-size-per-virtual-pipeline-stage", group);
 }
 
-static void add_sharding(enum pen_sharding sharding, struct pen_text *out)
-{
-    pen__megatron_add_flag(out, "--overlap-grad-reduce");
-    if (sharding == PEN_SHARDING_NONE)
-        return;
-    pen__megatron_add_flag(out, "--use-distributed-optimizer");
-    pen__megatron_add_flag(out, "--overlap-param-gather");
-    if (sharding == PEN_SHARDING_ZERO1)
-        return;
-    pen__megatron_add_flag(out, "--use-megatron-fsdp");
-    pen_text_add(out, "--data-parallel-sharding-strategy %s\n",
-                 sharding == PEN_SHARDING_ZERO2 ? "optim_grads"
-                                                : "optim_grads_params");
-    pen__megatron_add_flag(out, "--no-gradient-accumulation-fusion");
-    pen__megatron_add_flag(out, "--ckpt-format fsdp_dtensor");
-}
-
 static void add_numbers(enum pen_number number, struct pen_text *out)
 {
     if (number == PEN_NUMBER_BF16 || number == PEN_NUMBER_FP8)
         pen__megatron_add_flag(out, "--bf16");
     if (number == PEN_NUMBER_FP16)
         pen__megatron_add_flag(out, "--fp16");
-    if (number == PEN_NUMBER_FP8)
+    if (number == PEN_NUMBER_FP8) {
         pen__megatron_add_flag(out, "--fp8-format hybrid");
-}
-
-static void add_recompute(enum pen_recompute recompute, struct pen_text *out)
-{
-    if (recompute == PEN_RECOMPUTE_SELECTIVE) {
-        pen__megatron_add_flag(out, "--recompute-granularity selective");
-        pen__megatron_add_flag(out, "--recompute-modules core_attn");
-    } else if (recompute == PEN_RECOMPUTE_FULL) {
-        pen__megatron_add_flag(out, "--recompute-granularity full");
-        pen__megatron_add_flag(out, "--recompute-method uniform");
-        pen__megatron_add_flag(out, "--recompute-num-layers 1");
+        pen__megatron_add_flag(out, "--fp8-recipe tensorwise");
     }
 }
 
-static void add_layout(const struct pen_plan *plan,
+static void add_layout(const struct pen__megatron *version,
+                       const struct pen_plan *plan,
                        const struct pen_model *model, struct pen_text *out)
 {
     const uint32_t *degrees = plan->degrees;
@@ -169,17 +145,20 @@ static void add_layout(const struct pen_plan *plan,
     if (degrees[PEN_DEGREE_EP] > 1)
         pen__megatron_add_count(out, "--expert-model-parallel-size",
                                 degrees[PEN_DEGREE_EP]);
-    add_sharding(plan->sharding, out);
-    add_recompute(plan->stages[0].recompute, out);
+    pen__megatron_add_recipe(version, plan, model, out);
 }
 
-static pen_status write(const struct pen_export_job *job,
-                        struct pen_export_files *out, struct pen_text *why)
+static void write_plan(const struct pen_export *exporter,
+                       const struct pen__megatron *version,
+                       const struct pen_export_job *job,
+                       struct pen_export_files *out)
 {
     const struct pen_plan *plan = job->plan;
     struct pen_text *args = pen__export_open(out, "megatron.args");
-    (void)why;
-    pen__export_add_head(&pen__export_megatron, job, args);
+    pen__export_add_head(exporter, job, args);
+    if (version->is_new)
+        pen_text_add_string(args, "# not judged: no release has all of these "
+                                  "options; their names were checked\n");
     pen__megatron_add_model(job->model, args);
     pen__megatron_add_count(args, "--seq-length", plan->sequence);
     pen__megatron_add_count(args, "--micro-batch-size", plan->micro_batch);
@@ -187,10 +166,50 @@ static pen_status write(const struct pen_export_job *job,
                             pen_plan_global_batch(plan));
     add_numbers(plan->number, args);
     pen__megatron_add_count(args, "--seed", plan->seed);
-    add_layout(plan, job->model, args);
-    pen__export_add_job(&pen__export_megatron, job, pen__launch_of(plan), out);
+    add_layout(version, plan, job->model, args);
+    pen__export_add_job(exporter, job, pen__launch_of(plan), out);
+}
+
+/* ---- the versions ---- */
+
+static const struct pen__megatron released = {PROGRAM " 0.16.1", false};
+
+static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
+                      struct pen_text *notes, struct pen_text *why)
+{
+    return fit_plan(&released, plan, model, notes, why);
+}
+
+static pen_status write(const struct pen_export_job *job,
+                        struct pen_export_files *out, struct pen_text *why)
+{
+    (void)why;
+    write_plan(&pen__export_megatron, &released, job, out);
     return PEN_OK;
 }
 
 const struct pen_export pen__export_megatron = {
-    "megatron", "0.20.0", "options of " PROGRAM " (core 0.20.0)", fit, write};
+    "megatron", "0.16.1", "options of " PROGRAM " (core 0.16.1)",
+    fit,        write,    false};
+
+static const struct pen__megatron newest = {PROGRAM " of August 2026", true};
+
+static pen_status fit_newest(struct pen_plan *plan,
+                             const struct pen_model *model,
+                             struct pen_text *notes, struct pen_text *why)
+{
+    return fit_plan(&newest, plan, model, notes, why);
+}
+
+static pen_status write_newest(const struct pen_export_job *job,
+                               struct pen_export_files *out,
+                               struct pen_text *why)
+{
+    (void)why;
+    write_plan(&pen__export_megatron_2026, &newest, job, out);
+    return PEN_OK;
+}
+
+const struct pen_export pen__export_megatron_2026 = {
+    "megatron", "2026.08",    "options of " PROGRAM " of August 2026",
+    fit_newest, write_newest, true};

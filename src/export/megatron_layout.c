@@ -11,7 +11,8 @@
 
 /* ---- printing ---- */
 
-static void print_stage(const struct pen_model *model,
+static void print_stage(const struct pen_plan *plan,
+                        const struct pen_model *model,
                         const struct pen_layer_range *stage,
                         struct pen_text *out)
 {
@@ -22,8 +23,10 @@ static void print_stage(const struct pen_model *model,
         pen_text_add(out, "t*%u", blocks);
     else
         pen_text_add_repeat(out, 't', blocks);
-    if (pen__export_has_head(model, stage))
-        pen_text_add_string(out, "L");
+    if (!pen__export_has_head(model, stage))
+        return;
+    pen_text_add_repeat(out, 'm', plan->recipe.mtp_blocks);
+    pen_text_add_string(out, "L");
 }
 
 /* How many stages from here on have equally many blocks and nothing else. */
@@ -49,7 +52,7 @@ void pen_megatron_layout_print(const struct pen_plan *plan,
     for (uint32_t i = 0; i < plan->num_stages; i += count) {
         count = count_alike(plan, model, i);
         pen_text_add_string(out, count > 1 ? "(" : "");
-        print_stage(model, &plan->stages[i], out);
+        print_stage(plan, model, &plan->stages[i], out);
         if (count > 1)
             pen_text_add(out, "|)*%u", count);
         else if (i + 1 < plan->num_stages)
@@ -118,17 +121,21 @@ static bool expand_letters(const char *text, struct pen_text *out)
 
 static pen_status refuse_letter(char letter, struct pen_text *why)
 {
-    if (letter == 'm') {
-        pen_why(why,
-                "the layout has multi-token prediction layers (m), which a "
-                "plan does not support");
-        return PEN_INVALID;
-    }
     pen_why(why, "the layout has '");
     if (why != NULL)
         pen_text_add_printable(why, &letter, 1);
-    pen_why(why, "'; expected E, t, L or |");
+    pen_why(why, "'; expected E, t, m, L or |");
     return PEN_INVALID;
+}
+
+/* Layers m of the last stage, right before L. */
+static uint32_t count_further(const char *letters)
+{
+    size_t length = strlen(letters);
+    uint32_t count = 0;
+    while (count + 1 < length && letters[length - 2 - count] == 'm')
+        count++;
+    return count;
 }
 
 /* E is the first letter, L the last, and neither is elsewhere. */
@@ -136,17 +143,23 @@ static pen_status check_letters(const char *letters, struct pen_text *why)
 {
     size_t length = strlen(letters);
     for (size_t i = 0; i < length; i++)
-        if (strchr("EtL|", letters[i]) == NULL)
+        if (strchr("EtmL|", letters[i]) == NULL)
             return refuse_letter(letters[i], why);
-    if (letters[0] == 'E' && strchr(letters + 1, 'E') == NULL &&
-        strchr(letters, 'L') == letters + length - 1)
+    if (letters[0] != 'E' || strchr(letters + 1, 'E') != NULL ||
+        strchr(letters, 'L') != letters + length - 1) {
+        pen_why(why,
+                "the layout must begin with its only E and end with its only "
+                "L%s",
+                length > 0 && letters[length - 1] == '|'
+                    ? "; the | at its end begins an empty stage"
+                    : "");
+        return PEN_INVALID;
+    }
+    size_t further = count_further(letters);
+    if (memchr(letters, 'm', length - 1 - further) == NULL)
         return PEN_OK;
-    pen_why(why,
-            "the layout must begin with its only E and end with its only "
-            "L%s",
-            length > 0 && letters[length - 1] == '|'
-                ? "; the | at its end begins an empty stage"
-                : "");
+    pen_why(why, "the layout has multi-token prediction layers (m) elsewhere "
+                 "than right before L, which a plan does not support");
     return PEN_INVALID;
 }
 
@@ -154,7 +167,8 @@ static pen_status count_blocks(const char *letters,
                                struct pen_megatron_layout *out,
                                struct pen_text *why)
 {
-    struct pen_megatron_layout layout = {.num_stages = 1};
+    struct pen_megatron_layout layout = {.num_stages = 1,
+                                         .num_further = count_further(letters)};
     for (const char *at = letters; *at != '\0'; at++)
         layout.num_stages += *at == '|';
     if (layout.num_stages > PEN_PLAN_MAX_STAGES) {

@@ -4,10 +4,10 @@
 #include "export/export.h"
 
 /*
- * The value of --pipeline-model-parallel-layout: E embedding, t block, L head,
- * stages parted by |, commas for the eye; x*3 and (xy)*3 repeat what is before
- * them. "Et*2|(t*2|)*3tL" has five stages. A | at the end would begin a stage
- * more.
+ * The value of --pipeline-model-parallel-layout: E embedding, t block, m
+ * block that predicts further tokens, L head, stages parted by |, commas for
+ * the eye; x*3 and (xy)*3 repeat what is before them. "Et*2|(t*2|)*3tL" has
+ * five stages. A | at the end would begin a stage more.
  */
 
 void pen_megatron_layout_print(const struct pen_plan *plan,
@@ -18,6 +18,7 @@ struct pen_megatron_layout {
     uint32_t *num_blocks; /* of each stage; owned */
     uint32_t num_stages;
     uint32_t num_all_blocks;
+    uint32_t num_further; /* that predict further tokens */
 };
 
 /* On success release it; on failure *out is untouched. */

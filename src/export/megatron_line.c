@@ -5,6 +5,7 @@
 #include "export/export_internal.h"
 #include "export/megatron_layout.h"
 #include "export/megatron_model.h"
+#include "export/megatron_recipe.h"
 #include "export/megatron_words.h"
 
 #include <inttypes.h>
@@ -408,7 +409,10 @@ static pen_status fill_plan(const struct pen__megatron_words *words,
         return status;
     plan->sharding = read_sharding(words, notes);
     read_recompute(words, layout, plan, notes);
-    status = pen_plan_check(plan, why);
+    plan->recipe.mtp_blocks = layout->num_further;
+    status = pen__megatron_read_recipe(words, plan, notes, why);
+    if (status == PEN_OK)
+        status = pen_plan_check(plan, why);
     return status == PEN_OK ? pen_plan_fits(plan, model, why) : status;
 }
 

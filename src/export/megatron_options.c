@@ -32,7 +32,8 @@ static bool has_odd_rope(const struct pen_rope *rope)
 }
 
 /* No layout depends on these. */
-static void note_parts(const struct pen_model *model, struct pen_text *notes)
+static void note_parts(const struct pen_plan *plan,
+                       const struct pen_model *model, struct pen_text *notes)
 {
     const struct {
         bool is_there;
@@ -59,9 +60,9 @@ static void note_parts(const struct pen_model *model, struct pen_text *notes)
         {model->has_parallel_residual,
          "attention and MLP run one after the other, not in parallel"},
         {model->has_attention_sinks, "attention has no sinks"},
-        {model->num_mtp_layers > 0,
-         "multi-token prediction layers are left out, because plans do "
-         "not have them"}};
+        {model->num_mtp_layers > 0 && plan->recipe.mtp_blocks == 0,
+         "multi-token prediction layers are left out, because the plan does "
+         "not have them (recipe.mtp_blocks)"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i].is_there)
             pen__note(notes, "in %s %s", PROGRAM, parts[i].note);
@@ -77,7 +78,7 @@ pen_status pen__megatron_note_model(const struct pen_plan *plan,
                 PROGRAM, plan->model);
         return PEN_INVALID;
     }
-    note_parts(model, notes);
+    note_parts(plan, model, notes);
     return PEN_OK;
 }
 
@@ -213,7 +214,6 @@ static void add_experts(const struct pen_model *model, struct pen_text *out)
     if (model->experts_per_token == 1)
         pen__megatron_add_flag(out, "--moe-router-pre-softmax");
     pen__megatron_add_flag(out, "--moe-grouped-gemm");
-    pen__megatron_add_flag(out, "--moe-token-dispatcher-type alltoall");
 }
 
 static void add_biases(const struct pen_model *model, struct pen_text *out)

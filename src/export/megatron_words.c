@@ -224,6 +224,23 @@ bool pen__megatron_is(const struct pen__megatron_words *words,
            strcmp(words->values[option], value) == 0;
 }
 
+const char *pen__megatron_name(enum pen__megatron_option option)
+{
+    return names[option];
+}
+
+/* A value behind "=" is the only one. */
+const char *pen__megatron_next(const struct pen__megatron_words *words,
+                               const char *value)
+{
+    const char *next = value + strlen(value) + 1;
+    bool is_alone = value[0] == '\0' || value[-1] == '=';
+    return is_alone || next >= words->words.bytes + words->words.length ||
+                   is_option(next)
+               ? NULL
+               : next;
+}
+
 static pen_status refuse_value(const struct pen__megatron_words *words,
                                enum pen__megatron_option option,
                                const char *expected, struct pen_text *why)

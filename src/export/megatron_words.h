@@ -79,6 +79,37 @@
     X(METHOD_LAYERS, "recompute-num-layers")                                   \
     X(OVERLAP_GRADIENTS, "overlap-grad-reduce")                                \
     X(OVERLAP_PARAMETERS, "overlap-param-gather")                              \
+    X(ETP, "expert-tensor-parallel-size")                                      \
+    X(DISPATCHER, "moe-token-dispatcher-type")                                 \
+    X(BACKEND, "moe-flex-dispatcher-backend")                                  \
+    X(DEEPEP, "moe-enable-deepep")                                             \
+    X(OVERLAP_EXPERTS, "overlap-moe-expert-parallel-comm")                     \
+    X(DELAY_WEIGHTS, "delay-wgrad-compute")                                    \
+    X(CAPACITY, "moe-expert-capacity-factor")                                  \
+    X(PADDING, "moe-pad-expert-input-to-capacity")                             \
+    X(RANK_CAPACITY, "moe-expert-rank-capacity-factor")                        \
+    X(PAGED, "moe-paged-stash")                                                \
+    X(OP_FUSER, "use-transformer-engine-op-fuser")                             \
+    X(GRAPH_IMPL, "cuda-graph-impl")                                           \
+    X(GRAPH_SCOPE, "cuda-graph-scope")                                         \
+    X(GRAPH_MODULES, "cuda-graph-modules")                                     \
+    X(ENABLE_GRAPH, "enable-cuda-graph")                                       \
+    X(EXTERNAL_GRAPH, "external-cuda-graph")                                   \
+    X(MODULES, "recompute-modules")                                            \
+    X(FINE_OFFLOAD, "fine-grained-activation-offloading")                      \
+    X(OFFLOAD_MODULES, "offload-modules")                                      \
+    X(OFFLOAD_LAYERS, "cpu-offloading-num-layers")                             \
+    X(OFFLOAD_OPTIMIZER, "optimizer-cpu-offload")                              \
+    X(OPTIMIZER, "optimizer")                                                  \
+    X(AWARE, "use-precision-aware-optimizer")                                  \
+    X(MAIN_GRADS, "main-grads-dtype")                                          \
+    X(MAIN_PARAMS, "main-params-dtype")                                        \
+    X(EXP_AVG, "exp-avg-dtype")                                                \
+    X(EXP_AVG_SQ, "exp-avg-sq-dtype")                                          \
+    X(GRAD_BF16, "grad-reduce-in-bf16")                                        \
+    X(FP8_GATHER, "fp8-param-gather")                                          \
+    X(FP4_GATHER, "fp4-param-gather")                                          \
+    X(FP8_ATTENTION, "fp8-dot-product-attention")                              \
     X(NODE_RANKS, "nproc-per-node") /* of torchrun, as the next */             \
     X(NODES, "nnodes")
 
@@ -109,6 +140,13 @@ bool pen__megatron_has(const struct pen__megatron_words *words,
 /* Whether the option is there with this value. */
 bool pen__megatron_is(const struct pen__megatron_words *words,
                       enum pen__megatron_option option, const char *value);
+
+/* The name of an option, without dashes. */
+const char *pen__megatron_name(enum pen__megatron_option option);
+
+/* The next value of an option behind one of them, or NULL. */
+const char *pen__megatron_next(const struct pen__megatron_words *words,
+                               const char *value);
 
 /* From 1 to most; *out is left alone when the option is not there. */
 pen_status pen__megatron_count(const struct pen__megatron_words *words,

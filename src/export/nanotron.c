@@ -53,6 +53,9 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
         status = pen__refuse_degree(plan, PEN_DEGREE_EP, PROGRAM, why);
     if (status == PEN_OK)
         status = pen__check_cuts(plan, model, why);
+    plan->recipe.modules = 0; /* layers are recomputed whole */
+    if (status == PEN_OK)
+        status = pen__check_recipe(plan, "", PROGRAM, why);
     if (status != PEN_OK)
         return status;
     pen__nearest_merge(plan, PROGRAM, notes);
@@ -125,4 +128,5 @@ static pen_status write(const struct pen_export_job *job,
 }
 
 const struct pen_export pen__export_nanotron = {
-    "nanotron", "0.4", "sections for a configuration of " PROGRAM, fit, write};
+    "nanotron", "0.4", "sections for a configuration of " PROGRAM,
+    fit,        write, false};

@@ -122,16 +122,84 @@ pen_status pen__refuse_degree(const struct pen_plan *plan,
     return PEN_INVALID;
 }
 
+/* ---- recipes ---- */
+
+void pen__nearest_recipe(struct pen_plan *plan, const struct pen_model *model)
+{
+    struct pen_recipe *recipe = &plan->recipe;
+    const unsigned of_experts = 1u << PEN_MODULE_EXPERTS |
+                                1u << PEN_MODULE_EXPERT_ACT |
+                                1u << PEN_MODULE_SHARED_EXPERTS;
+    if (plan->expert_tp == plan->degrees[PEN_DEGREE_TP])
+        plan->expert_tp = 0;
+    if (recipe->gradient_bytes == 4)
+        recipe->gradient_bytes = 0;
+    if (recipe->master_bytes == 4)
+        recipe->master_bytes = 0;
+    if (recipe->moment_bytes == 8)
+        recipe->moment_bytes = 0;
+    if (model->num_experts > 0)
+        return;
+    plan->expert_tp = 0;
+    recipe->dispatcher = PEN_DISPATCHER_ALLTOALL;
+    recipe->drops_tokens = false;
+    recipe->is_paged = false;
+    recipe->has_fused_experts = false;
+    recipe->offloaded &= ~of_experts;
+}
+
+/* Whether a word is among others that one space separates. */
+static bool is_among(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = words; at != NULL; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (strncmp(at, word, length) == 0 &&
+            (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+pen_status pen__check_recipe(const struct pen_plan *plan, const char *known,
+                             const char *program, struct pen_text *why)
+{
+    for (const struct pen_recipe_field *field = pen_recipe_fields;
+         field->key != NULL; field++) {
+        if (pen_recipe_get(&plan->recipe, field) == 0 ||
+            is_among(known, field->key))
+            continue;
+        pen_why(why, "%s has no option for recipe.%s; plan without it", program,
+                field->key);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
 /* ---- what tensors and sequences can be cut into ---- */
 
-static pen_status check_heads(uint32_t tp, const struct pen_model *model,
+/* Ranks that share the tensors of an expert. */
+static uint32_t expert_tp(const struct pen_plan *plan)
+{
+    return plan->expert_tp != 0 ? plan->expert_tp
+                                : plan->degrees[PEN_DEGREE_TP];
+}
+
+static pen_status check_heads(const struct pen_plan *plan,
+                              const struct pen_model *model,
                               struct pen_text *why)
 {
-    if (model->num_heads % tp != 0 || model->intermediate % tp != 0 ||
-        model->expert_intermediate % tp != 0) {
-        pen_why(why, "tp %u does not divide %u heads and widths of %u and %u",
-                tp, model->num_heads, model->intermediate,
-                model->expert_intermediate);
+    uint32_t tp = plan->degrees[PEN_DEGREE_TP];
+    if (model->num_heads % tp != 0 || model->intermediate % tp != 0) {
+        pen_why(why, "tp %u does not divide %u heads and a width of %u", tp,
+                model->num_heads, model->intermediate);
+        return PEN_INVALID;
+    }
+    if (model->expert_intermediate % expert_tp(plan) != 0) {
+        pen_why(why,
+                "%u ranks that share an expert do not divide its width, %u; "
+                "plan with --etp 1",
+                expert_tp(plan), model->expert_intermediate);
         return PEN_INVALID;
     }
     if (model->num_kv_heads % tp != 0) {
@@ -147,7 +215,7 @@ pen_status pen__check_cuts(const struct pen_plan *plan,
 {
     uint32_t tp = plan->degrees[PEN_DEGREE_TP];
     uint64_t pieces = plan->degrees[PEN_DEGREE_CP];
-    pen_status status = check_heads(tp, model, why);
+    pen_status status = check_heads(plan, model, why);
     if (status != PEN_OK)
         return status;
     if (pieces > 1)
@@ -167,12 +235,17 @@ pen_status pen__check_experts(const struct pen_plan *plan,
                               struct pen_text *why)
 {
     uint32_t ep = plan->degrees[PEN_DEGREE_EP];
-    uint64_t ranks =
-        (uint64_t)plan->degrees[PEN_DEGREE_DP] * plan->degrees[PEN_DEGREE_CP];
-    if (ep == 1 || (model->num_experts > 0 && model->num_experts % ep == 0 &&
-                    ranks % ep == 0))
+    uint64_t ranks = pen_plan_num_ranks(plan) / plan->degrees[PEN_DEGREE_PP];
+    uint64_t group = (uint64_t)ep * expert_tp(plan);
+    if (ep > 1 && model->num_experts == 0) {
+        pen_why(why, "ep %u: the model has no experts; plan with ep 1", ep);
+        return PEN_INVALID;
+    }
+    if (ep == 1 || (model->num_experts % ep == 0 && ranks % group == 0))
         return PEN_OK;
-    pen_why(why, "ep %u does not divide %u experts and dp x cp, %llu", ep,
-            model->num_experts, (unsigned long long)ranks);
+    pen_why(why,
+            "ep %u x expert_tp %u does not divide dp x tp x cp, %llu, or ep "
+            "does not divide %u experts",
+            ep, expert_tp(plan), (unsigned long long)ranks, model->num_experts);
     return PEN_INVALID;
 }

@@ -31,5 +31,5 @@ static pen_status write(const struct pen_export_job *job,
     return PEN_OK;
 }
 
-const struct pen_export pen__export_sbatch = {"sbatch", NULL, "a job of Slurm",
-                                              fit, write};
+const struct pen_export pen__export_sbatch = {"sbatch", NULL,  "a job of Slurm",
+                                              fit,      write, false};

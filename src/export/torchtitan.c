@@ -341,6 +341,8 @@ pen_status pen__titan_fit(const struct pen__titan *titan, struct pen_plan *plan,
     plan->has_sequence_parallel =
         tp > 1 && (titan->is_old || plan->has_sequence_parallel);
     if (status == PEN_OK)
+        status = pen__titan_fit_experts(titan, plan, notes, why);
+    if (status == PEN_OK)
         status = pen__check_experts(plan, model, why);
     if (status == PEN_OK)
         status = pen__check_cuts(plan, model, why);
@@ -351,7 +353,7 @@ pen_status pen__titan_fit(const struct pen__titan *titan, struct pen_plan *plan,
     pen__nearest_recompute(plan, titan->program, notes);
     fit_sharding(titan, plan, notes);
     fit_numbers(titan, plan, notes);
-    return PEN_OK;
+    return pen__titan_fit_recipe(titan, plan, notes, why);
 }
 
 /* ---- what both versions write ---- */

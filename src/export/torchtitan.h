@@ -29,6 +29,19 @@ pen_status pen__titan_fit(const struct pen__titan *titan, struct pen_plan *plan,
                           const struct pen_model *model, struct pen_text *notes,
                           struct pen_text *why);
 
+/* Degrees and dispatcher of experts, before they are checked. */
+pen_status pen__titan_fit_experts(const struct pen__titan *titan,
+                                  struct pen_plan *plan, struct pen_text *notes,
+                                  struct pen_text *why);
+
+/* The rest of the recipe, once schedule and recomputation are settled. */
+pen_status pen__titan_fit_recipe(const struct pen__titan *titan,
+                                 struct pen_plan *plan, struct pen_text *notes,
+                                 struct pen_text *why);
+
+/* Whether the schedule is one that may overlap messages of experts. */
+bool pen__titan_can_overlap(const struct pen_plan *plan);
+
 /*
  * The name of the schedule; rows of a schedule that torchtitan does not make
  * itself are added to csv.

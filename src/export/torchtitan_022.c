@@ -78,6 +78,18 @@ static void add_degrees(const struct pen_plan *plan, struct pen_text *out)
                  numbers.replicas, numbers.shards, numbers.reshard,
                  plan->degrees[PEN_DEGREE_TP], plan->degrees[PEN_DEGREE_CP],
                  plan->degrees[PEN_DEGREE_EP], plan->degrees[PEN_DEGREE_PP]);
+    if (plan->degrees[PEN_DEGREE_EP] > 1)
+        pen_text_add(out,
+                     "expert_tensor_parallel_degree = %u\n"
+                     "expert_parallel_comm_backend = \"%s\"\n",
+                     plan->expert_tp != 0 ? plan->expert_tp
+                                          : plan->degrees[PEN_DEGREE_TP],
+                     plan->recipe.dispatcher == PEN_DISPATCHER_DEEPEP
+                         ? "deepep"
+                         : "standard");
+    if (pen__titan_can_overlap(plan))
+        pen_text_add(out, "pipeline_parallel_expert_parallel_overlap = %s\n",
+                     plan->recipe.overlaps_experts ? "true" : "false");
 }
 
 static pen_status write(const struct pen_export_job *job,
@@ -105,4 +117,5 @@ static pen_status write(const struct pen_export_job *job,
 }
 
 const struct pen_export pen__export_torchtitan_022 = {
-    "torchtitan", "0.2.2", "configuration of torchtitan 0.2.2", fit, write};
+    "torchtitan", "0.2.2", "configuration of torchtitan 0.2.2",
+    fit,          write,   false};

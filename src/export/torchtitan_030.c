@@ -23,11 +23,15 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
     return status;
 }
 
-/* The function of torchtitan that configures this model, or NULL. */
-static const char *named_config(const struct pen_model *model)
+/*
+ * The function of torchtitan that configures this model, or NULL: a dispatcher
+ * belongs to the model, and is no option.
+ */
+static const char *named_config(const struct pen_export_job *job)
 {
-    const struct pen__titan_flavour *flavour = pen__titan_flavour(model);
-    return flavour == NULL ? NULL : flavour->configure;
+    const struct pen__titan_flavour *flavour = pen__titan_flavour(job->model);
+    bool is_usual = job->plan->recipe.dispatcher == PEN_DISPATCHER_ALLTOALL;
+    return flavour == NULL || !is_usual ? NULL : flavour->configure;
 }
 
 /* ---- keys and values, of both files ---- */
@@ -38,7 +42,7 @@ struct setting {
     struct pen_text value;
 };
 
-#define MAX_SETTINGS 20u
+#define MAX_SETTINGS 24u
 
 struct settings {
     struct setting list[MAX_SETTINGS];
@@ -90,6 +94,10 @@ static void collect_training(const struct pen_plan *plan, struct settings *out)
     add_word(out, "training.mixed_precision_param", numbers.dtype);
     if (plan->degrees[PEN_DEGREE_PP] > 1 || plan->degrees[PEN_DEGREE_EP] > 1)
         add_flag(out, "training.disable_cuda_graphs", true);
+    else if (plan->recipe.graphs == PEN_GRAPHS_FULL)
+        add_flag(out, "training.disable_cuda_graphs", false);
+    if (plan->recipe.moment_bytes == 4)
+        add_word(out, "optimizer.implementation", "fused_opt_states_bf16");
     add_count(out, "debug.seed", plan->seed);
     add_count(out, "parallelism.data_parallel_replicate_degree",
               numbers.replicas);
@@ -168,7 +176,7 @@ static void write_args(const struct pen_export_job *job,
                        const struct settings *settings, struct pen_text *out)
 {
     const struct pen__titan_flavour *flavour = pen__titan_flavour(job->model);
-    const char *named = named_config(job->model);
+    const char *named = named_config(job);
     pen__export_add_head(&pen__export_torchtitan_030, job, out);
     pen_text_add(out, "--module %s --config %s\n",
                  named == NULL ? "recipe" : flavour->module,
@@ -299,6 +307,24 @@ static void add_model(const struct pen_model *model, struct pen_text *out)
                  model->vocab);
 }
 
+/* model(): one that torchtitan has, with another dispatcher. */
+static void add_dispatcher(const struct pen_export_job *job,
+                           struct pen_text *out)
+{
+    const struct pen__titan_flavour *flavour = pen__titan_flavour(job->model);
+    pen_text_add(out,
+                 "from torchtitan.models.%s import model_registry\n"
+                 "from torchtitan.models.%s.config_registry import %s as base\n"
+                 "\n\ndef model():\n"
+                 "    config = base()\n"
+                 "    config.model_spec = model_registry(\n"
+                 "        \"%s\", moe_comm_backend=\"%s\")\n"
+                 "    return config\n",
+                 flavour->module, flavour->module, flavour->configure,
+                 flavour->flavour,
+                 pen_dispatcher_names[job->plan->recipe.dispatcher]);
+}
+
 static void add_parts(const struct pen_export_job *job, struct pen_text *out)
 {
     if (job->plan->degrees[PEN_DEGREE_PP] == 1)
@@ -320,7 +346,7 @@ static void write_recipe(const struct pen_export_job *job,
     static const char *const classes[PEN_RECOMPUTES] = {NULL, "SelectiveAC",
                                                         "FullAC"};
     const struct pen__titan_flavour *flavour = pen__titan_flavour(job->model);
-    const char *named = named_config(job->model);
+    const char *named = named_config(job);
     const char *class = classes[job->plan->stages[0].recompute];
     pen__export_add_head(&pen__export_torchtitan_030, job, out);
     pen_text_add_string(out, "import os\n\n");
@@ -334,6 +360,8 @@ static void write_recipe(const struct pen_export_job *job,
                      "from torchtitan.models.%s.config_registry import %s as "
                      "model\n",
                      flavour->module, named);
+    else if (job->plan->recipe.dispatcher != PEN_DISPATCHER_ALLTOALL)
+        add_dispatcher(job, out);
     else
         add_model(job->model, out);
     pen_text_add_string(out, "\n\ndef plan():\n    config = model()\n");
@@ -377,4 +405,4 @@ static pen_status write(const struct pen_export_job *job,
 }
 
 const struct pen_export pen__export_torchtitan_030 = {
-    "torchtitan", "0.3.0", "arguments of torchtitan 0.3.0", fit, write};
+    "torchtitan", "0.3.0", "arguments of torchtitan 0.3.0", fit, write, false};

@@ -30,7 +30,7 @@ compare_options() { # COMMAND
     same "options in the man page" "$(described "$page")" "$options"
     # Words that the completion offers are words that the program takes.
     for option in $options; do
-        for word in $(_penstock_words "$option"); do
+        for word in $(_penstock_words "$option" "$1"); do
             run 0 "$1" "$option=$word" --help
             grep -qwF -- "$word" "$page" ||
                 fail "man page lacks $word of $option"

@@ -5,6 +5,7 @@
 #include "support/random_plan.h"
 #include "support/support.h"
 
+#include "base/file.h"
 #include "export/export.h"
 #include "export/megatron_line.h"
 #include "schedule/torch_csv.h"
@@ -237,6 +238,67 @@ static void a_megatron_line_reads_back_as_its_plan(void **state)
 {
     (void)state;
     export_many("megatron", check_megatron);
+    export_many("megatron@2026.08", check_megatron);
+}
+
+/* ---- Megatron of 2026: options that exist ---- */
+
+static struct pen_text known_options = PEN_TEXT_EMPTY;
+static unsigned seen_members; /* bits, by their place in the table */
+static unsigned seen_folded;
+
+static void load_options(const char *name)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct pen_text file = PEN_TEXT_EMPTY;
+    pen_text_add(&path, "%s/tests/interop/%s", PEN_SOURCE_DIR, name);
+    assert_int_equal(
+        PEN_OK, pen_file_read(pen_text_string(&path), 1u << 20, &file, NULL));
+    pen_text_add_string(&known_options, pen_text_string(&file));
+    pen_text_release(&path);
+    pen_text_release(&file);
+}
+
+/* At the begin of a line, with a blank or the end of the line behind it. */
+static bool is_known(const char *name, size_t length)
+{
+    const char *all = pen_text_string(&known_options);
+    for (const char *at = all; (at = strstr(at, "--")) != NULL; at++)
+        if (at > all && at[-1] == '\n' && strncmp(at, name, length) == 0 &&
+            strchr("\t\n", at[length]) != NULL)
+            return true;
+    return false;
+}
+
+static void check_names(const struct exported *exported)
+{
+    const char *text = pen_text_string(find_file(exported, "megatron.args"));
+    const struct pen_plan *plan = exported->nearest;
+    for (const char *line = text; *line != '\0';
+         line += strcspn(line, "\n") + 1) {
+        size_t length = strcspn(line, " \n");
+        if (line[0] == '-' && !is_known(line, length))
+            fail_msg("no option of Megatron: %.*s", (int)length, line);
+    }
+    for (unsigned i = 0; pen_recipe_fields[i].key != NULL; i++)
+        if (pen_recipe_get(&plan->recipe, &pen_recipe_fields[i]) != 0)
+            seen_members |= 1u << i;
+    seen_folded += plan->expert_tp == 1 &&
+                   plan->degrees[PEN_DEGREE_EP] > plan->degrees[PEN_DEGREE_DP];
+}
+
+static void options_of_2026_exist_and_say_every_member(void **state)
+{
+    (void)state;
+    load_options("megatron_options.tsv");
+    load_options("megatron_2026_options.txt");
+    seen_members = 0;
+    export_many("megatron@2026.08", check_names);
+    for (unsigned i = 0; pen_recipe_fields[i].key != NULL; i++)
+        if ((seen_members >> i & 1) == 0)
+            fail_msg("no plan has recipe.%s", pen_recipe_fields[i].key);
+    assert_true(seen_folded > 0);
+    pen_text_release(&known_options);
 }
 
 /* ---- torchtitan: rows are a right schedule ---- */
@@ -302,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_target_takes_random_plans),
         cmocka_unit_test(a_megatron_line_reads_back_as_its_plan),
+        cmocka_unit_test(options_of_2026_exist_and_say_every_member),
         cmocka_unit_test(rows_for_torchtitan_have_the_shape_of_the_plan),
         cmocka_unit_test(batches_of_deepspeed_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "core/profile.h"
+#include "export/export.h"
 #include "schedule/generators.h"
 
 #include <stdlib.h>
@@ -187,7 +188,7 @@ static void add_model(struct pen_random *random, const char *target,
         add_gpt2(random, out);
     else if (!is_titan && !is_nanotron && one_in(random, 5))
         add_older(random, out);
-    else if (!is_titan && !is_nanotron && one_in(random, 3))
+    else if (!is_titan && !is_nanotron && one_in(random, 2))
         add_mixture(random, out);
     else
         add_llama(random,
@@ -313,6 +314,94 @@ static void name_plan(struct pen_plan *plan, const struct pen_model *model,
     pen_text_release(&config);
 }
 
+/* ---- recipes ---- */
+
+static unsigned choose_value(struct pen_random *random,
+                             const struct pen_recipe_field *field)
+{
+    unsigned value = 0;
+    switch (field->kind) {
+    case PEN_RECIPE_FLAG:
+        return 1;
+    case PEN_RECIPE_WORD:
+        return pen_random_below(random, field->most);
+    case PEN_RECIPE_LIST:
+        return 1 + pen_random_below(random, (1u << field->most) - 1);
+    case PEN_RECIPE_COUNT:
+        return between(random, 1, 2);
+    case PEN_RECIPE_CHOICE:
+        do
+            value = between(random, 2, 8);
+        while (!pen_recipe_allows(field, value));
+        return value;
+    }
+    return value;
+}
+
+/* Experts over more than replicas, where the target has that. */
+static void fold_experts(struct pen_random *random, const char *target,
+                         const struct pen_model *model, struct pen_plan *plan)
+{
+    uint32_t *degrees = plan->degrees;
+    if (model->num_experts == 0 || !is_for(target, "megatron") ||
+        one_in(random, 3))
+        return;
+    uint64_t ranks = pen_plan_num_ranks(plan) / degrees[PEN_DEGREE_PP];
+    plan->expert_tp = 1;
+    degrees[PEN_DEGREE_EP] = 1;
+    while (ranks % (2 * (uint64_t)degrees[PEN_DEGREE_EP]) == 0 &&
+           model->num_experts % (2 * degrees[PEN_DEGREE_EP]) == 0 &&
+           !one_in(random, 4))
+        degrees[PEN_DEGREE_EP] *= 2;
+}
+
+static bool is_taken(const struct pen_export *exporter,
+                     const struct pen_model *model, const struct pen_plan *plan)
+{
+    struct pen_plan *nearest = NULL;
+    struct pen_text notes = PEN_TEXT_EMPTY;
+    pen_status status =
+        pen_export_nearest(exporter, plan, model, &nearest, &notes, NULL);
+    pen_plan_free(nearest);
+    pen_text_release(&notes);
+    return status == PEN_OK;
+}
+
+/* Overlap is picky: what it does not go with gives way. */
+static void make_way(struct pen_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        if (plan->stages[i].recompute == PEN_RECOMPUTE_FULL)
+            plan->stages[i].recompute = PEN_RECOMPUTE_SELECTIVE;
+    plan->recipe.overlaps_experts = true;
+}
+
+/* Member after member, from a random one on; what is not taken stays away. */
+static void choose_recipe(struct pen_random *random, const char *target,
+                          const struct pen_model *model, struct pen_plan *plan)
+{
+    const struct pen_export *exporter = pen_export_find(target, NULL);
+    uint32_t count = 0;
+    fold_experts(random, target, model, plan);
+    if (plan->degrees[PEN_DEGREE_EP] > 1 && one_in(random, 2))
+        make_way(plan);
+    if (!is_taken(exporter, model, plan))
+        plan->recipe.overlaps_experts = false;
+    while (pen_recipe_fields[count].key != NULL)
+        count++;
+    uint32_t first = pen_random_below(random, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct pen_recipe_field *field =
+            &pen_recipe_fields[(first + i) % count];
+        unsigned before = pen_recipe_get(&plan->recipe, field);
+        if (one_in(random, 2))
+            continue;
+        pen_recipe_set(&plan->recipe, field, choose_value(random, field));
+        if (!is_taken(exporter, model, plan))
+            pen_recipe_set(&plan->recipe, field, before);
+    }
+}
+
 void random_plan_make(struct pen_random *random, const char *target,
                       struct random_plan *out)
 {
@@ -340,6 +429,8 @@ void random_plan_make(struct pen_random *random, const char *target,
     choose_sizes(random, plan);
     cut_stages(random, model, plan);
     name_plan(plan, model, generator->name);
+    if (!one_in(random, 3))
+        choose_recipe(random, target, model, plan);
     PEN_BUG_UNLESS(pen_plan_check(plan, NULL) == PEN_OK);
     *out = (struct random_plan){model, plan};
 }

@@ -14,7 +14,7 @@ struct random_plan {
  * A plan that passes its check and that the exporter of this name
  * ("megatron", "torchtitan@0.2.2") takes, perhaps with notes: of any family
  * that it has, any degrees that cut its model, stages of any lengths, any
- * schedule. The program ends when memory does.
+ * schedule, and a recipe in two of three. The program ends when memory does.
  */
 void random_plan_make(struct pen_random *random, const char *target,
                       struct random_plan *out);

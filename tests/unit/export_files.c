@@ -265,6 +265,115 @@ static void jobs_have_equal_nodes(void **state)
     pen_model_free(model);
 }
 
+/* ---- recipes ---- */
+
+#define MIXTURE                                                                \
+    "{\"model_type\":\"deepseek_v3\",\"torch_dtype\":\"bfloat16\","            \
+    "\"vocab_size\":1000,\"hidden_size\":256,\"num_hidden_layers\":4,"         \
+    "\"num_attention_heads\":8,\"num_key_value_heads\":8,"                     \
+    "\"intermediate_size\":512,\"max_position_embeddings\":4096,"              \
+    "\"rms_norm_eps\":1e-5,\"n_routed_experts\":8,\"num_experts_per_tok\":2,"  \
+    "\"moe_intermediate_size\":64,\"n_shared_experts\":1,"                     \
+    "\"first_k_dense_replace\":1,\"q_lora_rank\":null,\"kv_lora_rank\":32,"    \
+    "\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":16,\"v_head_dim\":16}"
+
+/* tp 2, dp 2, pp 2, ep 4 over both, interleaved. */
+static struct pen_plan *make_mixture(const struct pen_model *model)
+{
+    struct pen_plan *plan = make_plan(model, 2, 2, "interleaved");
+    plan->degrees[PEN_DEGREE_TP] = 2;
+    plan->degrees[PEN_DEGREE_EP] = 4;
+    plan->has_sequence_parallel = true;
+    plan->expert_tp = 1;
+    return plan;
+}
+
+static void expect_options(const char *target, struct pen_plan *plan,
+                           const struct pen_model *model, const char *expected)
+{
+    struct made made = export_plan(target, plan, model);
+    if (strstr(body(&made, 0), expected) == NULL)
+        fail_msg("%s\ndoes not have:\n%s", body(&made, 0), expected);
+    release(&made);
+    pen_plan_free(plan);
+}
+
+static void megatron_gets_options_of_a_recipe(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(MIXTURE);
+    struct pen_plan *plan = make_mixture(model);
+    plan->number = PEN_NUMBER_FP8;
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        plan->stages[i].recompute = PEN_RECOMPUTE_SELECTIVE;
+    plan->recipe = (struct pen_recipe){.dispatcher = PEN_DISPATCHER_HYBRIDEP,
+                                       .overlaps_experts = true,
+                                       .delays_weights = true,
+                                       .graphs = PEN_GRAPHS_MODULES,
+                                       .modules = 1u << PEN_MODULE_LATENT |
+                                                  1u << PEN_MODULE_EXPERT_ACT,
+                                       .offloaded = 1u << PEN_MODULE_NORMS,
+                                       .gradient_bytes = 2,
+                                       .master_bytes = 2,
+                                       .moment_bytes = 4,
+                                       .mtp_blocks = 1};
+    expect_options("megatron", plan, model,
+                   "--pipeline-model-parallel-layout \"E|tt|t|tmL\"\n"
+                   "--expert-model-parallel-size 4\n"
+                   "--expert-tensor-parallel-size 1\n"
+                   "--moe-token-dispatcher-type flex\n"
+                   "--moe-flex-dispatcher-backend hybridep\n"
+                   "--moe-router-dtype fp32\n"
+                   "--overlap-moe-expert-parallel-comm\n"
+                   "--delay-wgrad-compute\n"
+                   "--mtp-num-layers 1\n"
+                   "--overlap-grad-reduce\n"
+                   "--use-distributed-optimizer\n"
+                   "--overlap-param-gather\n"
+                   "--use-precision-aware-optimizer\n"
+                   "--main-grads-dtype bf16\n"
+                   "--exp-avg-dtype bf16\n--exp-avg-sq-dtype bf16\n"
+                   "--grad-reduce-in-bf16\n"
+                   "--recompute-granularity selective\n"
+                   "--recompute-modules mla_up_proj moe_act\n"
+                   "--fine-grained-activation-offloading\n"
+                   "--offload-modules attn_norm mlp_norm\n"
+                   "--cuda-graph-impl transformer_engine\n"
+                   "--cuda-graph-scope attn moe_router moe_preprocess\n"
+                   "--te-rng-tracker\n");
+    plan = make_mixture(model);
+    plan->recipe = (struct pen_recipe){.optimizer = PEN_OPTIMIZER_MUON};
+    expect_options("megatron", plan, model, "\n--optimizer dist_muon\n");
+    plan = make_mixture(model);
+    plan->recipe = (struct pen_recipe){.dispatcher = PEN_DISPATCHER_HYBRIDEP,
+                                       .is_paged = true,
+                                       .has_fused_experts = true,
+                                       .graphs = PEN_GRAPHS_FULL};
+    expect_options("megatron@2026.08", plan, model,
+                   "--moe-expert-rank-capacity-factor 1.5\n"
+                   "--moe-paged-stash\n"
+                   "--use-transformer-engine-op-fuser\n");
+    pen_model_free(model);
+}
+
+static void others_get_what_they_have_of_a_recipe(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(CONFIG);
+    struct pen_plan *plan = make_plan(model, 1, 1, "1f1b");
+    plan->recipe.offloads_optimizer = true;
+    plan->recipe.gradient_bytes = 2;
+    expect_options("deepspeed", plan, model,
+                   "\"offload_optimizer\": {\"device\": \"cpu\", "
+                   "\"pin_memory\": true}},\n"
+                   "  \"data_types\": {\"grad_accum_dtype\": \"bf16\"}");
+    plan = make_plan(model, 1, 1, "1f1b");
+    plan->recipe.moment_bytes = 4;
+    expect_options("torchtitan", plan, model,
+                   "--optimizer.implementation fused_opt_states_bf16\n");
+    pen_model_free(model);
+}
+
 /* ---- what cannot be said ---- */
 
 static void changes_are_noted(void **state)
@@ -368,6 +477,49 @@ static void what_has_no_near_plan_is_refused(void **state)
     pen_model_free(model);
 }
 
+static void recipes_without_an_option_are_refused(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(MIXTURE);
+    struct pen_plan *plan = make_mixture(model);
+    plan->recipe.dispatcher = PEN_DISPATCHER_HYBRIDEP;
+    plan->recipe.is_paged = true;
+    expect_refusal("megatron", plan, model,
+                   "Megatron-LM 0.16.1 has no paged stash; export to "
+                   "megatron@2026.08, or plan without it");
+    plan = make_mixture(model);
+    plan->recipe.optimizer = PEN_OPTIMIZER_ADAFACTOR;
+    expect_refusal("megatron", plan, model,
+                   "Megatron-LM 0.16.1 has no Adafactor; plan with --optimizer "
+                   "adam or muon");
+    plan = make_mixture(model);
+    plan->sharding = PEN_SHARDING_NONE;
+    plan->recipe.moment_bytes = 4;
+    expect_refusal("megatron@2026.08", plan, model,
+                   "Megatron-LM of August 2026 changes the bytes and the place "
+                   "of the optimizer's state with sharding zero1 only; plan "
+                   "with it");
+    plan = make_mixture(model);
+    plan->degrees[PEN_DEGREE_EP] = 3;
+    plan->expert_tp = 0;
+    expect_refusal("megatron", plan, model,
+                   "ep 3 x expert_tp 2 does not divide dp x tp x cp, 4, or ep "
+                   "does not divide 8 experts");
+    pen_model_free(model);
+    model = parse_model(CONFIG);
+    plan = make_plan(model, 2, 1, "1f1b");
+    plan->recipe.offloaded = 1u << PEN_MODULE_NORMS;
+    expect_refusal("deepspeed", plan, model,
+                   "DeepSpeed has no option for recipe.offload_modules; plan "
+                   "without it");
+    plan = make_plan(model, 2, 1, "1f1b");
+    plan->recipe.graphs = PEN_GRAPHS_MODULES;
+    expect_refusal("torchtitan", plan, model,
+                   "torchtitan 0.3.0 has graphs of a whole step with pp 1 and "
+                   "ep 1 only; plan with --graphs none");
+    pen_model_free(model);
+}
+
 static void exporters_are_found_by_name_and_version(void **state)
 {
     (void)state;
@@ -376,11 +528,11 @@ static void exporters_are_found_by_name_and_version(void **state)
     assert_string_equal("0.2.2",
                         pen_export_find("torchtitan@0.2.2", NULL)->version);
     assert_null(pen_export_find("torch", &why));
-    assert_string_equal(
-        "there is no exporter torch; expected one of megatron@0.20.0, "
-        "torchtitan@0.3.0, torchtitan@0.2.2, deepspeed@0.19.6, "
-        "nanotron@0.4, sbatch",
-        pen_text_string(&why));
+    assert_string_equal("there is no exporter torch; expected one of "
+                        "megatron@0.16.1, megatron@2026.08, "
+                        "torchtitan@0.3.0, torchtitan@0.2.2, deepspeed@0.19.6, "
+                        "nanotron@0.4, sbatch",
+                        pen_text_string(&why));
     pen_text_release(&why);
 }
 
@@ -396,6 +548,9 @@ int main(void)
         cmocka_unit_test(changes_are_noted),
         cmocka_unit_test(a_changed_plan_loses_its_prediction),
         cmocka_unit_test(what_has_no_near_plan_is_refused),
+        cmocka_unit_test(megatron_gets_options_of_a_recipe),
+        cmocka_unit_test(others_get_what_they_have_of_a_recipe),
+        cmocka_unit_test(recipes_without_an_option_are_refused),
         cmocka_unit_test(exporters_are_found_by_name_and_version)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,10 +195,10 @@ static void layouts_are_read_with_their_traps(void **state)
                    "the layout has 2 layers in 3 stages; --num-layers is 8, "
                    "and the stages must divide by pp 4");
     expect_refusal(LAYOUT "'Et*8|m|t|L'", 4,
-                   "the layout has multi-token prediction layers (m), which a "
-                   "plan does not support");
+                   "the layout has multi-token prediction layers (m) elsewhere "
+                   "than right before L, which a plan does not support");
     expect_refusal(LAYOUT "'E((t|)*2)*2L'", 4,
-                   "the layout has '('; expected E, t, L or |");
+                   "the layout has '('; expected E, t, m, L or |");
     expect_refusal(LAYOUT "'Et*99999999999999999999L'", 4,
                    "the layout has more than 262144 characters");
     expect_refusal(LAYOUT "''", 4,
@@ -319,6 +319,68 @@ static void recomputation_and_sharding_are_read(void **state)
     release(&read);
 }
 
+#define MIXTURE                                                                \
+    LEAST "--swiglu --normalization RMSNorm --position-embedding-type rope "   \
+          "--qk-layernorm --disable-bias-linear --num-experts 16 --bf16 "
+
+static void a_recipe_is_read(void **state)
+{
+    (void)state;
+    struct read read = read_line(
+        MIXTURE
+        "--tensor-model-parallel-size 2 --sequence-parallel "
+        "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1 "
+        "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend "
+        "hybridep --overlap-moe-expert-parallel-comm --delay-wgrad-compute "
+        "--recompute-granularity selective --recompute-modules moe_act "
+        "layernorm --fine-grained-activation-offloading "
+        "--offload-modules=core_attn,qkv_linear "
+        "--use-distributed-optimizer --use-precision-aware-optimizer "
+        "--exp-avg-dtype bf16 --exp-avg-sq-dtype fp32 --grad-reduce-in-bf16 "
+        "--cuda-graph-impl local --cuda-graph-scope attn moe_router",
+        8);
+    const struct pen_recipe *recipe = &read.plan->recipe;
+    assert_int_equal(1, read.plan->expert_tp);
+    assert_int_equal(8, read.plan->degrees[PEN_DEGREE_EP]);
+    assert_int_equal(PEN_DISPATCHER_HYBRIDEP, recipe->dispatcher);
+    assert_true(recipe->overlaps_experts && recipe->delays_weights);
+    assert_int_equal(1u << PEN_MODULE_EXPERT_ACT | 1u << PEN_MODULE_NORMS,
+                     recipe->modules);
+    assert_int_equal(1u << PEN_MODULE_CORE_ATTENTION, recipe->offloaded);
+    assert_int_equal(6, recipe->moment_bytes);
+    assert_int_equal(2, recipe->master_bytes);
+    assert_int_equal(2, recipe->gradient_bytes);
+    assert_int_equal(PEN_GRAPHS_MODULES, recipe->graphs);
+    assert_string_equal("--offload-modules: qkv_linear is not counted\n",
+                        pen_text_string(&read.notes));
+    release(&read);
+}
+
+static void further_recipes_are_read(void **state)
+{
+    (void)state;
+    struct read read =
+        read_line(MIXTURE "--pipeline-model-parallel-size 2 "
+                          "--pipeline-model-parallel-layout Et*4|t*4mmL "
+                          "--mtp-num-layers 2 --optimizer dist_muon",
+                  2);
+    assert_int_equal(2, read.plan->recipe.mtp_blocks);
+    assert_int_equal(PEN_OPTIMIZER_MUON, read.plan->recipe.optimizer);
+    assert_int_equal(PEN_SHARDING_ZERO1, read.plan->sharding);
+    release(&read);
+    read = read_line(LEAST "--bf16 --cuda-graph-impl full_iteration "
+                           "--recompute-activations --recompute-modules "
+                           "core_attn --cpu-offloading-num-layers 0",
+                     1);
+    assert_int_equal(PEN_GRAPHS_FULL, read.plan->recipe.graphs);
+    assert_int_equal(0, read.plan->recipe.modules);
+    release(&read);
+    expect_refusal(MIXTURE "--pipeline-model-parallel-size 2 "
+                           "--pipeline-model-parallel-layout Et*4|t*4mL "
+                           "--mtp-num-layers 2",
+                   2, "--mtp-num-layers is 2, but the layout has 1 layers m");
+}
+
 static void numbers_that_do_not_agree_are_refused(void **state)
 {
     (void)state;
@@ -364,6 +426,8 @@ int main(void)
         cmocka_unit_test(a_layout_from_the_field_is_read),
         cmocka_unit_test(experts_are_read),
         cmocka_unit_test(recomputation_and_sharding_are_read),
+        cmocka_unit_test(a_recipe_is_read),
+        cmocka_unit_test(further_recipes_are_read),
         cmocka_unit_test(numbers_that_do_not_agree_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,7 +90,20 @@ _penstock_doctor_options() {
     echo --json
 }
 
+# Of a recipe, which plan and predict take.
+_penstock_recipe_options() {
+    echo --expert-tensor-parallel-size --etp --dispatcher \
+        --moe-token-dispatcher-type --moe-flex-dispatcher-backend \
+        --overlap-moe-expert-parallel-comm --delay-wgrad-compute --drop-tokens \
+        --moe-paged-stash --fused-experts --graphs --cuda-graph-impl \
+        --recompute-modules --offload-modules --cpu-offloading-num-layers \
+        --offload-blocks --optimizer-cpu-offload --optimizer \
+        --grad-reduce-in-bf16 --master-bytes --moment-bytes --fp8-param-gather \
+        --fp8-dot-product-attention --mtp-num-layers
+}
+
 _penstock_plan_options() {
+    _penstock_recipe_options
     echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
         --memory-limit --profile --top --seconds --allow-stale --clip-grad --allow-local \
         --explain --html --json --output --objective --within \
@@ -98,6 +111,7 @@ _penstock_plan_options() {
 }
 
 _penstock_predict_options() {
+    _penstock_recipe_options
     echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
         --memory-limit --profile --tensor-model-parallel-size --tp \
         --pipeline-model-parallel-size --pp \
@@ -159,8 +173,19 @@ _penstock_sync_names() {
 }
 
 # Words that an option takes.
-_penstock_words() { # OPTION
+_penstock_words() { # OPTION COMMAND
+    case $2$1 in
+    plan--optimizer | predict--optimizer)
+        echo adam adam8 adafactor muon
+        return
+        ;;
+    esac
     case $1 in
+    --dispatcher) echo alltoall allgather deepep hybridep ;;
+    --moe-token-dispatcher-type) echo alltoall allgather flex ;;
+    --moe-flex-dispatcher-backend) echo deepep hybridep ;;
+    --graphs) echo none modules full ;;
+    --cuda-graph-impl) echo none local transformer_engine full_iteration ;;
     --format) echo megatron llmc nanogpt ;;
     --x) echo step tokens time ;;
     --optimizer) echo adam sgd ;;
@@ -172,14 +197,14 @@ _penstock_words() { # OPTION
     --sharding) echo none zero1 zero2 zero3 ;;
     --recompute-granularity) echo none selective full ;;
     --mapping) echo tp-cp-dp-pp tp-cp-pp-dp random ;;
-    --to) echo megatron torchtitan torchtitan@0.2.2 deepspeed nanotron sbatch all ;;
+    --to) echo megatron megatron@2026.08 torchtitan torchtitan@0.2.2 deepspeed nanotron sbatch all ;;
     esac
 }
 
 # Commands without commands behind them.
 _penstock_simple() { # NAME WORD BEFORE
     local words
-    words=$(_penstock_words "$3")
+    words=$(_penstock_words "$3" "$1")
     if [ -n "$words" ]; then
         COMPREPLY=($(compgen -W "$words" -- "$2"))
     elif [[ $2 == -* ]]; then
