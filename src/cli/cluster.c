@@ -38,6 +38,8 @@ static void list_devices(struct pen_text *out)
         {"bf16", true, false},
         {"fp16", true, false},
         {"fp8", true, false},
+        {"mxfp8", true, false},
+        {"nvfp4", true, false},
         {"memory, GiB", true, false},
         {"bandwidth, GB/s", true, false},
         {"watts", true, false},

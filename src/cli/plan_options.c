@@ -52,7 +52,7 @@ static const struct row rows[] = {
       PEN__FIELD_WORD, AT(target), 0, 0, pen_target_names}},
     {MAKERS,
      {"dtype", "NAME",
-      "number format of matrix products: f32, bf16, fp16 or fp8; "
+      "number format of matrix products: f32, bf16, fp16, fp8, mxfp8 or nvfp4; "
       "when not given, f32 for penstock and image networks, bf16 for others",
       PEN__FIELD_WORD, AT(number), 0, 0, pen_number_names}},
     {ALL,
@@ -513,6 +513,21 @@ static pen_status check_sequence(const struct pen__plan_args *args,
     return PEN_OK;
 }
 
+static void refuse_number(const struct pen_device *device,
+                          enum pen_number number, struct pen_text *why)
+{
+    const char *between = "";
+    pen_why(why,
+            "%s does not support %s; give --dtype with one of: ", device->kind,
+            pen_number_names[number]);
+    for (int i = 0; i < PEN_NUMBERS; i++) {
+        if (device->flops[i] == 0)
+            continue;
+        pen_why(why, "%s%s", between, pen_number_names[i]);
+        between = ", ";
+    }
+}
+
 /* A kind that does not offer the numbers would never end. */
 static pen_status check_numbers(const struct pen__planning *planning,
                                 struct pen_text *why)
@@ -522,8 +537,7 @@ static pen_status check_numbers(const struct pen__planning *planning,
     for (uint32_t i = 0; i < cluster->num_groups; i++) {
         if (cluster->groups[i].device.flops[number] > 0)
             continue;
-        pen_why(why, "%s does not support %s; give another --dtype",
-                cluster->groups[i].device.kind, pen_number_names[number]);
+        refuse_number(&cluster->groups[i].device, number, why);
         return PEN_INVALID;
     }
     return PEN_OK;

@@ -109,6 +109,8 @@ struct pen__constant pen__constant_of(enum pen_constant constant)
     switch (constant) {
     case PEN_CONSTANT_PRODUCT_SHARE:
     case PEN_CONSTANT_PRODUCT_SHARE_FP8:
+    case PEN_CONSTANT_PRODUCT_SHARE_MXFP8:
+    case PEN_CONSTANT_PRODUCT_SHARE_FP4:
     case PEN_CONSTANT_ATTENTION_SHARE:
     case PEN_CONSTANT_BYTES_SHARE:
     case PEN_CONSTANT_LINK_SHARE:

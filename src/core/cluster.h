@@ -25,6 +25,8 @@
     X(UNITS, "units")                 /* that take a tile of a product each */ \
     X(PRODUCT_SHARE, "product_share") /* of the peak, large products */        \
     X(PRODUCT_SHARE_FP8, "product_share_fp8")                                  \
+    X(PRODUCT_SHARE_MXFP8, "product_share_mxfp8")                              \
+    X(PRODUCT_SHARE_FP4, "product_share_fp4")                                  \
     X(TILE_HALF, "tile_half")   /* reuse of a tile at half the speed */        \
     X(DEPTH_HALF, "depth_half") /* inner length at half the speed */           \
     X(ROUNDING, "rounding")     /* of a last round of tiles, 0 to 1 */         \
@@ -68,6 +70,10 @@ struct pen_device {
     double idle_watts; /* while it waits inside a training */
     double price_per_hour;
 };
+
+/* The share of the peak that large products of these numbers reach. */
+double pen_device_product_share(const struct pen_device *device,
+                                enum pen_number number);
 
 /* Watts of a device that waits: its own figure, or a share of `watts`. */
 double pen_device_idle_watts(const struct pen_device *device);

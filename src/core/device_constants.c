@@ -1,7 +1,9 @@
 /*
  * How far devices stay behind their sheets: one set of figures per kind, fitted
  * as docs/accuracy.md says and then frozen. Kinds that nobody measured take
- * those of the kind that is most like them, with their own number of units.
+ * those of the kind that is most like them, with their own number of units. So
+ * do numbers: products of mxfp8 and nvfp4 have the share of fp8 until they are
+ * fitted.
  */
 #include "core/cluster.h"
 
@@ -11,6 +13,8 @@ static const double a100[PEN_CONSTANTS] = {
     [PEN_CONSTANT_UNITS] = 108,
     [PEN_CONSTANT_PRODUCT_SHARE] = 0.825,
     [PEN_CONSTANT_PRODUCT_SHARE_FP8] = 0.80,
+    [PEN_CONSTANT_PRODUCT_SHARE_MXFP8] = 0.80,
+    [PEN_CONSTANT_PRODUCT_SHARE_FP4] = 0.80,
     [PEN_CONSTANT_TILE_HALF] = 8.79,
     [PEN_CONSTANT_DEPTH_HALF] = 114.6,
     [PEN_CONSTANT_ROUNDING] = 0.3846,
@@ -31,6 +35,8 @@ static const double h100[PEN_CONSTANTS] = {
     [PEN_CONSTANT_UNITS] = 132,
     [PEN_CONSTANT_PRODUCT_SHARE] = 0.689,
     [PEN_CONSTANT_PRODUCT_SHARE_FP8] = 0.5946,
+    [PEN_CONSTANT_PRODUCT_SHARE_MXFP8] = 0.5946,
+    [PEN_CONSTANT_PRODUCT_SHARE_FP4] = 0.5946,
     [PEN_CONSTANT_TILE_HALF] = 20,
     [PEN_CONSTANT_DEPTH_HALF] = 300,
     [PEN_CONSTANT_ROUNDING] = 0.5,
@@ -51,6 +57,8 @@ static const double processor[PEN_CONSTANTS] = {
     [PEN_CONSTANT_UNITS] = 1,
     [PEN_CONSTANT_PRODUCT_SHARE] = 0.9,
     [PEN_CONSTANT_PRODUCT_SHARE_FP8] = 0.9,
+    [PEN_CONSTANT_PRODUCT_SHARE_MXFP8] = 0.9,
+    [PEN_CONSTANT_PRODUCT_SHARE_FP4] = 0.9,
     [PEN_CONSTANT_TILE_HALF] = 4,
     [PEN_CONSTANT_DEPTH_HALF] = 32,
     [PEN_CONSTANT_ROUNDING] = 0.1,
@@ -89,6 +97,19 @@ static const struct kind *find_kind(const struct pen_device *device)
         if (strncmp(device->kind, kinds[i].name, strlen(kinds[i].name)) == 0)
             return &kinds[i];
     return &other;
+}
+
+double pen_device_product_share(const struct pen_device *device,
+                                enum pen_number number)
+{
+    static const enum pen_constant shares[PEN_NUMBERS] = {
+        [PEN_NUMBER_F32] = PEN_CONSTANT_PRODUCT_SHARE,
+        [PEN_NUMBER_BF16] = PEN_CONSTANT_PRODUCT_SHARE,
+        [PEN_NUMBER_FP16] = PEN_CONSTANT_PRODUCT_SHARE,
+        [PEN_NUMBER_FP8] = PEN_CONSTANT_PRODUCT_SHARE_FP8,
+        [PEN_NUMBER_MXFP8] = PEN_CONSTANT_PRODUCT_SHARE_MXFP8,
+        [PEN_NUMBER_NVFP4] = PEN_CONSTANT_PRODUCT_SHARE_FP4};
+    return device->constants[shares[number]];
 }
 
 /* Without a comparison: what another kind is off, and the doubt about it. */

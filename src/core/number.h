@@ -1,14 +1,20 @@
 #ifndef PEN_CORE_NUMBER_H
 #define PEN_CORE_NUMBER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers that products are computed in: name, key of files. */
+/*
+ * Numbers that products are computed in: name, key of files. Of those narrower
+ * than 16 bits all else is bf16.
+ */
 #define PEN_NUMBER_TABLE(X)                                                    \
     X(F32, "f32")                                                              \
     X(BF16, "bf16")                                                            \
     X(FP16, "fp16")                                                            \
-    X(FP8, "fp8") /* products only; all else is bf16 */
+    X(FP8, "fp8")     /* 8 bits, one scale for each tensor */                  \
+    X(MXFP8, "mxfp8") /* 8 bits, one scale for each 32 of them */              \
+    X(NVFP4, "nvfp4") /* 4 bits, one scale for each 16 of them */
 
 enum pen_number {
 #define PEN_NUMBER_ENUM(name, key) PEN_NUMBER_##name,
@@ -22,5 +28,11 @@ extern const char *const pen_number_names[PEN_NUMBERS + 1];
 
 /* Bytes of one weight or activation in memory: 4, otherwise 2. */
 uint32_t pen_number_bytes(enum pen_number number);
+
+/* Whether products have inputs narrower than 16 bits. */
+bool pen_number_is_narrow(enum pen_number number);
+
+/* Numbers of all that is no product: the number itself, or bf16 if narrow. */
+enum pen_number pen_number_beside(enum pen_number number);
 
 #endif

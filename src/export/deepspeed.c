@@ -111,8 +111,9 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
     pen__nearest_merge(plan, PROGRAM, notes);
     pen__nearest_whole_recompute(plan, PROGRAM, notes);
     fit_sharding(plan, notes);
-    if (plan->number == PEN_NUMBER_FP8) {
-        pen__note(notes, "%s has no fp8: the export uses bf16", PROGRAM);
+    if (pen_number_is_narrow(plan->number)) {
+        pen__note(notes, "%s has no %s: the export uses bf16", PROGRAM,
+                  pen_number_names[plan->number]);
         plan->number = PEN_NUMBER_BF16;
     }
     if (plan->degrees[PEN_DEGREE_PP] > 1 && plan->degrees[PEN_DEGREE_TP] > 1)

@@ -119,7 +119,7 @@ static void add_pipeline(const struct pen_plan *plan,
 
 static void add_numbers(enum pen_number number, struct pen_text *out)
 {
-    if (number == PEN_NUMBER_BF16 || number == PEN_NUMBER_FP8)
+    if (pen_number_beside(number) == PEN_NUMBER_BF16)
         pen__megatron_add_flag(out, "--bf16");
     if (number == PEN_NUMBER_FP16)
         pen__megatron_add_flag(out, "--fp16");
@@ -127,6 +127,12 @@ static void add_numbers(enum pen_number number, struct pen_text *out)
         pen__megatron_add_flag(out, "--fp8-format hybrid");
         pen__megatron_add_flag(out, "--fp8-recipe tensorwise");
     }
+    if (number == PEN_NUMBER_MXFP8) {
+        pen__megatron_add_flag(out, "--fp8-format e4m3");
+        pen__megatron_add_flag(out, "--fp8-recipe mxfp8");
+    }
+    if (number == PEN_NUMBER_NVFP4)
+        pen__megatron_add_flag(out, "--fp4-format e2m1");
 }
 
 static void add_layout(const struct pen__megatron *version,

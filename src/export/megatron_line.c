@@ -286,8 +286,12 @@ static pen_status set_stages(struct pen_plan *plan,
 
 static enum pen_number read_number(const struct pen__megatron_words *words)
 {
+    if (pen__megatron_has(words, PEN__MEGATRON_FP4))
+        return PEN_NUMBER_NVFP4;
     if (pen__megatron_has(words, PEN__MEGATRON_FP8))
-        return PEN_NUMBER_FP8;
+        return pen__megatron_is(words, PEN__MEGATRON_FP8_RECIPE, "mxfp8")
+                   ? PEN_NUMBER_MXFP8
+                   : PEN_NUMBER_FP8;
     if (pen__megatron_has(words, PEN__MEGATRON_BF16))
         return PEN_NUMBER_BF16;
     return pen__megatron_has(words, PEN__MEGATRON_FP16) ? PEN_NUMBER_FP16

@@ -55,6 +55,8 @@
     X(BF16, "bf16")                                                            \
     X(FP16, "fp16")                                                            \
     X(FP8, "fp8-format")                                                       \
+    X(FP8_RECIPE, "fp8-recipe")                                                \
+    X(FP4, "fp4-format")                                                       \
     X(SEED, "seed")                                                            \
     X(TP, "tensor-model-parallel-size")                                        \
     X(SP, "sequence-parallel")                                                 \

@@ -31,8 +31,9 @@ static void fit_choices(struct pen_plan *plan, struct pen_text *notes)
                   PROGRAM);
         plan->sharding = PEN_SHARDING_ZERO1;
     }
-    if (plan->number == PEN_NUMBER_FP8) {
-        pen__note(notes, "%s has no fp8: the export uses bf16", PROGRAM);
+    if (pen_number_is_narrow(plan->number)) {
+        pen__note(notes, "%s has no %s: the export uses bf16", PROGRAM,
+                  pen_number_names[plan->number]);
         plan->number = PEN_NUMBER_BF16;
     }
     if (plan->degrees[PEN_DEGREE_PP] > 1)

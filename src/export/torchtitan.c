@@ -270,8 +270,10 @@ static void fit_sharding(const struct pen__titan *titan, struct pen_plan *plan,
 static void fit_numbers(const struct pen__titan *titan, struct pen_plan *plan,
                         struct pen_text *notes)
 {
-    bool is_fp8 = plan->number == PEN_NUMBER_FP8;
-    if (plan->number == PEN_NUMBER_FP16 || (is_fp8 && !titan->is_old)) {
+    bool is_known = plan->number == PEN_NUMBER_F32 ||
+                    plan->number == PEN_NUMBER_BF16 ||
+                    (plan->number == PEN_NUMBER_FP8 && titan->is_old);
+    if (!is_known) {
         pen__note(notes, "%s has no option for %s: the export uses bf16",
                   titan->program, pen_number_names[plan->number]);
         plan->number = PEN_NUMBER_BF16;

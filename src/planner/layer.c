@@ -167,8 +167,7 @@ static void time_head(const struct pen__layer *layer,
     double vocab = ceil(layer->setting->model->vocab / layer->tp);
     double row = layer->tokens * layer->hidden / layer->rows_tp;
     struct pen_setting setting = *layer->setting;
-    if (setting.number == PEN_NUMBER_FP8)
-        setting.number = PEN_NUMBER_BF16; /* the head stays in 16 bits */
+    setting.number = pen_number_beside(setting.number); /* in 16 bits */
     head.setting = &setting;
     pen_operations_add_rows(&forward, row * 2 * layer->element, 1);
     pen_operations_add_product(&forward, 1, layer->tokens, vocab,

@@ -234,11 +234,11 @@ static void add_activation(const struct pen__layer *layer, bool is_backward,
                                 1);
 }
 
-/* The input of a product becomes 8 bits wide, and its transpose. */
+/* The input of a product becomes 8 bits wide or less, and its transpose. */
 static void add_cast(const struct pen__layer *layer, double elements,
                      struct pen_operation_list *list)
 {
-    if (layer->setting->number == PEN_NUMBER_FP8)
+    if (pen_number_is_narrow(layer->setting->number))
         pen_operations_add_rows(list, elements * 4, 1);
 }
 

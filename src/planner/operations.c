@@ -84,12 +84,15 @@ static double tile_share(const struct pen_device *device, double m, double n)
 
 double pen_device_peak(const struct pen_device *device, enum pen_number number)
 {
-    double flops = device->flops[number];
-    if (flops == 0 && number == PEN_NUMBER_FP8)
-        flops = device->flops[PEN_NUMBER_BF16];
-    if (flops == 0)
-        flops = device->flops[PEN_NUMBER_FP16];
-    return flops == 0 ? device->flops[PEN_NUMBER_F32] : flops;
+    static const enum pen_number wider[PEN_NUMBERS] = {
+        [PEN_NUMBER_NVFP4] = PEN_NUMBER_MXFP8,
+        [PEN_NUMBER_MXFP8] = PEN_NUMBER_FP8,
+        [PEN_NUMBER_FP8] = PEN_NUMBER_BF16,
+        [PEN_NUMBER_BF16] = PEN_NUMBER_FP16,
+        [PEN_NUMBER_FP16] = PEN_NUMBER_F32};
+    while (device->flops[number] == 0 && number != PEN_NUMBER_F32)
+        number = wider[number];
+    return device->flops[number];
 }
 
 static double product_time(const struct pen_device *device,
@@ -97,9 +100,7 @@ static double product_time(const struct pen_device *device,
                            const struct pen_operation *op)
 {
     double best = INFINITY;
-    double share = device->constants[number == PEN_NUMBER_FP8
-                                         ? PEN_CONSTANT_PRODUCT_SHARE_FP8
-                                         : PEN_CONSTANT_PRODUCT_SHARE];
+    double share = pen_device_product_share(device, number);
     double depth = op->k / (op->k + device->constants[PEN_CONSTANT_DEPTH_HALF]);
     double unit = pen_device_peak(device, number) * share * depth /
                   device->constants[PEN_CONSTANT_UNITS];
@@ -134,8 +135,7 @@ double pen_operation_time(const struct pen_device *device,
     case PEN_OPERATION_PRODUCT:
         return product_time(device, number, operation);
     case PEN_OPERATION_ATTENTION:
-        peak = pen_device_peak(
-            device, number == PEN_NUMBER_FP8 ? PEN_NUMBER_BF16 : number);
+        peak = pen_device_peak(device, pen_number_beside(number));
         return operation->flops /
                (peak * device->constants[PEN_CONSTANT_ATTENTION_SHARE]);
     case PEN_OPERATION_ROWS:

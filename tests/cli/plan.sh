@@ -277,7 +277,15 @@ run 1 plan "${a100[@]}" --memory-limit much
 err_has "--memory-limit much: expected a number with a unit, as"
 run 1 plan "${xl[@]}" --cluster "preset:a100-40*16" --global-batch-size 64 \
     --dtype fp8
-err_has "does not support fp8"
+err_has "a100-40 does not support fp8; give --dtype with one of: f32, bf16, fp16"
+for numbers in mxfp8 nvfp4; do
+    run 1 predict "${xl[@]}" --cluster "preset:h200*16" --global-batch-size 64 --dtype "$numbers"
+    err_has "h200 does not support $numbers; give --dtype with one of: f32, bf16, fp16, fp8"
+done
+run 0 plan "${xl[@]}" --cluster "preset:b200*16" --global-batch-size 64 --dtype nvfp4 --top 1 -o "$work/narrow.json"
+out_has "of the nvfp4 peak (9000 Tflop/s a device)"
+grep -q '"dtype": "nvfp4"' "$work/narrow.json" || fail "the plan lacks its numbers"
+run 0 plan check "$work/narrow.json"
 run 1 plan check "$work/nothing.json"
 err_has "$work/nothing.json"
 run 2 plan check

@@ -290,7 +290,7 @@ static void wrong_devices_are_refused_by_their_place(void **state)
                    "line 3, column 5: a device must be a map");
     expect_refusal(racks, "1024", "1, flops: {fp4: 1}",
                    "line 3, column 40: flops has no key 'fp4'; expected one of "
-                   "f32 bf16 fp16 fp8");
+                   "f32 bf16 fp16 fp8 mxfp8 nvfp4");
     expect_refusal(racks, "1024", "1, memory: 80 GB/s",
                    "line 3, column 40: memory must be a number with its unit, "
                    "such as 80 GiB, from 1 to 9.0072e+15");

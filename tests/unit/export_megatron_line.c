@@ -300,6 +300,25 @@ static void experts_are_read(void **state)
 
 /* ---- the rest ---- */
 
+static void narrow_numbers_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        enum pen_number number;
+    } rows[] = {
+        {LEAST "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
+         PEN_NUMBER_FP8},
+        {LEAST "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8", PEN_NUMBER_MXFP8},
+        {LEAST "--bf16 --fp4-format e2m1", PEN_NUMBER_NVFP4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct read read = read_line(rows[i].line, 2);
+        assert_int_equal(rows[i].number, read.plan->number);
+        assert_string_equal("", pen_text_string(&read.notes));
+        release(&read);
+    }
+}
+
 static void recomputation_and_sharding_are_read(void **state)
 {
     (void)state;
@@ -425,6 +444,7 @@ int main(void)
         cmocka_unit_test(layers_are_dealt_as_the_options_say),
         cmocka_unit_test(a_layout_from_the_field_is_read),
         cmocka_unit_test(experts_are_read),
+        cmocka_unit_test(narrow_numbers_are_read),
         cmocka_unit_test(recomputation_and_sharding_are_read),
         cmocka_unit_test(a_recipe_is_read),
         cmocka_unit_test(further_recipes_are_read),

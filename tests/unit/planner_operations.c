@@ -19,6 +19,8 @@ static struct pen_device ideal_device(void)
     device.constants[PEN_CONSTANT_UNITS] = 1;
     device.constants[PEN_CONSTANT_PRODUCT_SHARE] = 1;
     device.constants[PEN_CONSTANT_PRODUCT_SHARE_FP8] = 1;
+    device.constants[PEN_CONSTANT_PRODUCT_SHARE_MXFP8] = 0.5;
+    device.constants[PEN_CONSTANT_PRODUCT_SHARE_FP4] = 0.25;
     device.constants[PEN_CONSTANT_ATTENTION_SHARE] = 0.5;
     device.constants[PEN_CONSTANT_BYTES_SHARE] = 1;
     device.constants[PEN_CONSTANT_LAUNCH] = 1e-5;
@@ -57,6 +59,42 @@ static void whole_tiles_take_their_flops(void **state)
     expect_close(flops / 2e12,
                  product_time(&device, PEN_NUMBER_FP8, 1024, 1024, 4096),
                  "in 8 bits");
+}
+
+static void numbers_that_a_device_lacks_run_as_the_next_wider(void **state)
+{
+    (void)state;
+    struct pen_device device = ideal_device();
+    expect_close(2e12, pen_device_peak(&device, PEN_NUMBER_NVFP4), "bf16");
+    device.flops[PEN_NUMBER_FP8] = 4e12;
+    expect_close(4e12, pen_device_peak(&device, PEN_NUMBER_NVFP4), "fp8");
+    expect_close(4e12, pen_device_peak(&device, PEN_NUMBER_MXFP8), "fp8");
+    device.flops[PEN_NUMBER_MXFP8] = 5e12;
+    expect_close(5e12, pen_device_peak(&device, PEN_NUMBER_NVFP4), "mxfp8");
+    expect_close(4e12, pen_device_peak(&device, PEN_NUMBER_FP8), "its own");
+    device.flops[PEN_NUMBER_NVFP4] = 8e12;
+    expect_close(8e12, pen_device_peak(&device, PEN_NUMBER_NVFP4), "its own");
+}
+
+static void narrow_products_have_shares_of_their_own(void **state)
+{
+    (void)state;
+    struct pen_device device = ideal_device();
+    double flops = 2.0 * 4096 * 4096 * 4096;
+    device.flops[PEN_NUMBER_FP8] = device.flops[PEN_NUMBER_MXFP8] = 4e12;
+    device.flops[PEN_NUMBER_NVFP4] = 8e12;
+    expect_close(flops / 4e12,
+                 product_time(&device, PEN_NUMBER_FP8, 4096, 4096, 4096),
+                 "one scale");
+    expect_close(flops / 2e12,
+                 product_time(&device, PEN_NUMBER_MXFP8, 4096, 4096, 4096),
+                 "a scale for each 32");
+    expect_close(flops / 2e12,
+                 product_time(&device, PEN_NUMBER_NVFP4, 4096, 4096, 4096),
+                 "4 bits");
+    assert_true(pen_number_is_narrow(PEN_NUMBER_MXFP8));
+    assert_int_equal(PEN_NUMBER_BF16, pen_number_beside(PEN_NUMBER_NVFP4));
+    assert_int_equal(PEN_NUMBER_FP16, pen_number_beside(PEN_NUMBER_FP16));
 }
 
 static void a_part_of_a_tile_costs_a_whole_one(void **state)
@@ -152,6 +190,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_tiles_take_their_flops),
+        cmocka_unit_test(numbers_that_a_device_lacks_run_as_the_next_wider),
+        cmocka_unit_test(narrow_products_have_shares_of_their_own),
         cmocka_unit_test(a_part_of_a_tile_costs_a_whole_one),
         cmocka_unit_test(a_last_round_is_rounded_up_by_its_share),
         cmocka_unit_test(thin_products_wait_for_memory),
