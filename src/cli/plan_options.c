@@ -672,14 +672,12 @@ pen_status pen__planning_name(const struct pen__planning *planning,
 {
     struct pen_text config = PEN_TEXT_EMPTY;
     const struct pen_cluster *cluster = planning->cluster;
-    uint64_t node = cluster->levels[0].size;
-    uint64_t all = pen_cluster_num_devices(cluster);
     pen_status status =
         pen_profile_hash_model(planning->model, plan->model_hash, why);
     if (status != PEN_OK)
         return status;
     pen_model_print(planning->model, &config);
-    plan->node_size = (uint32_t)(node == 0 || node > all ? all : node);
+    plan->node_size = (uint32_t)pen_cluster_host_size(cluster);
     if (config.has_failed || planning->model_name.has_failed ||
         !pen_plan_set(&plan->model, pen_text_string(&planning->model_name)) ||
         !pen_plan_set(&plan->config, pen_text_string(&config)) ||

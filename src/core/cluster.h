@@ -142,9 +142,13 @@ uint64_t pen_cluster_num_devices(const struct pen_cluster *cluster);
 pen_status pen_cluster_resize(const struct pen_cluster *cluster, uint64_t count,
                               struct pen_cluster **out, struct pen_text *why);
 
-/* Devices of a system of a preset, or of a block of a file's first links; 1
- * where the links join all devices alike. */
+/* Devices of a system of a preset that a plan takes, or of a block of a file's
+ * first links; 1 where the links join all devices alike. */
 uint64_t pen_cluster_system_size(const struct pen_cluster *cluster);
+
+/* Devices that one operating system has: of a rack those of a tray, otherwise
+ * those of a block of the first links. */
+uint64_t pen_cluster_host_size(const struct pen_cluster *cluster);
 
 /* The innermost level whose blocks have at least this many devices. */
 const struct pen_link_level *

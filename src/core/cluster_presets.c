@@ -68,6 +68,12 @@ static const struct pen_system systems[] = {
      2,
      {{"rack", 72, 900e9, 3e-6}, {"cluster", 0, 50e9, 6e-6}},
      "NVLink 5 in a rack, InfiniBand NDR for each device"},
+    {"gb300-nvl72",
+     "gb300",
+     72,
+     2,
+     {{"rack", 72, 900e9, 3e-6}, {"cluster", 0, 100e9, 6e-6}},
+     "NVLink 5 in a rack, InfiniBand XDR for each device"},
     {"h100-pcie-node",
      "h100-pcie",
      8,
@@ -87,6 +93,12 @@ static const struct pen_system systems[] = {
      8,
      2,
      {{"node", 8, 448e9, 4e-6}, {"cluster", 0, 50e9, 6e-6}},
+     "7 links of Infinity Fabric, 400 Gbit/s for each device"},
+    {"mi355x-node",
+     "mi355x",
+     8,
+     2,
+     {{"node", 8, 537.6e9, 4e-6}, {"cluster", 0, 50e9, 6e-6}},
      "7 links of Infinity Fabric, 400 Gbit/s for each device"},
     {"ethernet-10",
      "rtx4090",
@@ -120,6 +132,33 @@ static const struct pen_system systems[] = {
      "memory, one port of 100 Gbit/s a node"}};
 
 enum { NUM_SYSTEMS = sizeof systems / sizeof *systems };
+
+/*
+ * Racks whose devices are no power of two, as degrees are: plans take `planned`
+ * of each, unless the cluster is made of whole ones. The others are spare
+ * (docs/decisions/0024-racks-of-72.md). A host has `host` of them.
+ */
+static const struct rack {
+    const char *system;
+    uint64_t planned;
+    uint64_t host;
+} racks[] = {{"gb200-nvl72", 64, 4}, {"gb300-nvl72", 64, 4}};
+
+static const struct rack *find_rack(const struct pen_system *system)
+{
+    for (size_t i = 0; i < sizeof racks / sizeof *racks; i++)
+        if (strcmp(racks[i].system, system->name) == 0)
+            return &racks[i];
+    return NULL;
+}
+
+/* Devices of one system that a cluster of so many takes. */
+static uint64_t taken_of(const struct pen_system *system, uint64_t count)
+{
+    const struct rack *rack = find_rack(system);
+    return rack == NULL || count % system->size == 0 ? system->size
+                                                     : rack->planned;
+}
 
 const struct pen_system *pen_system_at(size_t index)
 {
@@ -156,6 +195,15 @@ static uint32_t count_levels(const struct pen_system *system, uint64_t count)
     return levels;
 }
 
+static void set_levels(const struct pen_system *system, uint64_t count,
+                       struct pen_cluster *out)
+{
+    memcpy(out->levels, system->levels, out->num_levels * sizeof *out->levels);
+    if (find_rack(system) != NULL)
+        out->levels[0].size = taken_of(system, count);
+    out->levels[out->num_levels - 1].size = 0;
+}
+
 static pen_status build(const struct pen_system *system, const char *kind,
                         uint64_t count, const char *name,
                         struct pen_cluster **out, struct pen_text *why)
@@ -169,8 +217,7 @@ static pen_status build(const struct pen_system *system, const char *kind,
     cluster->groups[0].device = *pen_device_find(kind);
     cluster->groups[0].count = count;
     pen_device_default_constants(&cluster->groups[0].device);
-    memcpy(cluster->levels, system->levels, levels * sizeof *cluster->levels);
-    cluster->levels[levels - 1].size = 0;
+    set_levels(system, count, cluster);
     *out = cluster;
     return PEN_OK;
 }
@@ -304,8 +351,19 @@ static const struct pen_system *system_of(const struct pen_cluster *cluster)
 uint64_t pen_cluster_system_size(const struct pen_cluster *cluster)
 {
     const struct pen_system *system = system_of(cluster);
-    uint64_t size = system != NULL ? system->size : cluster->levels[0].size;
+    uint64_t size = cluster->levels[0].size;
+    if (system != NULL)
+        size = taken_of(system, pen_cluster_num_devices(cluster));
     return size == 0 ? 1 : size;
+}
+
+uint64_t pen_cluster_host_size(const struct pen_cluster *cluster)
+{
+    const struct pen_system *system = system_of(cluster);
+    const struct rack *rack = system == NULL ? NULL : find_rack(system);
+    uint64_t size = rack == NULL ? cluster->levels[0].size : rack->host;
+    uint64_t all = pen_cluster_num_devices(cluster);
+    return size == 0 || size > all ? all : size;
 }
 
 pen_status pen_cluster_resize(const struct pen_cluster *cluster, uint64_t count,
@@ -327,9 +385,10 @@ pen_status pen_cluster_resize(const struct pen_cluster *cluster, uint64_t count,
     memcpy(made->name, cluster->name, sizeof made->name);
     made->groups[0].device = cluster->groups[0].device;
     made->groups[0].count = count;
-    memcpy(made->levels, system != NULL ? system->levels : cluster->levels,
-           levels * sizeof *made->levels);
-    made->levels[levels - 1].size = 0;
+    if (system != NULL)
+        set_levels(system, count, made);
+    else
+        memcpy(made->levels, cluster->levels, levels * sizeof *made->levels);
     *out = made;
     return PEN_OK;
 }

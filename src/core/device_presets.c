@@ -12,6 +12,9 @@
  *   b200        183359 MiB: nvidia-smi of "NVIDIA B200"
  *   gb200       189471 MiB: nvidia-smi of "NVIDIA GB200"
  *   b300        275040 MiB: nvidia-smi of "NVIDIA B300 SXM6 AC"
+ *   gb300       284208 MiB: nvidia-smi of "NVIDIA GB300"
+ *   mi300x      205822885888 B, 196288 MiB: rocm-smi of "AMD Instinct MI300X"
+ *   mi355x      309220868096 B, 294896 MiB: rocm-smi of "AMD Instinct MI355X"
  *   the others  the nominal size in GiB
  *
  *   v100      NVIDIA V100 datasheet (SXM2)
@@ -22,17 +25,23 @@
  *             arXiv 2505.09343)
  *   h20       NVIDIA H20 brochure: 148 Tflop/s of bf16, 296 of fp8, 44 of f32,
  *             4.0 TB/s; 78 units; nvidia-smi shows a limit of 500 W
- *   b200      NVIDIA DGX B200 datasheet, an eighth
- *   b300      NVIDIA HGX B300 datasheet: 36 Pflop/s of bf16 and 72 of fp8 with
- *             sparsity, so a half, and an eighth of it; 1100 W
- *   gb200     NVIDIA GB200 NVL72 datasheet, a 72nd
- *   mi250x    AMD Instinct MI250X datasheet, half
- *   mi300x    AMD Instinct MI300X datasheet
- *   rtx3080   NVIDIA GA102 white paper, appendix
+ *   b200      NVIDIA DGX B200 and HGX B200 datasheets, an eighth: 72 Pflop/s of
+ *             nvfp4, dense; 36 of bf16 and 72 of fp8 with sparsity, so a half
+ *   b300      NVIDIA HGX B300 datasheet, an eighth: 108 Pflop/s of nvfp4,
+ * dense; 36 of bf16 and 72 of fp8 with sparsity, so a half; 1100 W gb200 NVIDIA
+ * GB200 NVL72 datasheet, a 72nd: 720 Pflop/s of nvfp4, dense gb300     NVIDIA
+ * GB300 NVL72 datasheet, a 72nd: 1080 Pflop/s of nvfp4, dense; 360 of bf16 and
+ * 720 of fp8 with sparsity, so a half; 1400 W mi250x    AMD Instinct MI250X
+ * datasheet, half mi300x    AMD Instinct MI300X datasheet mi355x    AMD
+ * Instinct MI355X datasheet: 2.5 Pflop/s of bf16, 5.0 of fp8 and mxfp8; 1400 W.
+ * Its 4 bits are MXFP4, not NVFP4 rtx3080   NVIDIA GA102 white paper, appendix
  *   rtx4090   NVIDIA Ada white paper, appendix
  *   xeon-amx  Intel Xeon Platinum 8480+: 56 cores at 2 GHz, 1024 (bf16) and 64
  *             (f32) flops a cycle and core, 8 channels of DDR5-4800 with 64 GiB
  *             each; a core is its share of the socket
+ *
+ * Blackwell computes mxfp8 as fast as fp8; devices before it have no scales in
+ * their products, so they do not offer mxfp8.
  *
  * Watts of a device that computes are the limit of its sheet. Watts of one that
  * waits are readings with a process on the device and 0 % use, for the process
@@ -88,16 +97,20 @@ static const struct preset presets[] = {
            "dgx-h200"),
     DEVICE("h800", 67, 989, 989, 1979, 0, 0, 81559, 3350, 700, 120, "hgx-h800"),
     DEVICE("h20", 44, 148, 148, 296, 0, 0, 97871, 4000, 500, 0, "hgx-h20"),
-    DEVICE("b200", 80, 2250, 2250, 4500, 4500, 9000, 183359, 8000, 1000, 194,
+    DEVICE("b200", 75, 2250, 2250, 4500, 4500, 9000, 183359, 8000, 1000, 194,
            "dgx-b200"),
-    DEVICE("b300", 80, 2250, 2250, 4500, 4500, 13500, 275040, 8000, 1100, 0,
+    DEVICE("b300", 75, 2250, 2250, 4500, 4500, 13500, 275040, 8000, 1100, 0,
            "hgx-b300"),
     DEVICE("gb200", 80, 2500, 2500, 5000, 5000, 10000, 189471, 8000, 1200, 194,
            "gb200-nvl72"),
+    DEVICE("gb300", 80, 2500, 2500, 5000, 5000, 15000, 284208, 8000, 1400, 0,
+           "gb300-nvl72"),
     DEVICE("mi250x", 23.9, 191.5, 191.5, 0, 0, 0, 65536, 1638, 280, 0,
            "mi250x-node"),
-    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 0, 0, 196608, 5300, 750, 191,
+    DEVICE("mi300x", 163.4, 1307, 1307, 2615, 0, 0, 196288, 5300, 750, 191,
            "mi300x-node"),
+    DEVICE("mi355x", 157.3, 2516, 2516, 5033, 5033, 0, 294896, 8000, 1400, 0,
+           "mi355x-node"),
     DEVICE("rtx3080", 29.8, 59.5, 59.5, 0, 0, 0, 10240, 760, 320, 0,
            "ethernet-25"),
     DEVICE("rtx4090", 82.6, 165.2, 165.2, 330.3, 0, 0, 24576, 1008, 450, 0,

@@ -5,8 +5,8 @@
 
 run 0 cluster list
 err_empty
-for name in v100-16 a100-80 h100-sxm h200 b200 gb200 mi300x rtx3080 xeon-amx \
-    dgx-a100 dgx-h100 gb200-nvl72 ethernet-25; do
+for name in v100-16 a100-80 h100-sxm h200 b200 b300 gb200 gb300 mi300x mi355x rtx3080 xeon-amx \
+    dgx-a100 dgx-h100 gb200-nvl72 gb300-nvl72 mi355x-node ethernet-25; do
     out_has "$name "
 done
 names=$(awk 'NF > 1 && !/^-/ && !/^(device|system) / { print $1 }' "$work/out" |

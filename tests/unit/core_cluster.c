@@ -230,6 +230,33 @@ static void levels_that_one_block_fills_are_left_out(void **state)
     pen_cluster_free(cluster);
 }
 
+/* Degrees are powers of two: 64 of a rack of 72 are one domain of NVLink. */
+static void racks_of_72_are_planned_as_64(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source;
+        uint64_t block; /* 0: all devices are in one */
+        uint64_t unit;
+    } rows[] = {{"64xgb200", 0, 64},   {"72xgb200", 0, 72},
+                {"128xgb200", 64, 64}, {"144xgb200", 72, 72},
+                {"256xgb300", 64, 64}, {"gb300-nvl72*4", 72, 72},
+                {"80xgb200", 64, 64},  {"64xb200", 8, 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pen_cluster *cluster = load_cluster(rows[i].source);
+        assert_int_equal(rows[i].block, cluster->levels[0].size);
+        assert_int_equal(rows[i].unit, pen_cluster_system_size(cluster));
+        assert_int_equal(rows[i].unit == 8 ? 8 : 4,
+                         pen_cluster_host_size(cluster));
+        struct pen_cluster *twice = NULL;
+        assert_int_equal(PEN_OK, pen_cluster_resize(cluster, 2 * rows[i].unit,
+                                                    &twice, NULL));
+        assert_int_equal(rows[i].unit, twice->levels[0].size);
+        pen_cluster_free(twice);
+        expect_round_trip(cluster);
+    }
+}
+
 static void expect_no_preset(const char *source, const char *reason)
 {
     struct pen_cluster *cluster = NULL;
@@ -499,6 +526,7 @@ int main(void)
         cmocka_unit_test(a_speed_of_a_preset_can_be_taken_away),
         cmocka_unit_test(presets_are_right_and_print),
         cmocka_unit_test(levels_that_one_block_fills_are_left_out),
+        cmocka_unit_test(racks_of_72_are_planned_as_64),
         cmocka_unit_test(wrong_presets_are_refused),
         cmocka_unit_test(wrong_devices_are_refused_by_their_place),
         cmocka_unit_test(idle_watts_follow_the_watts),
