@@ -34,6 +34,12 @@ static pen_status check_plan(struct pen__work *work, struct pen_text *why)
                      "schedule time`");
         return PEN_INVALID;
     }
+    if (pen__needs_whole_gradients(plan) &&
+        plan->sharding > PEN_SHARDING_ZERO1) {
+        pen_why(why, "muon steps whole matrices, so gradients and weights "
+                     "cannot be sharded; use sharding none or zero1");
+        return PEN_INVALID;
+    }
     work->generator = pen_generator_find(plan->schedule.name);
     if (work->generator == NULL) {
         pen_why(why,

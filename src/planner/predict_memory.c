@@ -27,10 +27,8 @@ static void fill_memory(const struct pen__work *work,
                       pen__degree(plan, PEN_DEGREE_CP);
     double parameters = (double)rank->bytes.num_parameters;
     double shares[PEN_MEMORY_PARTS] = {0};
-    for (int i = PEN_MEMORY_WEIGHTS; i <= PEN_MEMORY_OPTIMIZER; i++)
+    for (int i = PEN_MEMORY_WEIGHTS; i <= PEN_MEMORY_GRADIENTS; i++)
         shares[i] = 1;
-    if (plan->sharding >= PEN_SHARDING_ZERO1)
-        shares[PEN_MEMORY_OPTIMIZER] = 1 / replicas;
     if (plan->sharding >= PEN_SHARDING_ZERO2 && !keeps_gradients(work))
         shares[PEN_MEMORY_GRADIENTS] = 1 / replicas;
     if (pen__passes_weights(work))
@@ -40,10 +38,11 @@ static void fill_memory(const struct pen__work *work,
     double bytes[PEN_MEMORY_PARTS] = {
         [PEN_MEMORY_WEIGHTS] =
             parameters * element * shares[PEN_MEMORY_WEIGHTS],
-        [PEN_MEMORY_GRADIENTS] = parameters * practice->gradient_bytes *
+        [PEN_MEMORY_GRADIENTS] = parameters *
+                                 pen__gradient_bytes(work->setting, plan) *
                                  shares[PEN_MEMORY_GRADIENTS],
-        [PEN_MEMORY_OPTIMIZER] = parameters * practice->optimizer_bytes *
-                                 shares[PEN_MEMORY_OPTIMIZER],
+        [PEN_MEMORY_OPTIMIZER] = pen__optimizer_bytes(
+            work->setting, plan, &rank->bytes, &rank->matrices),
         [PEN_MEMORY_ACTIVATIONS] = stash_bytes * (1 + practice->memory_holes),
         [PEN_MEMORY_LOSS] = has_head ? (double)rank->bytes.working_bytes : 0,
         [PEN_MEMORY_BUFFERS] =

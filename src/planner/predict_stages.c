@@ -177,7 +177,8 @@ static double reduction_time(const struct pen__work *work,
     const struct pen_practice *practice = &work->setting->practice;
     if (pen__passes_weights(work))
         return 0; /* done already */
-    bool is_cut = work->plan->sharding != PEN_SHARDING_NONE;
+    bool is_cut = work->plan->sharding != PEN_SHARDING_NONE &&
+                  !pen__needs_whole_gradients(work->plan);
     double sec = replica_time(
         work, is_cut ? PEN_COLLECTIVE_GATHER : PEN_COLLECTIVE_REDUCE,
         &stage->bytes, practice->reduction_bytes);
@@ -198,23 +199,6 @@ static double gather_time(const struct pen__work *work,
     if (practice->overlaps_parameters)
         sec = fmax(sec / 8, sec - 0.9 * stage->time.forward_sec);
     return sec;
-}
-
-/* Weights, and moments twice: read and written. */
-#define UPDATE_BYTES 24.0
-
-static double update_time(const struct pen__work *work,
-                          const struct pen__stage *stage)
-{
-    double share = work->plan->sharding == PEN_SHARDING_NONE
-                       ? 1
-                       : 1.0 / (pen__degree(work->plan, PEN_DEGREE_DP) *
-                                (double)pen__degree(work->plan, PEN_DEGREE_CP));
-    double bytes = UPDATE_BYTES + work->setting->practice.gradient_bytes;
-    if (work->setting->number != PEN_NUMBER_F32)
-        bytes += pen_number_bytes(work->setting->number);
-    return pen_bytes_time(work->device,
-                          share * bytes * (double)stage->bytes.num_parameters);
 }
 
 /* Embedding and head with one matrix on two ranks agree on its gradient. */
@@ -241,7 +225,9 @@ static void share_stage(const struct pen__work *work, struct pen__stage *stage)
         share_weights(work, stage);
     stage->sync_sec = reduction_time(work, stage);
     stage->gather_sec = gather_time(work, stage);
-    stage->update_sec = update_time(work, stage);
+    stage->update_sec =
+        pen__optimizer_sec(work->setting, work->plan, work->device,
+                           &stage->bytes, &stage->matrices);
 }
 
 /* Whether the same layers were summed. */
@@ -269,6 +255,8 @@ void pen__sum_stages(struct pen__work *work)
             *stage = work->stages[i - 1];
         else {
             alike = *stage;
+            pen__matrix_sums_add(work->setting, plan, group, &plan->stages[i],
+                                 &stage->matrices);
             share_stage(work, stage);
         }
     }
@@ -304,6 +292,7 @@ static void add_stage(const struct pen__stage *stage, double share,
                       struct pen__stage *out)
 {
     add_layer(&stage->time, &stage->bytes, share, out);
+    pen__matrix_sums_join(&stage->matrices, &out->matrices);
     out->wait_sec += share * stage->wait_sec;
     out->sync_sec += stage->sync_sec;
     out->gather_sec += stage->gather_sec;

@@ -2,6 +2,7 @@
 #define PEN_PLANNER_PREDICT_WORK_H
 
 #include "planner/measured.h"
+#include "planner/optimizer.h"
 #include "planner/predict.h"
 #include "schedule/generators.h"
 #include "schedule/time.h"
@@ -12,6 +13,7 @@
 struct pen__stage {
     struct pen_layer_time time;   /* sums of its layers */
     struct pen_layer_bytes bytes; /* sums; the largest working_bytes */
+    struct pen__matrix_sums matrices;
     double sync_sec;
     double gather_sec; /* part of the step behind the optimizer */
     double update_sec;
