@@ -209,7 +209,7 @@ static void wrong_plans_are_refused_by_their_place(void **state)
     expect_refusal(HEAD MODEL
                    "\"workload\":{\"sequence\":8,\"dtype\":\"f16\"}}",
                    "workload.dtype must be one of \"f32\" \"bf16\" \"fp16\" "
-                   "\"fp8\"");
+                   "\"fp8\" \"mxfp8\" \"nvfp4\"");
     expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":0}}",
                    "degrees.dp must be an integer from 1 to 1000000");
     expect_refusal(HEAD MODEL WORK "\"degrees\":{\"dp\":1}}",
