@@ -608,15 +608,28 @@ static double whole_bytes(const struct pen__base *base,
     return base->parameters * parameter_bytes + base->stash * least;
 }
 
+/* Ranks that have the same weights; experts that are folded over tensor ranks
+ * may be on more of them than the rest. */
+static double most_owners(const struct pen_candidate *candidate)
+{
+    const uint32_t *degrees = candidate->degrees;
+    double all = (double)degrees[PEN_DEGREE_DP] * degrees[PEN_DEGREE_CP];
+    if (candidate->expert_tp == 0)
+        return all;
+    return fmax(all,
+                all * degrees[PEN_DEGREE_TP] /
+                    ((double)degrees[PEN_DEGREE_EP] * candidate->expert_tp));
+}
+
 bool pen__candidate_has_room(const struct pen_setting *setting,
                              const struct pen__base *base,
                              const struct pen_candidate *candidate, double held,
                              double bytes, double *least)
 {
     const uint32_t *degrees = candidate->degrees;
-    double parameter_bytes = pen__parameter_bytes(
-        setting, candidate->sharding,
-        (double)degrees[PEN_DEGREE_DP] * degrees[PEN_DEGREE_CP]);
+    double parameter_bytes =
+        pen__parameter_bytes(setting, &candidate->recipe, candidate->sharding,
+                             most_owners(candidate));
     double shares = 0; /* of all blocks, per byte of room */
     for (uint32_t rank = 0; rank < degrees[PEN_DEGREE_PP]; rank++)
         shares += 1 / whole_bytes(base, candidate, parameter_bytes, held, rank);

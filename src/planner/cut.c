@@ -160,7 +160,7 @@ static void fill_bytes(struct work *work, enum pen_recompute recompute)
     pen__class_costs_find(work->setting, plan, work->groups[0], recompute,
                           &work->classes, &costs);
     double per_parameter = pen__parameter_bytes(
-        work->setting, plan->sharding,
+        work->setting, &plan->recipe, plan->sharding,
         (double)plan->degrees[PEN_DEGREE_DP] * plan->degrees[PEN_DEGREE_CP]);
     uint32_t pp = plan->degrees[PEN_DEGREE_PP];
     double in_flight =

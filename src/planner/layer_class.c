@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "planner/memo.h"
+#include "planner/optimizer.h"
 
 enum class { EMBEDDING, HEAD, BLOCK };
 
@@ -51,12 +52,20 @@ void pen__class_costs_find(const struct pen_setting *setting,
     }
 }
 
+#define LEAST_WEIGHT_BYTES 0.5 /* gathered in 4 bits */
+
 double pen__parameter_bytes(const struct pen_setting *setting,
+                            const struct pen_recipe *recipe,
                             enum pen_sharding sharding, double num_replicas)
 {
-    double weights = pen_number_bytes(setting->number);
-    double gradients = setting->practice.gradient_bytes;
-    double optimizer = setting->practice.optimizer_bytes;
+    double weights = recipe->gathers_narrow ? LEAST_WEIGHT_BYTES
+                                            : pen_number_bytes(setting->number);
+    double gradients = recipe->gradient_bytes > 0
+                           ? recipe->gradient_bytes
+                           : setting->practice.gradient_bytes;
+    double optimizer = recipe->offloads_optimizer
+                           ? 0
+                           : pen__least_optimizer_bytes(setting, recipe);
     if (sharding >= PEN_SHARDING_ZERO1)
         optimizer /= num_replicas;
     if (sharding >= PEN_SHARDING_ZERO2)

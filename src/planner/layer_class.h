@@ -37,8 +37,10 @@ void pen__class_costs_find(const struct pen_setting *setting,
                            const struct pen__layer_classes *classes,
                            struct pen__class_costs *out);
 
-/* Bytes that one parameter takes on one device, by the sharding of a plan. */
+/* Bytes that one parameter takes on one device, by the sharding of a plan; not
+ * more than any parameter does. */
 double pen__parameter_bytes(const struct pen_setting *setting,
+                            const struct pen_recipe *recipe,
                             enum pen_sharding sharding, double num_replicas);
 
 #endif

@@ -286,6 +286,12 @@ run 0 plan "${xl[@]}" --cluster "preset:b200*16" --global-batch-size 64 --dtype 
 out_has "of the nvfp4 peak (9000 Tflop/s a device)"
 grep -q '"dtype": "nvfp4"' "$work/narrow.json" || fail "the plan lacks its numbers"
 run 0 plan check "$work/narrow.json"
+# An optimizer with fewer bytes fits where Adam does not: the search must not leave it out.
+run 1 plan llama-3.1-70b 16xh100 --seconds 0.1
+err_has "no layout fits"
+for optimizer in adam8 adafactor muon; do
+    run 0 plan llama-3.1-70b 16xh100 --seconds 0.1 --top 1 --optimizer "$optimizer"
+done
 run 1 plan check "$work/nothing.json"
 err_has "$work/nothing.json"
 run 2 plan check

@@ -159,7 +159,9 @@ static bool is_short(const struct pen_candidate *candidate)
 static uint32_t check_setting(struct pen_random *random,
                               const struct world *world)
 {
-    struct pen_candidate_filter filter = {.micro_batch = 0};
+    struct pen_candidate_filter filter = {
+        .recipe = {.optimizer =
+                       (enum pen_optimizer_kind)below(random, PEN_OPTIMIZERS)}};
     struct pen__bases bases;
     struct pen__candidate_list list = {.items = NULL};
     uint32_t checked = 0;
