@@ -175,10 +175,11 @@ static void set_sight(const struct reading *reading, uint32_t block,
 }
 
 /* Heads of blocks that see all positions may differ from the others'. */
-static void set_heads(const struct pen_model *model, enum sight sight,
-                      struct pen_block *out)
+static void set_heads(const struct pen_model *model, struct pen_block *out)
 {
-    bool is_global = sight == ALL && model->global_head_dim > 0;
+    bool sees_all =
+        out->window == 0 && !out->is_picked && out->compression == 0;
+    bool is_global = sees_all && model->global_head_dim > 0;
     out->head_dim = is_global ? model->global_head_dim : model->head_dim;
     out->num_kv_heads = model->num_kv_heads;
     if (is_global && model->has_shared_values && model->global_kv_heads > 0)
@@ -293,9 +294,9 @@ static pen_status read_block(const struct reading *reading, uint32_t block,
         out->mlp = PEN_MLP_DENSE;
     if (out->mixer != PEN_MIXER_ATTENTION)
         return PEN_OK;
-    set_heads(reading->model, word->sight, out);
     set_sight(reading, block, word->sight, out);
     set_ratio(reading, block, out);
+    set_heads(reading->model, out);
     return PEN_OK;
 }
 

@@ -64,56 +64,23 @@ static enum pen_family find_family(const char *type)
     return (enum pen_family)family;
 }
 
-/*
- * What a config.json is about: of a model for text and images, the part for
- * text. That one may leave its type and more to the whole.
- */
-struct part {
-    struct pen_json whole;
-    struct pen_json text; /* the same, if there are no parts */
-    bool is_part;
-    char type[PEN_MODEL_TYPE_SIZE];
-};
-
-static pen_status open_part(const struct pen_json *json, struct part *out,
-                            struct pen_text *why)
-{
-    static const char *const keys[] = {"text_config", "llm_config",
-                                       "language_config"};
-    *out = (struct part){.whole = *json, .text = *json};
-    bool has_sizes =
-        pen__config_has(json, "hidden_size") || pen__config_has(json, "n_embd");
-    pen_status status = PEN_OK;
-    for (size_t i = 0; i < COUNT_OF(keys) && !has_sizes && !out->is_part; i++) {
-        out->is_part = pen__config_has(json, keys[i]);
-        if (out->is_part)
-            status = pen_json_open(json, keys[i], &out->text, why);
-    }
-    if (status != PEN_OK)
-        return status;
-    const struct pen_json *named =
-        pen__config_has(&out->text, "model_type") ? &out->text : json;
-    if (!pen__config_has(named, "model_type")) {
-        pen_why(why, "model_type is missing; is this a model's config.json?");
-        return PEN_INVALID;
-    }
-    return pen_json_read_word(named, "model_type", out->type, sizeof out->type,
-                              why);
-}
-
-static pen_status read_dtype(const struct pen_json *json, enum pen_dtype *out,
-                             struct pen_text *why)
+static pen_status read_dtype(const struct pen__model_part *part,
+                             enum pen_dtype *out, struct pen_text *why)
 {
     static const struct pen__config_word words[] = {
         {"float32", PEN_DTYPE_F32},
         {"float16", PEN_DTYPE_F16},
         {"bfloat16", PEN_DTYPE_BF16},
         {"float64", PEN_DTYPE_F64}};
-    int found = PEN_DTYPE_F32;
+    int found = (int)*out;
     /* transformers 5 calls it dtype. */
-    const char *key = pen__config_has(json, "dtype") ? "dtype" : "torch_dtype";
-    pen_status status =
-        pen__config_word(json, key, words, COUNT_OF(words), &found, why);
+    const char *key = pen__config_has(&part->text, "dtype") ||
+                              (pen__config_has(&part->whole, "dtype") &&
+                               !pen__config_has(&part->text, "torch_dtype"))
+                          ? "dtype"
+                          : "torch_dtype";
+    pen_status status = pen__config_word(pen__model_place(part, key), key,
+                                         words, COUNT_OF(words), &found, why);
     if (status == PEN_OK)
         *out = (enum pen_dtype)found;
     return status;
@@ -437,30 +404,16 @@ static pen_status read_llama(const struct pen_json *json,
     return status;
 }
 
-/* Of a file, or of a part of it, where it says so itself. */
-static const struct pen_json *find_place(const struct part *part,
-                                         const char *key)
-{
-    return pen__config_has(&part->text, key) ? &part->text : &part->whole;
-}
-
-static const struct pen_json *find_dtype(const struct part *part)
-{
-    bool is_there = pen__config_has(&part->text, "dtype") ||
-                    pen__config_has(&part->text, "torch_dtype");
-    return is_there ? &part->text : &part->whole;
-}
-
-static pen_status read_tie(const struct part *part, struct pen_model *model,
-                           struct pen_text *why)
+static pen_status read_tie(const struct pen__model_part *part,
+                           struct pen_model *model, struct pen_text *why)
 {
     static const char key[] = "tie_word_embeddings";
-    return pen__config_flag(find_place(part, key), key,
+    return pen__config_flag(pen__model_place(part, key), key,
                             &model->has_tied_embeddings, why);
 }
 
-static pen_status read_general(const struct part *part, struct pen_model *model,
-                               struct pen_text *why)
+static pen_status read_general(const struct pen__model_part *part,
+                               struct pen_model *model, struct pen_text *why)
 {
     static const char *const keys[] = {"vocab_size", "padded_vocab_size",
                                        "n_vocab"};
@@ -473,16 +426,17 @@ static pen_status read_general(const struct part *part, struct pen_model *model,
     if (status == PEN_OK)
         status = read_tie(part, model, why);
     model->dtype = PEN_DTYPE_BF16;
-    (void)read_dtype(find_dtype(part), &model->dtype, NULL);
+    (void)read_dtype(part, &model->dtype, NULL);
     return status == PEN_OK
                ? pen__model_read_general(&part->text, part->type, model, why)
                : status;
 }
 
-static pen_status read_known(const struct part *part, struct pen_model *model,
-                             struct pen_text *why)
+static pen_status read_known(const struct pen__model_part *part,
+                             struct pen_model *model, struct pen_text *why)
 {
     const struct pen_json *json = &part->text;
+    model->dtype = PEN_DTYPE_F32;
     model->norm_eps = families[model->family].norm_eps;
     model->has_tied_embeddings = families[model->family].is_tied;
     const struct required vocab = {"vocab_size", PEN__MAX_VOCAB, &model->vocab};
@@ -490,7 +444,7 @@ static pen_status read_known(const struct part *part, struct pen_model *model,
     if (status == PEN_OK)
         status = read_tie(part, model, why);
     if (status == PEN_OK)
-        status = read_dtype(find_dtype(part), &model->dtype, why);
+        status = read_dtype(part, &model->dtype, why);
     if (status != PEN_OK)
         return status;
     if (model->family >= PEN_FAMILY_OPT)
@@ -502,8 +456,8 @@ static pen_status read_known(const struct part *part, struct pen_model *model,
 static pen_status read_model(const struct pen_json *json,
                              struct pen_model *model, struct pen_text *why)
 {
-    struct part part;
-    pen_status status = open_part(json, &part, why);
+    struct pen__model_part part;
+    pen_status status = pen__model_open_part(json, &part, why);
     if (status != PEN_OK)
         return status;
     model->family = find_family(part.type);

@@ -34,6 +34,25 @@ void pen__model_print_planned(const struct pen_model *model,
                               struct pen_text *out);
 
 /*
+ * What a config.json is about: of a model for text and images, the part for
+ * text. That one may leave its type and more to the whole.
+ */
+struct pen__model_part {
+    struct pen_json whole;
+    struct pen_json text; /* the same, if there are no parts */
+    bool is_part;
+    char type[PEN_MODEL_TYPE_SIZE];
+};
+
+pen_status pen__model_open_part(const struct pen_json *json,
+                                struct pen__model_part *out,
+                                struct pen_text *why);
+
+/* Where a key stands: in the part, if that has it. */
+const struct pen_json *pen__model_place(const struct pen__model_part *part,
+                                        const char *key);
+
+/*
  * Any decoder that states its sizes, whatever its type (model_general.c). The
  * keys are those of its text part; *type is its model_type.
  */
