@@ -97,7 +97,8 @@ static inline struct shape llama_shape(const char *size, double sequence)
 
 /*
  * torchtitan prints what the allocator reserved at most. A local batch under a
- * pipeline is cut into as many micro-batches as there are stages, its default.
+ * pipeline is cut into as many micro-batches as there are ranks in it: so it
+ * was by default in 2024, while today it is the number of stages.
  */
 static inline void add_memory_titan(struct rows *rows)
 {
@@ -117,7 +118,7 @@ static inline void add_memory_titan(struct rows *rows)
                                   .dp = number_of(facts, "fsdp", 1),
                                   .microbatches = 1};
         if (degrees.pp > 1)
-            degrees.microbatches = degrees.pp * degrees.vpp;
+            degrees.microbatches = degrees.pp;
         degrees.micro =
             number_of(facts, "local_batch", 1) / degrees.microbatches;
         struct row *row =

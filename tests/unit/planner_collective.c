@@ -7,6 +7,8 @@
 
 #include "planner/collective.h"
 
+#include <math.h>
+
 /* Two levels: nodes of 8 at 100 GB/s, 10 GB/s between them; nothing lost. */
 static const char plain[] =
     "name: plain\n"
@@ -114,6 +116,31 @@ static void neighbours_talk_inside_their_node(void **state)
     pen_cluster_free(cluster);
 }
 
+/* 64 of the 72 devices of a rack are taken, so 128 are in two of them. */
+static void a_rack_is_one_domain(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:gpt2", "preset:gb200*256", 1, 1);
+    const struct pen_cluster *cluster = layout.cluster;
+    const struct pen_device *device = &cluster->groups[0].device;
+    struct pen_device_set rack = {64, 1};
+    struct pen_device_set two = {128, 1};
+    struct pen_device_set apart = {2, 64};
+    double inside = 900e9 * device->constants[PEN_CONSTANT_LINK_SHARE];
+    double outside = 50e9 * device->constants[PEN_CONSTANT_NETWORK_SHARE];
+    assert_int_equal(64, pen_cluster_node_size(cluster));
+    expect_close(inside, pen_collective_bandwidth(cluster, device, &rack),
+                 "64 neighbours");
+    expect_close(fmin(inside, 64 * outside),
+                 pen_collective_bandwidth(cluster, device, &two), "128");
+    expect_close(outside, pen_collective_bandwidth(cluster, device, &apart),
+                 "one of either rack");
+    assert_true(pen_message_bandwidth(cluster, device, 32) > outside);
+    expect_close(outside, pen_message_bandwidth(cluster, device, 64), "racks");
+    layout_release(&layout);
+}
+
 /*
  * The published all-reduces of 1 GiB on 8 devices of an A100 node take 8.19 ms
  * (vTrain, MICRO 2024; MIT): one of the tables that link_share comes from.
@@ -137,6 +164,7 @@ int main(void)
         cmocka_unit_test(members_of_a_node_share_its_cards),
         cmocka_unit_test(more_bytes_and_more_nodes_take_longer),
         cmocka_unit_test(neighbours_talk_inside_their_node),
+        cmocka_unit_test(a_rack_is_one_domain),
         cmocka_unit_test(an_a100_node_reduces_as_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
