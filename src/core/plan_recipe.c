@@ -132,9 +132,7 @@ static pen_status check_memory(const struct pen_plan *plan,
 {
     const struct pen_recipe *recipe = &plan->recipe;
     bool is_on = recipe->offload_blocks > 0;
-    bool is_narrow = plan->number != PEN_NUMBER_F32 &&
-                     plan->number != PEN_NUMBER_BF16 &&
-                     plan->number != PEN_NUMBER_FP16;
+    bool is_narrow = pen_number_is_narrow(plan->number);
     bool is_modules = recipe->graphs == PEN_GRAPHS_MODULES;
     bool is_full = has_recompute(plan, PEN_RECOMPUTE_FULL);
     const struct rule rules[] = {

@@ -71,13 +71,6 @@ pen_status pen_export_nearest(const struct pen_export *exporter,
     pen_status status = pen_plan_check(plan, why);
     if (status == PEN_OK)
         status = pen_plan_fits(plan, model, why);
-    if (status == PEN_OK && model->family == PEN_FAMILY_GENERAL) {
-        pen_why(why,
-                "plans of model_type \"%s\" cannot be exported: its blocks "
-                "have no options there that Penstock knows",
-                pen_model_type(model));
-        status = PEN_INVALID;
-    }
     if (status == PEN_OK)
         status = copy_plan(plan, &nearest, why);
     if (status != PEN_OK)

@@ -69,6 +69,14 @@ pen_status pen__refuse_degree(const struct pen_plan *plan,
 pen_status pen__check_cuts(const struct pen_plan *plan,
                            const struct pen_model *model, struct pen_text *why);
 
+/* Whether every block is attention and an MLP or experts, of one size. */
+bool pen__has_usual_blocks(const struct pen_model *model);
+
+/* Refuses others; notes a model that is known by its sizes only. */
+pen_status pen__check_blocks(const struct pen_plan *plan,
+                             const struct pen_model *model, const char *program,
+                             struct pen_text *notes, struct pen_text *why);
+
 /* Whether there are experts for ep to share, and ranks to share them. */
 pen_status pen__check_experts(const struct pen_plan *plan,
                               const struct pen_model *model,

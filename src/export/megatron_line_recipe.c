@@ -122,10 +122,8 @@ static void read_state(const struct pen__megatron_words *words,
                        struct pen_plan *plan)
 {
     struct pen_recipe *recipe = &plan->recipe;
-    bool is_narrow = plan->number != PEN_NUMBER_F32 &&
-                     plan->number != PEN_NUMBER_BF16 &&
-                     plan->number != PEN_NUMBER_FP16;
-    bool is_bf16 = is_narrow || plan->number == PEN_NUMBER_BF16;
+    bool is_narrow = pen_number_is_narrow(plan->number);
+    bool is_bf16 = pen_number_beside(plan->number) == PEN_NUMBER_BF16;
     recipe->gathers_narrow = is_narrow && (HAS(FP8_GATHER) || HAS(FP4_GATHER));
     recipe->has_narrow_attention = is_narrow && HAS(FP8_ATTENTION);
     recipe->gradient_bytes = is_bf16 && HAS(GRAD_BF16) ? 2 : 0;

@@ -78,8 +78,10 @@ pen_status pen__megatron_note_model(const struct pen_plan *plan,
                 PROGRAM, plan->model);
         return PEN_INVALID;
     }
-    note_parts(plan, model, notes);
-    return PEN_OK;
+    pen_status status = pen__check_blocks(plan, model, PROGRAM, notes, why);
+    if (status == PEN_OK)
+        note_parts(plan, model, notes);
+    return status;
 }
 
 /* ---- options ---- */
@@ -186,7 +188,7 @@ static void add_attention(const struct pen_model *model, struct pen_text *out)
         add_latent(model, out);
     else
         pen__megatron_add_count(out, "--kv-channels", model->head_dim);
-    if (model->num_kv_heads != model->num_heads) {
+    if (model->num_kv_heads != model->num_heads && model->kv_lora_rank == 0) {
         pen__megatron_add_flag(out, "--group-query-attention");
         pen__megatron_add_count(out, "--num-query-groups", model->num_kv_heads);
     }
@@ -208,8 +210,7 @@ static void add_experts(const struct pen_model *model, struct pen_text *out)
         add_blocks(model, "--moe-layer-freq", pen_model_block_is_sparse, out);
     if (model->num_shared_experts > 0)
         pen__megatron_add_count(out, "--moe-shared-expert-intermediate-size",
-                                (uint64_t)model->num_shared_experts *
-                                    model->expert_intermediate);
+                                model->shared_intermediate);
     /* Behind a softmax over one expert there would be no choice. */
     if (model->experts_per_token == 1)
         pen__megatron_add_flag(out, "--moe-router-pre-softmax");
@@ -230,7 +231,8 @@ void pen__megatron_add_model(const struct pen_model *model,
 {
     pen__megatron_add_count(out, "--num-layers", model->num_blocks);
     pen__megatron_add_count(out, "--hidden-size", model->hidden);
-    pen__megatron_add_count(out, "--ffn-hidden-size", model->intermediate);
+    if (model->intermediate > 0)
+        pen__megatron_add_count(out, "--ffn-hidden-size", model->intermediate);
     add_attention(model, out);
     add_experts(model, out);
     add_positions(model, out);

@@ -83,8 +83,7 @@ static pen_status check_optimizer(const struct pen__megatron *version,
 {
     const struct pen_recipe *recipe = &plan->recipe;
     bool is_aware = pen__megatron_is_aware(recipe);
-    bool is_bf16 = plan->number != PEN_NUMBER_F32 &&
-                   plan->number != PEN_NUMBER_FP16; /* beside products */
+    bool is_bf16 = pen_number_beside(plan->number) == PEN_NUMBER_BF16;
     const struct rule rules[] = {
         {recipe->optimizer == PEN_OPTIMIZER_ADAFACTOR,
          "has no Adafactor; plan with --optimizer adam or muon"},

@@ -189,7 +189,12 @@ static void add_narrow(const struct pen_plan *plan, struct pen_text *out)
 {
     const struct pen_recipe *recipe = &plan->recipe;
     if (recipe->gathers_narrow)
-        pen__megatron_add_flag(out, "--fp8-param-gather");
+        pen__megatron_add_flag(out, plan->number == PEN_NUMBER_NVFP4
+                                        ? "--fp4-param-gather"
+                                        : "--fp8-param-gather");
+    if (recipe->gathers_narrow && plan->number == PEN_NUMBER_MXFP8 &&
+        plan->sharding == PEN_SHARDING_ZERO1)
+        pen__megatron_add_flag(out, "--reuse-grad-buf-for-mxfp8-param-ag");
     if (recipe->has_narrow_attention)
         pen__megatron_add_flag(out, "--fp8-dot-product-attention");
     if (recipe->gradient_bytes == 2)

@@ -17,7 +17,7 @@ static pen_status check_model(const struct pen_plan *plan,
     if (model->activation == PEN_ACTIVATION_SILU &&
         model->norm == PEN_MODEL_NORM_RMS && !model->has_qk_norm &&
         !model->has_qkv_bias && !model->has_mlp_bias && model->window == 0 &&
-        model->num_experts == 0)
+        model->num_experts == 0 && model->family != PEN_FAMILY_GENERAL)
         return PEN_OK;
     pen_why(why, "%s has no model with the layers of %s", PROGRAM, plan->model);
     return PEN_INVALID;

@@ -176,6 +176,45 @@ pen_status pen__check_recipe(const struct pen_plan *plan, const char *known,
     return PEN_OK;
 }
 
+/* ---- models ---- */
+
+bool pen__has_usual_blocks(const struct pen_model *model)
+{
+    for (uint32_t i = 0; i < model->num_kinds; i++) {
+        const struct pen_block *kind = &model->kinds[i];
+        if (kind->mixer != PEN_MIXER_ATTENTION || kind->mlp == PEN_MLP_NONE ||
+            kind->compression > 0 || kind->is_picked ||
+            kind->has_shared_values || kind->head_dim != model->head_dim ||
+            kind->num_kv_heads != model->num_kv_heads)
+            return false;
+    }
+    return model->expert_hidden == 0 && !model->has_side_experts &&
+           !model->has_output_norms && !model->has_output_gate &&
+           !model->has_wide_qk_norm && !model->has_key_norm &&
+           model->output_rank == 0 && model->num_streams == 0 &&
+           model->block_input_dim == 0 && model->num_kv_shared_blocks == 0;
+}
+
+pen_status pen__check_blocks(const struct pen_plan *plan,
+                             const struct pen_model *model, const char *program,
+                             struct pen_text *notes, struct pen_text *why)
+{
+    if (!pen__has_usual_blocks(model)) {
+        pen_why(why,
+                "%s export supports blocks of attention and an MLP, all of one "
+                "size; %s (model_type \"%s\") has others; export to deepspeed, "
+                "whose files do not describe the model",
+                program, plan->model, pen_model_type(model));
+        return PEN_INVALID;
+    }
+    if (model->family == PEN_FAMILY_GENERAL)
+        pen__note(notes,
+                  "model_type \"%s\" is exported by its sizes: compare what "
+                  "else it has with the options of %s",
+                  pen_model_type(model), program);
+    return PEN_OK;
+}
+
 /* ---- what tensors and sequences can be cut into ---- */
 
 /* Ranks that share the tensors of an expert. */

@@ -72,6 +72,8 @@ const char *pen__titan_module(const struct pen_model *model)
 {
     bool has_bias = model->has_qkv_bias || model->has_attention_out_bias ||
                     model->has_mlp_bias;
+    if (!pen__has_usual_blocks(model) || model->family == PEN_FAMILY_GENERAL)
+        return NULL;
     if (model->num_experts > 0)
         return module_of_experts(model);
     if (model->norm != PEN_MODEL_NORM_RMS ||

@@ -90,11 +90,17 @@ err_has 'only the text part of the model is planned, "inner"'
 run 0 predict --model "$work/new_2.json" "${one[@]}"
 err_has "a decoder with a plain MLP"
 
-# A plan has its model with it; it cannot be trained or exported.
+# A plan has its model with it; it cannot be trained. It is exported by its
+# sizes, if its blocks are attention and an MLP or experts.
 run 0 plan --model "$work/new_4.json" --cluster "preset:h100-sxm*16" \
     --seq-length 4096 --global-batch-size 64 --top 1 --seconds 0.2 -o "$work/plan.json"
-run 1 export "$work/plan.json" --to megatron -o "$work/job"
-err_has 'plans of model_type "new_4" cannot be exported'
+run 0 export "$work/plan.json" --to megatron -o "$work/job"
+err_has 'model_type "new_4" is exported by its sizes'
+grep -qxF -- "--moe-shared-expert-intermediate-size 2816" "$work/job/megatron.args" || fail "no shared experts"
+run 0 predict --model "$work/new_7.json" "${one[@]}" -o "$work/mamba.json"
+run 1 export "$work/mamba.json" --to megatron -o "$work/mamba"
+err_has "Megatron-LM export supports blocks of attention and an MLP, all of one size"
+run 0 export "$work/mamba.json" --to deepspeed -o "$work/mamba"
 if [ -x "${PENSTOCK%/*}/penstock-train" ]; then
     run 1 train --model "$work/new_4.json" --data "$0" --train-iters 1 --lr 1
     err_has 'model_type "new_4" is for planning only'
