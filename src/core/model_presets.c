@@ -35,13 +35,32 @@ enum series_name {
     QWEN_25,
     QWEN_3,
     QWEN_3_MOE,
+    QWEN_35,
+    QWEN_35_MOE,
     DEEPSEEK,
+    DEEPSEEK_V32,
+    DEEPSEEK_V4,
+    KIMI,
+    GLM_45,
+    GLM_5,
+    LLAMA_4,
+    GEMMA_3,
+    GEMMA_4,
+    NEMOTRON_3,
+    MINIMAX,
     GPT_OSS,
     OPT,
     BLOOM,
     PYTHIA,
     BERT
 };
+
+#define QWEN_35_KEYS                                                           \
+    "'vocab_size':248320,'head_dim':256,'max_position_embeddings':262144,"     \
+    "'full_attention_interval':4,'linear_key_head_dim':128,"                   \
+    "'linear_value_head_dim':128,'linear_num_key_heads':16,"                   \
+    "'linear_conv_kernel_dim':4,'mtp_num_hidden_layers':1"
+#define GEMMA_KEYS "'hidden_activation':'gelu_pytorch_tanh'"
 
 /* JSON with ' for ", and no braces. */
 static const struct series {
@@ -88,6 +107,70 @@ static const struct series {
                   "'moe_intermediate_size':2048,'n_shared_experts':1,"
                   "'first_k_dense_replace':3,'num_nextn_predict_layers':1,"
                   "'torch_dtype':'bfloat16'"},
+    [QWEN_35] = {llama_keys, "'model_type':'qwen3_5_text'," QWEN_35_KEYS},
+    [QWEN_35_MOE] = {llama_keys,
+                     "'model_type':'qwen3_5_moe_text'," QWEN_35_KEYS},
+    [DEEPSEEK_V32] = {llama_keys,
+                      "'model_type':'deepseek_v32','vocab_size':129280,"
+                      "'max_position_embeddings':163840,'q_lora_rank':1536,"
+                      "'kv_lora_rank':512,'qk_nope_head_dim':128,"
+                      "'qk_rope_head_dim':64,'v_head_dim':128,"
+                      "'index_head_dim':128,'index_n_heads':64,"
+                      "'index_topk':2048,'n_routed_experts':256,"
+                      "'num_experts_per_tok':8,'moe_intermediate_size':2048,"
+                      "'n_shared_experts':1,'first_k_dense_replace':3,"
+                      "'num_nextn_predict_layers':1"},
+    [DEEPSEEK_V4] = {llama_keys,
+                     "'model_type':'deepseek_v4','vocab_size':129280,"
+                     "'max_position_embeddings':1048576,'head_dim':512,"
+                     "'sliding_window':128,'o_lora_rank':1024,'hc_mult':4,"
+                     "'index_head_dim':128,'index_n_heads':64,"
+                     "'num_experts_per_tok':6,'n_shared_experts':1,"
+                     "'num_hash_layers':3,'num_nextn_predict_layers':1"},
+    [KIMI] = {llama_keys,
+              "'model_type':'kimi_k2','vocab_size':163840,"
+              "'max_position_embeddings':131072,'q_lora_rank':1536,"
+              "'kv_lora_rank':512,'qk_nope_head_dim':128,"
+              "'qk_rope_head_dim':64,'v_head_dim':128,'rope_theta':50000.0,"
+              "'n_routed_experts':384,'num_experts_per_tok':8,"
+              "'moe_intermediate_size':2048,'n_shared_experts':1,"
+              "'first_k_dense_replace':1"},
+    [GLM_45] = {llama_keys,
+                "'model_type':'glm4_moe','vocab_size':151552,'head_dim':128,"
+                "'rope_theta':1000000.0,'rms_norm_eps':1e-5,"
+                "'attention_bias':true,'num_experts_per_tok':8,"
+                "'n_shared_experts':1,'num_nextn_predict_layers':1"},
+    [GLM_5] = {llama_keys,
+               "'model_type':'glm_moe_dsa','vocab_size':154880,"
+               "'max_position_embeddings':202752,'rms_norm_eps':1e-5,"
+               "'q_lora_rank':2048,'kv_lora_rank':512,"
+               "'qk_nope_head_dim':192,'qk_rope_head_dim':64,"
+               "'v_head_dim':256,'index_head_dim':128,'index_n_heads':32,"
+               "'index_topk':2048,'n_routed_experts':256,"
+               "'num_experts_per_tok':8,'moe_intermediate_size':2048,"
+               "'n_shared_experts':1,'first_k_dense_replace':3,"
+               "'num_nextn_predict_layers':1"},
+    [LLAMA_4] = {llama_keys,
+                 "'model_type':'llama4_text','vocab_size':202048,"
+                 "'head_dim':128,'rope_theta':500000.0,'rms_norm_eps':1e-5,"
+                 "'attention_chunk_size':8192,'intermediate_size_mlp':16384,"
+                 "'num_experts_per_tok':1"},
+    [GEMMA_3] = {llama_keys, "'model_type':'gemma3_text'," GEMMA_KEYS},
+    [GEMMA_4] = {llama_keys,
+                 "'model_type':'gemma4_text','num_experts':128,"
+                 "'top_k_experts':8,'global_head_dim':512,"
+                 "'num_global_key_value_heads':2,'attention_k_eq_v':true,"
+                 "'max_position_embeddings':262144," GEMMA_KEYS},
+    [NEMOTRON_3] = {llama_keys,
+                    "'model_type':'nemotron_h','vocab_size':131072,"
+                    "'max_position_embeddings':262144,'head_dim':128,"
+                    "'norm_eps':1e-5,'mlp_hidden_act':'relu2',"
+                    "'mamba_head_dim':64,'ssm_state_size':128,'n_groups':8,"
+                    "'conv_kernel':4,'chunk_size':128,'use_conv_bias':true"},
+    [MINIMAX] = {llama_keys, "'model_type':'minimax_m2','vocab_size':200064,"
+                             "'max_position_embeddings':196608,'head_dim':128,"
+                             "'rope_theta':5000000.0,'num_local_experts':256,"
+                             "'num_experts_per_tok':8,'num_mtp_modules':3"},
     [GPT_OSS] = {llama_keys,
                  "'model_type':'gpt_oss','vocab_size':201088,'head_dim':64,"
                  "'max_position_embeddings':131072,'rope_theta':150000.0,"
@@ -112,6 +195,20 @@ static const struct series {
 #define QWEN_SMALL(positions)                                                  \
     TIED ",'vocab_size':151936,'max_position_embeddings':" positions
 #define QWEN_LARGE "'vocab_size':152064,'max_position_embeddings':131072"
+
+#define DELTA(heads) "'linear_num_value_heads':" heads
+#define QWEN_EXPERTS(count, each, width)                                       \
+    "'num_experts':" count ",'num_experts_per_tok':" each                      \
+    ",'moe_intermediate_size':" width                                          \
+    ",'shared_expert_intermediate_size':" width
+#define CSA_HCA_5 ",4,128,4,128,4,128,4,128,4,128"
+#define CSA_HCA_20 CSA_HCA_5 CSA_HCA_5 CSA_HCA_5 CSA_HCA_5
+#define GEMMA(rope, window) "'rope_theta':" rope ",'sliding_window':" window
+#define NEMOTRON(pattern, heads, experts, each, width, shared)                 \
+    "'hybrid_override_pattern':'" pattern "','mamba_num_heads':" heads         \
+    ",'n_routed_experts':" experts ",'num_experts_per_tok':" each              \
+    ",'moe_intermediate_size':" width                                          \
+    ",'moe_shared_expert_intermediate_size':" shared
 
 /* clang-format off */
 static const struct preset {
@@ -153,7 +250,37 @@ static const struct preset {
     {"qwen3-32b",        QWEN_3,     { 5120,  64,  64,   8, 25600}, NULL},
     {"qwen3-30b-a3b",    QWEN_3_MOE, { 2048,  48,  32,   4,  6144}, "'moe_intermediate_size':768"},
     {"qwen3-235b-a22b",  QWEN_3_MOE, { 4096,  94,  64,   4, 12288}, "'moe_intermediate_size':1536"},
+    {"qwen3.5-27b",      QWEN_35,    { 5120,  64,  24,   4, 17408}, DELTA("48")},
+    {"qwen3.5-35b-a3b",  QWEN_35_MOE, {2048,  40,  16,   2,     0}, DELTA("32") "," QWEN_EXPERTS("256", "8", "512")},
+    {"qwen3.5-122b-a10b", QWEN_35_MOE, {3072, 48,  32,   2,     0}, DELTA("64") "," QWEN_EXPERTS("256", "8", "1024")},
+    {"qwen3.5-397b-a17b", QWEN_35_MOE, {4096, 60,  32,   2,     0}, DELTA("64") "," QWEN_EXPERTS("512", "10", "1024")},
     {"deepseek-v3",      DEEPSEEK,   { 7168,  61, 128, 128, 18432}, NULL},
+    {"deepseek-v3.2",    DEEPSEEK_V32, {7168, 61, 128, 128, 18432}, NULL},
+    {"deepseek-v4-flash", DEEPSEEK_V4, {4096, 43,  64,   1,     0},
+     "'q_lora_rank':1024,'o_groups':8,'index_topk':512,'n_routed_experts':256,'moe_intermediate_size':2048,"
+     "'compress_ratios':[0,0" CSA_HCA_20 ",4,0]"},
+    {"deepseek-v4-pro",  DEEPSEEK_V4, { 7168, 61, 128,   1,     0},
+     "'q_lora_rank':1536,'o_groups':16,'index_topk':1024,'n_routed_experts':384,'moe_intermediate_size':3072,"
+     "'compress_ratios':[128,128" CSA_HCA_20 CSA_HCA_5 ",4,128,4,128,4,128,4,128,4,0]"},
+    {"kimi-k2",          KIMI,       { 7168,  61,  64,  64, 18432}, NULL},
+    {"glm-4.5-air",      GLM_45,     { 4096,  46,  96,   8, 10944}, "'max_position_embeddings':131072,'n_routed_experts':128,'moe_intermediate_size':1408,'first_k_dense_replace':1"},
+    {"glm-4.5",          GLM_45,     { 5120,  92,  96,   8, 12288}, "'max_position_embeddings':131072,'n_routed_experts':160,'moe_intermediate_size':1536,'first_k_dense_replace':3,'use_qk_norm':true"},
+    {"glm-4.6",          GLM_45,     { 5120,  92,  96,   8, 12288}, "'max_position_embeddings':202752,'n_routed_experts':160,'moe_intermediate_size':1536,'first_k_dense_replace':3,'use_qk_norm':true"},
+    {"glm-5",            GLM_5,      { 6144,  78,  64,  64, 12288}, NULL},
+    {"llama-4-scout",    LLAMA_4,    { 5120,  48,  40,   8,  8192}, "'num_local_experts':16,'max_position_embeddings':10485760"},
+    {"llama-4-maverick", LLAMA_4,    { 5120,  48,  40,   8,  8192}, "'num_local_experts':128,'interleave_moe_layer_step':2,'max_position_embeddings':1048576"},
+    {"gemma-3-1b",       GEMMA_3,    { 1152,  26,   4,   1,  6912}, "'vocab_size':262144,'head_dim':256," GEMMA("1000000.0", "512")},
+    {"gemma-3-27b",      GEMMA_3,    { 5376,  62,  32,  16, 21504}, "'vocab_size':262208,'head_dim':128," GEMMA("1000000.0", "1024")},
+    {"gemma-4-26b-a4b",  GEMMA_4,    { 2816,  30,  16,   8,  2112}, "'vocab_size':262144,'head_dim':256,'moe_intermediate_size':704," GEMMA("10000.0", "1024")},
+    {"nemotron-3-nano",  NEMOTRON_3, { 2688,  52,  32,   2,  1856},
+     NEMOTRON("MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "64", "128", "6", "1856", "3712")},
+    {"nemotron-3-super", NEMOTRON_3, { 4096,  88,  32,   2,  2688},
+     NEMOTRON("MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME", "128", "512", "22", "2688", "5376")
+     ",'moe_latent_size':1024,'num_nextn_predict_layers':1"},
+    {"nemotron-3-ultra", NEMOTRON_3, { 8192, 108,  64,   2,  5120},
+     NEMOTRON("MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "256", "512", "22", "5120", "10240")
+     ",'moe_latent_size':2048,'num_nextn_predict_layers':1"},
+    {"minimax-m2.5",     MINIMAX,    { 3072,  62,  48,   8,  1536}, NULL},
     {"gpt-oss-20b",      GPT_OSS,    { 2880,  24,  64,   8,  2880}, "'num_local_experts':32"},
     {"gpt-oss-120b",     GPT_OSS,    { 2880,  36,  64,   8,  2880}, "'num_local_experts':128"},
     {"opt-125m",         OPT,        {  768,  12,  12,   0,  3072}, NULL},

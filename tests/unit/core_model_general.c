@@ -49,36 +49,39 @@ static void expect_round_trip(const struct pen_model *model)
 static const struct {
     const char *file;
     uint64_t parameters;
+    const char *preset; /* or NULL */
 } counted[] = {
-    {"MiniMaxAI--MiniMax-M2.5", 228689764864},
-    {"MiniMaxAI--MiniMax-M3", 426174572928},
-    {"Qwen--Qwen3-235B-A22B", 235093634560},
-    {"Qwen--Qwen3-32B", 32762123264},
-    {"Qwen--Qwen3.5-122B-A10B", 122111526912},
-    {"Qwen--Qwen3.5-27B", 26895998464},
-    {"Qwen--Qwen3.5-35B-A3B", 34660610688},
-    {"Qwen--Qwen3.5-397B-A17B", 396346350336},
-    {"Qwen--Qwen3.6-27B", 26895998464},
-    {"Qwen--Qwen3.6-35B-A3B", 34660610688},
-    {"deepseek-ai--DeepSeek-V3.2", 671877944064},
-    {"deepseek-ai--DeepSeek-V4-Flash", 284332240471},
-    {"deepseek-ai--DeepSeek-V4-Pro", 1572997201763},
-    {"google--gemma-3-1b", 999885952},
-    {"google--gemma-3-27b", 27009346304},
-    {"google--gemma-4-26B-A4B", 25233141760},
-    {"meta-llama--Llama-4-Maverick-17B-128E", 400711848960},
-    {"meta-llama--Llama-4-Scout-17B-16E", 107769861120},
-    {"moonshotai--Kimi-K2-Instruct", 1026408232448},
-    {"nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B", 31577940288},
-    {"nvidia--NVIDIA-Nemotron-3-Super-120B-A12B", 120668707840},
-    {"nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B", 549308993536},
-    {"nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B", 31577940288},
-    {"openai--gpt-oss-120b", 116829156672},
-    {"zai-org--GLM-4.5-Air", 106852251264},
-    {"zai-org--GLM-4.5", 352797829024},
-    {"zai-org--GLM-4.6", 352797829024},
-    {"zai-org--GLM-5.2", 743377019904},
-    {"zai-org--GLM-5", 743911218432},
+    {"MiniMaxAI--MiniMax-M2.5", 228689764864, "minimax-m2.5"},
+    {"MiniMaxAI--MiniMax-M3", 426174572928, NULL},
+    {"Qwen--Qwen3-235B-A22B", 235093634560, "qwen3-235b-a22b"},
+    {"Qwen--Qwen3-32B", 32762123264, "qwen3-32b"},
+    {"Qwen--Qwen3.5-122B-A10B", 122111526912, "qwen3.5-122b-a10b"},
+    {"Qwen--Qwen3.5-27B", 26895998464, "qwen3.5-27b"},
+    {"Qwen--Qwen3.5-35B-A3B", 34660610688, "qwen3.5-35b-a3b"},
+    {"Qwen--Qwen3.5-397B-A17B", 396346350336, "qwen3.5-397b-a17b"},
+    {"Qwen--Qwen3.6-27B", 26895998464, NULL},
+    {"Qwen--Qwen3.6-35B-A3B", 34660610688, NULL},
+    {"deepseek-ai--DeepSeek-V3.2", 671877944064, "deepseek-v3.2"},
+    {"deepseek-ai--DeepSeek-V4-Flash", 284332240471, "deepseek-v4-flash"},
+    {"deepseek-ai--DeepSeek-V4-Pro", 1572997201763, "deepseek-v4-pro"},
+    {"google--gemma-3-1b", 999885952, "gemma-3-1b"},
+    {"google--gemma-3-27b", 27009346304, "gemma-3-27b"},
+    {"google--gemma-4-26B-A4B", 25233141760, "gemma-4-26b-a4b"},
+    {"meta-llama--Llama-4-Maverick-17B-128E", 400711848960, "llama-4-maverick"},
+    {"meta-llama--Llama-4-Scout-17B-16E", 107769861120, "llama-4-scout"},
+    {"moonshotai--Kimi-K2-Instruct", 1026408232448, "kimi-k2"},
+    {"nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B", 31577940288, "nemotron-3-nano"},
+    {"nvidia--NVIDIA-Nemotron-3-Super-120B-A12B", 120668707840,
+     "nemotron-3-super"},
+    {"nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B", 549308993536,
+     "nemotron-3-ultra"},
+    {"nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B", 31577940288, NULL},
+    {"openai--gpt-oss-120b", 116829156672, "gpt-oss-120b"},
+    {"zai-org--GLM-4.5-Air", 106852251264, "glm-4.5-air"},
+    {"zai-org--GLM-4.5", 352797829024, "glm-4.5"},
+    {"zai-org--GLM-4.6", 352797829024, "glm-4.6"},
+    {"zai-org--GLM-5.2", 743377019904, NULL},
+    {"zai-org--GLM-5", 743911218432, "glm-5"},
 };
 
 static void files_of_2026_have_the_parameters_of_transformers(void **state)
@@ -97,6 +100,36 @@ static void files_of_2026_have_the_parameters_of_transformers(void **state)
         assert_false(model->is_guessed);
         expect_round_trip(model);
         pen_model_free(model);
+    }
+}
+
+/* But for the type of its numbers on disk. */
+static void print_shape(const char *source, struct pen_text *out)
+{
+    struct pen_model *model = load_model(source);
+    model->dtype = PEN_DTYPE_F32;
+    pen_model_print(model, out);
+    pen_model_free(model);
+}
+
+static void a_preset_is_the_model_of_its_file(void **state)
+{
+    (void)state;
+    need_folder(CONFIGS_2026);
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
+        char path[1000];
+        struct pen_text file = PEN_TEXT_EMPTY;
+        struct pen_text preset = PEN_TEXT_EMPTY;
+        if (counted[i].preset == NULL)
+            continue;
+        snprintf(path, sizeof path, CONFIGS_2026 "%s.config.json",
+                 counted[i].file);
+        print_shape(path, &file);
+        snprintf(path, sizeof path, "preset:%s", counted[i].preset);
+        print_shape(path, &preset);
+        assert_string_equal(pen_text_string(&file), pen_text_string(&preset));
+        pen_text_release(&file);
+        pen_text_release(&preset);
     }
 }
 
@@ -304,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_of_2026_have_the_parameters_of_transformers),
+        cmocka_unit_test(a_preset_is_the_model_of_its_file),
         cmocka_unit_test(blocks_come_as_the_file_says),
         cmocka_unit_test(an_unknown_type_is_guessed_and_says_so),
         cmocka_unit_test(guessed_counts_are_those_of_the_family),
