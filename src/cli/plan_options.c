@@ -69,7 +69,7 @@ static const struct row rows[] = {
     {SEARCH,
      {"seconds", "S",
       "work after which the search returns its best plan so far, counted "
-      "as seconds of a usual core; 3 when not given",
+      "as seconds of a usual core; 0.5 when not given",
       PEN__FIELD_REAL, AT(seconds), 0.01, 1e6, NULL}},
     {SEARCH,
      {"objective", "NAME",
@@ -402,7 +402,7 @@ void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
 {
     struct parse parse = {.args = args};
     *args = (struct pen__plan_args){.top = 10,
-                                    .seconds = 3,
+                                    .seconds = 0.5,
                                     .target = PEN_TARGETS,
                                     .number = PEN_NUMBERS,
                                     .sharding = PEN_SHARDINGS};

@@ -515,6 +515,16 @@ static bool add_shardings(const struct pen_setting *setting,
     return true;
 }
 
+/* Whether the schedule exists with so many micro-batches. */
+static bool has_schedule(const struct pen_candidate *candidate)
+{
+    const struct pen_generator *generator = candidate->generator;
+    uint64_t ranks = candidate->degrees[PEN_DEGREE_PP];
+    uint32_t count = candidate->num_microbatches;
+    return (!generator->divides || count % ranks == 0) &&
+           count >= generator->least_rounds * ranks;
+}
+
 static bool add_chunks(const struct pen_setting *setting,
                        const struct pen_candidate_filter *filter,
                        struct pen_candidate candidate,
@@ -558,6 +568,7 @@ bool pen__base_expand(const struct pen_setting *setting,
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
         candidate.generator = pen_generator_at(i);
         if (is_wanted(filter, candidate.generator) &&
+            has_schedule(&candidate) &&
             pen_target_has_schedule(setting->target, candidate.generator) &&
             !add_chunks(setting, filter, candidate, out))
             return false;

@@ -20,6 +20,7 @@
 #include "planner/measured.h"
 #include "planner/memo.h"
 #include "planner/target_rules.h"
+#include "planner/timings.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -133,11 +134,14 @@ static void release_found(struct pen_plan_found *found)
  * Seconds of work are counted, so that an answer depends neither on the machine
  * nor on what else runs there: what each kind takes on a usual core.
  */
-#define EXPAND_SEC 2e-6 /* one candidate: its rules and its room */
-#define BOUND_SEC 12e-6
-#define STAGE_SEC 0.5e-6 /* each stage of a bound */
-#define TIME_SEC 60e-6   /* beside the operations of a schedule */
-#define OP_SEC 0.06e-6   /* each of them */
+#define LIST_SEC 0.5e-6   /* one base */
+#define EXPAND_SEC 0.7e-6 /* one candidate: its rules and its room */
+#define BOUND_SEC 1.5e-6
+#define STAGE_SEC 0.3e-6 /* each stage of a bound */
+#define TIME_SEC 20e-6   /* beside the operations of a schedule */
+#define RUN_SEC 0.006e-6 /* each of them, in a schedule that was kept */
+#define OP_SEC 0.06e-6   /* in one that is made */
+#define APART_SEC 0.1e-6 /* the same, with weight gradients of their own */
 
 static void count_bound(struct search *search,
                         const struct pen_candidate *candidate)
@@ -147,9 +151,40 @@ static void count_bound(struct search *search,
                                         degrees[PEN_DEGREE_VPP];
 }
 
-static bool is_late(const struct search *search)
+/* Forwards, backwards and weight gradients of all stages. */
+static uint64_t count_ops(const struct pen_candidate *candidate)
 {
-    return search->deadline > 0 && search->work_sec > search->deadline;
+    return (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
+           candidate->degrees[PEN_DEGREE_VPP] * candidate->num_microbatches * 3;
+}
+
+static double making_sec(const struct pen_candidate *candidate)
+{
+    bool is_apart = candidate->generator->splits_backward;
+    return (is_apart ? APART_SEC : OP_SEC) * (double)count_ops(candidate);
+}
+
+static bool is_base_next(const struct search *search)
+{
+    if (search->next_base == search->bases.count)
+        return false;
+    return search->heap.count == 0 ||
+           search->bases.items[search->next_base].key <
+               search->heap.items[0].key;
+}
+
+/* Seconds of the schedule that is made next, if it is too long to be kept. */
+static double next_making_sec(const struct search *search)
+{
+    if (is_base_next(search) || search->heap.count == 0)
+        return 0;
+    const struct node *node = &search->heap.items[0];
+    bool is_next =
+        node->base == NULL && !node->is_timed &&
+        pen_candidate_num_devices(&node->found.candidate) <= search->limit;
+    bool is_long =
+        is_next && count_ops(&node->found.candidate) > PEN_TIMINGS_MOST_OPS / 2;
+    return is_long ? making_sec(&node->found.candidate) : 0;
 }
 
 /*
@@ -157,12 +192,20 @@ static bool is_late(const struct search *search)
  * depend on the deadline: more seconds look at more candidates, never at others
  * instead, and the answer gets no worse.
  */
-static bool is_over(const struct search *search)
+static bool is_spent(const struct search *search, double next_sec)
 {
     uint64_t max_ops = search->options->max_ops;
     if (!search->has_answer)
         return false;
-    return is_late(search) || (max_ops != 0 && search->num_ops > max_ops);
+    return (search->deadline > 0 &&
+            search->work_sec + next_sec > search->deadline) ||
+           (max_ops != 0 && search->num_ops > max_ops);
+}
+
+/* The same, before the next node: a long schedule is not begun in vain. */
+static bool is_over(const struct search *search)
+{
+    return is_spent(search, next_making_sec(search));
 }
 
 static void note_bytes(struct search *search, uint64_t bytes)
@@ -204,13 +247,6 @@ static bool may_fit(const struct search *search,
 
 /* Of one schedule: more would take many seconds to time. */
 #define MOST_OPS (1u << 24)
-
-/* Forwards, backwards and weight gradients of all stages. */
-static uint64_t count_ops(const struct pen_candidate *candidate)
-{
-    return (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
-           candidate->degrees[PEN_DEGREE_VPP] * candidate->num_microbatches * 3;
-}
 
 static void leave_out(struct search *search, double least)
 {
@@ -308,7 +344,7 @@ static void expand_candidates(struct search *search,
         const struct pen_candidate *candidate = &search->candidates.items[i];
         if (search->has_dived && is_same(candidate, &search->dive))
             continue;
-        if (is_over(search))
+        if (is_spent(search, 0))
             leave_out(search,
                       pen__base_value(&search->bases, base, base->floor_sec));
         else if (has_room(search, base, candidate, 1))
@@ -329,19 +365,31 @@ static void expand_base(struct search *search, struct pen__base *base)
     add_node(search, &node);
 }
 
+/* Without a place to keep schedules, each is made. */
+static uint64_t count_made(const struct search *search)
+{
+    return search->setting->timings == NULL
+               ? search->num_ops
+               : pen_timings_made(search->setting->timings);
+}
+
 static void time_node(struct search *search, struct node *node)
 {
     struct pen_plan_search_counts *counts = &search->ranking->counts;
     struct pen_plan_found *found = &node->found;
-    uint64_t ops = count_ops(&found->candidate);
-    search->num_ops += ops;
-    search->work_sec += TIME_SEC + OP_SEC * (double)ops;
+    uint64_t before = count_made(search);
+    search->work_sec += TIME_SEC;
     if (pen_candidate_predict(search->setting, &found->candidate, true,
                               &found->plan, &found->prediction,
                               NULL) != PEN_OK) {
         counts->refused++;
         return;
     }
+    uint64_t ops = count_ops(&found->candidate);
+    search->num_ops += ops;
+    search->work_sec += count_made(search) == before
+                            ? RUN_SEC * (double)ops
+                            : making_sec(&found->candidate);
     counts->timed++;
     if (!found->prediction.fits ||
         !pen_prediction_store(&found->prediction, found->plan)) {
@@ -377,7 +425,8 @@ static bool bound_fits(struct search *search,
 }
 
 #define EASY 0.7      /* of the memory: then the first cut will fit */
-#define DIVE_SEC 0.05 /* of work, whatever the deadline: see is_over() */
+#define DIVE_SEC 0.05 /* of work, whatever the deadline: see is_spent() */
+#define DIVE_OPS (1u << 19)
 
 /*
  * A first answer, long before the search is over: of the quickest bases the
@@ -385,7 +434,8 @@ static bool bound_fits(struct search *search,
  */
 static void dive(struct search *search)
 {
-    for (size_t i = 0; i < search->bases.count && search->work_sec < DIVE_SEC;
+    double end_sec = search->work_sec + DIVE_SEC;
+    for (size_t i = 0; i < search->bases.count && search->work_sec < end_sec;
          i++) {
         const struct pen__base *base = &search->bases.items[i];
         if (!list_candidates(search, base))
@@ -396,7 +446,7 @@ static void dive(struct search *search)
             const struct pen_candidate *candidate = &node.found.candidate;
             if (!pen__is_plain(candidate->generator) ||
                 candidate->degrees[PEN_DEGREE_VPP] > 1 ||
-                count_ops(candidate) > MOST_OPS ||
+                count_ops(candidate) > DIVE_OPS ||
                 !has_room(search, base, candidate, EASY) ||
                 !bound_fits(search, candidate))
                 continue;
@@ -409,15 +459,6 @@ static void dive(struct search *search)
             return;
         }
     }
-}
-
-static bool is_base_next(const struct search *search)
-{
-    if (search->next_base == search->bases.count)
-        return false;
-    return search->heap.count == 0 ||
-           search->bases.items[search->next_base].key <
-               search->heap.items[0].key;
 }
 
 /* No plan that is left has a lower value; infinite: none is left. */
@@ -834,6 +875,7 @@ static pen_status search_in(const struct pen_setting *setting,
         return PEN_NOMEM;
     }
     ranking->counts.listed = search.bases.num_choices;
+    search.work_sec = LIST_SEC * (double)search.bases.count;
     run(&search);
     if (ranking->num_found > 0)
         run_on(&search);

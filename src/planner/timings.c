@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define MAX_KEPT 64u
-#define MAX_KEPT_OPS (4u << 20)
+#define MAX_KEPT_OPS (4 * PEN_TIMINGS_MOST_OPS)
 
 /* A schedule and what it was made from. */
 struct kept {
@@ -18,6 +18,7 @@ struct pen_timings {
     uint32_t count;
     uint32_t oldest;
     uint64_t num_ops;
+    uint64_t num_made; /* schedules */
 };
 
 struct pen_timings *pen_timings_create(void)
@@ -39,6 +40,11 @@ void pen_timings_free(struct pen_timings *timings)
     for (uint32_t i = 0; i < timings->count; i++)
         release(&timings->items[i]);
     free(timings);
+}
+
+uint64_t pen_timings_made(const struct pen_timings *timings)
+{
+    return timings->num_made;
 }
 
 static bool is_same(const struct pen_generator_args *a,
@@ -85,7 +91,7 @@ static void keep(struct pen_timings *timings, struct kept *made)
 {
     uint64_t num_ops = pen_schedule_count(made->schedule);
     if (timings == NULL || made->generator->uses_costs ||
-        num_ops > MAX_KEPT_OPS / 4) {
+        num_ops > PEN_TIMINGS_MOST_OPS) {
         release(made);
         return;
     }
@@ -116,6 +122,8 @@ pen_status pen_timings_run(struct pen_timings *timings,
     if (kept == NULL) {
         status = make(generator, args, &made, why);
         kept = &made;
+        if (timings != NULL && status == PEN_OK)
+            timings->num_made++;
     }
     if (status == PEN_OK)
         status = pen_timer_run(kept->timer, args->costs, false, out, why);

@@ -13,6 +13,12 @@ struct pen_timings;
 struct pen_timings *pen_timings_create(void);
 void pen_timings_free(struct pen_timings *timings);
 
+/* Operations of a schedule that is kept, messages included, at most. */
+#define PEN_TIMINGS_MOST_OPS (1u << 20)
+
+/* Schedules that were made so far; all others were kept ones. */
+uint64_t pen_timings_made(const struct pen_timings *timings);
+
 /*
  * Times the schedule of these arguments under their costs. timings may be NULL:
  * nothing is kept. Free *out with pen_timing_free().

@@ -45,6 +45,8 @@ struct pen_generator {
     bool splits_backward;   /* I and W apart, in some places at least */
     bool moves_activations; /* ranks keep activations for others */
     bool stashes_all;       /* a rank holds all m at once */
+    bool divides;           /* p has to divide m */
+    uint32_t least_rounds;  /* m is at least so many times p */
     bool joins_steps; /* steps that overlap can wait for all stages: for a norm
                          over them, or a matrix of two of them */
     enum pen_correction correction; /* that its method computes with */

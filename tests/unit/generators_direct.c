@@ -615,6 +615,28 @@ static void groups_of_a_long_dualpipe_wrap(void **state)
     pen_schedule_free(schedule);
 }
 
+/* The planner leaves out what these say, and asks no generator. */
+static void flags_are_of_what_is_refused(void **state)
+{
+    (void)state;
+    struct pen_costs costs = unit_costs();
+    for (size_t i = 0; pen_generator_at(i) != NULL; i++)
+        for (uint32_t p = 2; p <= MAX_STAGES; p++)
+            for (uint32_t m = 1; m <= 3 * MAX_STAGES; m++) {
+                const struct pen_generator *generator = pen_generator_at(i);
+                if ((!generator->divides || m % p == 0) &&
+                    m >= generator->least_rounds * p)
+                    continue;
+                const struct pen_generator_args args = {
+                    .ranks = p, .microbatches = m, .costs = &costs};
+                struct pen_schedule *schedule = NULL;
+                if (pen_generator_make(generator, &args, &schedule, NULL) !=
+                    PEN_INVALID)
+                    fail_msg("%s makes %u micro-batches on %u ranks",
+                             generator->name, m, p);
+            }
+}
+
 static void refusals_say_what_would_work(void **state)
 {
     (void)state;
@@ -696,6 +718,7 @@ int main(void)
         cmocka_unit_test(kfkb_with_k_1_is_1f1b),
         cmocka_unit_test(interleaved_with_1_chunk_keeps_its_warmup),
         cmocka_unit_test(groups_of_a_long_dualpipe_wrap),
+        cmocka_unit_test(flags_are_of_what_is_refused),
         cmocka_unit_test(refusals_say_what_would_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,5 +65,6 @@ const struct pen_generator pen__breadth_first = {
     .is_synchronous = true,
     .stashes_all = true,
     .has_chunks = true,
+    .least_rounds = 1,
     .generate = generate,
 };

@@ -104,5 +104,6 @@ const struct pen_generator pen__chimera = {
     .bubble = "(p-2)tB' + (m/p-1)(p-2)(tB'-tF) for tB' >= tF",
     .peak = "p/2+1 at the ends to p in the middle",
     .is_synchronous = true,
+    .divides = true,
     .generate = generate,
 };

@@ -196,5 +196,6 @@ const struct pen_generator pen__dualpipe = {
     .peak = "p+1",
     .is_synchronous = true,
     .splits_backward = true,
+    .least_rounds = 2,
     .generate = generate,
 };

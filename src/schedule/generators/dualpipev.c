@@ -48,5 +48,6 @@ const struct pen_generator pen__dualpipev = {
     .peak = "(2p+1)/2",
     .is_synchronous = true,
     .splits_backward = true,
+    .least_rounds = 2,
     .generate = generate,
 };

@@ -85,5 +85,6 @@ const struct pen_generator pen__interleaved = {
     .peak = "min((v-1)p+2(p-s-1)+1, v m)/v; m if m = p",
     .is_synchronous = true,
     .has_chunks = true,
+    .divides = true,
     .generate = generate,
 };
