@@ -74,6 +74,10 @@ _Static_assert(sizeof(enum pen_dispatcher) == sizeof(unsigned) &&
                    sizeof(uint32_t) == sizeof(unsigned),
                "members are read by their offset");
 
+_Static_assert(sizeof(struct pen_recipe) ==
+                   10 * sizeof(unsigned) + 8 * sizeof(bool),
+               "recipes are compared by their bytes");
+
 unsigned pen_recipe_get(const struct pen_recipe *recipe,
                         const struct pen_recipe_field *field)
 {

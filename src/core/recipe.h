@@ -71,26 +71,27 @@ enum pen_optimizer_kind {
         PEN_OPTIMIZERS
 };
 
+/* Without unused bytes: equal recipes have equal bytes. */
 struct pen_recipe {
     enum pen_dispatcher dispatcher;
-    bool overlaps_experts;  /* messages behind another micro-batch's work */
-    bool delays_weights;    /* their gradients fill what is left free */
-    bool drops_tokens;      /* beyond an equal share for each expert */
-    bool is_paged;          /* stashes of experts in pages, without holes */
-    bool has_fused_experts; /* all experts of a rank in one kernel */
     enum pen_graphs graphs;
     unsigned modules;        /* recomputed where a stage says selective: bits
                                 1u << PEN_MODULE_...; 0: the target's own */
     unsigned offloaded;      /* their inputs wait on the host; the same bits */
     uint32_t offload_blocks; /* of a rank: all their activations do */
-    bool offloads_optimizer; /* moments and masters, and their step */
     enum pen_optimizer_kind optimizer;
     uint32_t gradient_bytes;   /* of one accumulated gradient; 0: as usual */
     uint32_t master_bytes;     /* of one master weight, as the others */
     uint32_t moment_bytes;     /* of both moments together */
+    uint32_t mtp_blocks;       /* predict further tokens, behind the last */
+    bool overlaps_experts;     /* messages behind another micro-batch's work */
+    bool delays_weights;       /* their gradients fill what is left free */
+    bool drops_tokens;         /* beyond an equal share for each expert */
+    bool is_paged;             /* stashes of experts in pages, without holes */
+    bool has_fused_experts;    /* all experts of a rank in one kernel */
+    bool offloads_optimizer;   /* moments and masters, and their step */
     bool gathers_narrow;       /* parameters in the 8 bits of the products */
     bool has_narrow_attention; /* attention in 8 bits, too */
-    uint32_t mtp_blocks; /* that predict further tokens, behind the last */
 };
 
 /* The keys, NULL behind the last one. */
@@ -118,7 +119,7 @@ struct pen_recipe_field {
     unsigned choices; /* without 0 */
 };
 
-/* In the order of the struct; a NULL key behind the last one. */
+/* In the order of plan.json; a NULL key behind the last one. */
 extern const struct pen_recipe_field pen_recipe_fields[];
 
 /* Its value as a number: of a flag 0 or 1, of a list its bits. */

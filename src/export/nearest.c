@@ -276,11 +276,13 @@ pen_status pen__check_experts(const struct pen_plan *plan,
     uint32_t ep = plan->degrees[PEN_DEGREE_EP];
     uint64_t ranks = pen_plan_num_ranks(plan) / plan->degrees[PEN_DEGREE_PP];
     uint64_t group = (uint64_t)ep * expert_tp(plan);
-    if (ep > 1 && model->num_experts == 0) {
+    if (ep <= 1)
+        return PEN_OK;
+    if (model->num_experts == 0) {
         pen_why(why, "ep %u: the model has no experts; plan with ep 1", ep);
         return PEN_INVALID;
     }
-    if (ep == 1 || (model->num_experts % ep == 0 && ranks % group == 0))
+    if (model->num_experts % ep == 0 && ranks % group == 0)
         return PEN_OK;
     pen_why(why,
             "ep %u x expert_tp %u does not divide dp x tp x cp, %llu, or ep "

@@ -62,7 +62,6 @@ static uint32_t hash_of(const struct key *key)
     return (uint32_t)(hash >> 32);
 }
 
-/* Unused bytes of a recipe may differ: equal keys are then taken as others. */
 static bool is_same(const struct key *a, const struct key *b)
 {
     return memcmp(a->numbers, b->numbers, sizeof a->numbers) == 0 &&
