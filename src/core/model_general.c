@@ -221,6 +221,21 @@ static bool has_word(const struct pen_json *json, const char *key,
     return text != NULL && strcmp(text, word) == 0;
 }
 
+/* As many as the list has, where there is no number. */
+static void complete_blocks(const struct pen_json *json,
+                            struct pen_model *model)
+{
+    static const char *const keys[] = {"hybrid_override_pattern",
+                                       "layers_block_type", "layer_types"};
+    for (size_t i = 0; i < COUNT_OF(keys) && model->num_blocks == 0; i++) {
+        const json_t *list = json_object_get(json->object, keys[i]);
+        size_t count = json_is_string(list) ? json_string_length(list)
+                                            : json_array_size(list);
+        if (count <= PEN__MAX_BLOCKS)
+            model->num_blocks = (uint32_t)count;
+    }
+}
+
 /* ---- checks ---- */
 
 /* All keys that are missing, at once. */
@@ -307,6 +322,7 @@ pen_status pen__model_read_general(const struct pen_json *json,
     pen_status status = pen__model_read_keys(json, model, why);
     if (status == PEN_OK)
         status = read_picks(json, model, why);
+    complete_blocks(json, model);
     if (status == PEN_OK)
         status = check_stated(model, why);
     if (status != PEN_OK)

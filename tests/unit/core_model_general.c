@@ -213,6 +213,21 @@ static void blocks_come_as_the_file_says(void **state)
     }
 }
 
+static void a_list_of_blocks_tells_their_number(void **state)
+{
+    (void)state;
+    struct pen_model *model =
+        parse_model("{\"model_type\":\"nemotron_h\",\"vocab_size\":100,"
+                    "\"hidden_size\":64,\"num_attention_heads\":4,"
+                    "\"mamba_num_heads\":4,\"layers_block_type\":[\"mamba\","
+                    "\"mlp\",\"full_attention\"]}");
+    char found[20];
+    write_blocks(model, found);
+    assert_string_equal("M--dA-", found);
+    expect_round_trip(model);
+    pen_model_free(model);
+}
+
 static void an_unknown_type_is_guessed_and_says_so(void **state)
 {
     (void)state;
@@ -339,6 +354,7 @@ int main(void)
         cmocka_unit_test(files_of_2026_have_the_parameters_of_transformers),
         cmocka_unit_test(a_preset_is_the_model_of_its_file),
         cmocka_unit_test(blocks_come_as_the_file_says),
+        cmocka_unit_test(a_list_of_blocks_tells_their_number),
         cmocka_unit_test(an_unknown_type_is_guessed_and_says_so),
         cmocka_unit_test(guessed_counts_are_those_of_the_family),
         cmocka_unit_test(a_text_part_stands_for_the_whole),
