@@ -1,51 +1,136 @@
 /*
- * Fits the constants of a kind of device to the rows that may be fitted.
+ * Fits constants of devices to the rows that may be fitted.
  *
- *   build/release/bench/fit_constants FOLDER a100|h100 [TRIES]
+ *   build/release/bench/fit_constants FOLDER SUBJECT [TRIES]
  *
- * Prints the constants as src/core/device_constants.c has them. Rows that are
- * held out are never looked at. Search: one constant at a time, by factors that
- * shrink, from a rough start and then from around the best; seeded.
+ * SUBJECT: a100, h100, blackwell or experts. Prints the constants as
+ * src/core/device_constants.c has them. Rows that are held out are never looked
+ * at. Search: one parameter at a time, by factors that shrink, from a rough
+ * start and then from around the best; seeded.
  */
-#include "validation_rows.h"
+#include "validation_nemo.h"
 
-struct fit {
-    struct rows *rows;
-    const char *kind;
-    uint32_t *used; /* rows */
-    uint32_t count;
-    double values[PEN_CONSTANTS];
-    const json_t *one_layer;
-};
+/* Kinds of device whose constants may be fitted together. */
+static const char *const kinds[] = {"a100", "h100", "b200", "gb200", "gb300"};
 
-/* What is fitted, and how far it may go; the others stay. */
-struct range {
+enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
+
+/* A constant of one kind or, as one number, of several. */
+struct parameter {
     enum pen_constant constant;
+    const char *kinds; /* names with spaces around them */
     double least;
     double most;
     double start;
 };
 
-static const struct range a100_ranges[] = {
-    {PEN_CONSTANT_PRODUCT_SHARE, 0.5, 0.825,
-     0.8}, /* 0.869 at best, less for long */
-    {PEN_CONSTANT_TILE_HALF, 0.5, 200, 20},
-    {PEN_CONSTANT_DEPTH_HALF, 1, 2000, 200},
-    {PEN_CONSTANT_ROUNDING, 0.01, 0.5, 0.5},
-    {PEN_CONSTANT_BYTES_SHARE, 0.3, 0.95, 0.8},
-    {PEN_CONSTANT_BYTES_HALF, 1e4, 1e8, 4e6},
-    {PEN_CONSTANT_LAUNCH, 1e-6, 2e-4, 40e-6},
-    {PEN_CONSTANT_LINK_SEC, 1e-6, 3e-4, 30e-6},
-    {PEN_CONSTANT_MESSAGE_SHARE, 0.02, 0.7, 0.2},
-    {PEN_CONSTANT_STEP_SEC, 1e-5, 0.1, 5e-3},
-    {PEN_CONSTANT_MICROBATCH_SEC, 1e-5, 0.05, 2e-3}};
+struct fit {
+    struct rows *rows;
+    const struct subject *subject;
+    uint32_t *used; /* rows */
+    uint32_t count;
+    double values[NUM_KINDS][PEN_CONSTANTS];
+    const json_t *one_layer;
+};
 
-static const struct range h100_ranges[] = {
-    {PEN_CONSTANT_PRODUCT_SHARE, 0.5, 0.803, 0.7},
-    {PEN_CONSTANT_PRODUCT_SHARE_FP8, 0.4, 0.78, 0.6},
-    {PEN_CONSTANT_ATTENTION_SHARE, 0.2, 0.7, 0.45},
-    {PEN_CONSTANT_BYTES_SHARE, 0.5, 0.95, 0.8},
-    {PEN_CONSTANT_STEP_SEC, 1e-5, 0.3, 5e-3}};
+static const struct parameter a100_parameters[] = {
+    {PEN_CONSTANT_PRODUCT_SHARE, " a100 ", 0.5, 0.825,
+     0.8}, /* 0.869 at best, less for long */
+    {PEN_CONSTANT_TILE_HALF, " a100 ", 0.5, 200, 20},
+    {PEN_CONSTANT_DEPTH_HALF, " a100 ", 1, 2000, 200},
+    {PEN_CONSTANT_ROUNDING, " a100 ", 0.01, 0.5, 0.5},
+    {PEN_CONSTANT_BYTES_SHARE, " a100 ", 0.3, 0.95, 0.8},
+    {PEN_CONSTANT_BYTES_HALF, " a100 ", 1e4, 1e8, 4e6},
+    {PEN_CONSTANT_LAUNCH, " a100 ", 1e-6, 2e-4, 40e-6},
+    {PEN_CONSTANT_LINK_SEC, " a100 ", 1e-6, 3e-4, 30e-6},
+    {PEN_CONSTANT_MESSAGE_SHARE, " a100 ", 0.02, 0.7, 0.2},
+    {PEN_CONSTANT_STEP_SEC, " a100 ", 1e-5, 0.1, 5e-3},
+    {PEN_CONSTANT_MICROBATCH_SEC, " a100 ", 1e-5, 0.05, 2e-3}};
+
+static const struct parameter h100_parameters[] = {
+    {PEN_CONSTANT_PRODUCT_SHARE, " h100 ", 0.5, 0.803, 0.7},
+    {PEN_CONSTANT_PRODUCT_SHARE_FP8, " h100 ", 0.4, 0.78, 0.6},
+    {PEN_CONSTANT_ATTENTION_SHARE, " h100 ", 0.2, 0.7, 0.45},
+    {PEN_CONSTANT_BYTES_SHARE, " h100 ", 0.5, 0.95, 0.8},
+    {PEN_CONSTANT_STEP_SEC, " h100 ", 1e-5, 0.3, 5e-3}};
+
+/* Few rows for each kind: what the chip has in common is one number. */
+#define ALL " b200 gb200 gb300 "
+
+static const struct parameter blackwell_parameters[] = {
+    {PEN_CONSTANT_PRODUCT_SHARE_FP8, " b200 gb200 ", 0.3, 0.85, 0.6},
+    {PEN_CONSTANT_PRODUCT_SHARE_MXFP8, " b200 gb200 ", 0.3, 0.85, 0.6},
+    {PEN_CONSTANT_PRODUCT_SHARE_FP4, " b200 gb200 ", 0.2, 0.85, 0.5},
+    {PEN_CONSTANT_PRODUCT_SHARE_FP8, " gb300 ", 0.3, 0.9, 0.7},
+    {PEN_CONSTANT_PRODUCT_SHARE_MXFP8, " gb300 ", 0.3, 0.9, 0.7},
+    {PEN_CONSTANT_PRODUCT_SHARE_FP4, " gb300 ", 0.2, 0.85, 0.4},
+    {PEN_CONSTANT_BYTES_SHARE, ALL, 0.5, 0.9, 0.7},
+    {PEN_CONSTANT_STEP_SEC, ALL, 1e-5, 0.05, 5e-3}};
+
+/* What only mixtures of experts show, and Blackwell in 16 bits. */
+#define EVERY " h100 b200 gb200 gb300 "
+
+static const struct parameter expert_parameters[] = {
+    {PEN_CONSTANT_PRODUCT_SHARE, " b200 gb200 ", 0.4, 0.85, 0.7},
+    {PEN_CONSTANT_PRODUCT_SHARE, " gb300 ", 0.4, 0.9, 0.75},
+    {PEN_CONSTANT_EXPERT_LAUNCH, " h100 b200 ", 2e-6, 2e-4, 5e-5},
+    {PEN_CONSTANT_EXPERT_LAUNCH, " gb200 gb300 ", 2e-6, 2e-4, 5e-5},
+    {PEN_CONSTANT_EXCHANGE_SHARE, EVERY, 0.1, 0.9, 0.6},
+    {PEN_CONSTANT_DISPATCH_SEC, EVERY, 1e-6, 5e-3, 3e-4},
+    {PEN_CONSTANT_COUNT_SEC, EVERY, 1e-6, 5e-3, 5e-4}};
+
+/* What is fitted, by its name. */
+static const struct subject {
+    const char *name;
+    const char *sets; /* beginning of the names of the sets */
+    const struct parameter *parameters;
+    size_t num_parameters;
+    bool has_one_layer; /* of table 4, too */
+} subjects[] = {
+#define SUBJECT(name, sets, parameters, has_one_layer)                         \
+    {                                                                          \
+        name, sets, parameters, sizeof parameters / sizeof *parameters,        \
+            has_one_layer                                                      \
+    }
+    SUBJECT("a100", "", a100_parameters, true),
+    SUBJECT("h100", "", h100_parameters, false),
+    SUBJECT("blackwell", "nemo_dense", blackwell_parameters, false),
+    SUBJECT("experts", "nemo_moe", expert_parameters, false)};
+
+/* The place of a device in `kinds`; NUM_KINDS: none of them. */
+static int find_kind(const struct pen_device *device)
+{
+    int kind = 0;
+    while (kind < NUM_KINDS &&
+           strncmp(device->kind, kinds[kind], strlen(kinds[kind])) != 0)
+        kind++;
+    return kind;
+}
+
+static bool has_kind(const struct parameter *parameter, int kind)
+{
+    char word[32];
+    snprintf(word, sizeof word, " %s ", kinds[kind]);
+    return strstr(parameter->kinds, word) != NULL;
+}
+
+static void set_parameter(struct fit *fit, const struct parameter *parameter,
+                          double value)
+{
+    value = fmin(parameter->most, fmax(parameter->least, value));
+    for (int kind = 0; kind < NUM_KINDS; kind++)
+        if (has_kind(parameter, kind))
+            fit->values[kind][parameter->constant] = value;
+}
+
+static double get_parameter(const struct fit *fit,
+                            const struct parameter *parameter)
+{
+    int kind = 0;
+    while (!has_kind(parameter, kind))
+        kind++;
+    return fit->values[kind][parameter->constant];
+}
 
 /* The layer of table 4: 22 B, tp 8, micro-batch 4; forward and backward. */
 static double one_layer_error(const struct fit *fit)
@@ -60,7 +145,8 @@ static double one_layer_error(const struct fit *fit)
     struct pen_device_group group = row->group;
     struct pen_cluster cluster = row->cluster;
     struct pen_setting setting = row->setting;
-    memcpy(group.device.constants, fit->values, sizeof fit->values);
+    memcpy(group.device.constants, fit->values[0],
+           sizeof group.device.constants);
     cluster.groups = &group;
     setting.cluster = &cluster;
     for (size_t i = 0; i < json_array_size(fit->one_layer); i++) {
@@ -95,7 +181,9 @@ static double error_of(const struct fit *fit)
         struct row *row = &fit->rows->items[fit->used[i]];
         struct pen_prediction prediction;
         struct pen_text why = PEN_TEXT_EMPTY;
-        memcpy(row->group.device.constants, fit->values, sizeof fit->values);
+        memcpy(row->group.device.constants,
+               fit->values[find_kind(&row->group.device)],
+               sizeof row->group.device.constants);
         if (pen_predict(&row->setting, row->plan, &prediction, &why) != PEN_OK)
             die(row->set, pen_text_string(&why));
         sum += fabs(log(prediction.step_sec / row->measured_sec));
@@ -103,36 +191,34 @@ static double error_of(const struct fit *fit)
     }
     sum /= fit->count;
     /* Five layer times weigh as much as a fifth of all rows. */
-    if (strcmp(fit->kind, "a100") == 0)
+    if (fit->subject->has_one_layer)
         sum += 0.5 * one_layer_error(fit);
     return sum;
 }
 
-static double improve(struct fit *fit, const struct range *range, double factor,
-                      double best)
+static double improve(struct fit *fit, const struct parameter *parameter,
+                      double factor, double best)
 {
-    double old = fit->values[range->constant];
+    double old = get_parameter(fit, parameter);
     double tries[] = {old * factor, old / factor};
     for (int i = 0; i < 2; i++) {
-        fit->values[range->constant] =
-            fmin(range->most, fmax(range->least, tries[i]));
+        set_parameter(fit, parameter, tries[i]);
         double error = error_of(fit);
         if (error < best)
             return error;
     }
-    fit->values[range->constant] = old;
+    set_parameter(fit, parameter, old);
     return best;
 }
 
-/* One constant after the other, by factors that shrink. */
-static double descend(struct fit *fit, const struct range *ranges, size_t count,
-                      double best)
+/* One parameter after the other, by factors that shrink. */
+static double descend(struct fit *fit, double best)
 {
     double factor = 1.3;
     while (factor > 1.002) {
         double before = best;
-        for (size_t i = 0; i < count; i++)
-            best = improve(fit, &ranges[i], factor, best);
+        for (size_t i = 0; i < fit->subject->num_parameters; i++)
+            best = improve(fit, &fit->subject->parameters[i], factor, best);
         if (before - best < 1e-4)
             factor = 1 + (factor - 1) / 2;
     }
@@ -146,60 +232,92 @@ static double next_share(uint64_t *seed)
     return (double)(*seed >> 11) / 9007199254740992.0;
 }
 
-int main(int argc, char **argv)
+/* Rows that may be fitted, of the sets and kinds of the subject. */
+static void choose_rows(struct fit *fit)
+{
+    const struct subject *subject = fit->subject;
+    fit->used = calloc(fit->rows->count, sizeof *fit->used);
+    if (fit->used == NULL)
+        die("rows", "no memory");
+    for (uint32_t i = 0; i < fit->rows->count; i++) {
+        const struct row *row = &fit->rows->items[i];
+        int kind = find_kind(&row->group.device);
+        bool is_ours = false;
+        for (size_t k = 0; kind < NUM_KINDS && k < subject->num_parameters; k++)
+            is_ours = is_ours || has_kind(&subject->parameters[k], kind);
+        if (!is_ours || row->is_held_out || row->is_left_out ||
+            strncmp(row->set, subject->sets, strlen(subject->sets)) != 0)
+            continue;
+        memcpy(fit->values[kind], row->group.device.constants,
+               sizeof fit->values[kind]);
+        fit->used[fit->count++] = i;
+    }
+}
+
+/* From around what is best so far. */
+static double try_again(const struct fit *fit, uint64_t *seed,
+                        struct fit *other)
+{
+    *other = *fit;
+    for (size_t i = 0; i < fit->subject->num_parameters; i++) {
+        const struct parameter *parameter = &fit->subject->parameters[i];
+        set_parameter(other, parameter,
+                      get_parameter(other, parameter) *
+                          pow(2, 2 * next_share(seed) - 1));
+    }
+    return descend(other, error_of(other));
+}
+
+static void print_fit(const struct fit *fit)
 {
     static const char *const names[] = {
 #define CONSTANT_NAME(name, key) #name,
         PEN_CONSTANT_TABLE(CONSTANT_NAME)};
+    for (size_t i = 0; i < fit->subject->num_parameters; i++) {
+        const struct parameter *parameter = &fit->subject->parameters[i];
+        printf("%-20s[PEN_CONSTANT_%s] = %.4g,\n", parameter->kinds,
+               names[parameter->constant], get_parameter(fit, parameter));
+    }
+}
+
+int main(int argc, char **argv)
+{
     struct rows rows;
     if (argc < 3) {
-        fprintf(stderr, "usage: fit_constants FOLDER a100|h100 [TRIES]\n");
+        fprintf(stderr, "usage: fit_constants FOLDER SUBJECT [TRIES]\n");
         return 2;
     }
-    load_rows(&rows, argv[1]);
-    struct fit fit = {.rows = &rows, .kind = argv[2]};
-    bool is_a100 = strcmp(fit.kind, "a100") == 0;
-    const struct range *ranges = is_a100 ? a100_ranges : h100_ranges;
-    size_t num_ranges = is_a100 ? sizeof a100_ranges / sizeof *a100_ranges
-                                : sizeof h100_ranges / sizeof *h100_ranges;
+    load_all_rows(&rows, argv[1]);
+    struct fit fit = {.rows = &rows};
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        if (strcmp(subjects[i].name, argv[2]) == 0)
+            fit.subject = &subjects[i];
+    if (fit.subject == NULL)
+        die(argv[2], "nothing of this name is fitted");
     fit.one_layer =
         json_object_get(load_facts(&rows, "megatron_recompute_2205_05198.json"),
                         "table4_one_layer_22B");
-    fit.used = calloc(rows.count, sizeof *fit.used);
-    for (uint32_t i = 0; fit.used != NULL && i < rows.count; i++) {
-        const struct row *row = &rows.items[i];
-        if (strncmp(row->group.device.kind, fit.kind, strlen(fit.kind)) == 0 &&
-            !row->is_held_out) {
-            memcpy(fit.values, row->group.device.constants, sizeof fit.values);
-            fit.used[fit.count++] = i;
-        }
-    }
-    for (size_t i = 0; i < num_ranges; i++)
-        fit.values[ranges[i].constant] = ranges[i].start;
+    choose_rows(&fit);
+    for (size_t i = 0; i < fit.subject->num_parameters; i++)
+        set_parameter(&fit, &fit.subject->parameters[i],
+                      fit.subject->parameters[i].start);
     double best = error_of(&fit);
     fprintf(stderr, "%u rows, error %.4f\n", fit.count, best);
     int tries = argc > 3 ? atoi(argv[3]) : 20;
     uint64_t seed = 1;
-    best = descend(&fit, ranges, num_ranges, best);
+    best = descend(&fit, best);
     for (int i = 0; i < tries; i++) {
-        struct fit other = fit;
-        for (size_t k = 0; k < num_ranges; k++) {
-            double *value = &other.values[ranges[k].constant];
-            *value *= pow(2, 2 * next_share(&seed) - 1);
-            *value = fmin(ranges[k].most, fmax(ranges[k].least, *value));
-        }
-        double error = descend(&other, ranges, num_ranges, error_of(&other));
+        struct fit other;
+        double error = try_again(&fit, &seed, &other);
         if (error < best) {
             best = error;
-            memcpy(fit.values, other.values, sizeof fit.values);
+            fit = other;
         }
         fprintf(stderr, "try %d of %d, error %.4f, best %.4f\n", i + 1, tries,
                 error, best);
     }
-    for (size_t i = 0; i < num_ranges; i++)
-        printf("    [PEN_CONSTANT_%s] = %.4g,\n", names[ranges[i].constant],
-               fit.values[ranges[i].constant]);
-    if (is_a100) {
+    print_fit(&fit);
+    if (fit.subject->has_one_layer) {
         setenv("PEN_VERBOSE", "1", 1);
         one_layer_error(&fit);
     }

@@ -13,6 +13,7 @@
  * --rows prints one set row by row. Exits 1 when a row cannot be predicted.
  */
 #include "validation_memory.h"
+#include "validation_nemo.h"
 #include "validation_regret.h"
 
 enum role { FITTED, IN_SIGHT, HELD_OUT };
@@ -135,7 +136,7 @@ static void judge_row(struct report *report, const struct row *row)
         error = predicted_bytes(row, &prediction) / row->measured_bytes - 1;
     else if (row->measured_sec > 0)
         error = prediction.step_sec / row->measured_sec - 1;
-    if (row->measured_bytes > 0 || row->measured_sec > 0)
+    if (!row->is_left_out && (row->measured_bytes > 0 || row->measured_sec > 0))
         add_score(report, row, error,
                   row->measured_bytes > 0 ? prediction.memory_error
                                           : prediction.step_error);
@@ -202,7 +203,7 @@ int main(int argc, char **argv)
                 die(argv[i + 1], "cannot be written");
         } else if (strcmp(argv[i], "--rows") == 0)
             report.shown = argv[i + 1];
-    load_rows(&rows, argv[1]);
+    load_all_rows(&rows, argv[1]);
     load_memory_rows(&memory, argv[1]);
     for (uint32_t i = 0; i < rows.count; i++)
         judge_row(&report, &rows.items[i]);

@@ -26,6 +26,7 @@ struct row {
     bool is_held_out;
     bool is_in_sight; /* no constant is from it, but what is counted was chosen
                          with it in sight */
+    bool is_left_out; /* neither fitted nor judged */
     bool is_judged;   /* its time is compared; else only ranked */
     const json_t *facts;
     struct pen_model *model;

@@ -36,8 +36,15 @@
     X(LAUNCH, "launch_sec")               /* of the host, for each kernel */   \
     X(LINK_SHARE, "link_share")           /* of the bandwidth inside a node */ \
     X(LINK_HALF, "link_half")             /* of a message at half the speed */ \
-    X(LINK_SEC, "link_sec")           /* to begin a collective in a node */    \
-    X(MESSAGE_SHARE, "message_share") /* of it, between two devices */         \
+    X(LINK_SEC, "link_sec")             /* to begin a collective in a node */  \
+    X(MESSAGE_SHARE, "message_share")   /* of it, between two devices */       \
+    X(HOST_RATE, "host_bytes_per_sec")  /* to memory of the host */            \
+    X(EXCHANGE_SHARE, "exchange_share") /* of it, tokens to their experts */   \
+    X(EXPERT_LAUNCH,                                                           \
+      "expert_launch_sec") /* of the host, for each product of an expert */    \
+    X(DISPATCH_SEC,                                                            \
+      "dispatch_sec")         /* of a block, to send tokens to experts */      \
+    X(COUNT_SEC, "count_sec") /* the same where the host waits for counts */   \
     X(NETWORK_SHARE, "network_share") /* of the bandwidth between nodes */     \
     X(NETWORK_SEC, "network_sec")     /* to begin a collective between them */ \
     X(STEP_SEC, "step_sec")           /* of a step: what nobody counts */      \

@@ -21,3 +21,17 @@ enum pen_number pen_number_beside(enum pen_number number)
 {
     return pen_number_is_narrow(number) ? PEN_NUMBER_BF16 : number;
 }
+
+double pen_number_product_bytes(enum pen_number number)
+{
+    switch (number) {
+    case PEN_NUMBER_FP8:
+        return 1;
+    case PEN_NUMBER_MXFP8:
+        return 1 + 1.0 / 32;
+    case PEN_NUMBER_NVFP4:
+        return 0.5 + 1.0 / 16;
+    default:
+        return pen_number_bytes(number);
+    }
+}

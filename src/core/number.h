@@ -29,6 +29,9 @@ extern const char *const pen_number_names[PEN_NUMBERS + 1];
 /* Bytes of one weight or activation in memory: 4, otherwise 2. */
 uint32_t pen_number_bytes(enum pen_number number);
 
+/* Bytes of one input of a product, with its share of the scale. */
+double pen_number_product_bytes(enum pen_number number);
+
 /* Whether products have inputs narrower than 16 bits. */
 bool pen_number_is_narrow(enum pen_number number);
 

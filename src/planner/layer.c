@@ -67,18 +67,6 @@ static double context_time(const struct pen__layer *layer, double passes)
     return fmax(PEN_BESIDE_SHARE * passes * sec, passes * sec - hidden);
 }
 
-/* Tokens go to their experts and come back. */
-static double expert_time(const struct pen__layer *layer)
-{
-    struct pen_device_set set = {(uint64_t)layer->ep, (uint64_t)layer->tp};
-    if (layer->experts == 0)
-        return 0;
-    return 2 *
-           pen_collective_time(layer->setting->cluster, layer->device,
-                               PEN_COLLECTIVE_EXCHANGE, &set,
-                               layer->routed * layer->hidden * layer->element);
-}
-
 /* By operation: every second product, and what is cheap; attention is kept. */
 static double selected_time(const struct pen__layer *layer,
                             const struct pen_operation_list *forward)
@@ -94,47 +82,115 @@ static double selected_time(const struct pen__layer *layer,
     return sec;
 }
 
+/*
+ * A pass: experts begin when their tokens have come, so the host cannot launch
+ * them ahead.
+ */
+struct pass {
+    double busy_sec;        /* of the device, but for experts */
+    double expert_busy_sec; /* of it for experts */
+    double host_sec;
+    double expert_host_sec;
+};
+
+static void add_pass(const struct pen__layer *layer,
+                     const struct pen_operation_list *list, struct pass *pass)
+{
+    enum pen_number number = layer->setting->number;
+    const struct pen_device *device = layer->device;
+    pass->busy_sec += pen_operations_part_busy(device, number, list, false);
+    pass->expert_busy_sec +=
+        pen_operations_part_busy(device, number, list, true);
+    pass->host_sec += pen_operations_part_host(device, list, false);
+    pass->expert_host_sec += pen_operations_part_host(device, list, true);
+}
+
+/*
+ * What a graph launches is not launched by the host. One of modules leaves the
+ * experts to it, unless each has a fixed number of tokens.
+ */
+static void capture(const struct pen__layer *layer, struct pass *pass)
+{
+    if (layer->recipe->graphs == PEN_GRAPHS_NONE)
+        return;
+    pass->host_sec = 0;
+    if (layer->recipe->graphs == PEN_GRAPHS_FULL || layer->recipe->drops_tokens)
+        pass->expert_host_sec = 0;
+}
+
+static double pass_time(const struct pass *pass, double message_sec)
+{
+    return pen__layer_blend(pass->busy_sec + message_sec, pass->host_sec) +
+           pen__layer_blend(pass->expert_busy_sec, pass->expert_host_sec);
+}
+
+/* What is exposed of the exchange of a pass: there and back. */
+static double expert_time(const struct pen__layer *layer)
+{
+    double sec = 2 * pen__layer_exchange_time(layer);
+    return layer->recipe->overlaps_experts ? PEN_BESIDE_SHARE * sec : sec;
+}
+
+/* Of the modules that are computed again, with their exchange. */
+static double modules_time(const struct pen__layer *layer)
+{
+    unsigned modules = pen__layer_modules(layer);
+    double sec = 0;
+    for (unsigned i = 0; i < PEN_MODULES; i++) {
+        struct pen_operation_list list = {.count = 0};
+        bool is_inside = i == PEN_MODULE_EXPERT_ACT &&
+                         (modules & 1u << PEN_MODULE_EXPERTS) != 0;
+        if ((modules & 1u << i) == 0 || is_inside)
+            continue;
+        pen__layer_list_module(layer, (enum pen_module)i, &list);
+        sec += busy_time(layer, &list);
+        if (i == PEN_MODULE_EXPERTS && layer->experts > 0)
+            sec += expert_time(layer) + pen__layer_expert_wait(layer);
+    }
+    return sec;
+}
+
 static void time_block(const struct pen__layer *layer,
                        enum pen_recompute recompute, struct pen_layer_time *out)
 {
     struct pen_operation_list forward = {.count = 0};
     struct pen_operation_list input = {.count = 0};
     struct pen_operation_list weight = {.count = 0};
-    struct pen_operation_list core = {.count = 0};
+    struct pass ahead = {.busy_sec = 0};
+    struct pass back = {.busy_sec = 0};
     pen__layer_list_forward(layer, &forward);
     pen__layer_list_input(layer, &input);
     pen__layer_list_weight(layer, &weight);
-    pen__layer_list_attention(layer, false, &core);
-    double host[3] = {pen_operations_host(layer->device, &forward),
-                      pen_operations_host(layer->device, &input),
-                      pen_operations_host(layer->device, &weight)};
-    double tensor[2] = {tensor_time(layer, layer->parts, &host[0]),
-                        tensor_time(layer, layer->parts, &host[1])};
+    add_pass(layer, &forward, &ahead);
+    add_pass(layer, &input, &back);
+    add_pass(layer, &weight, &back);
+    double tensor[2] = {tensor_time(layer, layer->parts, &ahead.host_sec),
+                        tensor_time(layer, layer->parts, &back.host_sec)};
+    capture(layer, &ahead);
+    capture(layer, &back);
     double context[2] = {context_time(layer, 1), context_time(layer, 2)};
     double expert = expert_time(layer);
-    double busy = busy_time(layer, &forward);
+    double wait = pen__layer_expert_wait(layer);
     *out = (struct pen_layer_time){
         .forward_sec =
-            pen__layer_blend(busy + tensor[0] + context[0] + expert, host[0]),
-        .expert_sec = 2 * expert,
+            pass_time(&ahead, tensor[0] + context[0] + expert) + wait,
+        .expert_sec = 2 * expert + 2 * wait,
         .tensor_sec = tensor[0] + tensor[1],
         .context_sec = context[0] + context[1]};
-    double backward_sec =
-        busy_time(layer, &input) + tensor[1] + context[1] + expert;
+    double messages = tensor[1] + context[1] + expert;
     double weight_sec = busy_time(layer, &weight);
-    double slow =
-        pen__layer_blend(backward_sec + weight_sec, host[1] + host[2]) /
-        (backward_sec + weight_sec);
-    out->input_sec = backward_sec * slow;
+    double input_sec = busy_time(layer, &input) + messages;
+    double slow = pass_time(&back, messages) / (input_sec + weight_sec);
+    out->input_sec = input_sec * slow + wait;
     out->weight_sec = weight_sec * slow;
     if (recompute == PEN_RECOMPUTE_FULL) {
         out->recompute_sec = out->forward_sec;
         out->tensor_sec += tensor[0];
-        out->expert_sec += expert;
+        out->expert_sec += expert + wait;
     } else if (recompute == PEN_RECOMPUTE_SELECTIVE)
         out->recompute_sec = layer->setting->practice.selects_products
                                  ? selected_time(layer, &forward)
-                                 : busy_time(layer, &core);
+                                 : modules_time(layer);
 }
 
 /* Batches come, losses go; half of it with the first layer, half at the end. */
@@ -156,6 +212,9 @@ static void time_embedding(const struct pen__layer *layer,
         .tensor_sec = tensor};
 }
 
+/* Bytes of each logit: the gradient takes its place in two passes. */
+#define FUSED_LOSS_PASSES 8.0
+
 /* Last norm, logits, their softmax and its gradient in 32 bits. */
 static void time_head(const struct pen__layer *layer,
                       struct pen_layer_time *out)
@@ -172,8 +231,12 @@ static void time_head(const struct pen__layer *layer,
     pen_operations_add_rows(&forward, row * 2 * layer->element, 1);
     pen_operations_add_product(&forward, 1, layer->tokens, vocab,
                                layer->hidden);
-    pen_operations_add_rows(&forward, layer->tokens * vocab * 38, 8);
-    pen_operations_add_rows(&input, layer->tokens * vocab * 22, 3);
+    bool is_fused = layer->setting->practice.has_fused_loss;
+    pen_operations_add_rows(
+        &forward, layer->tokens * vocab * (is_fused ? FUSED_LOSS_PASSES : 38),
+        is_fused ? 2 : 8);
+    if (!is_fused)
+        pen_operations_add_rows(&input, layer->tokens * vocab * 22, 3);
     pen_operations_add_product(&input, 1, layer->tokens, layer->hidden, vocab);
     pen_operations_add_rows(&input, row * 4 * layer->element, 2);
     pen__layer_add_gradient(&head, 1, layer->hidden, vocab, layer->tokens,
@@ -189,97 +252,11 @@ static void time_head(const struct pen__layer *layer,
 
 /* ---- bytes ---- */
 
-/* In steps, a norm keeps its input and its result in 32 bits, and a cast. */
-#define UNFUSED_NORM_BYTES 7.0
-
-/* What a block keeps of each token, in bytes, without recomputation. */
-static double stash_of_block(const struct pen__layer *layer, bool has_core)
-{
-    double element = layer->element;
-    double masks = layer->setting->practice.has_dropout ? 1 : 0;
-    double rows =
-        layer->hidden * layer->parts * (2 * element + masks) / layer->rows_tp;
-    if (!layer->setting->practice.has_fused_norm)
-        rows +=
-            layer->hidden * layer->parts * UNFUSED_NORM_BYTES / layer->rows_tp;
-    double heads = (layer->query + layer->value + 2 * layer->key) * element;
-    double inner =
-        (pen__layer_up_width(layer, layer->inner) + layer->inner) * element;
-    if (layer->has_gate && !layer->setting->practice.has_fused_gate)
-        inner += layer->inner * element;
-    if (layer->experts > 0)
-        inner += layer->routed / layer->tokens * element *
-                 (layer->hidden + layer->expert_inner +
-                  pen__layer_up_width(layer, layer->expert_inner));
-    double pairs = 0;
-    if (!layer->setting->practice.has_fused_attention && has_core)
-        pairs =
-            layer->heads * layer->sequence * layer->cp * (2 * element + masks);
-    return rows + heads + inner + pairs;
-}
-
-/*
- * Selective recomputation by operation: the results of every second product and
- * of attention stay, and the input. Queries, keys, values, the way out, gate,
- * up and down, in this order.
- */
-static double stash_of_products(const struct pen__layer *layer)
-{
-    double inner = layer->inner;
-    double rows = layer->hidden / layer->rows_tp;
-    if (layer->experts > 0)
-        inner += layer->routed / layer->tokens *
-                 (layer->expert_inner + layer->hidden);
-    return layer->element * (layer->query + layer->key + layer->value + inner +
-                             (layer->has_gate ? 2 : 1) * rows);
-}
-
-/* Gradients of the pairs before and after the softmax, one in 32 bits. */
-#define PAIR_WORK_BYTES 16.0
-
-/* For the gradients of the weights; what is computed again is not held. */
-static double hold_of_block(const struct pen__layer *layer,
-                            enum pen_recompute recompute, double stash_bytes)
-{
-    bool is_again = recompute == PEN_RECOMPUTE_FULL &&
-                    layer->setting->practice.recomputes_twice;
-    return pen__layer_held_elements(layer, !is_again) * layer->element +
-           (is_again ? stash_bytes : 0);
-}
-
-static void bytes_of_block(const struct pen__layer *layer,
-                           enum pen_recompute recompute,
-                           struct pen_layer_bytes *out)
-{
-    double all = layer->tokens * stash_of_block(layer, true);
-    double input = layer->tokens * layer->hidden * layer->element *
-                   fmax(1, layer->setting->model->num_streams);
-    out->stash_bytes = (uint64_t)all;
-    if (recompute == PEN_RECOMPUTE_SELECTIVE)
-        out->stash_bytes = (uint64_t)(layer->tokens *
-                                      (layer->setting->practice.selects_products
-                                           ? stash_of_products(layer)
-                                           : stash_of_block(layer, false)));
-    if (recompute == PEN_RECOMPUTE_FULL) {
-        out->stash_bytes = (uint64_t)(input / layer->rows_tp);
-        out->working_bytes = (uint64_t)all;
-    } else
-        out->working_bytes = (uint64_t)(all - (double)out->stash_bytes);
-    out->hold_bytes =
-        (uint64_t)hold_of_block(layer, recompute, (double)out->stash_bytes);
-    if (!layer->setting->practice.has_fused_attention)
-        out->working_bytes +=
-            (uint64_t)(layer->tokens * layer->heads * layer->sequence *
-                       layer->cp * PAIR_WORK_BYTES);
-    /* Gradients of the widest array and of what flows through. */
-    out->working_bytes += (uint64_t)(layer->tokens *
-                                     (pen__layer_up_width(layer, layer->inner) +
-                                      2 * layer->hidden) *
-                                     layer->element);
-}
-
 /* A logit in 16 and 32 bits, its softmax, and its gradient in both. */
 #define LOGIT_BYTES 16.0
+
+/* Fused, the gradient takes the place of the logit. */
+#define FUSED_LOGIT_BYTES 4.0
 
 /* On their way together they are in two more places. */
 #define GATHERED_LOGIT_BYTES 6.0
@@ -288,6 +265,8 @@ static void bytes_of_block(const struct pen__layer *layer,
 static double logit_bytes(const struct pen__layer *layer)
 {
     double vocab = layer->setting->model->vocab;
+    if (layer->setting->practice.has_fused_loss)
+        return ceil(vocab / layer->tp) * FUSED_LOGIT_BYTES;
     if (layer->setting->practice.gathers_logits && layer->tp > 1)
         return vocab * (LOGIT_BYTES + GATHERED_LOGIT_BYTES);
     return ceil(vocab / layer->tp) * LOGIT_BYTES;
@@ -300,9 +279,65 @@ static void count_parameters(const struct pen__layer *layer, uint32_t index,
     const struct pen_model *model = layer->setting->model;
     uint64_t all = pen_model_layer_parameters(model, index);
     uint64_t experts = pen_model_expert_parameters(model, index);
-    out->num_experts = (uint64_t)((double)experts / (layer->tp * layer->ep));
+    out->num_experts = (uint64_t)((double)experts / (layer->etp * layer->ep));
     out->num_parameters =
         (uint64_t)((double)(all - experts) / layer->tp) + out->num_experts;
+}
+
+/* `count` times what a layer takes and holds. */
+static void add_times(const struct pen_layer_time *time,
+                      const struct pen_layer_bytes *bytes, double count,
+                      struct pen_layer_time *sum, struct pen_layer_bytes *held)
+{
+    sum->forward_sec += count * time->forward_sec;
+    sum->input_sec += count * time->input_sec;
+    sum->weight_sec += count * time->weight_sec;
+    sum->recompute_sec += count * time->recompute_sec;
+    sum->tensor_sec += count * time->tensor_sec;
+    sum->context_sec += count * time->context_sec;
+    sum->expert_sec += count * time->expert_sec;
+    held->num_parameters += bytes->num_parameters;
+    held->num_experts += bytes->num_experts;
+    held->stash_bytes += (uint64_t)(count * (double)bytes->stash_bytes);
+    held->hold_bytes += (uint64_t)(count * (double)bytes->hold_bytes);
+}
+
+/*
+ * Each further token takes a block as the last one, whose input comes out of a
+ * product of two rows, and the head once more. They share one block.
+ */
+static void add_further_tokens(const struct pen_setting *setting,
+                               const struct pen_plan *plan, uint32_t group,
+                               enum pen_recompute recompute,
+                               struct pen_layer_time *time,
+                               struct pen_layer_bytes *bytes)
+{
+    double count = plan->recipe.mtp_blocks;
+    struct pen__layer layer;
+    struct pen_layer_time block;
+    struct pen_layer_bytes held;
+    if (count == 0)
+        return;
+    struct pen_layer_time head = *time;
+    struct pen_layer_bytes kept = *bytes;
+    pen_predict_layer(setting, plan, group, setting->model->num_layers - 2,
+                      recompute, &block, &held);
+    pen__layer_open(setting, plan, group, setting->model->num_layers - 2,
+                    &layer);
+    struct pen_operation_list joined = {.count = 0};
+    pen_operations_add_product(&joined, 1, layer.tokens,
+                               layer.hidden / layer.tp, 2 * layer.hidden);
+    double once = busy_time(&layer, &joined);
+    block.forward_sec += once;
+    block.input_sec += once;
+    block.weight_sec += once;
+    held.num_parameters +=
+        (uint64_t)(2 * layer.hidden * layer.hidden / layer.tp);
+    held.stash_bytes += (uint64_t)(3 * layer.tokens * layer.hidden *
+                                   layer.element / layer.rows_tp);
+    add_times(&block, &held, count, time, bytes);
+    kept.num_parameters = kept.num_experts = 0;
+    add_times(&head, &kept, count, time, bytes);
 }
 
 void pen_predict_layer(const struct pen_setting *setting,
@@ -336,9 +371,10 @@ void pen_predict_layer(const struct pen_setting *setting,
         bytes->stash_bytes = (uint64_t)(boundary / layer.rows_tp * 2);
         bytes->hold_bytes = bytes->stash_bytes;
         bytes->working_bytes = (uint64_t)(layer.tokens * logit_bytes(&layer));
+        add_further_tokens(setting, plan, group, recompute, time, bytes);
         break;
     default:
         time_block(&layer, recompute, time);
-        bytes_of_block(&layer, recompute, bytes);
+        pen__layer_fill_bytes(&layer, recompute, bytes);
     }
 }

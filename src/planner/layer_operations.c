@@ -19,8 +19,10 @@ static void open_attention(const struct pen_model *model,
 static void open_experts(const struct pen_model *model, struct pen__layer *out)
 {
     out->experts = fmax(1, model->num_experts / out->ep);
-    out->expert_inner = model->expert_intermediate / out->tp;
-    out->routed = out->tokens * model->experts_per_token;
+    out->expert_inner = model->expert_intermediate / out->etp;
+    out->dispatched = out->tokens / out->rows_tp;
+    out->routed = out->dispatched * model->experts_per_token *
+                  (out->rows_tp > 1 ? out->etp : 1);
     out->inner = (double)model->shared_intermediate / out->tp;
 }
 
@@ -33,10 +35,12 @@ void pen__layer_open(const struct pen_setting *setting,
     double cp = plan->degrees[PEN_DEGREE_CP];
     *out =
         (struct pen__layer){.setting = setting,
+                            .recipe = &plan->recipe,
                             .device = &setting->cluster->groups[group].device,
                             .tp = tp,
                             .cp = cp,
                             .ep = plan->degrees[PEN_DEGREE_EP],
+                            .etp = plan->expert_tp > 0 ? plan->expert_tp : tp,
                             .rows_tp = plan->has_sequence_parallel ? tp : 1,
                             .batch = plan->micro_batch,
                             .sequence = plan->sequence / cp,
@@ -67,6 +71,9 @@ struct matrix {
     double rows; /* of the input */
     double columns;
     double tokens;
+    bool is_expert;
+    bool has_cheap_input;  /* out of a norm or a function */
+    bool has_cheap_result; /* whose gradient comes out of a function */
 };
 
 #define MAX_MATRICES 24
@@ -76,45 +83,72 @@ struct matrices {
     uint32_t count;
 };
 
-static void add_matrix(struct matrices *list, double rows, double columns,
-                       double tokens)
+static struct matrix *add_matrix(struct matrices *list, double rows,
+                                 double columns, double tokens)
 {
-    list->items[list->count++] = (struct matrix){1, rows, columns, tokens};
+    struct matrix *matrix = &list->items[list->count++];
+    *matrix = (struct matrix){
+        .batch = 1, .rows = rows, .columns = columns, .tokens = tokens};
+    return matrix;
 }
 
 /* Queries, keys and values through narrow matrices in between. */
+static void add_latent_up(const struct pen__layer *layer, struct matrices *list)
+{
+    const struct pen_model *model = layer->setting->model;
+    double query_in =
+        model->q_lora_rank > 0 ? model->q_lora_rank : layer->hidden;
+    add_matrix(list, query_in, layer->query, layer->tokens);
+    add_matrix(list, model->kv_lora_rank,
+               layer->heads * model->qk_nope_dim + layer->value, layer->tokens);
+}
+
 static void add_latent(const struct pen__layer *layer, struct matrices *list)
 {
     const struct pen_model *model = layer->setting->model;
-    double narrow = model->kv_lora_rank;
-    double wide = layer->heads * model->qk_nope_dim + layer->value;
-    double query_in = layer->hidden;
-    if (model->q_lora_rank > 0) {
+    if (model->q_lora_rank > 0)
         add_matrix(list, layer->hidden, model->q_lora_rank, layer->tokens);
-        query_in = model->q_lora_rank;
-    }
-    add_matrix(list, query_in, layer->query, layer->tokens);
-    add_matrix(list, layer->hidden, narrow + model->qk_rope_dim, layer->tokens);
-    add_matrix(list, narrow, wide, layer->tokens);
+    add_matrix(list, layer->hidden, model->kv_lora_rank + model->qk_rope_dim,
+               layer->tokens);
+    add_latent_up(layer, list);
+}
+
+static void add_expert_matrices(const struct pen__layer *layer,
+                                struct matrices *list)
+{
+    double each = fmax(1, layer->routed / layer->experts);
+    double up = pen__layer_up_width(layer, layer->expert_inner);
+    struct matrix *first = add_matrix(list, layer->hidden, up, each);
+    struct matrix *second =
+        add_matrix(list, layer->expert_inner, layer->hidden, each);
+    first->batch = second->batch = layer->experts;
+    first->is_expert = second->is_expert = true;
+    first->has_cheap_result = second->has_cheap_input = true;
+}
+
+/* What every token takes: the MLP, or shared experts. */
+static void add_common_mlp(const struct pen__layer *layer,
+                           struct matrices *list)
+{
+    if (layer->inner == 0)
+        return;
+    struct matrix *first =
+        add_matrix(list, layer->hidden,
+                   pen__layer_up_width(layer, layer->inner), layer->tokens);
+    struct matrix *second =
+        add_matrix(list, layer->inner, layer->hidden, layer->tokens);
+    first->has_cheap_input = true;
+    first->has_cheap_result = second->has_cheap_input = true;
 }
 
 static void add_mlp(const struct pen__layer *layer, struct matrices *list)
 {
-    if (layer->inner > 0) {
-        add_matrix(list, layer->hidden,
-                   pen__layer_up_width(layer, layer->inner), layer->tokens);
-        add_matrix(list, layer->inner, layer->hidden, layer->tokens);
-    }
+    add_common_mlp(layer, list);
     if (layer->experts == 0)
         return;
-    double each = fmax(1, layer->routed / layer->experts);
-    double up = pen__layer_up_width(layer, layer->expert_inner);
     add_matrix(list, layer->hidden, layer->setting->model->num_experts,
-               layer->tokens);
-    list->items[list->count++] =
-        (struct matrix){layer->experts, layer->hidden, up, each};
-    list->items[list->count++] = (struct matrix){
-        layer->experts, layer->expert_inner, layer->hidden, each};
+               layer->dispatched);
+    add_expert_matrices(layer, list);
 }
 
 static void add_own_mixer(const struct pen__layer *layer, struct matrices *list)
@@ -133,7 +167,8 @@ static void add_attention(const struct pen__layer *layer, struct matrices *list)
         add_latent(layer, list);
     else
         add_matrix(list, layer->hidden, layer->query + 2 * layer->key,
-                   layer->tokens);
+                   layer->tokens)
+            ->has_cheap_input = true;
     add_matrix(list, layer->value, layer->hidden, layer->tokens);
 }
 
@@ -149,15 +184,27 @@ static void list_matrices(const struct pen__layer *layer, struct matrices *list)
 
 /* ---- what lies between them ---- */
 
+/* A window is computed in tiles, which reach over both of its ends. */
+#define WINDOW_TILE 128.0
+
 /* Positions that a query sees, of those on this rank and on all others. */
 static double seen_positions(const struct pen__layer *layer, bool is_fused)
 {
     double sequence = layer->sequence * layer->cp;
     if (!is_fused || !pen_model_is_causal(layer->setting->model))
         return sequence; /* half of them for nothing, where it is causal */
-    return layer->window > 0 && layer->window < sequence ? layer->window
-                                                         : sequence / 2;
+    bool is_skipped =
+        layer->window > 0 && !layer->setting->model->has_attention_sinks;
+    return fmin(is_skipped ? layer->window + WINDOW_TILE : sequence,
+                sequence / 2);
 }
+
+/*
+ * The exponential of a pair takes as long as products of so many elements,
+ * whatever the width of a head; shares of the peak are those of heads of 128.
+ */
+#define SOFTMAX_WIDTH 128.0
+#define USUAL_HEAD 128.0
 
 void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
                                struct pen_operation_list *list)
@@ -171,7 +218,9 @@ void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
     double pairs = layer->batch * layer->heads * layer->sequence * seen;
     double value_dim = layer->value / layer->heads;
     if (is_fused) {
-        double flops = 2 * pairs * (layer->head_dim + value_dim);
+        double flops =
+            2 * pairs * (layer->head_dim + value_dim + SOFTMAX_WIDTH);
+        flops *= USUAL_HEAD / (USUAL_HEAD + SOFTMAX_WIDTH / 2);
         pen_operations_add_attention(list, is_backward ? 2.5 * flops : flops);
         return;
     }
@@ -213,20 +262,62 @@ static void add_norms(const struct pen__layer *layer, bool is_backward,
     }
 }
 
-static void add_activation(const struct pen__layer *layer, bool is_backward,
-                           struct pen_operation_list *list)
+/* Operations from `first` on are launched once the tokens have come. */
+static void mark_experts(uint32_t first, struct pen_operation_list *list)
+{
+    for (uint32_t i = first; i < list->count; i++)
+        list->items[i].is_expert = true;
+}
+
+/* The function between two products of so many elements. */
+static void add_function(const struct pen__layer *layer, double elements,
+                         bool is_backward, struct pen_operation_list *list)
 {
     double arrays = layer->has_gate ? 3 : 2;
     if (is_backward)
         arrays = layer->has_gate ? 5 : 3;
-    double elements = layer->tokens * layer->inner;
-    if (layer->experts > 0) {
-        elements += layer->routed * layer->expert_inner;
-        /* Tokens are sorted by expert, and back again. */
-        pen_operations_add_rows(
-            list, layer->routed * layer->hidden * 4 * layer->element, 4);
-    }
     pen_operations_add_rows(list, elements * arrays * layer->element, 1);
+}
+
+/* Where experts are not fused: copies that align and weigh rows. */
+#define LOOSE_ARRAYS 4.0
+
+/* Tokens are sorted by expert, and back again. */
+static void add_sorting(const struct pen__layer *layer,
+                        struct pen_operation_list *list)
+{
+    double arrays = 4;
+    if (!layer->recipe->has_fused_experts)
+        arrays += LOOSE_ARRAYS;
+    pen_operations_add_rows(
+        list, layer->routed * layer->hidden * arrays * layer->element, arrays);
+}
+
+/* Added to what both products of an expert give, and their gradients' sums. */
+static void add_biases(const struct pen__layer *layer, bool is_backward,
+                       struct pen_operation_list *list)
+{
+    double columns =
+        pen__layer_up_width(layer, layer->expert_inner) + layer->hidden;
+    pen_operations_add_rows(
+        list, layer->routed * columns * (is_backward ? 1 : 2) * layer->element,
+        2);
+}
+
+static void add_activation(const struct pen__layer *layer, bool is_backward,
+                           struct pen_operation_list *list)
+{
+    if (layer->experts > 0) {
+        uint32_t first = list->count;
+        add_sorting(layer, list);
+        add_function(layer, layer->routed * layer->expert_inner, is_backward,
+                     list);
+        if (layer->setting->model->has_expert_bias)
+            add_biases(layer, is_backward, list);
+        mark_experts(first, list);
+    }
+    if (layer->inner > 0)
+        add_function(layer, layer->tokens * layer->inner, is_backward, list);
     if (layer->setting->model->rope.kind != PEN_ROPE_NONE)
         pen_operations_add_rows(list,
                                 layer->tokens * (layer->query + layer->key) *
@@ -234,27 +325,72 @@ static void add_activation(const struct pen__layer *layer, bool is_backward,
                                 1);
 }
 
-/* The input of a product becomes 8 bits wide or less, and its transpose. */
-static void add_cast(const struct pen__layer *layer, double elements,
-                     struct pen_operation_list *list)
+/*
+ * Bytes to narrow an input of a product: by rows and by columns. Numbers of 4
+ * bits are mixed with their neighbours first, and rounded at random.
+ */
+static double cast_bytes(enum pen_number number)
 {
-    if (pen_number_is_narrow(layer->setting->number))
-        pen_operations_add_rows(list, elements * 4, 1);
+    switch (number) {
+    case PEN_NUMBER_FP8:
+    case PEN_NUMBER_MXFP8:
+        return 4;
+    case PEN_NUMBER_NVFP4:
+        return 10;
+    default:
+        return 0;
+    }
+}
+
+static void add_cast(const struct pen__layer *layer, double elements,
+                     bool is_cheap, struct pen_operation_list *list)
+{
+    double bytes = cast_bytes(layer->setting->number);
+    if (is_cheap && layer->setting->practice.fuses_casts &&
+        layer->setting->number != PEN_NUMBER_NVFP4)
+        return;
+    if (bytes > 0)
+        pen_operations_add_rows(list, elements * bytes, 1);
 }
 
 /* ---- passes ---- */
+
+/* Where experts are not fused, a library loops over them. */
+static void mark_product(const struct pen__layer *layer,
+                         const struct matrix *matrix, uint32_t first,
+                         struct pen_operation_list *list)
+{
+    const double *constants = layer->device->constants;
+    if (!matrix->is_expert)
+        return;
+    mark_experts(first, list);
+    if (!layer->recipe->has_fused_experts)
+        list->items[first].kernels = matrix->batch *
+                                     constants[PEN_CONSTANT_EXPERT_LAUNCH] /
+                                     constants[PEN_CONSTANT_LAUNCH];
+}
+
+static void add_forward(const struct pen__layer *layer,
+                        const struct matrices *weights,
+                        struct pen_operation_list *list)
+{
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const struct matrix *it = &weights->items[i];
+        uint32_t first = list->count;
+        pen_operations_add_product(list, it->batch, it->tokens, it->columns,
+                                   it->rows);
+        add_cast(layer, it->batch * it->tokens * it->rows, it->has_cheap_input,
+                 list);
+        mark_product(layer, it, first, list);
+    }
+}
 
 void pen__layer_list_forward(const struct pen__layer *layer,
                              struct pen_operation_list *list)
 {
     struct matrices weights;
     list_matrices(layer, &weights);
-    for (uint32_t i = 0; i < weights.count; i++) {
-        const struct matrix *it = &weights.items[i];
-        add_cast(layer, it->batch * it->tokens * it->rows, list);
-        pen_operations_add_product(list, it->batch, it->tokens, it->columns,
-                                   it->rows);
-    }
+    add_forward(layer, &weights, list);
     add_norms(layer, false, list);
     pen__layer_list_attention(layer, false, list);
     add_activation(layer, false, list);
@@ -267,9 +403,12 @@ void pen__layer_list_input(const struct pen__layer *layer,
     list_matrices(layer, &weights);
     for (uint32_t i = 0; i < weights.count; i++) {
         const struct matrix *it = &weights.items[i];
-        add_cast(layer, it->batch * it->tokens * it->columns, list);
+        uint32_t first = list->count;
         pen_operations_add_product(list, it->batch, it->tokens, it->rows,
                                    it->columns);
+        add_cast(layer, it->batch * it->tokens * it->columns,
+                 it->has_cheap_result, list);
+        mark_product(layer, it, first, list);
     }
     add_norms(layer, true, list);
     pen__layer_list_attention(layer, true, list);
@@ -297,9 +436,57 @@ void pen__layer_list_weight(const struct pen__layer *layer,
     list_matrices(layer, &weights);
     for (uint32_t i = 0; i < weights.count; i++) {
         const struct matrix *it = &weights.items[i];
+        uint32_t first = list->count;
         pen__layer_add_gradient(layer, it->batch, it->rows, it->columns,
                                 it->tokens, list);
+        mark_product(layer, it, first, list);
     }
+}
+
+/* ---- modules ---- */
+
+void pen__layer_list_module(const struct pen__layer *layer,
+                            enum pen_module module,
+                            struct pen_operation_list *list)
+{
+    struct matrices weights = {.count = 0};
+    bool has_experts = layer->experts > 0;
+    double inner = layer->tokens * layer->inner;
+    double routed = layer->routed * layer->expert_inner;
+    switch (module) {
+    case PEN_MODULE_CORE_ATTENTION:
+        pen__layer_list_attention(layer, false, list);
+        break;
+    case PEN_MODULE_NORMS:
+        add_norms(layer, false, list);
+        break;
+    case PEN_MODULE_LATENT:
+        if (layer->setting->model->kv_lora_rank > 0)
+            add_latent_up(layer, &weights);
+        break;
+    case PEN_MODULE_MLP:
+    case PEN_MODULE_SHARED_EXPERTS:
+        if (has_experts != (module == PEN_MODULE_SHARED_EXPERTS))
+            break;
+        add_common_mlp(layer, &weights);
+        if (inner > 0)
+            add_function(layer, inner, false, list);
+        break;
+    case PEN_MODULE_EXPERTS:
+        if (!has_experts)
+            break;
+        add_mlp(layer, &weights);
+        add_sorting(layer, list);
+        add_function(layer, routed, false, list);
+        break;
+    case PEN_MODULE_EXPERT_ACT:
+        if (has_experts)
+            add_function(layer, routed, false, list);
+        break;
+    case PEN_MODULES:
+        break;
+    }
+    add_forward(layer, &weights, list);
 }
 
 /* Arrays as wide as a residual are cut as it is. */

@@ -8,6 +8,7 @@
 
 struct pen__layer {
     const struct pen_setting *setting;
+    const struct pen_recipe *recipe;
     const struct pen_device *device;
     const struct pen_block *block; /* NULL: embedding or head */
     double parts;       /* of a block: attention and MLP, or one of them */
@@ -15,6 +16,7 @@ struct pen__layer {
     double tp;
     double cp;
     double ep;
+    double etp;      /* ranks that share the tensors of an expert */
     double rows_tp;  /* over which norms and residuals are cut */
     double batch;    /* sequences */
     double sequence; /* tokens of one on this rank */
@@ -29,8 +31,9 @@ struct pen__layer {
     double inner;   /* of the MLP that every token takes, on this rank */
     double experts; /* on this rank; 0: the block has none */
     double expert_inner;
-    double routed;  /* tokens that come to them, all together */
-    double element; /* bytes */
+    double dispatched; /* tokens that this rank sends to experts */
+    double routed;     /* that come to its own, all together */
+    double element;    /* bytes */
     bool has_gate;
 };
 
@@ -53,6 +56,25 @@ void pen__layer_list_input(const struct pen__layer *layer,
                            struct pen_operation_list *list);
 void pen__layer_list_weight(const struct pen__layer *layer,
                             struct pen_operation_list *list);
+
+/* The forward of one of its modules. */
+void pen__layer_list_module(const struct pen__layer *layer,
+                            enum pen_module module,
+                            struct pen_operation_list *list);
+
+/* Tokens to their experts and back again, once. */
+double pen__layer_exchange_time(const struct pen__layer *layer);
+
+/* Seconds of the host for the experts of one pass beside their launches. */
+double pen__layer_expert_wait(const struct pen__layer *layer);
+
+/* Modules, as bits, that selective recomputation computes again. */
+unsigned pen__layer_modules(const struct pen__layer *layer);
+
+/* What a block keeps and needs, without its parameters. */
+void pen__layer_fill_bytes(const struct pen__layer *layer,
+                           enum pen_recompute recompute,
+                           struct pen_layer_bytes *out);
 
 /*
  * What the gradients of a block's weights are made of: the gradients of the

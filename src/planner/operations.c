@@ -144,21 +144,40 @@ double pen_operation_time(const struct pen_device *device,
     return 0;
 }
 
+double pen_operations_part_busy(const struct pen_device *device,
+                                enum pen_number number,
+                                const struct pen_operation_list *list,
+                                bool is_expert)
+{
+    double busy = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->items[i].is_expert == is_expert)
+            busy += pen_operation_time(device, number, &list->items[i]);
+    return busy;
+}
+
 double pen_operations_busy(const struct pen_device *device,
                            enum pen_number number,
                            const struct pen_operation_list *list)
 {
-    double busy = 0;
+    return pen_operations_part_busy(device, number, list, false) +
+           pen_operations_part_busy(device, number, list, true);
+}
+
+double pen_operations_part_host(const struct pen_device *device,
+                                const struct pen_operation_list *list,
+                                bool is_expert)
+{
+    double kernels = 0;
     for (uint32_t i = 0; i < list->count; i++)
-        busy += pen_operation_time(device, number, &list->items[i]);
-    return busy;
+        if (list->items[i].is_expert == is_expert)
+            kernels += list->items[i].kernels;
+    return kernels * device->constants[PEN_CONSTANT_LAUNCH];
 }
 
 double pen_operations_host(const struct pen_device *device,
                            const struct pen_operation_list *list)
 {
-    double kernels = 0;
-    for (uint32_t i = 0; i < list->count; i++)
-        kernels += list->items[i].kernels;
-    return kernels * device->constants[PEN_CONSTANT_LAUNCH];
+    return pen_operations_part_host(device, list, false) +
+           pen_operations_part_host(device, list, true);
 }

@@ -3,6 +3,7 @@
 
 #include "core/cluster.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -26,6 +27,7 @@ struct pen_operation {
     double flops;   /* of fused attention */
     double bytes;   /* read and written; of a product 0: of its matrices */
     double kernels; /* that are launched for it */
+    bool is_expert; /* of a mixture: launched once the tokens have come */
 };
 
 #define PEN_MAX_OPERATIONS 48u
@@ -58,12 +60,22 @@ double pen_operation_time(const struct pen_device *device,
                           enum pen_number number,
                           const struct pen_operation *operation);
 
-/* Seconds of the device for a whole list, and of the host that launches it. */
+/*
+ * Seconds of the device for a whole list, and of the host that launches it; of
+ * experts alone, or of all but them.
+ */
 double pen_operations_busy(const struct pen_device *device,
                            enum pen_number number,
                            const struct pen_operation_list *list);
 double pen_operations_host(const struct pen_device *device,
                            const struct pen_operation_list *list);
+double pen_operations_part_busy(const struct pen_device *device,
+                                enum pen_number number,
+                                const struct pen_operation_list *list,
+                                bool is_expert);
+double pen_operations_part_host(const struct pen_device *device,
+                                const struct pen_operation_list *list,
+                                bool is_expert);
 
 /* Seconds to read and write so many bytes. */
 double pen_bytes_time(const struct pen_device *device, double bytes);

@@ -30,7 +30,9 @@ struct pen_practice {
     bool recomputes_twice;    /* for weight gradients that come on their own */
     bool selects_products;    /* selective: half of the products are kept */
     bool gathers_logits;      /* all of them on each rank of a tensor group */
+    bool has_fused_loss;      /* its gradient takes the place of the logits */
     bool fuses_accumulation;  /* products add to the gradient themselves */
+    bool fuses_casts;         /* norms and functions give narrow numbers */
     bool overlaps_gradients;  /* reduced while backwards run */
     bool overlaps_parameters; /* gathered while forwards run */
     bool blocks_on_messages;  /* of the pipeline: nothing runs beside */
@@ -42,6 +44,7 @@ struct pen_practice {
     uint32_t optimizer_bytes; /* of one weight: moments and master */
     double overhead_bytes;    /* of the runtime on each device */
     double memory_holes;      /* share of activations lost between them */
+    bool is_tight;            /* memory may be filled to a smaller margin */
 };
 
 /*

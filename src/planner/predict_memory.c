@@ -17,33 +17,58 @@ static bool keeps_gradients(const struct pen__work *work)
            pen__degree(work->plan, PEN_DEGREE_PP) > 1;
 }
 
+/* Of one weight: in 8 or 4 bits by rows and by columns, where both are kept. */
+static double weight_bytes(const struct pen__work *work)
+{
+    enum pen_number number = work->setting->number;
+    double wide = pen_number_bytes(number);
+    if (!pen_number_is_narrow(number) ||
+        work->setting->target != PEN_TARGET_MEGATRON)
+        return wide;
+    bool is_twice = number != PEN_NUMBER_FP8 ||
+                    !(work->device->flops[PEN_NUMBER_MXFP8] > 0);
+    double narrow = pen_number_product_bytes(number) * (is_twice ? 2 : 1);
+    return work->plan->recipe.gathers_narrow ? narrow : wide + narrow;
+}
+
+/* Of the weights of a rank, those that stay there when replicas share them. */
+static double share_of(const struct pen__work *work,
+                       const struct pen__stage *rank)
+{
+    double experts = (double)rank->bytes.num_experts;
+    double others = (double)rank->bytes.num_parameters - experts;
+    return others / pen__num_owners(work->plan, PEN__COMMON) +
+           experts / pen__num_owners(work->plan, PEN__OF_EXPERTS);
+}
+
 static void fill_memory(const struct pen__work *work,
                         const struct pen__stage *rank, double stash_bytes,
                         bool has_head, struct pen_plan_memory *out)
 {
     const struct pen_plan *plan = work->plan;
     const struct pen_practice *practice = &work->setting->practice;
-    double replicas = (double)pen__degree(plan, PEN_DEGREE_DP) *
-                      pen__degree(plan, PEN_DEGREE_CP);
-    double parameters = (double)rank->bytes.num_parameters;
-    double shares[PEN_MEMORY_PARTS] = {0};
+    double all = (double)rank->bytes.num_parameters;
+    double share = share_of(work, rank);
+    double counts[PEN_MEMORY_PARTS] = {0};
     for (int i = PEN_MEMORY_WEIGHTS; i <= PEN_MEMORY_GRADIENTS; i++)
-        shares[i] = 1;
+        counts[i] = all;
     if (plan->sharding >= PEN_SHARDING_ZERO2 && !keeps_gradients(work))
-        shares[PEN_MEMORY_GRADIENTS] = 1 / replicas;
+        counts[PEN_MEMORY_GRADIENTS] = share;
     if (pen__passes_weights(work))
-        shares[PEN_MEMORY_WEIGHTS] = 1 / replicas;
-    double element = pen_number_bytes(work->setting->number);
+        counts[PEN_MEMORY_WEIGHTS] = share;
     double boundary = (double)rank->bytes.output_bytes;
     double bytes[PEN_MEMORY_PARTS] = {
-        [PEN_MEMORY_WEIGHTS] =
-            parameters * element * shares[PEN_MEMORY_WEIGHTS],
-        [PEN_MEMORY_GRADIENTS] = parameters *
-                                 pen__gradient_bytes(work->setting, plan) *
-                                 shares[PEN_MEMORY_GRADIENTS],
-        [PEN_MEMORY_OPTIMIZER] = pen__optimizer_bytes(
-            work->setting, plan, &rank->bytes, &rank->matrices),
-        [PEN_MEMORY_ACTIVATIONS] = stash_bytes * (1 + practice->memory_holes),
+        [PEN_MEMORY_WEIGHTS] = counts[PEN_MEMORY_WEIGHTS] * weight_bytes(work),
+        [PEN_MEMORY_GRADIENTS] = counts[PEN_MEMORY_GRADIENTS] *
+                                 pen__gradient_bytes(work->setting, plan),
+        [PEN_MEMORY_OPTIMIZER] =
+            plan->recipe.offloads_optimizer
+                ? 0
+                : pen__optimizer_bytes(work->setting, plan, &rank->bytes,
+                                       &rank->matrices),
+        [PEN_MEMORY_ACTIVATIONS] = stash_bytes *
+                                   (1 - pen__offloaded_share(work)) *
+                                   (1 + practice->memory_holes),
         [PEN_MEMORY_LOSS] = has_head ? (double)rank->bytes.working_bytes : 0,
         [PEN_MEMORY_BUFFERS] =
             4 * boundary + (has_head ? 0 : (double)rank->bytes.working_bytes),
@@ -71,6 +96,9 @@ static double guess_in_flight(const struct pen__work *work, uint32_t rank)
  * the same: close to the brim, allocators slow down before they fail.
  */
 #define MEMORY_ERROR 0.1
+
+/* Segments that grow where they are leave no holes close to the brim. */
+#define TIGHT_MARGIN 0.05
 
 /* No pipeline of FSDP was compared that was not in sight of the constants. */
 #define UNPROVED_MEMORY_ERROR 0.3
@@ -152,9 +180,12 @@ pen_status pen__tell_memory(const struct pen__work *work,
                   pen__devices_of(work->setting, work->plan, i).memory_bytes,
                   out);
     }
+    double margin = work->measured == NULL && work->setting->practice.is_tight
+                        ? TIGHT_MARGIN
+                        : error;
     out->fits =
-        (double)out->tight_bytes * (1 + error) <= (double)out->offered_bytes;
-    out->memory_margin = error;
+        (double)out->tight_bytes * (1 + margin) <= (double)out->offered_bytes;
+    out->memory_margin = margin;
     out->memory_error = work->measured == NULL && keeps_gradients(work)
                             ? UNPROVED_MEMORY_ERROR
                             : error;

@@ -104,17 +104,32 @@ static void sum_stage(const struct pen__work *work,
             count_tied(model) / pen__degree(work->plan, PEN_DEGREE_TP);
 }
 
+/* Of one weight on its way to the ranks that compute with it. */
+static double gathered_bytes(const struct pen__work *work)
+{
+    return work->plan->recipe.gathers_narrow
+               ? pen_number_product_bytes(work->setting->number)
+               : pen_number_bytes(work->setting->number);
+}
+
+/* Ranks that share the experts of a rank: with those of its tensor group. */
+static uint64_t expert_ranks(const struct pen_plan *plan)
+{
+    uint64_t tp = plan->expert_tp > 0 ? plan->expert_tp
+                                      : pen__degree(plan, PEN_DEGREE_TP);
+    return tp * pen__degree(plan, PEN_DEGREE_EP);
+}
+
 /* Gradients and weights of a stage go to the replicas and come back. */
 static double replica_time(const struct pen__work *work,
                            enum pen_collective_kind kind,
                            const struct pen_layer_bytes *bytes, double element)
 {
-    uint64_t ep = pen__degree(work->plan, PEN_DEGREE_EP);
-    uint64_t tp = pen__degree(work->plan, PEN_DEGREE_TP);
-    uint64_t replicas = (uint64_t)pen__degree(work->plan, PEN_DEGREE_DP) *
-                        pen__degree(work->plan, PEN_DEGREE_CP);
-    struct pen_device_set all = {replicas, tp};
-    struct pen_device_set same = {replicas / ep, tp * ep};
+    const struct pen_plan *plan = work->plan;
+    struct pen_device_set all = {(uint64_t)pen__num_owners(plan, PEN__COMMON),
+                                 pen__degree(plan, PEN_DEGREE_TP)};
+    struct pen_device_set same = {
+        (uint64_t)pen__num_owners(plan, PEN__OF_EXPERTS), expert_ranks(plan)};
     double shared = (double)(bytes->num_parameters - bytes->num_experts);
     double sec = pen_collective_time(work->setting->cluster, work->device, kind,
                                      &all, shared * element);
@@ -156,8 +171,7 @@ static void share_weights(const struct pen__work *work,
                           struct pen__stage *stage)
 {
     double bytes = (double)stage->bytes.num_parameters;
-    double element = pen_number_bytes(work->setting->number);
-    double gather = pass_time(work, bytes * element);
+    double gather = pass_time(work, bytes * gathered_bytes(work));
     double scatter =
         pass_time(work, bytes * work->setting->practice.reduction_bytes);
     struct pen_layer_time *time = &stage->time;
@@ -169,6 +183,24 @@ static void share_weights(const struct pen__work *work,
     time->input_sec *= longer;
     time->weight_sec *= longer;
     time->recompute_sec *= longer;
+}
+
+double pen__offloaded_share(const struct pen__work *work)
+{
+    double blocks = (double)work->setting->model->num_blocks /
+                    pen__degree(work->plan, PEN_DEGREE_PP);
+    return fmin(1, work->plan->recipe.offload_blocks / blocks);
+}
+
+/* What a stage keeps goes to the host and comes back; it takes no units. */
+static void offload(const struct pen__work *work, struct pen__stage *stage)
+{
+    double bytes =
+        (double)stage->bytes.stash_bytes * pen__offloaded_share(work);
+    double sec = bytes / work->device->constants[PEN_CONSTANT_HOST_RATE];
+    struct pen_layer_time *time = &stage->time;
+    time->forward_sec = fmax(time->forward_sec, sec);
+    time->input_sec = fmax(time->input_sec, sec - time->weight_sec);
 }
 
 static double reduction_time(const struct pen__work *work,
@@ -195,7 +227,7 @@ static double gather_time(const struct pen__work *work,
     if (work->plan->sharding == PEN_SHARDING_NONE || pen__passes_weights(work))
         return 0;
     double sec = replica_time(work, PEN_COLLECTIVE_GATHER, &stage->bytes,
-                              pen_number_bytes(work->setting->number));
+                              gathered_bytes(work));
     if (practice->overlaps_parameters)
         sec = fmax(sec / 8, sec - 0.9 * stage->time.forward_sec);
     return sec;
@@ -221,6 +253,8 @@ static double tie_time(const struct pen__work *work)
 /* What a stage and its replicas do together. */
 static void share_stage(const struct pen__work *work, struct pen__stage *stage)
 {
+    if (work->plan->recipe.offload_blocks > 0)
+        offload(work, stage);
     if (pen__passes_weights(work))
         share_weights(work, stage);
     stage->sync_sec = reduction_time(work, stage);

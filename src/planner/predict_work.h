@@ -50,6 +50,9 @@ static inline uint32_t pen__degree(const struct pen_plan *plan,
     return plan->degrees[which];
 }
 
+/* Of what a rank keeps from forward to backward, the share on the host. */
+double pen__offloaded_share(const struct pen__work *work);
+
 /* Which rank of the pipeline has a stage; of several copies, of the first. */
 uint32_t pen__rank_of(const struct pen__work *work, uint32_t stage);
 
