@@ -1,12 +1,16 @@
 /*
  * Fits constants of devices to the rows that may be fitted.
  *
- *   build/release/bench/fit_constants FOLDER SUBJECT [TRIES]
+ *   build/release/bench/fit_constants FOLDER SUBJECT [TRIES [--leave-out]]
  *
  * SUBJECT: a100, h100, blackwell or experts. Prints the constants as
  * src/core/device_constants.c has them. Rows that are held out are never looked
  * at. Search: one parameter at a time, by factors that shrink, from a rough
  * start and then from around the best; seeded.
+ *
+ * --leave-out fits once for each group of rows without it, and prints for each
+ * of its rows: set, row, group, share of messages in the step, logarithm of the
+ * measured over the predicted seconds. Intervals are calibrated with that.
  */
 #include "validation_nemo.h"
 
@@ -254,6 +258,17 @@ static void choose_rows(struct fit *fit)
     }
 }
 
+/* What is left out together: a model, a number of devices, or a set. */
+static void name_group(const struct row *row, char *out, size_t size)
+{
+    if (strncmp(row->set, "nemo", 4) == 0)
+        snprintf(out, size, "%s", word_of(row->facts, "model"));
+    else if (strncmp(row->set, "vtrain", 6) == 0)
+        snprintf(out, size, "%.0f-devices", number_of(row->facts, "gpus", 0));
+    else
+        snprintf(out, size, "%s", row->set);
+}
+
 /* From around what is best so far. */
 static double try_again(const struct fit *fit, uint64_t *seed,
                         struct fit *other)
@@ -280,11 +295,87 @@ static void print_fit(const struct fit *fit)
     }
 }
 
+/* Fits to the rows that are used. */
+static void search(struct fit *fit, int tries)
+{
+    uint64_t seed = 1;
+    for (size_t i = 0; i < fit->subject->num_parameters; i++)
+        set_parameter(fit, &fit->subject->parameters[i],
+                      fit->subject->parameters[i].start);
+    double best = error_of(fit);
+    fprintf(stderr, "%u rows, error %.4f\n", fit->count, best);
+    best = descend(fit, best);
+    for (int i = 0; i < tries; i++) {
+        struct fit other;
+        double error = try_again(fit, &seed, &other);
+        if (error < best) {
+            best = error;
+            *fit = other;
+        }
+        fprintf(stderr, "try %d of %d, error %.4f, best %.4f\n", i + 1, tries,
+                error, best);
+    }
+}
+
+static void print_left_out(const struct fit *fit, const struct row *row,
+                           const char *group)
+{
+    struct row copy = *row;
+    struct pen_prediction prediction;
+    memcpy(copy.group.device.constants,
+           fit->values[find_kind(&copy.group.device)],
+           sizeof copy.group.device.constants);
+    copy.cluster.groups = &copy.group;
+    copy.setting.cluster = &copy.cluster;
+    if (pen_predict(&copy.setting, copy.plan, &prediction, NULL) != PEN_OK)
+        die(row->set, "cannot be predicted");
+    double messages = prediction.spent[PEN_SPENDING_TENSOR] +
+                      prediction.spent[PEN_SPENDING_EXPERT];
+    printf("%s\t%u\t%s\t%.4f\t%+.4f\n", row->set, row->index, group,
+           messages / prediction.step_sec,
+           log(row->measured_sec / prediction.step_sec));
+    pen_prediction_release(&prediction);
+}
+
+/* One group after the other, in the order of their first rows. */
+static void leave_out(const struct fit *all, int tries)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct fit fit = *all;
+        char group[64];
+        char other[64];
+        bool is_first = true;
+        name_group(&all->rows->items[all->used[i]], group, sizeof group);
+        fit.used = calloc(all->count, sizeof *fit.used);
+        fit.count = 0;
+        if (fit.used == NULL)
+            die("rows", "no memory");
+        for (uint32_t k = 0; k < all->count; k++) {
+            name_group(&all->rows->items[all->used[k]], other, sizeof other);
+            bool is_out = strcmp(group, other) == 0;
+            is_first = is_first && !(is_out && k < i);
+            if (!is_out)
+                fit.used[fit.count++] = all->used[k];
+        }
+        if (is_first && fit.count > 0)
+            search(&fit, tries);
+        for (uint32_t k = i; is_first && fit.count > 0 && k < all->count; k++) {
+            const struct row *row = &all->rows->items[all->used[k]];
+            name_group(row, other, sizeof other);
+            if (strcmp(group, other) == 0)
+                print_left_out(&fit, row, group);
+        }
+        free(fit.used);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct rows rows;
-    if (argc < 3) {
-        fprintf(stderr, "usage: fit_constants FOLDER SUBJECT [TRIES]\n");
+    if (argc < 3 || argc > 5 ||
+        (argc == 5 && strcmp(argv[4], "--leave-out") != 0)) {
+        fprintf(stderr, "usage: fit_constants FOLDER SUBJECT [TRIES "
+                        "[--leave-out]]\n");
         return 2;
     }
     load_all_rows(&rows, argv[1]);
@@ -298,24 +389,12 @@ int main(int argc, char **argv)
         json_object_get(load_facts(&rows, "megatron_recompute_2205_05198.json"),
                         "table4_one_layer_22B");
     choose_rows(&fit);
-    for (size_t i = 0; i < fit.subject->num_parameters; i++)
-        set_parameter(&fit, &fit.subject->parameters[i],
-                      fit.subject->parameters[i].start);
-    double best = error_of(&fit);
-    fprintf(stderr, "%u rows, error %.4f\n", fit.count, best);
     int tries = argc > 3 ? atoi(argv[3]) : 20;
-    uint64_t seed = 1;
-    best = descend(&fit, best);
-    for (int i = 0; i < tries; i++) {
-        struct fit other;
-        double error = try_again(&fit, &seed, &other);
-        if (error < best) {
-            best = error;
-            fit = other;
-        }
-        fprintf(stderr, "try %d of %d, error %.4f, best %.4f\n", i + 1, tries,
-                error, best);
+    if (argc == 5) {
+        leave_out(&fit, tries);
+        return 0;
     }
+    search(&fit, tries);
     print_fit(&fit);
     if (fit.subject->has_one_layer) {
         setenv("PEN_VERBOSE", "1", 1);
