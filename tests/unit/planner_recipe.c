@@ -1,0 +1,254 @@
+/*
+ * What a recipe changes: where experts lie and how tokens come to them, what is
+ * computed again or waits on the host, and what graphs launch.
+ */
+#include "support/layout.h"
+#include "support/support.h"
+
+#include <math.h>
+
+/* DeepSeek-V3 as sizes: 256 experts, 8 of them for each token. */
+#define DEEPSEEK "preset:deepseek-v3"
+#define HIDDEN 7168.0
+#define TOKENS 4096.0
+#define SPARSE_LAYER 30u
+
+static void open_deepseek(struct layout *out, uint32_t dp, uint32_t ep)
+{
+    layout_init(out, DEEPSEEK, "preset:dgx-h100*32", 1, 1);
+    out->setting.sequence = out->plan->sequence = 4096;
+    out->plan->degrees[PEN_DEGREE_DP] = dp;
+    out->plan->degrees[PEN_DEGREE_EP] = ep;
+    out->plan->expert_tp = 1;
+}
+
+static struct pen_layer_time time_layer(const struct layout *layout,
+                                        enum pen_recompute mode)
+{
+    struct pen_layer_time time;
+    struct pen_layer_bytes bytes;
+    pen_predict_layer(&layout->setting, layout->plan, 0, SPARSE_LAYER, mode,
+                      &time, &bytes);
+    return time;
+}
+
+static struct pen_layer_bytes bytes_of(const struct layout *layout,
+                                       enum pen_recompute mode)
+{
+    struct pen_layer_time time;
+    struct pen_layer_bytes bytes;
+    pen_predict_layer(&layout->setting, layout->plan, 0, SPARSE_LAYER, mode,
+                      &time, &bytes);
+    return bytes;
+}
+
+static double all_passes(const struct pen_layer_time *time)
+{
+    return time->forward_sec + time->input_sec + time->weight_sec +
+           time->recompute_sec;
+}
+
+/* Without a host that waits, what is left of expert_sec are messages. */
+static void forget_host(struct layout *layout)
+{
+    double *constants = layout->cluster->groups[0].device.constants;
+    constants[PEN_CONSTANT_COUNT_SEC] = 0;
+    constants[PEN_CONSTANT_DISPATCH_SEC] = 0;
+    constants[PEN_CONSTANT_EXPERT_LAUNCH] = 0;
+}
+
+static void experts_fold_over_tensor_ranks(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 8, 1);
+    uint64_t all = bytes_of(&layout, PEN_RECOMPUTE_NONE).num_experts;
+    layout.plan->degrees[PEN_DEGREE_TP] = 4;
+    layout.plan->has_sequence_parallel = true;
+    layout.plan->degrees[PEN_DEGREE_EP] = 32; /* more than 8 replicas */
+    struct pen_layer_bytes folded = bytes_of(&layout, PEN_RECOMPUTE_NONE);
+    assert_int_equal(all / 32, folded.num_experts);
+    /* Shared by the tensor ranks instead, four experts lie where one was. */
+    layout.plan->expert_tp = 4;
+    layout.plan->degrees[PEN_DEGREE_EP] = 8;
+    struct pen_layer_bytes shared = bytes_of(&layout, PEN_RECOMPUTE_NONE);
+    assert_int_equal(all / 32, shared.num_experts);
+    /* Their rows are a quarter as wide and four times as many. */
+    struct pen_layer_time whole = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    assert_true(whole.expert_sec > 0);
+    layout_release(&layout);
+}
+
+/* 4096 tokens of 7168 numbers in 16 bits, to other nodes and back, twice. */
+static void a_node_gets_one_copy(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 32, 32);
+    forget_host(&layout);
+    double *constants = layout.cluster->groups[0].device.constants;
+    constants[PEN_CONSTANT_NETWORK_SEC] = 0;
+    constants[PEN_CONSTANT_LINK_SEC] = 0;
+    layout.cluster->levels[1].latency_sec = 0;
+    double network = layout.cluster->levels[1].bytes_per_sec *
+                     constants[PEN_CONSTANT_NETWORK_SHARE];
+    double bytes = TOKENS * HIDDEN * 2;
+    struct pen_layer_time copies = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    expect_close(4 * bytes * 8 * 3 / 4 / network, copies.expert_sec,
+                 "six of eight copies leave the node");
+    layout.plan->recipe.dispatcher = PEN_DISPATCHER_DEEPEP;
+    struct pen_layer_time one = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    expect_close(4 * bytes * 3 * (1 - pow(0.75, 8)) / network, one.expert_sec,
+                 "2.7 of three other nodes");
+    layout_release(&layout);
+}
+
+static void hidden_messages_cost_a_share(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 32, 32);
+    forget_host(&layout);
+    struct pen_layer_time open = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    layout.plan->recipe.overlaps_experts = true;
+    struct pen_layer_time hidden = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    expect_close(PEN_BESIDE_SHARE * open.expert_sec, hidden.expert_sec,
+                 "beside another micro-batch");
+    layout_release(&layout);
+}
+
+static void graphs_and_fused_experts_free_the_host(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 8, 8);
+    struct pen_recipe *recipe = &layout.plan->recipe;
+    recipe->dispatcher = PEN_DISPATCHER_HYBRIDEP;
+    struct pen_layer_time none = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    recipe->graphs = PEN_GRAPHS_MODULES;
+    struct pen_layer_time some = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    recipe->has_fused_experts = true;
+    struct pen_layer_time fused = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    recipe->graphs = PEN_GRAPHS_FULL;
+    struct pen_layer_time full = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    assert_true(all_passes(&some) < all_passes(&none));
+    assert_true(all_passes(&fused) < all_passes(&some));
+    assert_true(all_passes(&full) < all_passes(&fused));
+    recipe->dispatcher = PEN_DISPATCHER_ALLTOALL;
+    recipe->graphs = PEN_GRAPHS_MODULES;
+    struct pen_layer_time counted = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    recipe->drops_tokens = true;
+    struct pen_layer_time dropped = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    assert_true(all_passes(&dropped) < all_passes(&counted));
+    layout_release(&layout);
+}
+
+/* Bytes of a token that the design notes derive for each module. */
+static void modules_free_what_they_hold(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 8, 8);
+    struct pen_recipe *recipe = &layout.plan->recipe;
+    double all = (double)bytes_of(&layout, PEN_RECOMPUTE_NONE).stash_bytes;
+    const struct {
+        enum pen_module module;
+        double bytes;
+        const char *what;
+    } cases[] = {
+        {PEN_MODULE_NORMS, 2 * 2 * HIDDEN, "outputs of both norms"},
+        {PEN_MODULE_LATENT, 2 * 128 * 3 * 192.0, "queries, keys and values"},
+        {PEN_MODULE_EXPERT_ACT, 2 * 8 * 2048.0, "inputs of second products"},
+        {PEN_MODULE_EXPERTS, 2 * (8 * (HIDDEN + 3 * 2048.0) + 3 * 2048.0),
+         "all of the experts"},
+        {PEN_MODULE_SHARED_EXPERTS, 2 * 3 * 2048.0, "the shared one"},
+        {PEN_MODULE_MLP, 0, "no dense MLP here"},
+        {PEN_MODULE_CORE_ATTENTION, 0, "fused attention has no pairs"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        recipe->modules = 1u << cases[i].module;
+        double kept =
+            (double)bytes_of(&layout, PEN_RECOMPUTE_SELECTIVE).stash_bytes;
+        expect_close(TOKENS * cases[i].bytes, all - kept, cases[i].what);
+        struct pen_layer_time time =
+            time_layer(&layout, PEN_RECOMPUTE_SELECTIVE);
+        assert_true(time.recompute_sec > 0 ||
+                    cases[i].module == PEN_MODULE_MLP);
+    }
+    layout_release(&layout);
+}
+
+static void narrow_numbers_keep_narrow_inputs(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 8, 8);
+    double wide = (double)bytes_of(&layout, PEN_RECOMPUTE_NONE).stash_bytes;
+    layout.setting.number = PEN_NUMBER_FP8;
+    double narrow = (double)bytes_of(&layout, PEN_RECOMPUTE_NONE).stash_bytes;
+    /* One byte less for norms, second products and permuted tokens; one more
+     * for what attention gives, and none for what stays wide in the latent. */
+    double latent = 1536 + 512 + 64;
+    double less =
+        2 * HIDDEN + 8 * (HIDDEN + 2048.0) + 2048.0 + latent - 128 * 128.0;
+    expect_close(TOKENS * less, wide - narrow, "8 bits");
+    layout_release(&layout);
+}
+
+static void a_further_token_is_a_block_and_a_head(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 8, 8);
+    struct pen_layer_time head;
+    struct pen_layer_time block = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    struct pen_layer_time more;
+    struct pen_layer_bytes bytes;
+    struct pen_layer_bytes more_bytes;
+    uint32_t last = layout.model->num_layers - 1;
+    pen_predict_layer(&layout.setting, layout.plan, 0, last, PEN_RECOMPUTE_NONE,
+                      &head, &bytes);
+    layout.plan->recipe.mtp_blocks = 1;
+    pen_predict_layer(&layout.setting, layout.plan, 0, last, PEN_RECOMPUTE_NONE,
+                      &more, &more_bytes);
+    assert_true(more.forward_sec > 2 * head.forward_sec + block.forward_sec);
+    assert_true(more.forward_sec <
+                1.1 * (2 * head.forward_sec + block.forward_sec));
+    assert_true(more_bytes.num_experts > 0);
+    layout_release(&layout);
+}
+
+static void blocks_on_the_host_free_the_device(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*8", 1, 1);
+    layout.plan->degrees[PEN_DEGREE_DP] = 8;
+    struct pen_prediction here;
+    struct pen_prediction half;
+    layout_predict(&layout, &here);
+    layout.plan->recipe.offload_blocks = 16; /* of 32 */
+    layout_predict(&layout, &half);
+    expect_close((double)here.memory[0].bytes[PEN_MEMORY_ACTIVATIONS] / 2,
+                 (double)half.memory[0].bytes[PEN_MEMORY_ACTIVATIONS],
+                 "half of the activations");
+    /* A slow way to the host is waited for. */
+    layout.cluster->groups[0].device.constants[PEN_CONSTANT_HOST_RATE] = 1e9;
+    assert_true(layout_step(&layout) > 2 * half.step_sec);
+    pen_prediction_release(&here);
+    pen_prediction_release(&half);
+    layout_release(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_fold_over_tensor_ranks),
+        cmocka_unit_test(a_node_gets_one_copy),
+        cmocka_unit_test(hidden_messages_cost_a_share),
+        cmocka_unit_test(graphs_and_fused_experts_free_the_host),
+        cmocka_unit_test(modules_free_what_they_hold),
+        cmocka_unit_test(narrow_numbers_keep_narrow_inputs),
+        cmocka_unit_test(a_further_token_is_a_block_and_a_head),
+        cmocka_unit_test(blocks_on_the_host_free_the_device)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
