@@ -77,6 +77,8 @@ static const struct parameter blackwell_parameters[] = {
 static const struct parameter expert_parameters[] = {
     {PEN_CONSTANT_PRODUCT_SHARE, " b200 gb200 ", 0.4, 0.85, 0.7},
     {PEN_CONSTANT_PRODUCT_SHARE, " gb300 ", 0.4, 0.9, 0.75},
+    {PEN_CONSTANT_RECURRENCE_SHARE, " h100 ", 0.02, 0.5, 0.15},
+    {PEN_CONSTANT_RECURRENCE_SHARE, ALL, 0.01, 0.5, 0.08},
     {PEN_CONSTANT_EXPERT_LAUNCH, " h100 b200 ", 2e-6, 2e-4, 5e-5},
     {PEN_CONSTANT_EXPERT_LAUNCH, " gb200 gb300 ", 2e-6, 2e-4, 5e-5},
     {PEN_CONSTANT_EXCHANGE_SHARE, EVERY, 0.1, 0.9, 0.6},

@@ -30,12 +30,13 @@
     X(TILE_HALF, "tile_half")   /* reuse of a tile at half the speed */        \
     X(DEPTH_HALF, "depth_half") /* inner length at half the speed */           \
     X(ROUNDING, "rounding")     /* of a last round of tiles, 0 to 1 */         \
-    X(ATTENTION_SHARE, "attention_share") /* of the peak, fused attention */   \
-    X(BYTES_SHARE, "bytes_share")         /* of the bandwidth, large arrays */ \
-    X(BYTES_HALF, "bytes_half")           /* of an array at half the speed */  \
-    X(LAUNCH, "launch_sec")               /* of the host, for each kernel */   \
-    X(LINK_SHARE, "link_share")           /* of the bandwidth inside a node */ \
-    X(LINK_HALF, "link_half")             /* of a message at half the speed */ \
+    X(ATTENTION_SHARE, "attention_share")   /* of the peak, fused attention */ \
+    X(RECURRENCE_SHARE, "recurrence_share") /* of it, Mamba and the like */    \
+    X(BYTES_SHARE, "bytes_share")       /* of the bandwidth, large arrays */   \
+    X(BYTES_HALF, "bytes_half")         /* of an array at half the speed */    \
+    X(LAUNCH, "launch_sec")             /* of the host, for each kernel */     \
+    X(LINK_SHARE, "link_share")         /* of the bandwidth inside a node */   \
+    X(LINK_HALF, "link_half")           /* of a message at half the speed */   \
     X(LINK_SEC, "link_sec")             /* to begin a collective in a node */  \
     X(MESSAGE_SHARE, "message_share")   /* of it, between two devices */       \
     X(HOST_RATE, "host_bytes_per_sec")  /* to memory of the host */            \

@@ -1,6 +1,8 @@
 /* What a block keeps from forward to backward, and needs meanwhile. */
 #include "planner/layer_operations.h"
 
+#include <math.h>
+
 /* In steps, a norm keeps its input and its result in 32 bits, and a cast. */
 #define UNFUSED_NORM_BYTES 7.0
 
@@ -43,14 +45,14 @@ static struct stash count_stash(const struct pen__layer *layer)
     double element = layer->element;
     double input = input_bytes(layer);
     double masks = practice->has_dropout ? 1 : 0;
-    double rows = layer->hidden / layer->rows_tp;
-    struct stash out = {.norms = 2 * rows * input,
-                        .rest = 2 * rows * (element + masks),
+    double rows = layer->parts * layer->hidden / layer->rows_tp;
+    struct stash out = {.norms = rows * input,
+                        .rest = rows * (element + masks),
                         .heads = (layer->query + 2 * layer->key) * element,
                         .context = layer->value * element,
                         .common = inner_stash(layer, layer->inner)};
     if (!practice->has_fused_norm)
-        out.rest += rows * 2 * UNFUSED_NORM_BYTES;
+        out.rest += rows * UNFUSED_NORM_BYTES;
     if (pen_number_is_narrow(layer->setting->number))
         out.context += layer->value * input; /* for two readers */
     if (model->kv_lora_rank > 0)
@@ -60,7 +62,7 @@ static struct stash count_stash(const struct pen__layer *layer)
     if (layer->experts > 0) {
         double share = layer->routed / layer->tokens;
         out.expert_function = share * layer->expert_inner * input;
-        out.experts = share * (layer->hidden * input +
+        out.experts = share * (layer->expert_width * input +
                                inner_stash(layer, layer->expert_inner)) -
                       out.expert_function;
     }
@@ -116,7 +118,7 @@ static double stash_of_products(const struct pen__layer *layer)
     double rows = layer->hidden / layer->rows_tp;
     if (layer->experts > 0)
         inner += layer->routed / layer->tokens *
-                 (layer->expert_inner + layer->hidden);
+                 (layer->expert_inner + layer->expert_width);
     return layer->element * (layer->query + layer->key + layer->value + inner +
                              (layer->has_gate ? 2 : 1) * rows);
 }
@@ -140,7 +142,8 @@ static double kept_bytes(const struct pen__layer *layer,
 {
     struct stash stash = count_stash(layer);
     if (recompute == PEN_RECOMPUTE_FULL)
-        return layer->hidden * layer->element / layer->rows_tp;
+        return layer->hidden * layer->element / layer->rows_tp *
+               fmax(1, layer->setting->model->num_streams);
     if (recompute == PEN_RECOMPUTE_SELECTIVE &&
         layer->setting->practice.selects_products)
         return stash_of_products(layer);

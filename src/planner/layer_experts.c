@@ -64,15 +64,16 @@ static double shared_time(const struct pen__layer *layer)
     struct pen_device_set set = {(uint64_t)layer->etp, 1};
     return pen_collective_time(
         layer->setting->cluster, layer->device, PEN_COLLECTIVE_GATHER, &set,
-        layer->rows_tp > 1 ? layer->routed * layer->hidden * layer->element
-                           : 0);
+        layer->rows_tp > 1
+            ? layer->routed * layer->expert_width * layer->element
+            : 0);
 }
 
 double pen__layer_exchange_time(const struct pen__layer *layer)
 {
     if (layer->experts == 0)
         return 0;
-    double bytes = layer->dispatched * layer->hidden * layer->element;
+    double bytes = layer->dispatched * layer->expert_width * layer->element;
     double shared =
         layer->rows_tp > 1 && layer->etp > 1 ? shared_time(layer) : 0;
     if (layer->ep <= 1)

@@ -192,9 +192,13 @@ void pen__mixer_list_core(const struct pen__layer *layer, bool is_backward,
     double flops = layer->batch / (layer->tp * layer->cp) *
                    pen_model_mixer_flops(layer->setting->model, block,
                                          layer->sequence * layer->cp);
-    if (flops > 0)
+    bool is_recurrent =
+        block->mixer == PEN_MIXER_MAMBA || block->mixer == PEN_MIXER_DELTA;
+    if (is_recurrent)
+        pen_operations_add_recurrence(list, is_backward ? 2.5 * flops : flops);
+    else if (flops > 0)
         pen_operations_add_attention(list, is_backward ? 2.5 * flops : flops);
-    if (block->mixer == PEN_MIXER_MAMBA || block->mixer == PEN_MIXER_DELTA)
-        add_convolution(layer, 2 * arrays, list);
+    if (is_recurrent)
+        add_convolution(layer, 4 * arrays, list);
     add_streams(layer, arrays, list);
 }

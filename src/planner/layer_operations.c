@@ -20,6 +20,8 @@ static void open_experts(const struct pen_model *model, struct pen__layer *out)
 {
     out->experts = fmax(1, model->num_experts / out->ep);
     out->expert_inner = model->expert_intermediate / out->etp;
+    out->expert_width =
+        model->expert_hidden > 0 ? model->expert_hidden : model->hidden;
     out->dispatched = out->tokens / out->rows_tp;
     out->routed = out->dispatched * model->experts_per_token *
                   (out->rows_tp > 1 ? out->etp : 1);
@@ -118,9 +120,9 @@ static void add_expert_matrices(const struct pen__layer *layer,
 {
     double each = fmax(1, layer->routed / layer->experts);
     double up = pen__layer_up_width(layer, layer->expert_inner);
-    struct matrix *first = add_matrix(list, layer->hidden, up, each);
+    struct matrix *first = add_matrix(list, layer->expert_width, up, each);
     struct matrix *second =
-        add_matrix(list, layer->expert_inner, layer->hidden, each);
+        add_matrix(list, layer->expert_inner, layer->expert_width, each);
     first->batch = second->batch = layer->experts;
     first->is_expert = second->is_expert = true;
     first->has_cheap_result = second->has_cheap_input = true;
@@ -148,6 +150,10 @@ static void add_mlp(const struct pen__layer *layer, struct matrices *list)
         return;
     add_matrix(list, layer->hidden, layer->setting->model->num_experts,
                layer->dispatched);
+    if (layer->expert_width < layer->hidden) { /* to them and back */
+        add_matrix(list, layer->hidden, layer->expert_width, layer->dispatched);
+        add_matrix(list, layer->expert_width, layer->hidden, layer->dispatched);
+    }
     add_expert_matrices(layer, list);
 }
 
@@ -290,7 +296,8 @@ static void add_sorting(const struct pen__layer *layer,
     if (!layer->recipe->has_fused_experts)
         arrays += LOOSE_ARRAYS;
     pen_operations_add_rows(
-        list, layer->routed * layer->hidden * arrays * layer->element, arrays);
+        list, layer->routed * layer->expert_width * arrays * layer->element,
+        arrays);
 }
 
 /* Added to what both products of an expert give, and their gradients' sums. */
@@ -298,7 +305,7 @@ static void add_biases(const struct pen__layer *layer, bool is_backward,
                        struct pen_operation_list *list)
 {
     double columns =
-        pen__layer_up_width(layer, layer->expert_inner) + layer->hidden;
+        pen__layer_up_width(layer, layer->expert_inner) + layer->expert_width;
     pen_operations_add_rows(
         list, layer->routed * columns * (is_backward ? 1 : 2) * layer->element,
         2);

@@ -31,9 +31,10 @@ struct pen__layer {
     double inner;   /* of the MLP that every token takes, on this rank */
     double experts; /* on this rank; 0: the block has none */
     double expert_inner;
-    double dispatched; /* tokens that this rank sends to experts */
-    double routed;     /* that come to its own, all together */
-    double element;    /* bytes */
+    double expert_width; /* of what experts take and give */
+    double dispatched;   /* tokens that this rank sends to experts */
+    double routed;       /* that come to its own, all together */
+    double element;      /* bytes */
     bool has_gate;
 };
 

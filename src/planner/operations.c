@@ -42,6 +42,13 @@ void pen_operations_add_attention(struct pen_operation_list *list, double flops)
     operation->flops = flops;
 }
 
+void pen_operations_add_recurrence(struct pen_operation_list *list,
+                                   double flops)
+{
+    pen_operations_add_attention(list, flops);
+    list->items[list->count - 1].kind = PEN_OPERATION_RECURRENCE;
+}
+
 void pen_operations_add_rows(struct pen_operation_list *list, double bytes,
                              double kernels)
 {
@@ -138,6 +145,10 @@ double pen_operation_time(const struct pen_device *device,
         peak = pen_device_peak(device, pen_number_beside(number));
         return operation->flops /
                (peak * device->constants[PEN_CONSTANT_ATTENTION_SHARE]);
+    case PEN_OPERATION_RECURRENCE:
+        peak = pen_device_peak(device, pen_number_beside(number));
+        return operation->flops /
+               (peak * device->constants[PEN_CONSTANT_RECURRENCE_SHARE]);
     case PEN_OPERATION_ROWS:
         return pen_bytes_time(device, operation->bytes);
     }

@@ -12,9 +12,10 @@
  */
 
 enum pen_operation_kind {
-    PEN_OPERATION_PRODUCT,   /* batch products of [m, k] by [k, n] */
-    PEN_OPERATION_ATTENTION, /* fused: no matrix of pairs in memory */
-    PEN_OPERATION_ROWS       /* norm, activation, softmax: bytes */
+    PEN_OPERATION_PRODUCT,    /* batch products of [m, k] by [k, n] */
+    PEN_OPERATION_ATTENTION,  /* fused: no matrix of pairs in memory */
+    PEN_OPERATION_RECURRENCE, /* a state that passes over the positions */
+    PEN_OPERATION_ROWS        /* norm, activation, softmax: bytes */
 };
 
 struct pen_operation {
@@ -24,7 +25,7 @@ struct pen_operation {
     double k;
     double batch;
     double gain;    /* of a product: flops counted per flop computed */
-    double flops;   /* of fused attention */
+    double flops;   /* of fused attention, and of a recurrence */
     double bytes;   /* read and written; of a product 0: of its matrices */
     double kernels; /* that are launched for it */
     bool is_expert; /* of a mixture: launched once the tokens have come */
@@ -49,6 +50,8 @@ void pen_operations_add_convolution(struct pen_operation_list *list, double m,
                                     double gain);
 void pen_operations_add_attention(struct pen_operation_list *list,
                                   double flops);
+void pen_operations_add_recurrence(struct pen_operation_list *list,
+                                   double flops);
 void pen_operations_add_rows(struct pen_operation_list *list, double bytes,
                              double kernels);
 
