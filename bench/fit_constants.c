@@ -88,7 +88,7 @@ static const struct parameter expert_parameters[] = {
 /* What is fitted, by its name. */
 static const struct subject {
     const char *name;
-    const char *sets; /* beginning of the names of the sets */
+    const char *sets; /* beginning of their names; "": all but NVIDIA's */
     const struct parameter *parameters;
     size_t num_parameters;
     bool has_one_layer; /* of table 4, too */
@@ -251,7 +251,9 @@ static void choose_rows(struct fit *fit)
         bool is_ours = false;
         for (size_t k = 0; kind < NUM_KINDS && k < subject->num_parameters; k++)
             is_ours = is_ours || has_kind(&subject->parameters[k], kind);
+        bool is_old = subject->sets[0] == '\0';
         if (!is_ours || row->is_held_out || row->is_left_out ||
+            (is_old && strncmp(row->set, "nemo", 4) == 0) ||
             strncmp(row->set, subject->sets, strlen(subject->sets)) != 0)
             continue;
         memcpy(fit->values[kind], row->group.device.constants,

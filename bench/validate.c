@@ -9,7 +9,7 @@
  * plan` prints; that share over all that are held out; regret where layouts
  * were compared, and how often it is right that one fits; memory, in sets whose
  * names begin with mem. --dump writes every prediction as SET, ROW, SECONDS or
- * oom, BYTES;
+ * oom, BYTES, LOW, HIGH;
  * --rows prints one set row by row. Exits 1 when a row cannot be predicted.
  */
 #include "validation_memory.h"
@@ -76,14 +76,14 @@ static struct score *find_score(struct report *report, const struct row *row)
     return score;
 }
 
-/* `printed`: the error that `penstock plan` prints with this prediction. */
+/* Whether it is within what `penstock plan` prints with this prediction. */
 static void add_score(struct report *report, const struct row *row,
-                      double error, double printed)
+                      double error, bool is_within)
 {
     struct score *score = find_score(report, row);
     score->count++;
     score->is_memory = row->measured_bytes > 0;
-    score->num_within += fabs(error) <= printed;
+    score->num_within += is_within;
     score->sum += fabs(error);
     score->bias += error;
     if (fabs(error) > score->most) {
@@ -121,7 +121,9 @@ static void dump_row(FILE *dump, const struct row *row,
                 prediction->step_sec);
     else
         fprintf(dump, "%s\t%u\toom", row->set, row->index);
-    fprintf(dump, "\t%llu\n", (unsigned long long)prediction->peak_bytes);
+    fprintf(dump, "\t%llu\t%.9g\t%.9g\n",
+            (unsigned long long)prediction->peak_bytes, prediction->low_sec,
+            prediction->high_sec);
 }
 
 static void judge_row(struct report *report, const struct row *row)
@@ -132,14 +134,17 @@ static void judge_row(struct report *report, const struct row *row)
         report->num_failed++;
         return;
     }
+    bool is_within = prediction.low_sec <= row->measured_sec &&
+                     row->measured_sec <= prediction.high_sec;
     if (row->measured_bytes > 0)
         error = predicted_bytes(row, &prediction) / row->measured_bytes - 1;
     else if (row->measured_sec > 0)
         error = prediction.step_sec / row->measured_sec - 1;
     if (!row->is_left_out && (row->measured_bytes > 0 || row->measured_sec > 0))
         add_score(report, row, error,
-                  row->measured_bytes > 0 ? prediction.memory_error
-                                          : prediction.step_error);
+                  row->measured_bytes > 0
+                      ? fabs(error) <= prediction.memory_error
+                      : is_within);
     if (strcmp(report->shown, row->set) == 0)
         print_row(row, &prediction, error);
     if (row->measured_bytes == 0) {

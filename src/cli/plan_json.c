@@ -122,8 +122,9 @@ json_t *pen__plan_json(const struct pen_plan *plan,
                        const struct pen_prediction *prediction)
 {
     json_t *object = json_pack(
-        "{s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:I, s:I, s:I, s:I}", "step_sec",
-        prediction->step_sec, "step_error", prediction->step_error,
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:I, s:I, s:I, s:I}",
+        "step_sec", prediction->step_sec, "low_sec", prediction->low_sec,
+        "high_sec", prediction->high_sec, "step_error", prediction->step_error,
         "memory_error", prediction->memory_error, "tokens_per_sec",
         prediction->tokens_per_sec, "utilisation", prediction->utilisation,
         "bubble", prediction->bubble, "fits", prediction->fits, "peak_bytes",

@@ -146,8 +146,9 @@ static void print_memory(const struct pen_prediction *prediction,
 static void print_spent(const struct pen_prediction *prediction,
                         struct pen_text *out)
 {
-    pen_text_add(out, "a step of %.4g s (typical error %.0f %%): ",
-                 prediction->step_sec, 100 * prediction->step_error);
+    pen_text_add(out, "a step of %.4g s (9 of 10: %.3g to %.3g s): ",
+                 prediction->step_sec, prediction->low_sec,
+                 prediction->high_sec);
     const char *before = "";
     for (int i = 0; i < PEN_SPENDINGS; i++) {
         double share = 100 * prediction->spent[i] / prediction->step_sec;

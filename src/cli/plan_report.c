@@ -99,8 +99,7 @@ static void write_figures(struct page *page)
     snprintf(page->values[0], FIGURE_SIZE, "%.3g %s", scale * it->step_sec,
              unit);
     snprintf(page->notes[0], FIGURE_SIZE, "%.3g to %.3g %s expected",
-             scale * it->step_sec * (1 - it->step_error),
-             scale * it->step_sec * (1 + it->step_error), unit);
+             scale * it->low_sec, scale * it->high_sec, unit);
     set_figure(page, 0, "step");
     pen__add_figure(&tokens, it->tokens_per_sec);
     snprintf(page->values[1], FIGURE_SIZE, "%s", pen_text_string(&tokens));
@@ -183,9 +182,10 @@ static bool add_charts(struct page *page)
         !pen__plan_memory_bars(setting, page->best, &page->memory))
         return false;
     pen_text_add(&page->words[WORDS_SPENT],
-                 "Times of the busiest rank; typical error %.0f %%. Messages "
-                 "count only where they do not overlap with computing.",
-                 100 * it->step_error);
+                 "Times of the busiest rank; 9 of 10 such steps take %.3g to "
+                 "%.3g s. Messages count only where they do not overlap with "
+                 "computing.",
+                 it->low_sec, it->high_sec);
     struct pen_report_section *section = add_section(page, "Parts of a step");
     section->bars = &page->spent.chart;
     section->note = pen_text_string(&page->words[WORDS_SPENT]);

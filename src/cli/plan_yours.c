@@ -256,9 +256,9 @@ static void print_verdict(const struct answer *answer, struct pen_text *out)
         pen_text_add_string(out, "no faster plan was found\n");
     else
         pen_text_add(out,
-                     "the best plan is %.2f times as fast (typical error "
-                     "of a step: %.0f %%)\n",
-                     faster, 100 * best->step_error);
+                     "the best plan is %.2f times as fast (9 of 10 such steps: "
+                     "%.3g to %.3g s)\n",
+                     faster, best->low_sec, best->high_sec);
 }
 
 static int print_text(const struct answer *answer)

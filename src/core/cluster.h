@@ -175,9 +175,6 @@ const struct pen_device *pen_device_at(size_t index);
  */
 bool pen_device_default_constants(struct pen_device *device);
 
-/* The typical error of a step on such devices, a share (docs/accuracy.md). */
-double pen_device_step_error(const struct pen_device *device);
-
 /* Devices as they are bought together: "dgx-h100" is 8 of them and a network.
  */
 #define PEN_SYSTEM_MAX_LEVELS 3u

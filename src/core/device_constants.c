@@ -173,22 +173,18 @@ struct kind {
     const char *name;
     const double *constants;
     double units; /* 0: those of the set */
-    double error; /* typical, of steps that were compared; 0: none were */
 };
 
 static const struct kind kinds[] = {
-    {"a100", a100, 0, 0.2},    {"v100", a100, 80, 0},
-    {"h100", h100, 0, 0.1},    {"h200", h100, 0, 0},
-    {"h800", h100, 0, 0},      {"h20", h100, 78, 0},
-    {"b200", b200, 0, 0},      {"gb200", gb200, 0, 0},
-    {"b300", gb300, 148, 0},   {"gb300", gb300, 0, 0},
-    {"mi250", a100, 110, 0},   {"mi300", a100, 304, 0},
-    {"mi355", a100, 256, 0},   {"rtx3080", a100, 68, 0},
-    {"rtx4090", h100, 128, 0}, {"xeon", processor, 0, 0},
-    {"host", processor, 0, 0}};
+    {"a100", a100, 0},      {"v100", a100, 80},    {"h100", h100, 0},
+    {"h200", h100, 0},      {"h800", h100, 0},     {"h20", h100, 78},
+    {"b200", b200, 0},      {"gb200", gb200, 0},   {"b300", gb300, 148},
+    {"gb300", gb300, 0},    {"mi250", a100, 110},  {"mi300", a100, 304},
+    {"mi355", a100, 256},   {"rtx3080", a100, 68}, {"rtx4090", h100, 128},
+    {"xeon", processor, 0}, {"host", processor, 0}};
 
 /* For what is no kind of the table. */
-static const struct kind other = {"", h100, 0, 0};
+static const struct kind other = {"", h100, 0};
 
 static const struct kind *find_kind(const struct pen_device *device)
 {
@@ -209,15 +205,6 @@ double pen_device_product_share(const struct pen_device *device,
         [PEN_NUMBER_MXFP8] = PEN_CONSTANT_PRODUCT_SHARE_MXFP8,
         [PEN_NUMBER_NVFP4] = PEN_CONSTANT_PRODUCT_SHARE_FP4};
     return device->constants[shares[number]];
-}
-
-/* Without a comparison: what another kind is off, and the doubt about it. */
-#define UNKNOWN_ERROR 0.3
-
-double pen_device_step_error(const struct pen_device *device)
-{
-    double error = find_kind(device)->error;
-    return error > 0 ? error : UNKNOWN_ERROR;
 }
 
 bool pen_device_default_constants(struct pen_device *device)

@@ -6,10 +6,16 @@
 /* In steps, a norm keeps its input and its result in 32 bits, and a cast. */
 #define UNFUSED_NORM_BYTES 7.0
 
+static bool keeps_narrow(const struct pen__layer *layer)
+{
+    return layer->setting->practice.keeps_narrow &&
+           pen_number_is_narrow(layer->setting->number);
+}
+
 /* Bytes of the input of a product, as it is kept. */
 static double input_bytes(const struct pen__layer *layer)
 {
-    return pen_number_is_narrow(layer->setting->number)
+    return keeps_narrow(layer)
                ? pen_number_product_bytes(layer->setting->number)
                : layer->element;
 }
@@ -53,7 +59,7 @@ static struct stash count_stash(const struct pen__layer *layer)
                         .common = inner_stash(layer, layer->inner)};
     if (!practice->has_fused_norm)
         out.rest += rows * UNFUSED_NORM_BYTES;
-    if (pen_number_is_narrow(layer->setting->number))
+    if (keeps_narrow(layer))
         out.context += layer->value * input; /* for two readers */
     if (model->kv_lora_rank > 0)
         out.latent =

@@ -25,6 +25,8 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         practice->overhead_bytes = 30e6; /* a process with its libraries */
         practice->memory_holes = 0;      /* all room is made once */
     }
+    if (target == PEN_TARGET_MEGATRON)
+        practice->keeps_narrow = true;
     if (target == PEN_TARGET_TORCHTITAN) {
         practice->recomputes_twice = true;
         practice->selects_products = true;

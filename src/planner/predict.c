@@ -1,6 +1,7 @@
 #include "planner/predict.h"
 
 #include "planner/energy.h"
+#include "planner/interval.h"
 #include "planner/predict_work.h"
 #include "planner/rank_devices.h"
 
@@ -128,12 +129,6 @@ static void spend(const struct pen__work *work, double step_sec,
     out->bubble = spent[PEN_SPENDING_BUBBLE] / step_sec;
 }
 
-/* With a profile of the machine. */
-#define MEASURED_STEP_ERROR 0.05
-
-/* Of a model whose blocks are guessed; no figure has judged it. */
-#define GUESSED_MORE 2.0
-
 /* The constant was fitted to language models, and is not charged to images. */
 double pen__other_sec(const struct pen__work *work)
 {
@@ -157,11 +152,7 @@ static void tell_time(const struct pen__work *work, double span_sec,
     out->model_flops =
         pen_model_step_flops(setting->model, (uint64_t)batch, plan->sequence);
     out->utilisation = out->model_flops / (out->step_sec * peak);
-    out->step_error = work->measured == NULL
-                          ? pen_device_step_error(work->device)
-                          : MEASURED_STEP_ERROR;
-    if (setting->model->is_guessed)
-        out->step_error *= GUESSED_MORE;
+    pen__interval_set(setting, plan, work->device, work->measured != NULL, out);
 }
 
 /* Seconds of the stages before a rank, on the way there and on the way back. */

@@ -33,6 +33,7 @@ struct pen_practice {
     bool has_fused_loss;      /* its gradient takes the place of the logits */
     bool fuses_accumulation;  /* products add to the gradient themselves */
     bool fuses_casts;         /* norms and functions give narrow numbers */
+    bool keeps_narrow;        /* inputs of products, as they went in */
     bool overlaps_gradients;  /* reduced while backwards run */
     bool overlaps_parameters; /* gathered while forwards run */
     bool blocks_on_messages;  /* of the pipeline: nothing runs beside */
@@ -136,11 +137,13 @@ struct pen_prediction {
     double utilisation; /* of all peaks together, without recomputation */
     double model_flops; /* of a step, without recomputation */
     double tokens_per_sec;
-    double busy_sec;     /* of computing, summed over all devices of the plan */
-    double joules;       /* of a step; 0: the cluster has no watts */
-    double price;        /* of a step; 0: the cluster has no price */
-    double step_error;   /* typical, as a share; no bound */
-    double memory_error; /* the same */
+    double busy_sec; /* of computing, summed over all devices of the plan */
+    double joules;   /* of a step; 0: the cluster has no watts */
+    double price;    /* of a step; 0: the cluster has no price */
+    double low_sec;  /* 9 of 10 such steps lie between these */
+    double high_sec;
+    double step_error;    /* the larger distance to them, as a share */
+    double memory_error;  /* the same */
     double memory_margin; /* share by which it must fit; at most the error */
     struct pen_plan_memory *memory; /* owned: one class per pipeline rank */
     uint32_t num_memory;

@@ -22,8 +22,7 @@ static double weight_bytes(const struct pen__work *work)
 {
     enum pen_number number = work->setting->number;
     double wide = pen_number_bytes(number);
-    if (!pen_number_is_narrow(number) ||
-        work->setting->target != PEN_TARGET_MEGATRON)
+    if (!pen_number_is_narrow(number) || !work->setting->practice.keeps_narrow)
         return wide;
     bool is_twice = number != PEN_NUMBER_FP8 ||
                     !(work->device->flops[PEN_NUMBER_MXFP8] > 0);

@@ -1,0 +1,20 @@
+#ifndef PEN_PLANNER_INTERVAL_H
+#define PEN_PLANNER_INTERVAL_H
+
+#include "planner/predict.h"
+
+/*
+ * Between which seconds 9 of 10 such steps lie. Calibrated with rows that may
+ * be fitted, by constants that were fitted without the group of each row
+ * (bench/fit_constants --leave-out); docs/accuracy.md says how it came out on
+ * the others.
+ */
+
+/* Sets low_sec, high_sec and step_error of a prediction whose step_sec is
+ * known; is_measured: by a profile of the machine. */
+void pen__interval_set(const struct pen_setting *setting,
+                       const struct pen_plan *plan,
+                       const struct pen_device *device, bool is_measured,
+                       struct pen_prediction *prediction);
+
+#endif
