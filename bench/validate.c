@@ -14,6 +14,7 @@
  */
 #include "validation_memory.h"
 #include "validation_nemo.h"
+#include "validation_order.h"
 #include "validation_regret.h"
 
 enum role { FITTED, IN_SIGHT, HELD_OUT };
@@ -46,6 +47,7 @@ struct report {
     uint32_t num_scores;
     struct groups groups;
     struct fits fits; /* of the layout study */
+    struct order order;
     uint32_t num_failed;
     FILE *dump;        /* NULL: none */
     const char *shown; /* a set, or "" */
@@ -149,6 +151,7 @@ static void judge_row(struct report *report, const struct row *row)
         print_row(row, &prediction, error);
     if (row->measured_bytes == 0) {
         add_choice(&report->groups, row, &prediction);
+        add_ordered(&report->order, row, prediction.step_sec);
         if (strcmp(row->set, "aleph") == 0)
             add_fit(&report->fits, row, &prediction);
         if (report->dump != NULL)
@@ -190,6 +193,7 @@ static void print_report(const struct report *report)
     print_regret(&report->groups, "bloom");
     print_regret(&report->groups, "aleph");
     print_fits(&report->fits, "aleph");
+    print_order(&report->order);
 }
 
 int main(int argc, char **argv)
