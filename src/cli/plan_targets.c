@@ -124,12 +124,13 @@ static void print_notes(const struct answer *answer, struct pen_text *out)
         if (row->ranking == NULL)
             pen_text_add(out, "%s: %s\n", name, pen_text_string(&row->reason));
         else
-            pen_text_add(out,
-                         "%s: in %s, typical error of the step %.0f %%, of the "
-                         "memory %.0f %%\n",
-                         name, pen_number_names[row->planning.setting.number],
-                         100 * row->ranking->found[0].prediction.step_error,
-                         100 * row->ranking->found[0].prediction.memory_error);
+            pen_text_add(
+                out,
+                "%s: in %s, 9 of 10 steps within %.0f %%; typical error "
+                "of the memory %.0f %%\n",
+                name, pen_number_names[row->planning.setting.number],
+                100 * row->ranking->found[0].prediction.step_error,
+                100 * row->ranking->found[0].prediction.memory_error);
     }
 }
 

@@ -108,7 +108,7 @@ uint64_t pen_plan_memory_bytes(const struct pen_plan_memory *memory);
 struct pen_plan_prediction {
     bool is_there;
     double step_sec;
-    double step_error;   /* how far off it may be, as a share; 0: not known */
+    double step_error;   /* of 9 in 10 steps at most, a share; 0: not known */
     double memory_error; /* the same of the bytes */
     double bubble;       /* 0 to 1 */
     double utilisation;  /* share of the peak, 0 to 1 */
