@@ -193,6 +193,10 @@ static pen_status make_candidate(const struct pen__plan_args *args,
                                .recipe = args->recipe};
     for (int i = 0; i < PEN_DEGREES; i++)
         out->degrees[i] = or_one(args->degrees[i]);
+    if (out->expert_tp == 0)
+        out->expert_tp =
+            pen_target_expert_tp(setting->target, out->degrees[PEN_DEGREE_TP],
+                                 out->degrees[PEN_DEGREE_EP]);
     if (layout->num_further > 0)
         out->recipe.mtp_blocks = layout->num_further;
     pen_status status = choose_replicas(args, setting, out, why);

@@ -125,7 +125,7 @@ static bool may_replicate(const struct pen__bases *bases,
 {
     uint64_t batches = bases->setting->global_batch / candidate->micro_batch;
     return batches % dp == 0 && batches / dp <= PEN_PLAN_MAX_COUNT &&
-           dp % candidate->degrees[PEN_DEGREE_EP] == 0 &&
+           pen_target_shares_experts(bases->setting->target, candidate, dp) &&
            is_open(bases->fixed_replicas, dp);
 }
 
@@ -267,6 +267,7 @@ static void measure(struct space *space, struct choice *choice)
         probe->degrees[i] = candidate->degrees[i];
     probe->degrees[PEN_DEGREE_PP] = 1;
     probe->degrees[PEN_DEGREE_DP] = candidate->degrees[PEN_DEGREE_EP];
+    probe->expert_tp = candidate->expert_tp;
     probe->micro_batch = candidate->micro_batch;
     probe->has_sequence_parallel =
         candidate->degrees[PEN_DEGREE_TP] > 1 &&
@@ -375,6 +376,11 @@ static bool choose_experts(struct space *space, struct choice *choice)
                      space->num_devices);
     for (size_t i = 0; i < sizes.count; i++) {
         degrees[PEN_DEGREE_EP] = sizes.items[i];
+        choice->candidate.expert_tp =
+            space->filter->expert_tp > 0
+                ? space->filter->expert_tp
+                : pen_target_expert_tp(space->setting->target,
+                                       degrees[PEN_DEGREE_TP], sizes.items[i]);
         if (is_open(space->filter->degrees[PEN_DEGREE_EP], sizes.items[i]) &&
             is_possible(space, choice) && !choose_micro_batch(space, choice))
             return false;
@@ -455,7 +461,6 @@ bool pen__bases_list(const struct pen_setting *setting,
     space.probe->target = setting->target;
     space.probe->sequence = setting->sequence;
     space.probe->number = setting->number;
-    space.probe->expert_tp = filter->expert_tp;
     space.probe->recipe = filter->recipe;
     *out =
         (struct pen__bases){.setting = setting,

@@ -106,6 +106,36 @@ static pen_status refuse_cut(struct pen_text *why, const char *degree,
     return PEN_INVALID;
 }
 
+uint32_t pen_target_expert_tp(enum pen_target target, uint32_t tp, uint32_t ep)
+{
+    return target == PEN_TARGET_MEGATRON && tp > 1 && ep > 1 ? 1 : 0;
+}
+
+static uint32_t expert_ranks(const struct pen_candidate *candidate)
+{
+    return candidate->expert_tp > 0 ? candidate->expert_tp
+                                    : candidate->degrees[PEN_DEGREE_TP];
+}
+
+static uint64_t stage_ranks(const struct pen_candidate *candidate)
+{
+    const uint32_t *degrees = candidate->degrees;
+    return (uint64_t)degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP] *
+           degrees[PEN_DEGREE_DP];
+}
+
+bool pen_target_shares_experts(enum pen_target target,
+                               const struct pen_candidate *candidate,
+                               uint32_t dp)
+{
+    uint32_t ep = candidate->degrees[PEN_DEGREE_EP];
+    struct pen_candidate other = *candidate;
+    if (target != PEN_TARGET_MEGATRON)
+        return dp % ep == 0;
+    other.degrees[PEN_DEGREE_DP] = dp;
+    return stage_ranks(&other) % ((uint64_t)ep * expert_ranks(&other)) == 0;
+}
+
 static pen_status check_tensor(const struct pen_setting *setting,
                                const struct pen_candidate *candidate,
                                struct pen_text *why)
@@ -127,9 +157,10 @@ static pen_status check_tensor(const struct pen_setting *setting,
     if (model->intermediate % tp != 0)
         return refuse_cut(why, "tp", tp, model->intermediate,
                           "units of the MLP");
-    if (model->num_experts > 0 && model->expert_intermediate % tp != 0)
-        return refuse_cut(why, "tp", tp, model->expert_intermediate,
-                          "units of an expert");
+    if (model->num_experts > 0 &&
+        model->expert_intermediate % expert_ranks(candidate) != 0)
+        return refuse_cut(why, "tp", expert_ranks(candidate),
+                          model->expert_intermediate, "units of an expert");
     if (setting->target == PEN_TARGET_TORCHTITAN && model->vocab % tp != 0)
         return refuse_cut(why, "tp", tp, model->vocab, "words");
     return PEN_OK;
@@ -173,10 +204,17 @@ static pen_status check_experts(const struct pen_setting *setting,
     if (setting->model->num_experts % ep != 0)
         return refuse_cut(why, "ep", ep, setting->model->num_experts,
                           "experts");
-    if (candidate->degrees[PEN_DEGREE_DP] % ep != 0)
+    if (pen_target_shares_experts(setting->target, candidate,
+                                  candidate->degrees[PEN_DEGREE_DP]))
+        return PEN_OK;
+    if (setting->target != PEN_TARGET_MEGATRON)
         return refuse_cut(why, "ep", ep, candidate->degrees[PEN_DEGREE_DP],
                           "replicas");
-    return PEN_OK;
+    pen_why(why,
+            "ep %u of experts on %u ranks each does not divide the %" PRIu64
+            " ranks of a stage",
+            ep, expert_ranks(candidate), stage_ranks(candidate));
+    return PEN_INVALID;
 }
 
 static pen_status check_batch(const struct pen_setting *setting,

@@ -30,4 +30,16 @@ pen_status pen_target_check(const struct pen_setting *setting,
 /* Devices that the innermost links join: those that may share tensors. */
 uint64_t pen_target_node_size(const struct pen_cluster *cluster);
 
+/*
+ * Ranks that share an expert's tensors where nobody said how many: Megatron-LM
+ * keeps experts whole, so that their groups fold over tensor ranks. As of a
+ * plan, 0 is tp.
+ */
+uint32_t pen_target_expert_tp(enum pen_target target, uint32_t tp, uint32_t ep);
+
+/* Whether so many replicas can share the experts of a candidate. */
+bool pen_target_shares_experts(enum pen_target target,
+                               const struct pen_candidate *candidate,
+                               uint32_t dp);
+
 #endif

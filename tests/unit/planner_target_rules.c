@@ -99,6 +99,30 @@ static void sequences_are_cut_in_pieces(void **state)
     release_setting(&setting);
 }
 
+static void experts_fold_where_the_target_folds(void **state)
+{
+    (void)state;
+    struct pen_setting setting =
+        make_setting("preset:qwen3-30b-a3b", "preset:h100-sxm*16",
+                     PEN_TARGET_MEGATRON, 64, 1024);
+    struct pen_candidate candidate = make_candidate(2, 1, 8);
+    candidate.degrees[PEN_DEGREE_EP] = 16;
+    candidate.expert_tp = 1;
+    expect_allowed(&setting, &candidate);
+    candidate.expert_tp = 0; /* both tensor ranks share each expert */
+    expect_refusal(&setting, &candidate,
+                   "ep 16 of experts on 2 ranks each does not divide the 16 "
+                   "ranks of a stage");
+    assert_int_equal(1, pen_target_expert_tp(PEN_TARGET_MEGATRON, 2, 16));
+    assert_int_equal(0, pen_target_expert_tp(PEN_TARGET_MEGATRON, 1, 16));
+    assert_int_equal(0, pen_target_expert_tp(PEN_TARGET_DEEPSPEED, 2, 4));
+    setting.target = PEN_TARGET_DEEPSPEED;
+    candidate.degrees[PEN_DEGREE_TP] = 1;
+    candidate.degrees[PEN_DEGREE_DP] = 8;
+    expect_refusal(&setting, &candidate, "ep 16 does not divide 8 replicas");
+    release_setting(&setting);
+}
+
 static void targets_differ_in_schedules_and_sharding(void **state)
 {
     (void)state;
@@ -253,6 +277,7 @@ int main(void)
         cmocka_unit_test(tensors_are_cut_evenly_inside_a_node),
         cmocka_unit_test(batch_stages_and_devices_must_come_out),
         cmocka_unit_test(sequences_are_cut_in_pieces),
+        cmocka_unit_test(experts_fold_where_the_target_folds),
         cmocka_unit_test(targets_differ_in_schedules_and_sharding),
         cmocka_unit_test(every_schedule_has_a_target),
         cmocka_unit_test(penstock_proposes_what_it_trains),
