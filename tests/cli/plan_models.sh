@@ -41,7 +41,7 @@ done
 # plan_one FILE CLUSTER
 plan_one() {
     run 0 plan --model "$1" --cluster "$2" --seq-length 4096 \
-        --global-batch-size 1024 --top 1 --seconds 0.2 --json
+        --global-batch-size 1024 --top 1 --seconds 0.1 --json
     same "a plan of $1" "$(json 'len(d["plans"])')" 1
 }
 
@@ -56,7 +56,7 @@ else
 fi
 
 # Some pairs of a model and a cluster; with PEN_LONG every one.
-step=17
+step=29
 [ -z "${PEN_LONG:-}" ] || step=1
 at=$((${PEN_SEED:-1} % step))
 count=0
