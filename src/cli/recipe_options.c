@@ -18,7 +18,8 @@ static const char *const graph_impls[] = {"none", "local", "transformer_engine",
 
 const struct pen__field pen__recipe_options[] = {
     {"expert-tensor-parallel-size", "N",
-     "devices that share the tensors of an expert; as tp when not given",
+     "devices that share the tensors of an expert; when not given, 1 with ep "
+     "for megatron, else as tp",
      PEN__FIELD_COUNT, AT(expert_tp), 1, PEN_PLAN_MAX_DEGREE, NULL},
     {"etp", "N", "the same", PEN__FIELD_COUNT, AT(expert_tp), 1,
      PEN_PLAN_MAX_DEGREE, NULL},
