@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define MAX_KEPT 64u
-#define MAX_KEPT_OPS (4 * PEN_TIMINGS_MOST_OPS)
+#define MAX_KEPT_OPS (4 * (uint64_t)PEN_TIMINGS_MOST_OPS)
 
 /* A schedule and what it was made from. */
 struct kept {
