@@ -135,6 +135,7 @@ static void release_found(struct pen_plan_found *found)
  * nor on what else runs there: what each kind takes on a usual core.
  */
 #define LIST_SEC 0.5e-6   /* one base */
+#define NODE_SEC 0.5e-6   /* one node that has its turn */
 #define EXPAND_SEC 0.7e-6 /* one candidate: its rules and its room */
 #define BOUND_SEC 1.5e-6
 #define STAGE_SEC 0.3e-6 /* each stage of a bound */
@@ -354,13 +355,16 @@ static void expand_candidates(struct search *search,
     }
 }
 
-/* Behind it, the base waits for its turn with fewer replicas. */
+/* Then the base waits for its turn with fewer replicas, if they are few enough.
+ */
 static void expand_base(struct search *search, struct pen__base *base)
 {
     if (pen_candidate_num_devices(&base->candidate) <= search->limit)
         expand_candidates(search, base);
-    if (!pen__base_next(&search->bases, base))
-        return;
+    do {
+        if (!pen__base_next(&search->bases, base))
+            return;
+    } while (pen_candidate_num_devices(&base->candidate) > search->limit);
     struct node node = {.key = base->key, .base = base};
     add_node(search, &node);
 }
@@ -472,6 +476,7 @@ static double next_key(const struct search *search)
 /* Whether a plan came out, the best of those that are left. */
 static bool advance(struct search *search, struct pen_plan_found *out)
 {
+    search->work_sec += NODE_SEC;
     if (is_base_next(search)) {
         expand_base(search, &search->bases.items[search->next_base++]);
         return false;
@@ -623,7 +628,7 @@ static bool copy_found(struct search *search, const struct pen_plan_found *from,
 }
 
 /* Of the time of the search, for each number of devices. */
-#define FEWER_SHARE (1.0 / 15)
+#define FEWER_SHARE (1.0 / 20)
 
 /* The best with at most so many devices, unless it is worse than `most`. */
 static bool find_fewer(struct search *search, uint64_t devices, double most,
