@@ -217,6 +217,13 @@ static inline void set_up(struct row *row, double sequence,
                              .target = target,
                              .global_batch = pen_plan_global_batch(row->plan)};
     pen_practice_init(&row->setting.practice, target, number);
+    if (target != PEN_TARGET_MEGATRON)
+        return;
+    /* Before casts and the loss were fused, and segments grew. */
+    row->setting.practice.fuses_casts = false;
+    row->setting.practice.has_fused_loss = false;
+    row->setting.practice.memory_holes = 0.2;
+    row->setting.practice.is_tight = false;
 }
 
 /* Megatron-LM and its children before fused attention and overlap. */

@@ -84,7 +84,7 @@ pen_status pen__plan_import(struct pen__plan_args *args,
                             struct pen_overlaps *overlaps, struct pen_text *why)
 {
     struct pen_text line = PEN_TEXT_EMPTY;
-    struct pen_megatron_overlaps hidden = {false, false};
+    struct pen_megatron_overlaps hidden = {.gradients = false};
     *planning = (struct pen__planning){.model = NULL};
     pen_text_init(&planning->model_name);
     pen_status status = read_line(args->megatron_line, &line, why);
@@ -96,7 +96,8 @@ pen_status pen__plan_import(struct pen__plan_args *args,
         status = parse(args, &line, planning, out, why);
     if (status == PEN_OK)
         pen_megatron_line_overlaps(line.bytes, line.length, &hidden);
-    *overlaps = (struct pen_overlaps){hidden.gradients, hidden.parameters};
+    *overlaps =
+        (struct pen_overlaps){hidden.gradients, hidden.parameters, hidden.loss};
     pen_text_release(&line);
     return status;
 }

@@ -66,15 +66,20 @@ static void say_sharding(struct words *words, enum pen_sharding from,
 static void say_overlap(struct words *words, const struct pen_overlaps *from,
                         const struct pen_overlaps *to)
 {
-    if (from->parameters == to->parameters)
-        say_switch(words, "--overlap-grad-reduce", from->gradients,
-                   to->gradients);
-    else if (from->gradients == to->gradients)
-        say_switch(words, "--overlap-param-gather", from->parameters,
-                   to->parameters);
-    else
-        say_switch(words, "--overlap-grad-reduce --overlap-param-gather",
-                   from->gradients, to->gradients);
+    static const char *const options[] = {
+        "",
+        "--overlap-grad-reduce",
+        "--overlap-param-gather",
+        "--overlap-grad-reduce --overlap-param-gather",
+        "--cross-entropy-loss-fusion",
+        "--overlap-grad-reduce --cross-entropy-loss-fusion",
+        "--overlap-param-gather --cross-entropy-loss-fusion",
+        "--overlap-grad-reduce --overlap-param-gather "
+        "--cross-entropy-loss-fusion"};
+    unsigned which = (from->gradients != to->gradients ? 1u : 0u) +
+                     (from->parameters != to->parameters ? 2u : 0u) +
+                     (from->loss != to->loss ? 4u : 0u);
+    say_switch(words, options[which], false, true);
 }
 
 static void say_degree(struct words *words, const char *option,

@@ -19,6 +19,11 @@
 #define READ_OPTIONS(file)                                                     \
     "mapfile -t options < <(grep -v '^#' " file " | xargs -n 1)\n"
 
+#define GROWING_SEGMENTS                                                       \
+    "# Less memory is lost between arrays.\n"                                  \
+    "export PYTORCH_ALLOC_CONF=expandable_segments:True\n"                     \
+    "export PYTORCH_CUDA_ALLOC_CONF=$PYTORCH_ALLOC_CONF\n"
+
 /* Of shards of gradients and weights: one connection would serialise them. */
 #define MEGATRON(environment_lines)                                            \
     {                                                                          \
@@ -29,7 +34,7 @@
         .keep =                                                                \
             "SCRIPT=${SCRIPT-pretrain_gpt.py} # of Megatron-LM\n" RUN_FOLDER   \
                 MINUTES,                                                       \
-        .environment = environment_lines,                                      \
+        .environment = environment_lines GROWING_SEGMENTS,                     \
         .last_step = "cat \"$RUN/latest_checkpointed_iteration.txt\"",         \
         .prepare =                                                             \
             READ_OPTIONS("megatron.args") "read -ra data <<<\"$DATA\"\n",      \
@@ -70,16 +75,11 @@ static const struct pen__launch megatron_fsdp =
 #define TITAN_LAST                                                             \
     "find \"$RUN/checkpoint\" -maxdepth 1 -name 'step-*' | sed 's/.*step-//' " \
     "| sort -n | tail -n 1"
-#define TITAN_ENVIRONMENT                                                      \
-    "# Less memory is lost between arrays.\n"                                  \
-    "export PYTORCH_ALLOC_CONF=expandable_segments:True\n"                     \
-    "export PYTORCH_CUDA_ALLOC_CONF=$PYTORCH_ALLOC_CONF\n"
-
 static const struct pen__launch titan = {
     .fill = TITAN_FILL,
     .names = "DATA TOKENIZER LR STEPS",
     .keep = TITAN_KEEP,
-    .environment = TITAN_ENVIRONMENT
+    .environment = GROWING_SEGMENTS
     "export LR # recipe.py reads it\n"
     "export PYTHONPATH=$PWD:${PYTHONPATH-} # recipe.py is here\n",
     .last_step = TITAN_LAST,
@@ -98,7 +98,7 @@ const struct pen__launch pen__launch_titan_022 = {
     .fill = TITAN_FILL,
     .names = "DATA TOKENIZER LR STEPS",
     .keep = TITAN_KEEP,
-    .environment = TITAN_ENVIRONMENT,
+    .environment = GROWING_SEGMENTS,
     .last_step = TITAN_LAST,
     .prepare = "path=()\n"
                "[ -z \"$DATA_PATH\" ] || path=(--training.dataset_path "

@@ -171,6 +171,7 @@ static void write_plan(const struct pen_export *exporter,
     pen__megatron_add_count(args, "--global-batch-size",
                             pen_plan_global_batch(plan));
     add_numbers(plan->number, args);
+    pen__megatron_add_flag(args, "--cross-entropy-loss-fusion");
     pen__megatron_add_count(args, "--seed", plan->seed);
     add_layout(version, plan, job->model, args);
     pen__export_add_job(exporter, job, pen__launch_of(plan), out);

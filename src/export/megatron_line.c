@@ -488,5 +488,6 @@ void pen_megatron_line_overlaps(const char *text, size_t length,
     out->gradients = pen__megatron_has(&words, PEN__MEGATRON_OVERLAP_GRADIENTS);
     out->parameters =
         pen__megatron_has(&words, PEN__MEGATRON_OVERLAP_PARAMETERS);
+    out->loss = pen__megatron_has(&words, PEN__MEGATRON_FUSED_LOSS);
     pen__megatron_words_release(&words);
 }

@@ -29,10 +29,11 @@ pen_megatron_line_parse(const char *text, size_t length, uint64_t world_size,
                         struct pen_model **model, struct pen_plan **plan,
                         struct pen_text *notes, struct pen_text *why);
 
-/* Messages that the line hides behind computing; by default it hides none. */
+/* What the line hides or fuses; by default it does neither. */
 struct pen_megatron_overlaps {
     bool gradients;  /* --overlap-grad-reduce */
     bool parameters; /* --overlap-param-gather */
+    bool loss;       /* --cross-entropy-loss-fusion */
 };
 
 /* Of a line that cannot be parted into words: none. */

@@ -81,6 +81,7 @@
     X(METHOD_LAYERS, "recompute-num-layers")                                   \
     X(OVERLAP_GRADIENTS, "overlap-grad-reduce")                                \
     X(OVERLAP_PARAMETERS, "overlap-param-gather")                              \
+    X(FUSED_LOSS, "cross-entropy-loss-fusion")                                 \
     X(ETP, "expert-tensor-parallel-size")                                      \
     X(DISPATCHER, "moe-token-dispatcher-type")                                 \
     X(BACKEND, "moe-flex-dispatcher-backend")                                  \

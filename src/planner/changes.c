@@ -35,6 +35,7 @@ struct pen_setting pen_setting_with_overlaps(const struct pen_setting *setting,
     struct pen_setting changed = *setting;
     changed.practice.overlaps_gradients = own->gradients;
     changed.practice.overlaps_parameters = own->parameters;
+    changed.practice.has_fused_loss = own->loss;
     return changed;
 }
 
@@ -114,7 +115,8 @@ static bool apply(const struct work *work, const struct pen_change *before,
     if ((choices & bit(PEN_CHOICE_OVERLAP)) != 0)
         out->overlaps =
             (struct pen_overlaps){work->setting->practice.overlaps_gradients,
-                                  work->setting->practice.overlaps_parameters};
+                                  work->setting->practice.overlaps_parameters,
+                                  work->setting->practice.has_fused_loss};
     return fit_replicas(work, devices, candidate);
 }
 
@@ -169,6 +171,8 @@ static bool has_overlaps(const struct work *work,
 {
     const struct pen_practice *practice = &work->setting->practice;
     const struct pen_candidate *best = &work->found->candidate;
+    if (overlaps->loss != practice->has_fused_loss)
+        return false;
     if (best->degrees[PEN_DEGREE_DP] * best->degrees[PEN_DEGREE_CP] == 1)
         return true;
     return overlaps->gradients == practice->overlaps_gradients &&

@@ -34,10 +34,12 @@ enum pen_choice {
         PEN_CHOICES
 };
 
-/* Messages that a plan hides behind computing; a plan itself does not say. */
+/* Messages that a training hides behind computing, and whether its loss is
+ * fused; a plan itself does not say. */
 struct pen_overlaps {
     bool gradients;
     bool parameters;
+    bool loss;
 };
 
 /* One row: a layout, and how it differs from the row before it. */

@@ -25,8 +25,13 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         practice->overhead_bytes = 30e6; /* a process with its libraries */
         practice->memory_holes = 0;      /* all room is made once */
     }
-    if (target == PEN_TARGET_MEGATRON)
+    if (target == PEN_TARGET_MEGATRON) {
         practice->keeps_narrow = true;
+        practice->fuses_casts = true;
+        practice->has_fused_loss = true; /* exports say so, as of segments */
+        practice->memory_holes = 0;
+        practice->is_tight = true;
+    }
     if (target == PEN_TARGET_TORCHTITAN) {
         practice->recomputes_twice = true;
         practice->selects_products = true;

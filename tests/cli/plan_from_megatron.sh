@@ -22,7 +22,7 @@ err_has "not read: --master_addr, --lr, --data-path, \${MORE[@]}"
 out_has "one change after the other"
 out_has "--pipeline-model-parallel-size 8 -> "
 out_has "--recompute-granularity full -> none"
-out_has "--overlap-grad-reduce --overlap-param-gather off -> on"
+out_has "--overlap-grad-reduce --overlap-param-gather --cross-entropy-loss-fusion off -> on"
 out_has "times as fast"
 # The cluster is the only word that is missing.
 run 0 plan --from-megatron "@$work/cmd.txt" 'a100-40*16' --json -o "$work/best.json"
@@ -45,6 +45,7 @@ run 0 plan --from-megatron "@$work/best/megatron.args" "${a100[@]}"
 out_has "no faster plan was found"
 out_lacks "one change after the other"
 for case in '--micro-batch-size 1>--micro-batch-size' '--overlap-grad-reduce>--overlap-grad-reduce' \
+    '--cross-entropy-loss-fusion>--cross-entropy-loss-fusion' \
     '--use-distributed-optimizer>--use-distributed-optimizer'; do
     option=${case%%>*}
     sed "s/^${case##*>}\b.*//" "$work/best/megatron.args" >"$work/one.args"

@@ -108,6 +108,10 @@ static void what_is_not_read_is_named(void **state)
     pen_megatron_line_overlaps(line, strlen(line), &overlaps);
     assert_true(overlaps.gradients);
     assert_false(overlaps.parameters);
+    assert_false(overlaps.loss);
+    line = LEAST "--cross-entropy-loss-fusion";
+    pen_megatron_line_overlaps(line, strlen(line), &overlaps);
+    assert_true(overlaps.loss);
     read = read_line("torchrun --nproc-per-node 8 x.py " LEAST, 16);
     assert_string_equal("the line starts 8 ranks, but there are 16 devices: "
                         "all of them are used\n",
