@@ -44,6 +44,9 @@ static double inner_stash(const struct pen__layer *layer, double inner)
     return sum;
 }
 
+/* Buffers of pages are larger than what an equal share fills. */
+#define PAGED_SHARE 1.2
+
 static struct stash count_stash(const struct pen__layer *layer)
 {
     const struct pen_practice *practice = &layer->setting->practice;
@@ -68,9 +71,12 @@ static struct stash count_stash(const struct pen__layer *layer)
     if (layer->experts > 0) {
         double share = layer->routed / layer->tokens;
         out.expert_function = share * layer->expert_inner * input;
+        double pages = layer->recipe->is_paged ? PAGED_SHARE : 1;
         out.experts = share * (layer->expert_width * input +
                                inner_stash(layer, layer->expert_inner)) -
                       out.expert_function;
+        out.experts *= pages;
+        out.expert_function *= pages;
     }
     if (!practice->has_fused_attention)
         out.pairs =

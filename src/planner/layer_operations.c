@@ -224,8 +224,10 @@ void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
     double pairs = layer->batch * layer->heads * layer->sequence * seen;
     double value_dim = layer->value / layer->heads;
     if (is_fused) {
-        double flops =
-            2 * pairs * (layer->head_dim + value_dim + SOFTMAX_WIDTH);
+        double width = layer->head_dim + value_dim;
+        if (layer->recipe->has_narrow_attention)
+            width /= 2; /* its products are twice as fast */
+        double flops = 2 * pairs * (width + SOFTMAX_WIDTH);
         flops *= USUAL_HEAD / (USUAL_HEAD + SOFTMAX_WIDTH / 2);
         pen_operations_add_attention(list, is_backward ? 2.5 * flops : flops);
         return;

@@ -137,6 +137,11 @@ static void fill_rank(const struct pen__work *work,
         timing != NULL
             ? timing->ranks[index].peak * work->activation_bytes
             : guess_in_flight(work, index) * (double)rank.bytes.stash_bytes;
+    /* A forward more is under way; alone, it takes the place of a backward. */
+    if (work->plan->recipe.overlaps_experts &&
+        pen__degree(work->plan, PEN_DEGREE_PP) > 1)
+        stash += (double)rank.bytes.stash_bytes /
+                 pen__degree(work->plan, PEN_DEGREE_VPP);
     fill_memory(work, &rank, stash, has_head, out);
     if (timing != NULL)
         out->bytes[PEN_MEMORY_WEIGHTS] *= timing->ranks[index].versions;

@@ -239,6 +239,47 @@ static void blocks_on_the_host_free_the_device(void **state)
     layout_release(&layout);
 }
 
+static void narrow_attention_is_faster(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 8, 8);
+    struct pen_layer_time wide = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    layout.plan->recipe.has_narrow_attention = true;
+    struct pen_layer_time narrow = time_layer(&layout, PEN_RECOMPUTE_NONE);
+    assert_true(narrow.forward_sec < wide.forward_sec);
+    assert_true(narrow.input_sec < wide.input_sec);
+    layout_release(&layout);
+}
+
+static void pages_are_larger_than_their_contents(void **state)
+{
+    (void)state;
+    struct layout layout;
+    open_deepseek(&layout, 8, 8);
+    double plain = (double)bytes_of(&layout, PEN_RECOMPUTE_NONE).stash_bytes;
+    layout.plan->recipe.is_paged = true;
+    double paged = (double)bytes_of(&layout, PEN_RECOMPUTE_NONE).stash_bytes;
+    expect_close(0.2 * TOKENS * 2 * 8 * (HIDDEN + 3 * 2048.0), paged - plain,
+                 "a fifth of the experts");
+    layout_release(&layout);
+}
+
+static void overlap_holds_a_chunk_more(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:qwen3-30b-a3b", "preset:dgx-h100*2", 4, 2);
+    layout.plan->degrees[PEN_DEGREE_DP] = 2;
+    layout.plan->degrees[PEN_DEGREE_EP] = 2;
+    uint64_t plain = layout_peak(&layout);
+    layout.plan->recipe.overlaps_experts = true;
+    uint64_t more = layout_peak(&layout);
+    assert_true(more > plain);
+    assert_true(more < 2 * plain);
+    layout_release(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +290,9 @@ int main(void)
         cmocka_unit_test(modules_free_what_they_hold),
         cmocka_unit_test(narrow_numbers_keep_narrow_inputs),
         cmocka_unit_test(a_further_token_is_a_block_and_a_head),
-        cmocka_unit_test(blocks_on_the_host_free_the_device)};
+        cmocka_unit_test(blocks_on_the_host_free_the_device),
+        cmocka_unit_test(narrow_attention_is_faster),
+        cmocka_unit_test(pages_are_larger_than_their_contents),
+        cmocka_unit_test(overlap_holds_a_chunk_more)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
