@@ -36,6 +36,7 @@ struct pen_setting pen_setting_with_overlaps(const struct pen_setting *setting,
     changed.practice.overlaps_gradients = own->gradients;
     changed.practice.overlaps_parameters = own->parameters;
     changed.practice.has_fused_loss = own->loss;
+    changed.memo = NULL; /* which is of the other practice */
     return changed;
 }
 
@@ -261,7 +262,8 @@ static void add_last(const struct work *work, unsigned left)
                               .candidate = work->found->candidate,
                               .has_sequence_parallel = true,
                               .overlaps = {practice->overlaps_gradients,
-                                           practice->overlaps_parameters}};
+                                           practice->overlaps_parameters,
+                                           practice->has_fused_loss}};
     keep(&work->found->prediction, &last);
     out->list[out->count++] = last;
 }

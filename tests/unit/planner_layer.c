@@ -293,6 +293,11 @@ static void logits_are_cut_unless_they_are_gathered(void **state)
     struct layout layout;
     open_paper(&layout, 1);
     uint32_t head = layout.model->num_layers - 1;
+    expect_close(
+        4 * S * B * 51200,
+        (double)bytes_of(&layout, head, PEN_RECOMPUTE_NONE).working_bytes,
+        "4 bytes where the loss is fused");
+    layout.setting.practice.has_fused_loss = false;
     uint64_t all = bytes_of(&layout, head, PEN_RECOMPUTE_NONE).working_bytes;
     expect_close(16 * S * B * 51200, (double)all, "16 bytes for each logit");
     layout.plan->degrees[PEN_DEGREE_TP] = 8;

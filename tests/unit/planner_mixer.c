@@ -36,7 +36,7 @@ static void blocks_multiply_with_all_that_they_have(void **state)
         "preset:glm-4.5",          "preset:glm-5",
         "preset:llama-4-maverick", "preset:gemma-3-27b",
         "preset:gemma-4-26b-a4b",  "preset:nemotron-3-nano",
-        "preset:minimax-m2.5"};
+        "preset:nemotron-3-super", "preset:minimax-m2.5"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct layout layout;
         layout_init(&layout, models[i], "preset:dgx-h100*128", 1, 1);
