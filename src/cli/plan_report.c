@@ -192,8 +192,9 @@ static bool add_charts(struct page *page)
 
     pen_text_add(&page->words[WORDS_MEMORY],
                  "Memory at the peak of the step, by ranks of the pipeline; "
-                 "typical error %.0f %%. A plan must fit with this margin.",
-                 100 * it->memory_error);
+                 "typical error %.0f %%. A plan must fit with a margin of %.0f "
+                 "%%.",
+                 100 * it->memory_error, 100 * it->memory_margin);
     pen__plan_memory_table(it, &page->tables[TABLE_MEMORY]);
     section = add_section(page, "Memory of a device");
     section->bars = &page->memory.chart;
