@@ -27,14 +27,17 @@
  *             4.0 TB/s; 78 units; nvidia-smi shows a limit of 500 W
  *   b200      NVIDIA DGX B200 and HGX B200 datasheets, an eighth: 72 Pflop/s of
  *             nvfp4, dense; 36 of bf16 and 72 of fp8 with sparsity, so a half
- *   b300      NVIDIA HGX B300 datasheet, an eighth: 108 Pflop/s of nvfp4,
- * dense; 36 of bf16 and 72 of fp8 with sparsity, so a half; 1100 W gb200 NVIDIA
- * GB200 NVL72 datasheet, a 72nd: 720 Pflop/s of nvfp4, dense gb300     NVIDIA
- * GB300 NVL72 datasheet, a 72nd: 1080 Pflop/s of nvfp4, dense; 360 of bf16 and
- * 720 of fp8 with sparsity, so a half; 1400 W mi250x    AMD Instinct MI250X
- * datasheet, half mi300x    AMD Instinct MI300X datasheet mi355x    AMD
- * Instinct MI355X datasheet: 2.5 Pflop/s of bf16, 5.0 of fp8 and mxfp8; 1400 W.
- * Its 4 bits are MXFP4, not NVFP4 rtx3080   NVIDIA GA102 white paper, appendix
+ *   b300      NVIDIA HGX B300 datasheet, an eighth: 108 Pflop/s of dense nvfp4,
+ *             36 of bf16 and 72 of fp8 with sparsity, so a half; 1100 W
+ *   gb200     NVIDIA GB200 NVL72 datasheet, a 72nd: 720 Pflop/s of dense nvfp4
+ *   gb300     NVIDIA GB300 NVL72 datasheet, a 72nd: 1080 Pflop/s of nvfp4,
+ *             dense; 360 of bf16 and 720 of fp8 with sparsity, so a half of
+ *             it; 1400 W
+ *   mi250x    AMD Instinct MI250X datasheet, half
+ *   mi300x    AMD Instinct MI300X datasheet
+ *   mi355x    AMD Instinct MI355X datasheet: 2.5 Pflop/s of bf16, 5.0 of fp8
+ *             and mxfp8; 1400 W. Its 4 bits are MXFP4, not NVFP4
+ *   rtx3080   NVIDIA GA102 white paper, appendix
  *   rtx4090   NVIDIA Ada white paper, appendix
  *   xeon-amx  Intel Xeon Platinum 8480+: 56 cores at 2 GHz, 1024 (bf16) and 64
  *             (f32) flops a cycle and core, 8 channels of DDR5-4800 with 64 GiB

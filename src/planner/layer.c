@@ -284,10 +284,8 @@ static void count_parameters(const struct pen__layer *layer, uint32_t index,
         (uint64_t)((double)(all - experts) / layer->tp) + out->num_experts;
 }
 
-/* `count` times what a layer takes and holds. */
-static void add_times(const struct pen_layer_time *time,
-                      const struct pen_layer_bytes *bytes, double count,
-                      struct pen_layer_time *sum, struct pen_layer_bytes *held)
+void pen__layer_time_add(const struct pen_layer_time *time, double count,
+                         struct pen_layer_time *sum)
 {
     sum->forward_sec += count * time->forward_sec;
     sum->input_sec += count * time->input_sec;
@@ -296,6 +294,14 @@ static void add_times(const struct pen_layer_time *time,
     sum->tensor_sec += count * time->tensor_sec;
     sum->context_sec += count * time->context_sec;
     sum->expert_sec += count * time->expert_sec;
+}
+
+/* `count` times what a layer takes and holds. */
+static void add_times(const struct pen_layer_time *time,
+                      const struct pen_layer_bytes *bytes, double count,
+                      struct pen_layer_time *sum, struct pen_layer_bytes *held)
+{
+    pen__layer_time_add(time, count, sum);
     held->num_parameters += bytes->num_parameters;
     held->num_experts += bytes->num_experts;
     held->stash_bytes += (uint64_t)(count * (double)bytes->stash_bytes);

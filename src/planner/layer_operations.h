@@ -92,6 +92,10 @@ void pen__layer_add_gradient(const struct pen__layer *layer, double batch,
                              double rows, double columns, double tokens,
                              struct pen_operation_list *list);
 
+/* Adds `count` times the seconds of a layer to a sum. */
+void pen__layer_time_add(const struct pen_layer_time *time, double count,
+                         struct pen_layer_time *sum);
+
 /* Seconds of a device that runs while the host launches what comes next. */
 double pen__layer_blend(double device_sec, double host_sec);
 

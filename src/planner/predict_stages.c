@@ -2,6 +2,7 @@
 #include "planner/predict_work.h"
 
 #include "planner/collective.h"
+#include "planner/layer_operations.h"
 #include "planner/memo.h"
 #include "planner/operations.h"
 #include "planner/rank_devices.h"
@@ -62,14 +63,7 @@ static void add_layer(const struct pen_layer_time *time,
                       const struct pen_layer_bytes *bytes, double share,
                       struct pen__stage *out)
 {
-    struct pen_layer_time *sum = &out->time;
-    sum->forward_sec += share * time->forward_sec;
-    sum->input_sec += share * time->input_sec;
-    sum->weight_sec += share * time->weight_sec;
-    sum->recompute_sec += share * time->recompute_sec;
-    sum->tensor_sec += share * time->tensor_sec;
-    sum->context_sec += share * time->context_sec;
-    sum->expert_sec += share * time->expert_sec;
+    pen__layer_time_add(time, share, &out->time);
     out->bytes.num_parameters += bytes->num_parameters;
     out->bytes.num_experts += bytes->num_experts;
     out->bytes.stash_bytes += bytes->stash_bytes;

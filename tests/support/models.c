@@ -47,3 +47,22 @@ void expect_model_refusal(const char *text, const char *reason)
     assert_string_equal(reason, pen_text_string(&why));
     pen_text_release(&why);
 }
+
+static void print_shape(const char *source, struct pen_text *out)
+{
+    struct pen_model *model = load_model(source);
+    model->dtype = PEN_DTYPE_F32;
+    pen_model_print(model, out);
+    pen_model_free(model);
+}
+
+void expect_same_shape(const char *source, const char *other)
+{
+    struct pen_text found = PEN_TEXT_EMPTY;
+    struct pen_text expected = PEN_TEXT_EMPTY;
+    print_shape(source, &expected);
+    print_shape(other, &found);
+    assert_string_equal(pen_text_string(&expected), pen_text_string(&found));
+    pen_text_release(&expected);
+    pen_text_release(&found);
+}

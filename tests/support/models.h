@@ -12,6 +12,9 @@ void need_folder(const char *path);
 struct pen_model *load_model(const char *source);
 struct pen_model *parse_model(const char *text);
 
+/* Fails unless both are one model, but for the type of its numbers on disk. */
+void expect_same_shape(const char *source, const char *other);
+
 /* Fails unless this config.json is refused with exactly these words. */
 void expect_model_refusal(const char *text, const char *reason);
 

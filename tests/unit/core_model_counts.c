@@ -120,32 +120,18 @@ static void every_shared_file_has_the_published_parameters(void **state)
     }
 }
 
-/* What a plan's hash sees, but for the type on disk. */
-static void print_shape(const char *source, struct pen_text *out)
-{
-    struct pen_model *model = load_model(source);
-    model->dtype = PEN_DTYPE_F32;
-    pen_model_print(model, out);
-    pen_model_free(model);
-}
-
 static void a_preset_is_the_model_of_its_file(void **state)
 {
     (void)state;
     need_folder(MODEL_CONFIGS);
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         char path[1000];
-        struct pen_text file = PEN_TEXT_EMPTY;
-        struct pen_text preset = PEN_TEXT_EMPTY;
+        char preset[100];
         if (published[i].preset == NULL)
             continue;
         snprintf(path, sizeof path, MODEL_CONFIGS "%s", published[i].file);
-        print_shape(path, &file);
-        snprintf(path, sizeof path, "preset:%s", published[i].preset);
-        print_shape(path, &preset);
-        assert_string_equal(pen_text_string(&file), pen_text_string(&preset));
-        pen_text_release(&file);
-        pen_text_release(&preset);
+        snprintf(preset, sizeof preset, "preset:%s", published[i].preset);
+        expect_same_shape(path, preset);
     }
 }
 
