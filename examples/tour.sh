@@ -289,16 +289,17 @@ plan_large() {
 }
 
 # Two replicas, for all take many minutes; what a slow rank costs its own
-# pipeline is the same.
+# pipeline is the same. Each of the two holds more of the optimizer, so they
+# are on H200, the same chip with more memory.
 simulate_slow_rank() {
     local name devices=2 degrees=()
     for name in tp cp pp; do
         devices=$((devices * $(number_of llama.json "$name")))
         degrees+=("--$name" "$(number_of llama.json "$name")")
     done
-    say "Two of its replicas in simulation; a rank computes twice as long."
+    say "Two of its replicas, on H200, in simulation; a rank computes twice as long."
     glance replicas 2 penstock predict --model preset:llama-3.1-405b \
-        --cluster "preset:h100-sxm*$devices" --seq-length 8192 \
+        --cluster "preset:h200*$devices" --seq-length 8192 \
         --global-batch-size $((2 * 2048 / $(number_of llama.json dp))) \
         --micro-batch-size "$(number_of llama.json micro_batch)" \
         "${degrees[@]}" --vpp "$(number_of llama.json vpp)" \

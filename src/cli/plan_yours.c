@@ -63,19 +63,21 @@ static void say_sharding(struct words *words, enum pen_sharding from,
                   pen_sharding_names[from], pen_sharding_names[to]);
 }
 
+#define GRADIENTS "--overlap-grad-reduce"
+#define PARAMETERS "--overlap-param-gather"
+#define LOSS "--cross-entropy-loss-fusion"
+
 static void say_overlap(struct words *words, const struct pen_overlaps *from,
                         const struct pen_overlaps *to)
 {
-    static const char *const options[] = {
-        "",
-        "--overlap-grad-reduce",
-        "--overlap-param-gather",
-        "--overlap-grad-reduce --overlap-param-gather",
-        "--cross-entropy-loss-fusion",
-        "--overlap-grad-reduce --cross-entropy-loss-fusion",
-        "--overlap-param-gather --cross-entropy-loss-fusion",
-        "--overlap-grad-reduce --overlap-param-gather "
-        "--cross-entropy-loss-fusion"};
+    static const char *const options[] = {"",
+                                          GRADIENTS,
+                                          PARAMETERS,
+                                          (GRADIENTS " " PARAMETERS),
+                                          LOSS,
+                                          (GRADIENTS " " LOSS),
+                                          (PARAMETERS " " LOSS),
+                                          (GRADIENTS " " PARAMETERS " " LOSS)};
     unsigned which = (from->gradients != to->gradients ? 1u : 0u) +
                      (from->parameters != to->parameters ? 2u : 0u) +
                      (from->loss != to->loss ? 4u : 0u);
