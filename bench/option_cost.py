@@ -3,11 +3,12 @@
 them, taking turns. Prints the mean seconds of a step of each round, stalls included, and
 by how much the options lengthen it (median).
 
-  option_cost.py --penstock build/release/penstock --options "--verify-interval 100"
+  option_cost.py --penstock build/release/penstock --options="--verify-interval 100"
       [--pp 1|2] [--rounds 5] [--steps 31] [--bf16] [--micro-batches 8] [--seq 256]
       [--hidden 512] [--layers 6] [--vocab 8192]
 
-{} in the options is a new folder of each round, as in "--save {} --save-interval 10".
+--pp 1: two replicas, which --verify-interval needs. {} in the options is a new folder of
+each round, as in "--save {} --save-interval 10".
 """
 import argparse
 import json
