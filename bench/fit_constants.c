@@ -71,7 +71,8 @@ static const struct parameter blackwell_parameters[] = {
     {PEN_CONSTANT_BYTES_SHARE, ALL, 0.5, 0.9, 0.7},
     {PEN_CONSTANT_STEP_SEC, ALL, 1e-5, 0.05, 5e-3}};
 
-/* What only mixtures of experts show, and Blackwell in 16 bits. */
+/* Constants of experts and of Mamba, and products of Blackwell in 16 bits: only
+ * rows with experts tell them. */
 #define EVERY " h100 b200 gb200 gb300 "
 
 static const struct parameter expert_parameters[] = {
@@ -85,7 +86,7 @@ static const struct parameter expert_parameters[] = {
     {PEN_CONSTANT_DISPATCH_SEC, EVERY, 1e-6, 5e-3, 3e-4},
     {PEN_CONSTANT_COUNT_SEC, EVERY, 1e-6, 5e-3, 5e-4}};
 
-/* What is fitted, by its name. */
+/* The subjects of a fit, by name. */
 static const struct subject {
     const char *name;
     const char *sets; /* beginning of their names; "": all but NVIDIA's */
@@ -262,7 +263,7 @@ static void choose_rows(struct fit *fit)
     }
 }
 
-/* What is left out together: a model, a number of devices, or a set. */
+/* The group of a row: its model, its number of devices, or its set. */
 static void name_group(const struct row *row, char *out, size_t size)
 {
     if (strncmp(row->set, "nemo", 4) == 0)

@@ -184,9 +184,6 @@ static inline uint32_t bytes_of_word(const json_t *recipe, const char *key)
 
 static inline void read_recipe(const json_t *from, struct pen_plan *plan)
 {
-    static const char *const modules[] = {
-#define MODULE_NAME(name, key) key,
-        PEN_MODULE_TABLE(MODULE_NAME)};
     struct pen_recipe *to = &plan->recipe;
     to->dispatcher = dispatcher_of(from);
     to->overlaps_experts = is_true(from, "moe_a2a_overlap");
@@ -196,7 +193,7 @@ static inline void read_recipe(const json_t *from, struct pen_plan *plan)
     to->has_fused_experts = is_true(from, "fused_grouped_mlp");
     to->graphs = graphs_of(from);
     for (unsigned i = 0; i < PEN_MODULES; i++)
-        if (has_word(from, "recompute_modules", modules[i]))
+        if (has_word(from, "recompute_modules", pen_module_names[i]))
             to->modules |= 1u << i;
     if (has_word(from, "fine_grained_offload_modules", "fused_group_mlp"))
         to->offloaded |= 1u << PEN_MODULE_EXPERTS;
@@ -261,7 +258,7 @@ static inline void add_nemo_row(struct rows *rows, const json_t *facts)
                        (strcmp(word_of(facts, "fold"), "fit") != 0 ||
                         strcmp(word_of(facts, "task"), "lora") == 0 ||
                         json_is_string(json_object_get(facts, "suspect")));
-    row->is_judged = false; /* what does not fit is told */
+    row->is_judged = false; /* a plan that does not fit is dumped as oom */
     row->plan = make_plan(model, &degrees, PEN_RECOMPUTE_NONE);
     row->plan->degrees[PEN_DEGREE_EP] = (uint32_t)number_of(facts, "ep", 1);
     row->plan->has_sequence_parallel = is_true(recipe, "sequence_parallel");

@@ -7,8 +7,8 @@
 /*
  * Reads the line of --from-megatron, "@FILE" or the words themselves, and opens
  * the setting with its model (unless --model names another), batch,
- * sequence and recipe, which are stored in args, too. What was not read is a
- * warning.
+ * sequence and recipe, which are stored in args, too. A warning names options
+ * that were not read.
  *
  * End with pen__planning_close() in either case. On success *out is owned by
  * the caller.

@@ -543,7 +543,7 @@ static pen_status check_numbers(const struct pen__planning *planning,
     return PEN_OK;
 }
 
-/* What the figures leave out or take for granted. */
+/* Warns of parts of a model that are not counted or only guessed. */
 static void warn_of(const struct pen_model *model)
 {
     struct pen_text text = PEN_TEXT_EMPTY;

@@ -40,7 +40,8 @@ struct pen__recipe_args {
 /* None is given. */
 void pen__recipe_args_init(struct pen__recipe_args *args);
 
-/* What they say; a wrong list ends the program with the usage. */
+/* Makes a recipe of the options; a wrong list ends the program with the usage.
+ */
 void pen__recipe_args_take(const struct pen__recipe_args *args,
                            const struct argp_state *state,
                            struct pen_recipe *out);

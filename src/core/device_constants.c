@@ -65,7 +65,7 @@ static const double h100[PEN_CONSTANTS] = {
     [PEN_CONSTANT_STEP_SEC] = 0.02387,
     [PEN_CONSTANT_MICROBATCH_SEC] = 0};
 
-/* What the chips of Blackwell have in common is one number for all of them. */
+/* All kinds of Blackwell share the constants that are no parameter here. */
 #define BLACKWELL(units, bf16, fp8, mxfp8, fp4, attention, host, looped)       \
     {                                                                          \
         [PEN_CONSTANT_UNITS] = (units), [PEN_CONSTANT_PRODUCT_SHARE] = (bf16), \

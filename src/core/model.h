@@ -36,7 +36,7 @@ enum pen_family {
     PEN_FAMILY_QWEN3_MOE,
     PEN_FAMILY_DEEPSEEK_V3,
     PEN_FAMILY_GPT_OSS,
-    PEN_FAMILY_GENERAL, /* told by its keys; see model_general.c */
+    PEN_FAMILY_GENERAL, /* recognised by its keys: model_general.c */
     PEN_FAMILIES
 };
 

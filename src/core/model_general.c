@@ -1,7 +1,7 @@
 /*
- * Any decoder, told by its keys (model_general_keys.c). Of types that Penstock
- * knows there is more than their files say: the facts. A type that it does not
- * know is planned all the same if it states layers, width, heads and
+ * Any decoder, recognised by its keys (model_general_keys.c). Of types that
+ * Penstock knows there is more than their files say: the facts. A type that it
+ * does not know is planned all the same if it states layers, width, heads and
  * vocabulary; the model is then marked as guessed.
  *
  * Counts of known types are those of transformers 5.22, which a test compares.

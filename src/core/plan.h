@@ -187,6 +187,13 @@ pen_status pen_plan_check_recipe(const struct pen_plan *plan,
 pen_status pen_plan_fits(const struct pen_plan *plan,
                          const struct pen_model *model, struct pen_text *why);
 
+/* Ranks that share an expert's tensors: expert_tp of a plan, or its tp. */
+static inline uint32_t pen_expert_tp(const uint32_t degrees[PEN_DEGREES],
+                                     uint32_t expert_tp)
+{
+    return expert_tp > 0 ? expert_tp : degrees[PEN_DEGREE_TP];
+}
+
 /* dp * tp * pp * cp. */
 uint64_t pen_plan_num_ranks(const struct pen_plan *plan);
 

@@ -220,8 +220,7 @@ pen_status pen__check_blocks(const struct pen_plan *plan,
 /* Ranks that share the tensors of an expert. */
 static uint32_t expert_tp(const struct pen_plan *plan)
 {
-    return plan->expert_tp != 0 ? plan->expert_tp
-                                : plan->degrees[PEN_DEGREE_TP];
+    return pen_expert_tp(plan->degrees, plan->expert_tp);
 }
 
 static pen_status check_heads(const struct pen_plan *plan,

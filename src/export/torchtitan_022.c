@@ -82,8 +82,7 @@ static void add_degrees(const struct pen_plan *plan, struct pen_text *out)
         pen_text_add(out,
                      "expert_tensor_parallel_degree = %u\n"
                      "expert_parallel_comm_backend = \"%s\"\n",
-                     plan->expert_tp != 0 ? plan->expert_tp
-                                          : plan->degrees[PEN_DEGREE_TP],
+                     pen_expert_tp(plan->degrees, plan->expert_tp),
                      plan->recipe.dispatcher == PEN_DISPATCHER_DEEPEP
                          ? "deepep"
                          : "standard");

@@ -3,6 +3,7 @@
 #include "planner/energy.h"
 #include "planner/layer_class.h"
 #include "planner/measured.h"
+#include "planner/optimizer.h"
 #include "planner/target_rules.h"
 #include "schedule/time.h"
 
@@ -628,13 +629,10 @@ static double whole_bytes(const struct pen__base *base,
  * may be on more of them than the rest. */
 static double most_owners(const struct pen_candidate *candidate)
 {
-    const uint32_t *degrees = candidate->degrees;
-    double all = (double)degrees[PEN_DEGREE_DP] * degrees[PEN_DEGREE_CP];
-    if (candidate->expert_tp == 0)
-        return all;
-    return fmax(all,
-                all * degrees[PEN_DEGREE_TP] /
-                    ((double)degrees[PEN_DEGREE_EP] * candidate->expert_tp));
+    return fmax(
+        pen__num_owners(candidate->degrees, candidate->expert_tp, PEN__COMMON),
+        pen__num_owners(candidate->degrees, candidate->expert_tp,
+                        PEN__OF_EXPERTS));
 }
 
 bool pen__candidate_has_room(const struct pen_setting *setting,

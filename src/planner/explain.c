@@ -186,7 +186,7 @@ static uint64_t devices_in(const struct pen_candidate *candidate,
     case PEN_SPENDING_CONTEXT:
         return tp * cp;
     case PEN_SPENDING_EXPERT:
-        return (candidate->expert_tp > 0 ? candidate->expert_tp : tp) *
+        return (uint64_t)pen_expert_tp(degrees, candidate->expert_tp) *
                degrees[PEN_DEGREE_EP];
     case PEN_SPENDING_REDUCTION:
     case PEN_SPENDING_GATHER:

@@ -9,6 +9,16 @@ struct spread {
     double high;
 };
 
+/* One class each: their rows were calibrated together. */
+#define BLACKWELL                                                              \
+    {                                                                          \
+        -0.14, 0.14                                                            \
+    }
+#define EXPERTS                                                                \
+    {                                                                          \
+        -0.29, 0.37                                                            \
+    }
+
 /* By kind of device (the beginning of its name), experts, and tensor ranks. */
 static const struct row {
     const char *kind;
@@ -21,15 +31,15 @@ static const struct row {
             /* More than in any row that was fitted. */
             {"a100", false, UINT32_MAX, {-0.36, 0.36}},
             {"h100", false, UINT32_MAX, {-0.16, 0.16}},
-            {"h100", true, UINT32_MAX, {-0.29, 0.37}},
-            {"b200", false, UINT32_MAX, {-0.14, 0.14}},
-            {"b200", true, UINT32_MAX, {-0.29, 0.37}},
-            {"b300", false, UINT32_MAX, {-0.14, 0.14}},
-            {"b300", true, UINT32_MAX, {-0.29, 0.37}},
-            {"gb200", false, UINT32_MAX, {-0.14, 0.14}},
-            {"gb200", true, UINT32_MAX, {-0.29, 0.37}},
-            {"gb300", false, UINT32_MAX, {-0.14, 0.14}},
-            {"gb300", true, UINT32_MAX, {-0.29, 0.37}}};
+            {"b200", false, UINT32_MAX, BLACKWELL},
+            {"b300", false, UINT32_MAX, BLACKWELL},
+            {"gb200", false, UINT32_MAX, BLACKWELL},
+            {"gb300", false, UINT32_MAX, BLACKWELL},
+            {"h100", true, UINT32_MAX, EXPERTS},
+            {"b200", true, UINT32_MAX, EXPERTS},
+            {"b300", true, UINT32_MAX, EXPERTS},
+            {"gb200", true, UINT32_MAX, EXPERTS},
+            {"gb300", true, UINT32_MAX, EXPERTS}};
 
 /* Of what was compared with nothing. */
 static const struct spread unknown = {-0.36, 0.36};

@@ -62,11 +62,11 @@ static double gathered_time(const struct pen__layer *layer, double bytes)
 static double shared_time(const struct pen__layer *layer)
 {
     struct pen_device_set set = {(uint64_t)layer->etp, 1};
+    if (layer->rows_tp <= 1) /* each has all of them */
+        return 0;
     return pen_collective_time(
         layer->setting->cluster, layer->device, PEN_COLLECTIVE_GATHER, &set,
-        layer->rows_tp > 1
-            ? layer->routed * layer->expert_width * layer->element
-            : 0);
+        layer->routed * layer->expert_width * layer->element);
 }
 
 double pen__layer_exchange_time(const struct pen__layer *layer)
@@ -74,8 +74,7 @@ double pen__layer_exchange_time(const struct pen__layer *layer)
     if (layer->experts == 0)
         return 0;
     double bytes = layer->dispatched * layer->expert_width * layer->element;
-    double shared =
-        layer->rows_tp > 1 && layer->etp > 1 ? shared_time(layer) : 0;
+    double shared = shared_time(layer);
     if (layer->ep <= 1)
         return shared;
     switch (layer->recipe->dispatcher) {

@@ -191,15 +191,15 @@ double pen__gradient_bytes(const struct pen_setting *setting,
                                            : setting->practice.gradient_bytes;
 }
 
-double pen__num_owners(const struct pen_plan *plan, int owner)
+double pen__num_owners(const uint32_t degrees[PEN_DEGREES], uint32_t expert_tp,
+                       int owner)
 {
-    const uint32_t *degrees = plan->degrees;
     double all = (double)degrees[PEN_DEGREE_DP] * degrees[PEN_DEGREE_CP];
     if (owner == PEN__COMMON)
         return all;
-    double tp = degrees[PEN_DEGREE_TP];
-    double expert_tp = plan->expert_tp > 0 ? plan->expert_tp : tp;
-    return fmax(1, all * tp / (degrees[PEN_DEGREE_EP] * expert_tp));
+    double experts =
+        (double)degrees[PEN_DEGREE_EP] * pen_expert_tp(degrees, expert_tp);
+    return fmax(1, all * degrees[PEN_DEGREE_TP] / experts);
 }
 
 static double weights_of(const struct pen_layer_bytes *bytes, int owner)
@@ -213,8 +213,9 @@ static double weights_of(const struct pen_layer_bytes *bytes, int owner)
 /* Ranks that a sharded optimizer is divided by. */
 static double parts_of(const struct pen_plan *plan, int owner)
 {
-    return plan->sharding == PEN_SHARDING_NONE ? 1
-                                               : pen__num_owners(plan, owner);
+    return plan->sharding == PEN_SHARDING_NONE
+               ? 1
+               : pen__num_owners(plan->degrees, plan->expert_tp, owner);
 }
 
 /* Whole matrices are dealt: somebody has the largest. */

@@ -93,6 +93,7 @@ double pen__least_optimizer_bytes(const struct pen_setting *setting,
                                   const struct pen_recipe *recipe);
 
 /* Ranks that have the same weights: of all layers, or of experts. */
-double pen__num_owners(const struct pen_plan *plan, int owner);
+double pen__num_owners(const uint32_t degrees[PEN_DEGREES], uint32_t expert_tp,
+                       int owner);
 
 #endif

@@ -36,8 +36,11 @@ static double share_of(const struct pen__work *work,
 {
     double experts = (double)rank->bytes.num_experts;
     double others = (double)rank->bytes.num_parameters - experts;
-    return others / pen__num_owners(work->plan, PEN__COMMON) +
-           experts / pen__num_owners(work->plan, PEN__OF_EXPERTS);
+    const struct pen_plan *plan = work->plan;
+    return others /
+               pen__num_owners(plan->degrees, plan->expert_tp, PEN__COMMON) +
+           experts /
+               pen__num_owners(plan->degrees, plan->expert_tp, PEN__OF_EXPERTS);
 }
 
 static void fill_memory(const struct pen__work *work,

@@ -109,9 +109,8 @@ static double gathered_bytes(const struct pen__work *work)
 /* Ranks that share the experts of a rank: with those of its tensor group. */
 static uint64_t expert_ranks(const struct pen_plan *plan)
 {
-    uint64_t tp = plan->expert_tp > 0 ? plan->expert_tp
-                                      : pen__degree(plan, PEN_DEGREE_TP);
-    return tp * pen__degree(plan, PEN_DEGREE_EP);
+    return (uint64_t)pen_expert_tp(plan->degrees, plan->expert_tp) *
+           pen__degree(plan, PEN_DEGREE_EP);
 }
 
 /* Gradients and weights of a stage go to the replicas and come back. */
@@ -120,10 +119,13 @@ static double replica_time(const struct pen__work *work,
                            const struct pen_layer_bytes *bytes, double element)
 {
     const struct pen_plan *plan = work->plan;
-    struct pen_device_set all = {(uint64_t)pen__num_owners(plan, PEN__COMMON),
-                                 pen__degree(plan, PEN_DEGREE_TP)};
-    struct pen_device_set same = {
-        (uint64_t)pen__num_owners(plan, PEN__OF_EXPERTS), expert_ranks(plan)};
+    struct pen_device_set all = {
+        (uint64_t)pen__num_owners(plan->degrees, plan->expert_tp, PEN__COMMON),
+        pen__degree(plan, PEN_DEGREE_TP)};
+    struct pen_device_set same = {(uint64_t)pen__num_owners(plan->degrees,
+                                                            plan->expert_tp,
+                                                            PEN__OF_EXPERTS),
+                                  expert_ranks(plan)};
     double shared = (double)(bytes->num_parameters - bytes->num_experts);
     double sec = pen_collective_time(work->setting->cluster, work->device, kind,
                                      &all, shared * element);

@@ -113,8 +113,7 @@ uint32_t pen_target_expert_tp(enum pen_target target, uint32_t tp, uint32_t ep)
 
 static uint32_t expert_ranks(const struct pen_candidate *candidate)
 {
-    return candidate->expert_tp > 0 ? candidate->expert_tp
-                                    : candidate->degrees[PEN_DEGREE_TP];
+    return pen_expert_tp(candidate->degrees, candidate->expert_tp);
 }
 
 static uint64_t stage_ranks(const struct pen_candidate *candidate)

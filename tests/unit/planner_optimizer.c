@@ -114,6 +114,12 @@ static void the_recipe_comes_first(void **state)
 }
 
 /* Experts are the same on dp cp tp / (ep etp) ranks. */
+static double owners_of(const struct layout *layout, int owner)
+{
+    return pen__num_owners(layout->plan->degrees, layout->plan->expert_tp,
+                           owner);
+}
+
 static void experts_have_fewer_owners(void **state)
 {
     (void)state;
@@ -124,12 +130,12 @@ static void experts_have_fewer_owners(void **state)
     double all = (double)layout.model->num_parameters - 4 * experts;
     expect_bytes(12 * (all / 8 + experts / 2),
                  part_of(&layout, PEN_MEMORY_OPTIMIZER), "with experts");
-    expect_close(8, pen__num_owners(layout.plan, PEN__COMMON), "of all");
-    expect_close(2, pen__num_owners(layout.plan, PEN__OF_EXPERTS), "experts");
+    expect_close(8, owners_of(&layout, PEN__COMMON), "of all");
+    expect_close(2, owners_of(&layout, PEN__OF_EXPERTS), "experts");
     layout.plan->degrees[PEN_DEGREE_TP] = 2;
-    expect_close(2, pen__num_owners(layout.plan, PEN__OF_EXPERTS), "cut alike");
+    expect_close(2, owners_of(&layout, PEN__OF_EXPERTS), "cut alike");
     layout.plan->expert_tp = 1;
-    expect_close(4, pen__num_owners(layout.plan, PEN__OF_EXPERTS), "folded");
+    expect_close(4, owners_of(&layout, PEN__OF_EXPERTS), "folded");
     layout_release(&layout);
 }
 
