@@ -1,9 +1,12 @@
-# Runs steps two at a time: each is a shell function that starts when the ones it
-# waits for have passed. The output of a step is printed when it ends; a step that
+# Runs steps beside each other: each is a shell function that starts when the ones
+# it waits for have passed. On two cores one that keeps both busy runs beside one
+# that is light, with a process that computes or several that wait for each other;
+# or three light ones do. The output of a step is printed when it ends; a step that
 # fails stops those that wait for it, and no other: one run shows all that is wrong.
 # A table of seconds comes last.
 #
 #   add NAME "WORDS" [AFTER...]    a function NAME, and what it shows
+#   light NAME "WORDS" [AFTER...]  the same for one that leaves a core free
 #   run_steps                      runs all that were added, in that order where there is a choice; fails if one did
 #
 # Needs `logs`, a folder.
@@ -11,7 +14,8 @@
 begin=$SECONDS
 order=()
 failed=()
-declare -A words after state process
+most=3 # of all weights together that run at a time
+declare -A words after state process weight
 trap 'stop_steps' EXIT
 
 add() { # NAME WORDS [AFTER...]
@@ -19,6 +23,12 @@ add() { # NAME WORDS [AFTER...]
     words[$1]=$2
     after[$1]=${*:3}
     state[$1]=waits
+    weight[$1]=2
+}
+
+light() { # NAME WORDS [AFTER...]
+    add "$@"
+    weight[$1]=1
 }
 
 stop_steps() {
@@ -92,16 +102,15 @@ run_steps() {
                 failed+=("$name (not started)")
             fi
             case ${state[$name]} in
-            runs) running=$((running + 1)) ;;
+            runs) running=$((running + ${weight[$name]})) ;;
             waits) waiting=$((waiting + 1)) ;;
             esac
         done
         [ $((running + waiting)) -gt 0 ] || break
         for name in "${order[@]}"; do
-            [ "$running" -lt 2 ] || break
-            if [ "${state[$name]}" = waits ] && is_ready "$name"; then
+            if [ "${state[$name]}" = waits ] && [ $((running + ${weight[$name]})) -le $most ] && is_ready "$name"; then
                 start "$name"
-                running=$((running + 1))
+                running=$((running + ${weight[$name]}))
             fi
         done
         [ "$running" -gt 0 ] || { echo "steps that wait for each other"; return 1; }

@@ -52,7 +52,7 @@ set(CPACK_DEBIAN_PENSTOCK_PACKAGE_RECOMMENDS "penstock-simulate, penstock-train"
 pen_add_package(dev penstock-dev libdevel "Library and headers of Penstock"
 "What plans and what makes, proves and times schedules, as a static library.")
 set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libjansson-dev, libssl-dev, libyaml-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libjansson-dev, ${PEN_CRYPTO_PACKAGE} libyaml-dev")
 
 if(PEN_HAS_TRAIN)
     list(APPEND CPACK_COMPONENTS_ALL train)

@@ -1,43 +1,40 @@
 #include "base/hash.h"
 
-#include <openssl/evp.h>
+#include "base/digest.h"
+
 #include <string.h>
 
 void pen_hash_init(struct pen_hash *hash)
 {
-    *hash = (struct pen_hash){.context = EVP_MD_CTX_new()};
-    hash->has_failed =
-        hash->context == NULL ||
-        EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) != 1;
+    *hash = (struct pen_hash){.digest = pen__digest_create()};
+    hash->has_failed = hash->digest == NULL;
 }
 
 void pen_hash_release(struct pen_hash *hash)
 {
-    EVP_MD_CTX_free(hash->context);
-    *hash = (struct pen_hash){.context = NULL};
+    pen__digest_free(hash->digest);
+    *hash = (struct pen_hash){.digest = NULL};
 }
 
 void pen_hash_add(struct pen_hash *hash, const void *bytes, size_t length)
 {
     if (!hash->has_failed)
-        hash->has_failed = EVP_DigestUpdate(hash->context, bytes, length) != 1;
+        hash->has_failed = !pen__digest_add(hash->digest, bytes, length);
 }
 
 pen_status pen_hash_finish(struct pen_hash *hash, char out[PEN_HASH_SIZE],
                            struct pen_text *why)
 {
     static const char digits[] = "0123456789abcdef";
-    unsigned char bytes[EVP_MAX_MD_SIZE];
-    unsigned length = 0;
-    bool has_failed = hash->has_failed ||
-                      EVP_DigestFinal_ex(hash->context, bytes, &length) != 1 ||
-                      length != 32;
+    unsigned char bytes[PEN__DIGEST_BYTES];
+    bool has_failed =
+        hash->has_failed || !pen__digest_finish(hash->digest, bytes);
     pen_hash_release(hash);
     if (has_failed) {
-        pen_why(why, "OpenSSL cannot compute SHA-256 on this machine");
+        pen_why(why, "cannot compute SHA-256 on this machine");
         return PEN_NOMEM;
     }
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < PEN__DIGEST_BYTES; i++) {
         out[2 * i] = digits[bytes[i] >> 4];
         out[2 * i + 1] = digits[bytes[i] & 15];
     }

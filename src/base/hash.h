@@ -15,8 +15,10 @@
  */
 #define PEN_HASH_SIZE 65u
 
+struct pen__digest;
+
 struct pen_hash {
-    struct evp_md_ctx_st *context;
+    struct pen__digest *digest;
     bool has_failed;
 };
 

@@ -15,4 +15,11 @@ enum pen_log_level {
 void pen_log(enum pen_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * Also gives every message to the hook, without "penstock: " and its level;
+ * the words are for this call only. For programs with one thread that logs.
+ */
+typedef void pen_log_hook(enum pen_log_level level, const char *words);
+void pen_log_watch(pen_log_hook *hook);
+
 #endif

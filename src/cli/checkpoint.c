@@ -19,12 +19,13 @@ enum option_key { KEY_JSON = 256, KEY_WEIGHTS, KEY_MAX_SHARD, KEY_DTYPE };
 
 #define DEFAULT_SHARD_BYTES UINT64_C(5000000000) /* as transformers has it */
 
-static const struct argp_option ls_options[] = {
+static const struct argp_option json_options[] = {
     {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
 
 static const struct argp_option hash_options[] = {
     {"weights", KEY_WEIGHTS, NULL, 0, "weights only, not the optimizer's state",
      1},
+    {"json", KEY_JSON, NULL, 0, "print JSON", 2},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 #define MAX_SHARD_ROW                                                          \
@@ -132,7 +133,8 @@ static int print_json(const struct pen_checkpoint_list *list)
                             entry->is_whole ? NULL
                                             : pen_text_string(&entry->reason)));
     }
-    return pen__print_json(all);
+    return pen__print_json("checkpoint-ls",
+                           json_pack("{s:o}", "checkpoints", all));
 }
 
 static int run_ls(const struct pen__checkpoint_args *args)
@@ -145,7 +147,7 @@ static int run_ls(const struct pen__checkpoint_args *args)
         pen_why(&why, "%s is not a run: it has no folder step-NNNNNNNN",
                 args->paths[0]);
     if (why.length > 0)
-        pen__refuse(&why);
+        pen__refuse_as(status, &why);
     else
         code = args->is_json ? print_json(&list) : print_table(&list);
     pen_checkpoint_list_release(&list);
@@ -155,7 +157,22 @@ static int run_ls(const struct pen__checkpoint_args *args)
 
 /* -------------------------------------------------------------- verify */
 
-static int verify_step(const char *path)
+/* Prints that a step is whole, or why not; rows has it, too, unless NULL. */
+static int tell_step(const char *path, pen_status status,
+                     const struct pen_text *why, json_t *rows)
+{
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse_as(status, why);
+    if (rows != NULL)
+        json_array_append_new(
+            rows, json_pack("{s:s, s:b, s:s?}", "path", path, "whole",
+                            status == PEN_OK, "reason",
+                            status == PEN_OK ? NULL : pen_text_string(why)));
+    else if (status == PEN_OK)
+        printf("%s: whole\n", path);
+    return code;
+}
+
+static int verify_step(const char *path, json_t *rows)
 {
     struct pen__progress progress;
     struct pen_checkpoint_watch watch = {report, &progress};
@@ -163,29 +180,29 @@ static int verify_step(const char *path)
     pen__progress_init(&progress, "bytes");
     pen_status status = pen_checkpoint_verify(path, &watch, &why);
     pen__progress_finish(&progress);
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
-    if (status == PEN_OK)
-        printf("%s: whole\n", path);
+    int code = tell_step(path, status, &why, rows);
     pen_text_release(&why);
     return code;
 }
 
 /* Reads the bytes of those that look whole from outside. */
-static int verify_entry(const struct pen_checkpoint_entry *entry)
+static int verify_entry(const struct pen_checkpoint_entry *entry, json_t *rows)
 {
-    return entry->is_whole ? verify_step(pen_text_string(&entry->path))
-                           : pen__refuse(&entry->reason);
+    const char *path = pen_text_string(&entry->path);
+    return entry->is_whole ? verify_step(path, rows)
+                           : tell_step(path, PEN_INVALID, &entry->reason, rows);
 }
 
-static int verify_run(const char *run)
+static int verify_run(const char *run, json_t *rows)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_checkpoint_list list = {.count = 0};
     int code = PEN__EXIT_OK;
-    if (pen_checkpoint_list_load(run, &list, &why) != PEN_OK)
-        code = pen__refuse(&why);
+    pen_status status = pen_checkpoint_list_load(run, &list, &why);
+    if (status != PEN_OK)
+        code = tell_step(run, status, &why, rows);
     for (size_t i = 0; i < list.count; i++) {
-        if (verify_entry(&list.entries[i]) != PEN__EXIT_OK)
+        if (verify_entry(&list.entries[i], rows) != PEN__EXIT_OK)
             code = PEN__EXIT_NO;
     }
     pen_checkpoint_list_release(&list);
@@ -195,13 +212,20 @@ static int verify_run(const char *run)
 
 static int run_verify(const struct pen__checkpoint_args *args)
 {
+    json_t *rows = args->is_json ? json_array() : NULL;
     int code = PEN__EXIT_OK;
     for (int i = 0; i < args->num_paths; i++) {
         const char *path = args->paths[i];
         bool is_run = pen_checkpoint_kind_of(path) == PEN_CHECKPOINT_RUN;
-        if ((is_run ? verify_run(path) : verify_step(path)) != PEN__EXIT_OK)
+        if ((is_run ? verify_run(path, rows) : verify_step(path, rows)) !=
+            PEN__EXIT_OK)
             code = PEN__EXIT_NO;
     }
+    if (args->is_json &&
+        pen__print_json("checkpoint-verify",
+                        json_pack("{s:b, s:o}", "whole", code == PEN__EXIT_OK,
+                                  "checkpoints", rows)) != PEN__EXIT_OK)
+        code = PEN__EXIT_NO;
     return code;
 }
 
@@ -247,7 +271,7 @@ static pen_status hash_step(const struct pen__checkpoint_args *args,
 }
 
 static int print_hash(const struct pen__checkpoint_args *args,
-                      const char *given)
+                      const char *given, json_t *rows)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_text path = PEN_TEXT_EMPTY;
@@ -256,8 +280,12 @@ static int print_hash(const struct pen__checkpoint_args *args,
     pen_text_add_string(&path, given);
     pen_status status = is_plain ? hash_weights(given, hash, &why)
                                  : hash_step(args, &path, hash, &why);
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
-    if (status == PEN_OK)
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse_as(status, &why);
+    if (status == PEN_OK && rows != NULL)
+        json_array_append_new(rows, json_pack("{s:s, s:s}", "path",
+                                              pen_text_string(&path), "sha256",
+                                              hash));
+    else if (status == PEN_OK)
         printf("%s  %s\n", hash, pen_text_string(&path));
     if (status == PEN_OK && is_plain && !args->has_weights_only)
         pen_log(PEN_LOG_INFO, "%s has no manifest: only its weights are hashed",
@@ -269,12 +297,18 @@ static int print_hash(const struct pen__checkpoint_args *args,
 
 static int run_hash(const struct pen__checkpoint_args *args)
 {
+    json_t *rows = args->is_json ? json_array() : NULL;
     int code = PEN__EXIT_OK;
     for (int i = 0; i < args->num_paths; i++) {
-        if (print_hash(args, args->paths[i]) != PEN__EXIT_OK)
+        if (print_hash(args, args->paths[i], rows) != PEN__EXIT_OK)
             code = PEN__EXIT_NO;
     }
-    return code;
+    if (code != PEN__EXIT_OK || !args->is_json) {
+        json_decref(rows);
+        return code;
+    }
+    return pen__print_json("checkpoint-hash",
+                           json_pack("{s:o}", "hashes", rows));
 }
 
 /* ------------------------------------------------------------ commands */
@@ -284,11 +318,11 @@ static const struct pen__verb verbs[] = {
      "A step is complete when its manifest and the sizes of all its "
      "files are right; `penstock checkpoint verify` reads every "
      "byte.",
-     ls_options},
+     json_options},
     {"verify", "DIR...", "Reads every byte and names each damaged file",
      "DIR is a step, or a run with steps. Exits with 1 if a file is "
      "damaged.",
-     NULL},
+     json_options},
     {"hash", "DIR...", "Prints one SHA-256 of weights and optimizer state",
      "DIR is a step, a run (its newest complete step is taken), or "
      "a Hugging Face folder, which has weights only. Two states "

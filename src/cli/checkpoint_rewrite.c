@@ -77,7 +77,7 @@ int pen__checkpoint_reshard(const struct pen__checkpoint_args *args)
                                    args->max_shard_bytes, &why);
     }
     pen__step_close(&step);
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse_as(status, &why);
     if (status == PEN_OK)
         printf("%s/step-%08" PRIu64 "\n", args->output, number);
     pen_text_release(&why);
@@ -94,7 +94,7 @@ int pen__checkpoint_export(const struct pen__checkpoint_args *args)
             pen_checkpoint_export(step.checkpoint, &step.model, args->output,
                                   args->dtype, args->max_shard_bytes, &why);
     pen__step_close(&step);
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse_as(status, &why);
     if (status == PEN_OK)
         printf("%s\n", args->output);
     pen_text_release(&why);

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/cli_answer.h"
 #include "core/checkpoint.h"
 
 #include <stdbool.h>
@@ -19,6 +20,12 @@ int pen__refuse(const struct pen_text *why)
     if (length > 0)
         pen_log(PEN_LOG_ERROR, "%.*s", (int)length, pen_text_string(why));
     return PEN__EXIT_NO;
+}
+
+int pen__refuse_as(pen_status status, const struct pen_text *why)
+{
+    pen__answer_set_code(pen__answer_code_of(status));
+    return pen__refuse(why);
 }
 
 void pen__warn_skipped(const struct pen_checkpoint *checkpoint)
@@ -44,10 +51,11 @@ int pen__print(const struct pen_text *text)
     return code;
 }
 
-int pen__print_json(json_t *value)
+int pen__print_json(const char *name, json_t *value)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     char *bytes = NULL;
+    value = pen__answer_make(name, value);
     if (value != NULL)
         bytes = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     if (bytes == NULL)
@@ -71,9 +79,10 @@ void pen__json_append(json_t **array, json_t *item)
 
 size_t pen__page_width(void)
 {
+#ifdef TIOCGWINSZ
     struct winsize size;
-    if (!isatty(STDOUT_FILENO) ||
-        ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-        return 0;
-    return size.ws_col;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+        return size.ws_col;
+#endif
+    return 0;
 }

@@ -34,6 +34,7 @@ extern const struct pen__command pen__models;
 extern const struct pen__command pen__plan;
 extern const struct pen__command pen__predict;
 extern const struct pen__command pen__schedule;
+extern const struct pen__command pen__schema;
 extern const struct pen__command pen__sync;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__partition;
@@ -56,6 +57,9 @@ extern const struct pen__command pen__simulate;
 /* Prints the reason as an error; nothing when another process tells it. */
 int pen__refuse(const struct pen_text *why);
 
+/* The same, and the status becomes the error's code (cli/cli_answer.h). */
+int pen__refuse_as(pen_status status, const struct pen_text *why);
+
 /*
  * Warns when a run was opened and steps were skipped that are newer than the
  * one that is used. NULL is fine.
@@ -66,8 +70,11 @@ void pen__warn_skipped(const struct pen_checkpoint *checkpoint);
 /* Writes a result to stdout. */
 int pen__print(const struct pen_text *text);
 
-/* Prints and takes the value; NULL means that memory ran out. */
-int pen__print_json(json_t *value);
+/*
+ * Prints the value as the answer of that name (cli/cli_answer.h), and takes it;
+ * NULL means that memory ran out.
+ */
+int pen__print_json(const char *name, json_t *value);
 
 /* Appends and takes the item. A failure makes *array NULL for good. */
 void pen__json_append(json_t **array, json_t *item);

@@ -85,35 +85,46 @@ static void list_systems(struct pen_text *out)
     pen_table_release(&table);
 }
 
-static json_t *device_json(const struct pen_device *device)
+static json_t *facts_json(const struct pen_device *device)
 {
     json_t *flops = json_object();
     for (int number = 0; number < PEN_NUMBERS; number++)
         if (device->flops[number] > 0)
             json_object_set_new(flops, pen_number_names[number],
                                 json_real(device->flops[number]));
-    return json_pack("{s:s, s:o, s:I, s:f, s:f, s:f, s:s}", "device",
-                     device->kind, "flops", flops, "memory_bytes",
+    return json_pack("{s:s, s:o, s:I, s:f, s:f, s:f}", "device", device->kind,
+                     "flops", flops, "memory_bytes",
                      (json_int_t)device->memory_bytes, "memory_bytes_per_sec",
                      device->memory_bytes_per_sec, "watts", device->watts,
-                     "idle_watts", pen_device_idle_watts(device), "system",
-                     pen_system_of_device(device->kind)->name);
+                     "idle_watts", pen_device_idle_watts(device));
+}
+
+static json_t *device_json(const struct pen_device *device)
+{
+    json_t *object = facts_json(device);
+    json_object_set_new(object, "system",
+                        json_string(pen_system_of_device(device->kind)->name));
+    return object;
+}
+
+static json_t *levels_json(const struct pen_link_level *levels, uint32_t count)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        pen__json_append(
+            &list, json_pack("{s:s, s:I, s:f, s:f}", "name", levels[i].name,
+                             "size", (json_int_t)levels[i].size,
+                             "bytes_per_sec", levels[i].bytes_per_sec,
+                             "latency_sec", levels[i].latency_sec));
+    return list;
 }
 
 static json_t *system_json(const struct pen_system *system)
 {
-    json_t *levels = json_array();
-    for (uint32_t i = 0; i < system->num_levels; i++) {
-        const struct pen_link_level *level = &system->levels[i];
-        pen__json_append(&levels,
-                         json_pack("{s:s, s:I, s:f, s:f}", "name", level->name,
-                                   "size", (json_int_t)level->size,
-                                   "bytes_per_sec", level->bytes_per_sec,
-                                   "latency_sec", level->latency_sec));
-    }
     return json_pack("{s:s, s:s, s:I, s:o, s:s}", "system", system->name,
                      "device", system->device, "devices",
-                     (json_int_t)system->size, "levels", levels, "links",
+                     (json_int_t)system->size, "levels",
+                     levels_json(system->levels, system->num_levels), "links",
                      system->links);
 }
 
@@ -126,6 +137,7 @@ static int list_json(void)
     for (size_t i = 0; pen_system_at(i) != NULL; i++)
         pen__json_append(&systems, system_json(pen_system_at(i)));
     return pen__print_json(
+        "cluster-list",
         json_pack("{s:o, s:o}", "devices", devices, "systems", systems));
 }
 
@@ -148,13 +160,37 @@ static int run_list(const struct args *args)
 
 /* ---- show, check ---- */
 
+static json_t *groups_json(const struct pen_cluster *cluster)
+{
+    json_t *groups = json_array();
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        const struct pen_device_group *group = &cluster->groups[i];
+        json_t *item = facts_json(&group->device);
+        json_object_set_new(item, "count",
+                            json_integer((json_int_t)group->count));
+        pen__json_append(&groups, item);
+    }
+    return groups;
+}
+
+static json_t *cluster_json(const struct pen_cluster *cluster)
+{
+    return json_pack("{s:s, s:I, s:o, s:o}", "name", cluster->name, "devices",
+                     (json_int_t)pen_cluster_num_devices(cluster), "groups",
+                     groups_json(cluster), "levels",
+                     levels_json(cluster->levels, cluster->num_levels));
+}
+
 static int run_show(const struct args *args)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_cluster *cluster = NULL;
     int code = PEN__EXIT_OK;
-    if (pen_cluster_load(args->source, &cluster, &text) != PEN_OK) {
-        code = pen__refuse(&text);
+    pen_status status = pen_cluster_load(args->source, &cluster, &text);
+    if (status != PEN_OK) {
+        code = pen__refuse_as(status, &text);
+    } else if (args->is_json) {
+        code = pen__print_json("cluster-show", cluster_json(cluster));
     } else {
         pen_cluster_print(cluster, &text);
         code = pen__print(&text);
@@ -169,8 +205,11 @@ static int run_check(const struct args *args)
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_cluster *cluster = NULL;
     int code = PEN__EXIT_OK;
-    if (pen_cluster_load(args->source, &cluster, &why) != PEN_OK)
-        code = pen__refuse(&why);
+    pen_status status = pen_cluster_load(args->source, &cluster, &why);
+    if (status != PEN_OK)
+        code = pen__refuse_as(status, &why);
+    else if (args->is_json)
+        code = pen__print_json("cluster-check", cluster_json(cluster));
     else
         printf("%s: %" PRIu64 " device%s of %u kind%s, %u level%s of links\n",
                args->source, pen_cluster_num_devices(cluster),
@@ -186,23 +225,23 @@ static int run_check(const struct args *args)
 
 enum option_key { KEY_JSON = 256 };
 
-static const struct argp_option list_options[] = {
+static const struct argp_option json_options[] = {
     {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
 
 static const struct pen__verb verbs[] = {
     {"list", "", "Lists the presets of devices and systems",
      "Figures are from the vendors' data sheets: dense products, "
      "bandwidth of one device in one direction.",
-     list_options},
+     json_options},
     {"show", "SOURCE", "Prints a cluster as a cluster file",
      "SOURCE is a file or a preset with a count, such as "
      "preset:h100-sxm*1024 or preset:dgx-h100*128. You can edit the "
      "output and use it as a cluster file.",
-     NULL},
+     json_options},
     {"check", "SOURCE", "Checks a cluster file and names the place of an error",
      "Exits with 1 if the file is wrong; the message has line and "
      "column.",
-     NULL},
+     json_options},
     {"detect", "[-o FILE]", "Measures this machine, or under mpirun a cluster",
      NULL, NULL}}; /* the last one is of penstock-train */
 

@@ -418,7 +418,7 @@ static int detect(const struct args *args, struct detection *it,
     free(it->ranks);
     if (status == PEN_OK)
         return PEN__EXIT_OK;
-    return pen__refuse(why); /* the first rank has the reason */
+    return pen__refuse_as(status, why); /* the first rank has the reason */
 }
 
 static int start(const struct args *args, struct pen_text *why)
@@ -431,7 +431,8 @@ static int start(const struct args *args, struct pen_text *why)
     if (status == PEN_OK)
         status = pen_transport_open(&launch, &it.transport, why);
     it.threads = threads.count;
-    int code = status == PEN_OK ? detect(args, &it, why) : pen__refuse(why);
+    int code =
+        status == PEN_OK ? detect(args, &it, why) : pen__refuse_as(status, why);
     pen_transport_close(it.transport);
     return code;
 }
@@ -457,5 +458,14 @@ static int run(int argc, char **argv)
     return code;
 }
 
+static int help(int argc, char **argv)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    (void)argc, (void)argv;
+    list_options(options);
+    struct argp parser = parser_of(options);
+    return pen__parser_help(&parser, "penstock cluster detect");
+}
+
 const struct pen__command pen__cluster_detect = {
-    "cluster", "lists, shows, checks and measures clusters", run, NULL};
+    "cluster", "lists, shows, checks and measures clusters", run, help};

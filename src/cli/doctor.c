@@ -135,7 +135,7 @@ static int print(const struct pen__findings *findings,
                  const struct pen__advices *advices, bool has_json)
 {
     if (has_json)
-        return pen__print_json(pen__doctor_json(findings, advices));
+        return pen__print_json("doctor", pen__doctor_json(findings, advices));
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__doctor_print(findings, advices, &text);
     int code = pen__print(&text);

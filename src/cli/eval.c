@@ -128,9 +128,9 @@ static pen_status make_trainer(const struct args *args, int threads,
 static int print_text(const struct args *args, double loss, uint64_t tokens)
 {
     if (args->has_json)
-        return pen__print_json(json_pack("{s:f,s:f,s:I}", "loss", loss,
-                                         "perplexity", exp(loss), "tokens",
-                                         (json_int_t)tokens));
+        return pen__print_json("eval", json_pack("{s:f,s:f,s:I}", "loss", loss,
+                                                 "perplexity", exp(loss),
+                                                 "tokens", (json_int_t)tokens));
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_text_add(&text,
                  "loss %.6f, perplexity %.4f over %" PRIu64 " predictions\n",
@@ -144,9 +144,9 @@ static int print_images(const struct args *args,
                         const struct pen_evaluation *found, uint64_t images)
 {
     if (args->has_json)
-        return pen__print_json(json_pack("{s:f,s:f,s:I}", "loss", found->loss,
-                                         "accuracy", found->accuracy, "images",
-                                         (json_int_t)images));
+        return pen__print_json(
+            "eval", json_pack("{s:f,s:f,s:I}", "loss", found->loss, "accuracy",
+                              found->accuracy, "images", (json_int_t)images));
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_text_add(&text, "loss %.6f, accuracy %.2f %% over %" PRIu64 " images\n",
                  found->loss, 100 * found->accuracy, images);
@@ -185,7 +185,7 @@ static int evaluate(const struct args *args, struct pen_text *why)
     int code = status == PEN_OK
                    ? print(args, &found,
                            count * pen_batches_shape(batches).num_targets)
-                   : pen__refuse(why);
+                   : pen__refuse_as(status, why);
     pen_trainer_free(trainer);
     pen_batches_free(batches);
     pen_pretrained_release(&pretrained);

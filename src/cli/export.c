@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/cli_answer.h"
 #include "cli/parser.h"
 #include "cli/plan_options.h"
 #include "export/export.h"
@@ -13,7 +14,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum option_key { KEY_TO = 256, KEY_MODEL, KEY_CLUSTER };
+enum option_key { KEY_TO = 256, KEY_MODEL, KEY_CLUSTER, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"to", KEY_TO, "NAME", 0,
@@ -32,6 +33,7 @@ static const struct argp_option options[] = {
      "a cluster file, or preset:KIND*COUNT, to predict the exported "
      "layout where it differs from the plan",
      4},
+    {"json", KEY_JSON, NULL, 0, "print JSON", 5},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
@@ -57,6 +59,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_CLUSTER:
         args->cluster = text;
+        return 0;
+    case KEY_JSON: /* cli_answer.c has read it */
         return 0;
     case ARGP_KEY_ARG:
         if (args->plan != NULL)
@@ -133,7 +137,7 @@ static void warn_notes(const struct pen_export *exporter,
 }
 
 static pen_status write_files(const struct pen_export_files *files,
-                              const char *folder, struct pen_text *written,
+                              const char *folder, json_t *written,
                               struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
@@ -143,7 +147,7 @@ static pen_status write_files(const struct pen_export_files *files,
         pen_text_clear(&path);
         pen_text_add(&path, "%s/%s", folder, file->name);
         status = pen_file_write_text(pen_text_string(&path), &file->text, why);
-        pen_text_add(written, "%s\n", pen_text_string(&path));
+        json_array_append_new(written, json_string(pen_text_string(&path)));
     }
     pen_text_release(&path);
     return status;
@@ -151,7 +155,7 @@ static pen_status write_files(const struct pen_export_files *files,
 
 static pen_status export_to(const struct pen_export *exporter,
                             const struct job *job, const char *folder,
-                            struct pen_text *written, struct pen_text *why)
+                            json_t *written, struct pen_text *why)
 {
     struct pen_export_files files = PEN_EXPORT_NO_FILES;
     struct pen_text notes = PEN_TEXT_EMPTY;
@@ -182,7 +186,7 @@ static pen_status export_to(const struct pen_export *exporter,
 
 /* Both versions of torchtitan have a schedule.csv: a folder for each. */
 static pen_status export_all(const struct job *job, const char *folder,
-                             struct pen_text *written, struct pen_text *why)
+                             json_t *written, struct pen_text *why)
 {
     const struct pen_export *exporter;
     pen_status status = PEN_OK;
@@ -220,7 +224,7 @@ static const char *default_target(const struct pen_plan *plan)
 }
 
 static pen_status export_plan(const struct args *args, const struct job *job,
-                              struct pen_text *written, struct pen_text *why)
+                              json_t *written, struct pen_text *why)
 {
     const char *to = args->to != NULL ? args->to : default_target(job->plan);
     bool is_all = strcmp(to, "all") == 0;
@@ -235,16 +239,34 @@ static pen_status export_plan(const struct args *args, const struct job *job,
                   : export_to(exporter, job, args->output, written, why);
 }
 
+/* The files that were written, a line each; takes the list. */
+static int print_written(const struct args *args, json_t *written)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    size_t i;
+    json_t *path;
+    if (pen__answer_is_json())
+        return pen__print_json(
+            "export",
+            json_pack("{s:s, s:o}", "folder", args->output, "files", written));
+    json_array_foreach(written, i, path)
+        pen_text_add(&text, "%s\n", json_string_value(path));
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    json_decref(written);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
     struct args args = {NULL, NULL, NULL, NULL, NULL};
     struct pen_plan *plan = NULL;
     struct pen_model *model = NULL;
     struct pen_cluster *cluster = NULL;
-    struct pen_text written = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
     if (!pen__parse(&parser, "penstock export", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
+    json_t *written = json_array();
     pen_status status = pen_plan_load(args.plan, &plan, &why);
     if (status == PEN_OK)
         status =
@@ -260,13 +282,18 @@ static int run(int argc, char **argv)
         status = pen_cluster_load(args.cluster, &cluster, &why);
     if (status == PEN_OK) {
         struct job job = {plan, model, cluster};
-        status = export_plan(&args, &job, &written, &why);
+        status = export_plan(&args, &job, written, &why);
     }
-    int code = status == PEN_OK ? pen__print(&written) : pen__refuse(&why);
+    int code = PEN__EXIT_NO;
+    if (status == PEN_OK) {
+        code = print_written(&args, written);
+    } else {
+        json_decref(written);
+        code = pen__refuse_as(status, &why);
+    }
     pen_cluster_free(cluster);
     pen_model_free(model);
     pen_plan_free(plan);
-    pen_text_release(&written);
     pen_text_release(&why);
     return code;
 }

@@ -311,7 +311,7 @@ static int run(int argc, char **argv)
     if (status != PEN_OK) {
         if (why.length == 0)
             pen_why(&why, "%s", pen_status_text(status));
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     }
     pen_generator_free(writing.generator);
     pen_network_free(writing.network);

@@ -3,6 +3,7 @@
  * those that penstock-train and penstock-simulate carry out.
  */
 #include "cli/program.h"
+#include "cli/program_help.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -92,16 +93,28 @@ static const struct pen__command cluster = {
     help_cluster};
 
 static const struct pen__command *const commands[] = {
-    &pen__plan,     &pen__predict,   &simulate,
-    &pen__schedule, &pen__tokenize,  &train,
-    &eval,          &generate,       &pen__plot,
-    &pen__view,     &pen__report,    &pen__checkpoint,
-    &pen__models,   &cluster,        &profile,
-    &doctor,        &pen__partition, &pen__export,
-    &pen__sync,     &pen__reproduce, NULL};
+    &pen__plan,      &pen__predict, &simulate,    &pen__schedule,
+    &pen__tokenize,  &train,        &eval,        &generate,
+    &pen__plot,      &pen__view,    &pen__report, &pen__checkpoint,
+    &pen__models,    &cluster,      &profile,     &doctor,
+    &pen__partition, &pen__export,  &pen__sync,   &pen__reproduce,
+    &pen__schema,    NULL};
+
+static const char *program_of(const char *name)
+{
+    static const struct pen__command *const in_train[] = {
+        &train, &eval, &generate, &profile, &doctor};
+    for (size_t i = 0; i < sizeof in_train / sizeof *in_train; i++)
+        if (strcmp(in_train[i]->name, name) == 0)
+            return TRAIN;
+    return strcmp(name, simulate.name) == 0 ? SIMULATE : NULL;
+}
 
 int main(int argc, char **argv)
 {
+    static const struct pen__help_others others = {program_of,
+                                                   pen__program_ask};
+    pen__help_set_others(&others);
     static const struct pen__program program = {"penstock", commands};
     return pen__program_main(&program, argc, argv);
 }

@@ -131,9 +131,9 @@ static int print_models(const struct args *args, struct pen_text *why)
     }
     int code = PEN__EXIT_OK;
     if (status != PEN_OK) {
-        code = pen__refuse(why);
+        code = pen__refuse_as(status, why);
     } else if (args->is_json) {
-        code = pen__print_json(json_pack("{s:O}", "models", list));
+        code = pen__print_json("models", json_pack("{s:O}", "models", list));
     } else {
         pen_table_print(&table, pen__page_width(), &text);
         pen_text_add_string(

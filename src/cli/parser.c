@@ -1,7 +1,9 @@
 #include "cli/parser.h"
 
 #include "cli/cli.h"
+#include "cli/parser_error.h"
 #include "cli/parser_once.h"
+#include "cli/program_help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +53,10 @@ static void show_all(const struct argp *parser, const char *name)
 bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
                 int argc, char **argv, void *args)
 {
+    if (pen__help_is_collected()) {
+        pen__help_add(parser, name);
+        return false;
+    }
     char copy[NAME_SIZE];
     char *first = argv[0];
     snprintf(copy, sizeof copy, "%s", name);
@@ -60,7 +66,9 @@ bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
     pen__once_begin();
     if (wants_all(argc, argv))
         show_all(parser, name);
+    pen__parser_error_begin();
     error_t error = argp_parse(parser, argc, argv, flags, NULL, args);
+    pen__parser_error_end();
     pen__once_end();
     argv[0] = first;
     return error == 0;
@@ -69,6 +77,10 @@ bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
 int pen__parser_help(const struct argp *parser, const char *name)
 {
     char copy[NAME_SIZE];
+    if (pen__help_is_collected()) {
+        pen__help_add(parser, name);
+        return PEN__EXIT_OK;
+    }
     snprintf(copy, sizeof copy, "%s", name);
     shorten_help();
     argp_help(parser, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,

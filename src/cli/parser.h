@@ -7,7 +7,8 @@
 /*
  * Reads the words of a command, which errors call by this name, into what the
  * parser fills. Ends the program on a wrong one, and on --help or --help-all;
- * false when memory runs out.
+ * false when memory runs out, and where the parser is only described
+ * (cli/program_help.h).
  */
 bool pen__parse(const struct argp *parser, const char *name, unsigned flags,
                 int argc, char **argv, void *args);

@@ -202,8 +202,10 @@ static int print_result(const struct args *args, struct result *result)
 {
     int code;
     (void)json_object_set_new(result->root, "stages", result->stages);
+    (void)json_object_set_new(result->root, "text",
+                              json_string(pen_text_string(&result->summary)));
     if (args->prints_json) {
-        code = pen__print_json(result->root);
+        code = pen__print_json("partition", result->root);
     } else {
         struct pen_text text = PEN_TEXT_EMPTY;
         pen_table_print(&result->table, pen__page_width(), &text);
@@ -265,7 +267,7 @@ static int cut_pipedream(const struct args *args, const struct pen_text *file,
         pen_why(why,
                 "a PipeDream profile needs --devices and --bandwidth with the "
                 "same number of levels");
-        return pen__refuse(why);
+        return pen__refuse_as(PEN_INVALID, why);
     }
     for (size_t i = 0; i < args->num_devices; i++)
         levels[i] = (struct pen_pipedream_level){(uint32_t)args->devices[i],
@@ -282,7 +284,7 @@ static int cut_pipedream(const struct args *args, const struct pen_text *file,
     if (status == PEN_OK)
         status = pen_pipedream_solve(&problem, &plan, why);
     int code = status == PEN_OK ? print_pipedream(args, profile, plan)
-                                : pen__refuse(why);
+                                : pen__refuse_as(status, why);
     pen_pipedream_plan_free(plan);
     pen_pipedream_profile_free(profile);
     return code;
@@ -343,7 +345,7 @@ static int cut_placement(const struct args *args, const struct pen_text *file,
     if (status == PEN_OK)
         status = pen_max_load_solve(&problem, &plan, why);
     int code = status == PEN_OK ? print_placement(args, graph, plan)
-                                : pen__refuse(why);
+                                : pen__refuse_as(status, why);
     pen_max_load_plan_free(plan);
     pen_placement_graph_free(graph);
     return code;
@@ -398,8 +400,8 @@ static int cut_piper(const struct args *args, const struct pen_text *file,
     const struct pen_piper_problem problem = {.profile = profile};
     if (status == PEN_OK)
         status = pen_piper_solve(&problem, &plan, why);
-    int code =
-        status == PEN_OK ? print_piper(args, profile, plan) : pen__refuse(why);
+    int code = status == PEN_OK ? print_piper(args, profile, plan)
+                                : pen__refuse_as(status, why);
     pen_piper_plan_free(plan);
     pen_piper_profile_free(profile);
     return code;
@@ -414,14 +416,14 @@ static int cut(const struct args *args, const struct pen_text *file,
     if (file->bytes[strspn(file->bytes, " \t\r\n")] != '{')
         return cut_pipedream(args, file, why);
     if (pen_json_load(file->bytes, file->length, &json, why) != PEN_OK)
-        return pen__refuse(why);
+        return pen__refuse_as(PEN_INVALID, why);
     bool is_piper = pen_json_has(&json, "maxDevices");
     json_decref(json.object);
     if (args->num_devices > 1 || args->num_rates > 0 || args->is_straight ||
         args->has_no_transfers) {
         pen_why(why, "several levels of --devices, --bandwidth, --straight and "
                      "--no-transfers are for PipeDream profiles only");
-        return pen__refuse(why);
+        return pen__refuse_as(PEN_INVALID, why);
     }
     return is_piper ? cut_piper(args, file, why)
                     : cut_placement(args, file, why);
@@ -435,8 +437,9 @@ static int run(int argc, char **argv)
     if (!pen__parse(&parser, "penstock partition", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
     int code;
-    if (pen_file_read(args.path, MAX_FILE_BYTES, &file, &why) != PEN_OK) {
-        code = pen__refuse(&why);
+    pen_status status = pen_file_read(args.path, MAX_FILE_BYTES, &file, &why);
+    if (status != PEN_OK) {
+        code = pen__refuse_as(status, &why);
     } else {
         pen_text_add(&why, "%s: ", args.path);
         code = cut(&args, &file, &why);

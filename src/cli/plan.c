@@ -5,6 +5,9 @@
 #include "cli/plan_report.h"
 
 #include "base/file.h"
+#include "cli/cli_answer.h"
+#include "cli/program_help.h"
+#include "planner/relax.h"
 #include "planner/shortage.h"
 
 #include <math.h>
@@ -50,11 +53,15 @@ static pen_status find_more(const struct pen__planning *planning,
     side.within = 0;
     side.num_fewer = 0;
     side.objective = PEN_OBJECTIVE_TIME;
-    pen_status status =
-        pen_plan_search_front(setting, &side, &answer->front, why);
+    bool is_fastest =
+        options->objective == PEN_OBJECTIVE_TIME && options->within == 0;
+    pen_status status = pen_plan_search_front(
+        setting, &side, is_fastest ? &answer->ranking->found[0] : NULL,
+        &answer->front, why);
     if (status == PEN_OK)
-        status = pen_explain(setting, &answer->ranking->found[0],
-                             options->seconds / 5, &answer->explanation, why);
+        status =
+            pen_explain(setting, &options->filter, &answer->ranking->found[0],
+                        options->seconds / 5, &answer->explanation, why);
     return status;
 }
 
@@ -130,6 +137,24 @@ static pen_status find_by_time(const struct pen__planning *planning,
     return pen_plan_search(&planning->setting, &side, &answer->by_time, why);
 }
 
+/* The leanest layout, its bytes, and a number of devices that would do, or null
+ * where none is known. */
+static json_t *shortage_json(const struct pen_shortage *shortage)
+{
+    struct pen_text layout = PEN_TEXT_EMPTY;
+    pen_candidate_print(&shortage->candidate, &layout);
+    json_t *object = json_pack(
+        "{s:s, s:I, s:f, s:I, s:o}", "layout_text", pen_text_string(&layout),
+        "tight_bytes", (json_int_t)shortage->needed_bytes, "memory_margin",
+        shortage->margin, "offered_bytes", (json_int_t)shortage->offered_bytes,
+        "enough_devices",
+        shortage->enough_devices == 0
+            ? json_null()
+            : json_integer((json_int_t)shortage->enough_devices));
+    pen_text_release(&layout);
+    return object;
+}
+
 /* Replaces the reason, unless it is not memory that there is too little of. */
 static void explain_shortage(const struct pen_setting *setting,
                              const struct pen_candidate_filter *filter,
@@ -140,6 +165,7 @@ static void explain_shortage(const struct pen_setting *setting,
         return;
     pen_text_clear(why);
     pen_shortage_print(&shortage, why);
+    pen__answer_add_to_error("shortage", shortage_json(&shortage));
 }
 
 static pen_status find_plans(const struct pen__plan_args *args,
@@ -161,6 +187,8 @@ static pen_status find_plans(const struct pen__plan_args *args,
         pen_plan_search(&planning->setting, &options, &answer->ranking, why);
     if (status == PEN_INFEASIBLE)
         explain_shortage(&planning->setting, &options.filter, why);
+    if (status == PEN_OK)
+        pen_plan_ranking_relax(&planning->setting, &options, answer->ranking);
     if (status == PEN_OK)
         status = find_by_time(planning, &options, answer, why);
     if (status == PEN_OK)
@@ -211,7 +239,7 @@ static int print_answer(const struct pen__plan_args *args,
     if (args->html != NULL && write_html(args, &report, why) != PEN_OK)
         return pen__refuse(why);
     if (args->is_json)
-        return pen__print_json(pen__plan_report_json(&report));
+        return pen__print_json("plan", pen__plan_report_json(&report));
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__plan_report_print(&report, &text);
     int code = pen__print(&text);
@@ -237,7 +265,7 @@ static int run_search(int argc, char **argv)
     if (status == PEN_OK)
         status = find_plans(&args, &planning, &answer, &why);
     int code = status == PEN_OK ? print_answer(&args, &planning, &answer, &why)
-                                : pen__refuse(&why);
+                                : pen__refuse_as(status, &why);
     release(&answer);
     pen__planning_close(&planning);
     pen_text_release(&why);
@@ -273,18 +301,35 @@ static void print_change(const struct pen_plan *plan, double before_sec,
                      before_sec, 100 * (prediction->step_sec / before_sec - 1));
 }
 
+static json_t *check_json(const struct pen__plan_args *args,
+                          const struct pen__planning *planning,
+                          const struct pen_plan *plan, double before_sec,
+                          const struct pen_prediction *prediction)
+{
+    json_t *object = pen__plan_json_with_run(planning, plan, prediction,
+                                             (double)args->tokens);
+    if (object != NULL && plan->predicted.is_there && before_sec > 0)
+        json_object_set_new(object, "before_sec", json_real(before_sec));
+    return object;
+}
+
 static int print_check(const struct pen__plan_args *args,
+                       const struct pen__planning *planning,
                        const struct pen_plan *plan, double before_sec,
                        const struct pen_prediction *prediction)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
-    if (args->is_json)
-        return pen__print_json(
-            pen__plan_json_with_run(plan, prediction, (double)args->tokens));
-    pen__plan_print(plan, prediction, &text);
-    pen__plan_print_run(plan, prediction, (double)args->tokens, &text);
-    print_change(plan, before_sec, prediction, &text);
-    int code = pen__print(&text);
+    int code;
+    if (args->is_json) {
+        code =
+            pen__print_json("plan-check", check_json(args, planning, plan,
+                                                     before_sec, prediction));
+    } else {
+        pen__plan_print(plan, prediction, &text);
+        pen__plan_print_run(plan, prediction, (double)args->tokens, &text);
+        print_change(plan, before_sec, prediction, &text);
+        code = pen__print(&text);
+    }
     pen_text_release(&text);
     return code == PEN__EXIT_OK && !prediction->fits ? PEN__EXIT_NO : code;
 }
@@ -299,8 +344,8 @@ static int check_plan(const struct pen__plan_args *args, struct pen_plan *plan,
     if (status == PEN_OK)
         status = predict(args, &planning, plan, &prediction, why);
     int code = status == PEN_OK
-                   ? print_check(args, plan, before_sec, &prediction)
-                   : pen__refuse(why);
+                   ? print_check(args, &planning, plan, before_sec, &prediction)
+                   : pen__refuse_as(status, why);
     pen_prediction_release(&prediction);
     pen__planning_close(&planning);
     return code;
@@ -313,9 +358,9 @@ static int run_check(int argc, char **argv)
     struct pen_text why = PEN_TEXT_EMPTY;
     char name[] = "penstock plan check";
     pen__plan_args_parse(PEN__PLAN_CHECK, name, argc, argv, &args);
-    int code = pen_plan_load(args.file, &plan, &why) == PEN_OK
-                   ? check_plan(&args, plan, &why)
-                   : pen__refuse(&why);
+    pen_status status = pen_plan_load(args.file, &plan, &why);
+    int code = status == PEN_OK ? check_plan(&args, plan, &why)
+                                : pen__refuse_as(status, &why);
     pen_plan_free(plan);
     pen_text_release(&why);
     return code;
@@ -343,6 +388,8 @@ static int help(int argc, char **argv)
         pen__plan_args_help(PEN__PLAN_CHECK, check);
     else
         pen__plan_args_help(PEN__PLAN_SEARCH, name);
+    if (pen__help_is_collected() && !is_check(argc, argv))
+        pen__plan_args_help(PEN__PLAN_CHECK, check);
     return PEN__EXIT_OK;
 }
 

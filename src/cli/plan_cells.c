@@ -92,6 +92,26 @@ static const char *schedule_name(const struct pen_plan *plan)
                                        : plan->schedule.file;
 }
 
+uint32_t pen__plan_recomputed(const struct pen_plan *plan)
+{
+    uint32_t count = 0;
+    while (count < plan->num_stages &&
+           plan->stages[count].recompute == plan->stages[0].recompute)
+        count++;
+    return count;
+}
+
+void pen__plan_add_recompute(const struct pen_plan *plan, struct pen_table *out)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    uint32_t count = pen__plan_recomputed(plan);
+    pen_recompute_print(plan->stages[0].recompute, plan->recipe.modules, &text);
+    if (count < plan->num_stages)
+        pen_text_add(&text, ", %u of %u stages", count, plan->num_stages);
+    pen_table_add(out, "%s", pen_text_string(&text));
+    pen_text_release(&text);
+}
+
 void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out)
 {
     static const enum pen_degree order[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
@@ -101,7 +121,7 @@ void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out)
         pen_table_add(out, "%u", plan->degrees[order[i]]);
     pen_table_add(out, "%u x %u", plan->num_microbatches, plan->micro_batch);
     pen_table_add(out, "%s", schedule_name(plan));
-    pen_table_add(out, "%s", pen_recompute_names[plan->stages[0].recompute]);
+    pen__plan_add_recompute(plan, out);
     pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
 }
 

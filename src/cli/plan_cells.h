@@ -60,6 +60,14 @@ void pen__plan_print_energy(const struct pen__plan_spent *spent,
     }
 void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out);
 
+/* Stages at the beginning of a plan that have the recomputation of the first.
+ */
+uint32_t pen__plan_recomputed(const struct pen_plan *plan);
+
+/* "none", "full", the modules that are recomputed, or "full, 3 of 4 stages". */
+void pen__plan_add_recompute(const struct pen_plan *plan,
+                             struct pen_table *out);
+
 /* Ranks that hold the same bytes, devices, the parts of memory, their sum. */
 void pen__plan_add_memory(const struct pen_prediction *prediction,
                           struct pen_table *out);

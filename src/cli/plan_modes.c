@@ -2,6 +2,7 @@
 #include "cli/plan_modes.h"
 
 #include "cli/plan_report.h"
+#include "planner/relax.h"
 #include "view/timeline.h"
 
 pen_status pen__plan_find_best(const struct pen__plan_args *args,
@@ -23,6 +24,8 @@ pen_status pen__plan_find_best(const struct pen__plan_args *args,
     struct pen_plan_ranking *ranking = NULL;
     pen_status status =
         pen_plan_search(&planning->setting, &options, &ranking, why);
+    if (status == PEN_OK)
+        pen_plan_ranking_relax(&planning->setting, &options, ranking);
     if (status == PEN_OK)
         status = pen__planning_name(planning, ranking->found[0].plan, why);
     if (status == PEN_OK)

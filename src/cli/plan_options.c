@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "cli/fields.h"
 #include "cli/parser.h"
+#include "cli/program_help.h"
 #include "core/image_model.h"
 #include "planner/timings.h"
 
@@ -397,6 +398,20 @@ static struct argp parser_of(const struct parse *parse)
     return parser;
 }
 
+/* --help has the options that most need. */
+static void hide_rare(enum pen__plan_verb verb, struct parse *parse)
+{
+    if (verb == PEN__PLAN_SEARCH)
+        pen__fields_show(usual_names, parse->options);
+    if (verb != PEN__PLAN_PREDICT)
+        return;
+    pen__fields_hide(rare, parse->options);
+    for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
+        pen__fields_hide(
+            (const char *const[]){pen__recipe_options[i].name, NULL},
+            parse->options);
+}
+
 void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
                           char **argv, struct pen__plan_args *args)
 {
@@ -408,15 +423,7 @@ void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
                                     .sharding = PEN_SHARDINGS};
     pen__recipe_args_init(&args->recipe_args);
     list_options(verb, &parse);
-    if (verb == PEN__PLAN_PREDICT) {
-        pen__fields_hide(rare, parse.options);
-        for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
-            pen__fields_hide(
-                (const char *const[]){pen__recipe_options[i].name, NULL},
-                parse.options);
-    }
-    if (verb == PEN__PLAN_SEARCH)
-        pen__fields_show(usual_names, parse.options);
+    hide_rare(verb, &parse);
     struct argp parser = parser_of(&parse);
     if (!pen__parse(&parser, name, ARGP_IN_ORDER, argc, argv, &parse))
         argp_failure(NULL, PEN__EXIT_NO, ENOMEM,
@@ -427,6 +434,8 @@ void pen__plan_args_help(enum pen__plan_verb verb, char *name)
 {
     struct parse parse = {.args = NULL};
     list_options(verb, &parse);
+    if (pen__help_is_collected())
+        hide_rare(verb, &parse);
     struct argp parser = parser_of(&parse);
     pen__parser_help(&parser, name);
 }

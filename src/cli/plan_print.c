@@ -302,8 +302,8 @@ static void print_relaxed(const struct pen__plan_report *report,
                  100 * local / best->step_sec);
 }
 
-static bool has_schedule(const struct pen_plan_ranking *ranking,
-                         const struct pen_generator *generator)
+bool pen__plan_has_schedule(const struct pen_plan_ranking *ranking,
+                            const struct pen_generator *generator)
 {
     for (uint32_t i = 0; i < ranking->num_found; i++)
         if (ranking->found[i].candidate.generator == generator)
@@ -320,7 +320,8 @@ static void print_findings(const struct pen_plan_ranking *ranking,
 {
     const struct pen_generator *generator;
     for (size_t i = 0; (generator = pen_generator_at(i)) != NULL; i++)
-        if (generator->finding != NULL && has_schedule(ranking, generator))
+        if (generator->finding != NULL &&
+            pen__plan_has_schedule(ranking, generator))
             pen_text_add(out, "%s: %s\n", generator->name, generator->finding);
 }
 
@@ -436,32 +437,29 @@ static void print_neighbours(const struct pen__plan_report *report,
     print_table(&table, out);
 }
 
-static void print_limit(const struct pen__plan_report *report,
-                        struct pen_text *out)
+void pen__plan_print_limit(const struct pen_explanation *explanation,
+                           struct pen_text *out)
 {
-    const struct pen_explanation *explanation = report->explanation;
     if (explanation->limit == PEN_SPENDING_FORWARD)
-        pen_text_add(out, "\nthe step is limited by computing");
+        pen_text_add(out, "the step is limited by computing");
     else
-        pen_text_add(out, "\nthe step is limited by %s",
+        pen_text_add(out, "the step is limited by %s",
                      pen_spending_names[explanation->limit]);
     if (explanation->limit_link != NULL)
         pen_text_add(out, " over the links %s", explanation->limit_link);
-    pen_text_add(out, "\n");
 }
 
 static void print_helps(const struct pen__plan_report *report,
+                        const struct pen_help *helps, uint32_t count,
                         struct pen_text *out)
 {
-    const struct pen_explanation *explanation = report->explanation;
     double tokens = report->ranking->found[0].prediction.tokens_per_sec;
     struct pen_text layout = PEN_TEXT_EMPTY;
-    pen_text_add(out, "gain from doubling one resource:\n");
-    for (uint32_t i = 0; i < explanation->num_helps; i++) {
-        const struct pen_help *help = &explanation->helps[i];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct pen_help *help = &helps[i];
         pen_text_clear(&layout);
         pen_candidate_print(&help->candidate, &layout);
-        pen_text_add(out, "  %-24s %+6.1f %% %s/s, with %s%s\n", help->what,
+        pen_text_add(out, "  %-36s %+6.1f %% %s/s, with %s%s\n", help->what,
                      100 * (help->tokens_per_sec / tokens - 1),
                      pen__plan_unit(report->planning->setting.sequence),
                      pen_text_string(&layout),
@@ -487,10 +485,17 @@ void pen__plan_report_print(const struct pen__plan_report *report,
     print_sync(report, out);
     print_front(report->front, out);
     print_devices(report, out);
-    if (report->explanation == NULL)
+    const struct pen_explanation *explanation = report->explanation;
+    if (explanation == NULL)
         return;
     pen_text_add(out, "\nneighbouring plans, and why they are worse:\n\n");
     print_neighbours(report, out);
-    print_limit(report, out);
-    print_helps(report, out);
+    pen_text_add_string(out, "\n");
+    pen__plan_print_limit(explanation, out);
+    pen_text_add_string(out, "\n");
+    pen_text_add(out, "gain from doubling one resource:\n");
+    print_helps(report, explanation->helps, explanation->num_helps, out);
+    if (explanation->num_options > 0)
+        pen_text_add(out, "gain from one more option:\n");
+    print_helps(report, explanation->options, explanation->num_options, out);
 }

@@ -26,6 +26,17 @@ void pen__plan_report_print(const struct pen__plan_report *report,
                             struct pen_text *out);
 json_t *pen__plan_report_json(const struct pen__plan_report *report);
 
+/* Model, cluster, target, number format and batch; NULL: no memory. */
+json_t *pen__plan_question_json(const struct pen__planning *planning);
+
+/* "the step is limited by computing". */
+void pen__plan_print_limit(const struct pen_explanation *explanation,
+                           struct pen_text *out);
+
+/* Whether a plan of its tables has the schedule. */
+bool pen__plan_has_schedule(const struct pen_plan_ranking *ranking,
+                            const struct pen_generator *generator);
+
 /* The question in a line, and an empty one. */
 void pen__plan_print_head(const struct pen__planning *planning,
                           struct pen_text *out);
@@ -41,8 +52,9 @@ void pen__plan_print_run(const struct pen_plan *plan,
 json_t *pen__plan_json(const struct pen_plan *plan,
                        const struct pen_prediction *prediction);
 
-/* The same with "run", unless the tokens are 0. */
-json_t *pen__plan_json_with_run(const struct pen_plan *plan,
+/* The same with the question, and with "run" unless the tokens are 0. */
+json_t *pen__plan_json_with_run(const struct pen__planning *planning,
+                                const struct pen_plan *plan,
                                 const struct pen_prediction *prediction,
                                 double tokens);
 

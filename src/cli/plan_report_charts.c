@@ -1,6 +1,7 @@
 /* The charts of a report. */
 #include "cli/plan_report.h"
 
+#include "base/sort.h"
 #include "cli/plan_cells.h"
 
 #include <inttypes.h>
@@ -124,7 +125,7 @@ static bool split_points(struct pen__plan_front *out)
     size_t others = 0;
     if (split == NULL)
         return false;
-    qsort(sorted, count, sizeof *sorted, by_time);
+    pen_sort_few(sorted, count, sizeof *sorted, by_time);
     for (size_t i = 0; i < count; i++) {
         size_t front = out->num_front;
         if (front == 0 || sorted[i].y < split[front - 1].y)

@@ -197,7 +197,7 @@ void pen__plan_best_table(const struct pen__plan_report *report,
                       generator->paper);
     add_stages(plan, out);
     pen_table_add(out, "recomputation");
-    pen_table_add(out, "%s", pen_recompute_names[plan->stages[0].recompute]);
+    pen__plan_add_recompute(plan, out);
     pen_table_add(out, "sharding");
     pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
     add_price(&report->ranking->found[0], out);
@@ -283,25 +283,36 @@ void pen__plan_neighbour_table(const struct pen__plan_report *report,
     }
 }
 
-void pen__plan_help_table(const struct pen__plan_report *report,
-                          struct pen_table *out)
+static void add_helps(const struct pen__plan_report *report, const char *before,
+                      const struct pen_help *helps, uint32_t count,
+                      struct pen_table *out)
 {
-    static const struct pen_column columns[] = {{"twice of", false, false},
-                                                {"speed, %", true, false},
-                                                {"with", false, true}};
     double tokens = report->ranking->found[0].prediction.tokens_per_sec;
     struct pen_text layout = PEN_TEXT_EMPTY;
-    pen_table_init(out, columns, COUNT(columns));
-    for (uint32_t i = 0; i < report->explanation->num_helps; i++) {
-        const struct pen_help *help = &report->explanation->helps[i];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct pen_help *help = &helps[i];
         if (help->tokens_per_sec <= tokens)
             continue;
         pen_text_clear(&layout);
         pen_candidate_print(&help->candidate, &layout);
-        pen_table_add(out, "%s", help->what);
+        pen_table_add(out, "%s%s", before, help->what);
         pen_table_add(out, "%+.1f", 100 * (help->tokens_per_sec / tokens - 1));
         pen_table_add(out, "%s%s", pen_text_string(&layout),
                       help->is_cut_short ? " (search cut short)" : "");
     }
     pen_text_release(&layout);
+}
+
+void pen__plan_help_table(const struct pen__plan_report *report,
+                          struct pen_table *out)
+{
+    static const struct pen_column columns[] = {{"change", false, false},
+                                                {"speed, %", true, false},
+                                                {"with", false, true}};
+    const struct pen_explanation *explanation = report->explanation;
+    pen_table_init(out, columns, COUNT(columns));
+    add_helps(report, "twice: ", explanation->helps, explanation->num_helps,
+              out);
+    add_helps(report, "option: ", explanation->options,
+              explanation->num_options, out);
 }

@@ -151,15 +151,20 @@ static json_t *answer_json(const struct answer *answer)
         const struct row *row = &answer->rows[i];
         const char *name = pen_target_names[order[i]];
         pen__json_append(
-            &rows, row->ranking == NULL
-                       ? json_pack("{s:s, s:n, s:s}", "target", name, "plan",
-                                   "reason", pen_text_string(&row->reason))
-                       : json_pack("{s:s, s:o}", "target", name, "plan",
-                                   pen__plan_json(
-                                       row->ranking->found[0].plan,
-                                       &row->ranking->found[0].prediction)));
+            &rows,
+            row->ranking == NULL
+                ? json_pack("{s:s, s:n, s:s}", "target", name, "plan", "reason",
+                            pen_text_string(&row->reason))
+                : json_pack(
+                      "{s:s, s:s, s:o}", "target", name, "dtype",
+                      pen_number_names[row->planning.setting.number], "plan",
+                      pen__plan_json(row->ranking->found[0].plan,
+                                     &row->ranking->found[0].prediction)));
     }
-    return json_pack("{s:o}", "targets", rows);
+    json_t *object = pen__plan_question_json(&answer->fastest->planning);
+    if (object != NULL)
+        json_object_set_new(object, "targets", rows);
+    return object;
 }
 
 int pen__plan_targets(const struct pen__plan_args *args)
@@ -169,9 +174,9 @@ int pen__plan_targets(const struct pen__plan_args *args)
     pen_status status = find(args, &answer, &why);
     int code = PEN__EXIT_NO;
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     else if (args->is_json)
-        code = pen__print_json(answer_json(&answer));
+        code = pen__print_json("plan-targets", answer_json(&answer));
     else
         code = print_text(&answer);
     for (size_t i = 0; i < NUM_TARGETS; i++) {

@@ -115,14 +115,6 @@ struct answer {
     struct pen_text reason;
 };
 
-static bool is_same(const struct pen_candidate *a,
-                    const struct pen_candidate *b)
-{
-    return memcmp(a->degrees, b->degrees, sizeof a->degrees) == 0 &&
-           a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
-           a->sharding == b->sharding && a->generator == b->generator;
-}
-
 /* The best plan with these settings, for the rule that it breaks. */
 static struct pen_candidate change_best(const struct answer *answer)
 {
@@ -274,20 +266,25 @@ static enum pen_spending largest(const struct answer *answer)
     return (enum pen_spending)most;
 }
 
-static void print_difference(const struct answer *answer, struct pen_text *out)
+static void print_verdict(const struct answer *answer, struct pen_text *out)
 {
-    const struct pen_plan_found *best = &answer->best->found[0];
-    const struct pen_plan_found *other = &answer->other->found[0];
-    const struct pen_prediction *a = &best->prediction;
-    const struct pen_prediction *b = &other->prediction;
+    const struct pen_prediction *a = &answer->best->found[0].prediction;
+    const struct pen_prediction *b = &answer->other->found[0].prediction;
     enum pen_spending part = largest(answer);
-    print_layout(answer->text, other, out);
-    print_parts(answer, out);
     pen_text_add(out,
-                 "\n%s is not the best: its fastest plan takes %.1f %% longer; "
-                 "the largest difference is %s, %+.3g s\n",
+                 "%s is not the best: its fastest plan takes %.1f %% longer; "
+                 "the largest difference is %s, %+.3g s",
                  answer->text, 100 * (b->step_sec / a->step_sec - 1),
                  pen_spending_names[part], b->spent[part] - a->spent[part]);
+}
+
+static void print_difference(const struct answer *answer, struct pen_text *out)
+{
+    print_layout(answer->text, &answer->other->found[0], out);
+    print_parts(answer, out);
+    pen_text_add_string(out, "\n");
+    print_verdict(answer, out);
+    pen_text_add_string(out, "\n");
     if (!answer->other->is_complete)
         pen_text_add_string(out, "the search for it was cut short; a larger "
                                  "--seconds may find a faster one\n");
@@ -314,7 +311,8 @@ static int print_text(const struct answer *answer)
     print_layout("the best plan", best, &text);
     if (answer->other == NULL)
         print_refusal(answer, &text);
-    else if (is_same(&best->candidate, &answer->other->found[0].candidate))
+    else if (pen_candidate_is_same(&best->candidate,
+                                   &answer->other->found[0].candidate))
         pen_text_add(&text, "\n%s: this is the best plan\n", answer->text);
     else
         print_difference(answer, &text);
@@ -331,12 +329,63 @@ static json_t *plan_json(const struct pen_plan_ranking *ranking)
                           &ranking->found[0].prediction);
 }
 
+static const char *verdict_of(const struct answer *answer)
+{
+    if (answer->other == NULL)
+        return answer->large != NULL ? "too-large" : "refused";
+    return pen_candidate_is_same(&answer->best->found[0].candidate,
+                                 &answer->other->found[0].candidate)
+               ? "best"
+               : "slower";
+}
+
+static json_t *parts_json(const struct answer *answer)
+{
+    const struct pen_prediction *a = &answer->best->found[0].prediction;
+    const struct pen_prediction *b = &answer->other->found[0].prediction;
+    json_t *parts = json_array();
+    for (int i = 0; i < PEN_SPENDINGS; i++)
+        pen__json_append(&parts,
+                         json_pack("{s:s, s:f, s:f, s:f}", "part",
+                                   pen_spending_names[i], "best_sec",
+                                   a->spent[i], "other_sec", b->spent[i],
+                                   "longer_sec", b->spent[i] - a->spent[i]));
+    return parts;
+}
+
+/* Where there is a plan with these settings. */
+static void add_other(const struct answer *answer, json_t *object)
+{
+    const struct pen_prediction *a = &answer->best->found[0].prediction;
+    const struct pen_prediction *b = &answer->other->found[0].prediction;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    if (strcmp(verdict_of(answer), "best") == 0)
+        pen_text_add(&text, "%s: this is the best plan", answer->text);
+    else
+        print_verdict(answer, &text);
+    json_object_set_new(object, "text", json_string(pen_text_string(&text)));
+    json_object_set_new(object, "longer",
+                        json_real(b->step_sec / a->step_sec - 1));
+    json_object_set_new(object, "largest_part",
+                        json_string(pen_spending_names[largest(answer)]));
+    json_object_set_new(object, "parts", parts_json(answer));
+    json_object_set_new(object, "complete",
+                        json_boolean(answer->other->is_complete));
+    pen_text_release(&text);
+}
+
 static json_t *answer_json(const struct answer *answer)
 {
-    json_t *object =
-        json_pack("{s:s, s:o, s:o}", "why", answer->text, "best",
-                  plan_json(answer->best), "other", plan_json(answer->other));
-    if (answer->other == NULL)
+    json_t *object = pen__plan_question_json(&answer->planning);
+    if (object == NULL)
+        return NULL;
+    json_object_set_new(object, "why", json_string(answer->text));
+    json_object_set_new(object, "verdict", json_string(verdict_of(answer)));
+    json_object_set_new(object, "best", plan_json(answer->best));
+    json_object_set_new(object, "other", plan_json(answer->other));
+    if (answer->other != NULL)
+        add_other(answer, object);
+    else
         json_object_set_new(object, "reason",
                             json_string(pen_text_string(&answer->reason)));
     if (answer->large != NULL)
@@ -352,9 +401,9 @@ int pen__plan_why(const struct pen__plan_args *args)
     pen_status status = find(args, &answer, &why);
     int code = PEN__EXIT_NO;
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     else if (args->is_json)
-        code = pen__print_json(answer_json(&answer));
+        code = pen__print_json("plan-why", answer_json(&answer));
     else
         code = print_text(&answer);
     pen_plan_ranking_free(answer.best);

@@ -63,6 +63,27 @@ static void say_sharding(struct words *words, enum pen_sharding from,
                   pen_sharding_names[from], pen_sharding_names[to]);
 }
 
+/* Modules are another option, which selective recomputation takes. */
+static void say_recompute(struct words *words, const struct pen_candidate *from,
+                          const struct pen_candidate *to)
+{
+    bool is_selective = to->recompute == PEN_RECOMPUTE_SELECTIVE;
+    if (from->recompute == to->recompute) {
+        words->option = "--recompute-modules";
+        pen_recompute_print(from->recompute, from->recipe.modules,
+                            &words->from);
+        pen_recompute_print(to->recompute, to->recipe.modules, &words->to);
+        return;
+    }
+    say_words(words, "--recompute-granularity",
+              pen_recompute_names[from->recompute],
+              pen_recompute_names[to->recompute]);
+    if (is_selective && to->recipe.modules != 0) {
+        pen_text_add_string(&words->to, " --recompute-modules ");
+        pen_recompute_print(to->recompute, to->recipe.modules, &words->to);
+    }
+}
+
 #define GRADIENTS "--overlap-grad-reduce"
 #define PARAMETERS "--overlap-param-gather"
 #define LOSS "--cross-entropy-loss-fusion"
@@ -132,9 +153,7 @@ static void say(enum pen_choice choice, const struct pen_change *from,
         say_count(words, "--micro-batch-size", a->micro_batch, b->micro_batch);
         break;
     case PEN_CHOICE_RECOMPUTE:
-        say_words(words, "--recompute-granularity",
-                  pen_recompute_names[a->recompute],
-                  pen_recompute_names[b->recompute]);
+        say_recompute(words, a, b);
         break;
     case PEN_CHOICE_SHARDING:
         say_sharding(words, a->sharding, b->sharding);
@@ -252,7 +271,6 @@ static void print_verdict(const struct answer *answer, struct pen_text *out)
     const struct pen_prediction *best = &answer->ranking->found[0].prediction;
     const struct pen_prediction *yours = &answer->prediction;
     double faster = yours->step_sec / best->step_sec;
-    pen_text_add_string(out, "\n");
     if (!yours->fits) {
         pen_text_add_string(out, "yours does not fit: ");
         pen_shortage_print_sum(yours->tight_bytes, yours->memory_margin,
@@ -275,6 +293,7 @@ static int print_text(const struct answer *answer)
     print_both(answer, &text);
     if (!is_yours_best(answer) && answer->changes.count > 1)
         print_changes(answer, &text);
+    pen_text_add_string(&text, "\n");
     print_verdict(answer, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
@@ -308,10 +327,26 @@ static json_t *answer_json(const struct answer *answer)
     json_t *rows = json_array();
     for (uint32_t i = 0; i < answer->changes.count; i++)
         pen__json_append(&rows, row_json(&answer->changes, i));
-    return json_pack("{s:o, s:o, s:o, s:b}", "yours",
-                     pen__plan_json(answer->plan, &answer->prediction), "best",
-                     pen__plan_json(best->plan, &best->prediction), "changes",
-                     rows, "complete", answer->ranking->is_complete);
+    json_t *object = pen__plan_question_json(&answer->planning);
+    if (object == NULL)
+        return NULL;
+    struct pen_text text = PEN_TEXT_EMPTY;
+    print_verdict(answer, &text);
+    json_object_set_new(object, "yours",
+                        pen__plan_json(answer->plan, &answer->prediction));
+    json_object_set_new(object, "best",
+                        pen__plan_json(best->plan, &best->prediction));
+    json_object_set_new(object, "changes", rows);
+    json_object_set_new(object, "complete",
+                        json_boolean(answer->ranking->is_complete));
+    json_object_set_new(object, "yours_is_best",
+                        json_boolean(is_yours_best(answer)));
+    json_object_set_new(
+        object, "faster",
+        json_real(answer->prediction.step_sec / best->prediction.step_sec));
+    json_object_set_new(object, "text", json_string(pen_text_string(&text)));
+    pen_text_release(&text);
+    return object;
 }
 
 /* ---- the mode ---- */
@@ -324,6 +359,16 @@ static pen_status predict(struct answer *answer, struct pen_text *why)
     return pen_predict(&setting, answer->plan, &answer->prediction, why);
 }
 
+/* With the recipe of the line, but for modules: the search chooses those. */
+static pen_status find_best(const struct pen__plan_args *args,
+                            struct answer *answer, struct pen_text *why)
+{
+    struct pen__plan_args open = *args;
+    open.recipe.modules = 0;
+    return pen__plan_find_best(&open, &answer->planning, NULL, &answer->ranking,
+                               why);
+}
+
 static pen_status find(struct pen__plan_args *args, struct answer *answer,
                        struct pen_text *why)
 {
@@ -332,8 +377,7 @@ static pen_status find(struct pen__plan_args *args, struct answer *answer,
     if (status == PEN_OK)
         status = predict(answer, why);
     if (status == PEN_OK)
-        status = pen__plan_find_best(args, &answer->planning, NULL,
-                                     &answer->ranking, why);
+        status = find_best(args, answer, why);
     if (status != PEN_OK)
         return status;
     const struct pen_plan_found *best = &answer->ranking->found[0];
@@ -350,9 +394,9 @@ int pen__plan_yours(struct pen__plan_args *args)
     pen_status status = find(args, &answer, &why);
     int code = PEN__EXIT_NO;
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     else if (args->is_json)
-        code = pen__print_json(answer_json(&answer));
+        code = pen__print_json("plan-from-megatron", answer_json(&answer));
     else
         code = print_text(&answer);
     pen_plan_ranking_free(answer.ranking);

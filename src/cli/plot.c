@@ -122,7 +122,8 @@ static int print_on_terminal(const struct args *args,
     pen_status status =
         pen_plot_print(items, args->num_paths, &args->options, with_colour,
                        width > 0 ? (unsigned)width : PAGE_WIDTH, &plot, &why);
-    int code = status == PEN_OK ? pen__print(&plot) : pen__refuse(&why);
+    int code =
+        status == PEN_OK ? pen__print(&plot) : pen__refuse_as(status, &why);
     pen_text_release(&plot);
     pen_text_release(&why);
     return code;
@@ -172,7 +173,7 @@ static int plot(const struct args *args, struct pen_run **runs,
     }
     int code = PEN__EXIT_OK;
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     else if (args->output != NULL)
         code = draw_to_file(args, items);
     else

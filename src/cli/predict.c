@@ -271,13 +271,16 @@ static pen_status predict(const struct pen__plan_args *args,
     return pen_plan_save(plan, args->output, why);
 }
 
-static int print(const struct pen__plan_args *args, const struct pen_plan *plan,
+static int print(const struct pen__plan_args *args,
+                 const struct pen__planning *planning,
+                 const struct pen_plan *plan,
                  const struct pen_prediction *prediction)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     if (args->is_json)
         return pen__print_json(
-            pen__plan_json_with_run(plan, prediction, (double)args->tokens));
+            "predict", pen__plan_json_with_run(planning, plan, prediction,
+                                               (double)args->tokens));
     pen__plan_print(plan, prediction, &text);
     pen__plan_print_run(plan, prediction, (double)args->tokens, &text);
     int code = pen__print(&text);
@@ -304,8 +307,8 @@ static int run(int argc, char **argv)
     }
     if (status == PEN_OK)
         status = predict(&args, &planning, plan, &prediction, &why);
-    int code =
-        status == PEN_OK ? print(&args, plan, &prediction) : pen__refuse(&why);
+    int code = status == PEN_OK ? print(&args, &planning, plan, &prediction)
+                                : pen__refuse_as(status, &why);
     if (code == PEN__EXIT_OK && !prediction.fits)
         code = PEN__EXIT_NO;
     pen_prediction_release(&prediction);

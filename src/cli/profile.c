@@ -37,6 +37,7 @@ struct args {
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute, or ALL_MODES */
     uint64_t rounds;
+    bool is_json;
     const char *output; /* NULL: standard output */
 };
 
@@ -71,7 +72,9 @@ static const struct pen__field fields[] = {
      PEN__FIELD_WORD, AT(recompute), 0, 0, recomputes},
     {"rounds", "N", "number of measurements of each layer; 7 when not given",
      PEN__FIELD_COUNT, AT(rounds), PEN_PROFILER_LEAST_ROUNDS, MOST_ROUNDS,
-     NULL}};
+     NULL},
+    {"json", NULL, "print JSON: the summary", PEN__FIELD_FLAG, AT(is_json), 0,
+     0, NULL}};
 
 enum { NUM_FIELDS = sizeof fields / sizeof *fields };
 
@@ -283,13 +286,67 @@ static int print_summary(const struct pen_profile *profile)
     return code;
 }
 
+static json_t *layer_json(uint32_t size, enum pen_layer_kind kind,
+                          const struct pen_profile_layer *layer,
+                          enum pen_recompute mode)
+{
+    static const char *const names[PEN_PASSES] = {
+        [PEN_PASS_FORWARD] = "forward_sec",
+        [PEN_PASS_INPUT] = "input_sec",
+        [PEN_PASS_WEIGHT] = "weight_sec",
+        [PEN_PASS_BACKWARD] = "backward_sec"};
+    const struct pen_profile_mode *it = &layer->modes[mode];
+    json_t *object = json_pack(
+        "{s:I, s:s, s:s, s:I, s:I, s:I}", "micro_batch", (json_int_t)size,
+        "layer", pen_layer_kind_name(kind), "recompute",
+        pen_recompute_names[mode], "stash_bytes", (json_int_t)it->stash_bytes,
+        "hold_bytes", (json_int_t)it->hold_bytes, "parameter_bytes",
+        (json_int_t)layer->parameter_bytes);
+    for (int pass = 0; pass < PEN_PASSES; pass++)
+        json_object_set_new(object, names[pass],
+                            json_real(it->passes[pass].median_sec));
+    return object;
+}
+
+static void append_layers(uint32_t size, const struct pen_profile_layer *layers,
+                          json_t **rows)
+{
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+        for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+            if (layers[kind].modes[mode].is_there)
+                pen__json_append(
+                    rows, layer_json(size, (enum pen_layer_kind)kind,
+                                     &layers[kind], (enum pen_recompute)mode));
+}
+
+/* The file has more: every sample, and the machine. */
+static int print_json(const char *path, const struct pen_profile *profile)
+{
+    json_t *rows = json_array();
+    append_layers(profile->micro_batch, profile->layers, &rows);
+    for (uint32_t i = 0; i < profile->num_more; i++)
+        append_layers(profile->more[i].micro_batch, profile->more[i].layers,
+                      &rows);
+    return pen__print_json(
+        "profile",
+        json_pack("{s:s, s:o, s:{s:f, s:f, s:f, s:f}}", "output", path,
+                  "layers", rows, "update_sec_per_parameter", "clear",
+                  profile->updates[PEN_UPDATE_CLEAR].median_sec, "norm",
+                  profile->updates[PEN_UPDATE_NORM].median_sec, "adam",
+                  profile->updates[PEN_UPDATE_ADAM].median_sec, "sgd",
+                  profile->updates[PEN_UPDATE_SGD].median_sec));
+}
+
 static int answer(const struct args *args, const struct pen_profile *profile,
                   struct pen_text *why)
 {
     const char *path = args->output == NULL ? "-" : args->output;
-    if (pen_profile_save(profile, path, why) != PEN_OK)
-        return pen__refuse(why);
-    return strcmp(path, "-") == 0 ? PEN__EXIT_OK : print_summary(profile);
+    pen_status status = pen_profile_save(profile, path, why);
+    if (status != PEN_OK)
+        return pen__refuse_as(status, why);
+    if (strcmp(path, "-") == 0)
+        return PEN__EXIT_OK;
+    return args->is_json ? print_json(path, profile) : print_summary(profile);
 }
 
 /* What the first rank says is said once; it alone shows its progress. */
@@ -312,7 +369,7 @@ static int profile_model(const struct args *args, int threads,
     status = pen_agree(transport, status, "measuring layers",
                        PEN_AGREE_DEADLINE_SEC, why);
     if (status != PEN_OK)
-        return pen__refuse(why); /* the first rank has the reason */
+        return pen__refuse_as(status, why); /* the first rank has the reason */
     return is_first ? answer(args, &profile, why) : PEN__EXIT_OK;
 }
 
@@ -349,7 +406,7 @@ static int start(const struct args *args, struct pen_text *why)
         status = pen_transport_open(&launch, &transport, why);
     int code = status == PEN_OK
                    ? profile_model(args, threads.count, model, transport, why)
-                   : pen__refuse(why);
+                   : pen__refuse_as(status, why);
     pen_transport_close(transport);
     pen_model_free(model);
     return code;

@@ -5,7 +5,9 @@
 
 #include "base/log.h"
 #include "base/nearest.h"
+#include "cli/cli_answer.h"
 #include "cli/parser_once.h"
+#include "cli/program_help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,15 +63,30 @@ static int run_for_help(const struct pen__command *command, int argc,
 
 static int help(const struct pen__program *program, int argc, char **argv)
 {
-    if (argc < 2) {
+    const char *name = argc < 2 || argv[1][0] == '-' ? NULL : argv[1];
+    const struct pen__command *command =
+        name == NULL ? NULL : find_command(program, name);
+    if (name != NULL && command == NULL)
+        return PEN__EXIT_USAGE;
+    if (pen__answer_is_json())
+        return pen__help_print_json(program, name);
+    if (command == NULL) {
         print_usage(program, stdout);
         return PEN__EXIT_OK;
     }
-    const struct pen__command *command = find_command(program, argv[1]);
-    if (command == NULL)
-        return PEN__EXIT_USAGE;
     return command->help != NULL ? command->help(argc - 1, argv + 1)
                                  : run_for_help(command, argc - 1, argv + 1);
+}
+
+static int run(const struct pen__program *program, int argc, char **argv)
+{
+    const char *word = argv[1];
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0)
+        return help(program, argc - 1, argv + 1);
+    const struct pen__command *command = find_command(program, word);
+    if (command == NULL)
+        return PEN__EXIT_USAGE;
+    return command->run(argc - 1, argv + 1);
 }
 
 int pen__program_main(const struct pen__program *program, int argc, char **argv)
@@ -78,17 +95,12 @@ int pen__program_main(const struct pen__program *program, int argc, char **argv)
         print_usage(program, stderr);
         return PEN__EXIT_USAGE;
     }
-    const char *word = argv[1];
-    if (strcmp(word, "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0) {
         printf("%s %s\n", program->name, pen__program_version());
         return PEN__EXIT_OK;
     }
-    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0)
-        return help(program, argc - 1, argv + 1);
-    const struct pen__command *command = find_command(program, word);
-    if (command == NULL)
-        return PEN__EXIT_USAGE;
-    return command->run(argc - 1, argv + 1);
+    pen__answer_begin(argc, argv);
+    return pen__answer_end(run(program, argc, argv));
 }
 
 const char *pen__program_version(void)

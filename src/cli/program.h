@@ -27,6 +27,12 @@ int pen__program_main(const struct pen__program *program, int argc,
 int pen__program_become(const char *sibling, const char *first, char **argv,
                         const char *hint);
 
+/*
+ * Runs `help --json` of the program called `sibling` and returns its answer,
+ * the list of its commands; NULL when that program is not installed.
+ */
+json_t *pen__program_ask(const char *sibling);
+
 /* The path of this program itself. */
 void pen__program_find(struct pen_text *out);
 

@@ -10,9 +10,11 @@
 #include "cli/program.h"
 
 #include "base/log.h"
+#include "cli/cli_answer.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,6 +63,33 @@ static void execute(const char *path, const char *first, char **argv)
     errno = code;
 }
 
+json_t *pen__program_ask(const char *sibling)
+{
+    struct pen_text folder = PEN_TEXT_EMPTY;
+    struct pen_text command = PEN_TEXT_EMPTY;
+    json_t *answer = NULL;
+    find_folder(&folder);
+    for (size_t i = 0; answer == NULL && i < sizeof places / sizeof *places;
+         i++) {
+        pen_text_clear(&command);
+        pen_text_add(&command, "%s%s%s", pen_text_string(&folder), places[i],
+                     sibling);
+        if (access(pen_text_string(&command), X_OK) != 0)
+            continue;
+        pen_text_clear(&folder);
+        pen_text_add_quoted(&folder, pen_text_string(&command));
+        pen_text_add_string(&folder, " help --json");
+        FILE *pipe = popen(pen_text_string(&folder), "r");
+        answer = pipe == NULL ? NULL : json_loadf(pipe, 0, NULL);
+        if (pipe != NULL)
+            pclose(pipe);
+        break;
+    }
+    pen_text_release(&folder);
+    pen_text_release(&command);
+    return answer;
+}
+
 int pen__program_become(const char *sibling, const char *first, char **argv,
                         const char *hint)
 {
@@ -76,6 +105,7 @@ int pen__program_become(const char *sibling, const char *first, char **argv,
         execute(pen_text_string(&path), first, argv);
         code = errno;
     }
+    pen__answer_set_code("not-installed");
     if (code == ENOENT)
         pen_log(PEN_LOG_ERROR,
                 "%s is not installed: it is neither in %s nor in %s%s\n"

@@ -57,7 +57,8 @@ const struct pen__field pen__recipe_options[] = {
     {"recompute-modules", "LIST",
      "modules that selective recomputation computes again, as "
      "moe_act,layernorm; also core_attn, mla_up_proj, mlp, moe, "
-     "shared_experts; the target's usual ones when not given",
+     "shared_experts; when not given, plan chooses them for megatron; else "
+     "the target's usual ones",
      PEN__FIELD_TEXT, AT(modules), 0, 0, NULL},
     {"offload-modules", "LIST",
      "modules whose inputs wait in the host's memory, from the same list",

@@ -86,7 +86,7 @@ static int show(const struct args *args, const struct pen__report *report)
     else if (args->output != NULL)
         pen_log(PEN_LOG_INFO, "wrote %s", args->output);
     if (code == PEN__EXIT_OK && args->is_json) {
-        code = pen__print_json(pen__report_json(report));
+        code = pen__print_json("report", pen__report_json(report));
     } else if (code == PEN__EXIT_OK && args->output == NULL) {
         pen__report_print(report, pen__page_width(), &text);
         code = pen__print(&text);
@@ -108,7 +108,7 @@ static int load_and_show(const struct args *args, struct pen__report_run *runs)
         pen__report_name_runs(runs, args->num_paths);
         code = show(args, &report);
     } else {
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     }
     pen_text_release(&why);
     return code;

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/cli_answer.h"
 #include "cli/parser.h"
 
 #include <stdlib.h>
@@ -28,7 +29,9 @@ static const struct pen__field fields[] = {
     {"short", NULL,
      "a minute in place of half an hour: shows that everything works, and "
      "decides nothing",
-     PEN__FIELD_FLAG, AT(is_short), 0, 0, NULL}};
+     PEN__FIELD_FLAG, AT(is_short), 0, 0, NULL},
+    {"json", NULL, "print JSON: the figures, as in results.json",
+     PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}};
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)
 
@@ -90,9 +93,8 @@ static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
 {
     pen__fields_list_output(
         fields, NUM_FIELDS, "DIR",
-        "folder for the page, the logs and the figures, named after "
-        "the experiment when not given; trainings that it has already "
-        "are not repeated",
+        "folder for the page, the logs and the figures; trainings that it has "
+        "already are not repeated; named after the experiment when not given",
         out);
 }
 
@@ -136,7 +138,7 @@ static int run(int argc, char **argv)
     pen_status status = find(args.name)->run(&args, &why);
     if (status == PEN_NOMEM && why.length == 0)
         pen_why(&why, "no memory");
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse_as(status, &why);
     pen_text_release(&why);
     return code;
 }
@@ -170,6 +172,10 @@ pen_status pen__reproduce_write(const char *folder,
     }
     if (status == PEN_OK)
         pen_log(PEN_LOG_INFO, "the page is %s", pen_text_string(&path));
+    if (status == PEN_OK && pen__answer_is_json())
+        pen__print_json("reproduce",
+                        json_pack("{s:s, s:s, s:O}", "folder", folder, "page",
+                                  pen_text_string(&path), "results", results));
     pen_text_release(&path);
     pen_text_release(&text);
     return status;

@@ -16,6 +16,7 @@ struct pen__reproduce_args {
     const char *data;
     const char *launcher;
     bool is_short;
+    bool is_json;
 };
 
 pen_status pen__reproduce_parle(const struct pen__reproduce_args *args,

@@ -6,6 +6,7 @@
 #include "base/bug.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "cli/program_help.h"
 #include "schedule/torch_csv.h"
 #include "schedule/verify.h"
 
@@ -144,9 +145,12 @@ static int help(int argc, char **argv)
         help_on(command);
         return PEN__EXIT_OK;
     }
-    print_usage(stdout);
+    bool is_collected = pen__help_is_collected();
+    if (!is_collected)
+        print_usage(stdout);
     for (size_t i = 0; i < NUM_COMMANDS; i++) {
-        putchar('\n');
+        if (!is_collected)
+            putchar('\n');
         help_on(&commands[i]);
     }
     return PEN__EXIT_OK;
@@ -203,6 +207,15 @@ static double at_least_one(uint32_t count)
     return count == 0 ? 1 : count;
 }
 
+/* Of this machine, and not more than half of what addresses can say. */
+static double memory_bytes(void)
+{
+    double pages = (double)sysconf(_SC_PHYS_PAGES);
+    double page = (double)sysconf(_SC_PAGESIZE);
+    double most = (double)(SIZE_MAX / 2);
+    return pages > 0 && pages * page < most ? pages * page : most;
+}
+
 /*
  * A number with too many digits would be answered by the kernel, which ends
  * the program (or another one) when memory is gone.
@@ -215,8 +228,7 @@ static pen_status check_size(const struct pen_generator_args *args,
     double bytes = bytes_per_cell * args->ranks * args->microbatches *
                    at_least_one(args->chunks) * at_least_one(args->slices) *
                    at_least_one(args->batches);
-    double memory =
-        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double memory = memory_bytes();
     if (bytes <= memory)
         return PEN_OK;
     pen_why(why,
@@ -246,7 +258,7 @@ pen_status pen__make_verified(const struct pen__schedule_args *args,
         pen_schedule_free(schedule);
         bool is_bug = status == PEN_INVALID && finding.rule != 5;
         if (is_bug)
-            pen__refuse(why);
+            pen__refuse_as(status, why);
         PEN_BUG_UNLESS(!is_bug);
         return status;
     }

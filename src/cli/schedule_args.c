@@ -62,8 +62,8 @@ static const struct option_row rows[] = {
      "any when not given",
      PEN__SEARCH, 0, TEXT, 0, AT(placement), 0, 0},
     {"costs", "COSTS",
-     "seconds of one micro-batch on one rank, f=1,i=1,w=1,comm=0 when not "
-     "given, or a JSON file; b=2 is a whole backward, i and w half of it each",
+     "seconds of one micro-batch on one rank, or a JSON file; b=2 is a whole "
+     "backward, i and w half of it each; f=1,i=1,w=1,comm=0 when not given",
      BUILDERS | TIMERS, 0, TEXT, 0, AT(costs_text), 0, 0},
     {"memory", "MEM",
      "activations that operations add and free, in A, the "
@@ -87,7 +87,8 @@ static const struct option_row rows[] = {
      TIMERS | PEN__CHECK, 0, COUNT, 0, AT(send_window), 1, MOST_COUNT},
     {"all-ranks", NULL, "print a line for every rank, also of a long pipeline",
      PEN__TIME, 0, FLAG, 0, AT(has_all_ranks), 0, 0},
-    {"json", NULL, "print JSON", PEN__LIST | PEN__TIME | PEN__COMPARE, 0, FLAG,
+    {"json", NULL, "print JSON",
+     PEN__LIST | PEN__CHECK | PEN__TIME | PEN__COMPARE | PEN__SEARCH, 0, FLAG,
      0, AT(is_json), 0, 0},
     {"force", NULL, "write a schedule that `penstock schedule check` refuses",
      PEN__CONVERT, 0, FLAG, 0, AT(is_forced), 0, 0},

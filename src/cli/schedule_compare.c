@@ -140,11 +140,15 @@ static int print_as_json(const struct pen__schedule_args *args,
             pen__json_append(&asynchronous, entry_json(entry));
     }
     return pen__print_json(
-        json_pack("{s:I, s:I, s:s, s:s, s:o, s:o, s:o}", "stages",
+        "schedule-compare",
+        json_pack("{s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o}", "stages",
                   (json_int_t)args->stages, "microbatches",
                   (json_int_t)args->microbatches, "costs",
-                  pen__costs_words(args), "ordered_by", "span", "schedules",
-                  schedules, "asynchronous", asynchronous, "refused", refused));
+                  pen__costs_words(args), "memory_limit",
+                  args->memory_limit == 0 ? json_null()
+                                          : json_real(args->memory_limit),
+                  "ordered_by", "span", "schedules", schedules, "asynchronous",
+                  asynchronous, "refused", refused));
 }
 
 /* The table of one block; prints nothing when no entry belongs to it. */

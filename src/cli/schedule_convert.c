@@ -40,7 +40,7 @@ int pen__schedule_convert(const struct pen__schedule_args *args)
     if (status == PEN_OK)
         pen__report_written(schedule, args->words[1]);
     else
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     pen_schedule_free(schedule);
     pen_text_release(&why);
     return code;

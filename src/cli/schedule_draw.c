@@ -137,7 +137,7 @@ static int draw(const struct pen__schedule_args *args, struct drawing *drawings,
         status = pen_timeline_draw(items, count, args->output, &why);
     int code = PEN__EXIT_OK;
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     else if (args->output == NULL)
         code = print_on_terminal(items, count);
     else

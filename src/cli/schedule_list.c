@@ -6,11 +6,31 @@
 
 #include "base/table.h"
 
+/* Options of `penstock schedule make` beside --stages and --microbatches. */
+static json_t *options_json(const struct pen_generator *generator)
+{
+    const struct {
+        const char *name;
+        bool is_taken;
+    } options[] = {{"chunks", generator->has_chunks},
+                   {"slices", generator->has_slices},
+                   {"memory-limit", generator->has_limit},
+                   {"group-size", generator->has_group_size},
+                   {"vertical-sync", generator->has_vertical_sync},
+                   {"batches", !generator->is_synchronous},
+                   {"costs", generator->uses_costs}};
+    json_t *names = json_array();
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].is_taken)
+            pen__json_append(&names, json_string(options[i].name));
+    return names;
+}
+
 static json_t *describe(const struct pen_generator *generator)
 {
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, "
-        "s:s?, s:s?}",
+        "s:s?, s:s?, s:b, s:I, s:b, s:o}",
         "name", generator->name, "title", generator->title, "paper",
         generator->paper, "placement", pen_placement_text(generator->placement),
         "constraints", generator->constraints, "versions", generator->versions,
@@ -18,7 +38,9 @@ static json_t *describe(const struct pen_generator *generator)
         generator->is_synchronous, "has_chunks", generator->has_chunks,
         "has_slices", generator->has_slices, "has_limit", generator->has_limit,
         "uses_costs", generator->uses_costs, "note", generator->note, "finding",
-        generator->finding);
+        generator->finding, "divides", generator->divides, "least_rounds",
+        (json_int_t)generator->least_rounds, "splits_backward",
+        generator->splits_backward, "options", options_json(generator));
 }
 
 static int print_as_json(void)
@@ -26,7 +48,8 @@ static int print_as_json(void)
     json_t *all = json_array();
     for (size_t i = 0; pen_generator_at(i) != NULL; i++)
         pen__json_append(&all, describe(pen_generator_at(i)));
-    return pen__print_json(all);
+    return pen__print_json("schedule-list",
+                           json_pack("{s:o}", "schedules", all));
 }
 
 static void print_uses(struct pen_text *out)

@@ -85,7 +85,7 @@ int pen__schedule_make(const struct pen__schedule_args *args)
         pen__report_written(schedule, path);
         tell_unused(args, generator);
     } else {
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     }
     pen_schedule_free(schedule);
     pen_text_release(&why);

@@ -29,8 +29,9 @@ json_t *pen__timing_json(const struct pen_timing *timing)
                               "versions", (json_int_t)rank->versions));
     }
     struct pen__summary summary = pen__summarise(timing);
-    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:o}", "makespan",
+    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:I, s:o}", "makespan",
                      timing->makespan_sec, "span", timing->span_sec, "bubble",
                      timing->bubble, "peak_activations", summary.peak,
-                     "versions", (json_int_t)summary.versions, "ranks", ranks);
+                     "fullest_rank", (json_int_t)summary.fullest, "versions",
+                     (json_int_t)summary.versions, "ranks", ranks);
 }

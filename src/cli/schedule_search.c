@@ -83,6 +83,48 @@ static double choose_limit(const struct pen__schedule_args *args)
     return args->stages;
 }
 
+static json_t *report_json(const struct pen_search_args *wanted,
+                           const struct pen_search_report *report,
+                           const struct pen_schedule *schedule)
+{
+    json_t *published =
+        report->start[0] == '\0'
+            ? json_null()
+            : json_pack("{s:s, s:f, s:f}", "name", report->start, "span",
+                        report->start_span_sec, "makespan",
+                        report->start_makespan_sec);
+    return json_pack(
+        "{s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b, s:o, s:I, s:I}", "name",
+        schedule->name, "num_ranks", (json_int_t)schedule->shape.num_ranks,
+        "microbatches", (json_int_t)schedule->shape.num_microbatches,
+        "placement", pen_placement_text(schedule->shape.placement),
+        "memory_limit", wanted->memory_limit, "span", report->span_sec,
+        "makespan", report->makespan_sec, "lower_bound",
+        report->lower_bound_sec, "is_published", report->is_start,
+        "best_published", published, "rules_tried",
+        (json_int_t)report->rules_tried, "moves_tried",
+        (json_int_t)report->moves_tried);
+}
+
+/* The schedule is a part of the answer, unless -o names a file for it. */
+static int print_as_json(const struct pen__schedule_args *args,
+                         const struct pen_search_args *wanted,
+                         const struct pen_search_report *report,
+                         const struct pen_schedule *schedule)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    json_t *object = report_json(wanted, report, schedule);
+    if (args->output == NULL) {
+        pen_schedule_print(schedule, &text);
+        json_object_set_new(object, "schedule",
+                            json_string(pen_text_string(&text)));
+    } else {
+        json_object_set_new(object, "output", json_string(args->output));
+    }
+    pen_text_release(&text);
+    return pen__print_json("schedule-search", object);
+}
+
 int pen__schedule_search(const struct pen__schedule_args *args)
 {
     unsigned placements =
@@ -115,13 +157,16 @@ int pen__schedule_search(const struct pen__schedule_args *args)
     pen__progress_finish(&watch.progress);
     if (status == PEN_OK) {
         tell_report(&report);
-        status = pen_schedule_save(schedule, path, &why);
+        if (!args->is_json || args->output != NULL)
+            status = pen_schedule_save(schedule, path, &why);
     }
     int code = PEN__EXIT_OK;
-    if (status == PEN_OK)
-        pen__report_written(schedule, path);
+    if (status != PEN_OK)
+        code = pen__refuse_as(status, &why);
+    else if (args->is_json)
+        code = print_as_json(args, &wanted, &report, schedule);
     else
-        code = pen__refuse(&why);
+        pen__report_written(schedule, path);
     pen_schedule_free(schedule);
     pen_text_release(&why);
     return code;

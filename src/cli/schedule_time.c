@@ -40,11 +40,13 @@ static json_t *path_json(const struct pen_schedule *schedule,
     return path;
 }
 
-static int print_as_json(const struct pen_schedule *schedule,
+static int print_as_json(const struct pen__schedule_args *args,
+                         const struct pen_schedule *schedule,
                          const struct pen_timing *timing)
 {
     const struct pen_shape *shape = &schedule->shape;
-    json_t *all = json_pack("{s:s, s:I, s:I, s:I, s:s}", "name", schedule->name,
+    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "name",
+                            schedule->name, "costs", pen__costs_words(args),
                             "num_ranks", (json_int_t)shape->num_ranks, "stages",
                             (json_int_t)shape->num_stages, "microbatches",
                             (json_int_t)shape->num_microbatches, "placement",
@@ -58,7 +60,7 @@ static int print_as_json(const struct pen_schedule *schedule,
         all = NULL;
     }
     json_decref(figures);
-    return pen__print_json(all);
+    return pen__print_json("schedule-time", all);
 }
 
 static void add_summary(const struct pen__schedule_args *args,
@@ -257,9 +259,9 @@ int pen__schedule_time(const struct pen__schedule_args *args)
     }
     int code = PEN__EXIT_OK;
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     else if (args->is_json)
-        code = print_as_json(schedule, timing);
+        code = print_as_json(args, schedule, timing);
     else
         code = print_for_people(args, schedule, timing);
     pen_timing_free(timing);

@@ -88,7 +88,7 @@ static int print(const struct pen__simulate_report *report)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     if (report->args->is_json)
-        return pen__print_json(pen__simulate_json(report));
+        return pen__print_json("simulate", pen__simulate_json(report));
     pen__simulate_print(report, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
@@ -136,7 +136,7 @@ static int simulate(struct pen__simulate_job *job,
             pen_sim_result_release(&outcome.plain);
     }
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     pen_text_release(&why);
     return code;
 }
@@ -150,8 +150,9 @@ static int run(int argc, char **argv)
     struct pen_text why = PEN_TEXT_EMPTY;
     int code = pen__simulate_args_parse(&args, argc, argv);
     if (code == PEN__EXIT_OK) {
-        if (pen__simulate_job_open(&job, &args, &why) != PEN_OK)
-            code = pen__refuse(&why);
+        pen_status status = pen__simulate_job_open(&job, &args, &why);
+        if (status != PEN_OK)
+            code = pen__refuse_as(status, &why);
         else
             code = (args.sweep.is_there ? pen__simulate_sweep
                                         : simulate)(&job, &args);

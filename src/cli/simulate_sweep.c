@@ -156,7 +156,7 @@ static int print_json(const struct pen__simulate_job *job,
                              "wait_sec", seconds_json(points[i].wait_sec)));
     json_object_set_new(object, "sweep", json_string(args->sweep_text));
     json_object_set_new(object, "runs", runs);
-    return pen__print_json(object);
+    return pen__print_json("simulate-sweep", object);
 }
 
 static pen_status draw(const struct pen__simulate_job *job,
@@ -216,7 +216,7 @@ int pen__simulate_sweep(struct pen__simulate_job *job,
         status = draw(job, args, points, &why);
     int code = PEN__EXIT_OK;
     if (status != PEN_OK)
-        code = pen__refuse(&why);
+        code = pen__refuse_as(status, &why);
     else
         code = (args->is_json ? print_json : print_table)(job, args, points);
     free(points);

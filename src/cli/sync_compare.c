@@ -29,8 +29,11 @@ static void print_head(const struct pen__sync_args *args,
 static int print(const struct pen__sync_args *args,
                  const struct pen_replica_comparison *comparison)
 {
-    if (args->is_json)
-        return pen__print_json(pen__sync_json(comparison));
+    if (args->is_json) {
+        json_t *object = pen__sync_json(comparison);
+        json_object_set_new(object, "model", json_string(args->model));
+        return pen__print_json("sync-compare", object);
+    }
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_table table;
     print_head(args, &comparison->setting, &text);
@@ -78,7 +81,8 @@ int pen__sync_compare(const struct pen__sync_args *args)
     pen_status status = pen__sync_setting_init(args, &setting, &why);
     if (status == PEN_OK)
         status = compare(args, &setting, &factors, &comparison, &why);
-    int code = status == PEN_OK ? print(args, comparison) : pen__refuse(&why);
+    int code = status == PEN_OK ? print(args, comparison)
+                                : pen__refuse_as(status, &why);
     pen_replica_comparison_free(comparison);
     pen__sync_setting_release(&setting);
     pen_text_release(&why);

@@ -117,7 +117,8 @@ static int print_as_json(void)
     for (size_t i = 0; i < pen_sync_num_compressors(); i++)
         pen__json_append(&compressors,
                          compressor_json(pen_sync_compressor_at(i)));
-    return pen__print_json(json_pack("{s:o, s:o}", "methods", methods,
+    return pen__print_json("sync-list",
+                           json_pack("{s:o, s:o}", "methods", methods,
                                      "compressors", compressors));
 }
 

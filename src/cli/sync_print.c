@@ -92,6 +92,10 @@ static json_t *row_json(const struct pen_replica_row *row)
         pen_replica_verdict_words[row->verdict]);
     if (object != NULL && time->factor > 0)
         json_object_set_new(object, "factor", json_real(time->factor));
+    struct pen_text name = PEN_TEXT_EMPTY;
+    pen_replica_name(time, &name);
+    json_object_set_new(object, "name", json_string(pen_text_string(&name)));
+    pen_text_release(&name);
     return object;
 }
 
@@ -117,11 +121,13 @@ json_t *pen__sync_json(const struct pen_replica_comparison *comparison)
     for (size_t i = 0; i < comparison->count; i++)
         pen__json_append(&rows, row_json(&comparison->rows[i]));
     return json_pack(
-        "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "replicas",
-        (json_int_t)setting->num_replicas, "weights", setting->num_weights,
-        "link_bytes_per_sec", setting->bytes_per_sec, "latency_sec",
-        setting->latency_sec, "compute_sec", setting->compute_sec,
-        "overlap_sec", setting->overlap_sec, "encode_bytes_per_sec",
-        setting->encode_bytes_per_sec, "samples", setting->samples, "methods",
-        rows, "advice", advice_json(comparison));
+        "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:o}",
+        "replicas", (json_int_t)setting->num_replicas, "weights",
+        setting->num_weights, "link_bytes_per_sec", setting->bytes_per_sec,
+        "latency_sec", setting->latency_sec, "compute_sec",
+        setting->compute_sec, "overlap_sec", setting->overlap_sec,
+        "encode_bytes_per_sec", setting->encode_bytes_per_sec, "samples",
+        setting->samples, "methods", rows, "advised_row",
+        (json_int_t)comparison->advice, "reference_row",
+        (json_int_t)comparison->reference, "advice", advice_json(comparison));
 }

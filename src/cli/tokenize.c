@@ -3,6 +3,7 @@
  * tokenizer of its characters.
  */
 #include "cli/cli.h"
+#include "cli/cli_answer.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -26,7 +27,8 @@ enum option_key {
     KEY_LINES,
     KEY_JSON_KEY,
     KEY_THREADS,
-    KEY_TRAIN_CHARS
+    KEY_TRAIN_CHARS,
+    KEY_JSON
 };
 
 static const struct argp_option options[] = {
@@ -50,6 +52,7 @@ static const struct argp_option options[] = {
      "write no tokens; make the folder -o with a tokenizer.json of "
      "the characters in all TEXTs",
      8},
+    {"json", KEY_JSON, NULL, 0, "print JSON", 9},
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
@@ -129,6 +132,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_TRAIN_CHARS:
         args->trains_chars = true;
         return 0;
+    case KEY_JSON: /* cli_answer.c has read it */
+        return 0;
     case ARGP_KEY_ARGS:
         args->paths = state->argv + state->next;
         args->num_paths = (size_t)(state->argc - state->next);
@@ -166,6 +171,15 @@ static void tell_result(const struct pen_token_writer *writer,
             (unsigned long long)counts->num_bytes,
             (unsigned long long)counts->num_documents,
             1e-6 * (double)counts->num_bytes / elapsed_sec);
+    if (pen__answer_is_json())
+        pen__print_json("tokenize",
+                        json_pack("{s:s, s:I, s:I, s:I, s:f}", "output",
+                                  pen_token_writer_path(writer), "tokens",
+                                  (json_int_t)pen_token_writer_tokens(writer),
+                                  "bytes", (json_int_t)counts->num_bytes,
+                                  "documents",
+                                  (json_int_t)counts->num_documents, "seconds",
+                                  elapsed_sec));
 }
 
 static pen_status tokenize(const struct args *args,
@@ -243,6 +257,10 @@ static pen_status train_chars(const struct args *args, struct pen_text *why)
     if (status == PEN_OK)
         pen_log(PEN_LOG_INFO, "wrote %s/tokenizer.json: %u characters",
                 args->output, num_chars);
+    if (status == PEN_OK && pen__answer_is_json())
+        pen__print_json("tokenize",
+                        json_pack("{s:s, s:I}", "output", args->output,
+                                  "characters", (json_int_t)num_chars));
     pen_text_release(&tokenizer);
     return status;
 }
@@ -256,7 +274,7 @@ static int run(int argc, char **argv)
         return PEN__EXIT_USAGE;
     pen_status status = args.trains_chars ? train_chars(&args, &why)
                                           : write_tokens(&args, &why);
-    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse_as(status, &why);
     pen_text_release(&why);
     return code;
 }

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/field_rows.h"
 #include "cli/parser.h"
+#include "cli/program_help.h"
 #include "cli/train_text.h"
 #include "core/checkpoint.h"
 
@@ -628,6 +629,8 @@ void pen__train_help(void)
 {
     struct argp_option options[PEN__FIELDS_MAX + 1];
     pen__fields_list(fields, NUM_FIELDS, options);
+    if (pen__help_is_collected())
+        pen__fields_show(usual_names, options);
     struct argp parser = parser_of(options);
     pen__parser_help(&parser, "penstock train");
 }

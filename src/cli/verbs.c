@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/parser.h"
+#include "cli/program_help.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -102,11 +103,14 @@ int pen__verbs_help(const struct pen__verbs *verbs, int argc, char **argv)
         help_on(verbs, index);
         return PEN__EXIT_OK;
     }
-    print_usage(verbs, stdout);
+    bool is_collected = pen__help_is_collected();
+    if (!is_collected)
+        print_usage(verbs, stdout);
     for (size_t i = 0; i < verbs->count; i++) {
         if (verbs->items[i].doc == NULL)
             continue;
-        putchar('\n');
+        if (!is_collected)
+            putchar('\n');
         help_on(verbs, (int)i);
     }
     return PEN__EXIT_OK;

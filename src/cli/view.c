@@ -131,12 +131,13 @@ static int show(const struct args *args, const struct pen_view *view)
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
     int code = PEN__EXIT_OK;
-    if (args->output != NULL && draw(args, view, &why) != PEN_OK)
-        code = pen__refuse(&why);
+    pen_status status = args->output == NULL ? PEN_OK : draw(args, view, &why);
+    if (status != PEN_OK)
+        code = pen__refuse_as(status, &why);
     else if (args->output != NULL)
         pen_log(PEN_LOG_INFO, "wrote %s", args->output);
     if (code == PEN__EXIT_OK && args->is_json) {
-        code = pen__print_json(pen_view_json(view));
+        code = pen__print_json("view", pen_view_json(view));
     } else if (code == PEN__EXIT_OK) {
         if (pen_view_print(view, pen__page_width(), args->with_all_ranks,
                            &text) != PEN_OK)
@@ -195,7 +196,8 @@ static int run(int argc, char **argv)
     if (status == PEN_OK)
         status = pen_view_load(pen_text_string(&folder),
                                args.has_step ? &args.step : NULL, &view, &why);
-    int code = status == PEN_OK ? show(&args, view) : pen__refuse(&why);
+    int code =
+        status == PEN_OK ? show(&args, view) : pen__refuse_as(status, &why);
     pen_view_free(view);
     pen_text_release(&folder);
     pen_text_release(&why);

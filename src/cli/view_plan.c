@@ -48,7 +48,8 @@ static int show(const struct pen__planning *planning,
     if (output != NULL && draw(&picture, output, &why) != PEN_OK)
         code = pen__refuse(&why);
     else if (is_json)
-        code = pen__print_json(pen__plan_json(found->plan, &found->prediction));
+        code = pen__print_json("view-plan",
+                               pen__plan_json(found->plan, &found->prediction));
     else {
         pen__plan_print(found->plan, &found->prediction, &text);
         if (output == NULL)
@@ -97,7 +98,7 @@ int pen__view_plan(const char *path, const char *output, bool is_json)
         status =
             pen_predict(&planning.setting, found.plan, &found.prediction, &why);
     int code = status == PEN_OK ? show(&planning, &found, output, is_json)
-                                : pen__refuse(&why);
+                                : pen__refuse_as(status, &why);
     pen_prediction_release(&found.prediction);
     pen__planning_close(&planning);
     pen_plan_free(found.plan);

@@ -13,6 +13,21 @@ uint64_t pen_candidate_num_devices(const struct pen_candidate *candidate)
            degrees[PEN_DEGREE_PP] * degrees[PEN_DEGREE_CP];
 }
 
+bool pen_candidate_is_same_layout(const struct pen_candidate *a,
+                                  const struct pen_candidate *b)
+{
+    return memcmp(a->degrees, b->degrees, sizeof a->degrees) == 0 &&
+           a->micro_batch == b->micro_batch && a->sharding == b->sharding &&
+           a->generator == b->generator;
+}
+
+bool pen_candidate_is_same(const struct pen_candidate *a,
+                           const struct pen_candidate *b)
+{
+    return pen_candidate_is_same_layout(a, b) && a->recompute == b->recompute &&
+           a->recipe.modules == b->recipe.modules;
+}
+
 /* Messages inside layers are cut over tp, too, where the runtime can. */
 static bool has_sequence_parallel(const struct pen_setting *setting,
                                   const struct pen_candidate *candidate)
@@ -184,6 +199,21 @@ pen_status pen_candidate_predict(const struct pen_setting *setting,
     return PEN_OK;
 }
 
+void pen_recompute_print(enum pen_recompute recompute, unsigned modules,
+                         struct pen_text *out)
+{
+    const char *before = "";
+    if (recompute != PEN_RECOMPUTE_SELECTIVE || modules == 0) {
+        pen_text_add_string(out, pen_recompute_names[recompute]);
+        return;
+    }
+    for (int i = 0; i < PEN_MODULES; i++)
+        if ((modules & 1u << i) != 0) {
+            pen_text_add(out, "%s%s", before, pen_module_names[i]);
+            before = ",";
+        }
+}
+
 void pen_candidate_print(const struct pen_candidate *candidate,
                          struct pen_text *out)
 {
@@ -203,9 +233,11 @@ void pen_candidate_print(const struct pen_candidate *candidate,
     pen_text_add(out, "micro-batch %u", candidate->micro_batch);
     if (candidate->degrees[PEN_DEGREE_PP] > 1)
         pen_text_add(out, " %s", candidate->generator->name);
-    if (candidate->recompute != PEN_RECOMPUTE_NONE)
-        pen_text_add(out, " recompute %s",
-                     pen_recompute_names[candidate->recompute]);
+    if (candidate->recompute != PEN_RECOMPUTE_NONE) {
+        pen_text_add_string(out, " recompute ");
+        pen_recompute_print(candidate->recompute, candidate->recipe.modules,
+                            out);
+    }
     if (candidate->sharding != PEN_SHARDING_NONE)
         pen_text_add(out, " %s", pen_sharding_names[candidate->sharding]);
 }

@@ -25,16 +25,23 @@ struct pen_candidate_filter {
     uint32_t micro_batch;
     uint64_t max_devices;
     const struct pen_generator *generator; /* of pipelines; NULL: any */
-    unsigned recomputes; /* bits, 1u << PEN_RECOMPUTE_FULL; 0: all */
-    unsigned shardings;  /* the same of enum pen_sharding */
-    bool allows_stale;   /* asynchronous schedules, too */
-    bool is_stale;       /* those only */
-    uint32_t expert_tp;  /* of all plans, as their recipe; 0: tp */
-    struct pen_recipe recipe;
+    unsigned recomputes;      /* bits, 1u << PEN_RECOMPUTE_FULL; 0: all */
+    unsigned shardings;       /* the same of enum pen_sharding */
+    bool allows_stale;        /* asynchronous schedules, too */
+    bool is_stale;            /* those only */
+    uint32_t expert_tp;       /* of all plans, as their recipe; 0: tp */
+    struct pen_recipe recipe; /* without modules the search chooses them */
 };
 
 /* dp * tp * pp * cp. */
 uint64_t pen_candidate_num_devices(const struct pen_candidate *candidate);
+
+/* Whether they are alike in all that a search chooses; or in all but
+ * recomputation. */
+bool pen_candidate_is_same(const struct pen_candidate *a,
+                           const struct pen_candidate *b);
+bool pen_candidate_is_same_layout(const struct pen_candidate *a,
+                                  const struct pen_candidate *b);
 
 /*
  * The plan of a candidate, without a name of model and cluster. Free it with
@@ -58,6 +65,10 @@ pen_status pen_candidate_predict(const struct pen_setting *setting,
                                  bool is_timed, struct pen_plan **plan,
                                  struct pen_prediction *out,
                                  struct pen_text *why);
+
+/* "none", "full", "selective", or its modules: "mla_up_proj,moe_act". */
+void pen_recompute_print(enum pen_recompute recompute, unsigned modules,
+                         struct pen_text *out);
 
 /*
  * "tp 4 pp 8 vpp 2 dp 2, micro-batch 1, interleaved, full, zero1": what is not

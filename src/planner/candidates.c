@@ -3,6 +3,7 @@
 #include "planner/energy.h"
 #include "planner/layer_class.h"
 #include "planner/measured.h"
+#include "planner/module_sets.h"
 #include "planner/optimizer.h"
 #include "planner/target_rules.h"
 #include "schedule/time.h"
@@ -56,6 +57,7 @@ struct space {
     const struct pen_candidate_filter *filter;
     struct pen_plan *probe; /* what layers are asked with */
     struct pen__layer_classes classes;
+    struct pen__module_sets sets; /* of selective recomputation */
     uint64_t num_devices;
     bool has_slices; /* micro-batches are cut by one of the schedules */
     struct pen__values replicas; /* that the choice may have, in order */
@@ -269,6 +271,7 @@ static void measure(struct space *space, struct choice *choice)
     probe->degrees[PEN_DEGREE_PP] = 1;
     probe->degrees[PEN_DEGREE_DP] = candidate->degrees[PEN_DEGREE_EP];
     probe->expert_tp = candidate->expert_tp;
+    probe->recipe = candidate->recipe;
     probe->micro_batch = candidate->micro_batch;
     probe->has_sequence_parallel =
         candidate->degrees[PEN_DEGREE_TP] > 1 &&
@@ -306,18 +309,29 @@ static void measure(struct space *space, struct choice *choice)
             choice->joules += space->classes.count[i] * joules[i];
 }
 
-static bool choose_recompute(struct space *space, struct choice *choice)
+static bool choose_recompute(struct space *space, struct choice *choice,
+                             enum pen_recompute recompute, unsigned modules)
 {
-    int most = space->setting->model->images != NULL ? 1 : PEN_RECOMPUTES;
-    for (int i = 0; i < most; i++) {
-        if (!is_among(space->filter->recomputes, i))
-            continue;
-        choice->candidate.recompute = (enum pen_recompute)i;
-        measure(space, choice);
-        if (!choose_depth(space, choice))
+    if (!is_among(space->filter->recomputes, (int)recompute))
+        return true;
+    choice->candidate.recompute = recompute;
+    choice->candidate.recipe.modules = modules;
+    measure(space, choice);
+    return choose_depth(space, choice);
+}
+
+static bool choose_recomputation(struct space *space, struct choice *choice)
+{
+    unsigned modules = space->filter->recipe.modules;
+    if (!choose_recompute(space, choice, PEN_RECOMPUTE_NONE, modules))
+        return false;
+    if (space->setting->model->images != NULL)
+        return true;
+    for (uint32_t i = 0; i < space->sets.count; i++)
+        if (!choose_recompute(space, choice, PEN_RECOMPUTE_SELECTIVE,
+                              space->sets.items[i]))
             return false;
-    }
-    return true;
+    return choose_recompute(space, choice, PEN_RECOMPUTE_FULL, modules);
 }
 
 /*
@@ -342,7 +356,7 @@ static bool choose_micro_batch(struct space *space, struct choice *choice)
             continue;
         choice->candidate.micro_batch = sizes.items[i];
         list_replicas(space, choice);
-        if (!choose_recompute(space, choice))
+        if (!choose_recomputation(space, choice))
             return false;
     }
     return true;
@@ -436,7 +450,10 @@ static int compare_bases(const void *left, const void *right)
             return a->candidate.degrees[i] < b->candidate.degrees[i] ? -1 : 1;
     if (a->candidate.micro_batch != b->candidate.micro_batch)
         return a->candidate.micro_batch < b->candidate.micro_batch ? -1 : 1;
-    return (int)a->candidate.recompute - (int)b->candidate.recompute;
+    if (a->candidate.recompute != b->candidate.recompute)
+        return (int)a->candidate.recompute - (int)b->candidate.recompute;
+    return (a->candidate.recipe.modules > b->candidate.recipe.modules) -
+           (a->candidate.recipe.modules < b->candidate.recipe.modules);
 }
 
 static uint64_t devices_of(const struct pen_setting *setting,
@@ -462,7 +479,6 @@ bool pen__bases_list(const struct pen_setting *setting,
     space.probe->target = setting->target;
     space.probe->sequence = setting->sequence;
     space.probe->number = setting->number;
-    space.probe->recipe = filter->recipe;
     *out =
         (struct pen__bases){.setting = setting,
                             .objective = objective,
@@ -472,6 +488,7 @@ bool pen__bases_list(const struct pen_setting *setting,
             pen_target_has_schedule(setting->target, pen_generator_at(i)))
             space.has_slices = true;
     pen__layer_classes_find(setting->model, &space.classes);
+    pen__module_sets_find(setting, &filter->recipe, &space.sets);
     add_divisors(&out->replicas, setting->global_batch, space.num_devices);
     sort_values(&out->replicas);
     bool is_done = choose_tensor(&space);
@@ -503,6 +520,18 @@ static bool add_candidate(struct pen__candidate_list *list,
     return true;
 }
 
+/*
+ * Megatron-LM moves the optimizer's state to the host, and narrows it, only if
+ * it is sharded, even on a single replica.
+ */
+static bool needs_shards(const struct pen_setting *setting,
+                         const struct pen_recipe *recipe)
+{
+    return setting->target == PEN_TARGET_MEGATRON &&
+           (recipe->offloads_optimizer || recipe->master_bytes != 0 ||
+            recipe->moment_bytes != 0);
+}
+
 /* One device of a kind needs no share; else all that the target has. */
 static bool add_shardings(const struct pen_setting *setting,
                           const struct pen_candidate_filter *filter,
@@ -511,7 +540,10 @@ static bool add_shardings(const struct pen_setting *setting,
 {
     uint32_t replicas =
         candidate.degrees[PEN_DEGREE_DP] * candidate.degrees[PEN_DEGREE_CP];
-    for (int i = 0; i < PEN_SHARDINGS && (i == 0 || replicas > 1); i++) {
+    int first = needs_shards(setting, &candidate.recipe) ? PEN_SHARDING_ZERO1
+                                                         : PEN_SHARDING_NONE;
+    for (int i = first; i < PEN_SHARDINGS && (i == first || replicas > 1);
+         i++) {
         candidate.sharding = (enum pen_sharding)i;
         if (is_among(filter->shardings, i) &&
             pen_target_check(setting, &candidate, NULL) == PEN_OK &&

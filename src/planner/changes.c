@@ -89,6 +89,13 @@ static bool fit_replicas(const struct work *work, uint64_t devices,
     return candidate->num_microbatches > 0;
 }
 
+static void recompute_as(const struct pen_candidate *best,
+                         struct pen_candidate *candidate)
+{
+    candidate->recompute = best->recompute;
+    candidate->recipe.modules = best->recipe.modules;
+}
+
 /* The choices of the found plan, taken into the row before. */
 static bool apply(const struct work *work, const struct pen_change *before,
                   unsigned choices, struct pen_change *out)
@@ -108,7 +115,7 @@ static bool apply(const struct work *work, const struct pen_change *before,
     if ((choices & bit(PEN_CHOICE_MICRO_BATCH)) != 0)
         candidate->micro_batch = best->micro_batch;
     if ((choices & bit(PEN_CHOICE_RECOMPUTE)) != 0)
-        candidate->recompute = best->recompute;
+        recompute_as(best, candidate);
     if ((choices & bit(PEN_CHOICE_SHARDING)) != 0)
         candidate->sharding = best->sharding;
     if ((choices & bit(PEN_CHOICE_SEQUENCE)) != 0)
@@ -195,7 +202,9 @@ static unsigned find_differences(const struct work *work,
         choices |= bit(PEN_CHOICE_VPP);
     if (own->micro_batch != best->micro_batch)
         choices |= bit(PEN_CHOICE_MICRO_BATCH);
-    if (own->recompute != best->recompute)
+    if (own->recompute != best->recompute ||
+        (own->recompute == PEN_RECOMPUTE_SELECTIVE &&
+         own->recipe.modules != best->recipe.modules))
         choices |= bit(PEN_CHOICE_RECOMPUTE);
     if (own->sharding != best->sharding)
         choices |= bit(PEN_CHOICE_SHARDING);

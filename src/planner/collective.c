@@ -1,5 +1,7 @@
 #include "planner/collective.h"
 
+#include "base/real.h"
+
 #include <math.h>
 
 uint64_t pen_cluster_node_size(const struct pen_cluster *cluster)
@@ -71,7 +73,7 @@ double pen_collective_time(const struct pen_cluster *cluster,
     double outside =
         outer->bytes_per_sec * constants[PEN_CONSTANT_NETWORK_SHARE];
     double begin = constants[PEN_CONSTANT_NETWORK_SEC] +
-                   outer->latency_sec * 2 * log2(blocks);
+                   outer->latency_sec * 2 * pen_real_log2(blocks);
     if (kind == PEN_COLLECTIVE_EXCHANGE)
         return begin +
                bytes * fmax((blocks - 1) / blocks / outside, passes / inside);

@@ -115,18 +115,20 @@ static void find_groups(struct work *work)
     }
 }
 
-/* Numbers the groups in use. */
+/* Numbers the groups in use, with each mode of recomputation. */
 static void find_rows(struct work *work)
 {
+    const struct pen_layer_range *stages = work->plan->stages;
     for (uint32_t part = 0; part < work->plan->num_stages; part++) {
         uint32_t other = 0;
-        while (work->groups[other] != work->groups[part])
+        while (work->groups[other] != work->groups[part] ||
+               stages[other].recompute != stages[part].recompute)
             other++;
         work->rows[part] = other < part ? work->rows[other] : work->num_rows++;
     }
 }
 
-static bool fill_sums(struct work *work, enum pen_recompute recompute)
+static bool fill_sums(struct work *work)
 {
     const struct pen_model *model = work->setting->model;
     size_t width = (size_t)model->num_layers + 1;
@@ -140,7 +142,8 @@ static bool fill_sums(struct work *work, enum pen_recompute recompute)
         struct pen__class_costs costs;
         double *row = &work->sums[width * next++];
         pen__class_costs_find(work->setting, work->plan, work->groups[part],
-                              recompute, &work->classes, &costs);
+                              work->plan->stages[part].recompute,
+                              &work->classes, &costs);
         for (uint32_t layer = 0; layer < model->num_layers; layer++)
             row[layer + 1] =
                 row[layer] + costs.seconds[pen__layer_class(model, layer)];
@@ -268,18 +271,17 @@ static pen_status cut(struct work *work, bool is_limited, struct pen_text *why)
     return pen__chain_cut(&chain, work->counts, why);
 }
 
-static void store_stage(struct pen_plan *plan, uint32_t stage, uint32_t count,
-                        enum pen_recompute recompute)
+static void store_stage(struct pen_plan *plan, uint32_t stage, uint32_t count)
 {
     uint32_t first = 0;
     if (stage > 0)
         first = plan->stages[stage - 1].first + plan->stages[stage - 1].count;
-    plan->stages[stage] = (struct pen_layer_range){
-        .first = first, .count = count, .recompute = recompute};
+    plan->stages[stage].first = first;
+    plan->stages[stage].count = count;
 }
 
+/* With the recomputation that each stage of the plan has. */
 static pen_status run(const struct pen_setting *setting, struct pen_plan *plan,
-                      enum pen_recompute recompute,
                       const struct pen_prediction *predicted,
                       struct pen_text *why)
 {
@@ -290,20 +292,20 @@ static pen_status run(const struct pen_setting *setting, struct pen_plan *plan,
     if (allocate(&work)) {
         find_groups(&work);
         find_rows(&work);
-        if (fill_sums(&work, recompute))
+        if (fill_sums(&work))
             status = PEN_OK;
     }
     if (status != PEN_OK)
         pen_why(why, "no memory to cut %u layers", setting->model->num_layers);
     if (status == PEN_OK && predicted != NULL) {
-        fill_bytes(&work, recompute);
+        fill_bytes(&work, plan->stages[0].recompute);
         fill_limits(&work, predicted);
     }
     if (status == PEN_OK)
         status = cut(&work, predicted != NULL, why);
     if (status == PEN_OK)
         for (uint32_t i = 0; i < plan->num_stages; i++)
-            store_stage(plan, i, work.counts[i], recompute);
+            store_stage(plan, i, work.counts[i]);
     release(&work);
     return status;
 }
@@ -312,12 +314,14 @@ pen_status pen_cut(const struct pen_setting *setting, struct pen_plan *plan,
                    enum pen_recompute recompute, struct pen_text *why)
 {
     const uint16_t *counts = pen__cut_recall(setting, plan, recompute);
+    for (uint32_t i = 0; i < plan->num_stages; i++)
+        plan->stages[i].recompute = recompute;
     if (counts != NULL) {
         for (uint32_t i = 0; i < plan->num_stages; i++)
-            store_stage(plan, i, counts[i], recompute);
+            store_stage(plan, i, counts[i]);
         return PEN_OK;
     }
-    pen_status status = run(setting, plan, recompute, NULL, why);
+    pen_status status = run(setting, plan, NULL, why);
     if (status == PEN_OK)
         pen__cut_keep(setting, plan, recompute);
     return status;
@@ -328,5 +332,11 @@ pen_status pen_cut_to_fit(const struct pen_setting *setting,
                           const struct pen_prediction *predicted,
                           struct pen_text *why)
 {
-    return run(setting, plan, plan->stages[0].recompute, predicted, why);
+    return run(setting, plan, predicted, why);
+}
+
+pen_status pen_cut_by_stage(const struct pen_setting *setting,
+                            struct pen_plan *plan, struct pen_text *why)
+{
+    return run(setting, plan, NULL, why);
 }

@@ -22,4 +22,11 @@ pen_status pen_cut_to_fit(const struct pen_setting *setting,
                           const struct pen_prediction *predicted,
                           struct pen_text *why);
 
+/*
+ * Cuts again with the mode of recomputation that each stage has: stages that
+ * recompute less get more layers.
+ */
+pen_status pen_cut_by_stage(const struct pen_setting *setting,
+                            struct pen_plan *plan, struct pen_text *why);
+
 #endif

@@ -1,15 +1,16 @@
 #include "planner/explain.h"
 
+#include "planner/explain_helps.h"
+#include "planner/module_sets.h"
 #include "planner/target_rules.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_NEIGHBOURS 96u
 
 struct work {
     const struct pen_setting *setting;
+    const struct pen_candidate_filter *filter; /* of the search */
     const struct pen_plan_found *found;
     struct pen_explanation *out;
 };
@@ -138,15 +139,30 @@ static void try_micro_batches(struct work *work)
     }
 }
 
-static void try_modes(struct work *work)
+static void try_recompute(struct work *work, enum pen_recompute recompute,
+                          unsigned modules)
 {
     struct pen_candidate candidate = work->found->candidate;
-    for (int i = 0; i < PEN_RECOMPUTES; i++) {
-        candidate.recompute = (enum pen_recompute)i;
-        if (candidate.recompute != work->found->candidate.recompute)
-            add_neighbour(work, "recomputation", &candidate);
-    }
-    candidate = work->found->candidate;
+    candidate.recompute = recompute;
+    candidate.recipe.modules = modules;
+    if (!pen_candidate_is_same(&candidate, &work->found->candidate))
+        add_neighbour(work, "recomputation", &candidate);
+}
+
+static void try_recomputes(struct work *work)
+{
+    unsigned modules = work->filter->recipe.modules;
+    struct pen__module_sets sets;
+    pen__module_sets_find(work->setting, &work->filter->recipe, &sets);
+    try_recompute(work, PEN_RECOMPUTE_NONE, modules);
+    for (uint32_t i = 0; i < sets.count; i++)
+        try_recompute(work, PEN_RECOMPUTE_SELECTIVE, sets.items[i]);
+    try_recompute(work, PEN_RECOMPUTE_FULL, modules);
+}
+
+static void try_shardings(struct work *work)
+{
+    struct pen_candidate candidate = work->found->candidate;
     uint32_t replicas =
         candidate.degrees[PEN_DEGREE_DP] * candidate.degrees[PEN_DEGREE_CP];
     for (int i = 0; i < PEN_SHARDINGS && replicas > 1; i++) {
@@ -223,157 +239,15 @@ static void find_limit(struct work *work)
     out->local_sec = spent[PEN_SPENDING_REDUCTION] + spent[PEN_SPENDING_GATHER];
 }
 
-/* ---- what helps ---- */
-
-/* A copy of the cluster that may be changed; shares the matrices. */
-struct changed {
-    struct pen_cluster cluster;
-    struct pen_setting setting;
-};
-
-static bool open_change(const struct work *work, struct changed *changed)
-{
-    const struct pen_cluster *cluster = work->setting->cluster;
-    size_t groups = cluster->num_groups * sizeof *cluster->groups;
-    size_t levels = cluster->num_levels * sizeof *cluster->levels;
-    changed->cluster = *cluster;
-    changed->cluster.groups = malloc(groups);
-    changed->cluster.levels = malloc(levels);
-    if (changed->cluster.groups == NULL || changed->cluster.levels == NULL) {
-        free(changed->cluster.groups);
-        free(changed->cluster.levels);
-        return false;
-    }
-    memcpy(changed->cluster.groups, cluster->groups, groups);
-    memcpy(changed->cluster.levels, cluster->levels, levels);
-    changed->setting = *work->setting;
-    changed->setting.cluster = &changed->cluster;
-    return true;
-}
-
-static void close_change(struct changed *changed)
-{
-    free(changed->cluster.groups);
-    free(changed->cluster.levels);
-}
-
-/* The plan itself after the change; 0 when it cannot be any more. */
-static double keep_plan(const struct work *work, const struct changed *changed)
-{
-    struct pen_plan plan = *work->found->plan;
-    struct pen_prediction prediction;
-    uint64_t before = work->setting->global_batch;
-    plan.num_microbatches = (uint32_t)(plan.num_microbatches *
-                                       changed->setting.global_batch / before);
-    if (pen_predict(&changed->setting, &plan, &prediction, NULL) != PEN_OK)
-        return 0;
-    double tokens_per_sec = prediction.fits ? prediction.tokens_per_sec : 0;
-    pen_prediction_release(&prediction);
-    return tokens_per_sec;
-}
-
-/* Searches again, and notes what the best plan does then. */
-static void add_help(struct work *work, const struct changed *changed,
-                     double seconds, const char *format, const char *name)
-{
-    struct pen_plan_search_options options = {.top = 1, .seconds = seconds};
-    struct pen_plan_ranking *ranking = NULL;
-    options.filter.max_devices =
-        pen_candidate_num_devices(&work->found->candidate);
-    double kept = keep_plan(work, changed);
-    pen_status status =
-        pen_plan_search(&changed->setting, &options, &ranking, NULL);
-    if (status != PEN_OK && kept == 0)
-        return;
-    struct pen_help *help = &work->out->helps[work->out->num_helps++];
-    /* The format is one of those below. */
-    if (name != NULL)
-        snprintf(help->what, sizeof help->what, "%s %s", format, name);
-    else
-        snprintf(help->what, sizeof help->what, "%s", format);
-    help->tokens_per_sec = kept;
-    help->candidate = work->found->candidate;
-    help->is_cut_short = status == PEN_OK && !ranking->is_complete;
-    if (status == PEN_OK &&
-        ranking->found[0].prediction.tokens_per_sec > kept) {
-        help->tokens_per_sec = ranking->found[0].prediction.tokens_per_sec;
-        help->candidate = ranking->found[0].candidate;
-    }
-    pen_plan_ranking_free(ranking);
-}
-
-static void try_memory(struct work *work, double seconds)
-{
-    struct changed changed;
-    if (!open_change(work, &changed))
-        return;
-    for (uint32_t i = 0; i < changed.cluster.num_groups; i++)
-        changed.cluster.groups[i].device.memory_bytes *= 2;
-    changed.setting.memory_limit *= 2;
-    add_help(work, &changed, seconds, "memory", NULL);
-    close_change(&changed);
-}
-
-static void try_flops(struct work *work, double seconds)
-{
-    struct changed changed;
-    if (!open_change(work, &changed))
-        return;
-    for (uint32_t i = 0; i < changed.cluster.num_groups; i++)
-        for (int j = 0; j < PEN_NUMBERS; j++)
-            changed.cluster.groups[i].device.flops[j] *= 2;
-    add_help(work, &changed, seconds, "arithmetic", NULL);
-    close_change(&changed);
-}
-
-static void try_link(struct work *work, uint32_t level, double seconds)
-{
-    struct changed changed;
-    if (!open_change(work, &changed))
-        return;
-    changed.cluster.levels[level].bytes_per_sec *= 2;
-    changed.cluster.levels[level].latency_sec /= 2;
-    add_help(work, &changed, seconds,
-             "links:", changed.cluster.levels[level].name);
-    close_change(&changed);
-}
-
-static void try_batch(struct work *work, double seconds)
-{
-    struct changed changed;
-    if (!open_change(work, &changed))
-        return;
-    changed.setting.global_batch *= 2;
-    add_help(work, &changed, seconds, "batch", NULL);
-    close_change(&changed);
-}
-
-static int compare_helps(const void *left, const void *right)
-{
-    const struct pen_help *a = left;
-    const struct pen_help *b = right;
-    if (a->tokens_per_sec != b->tokens_per_sec)
-        return a->tokens_per_sec > b->tokens_per_sec ? -1 : 1;
-    return strcmp(a->what, b->what);
-}
-
-static void find_helps(struct work *work, double seconds)
-{
-    try_memory(work, seconds);
-    try_flops(work, seconds);
-    try_batch(work, seconds);
-    for (uint32_t i = 0; i < work->setting->cluster->num_levels; i++)
-        try_link(work, i, seconds);
-    qsort(work->out->helps, work->out->num_helps, sizeof *work->out->helps,
-          compare_helps);
-}
-
 pen_status pen_explain(const struct pen_setting *setting,
+                       const struct pen_candidate_filter *filter,
                        const struct pen_plan_found *found, double seconds,
                        struct pen_explanation **out, struct pen_text *why)
 {
-    struct work work = {
-        .setting = setting, .found = found, .out = calloc(1, sizeof *work.out)};
+    struct work work = {.setting = setting,
+                        .filter = filter,
+                        .found = found,
+                        .out = calloc(1, sizeof *work.out)};
     if (work.out != NULL)
         work.out->neighbours =
             calloc(MOST_NEIGHBOURS, sizeof *work.out->neighbours);
@@ -384,11 +258,12 @@ pen_status pen_explain(const struct pen_setting *setting,
     }
     try_degrees(&work);
     try_micro_batches(&work);
-    try_modes(&work);
+    try_recomputes(&work);
+    try_shardings(&work);
     try_schedules(&work);
     find_limit(&work);
     if (seconds > 0)
-        find_helps(&work, seconds);
+        pen__helps_find(setting, filter, found, seconds, work.out);
     *out = work.out;
     return PEN_OK;
 }

@@ -1,5 +1,7 @@
 #include "planner/interval.h"
 
+#include "base/real.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -74,8 +76,9 @@ void pen__interval_set(const struct pen_setting *setting,
         is_measured ? measured : find_spread(setting, plan, device);
     double more = setting->model->is_guessed ? GUESSED_MORE : 1;
     double step = prediction->step_sec;
-    prediction->low_sec = step * exp(more * spread.low);
-    prediction->high_sec = step * exp(more * spread.high);
-    prediction->step_error =
-        fmax(exp(more * spread.high) - 1, 1 - exp(more * spread.low));
+    double low = pen_real_exp(more * spread.low);
+    double high = pen_real_exp(more * spread.high);
+    prediction->low_sec = step * low;
+    prediction->high_sec = step * high;
+    prediction->step_error = fmax(high - 1, 1 - low);
 }

@@ -14,20 +14,22 @@ static double busy_time(const struct pen__layer *layer,
     return pen_operations_busy(layer->device, layer->setting->number, list);
 }
 
+static double fourth_power(double x)
+{
+    return x * x * (x * x);
+}
+
 /*
  * The device runs while the host launches what comes next. Where both take
  * about as long, each waits for the other now and then.
  */
-#define BLEND 4.0
-
 double pen__layer_blend(double device_sec, double host_sec)
 {
     double most = fmax(device_sec, host_sec);
     if (most <= 0)
         return 0;
-    return most *
-           pow(pow(device_sec / most, BLEND) + pow(host_sec / most, BLEND),
-               1 / BLEND);
+    return most * sqrt(sqrt(fourth_power(device_sec / most) +
+                            fourth_power(host_sec / most)));
 }
 
 /* The messages of tensor parallelism of one pass of a block. */
@@ -68,12 +70,13 @@ static double context_time(const struct pen__layer *layer, double passes)
 }
 
 /* By operation: every second product, and what is cheap; attention is kept. */
-static double selected_time(const struct pen__layer *layer,
-                            const struct pen_operation_list *forward)
+static double selected_time(const struct pen__layer *layer)
 {
+    struct pen_operation_list forward = {.count = 0};
     double sec = 0;
-    for (uint32_t i = 0; i < forward->count; i++) {
-        const struct pen_operation *item = &forward->items[i];
+    pen__layer_list_forward(layer, &forward);
+    for (uint32_t i = 0; i < forward.count; i++) {
+        const struct pen_operation *item = &forward.items[i];
         double once =
             pen_operation_time(layer->device, layer->setting->number, item);
         if (item->kind != PEN_OPERATION_ATTENTION)
@@ -103,6 +106,14 @@ static void add_pass(const struct pen__layer *layer,
         pen_operations_part_busy(device, number, list, true);
     pass->host_sec += pen_operations_part_host(device, list, false);
     pass->expert_host_sec += pen_operations_part_host(device, list, true);
+}
+
+static void join_pass(const struct pass *from, struct pass *pass)
+{
+    pass->busy_sec += from->busy_sec;
+    pass->expert_busy_sec += from->expert_busy_sec;
+    pass->host_sec += from->host_sec;
+    pass->expert_host_sec += from->expert_host_sec;
 }
 
 /*
@@ -150,20 +161,38 @@ static double modules_time(const struct pen__layer *layer)
     return sec;
 }
 
+/* Adds what is computed again to the passes of a block. */
+static void add_recompute(const struct pen__layer *layer,
+                          enum pen_recompute recompute,
+                          struct pen_layer_time *out)
+{
+    if (recompute == PEN_RECOMPUTE_FULL) {
+        out->recompute_sec = out->forward_sec;
+        out->tensor_sec += out->tensor_sec / 2; /* of one of two passes */
+        out->expert_sec += out->expert_sec / 2;
+    } else if (recompute == PEN_RECOMPUTE_SELECTIVE)
+        out->recompute_sec = layer->setting->practice.selects_products
+                                 ? selected_time(layer)
+                                 : modules_time(layer);
+}
+
 static void time_block(const struct pen__layer *layer,
-                       enum pen_recompute recompute, struct pen_layer_time *out)
+                       struct pen_layer_time *out)
 {
     struct pen_operation_list forward = {.count = 0};
     struct pen_operation_list input = {.count = 0};
     struct pen_operation_list weight = {.count = 0};
     struct pass ahead = {.busy_sec = 0};
     struct pass back = {.busy_sec = 0};
+    struct pass of_weight = {.busy_sec = 0};
     pen__layer_list_forward(layer, &forward);
     pen__layer_list_input(layer, &input);
     pen__layer_list_weight(layer, &weight);
     add_pass(layer, &forward, &ahead);
     add_pass(layer, &input, &back);
-    add_pass(layer, &weight, &back);
+    add_pass(layer, &weight, &of_weight);
+    double input_busy_sec = back.busy_sec + back.expert_busy_sec;
+    join_pass(&of_weight, &back);
     double tensor[2] = {tensor_time(layer, layer->parts, &ahead.host_sec),
                         tensor_time(layer, layer->parts, &back.host_sec)};
     capture(layer, &ahead);
@@ -178,19 +207,11 @@ static void time_block(const struct pen__layer *layer,
         .tensor_sec = tensor[0] + tensor[1],
         .context_sec = context[0] + context[1]};
     double messages = tensor[1] + context[1] + expert;
-    double weight_sec = busy_time(layer, &weight);
-    double input_sec = busy_time(layer, &input) + messages;
+    double weight_sec = of_weight.busy_sec + of_weight.expert_busy_sec;
+    double input_sec = input_busy_sec + messages;
     double slow = pass_time(&back, messages) / (input_sec + weight_sec);
     out->input_sec = input_sec * slow + wait;
     out->weight_sec = weight_sec * slow;
-    if (recompute == PEN_RECOMPUTE_FULL) {
-        out->recompute_sec = out->forward_sec;
-        out->tensor_sec += tensor[0];
-        out->expert_sec += expert + wait;
-    } else if (recompute == PEN_RECOMPUTE_SELECTIVE)
-        out->recompute_sec = layer->setting->practice.selects_products
-                                 ? selected_time(layer, &forward)
-                                 : modules_time(layer);
 }
 
 /* Batches come, losses go; half of it with the first layer, half at the end. */
@@ -308,9 +329,36 @@ static void add_times(const struct pen_layer_time *time,
     held->hold_bytes += (uint64_t)(count * (double)bytes->hold_bytes);
 }
 
+/* A layer of this kind of block; the last block where the model has none. */
+static uint32_t layer_like(const struct pen_model *model, uint8_t kind)
+{
+    for (uint32_t block = model->num_blocks; block-- > 0;)
+        if (pen_model_block_kind(model, block) == kind)
+            return block + 1;
+    return model->num_blocks;
+}
+
+/* The blocks that predict one further token: one, or two halves of one. */
+static void add_further_blocks(const struct pen_setting *setting,
+                               const struct pen_plan *plan, uint32_t group,
+                               enum pen_recompute recompute,
+                               struct pen_layer_time *time,
+                               struct pen_layer_bytes *bytes)
+{
+    const struct pen_model *model = setting->model;
+    for (uint32_t i = 0; i < model->num_mtp_kinds; i++) {
+        struct pen_layer_time one;
+        struct pen_layer_bytes held;
+        pen_predict_layer(setting, plan, group,
+                          layer_like(model, model->mtp_kinds[i]), recompute,
+                          &one, &held);
+        add_times(&one, &held, 1, time, bytes);
+    }
+}
+
 /*
- * Each further token takes a block as the last one, whose input comes out of a
- * product of two rows, and the head once more. They share one block.
+ * Each further token takes blocks of its own kinds, whose input comes out of a
+ * product of two rows, and the head once more. They share these blocks.
  */
 static void add_further_tokens(const struct pen_setting *setting,
                                const struct pen_plan *plan, uint32_t group,
@@ -320,14 +368,13 @@ static void add_further_tokens(const struct pen_setting *setting,
 {
     double count = plan->recipe.mtp_blocks;
     struct pen__layer layer;
-    struct pen_layer_time block;
-    struct pen_layer_bytes held;
+    struct pen_layer_time block = {.forward_sec = 0};
+    struct pen_layer_bytes held = {.num_parameters = 0};
     if (count == 0)
         return;
     struct pen_layer_time head = *time;
     struct pen_layer_bytes kept = *bytes;
-    pen_predict_layer(setting, plan, group, setting->model->num_layers - 2,
-                      recompute, &block, &held);
+    add_further_blocks(setting, plan, group, recompute, &block, &held);
     pen__layer_open(setting, plan, group, setting->model->num_layers - 2,
                     &layer);
     struct pen_operation_list joined = {.count = 0};
@@ -380,7 +427,29 @@ void pen_predict_layer(const struct pen_setting *setting,
         add_further_tokens(setting, plan, group, recompute, time, bytes);
         break;
     default:
-        time_block(&layer, recompute, time);
+        time_block(&layer, time);
+        add_recompute(&layer, recompute, time);
         pen__layer_fill_bytes(&layer, recompute, bytes);
     }
+}
+
+void pen__layer_recompute(const struct pen_setting *setting,
+                          const struct pen_plan *plan, uint32_t group,
+                          uint32_t index, enum pen_recompute recompute,
+                          struct pen_layer_time *time,
+                          struct pen_layer_bytes *bytes)
+{
+    struct pen__layer layer;
+    bool is_block =
+        pen_model_layer_kind(setting->model, index) == PEN_LAYER_BLOCK;
+    if (pen__is_measured(setting) || setting->model->images != NULL ||
+        (!is_block && plan->recipe.mtp_blocks > 0)) {
+        pen_predict_layer(setting, plan, group, index, recompute, time, bytes);
+        return;
+    }
+    if (!is_block)
+        return;
+    pen__layer_open(setting, plan, group, index, &layer);
+    add_recompute(&layer, recompute, time);
+    pen__layer_fill_bytes(&layer, recompute, bytes);
 }

@@ -100,7 +100,7 @@ static void drop_modules(const struct pen__layer *layer, unsigned modules,
     if ((modules & 1u << PEN_MODULE_CORE_ATTENTION) != 0)
         stash->pairs = 0;
     if ((modules & 1u << PEN_MODULE_NORMS) != 0)
-        stash->norms = 0;
+        stash->norms *= 1 - pen__layer_free_norms(layer) / layer->parts;
     if ((modules & 1u << PEN_MODULE_LATENT) != 0 && stash->latent > 0)
         stash->heads = 0;
     if ((modules & inner) != 0)

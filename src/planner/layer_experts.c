@@ -1,6 +1,7 @@
 /* How tokens come to their experts and back. */
 #include "planner/layer_operations.h"
 
+#include "base/real.h"
 #include "planner/collective.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
  */
 static double count_met(double places, double choices)
 {
-    return (places - 1) * (1 - pow(1 - 1 / places, choices));
+    return (places - 1) * (1 - pen_real_power(1 - 1 / places, choices));
 }
 
 /* Ranks of one expert group, one after the other in the cluster. */

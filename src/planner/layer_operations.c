@@ -255,19 +255,36 @@ static double norm_bytes(const struct pen__layer *layer, bool is_backward)
     return layer->element * (is_fused ? arrays : UNFUSED_NORM_ARRAYS * arrays);
 }
 
+static void add_norm(const struct pen__layer *layer, bool is_backward,
+                     struct pen_operation_list *list)
+{
+    double row = layer->tokens * layer->hidden / layer->rows_tp;
+    double kernels = is_backward ? 2 : 1;
+    if (!layer->setting->practice.has_fused_norm)
+        kernels *= UNFUSED_NORM_ARRAYS;
+    pen_operations_add_rows(list, row * norm_bytes(layer, is_backward),
+                            kernels);
+}
+
 static void add_norms(const struct pen__layer *layer, bool is_backward,
                       struct pen_operation_list *list)
 {
     double row = layer->tokens * layer->hidden / layer->rows_tp;
     double dropout = layer->setting->practice.has_dropout ? 1 : 0;
-    double kernels = is_backward ? 2 : 1;
-    if (!layer->setting->practice.has_fused_norm)
-        kernels *= UNFUSED_NORM_ARRAYS;
     for (int i = 0; i < layer->parts; i++) {
-        pen_operations_add_rows(list, row * norm_bytes(layer, is_backward),
-                                kernels);
+        add_norm(layer, is_backward, list);
         pen_operations_add_rows(list, row * (3 * layer->element + dropout), 1);
     }
+}
+
+double pen__layer_free_norms(const struct pen__layer *layer)
+{
+    double count = layer->experts > 0 ? 1 : 0;
+    if (layer->recipe->graphs == PEN_GRAPHS_MODULES)
+        return 0;
+    if (layer->setting->model->kv_lora_rank > 0)
+        count++;
+    return count < layer->parts ? count : layer->parts;
 }
 
 /* Operations from `first` on are launched once the tokens have come. */
@@ -467,7 +484,8 @@ void pen__layer_list_module(const struct pen__layer *layer,
         pen__layer_list_attention(layer, false, list);
         break;
     case PEN_MODULE_NORMS:
-        add_norms(layer, false, list);
+        for (int i = 0; i < pen__layer_free_norms(layer); i++)
+            add_norm(layer, false, list);
         break;
     case PEN_MODULE_LATENT:
         if (layer->setting->model->kv_lora_rank > 0)

@@ -63,6 +63,14 @@ void pen__layer_list_module(const struct pen__layer *layer,
                             enum pen_module module,
                             struct pen_operation_list *list);
 
+/*
+ * Norms whose results recomputation or offload frees. Transformer Engine joins
+ * the norm before plain attention and the one before a dense MLP with the
+ * product that follows, and Megatron-LM then leaves them as they are; and all
+ * norms inside graphs of modules.
+ */
+double pen__layer_free_norms(const struct pen__layer *layer);
+
 /* Tokens to their experts and back again, once. */
 double pen__layer_exchange_time(const struct pen__layer *layer);
 
@@ -91,6 +99,16 @@ double pen__layer_held_elements(const struct pen__layer *layer,
 void pen__layer_add_gradient(const struct pen__layer *layer, double batch,
                              double rows, double columns, double tokens,
                              struct pen_operation_list *list);
+
+/*
+ * Turns the prediction of a layer without recomputation into that with it, as
+ * pen_predict_layer() has it; its passes are the same.
+ */
+void pen__layer_recompute(const struct pen_setting *setting,
+                          const struct pen_plan *plan, uint32_t group,
+                          uint32_t index, enum pen_recompute recompute,
+                          struct pen_layer_time *time,
+                          struct pen_layer_bytes *bytes);
 
 /* Adds `count` times the seconds of a layer to a sum. */
 void pen__layer_time_add(const struct pen_layer_time *time, double count,

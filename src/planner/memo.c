@@ -4,6 +4,8 @@
  */
 #include "planner/memo.h"
 
+#include "planner/layer_operations.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,17 +48,20 @@ void pen__memo_free(struct pen__memo *memo)
 static struct key key_of(const struct pen_plan *plan, uint32_t group,
                          uint32_t what, enum pen_recompute recompute)
 {
-    return (struct key){
+    struct key key = {
         .numbers = {plan->degrees[PEN_DEGREE_TP], plan->degrees[PEN_DEGREE_CP],
                     plan->degrees[PEN_DEGREE_EP], plan->expert_tp + 1,
                     plan->micro_batch, plan->has_sequence_parallel + 1u,
                     group + 1, what + 1, (uint32_t)recompute + 1},
         .recipe = plan->recipe};
+    if (recompute != PEN_RECOMPUTE_SELECTIVE)
+        key.recipe.modules = 0;
+    return key;
 }
 
 static uint32_t hash_of(const struct key *key)
 {
-    uint64_t hash = 0;
+    uint64_t hash = key->recipe.modules;
     for (size_t i = 0; i < sizeof key->numbers / sizeof *key->numbers; i++)
         hash = (hash ^ key->numbers[i]) * 0x9e3779b97f4a7c15u;
     return (uint32_t)(hash >> 32);
@@ -80,13 +85,20 @@ void pen__layer_recall(const struct pen_setting *setting,
     }
     struct key key = key_of(plan, group, index, recompute);
     struct layer *layer = &setting->memo->layers[hash_of(&key) % NUM_LAYERS];
-    if (!is_same(&key, &layer->key)) {
-        pen_predict_layer(setting, plan, group, index, recompute, &layer->time,
-                          &layer->bytes);
-        layer->key = key;
+    if (is_same(&key, &layer->key)) {
+        *time = layer->time;
+        *bytes = layer->bytes;
+        return;
     }
-    *time = layer->time;
-    *bytes = layer->bytes;
+    if (recompute == PEN_RECOMPUTE_NONE) {
+        pen_predict_layer(setting, plan, group, index, recompute, time, bytes);
+    } else {
+        pen__layer_recall(setting, plan, group, index, PEN_RECOMPUTE_NONE, time,
+                          bytes);
+        pen__layer_recompute(setting, plan, group, index, recompute, time,
+                             bytes);
+    }
+    *layer = (struct layer){key, *time, *bytes};
 }
 
 /* Where devices differ, cuts depend on dp, too. */

@@ -327,6 +327,25 @@ static double owner_sec(const struct pen_setting *setting,
     }
 }
 
+/*
+ * A step on the host: gradients go there, weights come back, and in between
+ * master and moments are read and written, at the rate of the way there: as
+ * much as a device's share of the host's memory gives.
+ */
+static double host_sec(const struct pen_setting *setting,
+                       const struct pen_plan *plan,
+                       const struct pen_device *device,
+                       const struct pen_layer_bytes *bytes)
+{
+    double each = pen__gradient_bytes(setting, plan) +
+                  pen_number_bytes(setting->number) +
+                  step_bytes(setting, plan) + 2 * moment_bytes(&plan->recipe);
+    double weights = 0;
+    for (int owner = 0; owner < PEN__OWNERS; owner++)
+        weights += weights_of(bytes, owner) / parts_of(plan, owner);
+    return each * weights / device->constants[PEN_CONSTANT_HOST_RATE];
+}
+
 double pen__optimizer_sec(const struct pen_setting *setting,
                           const struct pen_plan *plan,
                           const struct pen_device *device,
@@ -334,6 +353,8 @@ double pen__optimizer_sec(const struct pen_setting *setting,
                           const struct pen__matrix_sums *sums)
 {
     double sec = 0;
+    if (plan->recipe.offloads_optimizer)
+        return host_sec(setting, plan, device, bytes);
     for (int owner = 0; owner < PEN__OWNERS; owner++)
         sec += owner_sec(setting, plan, device, weights_of(bytes, owner), sums,
                          owner);

@@ -1,6 +1,7 @@
 #include "planner/replica_compare.h"
 
 #include "base/bug.h"
+#include "base/sort.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -268,8 +269,8 @@ static size_t choose(const struct pen_replica_comparison *comparison)
 
 static void finish(struct pen_replica_comparison *comparison)
 {
-    qsort(comparison->rows, comparison->count, sizeof *comparison->rows,
-          compare_rows);
+    pen_sort_few(comparison->rows, comparison->count, sizeof *comparison->rows,
+                 compare_rows);
     for (size_t i = 0; i < comparison->count; i++)
         if (is_reference(&comparison->rows[i].time.choice))
             comparison->reference = i;

@@ -11,6 +11,8 @@
  * out is the best of all that are left. Bases are sorted once; the others are
  * in a heap.
  *
+ * Plans that differ in recomputation only take one row: the best of them.
+ *
  * Afterwards the same search goes on with fewer and fewer devices: nodes of
  * more are dropped, all others stay as they are.
  */
@@ -188,19 +190,21 @@ static double next_making_sec(const struct search *search)
     return is_long ? making_sec(&node->found.candidate) : 0;
 }
 
+#define PATIENCE 4.0 /* times the deadline, while there is no answer */
+
 /*
- * Out of work, and not without any answer. The order of the work does not
- * depend on the deadline: more seconds look at more candidates, never at others
- * instead, and the answer gets no worse.
+ * Out of work. The order of the work does not depend on the deadline: more
+ * seconds look at more candidates, never at others instead, and the answer gets
+ * no worse.
  */
 static bool is_spent(const struct search *search, double next_sec)
 {
     uint64_t max_ops = search->options->max_ops;
-    if (!search->has_answer)
-        return false;
-    return (search->deadline > 0 &&
-            search->work_sec + next_sec > search->deadline) ||
-           (max_ops != 0 && search->num_ops > max_ops);
+    double patience = search->has_answer ? 1 : PATIENCE;
+    if (search->deadline > 0 &&
+        search->work_sec + next_sec > patience * search->deadline)
+        return true;
+    return search->has_answer && max_ops != 0 && search->num_ops > max_ops;
 }
 
 /* The same, before the next node: a long schedule is not begun in vain. */
@@ -287,14 +291,6 @@ static void bound_candidate(struct search *search, const struct pen__base *base,
         add_node(search, &node);
 }
 
-static bool is_same(const struct pen_candidate *a,
-                    const struct pen_candidate *b)
-{
-    return memcmp(a->degrees, b->degrees, sizeof a->degrees) == 0 &&
-           a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
-           a->sharding == b->sharding && a->generator == b->generator;
-}
-
 /* Found out once for each schedule that is met. */
 static double held_share(struct search *search,
                          const struct pen_generator *generator)
@@ -343,7 +339,8 @@ static void expand_candidates(struct search *search,
     }
     for (size_t i = 0; i < search->candidates.count; i++) {
         const struct pen_candidate *candidate = &search->candidates.items[i];
-        if (search->has_dived && is_same(candidate, &search->dive))
+        if (search->has_dived &&
+            pen_candidate_is_same(candidate, &search->dive))
             continue;
         if (is_spent(search, 0))
             leave_out(search,
@@ -473,6 +470,25 @@ static double next_key(const struct search *search)
     return search->heap.count > 0 ? search->heap.items[0].key : INFINITY;
 }
 
+/* Whether one of these plans, which are better, has the same layout. */
+static bool is_outdone(const struct pen_plan_found *better, uint32_t count,
+                       const struct pen_candidate *candidate)
+{
+    uint32_t at = 0;
+    while (at < count &&
+           !pen_candidate_is_same_layout(&better[at].candidate, candidate))
+        at++;
+    return at < count;
+}
+
+/* Whether the ranking has the layout already, with other recomputation. */
+static bool is_listed(const struct search *search,
+                      const struct pen_candidate *candidate)
+{
+    return is_outdone(search->ranking->found, search->ranking->num_found,
+                      candidate);
+}
+
 /* Whether a plan came out, the best of those that are left. */
 static bool advance(struct search *search, struct pen_plan_found *out)
 {
@@ -485,7 +501,8 @@ static bool advance(struct search *search, struct pen_plan_found *out)
     if (node.base != NULL) {
         expand_base(search, node.base);
     } else if (pen_candidate_num_devices(&node.found.candidate) >
-               search->limit) {
+                   search->limit ||
+               is_listed(search, &node.found.candidate)) {
         release_found(&node.found);
     } else if (node.is_timed) {
         *out = node.found;
@@ -528,8 +545,10 @@ static uint32_t take_timed(struct search *search, uint32_t most,
         qsort(heap->items, heap->count, sizeof *heap->items, compare_nodes);
     for (size_t i = 0; i < heap->count; i++) {
         struct node *node = &heap->items[i];
+        const struct pen_candidate *candidate = &node->found.candidate;
         if (node->is_timed && taken < most &&
-            pen_candidate_num_devices(&node->found.candidate) <= search->limit)
+            pen_candidate_num_devices(candidate) <= search->limit &&
+            !is_listed(search, candidate) && !is_outdone(out, taken, candidate))
             out[taken++] = node->found;
         else
             heap->items[kept++] = *node;
@@ -757,8 +776,9 @@ static void choose(struct search *search, const struct pen_plan_found *chosen)
     uint32_t at = 0;
     if (!copy_found(search, chosen, &copy))
         return;
-    while (at < ranking->num_found &&
-           !is_same(&ranking->found[at].candidate, &copy.candidate))
+    while (
+        at < ranking->num_found &&
+        !pen_candidate_is_same(&ranking->found[at].candidate, &copy.candidate))
         at++;
     if (at < ranking->num_found)
         release_found(&ranking->found[at]);
@@ -943,28 +963,70 @@ static pen_status start_ranking(uint32_t top, struct pen_plan_ranking **out,
     return PEN_OK;
 }
 
+/* Points that a search which was cut short found too slow. */
+static void drop_slower(struct pen_plan_ranking *all,
+                        const struct pen_plan_found *leaner)
+{
+    while (all->num_found > 0 &&
+           all->found[all->num_found - 1].value >= leaner->value)
+        release_found(&all->found[--all->num_found]);
+}
+
+/* A copy of a plan that was found for its time. */
+static bool copy_point(const struct pen_setting *setting,
+                       const struct pen_plan_found *from,
+                       struct pen_plan_found *out)
+{
+    struct pen_plan *plan = NULL;
+    *out = (struct pen_plan_found){.candidate = from->candidate,
+                                   .value = from->prediction.step_sec,
+                                   .is_cut_short = from->is_cut_short};
+    if (pen_candidate_plan(setting, &from->candidate, &plan, NULL) != PEN_OK)
+        return false;
+    memcpy(plan->stages, from->plan->stages,
+           plan->num_stages * sizeof *plan->stages);
+    out->plan = plan;
+    if (pen_predict(setting, plan, &out->prediction, NULL) == PEN_OK &&
+        pen_prediction_store(&out->prediction, plan))
+        return true;
+    release_found(out);
+    return false;
+}
+
 #define FRONT_STEP 0.93 /* of the memory of the point before */
+
+/* The most memory that the next point may have. */
+static uint64_t next_limit(const struct pen_plan_ranking *all)
+{
+    const struct pen_plan_found *last = &all->found[all->num_found - 1];
+    return (uint64_t)((double)last->prediction.peak_bytes * FRONT_STEP);
+}
 
 pen_status pen_plan_search_front(const struct pen_setting *setting,
                                  const struct pen_plan_search_options *options,
+                                 const struct pen_plan_found *first,
                                  struct pen_plan_ranking **out,
                                  struct pen_text *why)
 {
     struct pen_plan_ranking *all = NULL;
     struct pen_setting limited = *setting;
-    struct pen_plan_search_options first = *options;
-    first.top = 1;
+    struct pen_plan_search_options single = *options;
+    single.top = 1;
     pen_status status = start_ranking(options->top, &all, why);
+    if (status == PEN_OK && first != NULL &&
+        copy_point(setting, first, &all->found[0])) {
+        all->num_found = 1;
+        limited.memory_limit = next_limit(all);
+    }
     while (status == PEN_OK && all->num_found < options->top) {
         struct pen_plan_ranking *one = NULL;
-        status = pen_plan_search(&limited, &first, &one, why);
+        status = pen_plan_search(&limited, &single, &one, why);
         if (status != PEN_OK)
             break;
+        drop_slower(all, &one->found[0]);
         append_best(all, one);
         pen_plan_ranking_free(one);
-        limited.memory_limit = (uint64_t)((double)all->found[all->num_found - 1]
-                                              .prediction.peak_bytes *
-                                          FRONT_STEP);
+        limited.memory_limit = next_limit(all);
     }
     if (all != NULL && all->num_found > 0) {
         *out = all;

@@ -82,11 +82,13 @@ void pen_plan_ranking_free(struct pen_plan_ranking *ranking);
 
 /*
  * Plans of which none is both slower and larger than another: each is the best
- * that fits into less memory than the one before it had. The first is that of
- * pen_plan_search(); there are at most `top`.
+ * that fits into less memory than the one before it had. The first is `first`,
+ * which pen_plan_search() found; NULL: it is searched for. There are at most
+ * `top`.
  */
 pen_status pen_plan_search_front(const struct pen_setting *setting,
                                  const struct pen_plan_search_options *options,
+                                 const struct pen_plan_found *first,
                                  struct pen_plan_ranking **out,
                                  struct pen_text *why);
 

@@ -16,10 +16,16 @@ struct leanest {
     struct pen__candidate_list candidates;
     struct pen_shortage *out;
     double share; /* of its device that the leanest needs; infinite: none */
+    struct pen_candidate lowest; /* the one with the lowest bound */
+    double lowest_bound;
+    uint64_t ops_left; /* of schedules that may still be timed */
 };
 
-/* Of one schedule: more would take seconds to time. */
-#define MOST_OPS (1u << 20)
+/*
+ * Operations of all schedules that are timed to learn their bytes: more would
+ * take seconds. Candidates beyond them are left out.
+ */
+#define MOST_OPS (1u << 21)
 
 /*
  * Bytes of the stages of a plain schedule are known without timing it, except
@@ -31,12 +37,17 @@ static bool is_known(const struct pen_candidate *candidate)
            candidate->degrees[PEN_DEGREE_VPP] == 1;
 }
 
-static bool is_short(const struct pen_candidate *candidate)
+/* Whether the schedule may be timed; takes its operations from what is left. */
+static bool may_time(struct leanest *leanest,
+                     const struct pen_candidate *candidate)
 {
-    return (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
-               candidate->degrees[PEN_DEGREE_VPP] *
-               candidate->num_microbatches * 3 <=
-           MOST_OPS;
+    uint64_t ops = (uint64_t)candidate->degrees[PEN_DEGREE_PP] *
+                   candidate->degrees[PEN_DEGREE_VPP] *
+                   candidate->num_microbatches * 3;
+    if (ops > leanest->ops_left)
+        return false;
+    leanest->ops_left -= ops;
+    return true;
 }
 
 static void try_candidate(struct leanest *leanest,
@@ -45,7 +56,7 @@ static void try_candidate(struct leanest *leanest,
     struct pen_plan *plan = NULL;
     struct pen_prediction it;
     bool is_timed = !is_known(candidate);
-    if ((is_timed && !is_short(candidate)) ||
+    if ((is_timed && !may_time(leanest, candidate)) ||
         pen_candidate_predict(leanest->setting, candidate, is_timed, &plan, &it,
                               NULL) != PEN_OK)
         return;
@@ -82,28 +93,49 @@ static double least_share(const struct leanest *leanest,
     return least / (double)most;
 }
 
-/* The candidate with the lowest bound: a first answer that rules out most. */
-static bool try_first(struct leanest *leanest, const struct pen__bases *bases)
+typedef void visitor(struct leanest *leanest, const struct pen__base *base,
+                     const struct pen_candidate *candidate);
+
+/* Visits every candidate; false when memory runs out. */
+static bool visit_all(struct leanest *leanest, const struct pen__bases *bases,
+                      visitor *visit)
 {
-    struct pen_candidate first = {.generator = NULL};
-    double least = INFINITY;
     for (size_t i = 0; i < bases->count; i++) {
         const struct pen__base *base = &bases->items[i];
         if (!pen__base_expand(leanest->setting, leanest->filter, base,
                               &leanest->candidates))
             return false;
-        for (size_t j = 0; j < leanest->candidates.count; j++) {
-            double share =
-                least_share(leanest, base, &leanest->candidates.items[j]);
-            if (share >= least)
-                continue;
-            least = share;
-            first = leanest->candidates.items[j];
-        }
+        for (size_t j = 0; j < leanest->candidates.count; j++)
+            visit(leanest, base, &leanest->candidates.items[j]);
     }
-    if (first.generator != NULL)
-        try_candidate(leanest, &first);
     return true;
+}
+
+/* Notes the candidate with the lowest bound: it will rule out most others. */
+static void note_lowest(struct leanest *leanest, const struct pen__base *base,
+                        const struct pen_candidate *candidate)
+{
+    double bound = least_share(leanest, base, candidate);
+    if (bound >= leanest->lowest_bound)
+        return;
+    leanest->lowest_bound = bound;
+    leanest->lowest = *candidate;
+}
+
+static void try_known(struct leanest *leanest, const struct pen__base *base,
+                      const struct pen_candidate *candidate)
+{
+    if (is_known(candidate) &&
+        least_share(leanest, base, candidate) < leanest->share)
+        try_candidate(leanest, candidate);
+}
+
+static void try_others(struct leanest *leanest, const struct pen__base *base,
+                       const struct pen_candidate *candidate)
+{
+    if (!is_known(candidate) &&
+        least_share(leanest, base, candidate) < leanest->share)
+        try_candidate(leanest, candidate);
 }
 
 /*
@@ -116,18 +148,11 @@ static bool find_leanest(struct leanest *leanest)
     if (!pen__bases_list(leanest->setting, leanest->filter, PEN_OBJECTIVE_TIME,
                          &bases))
         return false;
-    bool is_done = try_first(leanest, &bases);
-    for (size_t i = 0; is_done && i < bases.count; i++) {
-        const struct pen__base *base = &bases.items[i];
-        is_done = pen__base_expand(leanest->setting, leanest->filter, base,
-                                   &leanest->candidates);
-        for (size_t j = 0; is_done && j < leanest->candidates.count; j++) {
-            const struct pen_candidate *candidate =
-                &leanest->candidates.items[j];
-            if (least_share(leanest, base, candidate) < leanest->share)
-                try_candidate(leanest, candidate);
-        }
-    }
+    bool is_done = visit_all(leanest, &bases, note_lowest);
+    if (is_done && leanest->lowest.generator != NULL)
+        try_candidate(leanest, &leanest->lowest);
+    is_done = is_done && visit_all(leanest, &bases, try_known) &&
+              visit_all(leanest, &bases, try_others);
     free(leanest->candidates.items);
     free(bases.items);
     return is_done && !isinf(leanest->share) &&
@@ -192,17 +217,48 @@ static void find_enough(const struct pen_setting *setting,
     out->enough_devices = many;
 }
 
+/* Whether the target can have the optimizer's state on the host. */
+static bool may_offload(const struct pen_setting *setting,
+                        const struct pen_recipe *recipe)
+{
+    bool is_bf16 = pen_number_beside(setting->number) == PEN_NUMBER_BF16;
+    return !recipe->offloads_optimizer && !recipe->gathers_narrow &&
+           recipe->optimizer == PEN_OPTIMIZER_ADAM &&
+           setting->model->images == NULL && !pen__is_measured(setting) &&
+           is_bf16 && setting->target == PEN_TARGET_MEGATRON;
+}
+
+static void try_offload(const struct pen_setting *setting,
+                        const struct pen_candidate_filter *filter,
+                        struct pen_shortage *out)
+{
+    struct pen_plan_search_options options = {
+        .filter = *filter, .top = 1, .seconds = FIRST_ANSWER_SEC};
+    struct pen_plan_ranking *ranking = NULL;
+    options.filter.recipe.offloads_optimizer = true;
+    if (!may_offload(setting, &filter->recipe) ||
+        pen_plan_search(setting, &options, &ranking, NULL) != PEN_OK)
+        return;
+    out->offloaded_sec = ranking->found[0].prediction.step_sec;
+    pen_plan_ranking_free(ranking);
+}
+
 bool pen_shortage_find(const struct pen_setting *setting,
                        const struct pen_candidate_filter *filter,
                        struct pen_shortage *out)
 {
     struct pen_shortage found = {.needed_bytes = 0};
-    struct leanest leanest = {
-        .setting = setting, .filter = filter, .out = &found, .share = INFINITY};
+    struct leanest leanest = {.lowest_bound = INFINITY,
+                              .setting = setting,
+                              .filter = filter,
+                              .out = &found,
+                              .share = INFINITY,
+                              .ops_left = MOST_OPS};
     if (!find_leanest(&leanest))
         return false;
     if (setting->cluster->num_groups == 1)
         find_enough(setting, filter, &found);
+    try_offload(setting, filter, &found);
     *out = found;
     return true;
 }
@@ -230,4 +286,9 @@ void pen_shortage_print(const struct pen_shortage *shortage,
     else if (shortage->most_devices > 0)
         pen_text_add(out, "; none fits on up to %" PRIu64 " devices, either",
                      shortage->most_devices);
+    if (shortage->offloaded_sec > 0)
+        pen_text_add(out,
+                     "; with --optimizer-cpu-offload a plan fits here, with "
+                     "%.4g s a step",
+                     shortage->offloaded_sec);
 }

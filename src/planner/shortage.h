@@ -5,7 +5,8 @@
 
 /*
  * For a setting in which no layout fits into memory: the layout that needs the
- * least of its devices, and how many devices would be enough.
+ * least of its devices, how many devices would be enough, and whether the
+ * devices there are would be with the optimizer's state on the host.
  */
 struct pen_shortage {
     struct pen_candidate candidate; /* the leanest layout */
@@ -18,6 +19,7 @@ struct pen_shortage {
      */
     uint64_t enough_devices;
     uint64_t most_devices; /* that were tried; 0: none were */
+    double offloaded_sec;  /* a step with the state on the host; 0: no plan */
 };
 
 /* False when there is no layout at all, one fits, or memory runs out. */

@@ -1,6 +1,8 @@
 /* The machine that executes the waiting rules; machine.h has the idea. */
 #include "schedule/machine.h"
 
+#include "base/room.h"
+
 #include <stdlib.h>
 
 /* Times that the run goes through the loop of this row; 0 without one. */
@@ -349,7 +351,7 @@ static pen_status init_messages(struct pen__run *run, const struct load *loads)
     uint64_t total = 0;
     for (uint32_t i = 0; i < num; i++)
         total += ring_of(run, &loads[i]);
-    run->messages = malloc((total + 1) * sizeof *run->messages);
+    run->messages = pen_room(total + 1, sizeof *run->messages);
     if (run->messages == NULL)
         return PEN_NOMEM;
     struct pen__message *at = run->messages;
@@ -372,7 +374,7 @@ static pen_status init_watches(struct pen__run *run, const struct load *loads)
     for (uint32_t i = 0; i < num; i++)
         total += 2 * zones[i].count;
     run->watches = malloc(((size_t)num + 1) * sizeof *run->watches);
-    run->watched = malloc((total + 1) * sizeof *run->watched);
+    run->watched = pen_room(total + 1, sizeof *run->watched);
     if (run->watches == NULL || run->watched == NULL)
         return PEN_NOMEM;
     int64_t *at = run->watched;
@@ -422,7 +424,7 @@ static pen_status init_syncs(struct pen__run *run)
         run->sync_first[stage] = total;
         total += run->program->syncs[stage];
     }
-    run->sync_time = calloc(total + 1, sizeof *run->sync_time);
+    run->sync_time = pen_room_zero(total + 1, sizeof *run->sync_time);
     return run->sync_time == NULL ? PEN_NOMEM : PEN_OK;
 }
 
@@ -434,7 +436,8 @@ static void *init_records(struct pen__run *run, size_t element,
     uint64_t total = 0;
     for (uint32_t rank = 0; rank < p; rank++)
         total += size(run, rank);
-    char **rows = malloc(p * sizeof *rows + (total + 1) * element);
+    char **rows =
+        pen_room(p * (uint64_t)sizeof *rows + (total + 1) * element, 1);
     if (rows == NULL)
         return NULL;
     char *at = (char *)(rows + p);

@@ -102,6 +102,12 @@ pen_status pen__ticks_init(struct pen__ticks *ticks,
                            const struct pen_cost_table *costs);
 void pen__ticks_release(struct pen__ticks *ticks);
 
+/*
+ * Ticks of a second: a power of ten, so that 18.522 s is a whole number of
+ * them, and so many that `bound_sec` are at most `most`.
+ */
+double pen__ticks_per_sec(double most, double bound_sec);
+
 /* A rank and a channel fill a line of the cache each: a run hops a lot. */
 struct pen__rank_state {
     int64_t clock;

@@ -71,9 +71,9 @@ uint32_t pen_row_count_waiting(const struct pen_row *row,
     return most + 1; /* the one that is read while the next is written */
 }
 
-size_t pen_needs_piece(uint32_t num_members, size_t largest)
+uint64_t pen_needs_piece(uint32_t num_members, uint64_t largest)
 {
-    size_t count = STAGED / PEN_NEEDS_LANES / num_members;
+    uint64_t count = STAGED / PEN_NEEDS_LANES / num_members;
     count = count > MAX_PIECE ? MAX_PIECE : count;
     count = count < MIN_PIECE ? MIN_PIECE : count;
     return largest < count ? largest : count;

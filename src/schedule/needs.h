@@ -34,7 +34,7 @@ uint32_t pen_row_count_waiting(const struct pen_row *row,
  * once. Elements of a piece, when the largest array has so many.
  */
 #define PEN_NEEDS_LANES 4u
-size_t pen_needs_piece(uint32_t num_members, size_t largest);
+uint64_t pen_needs_piece(uint32_t num_members, uint64_t largest);
 
 /* Sums that wait for their twin while so many logical replicas are summed. */
 uint32_t pen_needs_levels(uint32_t num_replicas);

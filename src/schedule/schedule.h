@@ -36,6 +36,11 @@ struct pen_rules {
 #define PEN_DEFAULT_SEND_WINDOW 2u
 #define PEN_SCHEDULE_NAME_MAX 63
 
+/* Bytes of a schedule's text that are read: 8 GiB, or half of all addresses. */
+#define PEN_SCHEDULE_MOST_BYTES                                                \
+    (SIZE_MAX / 2 < UINT64_C(8) << 30 ? SIZE_MAX / 2                           \
+                                      : (size_t)(UINT64_C(8) << 30))
+
 struct pen_schedule {
     char name[PEN_SCHEDULE_NAME_MAX + 1]; /* letters, digits, . _ - */
     struct pen_shape shape;

@@ -7,6 +7,7 @@
 #include "schedule/search_problem.h"
 
 #include "base/bug.h"
+#include "base/room.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,8 @@ pen_status pen__evaluator_create(const struct pen__problem *problem,
         return PEN_NOMEM;
     it->problem = problem;
     it->channels = calloc(channels + 1, sizeof *it->channels);
-    it->messages = calloc(problem->first[channels] + 1, sizeof *it->messages);
+    it->messages =
+        pen_room_zero(problem->first[channels] + 1, sizeof *it->messages);
     it->ranks = calloc(p, sizeof *it->ranks);
     it->records = calloc(pen__order_size(problem), sizeof *it->records);
     it->stack = calloc(p, sizeof *it->stack);

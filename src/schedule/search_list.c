@@ -13,6 +13,7 @@
 #include "schedule/search_list.h"
 
 #include "base/bug.h"
+#include "base/room.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ pen_status pen__lister_create(const struct pen__problem *problem,
     lister->need = calloc(types, sizeof *lister->need);
     lister->channels = calloc(channels + 1, sizeof *lister->channels);
     lister->messages =
-        calloc(problem->first[channels] + 1, sizeof *lister->messages);
+        pen_room_zero(problem->first[channels] + 1, sizeof *lister->messages);
     if (lister->ranks == NULL || lister->count == NULL ||
         lister->need == NULL || lister->channels == NULL ||
         lister->messages == NULL) {

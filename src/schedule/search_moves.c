@@ -10,6 +10,8 @@
  */
 #include "schedule/search_moves.h"
 
+#include "base/real.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,8 +212,10 @@ uint64_t pen__moves_run(struct pen__moves *moves,
             (tried % 256 == 0 && end->is_over(end->context)))
             break;
         tried++;
-        double heat = hot * pow(COOLING, (double)spent / (double)end->steps);
-        double most = moves->energy - heat * log(1 - pen_random_unit(random));
+        double heat =
+            hot * pen_real_power(COOLING, (double)spent / (double)end->steps);
+        double most =
+            moves->energy - heat * pen_real_log(1 - pen_random_unit(random));
         struct pen__score found;
         if (!try_move(moves, most, random, order, &found))
             continue;

@@ -5,6 +5,7 @@
 #include "schedule/search_problem.h"
 
 #include "base/bug.h"
+#include "schedule/machine.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,10 +48,7 @@ static double choose_ticks(const struct pen__problem *problem,
                costs->transfer_back_sec[stage];
     }
     double bound = 4 * sum * (double)problem->num_microbatches;
-    double digits =
-        bound > 0 ? floor(log10(4e18 / (bound * (double)problem->num_ranks)))
-                  : 12;
-    return pow(10, fmin(digits, 12));
+    return pen__ticks_per_sec(4e18, bound * (double)problem->num_ranks);
 }
 
 /* Type of the same rank whose n-th op the n-th op of this type follows. */

@@ -20,7 +20,6 @@
 
 #include <string.h>
 
-#define MAX_FILE_BYTES ((size_t)8 << 30)
 #define NEWEST_VERSION 2
 
 void pen_op_print(const struct pen_op *op, struct pen_text *out)
@@ -308,7 +307,7 @@ static pen_status parse_text(void *out, const char *bytes, size_t length,
 pen_status pen_schedule_load(const char *path, struct pen_schedule **out,
                              struct pen_text *why)
 {
-    return pen_file_parse(path, MAX_FILE_BYTES,
+    return pen_file_parse(path, PEN_SCHEDULE_MOST_BYTES,
                           pen_torch_csv_is_path(path) ? parse_csv : parse_text,
                           out, why);
 }

@@ -2,6 +2,7 @@
  * Costs in ticks: whole numbers, so that sums do not depend on their order and
  * "equal" means equal.
  */
+#include "base/real.h"
 #include "schedule/machine.h"
 
 #include <math.h>
@@ -70,6 +71,14 @@ static void fill_ticks(struct pen__ticks *ticks,
     ticks->is_blocking = costs->is_blocking;
 }
 
+double pen__ticks_per_sec(double most, double bound_sec)
+{
+    const double finest = 1e12;
+    if (!(bound_sec > 0) || most / bound_sec >= finest)
+        return finest;
+    return pen_real_decimal(most / bound_sec);
+}
+
 pen_status pen__ticks_init(struct pen__ticks *ticks,
                            const struct pen__program *program,
                            const struct pen_cost_table *costs)
@@ -90,10 +99,7 @@ pen_status pen__ticks_init(struct pen__ticks *ticks,
     }
     if (costs == NULL)
         return PEN_OK;
-    /* Decimal, so that 18.522 s is a whole number of ticks. */
-    double bound = bound_sec(program, costs);
-    double digits = bound > 0 ? floor(log10(4e18 / bound)) : 12;
-    ticks->per_sec = pow(10, fmin(digits, 12));
+    ticks->per_sec = pen__ticks_per_sec(4e18, bound_sec(program, costs));
     fill_ticks(ticks, program, costs);
     return PEN_OK;
 }

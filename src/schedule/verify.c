@@ -7,6 +7,7 @@
 #include "schedule/verify.h"
 
 #include "base/bug.h"
+#include "base/room.h"
 #include "schedule/channels.h"
 #include "schedule/deadlock.h"
 #include "schedule/machine.h"
@@ -404,7 +405,7 @@ static pen_status note_send(struct channel *channel, struct message message)
     if (channel->sends == channel->capacity) {
         uint64_t capacity = channel->capacity < 16 ? 16 : channel->capacity * 2;
         struct message *messages =
-            realloc(channel->messages, capacity * sizeof *messages);
+            pen_room_again(channel->messages, capacity, sizeof *messages);
         if (messages == NULL)
             return PEN_NOMEM;
         channel->messages = messages;

@@ -232,7 +232,8 @@ static size_t sequence_length(const unsigned char *at)
         (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
     bool is_no_character = (at[0] == 0xed && at[1] > 0x9f) ||
                            (at[0] == 0xf4 && at[1] > 0x8f) ||
-                           (at[0] == 0xc2 && at[1] < 0xa0);
+                           (at[0] == 0xc2 && at[1] < 0xa0) ||
+                           (at[0] == 0xef && at[1] == 0xbf && at[2] > 0xbd);
     return is_overlong || is_no_character ? 0 : length;
 }
 

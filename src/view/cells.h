@@ -61,7 +61,7 @@ void pen__cell_label(const struct pen__sheet *sheet, uint32_t rank,
                      char label[PEN__LABEL_SIZE]);
 
 /*
- * The label of the item, fit for cairo, JSON and terminals: valid UTF-8
+ * The label of the item, fit for pictures, JSON and terminals: valid UTF-8
  * without control characters, whatever the user named the file.
  */
 void pen__add_item_label(const struct pen_picture_item *item,

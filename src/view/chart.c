@@ -1,7 +1,6 @@
-/* Lines through marked points, drawn with cairo. */
+/* Lines through marked points, on paper. */
 #include "view/chart.h"
 
-#include "base/file.h"
 #include "view/picture.h"
 #include "view/plot_page.h"
 
@@ -30,11 +29,7 @@ struct page {
 
 pen_status pen_chart_check(const char *path, struct pen_text *why)
 {
-    if (pen__picture_has_form(path))
-        return PEN_OK;
-    pen_why(why, "cannot draw %s: its name should end in .svg, .png or .pdf",
-            path);
-    return PEN_INVALID;
+    return pen__picture_check(path, why);
 }
 
 static void init_page(struct page *page, const struct pen_chart *chart)
@@ -70,7 +65,8 @@ static struct pen__point place(const struct page *page,
                                pen__snap(box->y + box->height * (1 - up))};
 }
 
-static void draw_line(cairo_t *cairo, const struct page *page, size_t index)
+static void draw_line(struct pen__canvas *canvas, const struct page *page,
+                      size_t index)
 {
     const struct pen_chart_line *line = &page->chart->lines[index];
     bool has_pen_down = false;
@@ -81,74 +77,70 @@ static void draw_line(cairo_t *cairo, const struct page *page, size_t index)
         }
         struct pen__point at = place(page, &line->points[i]);
         if (!has_pen_down)
-            cairo_move_to(cairo, at.x, at.y);
-        cairo_line_to(cairo, at.x, at.y);
+            pen__move_to(canvas, at.x, at.y);
+        pen__line_to(canvas, at.x, at.y);
         has_pen_down = true;
     }
-    pen__use_colour(cairo, pen__run_colour(index));
-    cairo_set_line_width(cairo, LINE_WIDTH);
-    cairo_stroke(cairo);
+    pen__use_colour(canvas, pen__run_colour(index));
+    pen__stroke_round(canvas, LINE_WIDTH);
     for (size_t i = 0; i < line->num_points; i++) {
         if (isnan(line->points[i].y))
             continue;
         struct pen__point at = place(page, &line->points[i]);
-        pen__run_mark(cairo, index, at.x, at.y, MARK_SIZE);
+        pen__run_mark(canvas, index, at.x, at.y, MARK_SIZE);
     }
-    cairo_fill(cairo);
+    pen__fill(canvas);
 }
 
-static void draw_legend_entry(cairo_t *cairo, const struct page *page,
-                              size_t index)
+static void draw_legend_entry(struct pen__canvas *canvas,
+                              const struct page *page, size_t index)
 {
     double x = page->box.x;
     double y = page->box.y + page->box.height + AXIS_HEIGHT +
                LEGEND_PITCH * ((double)index + 0.5);
     struct pen_text name = PEN_TEXT_EMPTY;
     pen__add_clean(page->chart->lines[index].name, &name);
-    pen__add_line(cairo, x, y, x + SAMPLE_WIDTH - 8, y);
-    pen__use_colour(cairo, pen__run_colour(index));
-    cairo_set_line_width(cairo, LINE_WIDTH);
-    cairo_stroke(cairo);
-    pen__run_mark(cairo, index, x + (SAMPLE_WIDTH - 8) / 2, y, MARK_SIZE);
-    cairo_fill(cairo);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    pen__write_within(cairo, x + SAMPLE_WIDTH, y + 3.4,
+    pen__add_line(canvas, x, y, x + SAMPLE_WIDTH - 8, y);
+    pen__use_colour(canvas, pen__run_colour(index));
+    pen__stroke(canvas, LINE_WIDTH);
+    pen__run_mark(canvas, index, x + (SAMPLE_WIDTH - 8) / 2, y, MARK_SIZE);
+    pen__fill(canvas);
+    pen__use_grey(canvas, PEN__TEXT_GREY);
+    pen__write_within(canvas, x + SAMPLE_WIDTH, y + 3.4,
                       page->box.width - SAMPLE_WIDTH, TYPE_SIZE, false,
                       pen_text_string(&name));
     pen_text_release(&name);
 }
 
 /* The title of the page, and the name of its upright axis under it. */
-static void write_titles(cairo_t *cairo, const struct page *page)
+static void write_titles(struct pen__canvas *canvas, const struct page *page)
 {
     const struct pen__box *box = &page->box;
     struct pen_text title = PEN_TEXT_EMPTY;
     struct pen_text name = PEN_TEXT_EMPTY;
     pen__add_clean(page->chart->title, &title);
     pen__add_clean(page->chart->y_name, &name);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    pen__write_within(cairo, box->x, MARGIN + TITLE_SIZE, box->width,
+    pen__use_grey(canvas, PEN__TEXT_GREY);
+    pen__write_within(canvas, box->x, MARGIN + TITLE_SIZE, box->width,
                       TITLE_SIZE, true, pen_text_string(&title));
-    pen__use_font(cairo, TYPE_SIZE, true);
-    pen__write(cairo, box->x, box->y - 7, PEN__LEFT, pen_text_string(&name));
+    pen__use_font(canvas, TYPE_SIZE, true);
+    pen__write(canvas, box->x, box->y - 7, PEN__LEFT, pen_text_string(&name));
     pen_text_release(&title);
     pen_text_release(&name);
 }
 
-static void draw_page(cairo_t *cairo, const void *context)
+static void draw_page(struct pen__canvas *canvas, const void *context)
 {
     const struct page *page = context;
     struct pen_text name = PEN_TEXT_EMPTY;
-    pen__use_grey(cairo, 1);
-    cairo_paint(cairo);
-    write_titles(cairo, page);
-    pen__guides_draw(cairo, &page->box, &page->x, &page->y);
+    write_titles(canvas, page);
+    pen__guides_draw(canvas, &page->box, &page->x, &page->y);
     pen__add_clean(page->chart->x_name, &name);
-    pen__x_axis_write(cairo, &page->box, &page->x, pen_text_string(&name));
+    pen__x_axis_write(canvas, &page->box, &page->x, pen_text_string(&name));
     pen_text_release(&name);
     for (size_t i = 0; i < page->chart->num_lines; i++) {
-        draw_line(cairo, page, i);
-        draw_legend_entry(cairo, page, i);
+        draw_line(canvas, page, i);
+        draw_legend_entry(canvas, page, i);
     }
 }
 
@@ -156,15 +148,8 @@ pen_status pen_chart_draw(const struct pen_chart *chart, const char *path,
                           struct pen_text *why)
 {
     struct page page;
-    struct pen_text bytes = PEN_TEXT_EMPTY;
-    pen_status status = pen_chart_check(path, why);
-    if (status != PEN_OK)
-        return status;
     init_page(&page, chart);
-    struct pen__picture picture = {WIDTH, page.height, draw_page, &page};
-    status = pen__picture_print(&picture, path, &bytes, why);
-    if (status == PEN_OK)
-        status = pen_file_write(path, bytes.bytes, bytes.length, why);
-    pen_text_release(&bytes);
-    return status;
+    const struct pen__picture picture = {WIDTH, page.height, draw_page, &page,
+                                         chart->title};
+    return pen__picture_write(&picture, path, why);
 }

@@ -27,101 +27,99 @@ struct sample {
 };
 
 struct flow {
-    cairo_t *cairo;
+    struct pen__canvas *canvas;
     const struct pen__page *page;
     double x;
     double y;
     bool is_drawn;
 };
 
-static void draw_box(cairo_t *cairo, const struct pen__box *box, unsigned op,
-                     uint32_t chunk, uint32_t chunks)
+static void draw_box(struct pen__canvas *canvas, const struct pen__box *box,
+                     unsigned op, uint32_t chunk, uint32_t chunks)
 {
     struct pen__ink ink = pen__ink_of(op, chunk, chunks);
-    cairo_rectangle(cairo, box->x, box->y, box->width, box->height);
-    pen__use_colour(cairo, ink.colour);
-    cairo_fill(cairo);
-    pen__hatch_box(cairo, ink.hatch, box);
-    pen__hatch_stroke(cairo);
-    cairo_rectangle(cairo, box->x, box->y, box->width, box->height);
-    pen__use_grey(cairo, 0.2);
-    cairo_set_line_width(cairo, 0.45);
-    cairo_stroke(cairo);
+    pen__add_box(canvas, box);
+    pen__use_colour(canvas, ink.colour);
+    pen__fill(canvas);
+    pen__hatch_box(canvas, ink.hatch, box);
+    pen__hatch_stroke(canvas);
+    pen__add_box(canvas, box);
+    pen__use_grey(canvas, 0.2);
+    pen__stroke(canvas, 0.45);
 }
 
-static void draw_line(cairo_t *cairo, const struct pen__box *box, double y,
-                      double grey, double weight)
+static void draw_line(struct pen__canvas *canvas, const struct pen__box *box,
+                      double y, double grey, double weight)
 {
-    cairo_move_to(cairo, box->x, box->y + y * box->height);
-    cairo_rel_line_to(cairo, box->width, 0);
-    pen__use_grey(cairo, grey);
-    cairo_set_line_width(cairo, weight);
-    cairo_stroke(cairo);
+    double at = box->y + y * box->height;
+    pen__add_line(canvas, box->x, at, box->x + box->width, at);
+    pen__use_grey(canvas, grey);
+    pen__stroke(canvas, weight);
 }
 
-static void draw_halves(cairo_t *cairo, const struct pen__box *box)
+static void draw_halves(struct pen__canvas *canvas, const struct pen__box *box)
 {
     struct pen__box half = *box;
     half.height /= 2;
-    draw_box(cairo, &half, PEN_OP_FORWARD, 0, 1);
+    draw_box(canvas, &half, PEN_OP_FORWARD, 0, 1);
     half.y += half.height;
-    draw_box(cairo, &half, PEN_OP_BACKWARD, 0, 1);
+    draw_box(canvas, &half, PEN_OP_BACKWARD, 0, 1);
 }
 
-static void draw_shades(cairo_t *cairo, const struct pen__box *box)
+static void draw_shades(struct pen__canvas *canvas, const struct pen__box *box)
 {
     for (uint32_t i = 0; i < 3; i++) {
         struct pen__box part = *box;
         part.width /= 3;
         part.x += i * part.width;
-        draw_box(cairo, &part, PEN_OP_FORWARD, i, 3);
+        draw_box(canvas, &part, PEN_OP_FORWARD, i, 3);
     }
 }
 
-static void draw_stairs(cairo_t *cairo, const struct pen__box *box)
+static void draw_stairs(struct pen__canvas *canvas, const struct pen__box *box)
 {
     static const double steps[] = {0.35, 0.7, 1, 0.7, 0.35};
     double width = box->width / 5;
     double bottom = box->y + box->height;
-    cairo_move_to(cairo, box->x, bottom);
+    pen__move_to(canvas, box->x, bottom);
     for (int i = 0; i < 5; i++) {
         double y = bottom - steps[i] * box->height;
-        cairo_line_to(cairo, box->x + i * width, y);
-        cairo_line_to(cairo, box->x + (i + 1) * width, y);
+        pen__line_to(canvas, box->x + i * width, y);
+        pen__line_to(canvas, box->x + (i + 1) * width, y);
     }
-    cairo_line_to(cairo, box->x + box->width, bottom);
-    pen__use_grey(cairo, 0.77);
-    cairo_fill(cairo);
+    pen__line_to(canvas, box->x + box->width, bottom);
+    pen__use_grey(canvas, 0.77);
+    pen__fill(canvas);
 }
 
-static void draw_sample(cairo_t *cairo, const struct sample *sample,
+static void draw_sample(struct pen__canvas *canvas, const struct sample *sample,
                         const struct pen__box *box)
 {
     switch (sample->kind) {
     case SAMPLE_CELL:
-        draw_box(cairo, box, sample->op, 0, 1);
+        draw_box(canvas, box, sample->op, 0, 1);
         break;
     case SAMPLE_WAITING:
-        draw_line(cairo, box, 0.5, 0.6, 0.5);
+        draw_line(canvas, box, 0.5, 0.6, 0.5);
         break;
     case SAMPLE_PATH:
-        draw_line(cairo, box, 0.5, 0.05, 2);
+        draw_line(canvas, box, 0.5, 0.05, 2);
         break;
     case SAMPLE_MEMORY:
-        draw_stairs(cairo, box);
+        draw_stairs(canvas, box);
         break;
     case SAMPLE_CHUNKS:
-        draw_shades(cairo, box);
+        draw_shades(canvas, box);
         break;
     case SAMPLE_UP:
-        draw_box(cairo, box, PEN_OP_FORWARD, 0, 1);
-        draw_line(cairo, box, 0.92, 0.25, 1.4);
+        draw_box(canvas, box, PEN_OP_FORWARD, 0, 1);
+        draw_line(canvas, box, 0.92, 0.25, 1.4);
         break;
     case SAMPLE_PAIR:
-        draw_halves(cairo, box);
+        draw_halves(canvas, box);
         break;
     case SAMPLE_MARK:
-        pen__mark(cairo, sample->op, box->x + box->width / 2, box->y,
+        pen__mark(canvas, sample->op, box->x + box->width / 2, box->y,
                   box->height);
         break;
     }
@@ -136,9 +134,9 @@ static void put(struct flow *flow, struct sample sample)
                            .height = SAMPLE_HEIGHT * zoom};
     if (sample.kind == SAMPLE_MARK)
         box.width = MARK_WIDTH * zoom;
-    pen__use_font(flow->cairo, TYPE_SIZE * zoom, false);
+    pen__use_font(flow->canvas, TYPE_SIZE * zoom, false);
     double shift = box.width + WORD_GAP * zoom;
-    double width = shift + pen__text_width(flow->cairo, sample.words);
+    double width = shift + pen__text_width(flow->canvas, sample.words);
     if (flow->x > page->plot_x && flow->x + width > right) {
         flow->x = page->plot_x;
         flow->y += LINE_HEIGHT * zoom;
@@ -146,9 +144,9 @@ static void put(struct flow *flow, struct sample sample)
     box.x = flow->x;
     box.y = flow->y;
     if (flow->is_drawn) {
-        draw_sample(flow->cairo, &sample, &box);
-        pen__use_grey(flow->cairo, PEN__TEXT_GREY);
-        pen__write(flow->cairo, box.x + shift, box.y + box.height - 2.5 * zoom,
+        draw_sample(flow->canvas, &sample, &box);
+        pen__use_grey(flow->canvas, PEN__TEXT_GREY);
+        pen__write(flow->canvas, box.x + shift, box.y + box.height - 2.5 * zoom,
                    PEN__LEFT, sample.words);
     }
     flow->x += width + SAMPLE_GAP * zoom;
@@ -192,10 +190,11 @@ static void put_memory(struct flow *flow)
     pen_text_release(&words);
 }
 
-double pen__legend(cairo_t *cairo, const struct pen__page *page, bool is_drawn)
+double pen__legend(struct pen__canvas *canvas, const struct pen__page *page,
+                   bool is_drawn)
 {
     struct shown shown = find_shown(page);
-    struct flow flow = {cairo, page, page->plot_x, page->legend_y, is_drawn};
+    struct flow flow = {canvas, page, page->plot_x, page->legend_y, is_drawn};
     for (unsigned op = 0; op < PEN_OP_KINDS; op++) {
         if (shown.cells[op])
             put(&flow,

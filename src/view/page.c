@@ -1,5 +1,7 @@
 #include "view/page.h"
 
+#include "base/real.h"
+
 #include <math.h>
 
 #define CELL_WIDTH 22.0 /* of a mean op, while the page may grow */
@@ -50,7 +52,7 @@ static void choose_width(struct pen__page *page)
     }
     double wish = mean_sec > 0 ? longest_sec / mean_sec * CELL_WIDTH : 0;
     page->plot_width = fmin(fmax(wish, MIN_PLOT_WIDTH), MAX_PLOT_WIDTH);
-    page->zoom = pow(page->plot_width / MIN_PLOT_WIDTH, 0.35);
+    page->zoom = pen_real_power(page->plot_width / MIN_PLOT_WIDTH, 0.35);
     page->title_height = TITLE_HEIGHT * page->zoom;
     page->plot_x = PEN__MARGIN + LEFT;
     page->per_sec = longest_sec > 0 ? page->plot_width / longest_sec : 0;
@@ -72,21 +74,17 @@ void pen__page_init(struct pen__page *page, const struct pen__sheet *sheets,
 
     page->legend_y = pen__page_panel_y(page, count) + AXIS_HEIGHT * page->zoom;
     /* Type has to be measured before there is a page to write on. */
-    cairo_surface_t *scratch =
-        cairo_image_surface_create(CAIRO_FORMAT_A8, 1, 1);
-    cairo_t *cairo = cairo_create(scratch);
-    page->small_print_y = page->legend_y + pen__legend(cairo, page, false);
-    cairo_destroy(cairo);
-    cairo_surface_destroy(scratch);
+    struct pen__canvas scratch = {.kind = NULL};
+    page->small_print_y = page->legend_y + pen__legend(&scratch, page, false);
     page->height = page->small_print_y +
                    SMALL_PITCH * page->zoom * ((double)count + 0.5) +
                    PEN__MARGIN;
 }
 
-/* Eighths of a point are exact enough, and short in an SVG. */
+/* Tenths of a point are exact enough, and short in an SVG. */
 static double snap(double points)
 {
-    return round(points * 8) / 8;
+    return round(points * 10) / 10;
 }
 
 double pen__page_x(const struct pen__page *page, double at_sec)
@@ -160,7 +158,8 @@ static double tick_x(const struct pen__page *page, uint32_t tick, double step)
 }
 
 /* Behind the rows: where the ticks of the axis are. */
-static void draw_guides(cairo_t *cairo, const struct pen__page *page)
+static void draw_guides(struct pen__canvas *canvas,
+                        const struct pen__page *page)
 {
     double step = tick_step(page);
     size_t panels = page->is_by_row ? 1 : page->count;
@@ -170,40 +169,38 @@ static void draw_guides(cairo_t *cairo, const struct pen__page *page)
         double bottom = pen__page_panel_y(page, next) - PANEL_GAP + 2;
         for (uint32_t tick = 0; tick < count_ticks(page, step); tick++) {
             double x = tick_x(page, tick, step);
-            pen__add_line(cairo, x, top, x, bottom);
+            pen__add_line(canvas, x, top, x, bottom);
         }
     }
-    pen__use_grey(cairo, 0.88);
-    cairo_set_line_width(cairo, 0.4);
-    cairo_stroke(cairo);
+    pen__use_grey(canvas, 0.88);
+    pen__stroke(canvas, 0.4);
 }
 
-static void draw_axis(cairo_t *cairo, const struct pen__page *page)
+static void draw_axis(struct pen__canvas *canvas, const struct pen__page *page)
 {
     double y = pen__page_panel_y(page, page->count) - PANEL_GAP + 4;
     double zoom = page->zoom;
     double step = tick_step(page);
     double right = page->plot_x + page->plot_width;
-    pen__add_line(cairo, page->plot_x, y, right, y);
+    pen__add_line(canvas, page->plot_x, y, right, y);
     for (uint32_t tick = 0; tick < count_ticks(page, step); tick++) {
         double x = tick_x(page, tick, step);
-        pen__add_line(cairo, x, y, x, y + 3.5);
+        pen__add_line(canvas, x, y, x, y + 3.5);
     }
-    pen__use_grey(cairo, 0.2);
-    cairo_set_line_width(cairo, 0.6);
-    cairo_stroke(cairo);
+    pen__use_grey(canvas, 0.2);
+    pen__stroke(canvas, 0.6);
 
     struct pen_text text = PEN_TEXT_EMPTY;
-    pen__use_font(cairo, 8 * zoom, false);
+    pen__use_font(canvas, 8 * zoom, false);
     for (uint32_t tick = 0; tick < count_ticks(page, step); tick++) {
         pen_text_clear(&text);
         pen_text_add(&text, "%.6g", tick * step);
-        pen__write(cairo, tick_x(page, tick, step), y + 12 * zoom, PEN__CENTRE,
+        pen__write(canvas, tick_x(page, tick, step), y + 12 * zoom, PEN__CENTRE,
                    pen_text_string(&text));
     }
     pen_text_clear(&text);
     pen_text_add(&text, "time (%s)", page->unit.name);
-    pen__write(cairo, page->plot_x + page->plot_width / 2, y + 23 * zoom,
+    pen__write(canvas, page->plot_x + page->plot_width / 2, y + 23 * zoom,
                PEN__CENTRE, pen_text_string(&text));
     pen_text_release(&text);
 }
@@ -217,12 +214,13 @@ static double mean_busy(const struct pen_timing *timing)
     return all_sec > 0 ? busy_sec / all_sec : 0;
 }
 
-static void write_small_print(cairo_t *cairo, const struct pen__page *page)
+static void write_small_print(struct pen__canvas *canvas,
+                              const struct pen__page *page)
 {
     double pitch = SMALL_PITCH * page->zoom;
     double y = page->small_print_y + pitch;
     double room = page->width - PEN__MARGIN - page->plot_x;
-    pen__use_grey(cairo, 0.35);
+    pen__use_grey(canvas, 0.35);
     for (size_t i = 0; i < page->count; i++) {
         const struct pen_picture_item *item = page->sheets[i].item;
         const struct pen_timing *timing = item->timing;
@@ -241,21 +239,19 @@ static void write_small_print(cairo_t *cairo, const struct pen__page *page)
             pen_text_add_string(&text, "; ");
             pen__add_clean(item->note, &text);
         }
-        pen__write_within(cairo, page->plot_x, y, room, 7.5 * page->zoom, false,
-                          pen_text_string(&text));
+        pen__write_within(canvas, page->plot_x, y, room, 7.5 * page->zoom,
+                          false, pen_text_string(&text));
         pen_text_release(&text);
         y += pitch;
     }
 }
 
-void pen__page_draw(cairo_t *cairo, const struct pen__page *page)
+void pen__page_draw(struct pen__canvas *canvas, const struct pen__page *page)
 {
-    pen__use_grey(cairo, 1);
-    cairo_paint(cairo);
-    draw_guides(cairo, page);
+    draw_guides(canvas, page);
     for (size_t i = 0; i < page->count; i++)
-        pen__panel_draw(cairo, page, i);
-    draw_axis(cairo, page);
-    pen__legend(cairo, page, true);
-    write_small_print(cairo, page);
+        pen__panel_draw(canvas, page, i);
+    draw_axis(canvas, page);
+    pen__legend(canvas, page, true);
+    write_small_print(canvas, page);
 }

@@ -59,17 +59,19 @@ struct pen__labels {
 };
 
 /* One rank of the schedule at index. */
-void pen__row_draw(cairo_t *cairo, const struct pen__page *page, size_t index,
-                   uint32_t rank, const struct pen__labels *labels);
+void pen__row_draw(struct pen__canvas *canvas, const struct pen__page *page,
+                   size_t index, uint32_t rank,
+                   const struct pen__labels *labels);
 
 /* One schedule with its title, rows and critical path. */
-void pen__panel_draw(cairo_t *cairo, const struct pen__page *page,
+void pen__panel_draw(struct pen__canvas *canvas, const struct pen__page *page,
                      size_t index);
 
 /* Draws the legend, or only measures it; returns its height. */
-double pen__legend(cairo_t *cairo, const struct pen__page *page, bool is_drawn);
+double pen__legend(struct pen__canvas *canvas, const struct pen__page *page,
+                   bool is_drawn);
 
 /* Everything. */
-void pen__page_draw(cairo_t *cairo, const struct pen__page *page);
+void pen__page_draw(struct pen__canvas *canvas, const struct pen__page *page);
 
 #endif

@@ -3,16 +3,17 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "view/canvas.h"
 
-#include <cairo.h>
 #include <stdbool.h>
 
-/* A drawing of this size, in points, that any surface of cairo can carry. */
+/* A drawing on white paper of this size, in points, for any canvas. */
 struct pen__picture {
     double width;
     double height;
-    void (*draw)(cairo_t *cairo, const void *context);
+    void (*draw)(struct pen__canvas *canvas, const void *context);
     const void *context;
+    const char *name; /* what it shows, for those who cannot see it */
 };
 
 /* Whether the name ends in .svg, .png or .pdf. */
@@ -20,10 +21,25 @@ bool pen__picture_has_form(const char *path);
 
 bool pen__ends_in(const char *path, const char *ending);
 
-/* Makes the bytes of the file that the ending of path, which must have a form,
- * asks for. */
+/* Refuses other names, and .png and .pdf in a build without cairo. */
+pen_status pen__picture_check(const char *path, struct pen_text *why);
+
+/* Makes the bytes of the file that the ending of path asks for. */
 pen_status pen__picture_print(const struct pen__picture *picture,
                               const char *path, struct pen_text *out,
                               struct pen_text *why);
+
+/* As above, and writes them to the file. */
+pen_status pen__picture_write(const struct pen__picture *picture,
+                              const char *path, struct pen_text *why);
+
+/* The same bytes on every machine. */
+void pen__svg_print(const struct pen__picture *picture, struct pen_text *out);
+
+/* For names that end in .png or .pdf; refused in a build without cairo. */
+pen_status pen__cairo_check(const char *path, struct pen_text *why);
+pen_status pen__cairo_print(const struct pen__picture *picture,
+                            const char *path, struct pen_text *out,
+                            struct pen_text *why);
 
 #endif

@@ -1,6 +1,7 @@
 #include "view/plot_axis.h"
 
 #include "base/bug.h"
+#include "base/real.h"
 #include "view/cells.h"
 
 #include <math.h>
@@ -167,7 +168,8 @@ void pen__axis_init(struct pen__axis *axis, enum pen__axis_kind kind,
 double pen__axis_share(const struct pen__axis *axis, double value)
 {
     if (axis->is_log)
-        return log(value / axis->from) / log(axis->to / axis->from);
+        return pen_real_log(value / axis->from) /
+               pen_real_log(axis->to / axis->from);
     return (value - axis->from) / (axis->to - axis->from);
 }
 

@@ -1,4 +1,4 @@
-/* One chart of a plot, drawn with cairo. */
+/* One chart of a plot, on paper. */
 #include "view/plot_ends.h"
 #include "view/plot_page.h"
 
@@ -37,37 +37,40 @@ struct pen__colour pen__run_text_colour(size_t index)
                                 0.75 * colour.blue};
 }
 
-static void add_polygon(cairo_t *cairo, unsigned corners, double turn, double x,
-                        double y, double radius)
+static void add_polygon(struct pen__canvas *canvas, unsigned corners,
+                        double turn, double x, double y, double radius)
 {
     for (unsigned i = 0; i < corners; i++) {
         double angle = 2 * acos(-1) * (i + turn) / corners;
-        cairo_line_to(cairo, x + radius * sin(angle), y - radius * cos(angle));
+        double corner_x = x + radius * sin(angle);
+        double corner_y = y - radius * cos(angle);
+        if (i == 0)
+            pen__move_to(canvas, corner_x, corner_y);
+        else
+            pen__line_to(canvas, corner_x, corner_y);
     }
-    cairo_close_path(cairo);
+    pen__close(canvas);
 }
 
 /* Shapes change one by one; colours come round later. */
-void pen__run_mark(cairo_t *cairo, size_t index, double x, double y,
+void pen__run_mark(struct pen__canvas *canvas, size_t index, double x, double y,
                    double size)
 {
-    cairo_new_sub_path(cairo);
     switch (index % 5) {
     case 0:
-        cairo_arc(cairo, x, y, size * 0.5, 0, 2 * acos(-1));
-        cairo_close_path(cairo);
+        pen__add_circle(canvas, x, y, size * 0.5);
         break;
     case 1:
-        add_polygon(cairo, 4, 0.5, x, y, size * 0.64);
+        add_polygon(canvas, 4, 0.5, x, y, size * 0.64);
         break;
     case 2:
-        add_polygon(cairo, 3, 0, x, y + size * 0.1, size * 0.66);
+        add_polygon(canvas, 3, 0, x, y + size * 0.1, size * 0.66);
         break;
     case 3:
-        add_polygon(cairo, 4, 0, x, y, size * 0.66);
+        add_polygon(canvas, 4, 0, x, y, size * 0.66);
         break;
     default:
-        add_polygon(cairo, 3, 0.5, x, y - size * 0.1, size * 0.66);
+        add_polygon(canvas, 3, 0.5, x, y - size * 0.1, size * 0.66);
         break;
     }
 }
@@ -83,19 +86,21 @@ static struct pen__point place(const struct pen__plot_page *page,
                                pen__snap(box->y + box->height * (1 - up))};
 }
 
-static void write_name(cairo_t *cairo, const struct pen__plot_page *page,
+static void write_name(struct pen__canvas *canvas,
+                       const struct pen__plot_page *page,
                        enum pen__chart_kind kind)
 {
     const struct pen__box *box = &page->boxes[kind];
     struct pen_text name = PEN_TEXT_EMPTY;
     pen__plot_add_chart_name(page->plot, kind, &name);
-    pen__use_font(cairo, LABEL_SIZE, true);
-    pen__write(cairo, box->x, box->y - 7, PEN__LEFT, pen_text_string(&name));
+    pen__use_font(canvas, LABEL_SIZE, true);
+    pen__write(canvas, box->x, box->y - 7, PEN__LEFT, pen_text_string(&name));
     pen_text_release(&name);
 }
 
 /* A point between two gaps is a line without length: round ends make a dot. */
-static void add_curve(cairo_t *cairo, const struct pen__plot_page *page,
+static void add_curve(struct pen__canvas *canvas,
+                      const struct pen__plot_page *page,
                       enum pen__chart_kind kind, const struct pen__curve *curve)
 {
     bool has_pen_down = false;
@@ -106,20 +111,17 @@ static void add_curve(cairo_t *cairo, const struct pen__plot_page *page,
         }
         struct pen__point at = place(page, kind, &curve->points[i]);
         if (!has_pen_down)
-            cairo_move_to(cairo, at.x, at.y);
-        cairo_line_to(cairo, at.x, at.y);
+            pen__move_to(canvas, at.x, at.y);
+        pen__line_to(canvas, at.x, at.y);
         has_pen_down = true;
     }
 }
 
-static void stroke_curve(cairo_t *cairo, struct pen__colour colour,
+static void stroke_curve(struct pen__canvas *canvas, struct pen__colour colour,
                          double width)
 {
-    pen__use_colour(cairo, colour);
-    cairo_set_line_width(cairo, width);
-    cairo_set_line_join(cairo, CAIRO_LINE_JOIN_ROUND);
-    cairo_set_line_cap(cairo, CAIRO_LINE_CAP_ROUND);
-    cairo_stroke(cairo);
+    pen__use_colour(canvas, colour);
+    pen__stroke_round(canvas, width);
 }
 
 static struct pen__colour faint_colour(size_t index)
@@ -131,41 +133,42 @@ static struct pen__colour faint_colour(size_t index)
 }
 
 /* Open, as another measure than the line, on paper that parts them from it. */
-static void draw_marks(cairo_t *cairo, const struct pen__plot_page *page,
-                       size_t index)
+static void draw_marks(struct pen__canvas *canvas,
+                       const struct pen__plot_page *page, size_t index)
 {
     const struct pen__curve *marks = &page->plot->runs[index].marks;
-    add_curve(cairo, page, PEN__CHART_LOSS, marks);
-    stroke_curve(cairo, pen__run_colour(index), 0.6);
+    add_curve(canvas, page, PEN__CHART_LOSS, marks);
+    stroke_curve(canvas, pen__run_colour(index), 0.6);
     double last_x = -INFINITY;
     for (size_t i = 0; i < marks->count; i++) {
         struct pen__point at = place(page, PEN__CHART_LOSS, &marks->points[i]);
         if (at.x - last_x < MARK_PITCH && i < marks->count - 1)
             continue;
         last_x = at.x;
-        pen__run_mark(cairo, index, at.x, at.y, MARK_SIZE + 4);
-        pen__use_grey(cairo, 1);
-        cairo_fill(cairo);
-        pen__run_mark(cairo, index, at.x, at.y, MARK_SIZE);
-        stroke_curve(cairo, pen__run_colour(index), MARK_WIDTH);
+        pen__run_mark(canvas, index, at.x, at.y, MARK_SIZE + 4);
+        pen__use_grey(canvas, 1);
+        pen__fill(canvas);
+        pen__run_mark(canvas, index, at.x, at.y, MARK_SIZE);
+        stroke_curve(canvas, pen__run_colour(index), MARK_WIDTH);
     }
 }
 
-static void write_end(cairo_t *cairo, const struct pen__end *end, double x,
-                      double y)
+static void write_end(struct pen__canvas *canvas, const struct pen__end *end,
+                      double x, double y)
 {
-    pen__run_mark(cairo, end->index, x, y, MARK_SIZE);
+    pen__run_mark(canvas, end->index, x, y, MARK_SIZE);
     if (end->is_mark) {
-        stroke_curve(cairo, pen__run_colour(end->index), MARK_WIDTH);
+        stroke_curve(canvas, pen__run_colour(end->index), MARK_WIDTH);
     } else {
-        pen__use_colour(cairo, pen__run_colour(end->index));
-        cairo_fill(cairo);
+        pen__use_colour(canvas, pen__run_colour(end->index));
+        pen__fill(canvas);
     }
-    pen__use_colour(cairo, pen__run_text_colour(end->index));
-    pen__write(cairo, x + 7, y + 3.4, PEN__LEFT, end->text);
+    pen__use_colour(canvas, pen__run_text_colour(end->index));
+    pen__write(canvas, x + 7, y + 3.4, PEN__LEFT, end->text);
 }
 
-static void write_ends(cairo_t *cairo, const struct pen__plot_page *page,
+static void write_ends(struct pen__canvas *canvas,
+                       const struct pen__plot_page *page,
                        enum pen__chart_kind kind)
 {
     const struct pen__box *box = &page->boxes[kind];
@@ -173,15 +176,16 @@ static void write_ends(cairo_t *cairo, const struct pen__plot_page *page,
     size_t count;
     pen__ends_make(page->plot, kind, &page->y[kind], box->height, LABEL_PITCH,
                    &ends, &count);
-    pen__use_font(cairo, LABEL_SIZE, false);
+    pen__use_font(canvas, LABEL_SIZE, false);
     for (size_t i = 0; i < count; i++)
-        write_end(cairo, &ends[i], box->x + box->width + LABEL_GAP,
+        write_end(canvas, &ends[i], box->x + box->width + LABEL_GAP,
                   box->y + ends[i].y);
     free(ends);
 }
 
 /* Where a line ends before the chart does, or is a single point. */
-static void mark_end(cairo_t *cairo, const struct pen__plot_page *page,
+static void mark_end(struct pen__canvas *canvas,
+                     const struct pen__plot_page *page,
                      enum pen__chart_kind kind, size_t index)
 {
     const struct pen__box *box = &page->boxes[kind];
@@ -192,28 +196,29 @@ static void mark_end(cairo_t *cairo, const struct pen__plot_page *page,
     struct pen__point at = place(page, kind, last);
     if (at.x > box->x + box->width - LABEL_GAP)
         return;
-    pen__run_mark(cairo, index, at.x, at.y, MARK_SIZE);
-    pen__use_colour(cairo, pen__run_colour(index));
-    cairo_fill(cairo);
+    pen__run_mark(canvas, index, at.x, at.y, MARK_SIZE);
+    pen__use_colour(canvas, pen__run_colour(index));
+    pen__fill(canvas);
 }
 
-void pen__chart_draw(cairo_t *cairo, const struct pen__plot_page *page,
+void pen__chart_draw(struct pen__canvas *canvas,
+                     const struct pen__plot_page *page,
                      enum pen__chart_kind kind)
 {
     const struct pen__plot *plot = page->plot;
     double line_width = plot->options.smooth > 1 ? LINE_WIDTH : NOISY_WIDTH;
-    pen__guides_draw(cairo, &page->boxes[kind], &page->x, &page->y[kind]);
-    write_name(cairo, page, kind);
+    pen__guides_draw(canvas, &page->boxes[kind], &page->x, &page->y[kind]);
+    write_name(canvas, page, kind);
     for (size_t i = 0; i < plot->count; i++) {
-        add_curve(cairo, page, kind, &plot->runs[i].faint[kind]);
-        stroke_curve(cairo, faint_colour(i), FAINT_WIDTH);
+        add_curve(canvas, page, kind, &plot->runs[i].faint[kind]);
+        stroke_curve(canvas, faint_colour(i), FAINT_WIDTH);
     }
     for (size_t i = 0; i < plot->count; i++) {
-        add_curve(cairo, page, kind, &plot->runs[i].lines[kind]);
-        stroke_curve(cairo, pen__run_colour(i), line_width);
-        mark_end(cairo, page, kind, i);
+        add_curve(canvas, page, kind, &plot->runs[i].lines[kind]);
+        stroke_curve(canvas, pen__run_colour(i), line_width);
+        mark_end(canvas, page, kind, i);
     }
     for (size_t i = 0; i < plot->count && kind == PEN__CHART_LOSS; i++)
-        draw_marks(cairo, page, i);
-    write_ends(cairo, page, kind);
+        draw_marks(canvas, page, i);
+    write_ends(canvas, page, kind);
 }

@@ -68,7 +68,7 @@ pen_status pen__curve_smooth(struct pen__curve *curve, uint32_t window);
 void pen__curve_thin(struct pen__curve *curve, struct pen__range x,
                      double columns);
 
-/* The title, fit for cairo and terminals. */
+/* The title, fit for pictures and terminals. */
 void pen__plot_add_title(const struct pen__plot *plot, struct pen_text *out);
 
 /* "loss 2.131, validated 2.215, 1310 tokens/s at step 600" */

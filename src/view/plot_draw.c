@@ -1,7 +1,6 @@
 /* A plot on paper: where things are, the legend, the file. */
 #include "view/plot.h"
 
-#include "base/file.h"
 #include "view/picture.h"
 #include "view/plot_page.h"
 
@@ -46,8 +45,8 @@ static void init_page(struct pen__plot_page *page, const struct pen__plot *plot)
 }
 
 /* A line with the run's mark, its name, and how far it came. */
-static void draw_legend_entry(cairo_t *cairo, const struct pen__plot_page *page,
-                              size_t index)
+static void draw_legend_entry(struct pen__canvas *canvas,
+                              const struct pen__plot_page *page, size_t index)
 {
     double x = page->boxes[0].x;
     double y = page->legend_y + LEGEND_PITCH * ((double)index + 0.5);
@@ -56,61 +55,54 @@ static void draw_legend_entry(cairo_t *cairo, const struct pen__plot_page *page,
     pen__add_clean(page->plot->items[index].label, &words);
     pen_text_add_string(&words, ":  ");
     pen__plot_add_words(page->plot, index, &words);
-    pen__add_line(cairo, x, y, x + SAMPLE_WIDTH - 8, y);
-    pen__use_colour(cairo, pen__run_colour(index));
-    cairo_set_line_width(cairo, 1.5);
-    cairo_stroke(cairo);
-    pen__run_mark(cairo, index, x + (SAMPLE_WIDTH - 8) / 2, y, 7);
-    cairo_fill(cairo);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    pen__write_within(cairo, x + SAMPLE_WIDTH, y + 3.4, room, TYPE_SIZE, false,
+    pen__add_line(canvas, x, y, x + SAMPLE_WIDTH - 8, y);
+    pen__use_colour(canvas, pen__run_colour(index));
+    pen__stroke(canvas, 1.5);
+    pen__run_mark(canvas, index, x + (SAMPLE_WIDTH - 8) / 2, y, 7);
+    pen__fill(canvas);
+    pen__use_grey(canvas, PEN__TEXT_GREY);
+    pen__write_within(canvas, x + SAMPLE_WIDTH, y + 3.4, room, TYPE_SIZE, false,
                       pen_text_string(&words));
     pen_text_release(&words);
 }
 
-static void draw_page(cairo_t *cairo, const void *context)
+static void draw_page(struct pen__canvas *canvas, const void *context)
 {
     const struct pen__plot_page *page = context;
     struct pen_text title = PEN_TEXT_EMPTY;
-    pen__use_grey(cairo, 1);
-    cairo_paint(cairo);
     pen__plot_add_title(page->plot, &title);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    pen__write_within(cairo, page->boxes[0].x, MARGIN + TITLE_SIZE,
+    pen__use_grey(canvas, PEN__TEXT_GREY);
+    pen__write_within(canvas, page->boxes[0].x, MARGIN + TITLE_SIZE,
                       page->boxes[0].width, TITLE_SIZE, true,
                       pen_text_string(&title));
     pen_text_release(&title);
     for (enum pen__chart_kind kind = 0; kind < PEN__CHARTS; kind++)
-        pen__chart_draw(cairo, page, kind);
-    pen__x_axis_write(cairo, &page->boxes[PEN__CHARTS - 1], &page->x,
+        pen__chart_draw(canvas, page, kind);
+    pen__x_axis_write(canvas, &page->boxes[PEN__CHARTS - 1], &page->x,
                       page->plot->x_name);
     for (size_t i = 0; i < page->plot->count; i++)
-        draw_legend_entry(cairo, page, i);
+        draw_legend_entry(canvas, page, i);
 }
 
 pen_status pen_plot_draw(const struct pen_plot_item *items, size_t count,
                          const struct pen_plot_options *options,
                          const char *path, struct pen_text *why)
 {
-    if (!pen__picture_has_form(path)) {
-        pen_why(why,
-                "cannot draw %s: its name should end in .svg, .png or .pdf",
-                path);
-        return PEN_INVALID;
-    }
     struct pen__plot plot;
-    pen_status status = pen__plot_init(&plot, items, count, options,
-                                       COLUMNS_PER_POINT * WIDTH, why);
+    pen_status status = pen__picture_check(path, why);
+    if (status == PEN_OK)
+        status = pen__plot_init(&plot, items, count, options,
+                                COLUMNS_PER_POINT * WIDTH, why);
     if (status != PEN_OK)
         return status;
     struct pen__plot_page page;
-    struct pen_text bytes = PEN_TEXT_EMPTY;
+    struct pen_text title = PEN_TEXT_EMPTY;
     init_page(&page, &plot);
-    struct pen__picture picture = {page.width, page.height, draw_page, &page};
-    status = pen__picture_print(&picture, path, &bytes, why);
-    if (status == PEN_OK)
-        status = pen_file_write(path, bytes.bytes, bytes.length, why);
-    pen_text_release(&bytes);
+    pen__plot_add_title(&plot, &title);
+    const struct pen__picture picture = {page.width, page.height, draw_page,
+                                         &page, pen_text_string(&title)};
+    status = pen__picture_write(&picture, path, why);
+    pen_text_release(&title);
     pen__plot_release(&plot);
     return status;
 }

@@ -23,22 +23,23 @@ struct pen__colour pen__run_colour(size_t index);
 struct pen__colour pen__run_text_colour(size_t index);
 
 /* Adds the outline of the run's mark around (x, y) to the path. */
-void pen__run_mark(cairo_t *cairo, size_t index, double x, double y,
+void pen__run_mark(struct pen__canvas *canvas, size_t index, double x, double y,
                    double size);
 
 /* Hundredths of a point are exact enough, and short in an SVG. */
 double pen__snap(double points);
 
 /* Lines at the ticks of both axes, and the labels of the upright one. */
-void pen__guides_draw(cairo_t *cairo, const struct pen__box *box,
+void pen__guides_draw(struct pen__canvas *canvas, const struct pen__box *box,
                       const struct pen__axis *x, const struct pen__axis *y);
 
 /* The labels of the other one under the box, and its name. */
-void pen__x_axis_write(cairo_t *cairo, const struct pen__box *box,
+void pen__x_axis_write(struct pen__canvas *canvas, const struct pen__box *box,
                        const struct pen__axis *x, const char *name);
 
 /* A chart with its guides, curves and the last values beside it. */
-void pen__chart_draw(cairo_t *cairo, const struct pen__plot_page *page,
+void pen__chart_draw(struct pen__canvas *canvas,
+                     const struct pen__plot_page *page,
                      enum pen__chart_kind kind);
 
 #endif

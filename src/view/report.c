@@ -195,53 +195,27 @@ static void add_table(struct pen_text *out,
 
 /* ---- the page ---- */
 
-/* Names inside a drawing, and what refers to them: where the name begins. */
-static const char *const name_marks[] = {" id=\"", "href=\"#", "url(#"};
-
-static size_t mark_length(const char *at)
-{
-    for (size_t i = 0; i < sizeof name_marks / sizeof *name_marks; i++) {
-        size_t length = strlen(name_marks[i]);
-        if (strncmp(at, name_marks[i], length) == 0)
-            return length;
-    }
-    return 0;
-}
-
-/*
- * What cairo writes, without the line that only a file of its own has. Its
- * names are those of glyphs, the same in every drawing: each gets a number.
- */
-static void add_drawing(struct pen_text *out, const char *svg, size_t number)
+/* An SVG without the line that only a file of its own has. */
+static void add_drawing(struct pen_text *out, const char *svg)
 {
     const char *at = strstr(svg, "<svg");
     if (at == NULL)
         return;
     pen_text_add_string(out, "<figure class=\"picture\">\n");
-    while (*at != '\0') {
-        size_t length = mark_length(at);
-        if (length > 0) {
-            pen_text_add_bytes(out, at, length);
-            pen_text_add(out, "d%zu-", number);
-        } else {
-            length = 1 + strcspn(at + 1, " hu");
-            pen_text_add_bytes(out, at, length);
-        }
-        at += length;
-    }
+    pen_text_add_string(out, at);
     pen_text_add_string(out, "</figure>\n");
 }
 
 static pen_status add_picture(struct pen_text *out,
                               const struct pen_picture_item *item,
-                              size_t number, struct pen_text *why)
+                              struct pen_text *why)
 {
     if (item == NULL)
         return PEN_OK;
     struct pen_text svg = PEN_TEXT_EMPTY;
     pen_status status = pen_timeline_print_svg(item, 1, &svg, why);
     if (status == PEN_OK)
-        add_drawing(out, pen_text_string(&svg), number);
+        add_drawing(out, pen_text_string(&svg));
     pen_text_release(&svg);
     return status;
 }
@@ -261,7 +235,7 @@ static pen_status add_curves(struct pen_text *out,
 
 static pen_status add_section(struct pen_text *out,
                               const struct pen_report_section *section,
-                              size_t number, struct pen_text *why)
+                              struct pen_text *why)
 {
     pen_text_add_string(out, "<section>\n");
     add_element(out, "h2", NULL, section->title);
@@ -273,11 +247,11 @@ static pen_status add_section(struct pen_text *out,
         pen__scatter_print(section->scatter, out);
     pen_status status = add_curves(out, section, why);
     if (status == PEN_OK)
-        status = add_picture(out, section->picture, 2 * number, why);
+        status = add_picture(out, section->picture, why);
     if (status != PEN_OK)
         return status;
     if (section->drawing != NULL)
-        add_drawing(out, section->drawing, 2 * number + 1);
+        add_drawing(out, section->drawing);
     add_table(out, section);
     add_commands(out, section->commands);
     add_element(out, "p", "note", section->note);
@@ -329,7 +303,7 @@ pen_status pen_report_print(const struct pen_report *report,
 {
     add_head(out, report);
     for (size_t i = 0; i < report->num_sections; i++) {
-        pen_status status = add_section(out, &report->sections[i], i, why);
+        pen_status status = add_section(out, &report->sections[i], why);
         if (status != PEN_OK)
             return status;
     }

@@ -99,7 +99,7 @@ struct pen_report_section {
     const struct pen_report_curves *curves; /* num_curves charts of them */
     size_t num_curves;
     const struct pen_picture_item *picture;
-    const char *drawing; /* the text of an SVG file that cairo wrote */
+    const char *drawing; /* the text of an SVG file that Penstock wrote */
     const struct pen_table *table;
     bool marks_first; /* row of the table: it is the one that matters */
     bool is_folded;   /* the table, until the reader opens it */

@@ -11,7 +11,7 @@
 #define LEAST_OUTLINED 2.0
 
 struct row {
-    cairo_t *cairo;
+    struct pen__canvas *canvas;
     const struct pen__page *page;
     const struct pen__sheet *sheet;
     uint32_t rank;
@@ -49,14 +49,14 @@ static void fill_cells(const struct row *row, unsigned kind, uint16_t chunk)
         if (cell->kind != kind || cell->chunk != chunk)
             continue;
         struct pen__box box = pen__page_box(row->page, cell, row->y);
-        cairo_rectangle(row->cairo, box.x, box.y, box.width, box.height);
+        pen__add_box(row->canvas, &box);
         has_any = true;
     }
     if (!has_any)
         return;
-    pen__use_colour(row->cairo,
+    pen__use_colour(row->canvas,
                     pen__ink_of(kind, chunk, chunks_of(row)).colour);
-    cairo_fill(row->cairo);
+    pen__fill(row->canvas);
 }
 
 static double label_size(const struct row *row, const struct pen__cell *cell)
@@ -77,12 +77,12 @@ static double label_width(const struct row *row, const struct pen__cell *cell,
     double room = (cell->end_sec - cell->start_sec) * row->page->per_sec - 2;
     if (size < 4.5 || room < size / 2)
         return 0;
-    cairo_set_font_size(row->cairo, size);
-    if (pen__text_width(row->cairo, row->labels->widest) > room)
+    pen__use_font_size(row->canvas, size);
+    if (pen__text_width(row->canvas, row->labels->widest) > room)
         return 0;
     pen__cell_label(row->sheet, row->rank, cell, row->labels->has_letters,
                     label);
-    double width = pen__text_width(row->cairo, label);
+    double width = pen__text_width(row->canvas, label);
     return width > room ? 0 : width;
 }
 
@@ -99,15 +99,16 @@ static void hatch_cells(const struct row *row)
         double width = label_width(row, cell, label);
         if (width > 0) {
             struct pen__box side = box;
-            side.width = fmax(0, (box.width - width) / 2 - 1);
-            pen__hatch_box(row->cairo, hatch, &side);
+            double room = (box.width - width) / 2 - 1;
+            side.width = fmax(0, floor(10 * room) / 10);
+            pen__hatch_box(row->canvas, hatch, &side);
             side.x = box.x + box.width - side.width;
-            pen__hatch_box(row->cairo, hatch, &side);
+            pen__hatch_box(row->canvas, hatch, &side);
         } else {
-            pen__hatch_box(row->cairo, hatch, &box);
+            pen__hatch_box(row->canvas, hatch, &box);
         }
     }
-    pen__hatch_stroke(row->cairo);
+    pen__hatch_stroke(row->canvas);
 }
 
 /* Edges that neighbours share are drawn once. */
@@ -126,24 +127,23 @@ static void outline_cells(const struct row *row)
         if (cell != NULL)
             box = pen__page_box(row->page, cell, row->y);
         if (cell != NULL && cell->lane > 0) {
-            pen__add_line(row->cairo, box.x, box.y, box.x + box.width, box.y);
+            pen__add_line(row->canvas, box.x, box.y, box.x + box.width, box.y);
             continue;
         }
         if (box.x > run_end + 0.01 && run_end >= 0) {
-            pen__add_line(row->cairo, run_end, row->y, run_end, bottom);
-            pen__add_line(row->cairo, run_start, row->y, run_end, row->y);
-            pen__add_line(row->cairo, run_start, bottom, run_end, bottom);
+            pen__add_line(row->canvas, run_end, row->y, run_end, bottom);
+            pen__add_line(row->canvas, run_start, row->y, run_end, row->y);
+            pen__add_line(row->canvas, run_start, bottom, run_end, bottom);
         }
         if (cell == NULL)
             break;
         if (box.x > run_end + 0.01)
             run_start = box.x;
         run_end = box.x + box.width;
-        pen__add_line(row->cairo, box.x, row->y, box.x, bottom);
+        pen__add_line(row->canvas, box.x, row->y, box.x, bottom);
     }
-    pen__use_grey(row->cairo, 0.2);
-    cairo_set_line_width(row->cairo, fmin(0.45, mean * 0.08));
-    cairo_stroke(row->cairo);
+    pen__use_grey(row->canvas, 0.2);
+    pen__stroke(row->canvas, fmin(0.45, mean * 0.08));
 }
 
 static double foot_weight(const struct pen__page *page)
@@ -162,18 +162,17 @@ static void underline_up_copy(const struct row *row)
         struct pen__box box = pen__page_box(row->page, cell, row->y);
         double y = box.y + box.height - weight / 2;
         double inset = fmin(1, box.width * 0.1);
-        pen__add_line(row->cairo, box.x + inset, y, box.x + box.width - inset,
+        pen__add_line(row->canvas, box.x + inset, y, box.x + box.width - inset,
                       y);
     }
-    pen__use_grey(row->cairo, 0.25);
-    cairo_set_line_width(row->cairo, weight);
-    cairo_stroke(row->cairo);
+    pen__use_grey(row->canvas, 0.25);
+    pen__stroke(row->canvas, weight);
 }
 
 static void label_cells(const struct row *row)
 {
     const struct pen__cell *cell = NULL;
-    pen__use_grey(row->cairo, PEN__TEXT_GREY);
+    pen__use_grey(row->canvas, PEN__TEXT_GREY);
     for (uint32_t i = 0; (cell = next_cell(row, &i)) != NULL;) {
         char label[PEN__LABEL_SIZE];
         if (label_width(row, cell, label) == 0)
@@ -182,7 +181,7 @@ static void label_cells(const struct row *row)
         double rise = label_size(row, cell) * 0.36; /* half of a digit */
         if (cell->is_up)
             rise -= foot_weight(row->page) / 2;
-        pen__write(row->cairo, box.x + box.width / 2,
+        pen__write(row->canvas, box.x + box.width / 2,
                    box.y + box.height / 2 + rise, PEN__CENTRE, label);
     }
 }
@@ -199,7 +198,7 @@ static void mark_cells(const struct row *row)
         if (last != NULL && last->kind == cell->kind &&
             last->start_sec == cell->start_sec)
             continue;
-        pen__mark(row->cairo, cell->kind,
+        pen__mark(row->canvas, cell->kind,
                   pen__page_x(row->page, cell->start_sec), row->y,
                   row->page->cell_height);
         last = cell;
@@ -216,7 +215,7 @@ static void draw_curve(const struct row *row)
     double y = floor_y;
     if (curve->count == 0)
         return;
-    cairo_move_to(row->cairo, pen__page_x(page, curve->points[0].at_sec), y);
+    pen__move_to(row->canvas, pen__page_x(page, curve->points[0].at_sec), y);
     for (uint32_t i = 0; i < curve->count; i++) {
         const struct pen_level *point = &curve->points[i];
         bool is_last_at = i + 1 == curve->count ||
@@ -225,29 +224,27 @@ static void draw_curve(const struct row *row)
         if (!is_last_at || level_y == y)
             continue;
         double x = pen__page_x(page, point->at_sec);
-        cairo_line_to(row->cairo, x, y);
-        cairo_line_to(row->cairo, x, level_y);
+        pen__line_to(row->canvas, x, y);
+        pen__line_to(row->canvas, x, level_y);
         y = level_y;
     }
     double end = pen__page_x(page, row->sheet->end_sec);
-    cairo_line_to(row->cairo, end, y);
-    cairo_line_to(row->cairo, end, floor_y);
-    pen__use_grey(row->cairo, 0.77);
-    cairo_fill(row->cairo);
-    pen__add_line(row->cairo, page->plot_x, floor_y, end, floor_y);
-    pen__use_grey(row->cairo, 0.55);
-    cairo_set_line_width(row->cairo, 0.35);
-    cairo_stroke(row->cairo);
+    pen__line_to(row->canvas, end, y);
+    pen__line_to(row->canvas, end, floor_y);
+    pen__use_grey(row->canvas, 0.77);
+    pen__fill(row->canvas);
+    pen__add_line(row->canvas, page->plot_x, floor_y, end, floor_y);
+    pen__use_grey(row->canvas, 0.55);
+    pen__stroke(row->canvas, 0.35);
 }
 
 static void draw_waiting(const struct row *row)
 {
     double y = row->y + row->page->cell_height / 2;
-    pen__add_line(row->cairo, row->page->plot_x, y,
+    pen__add_line(row->canvas, row->page->plot_x, y,
                   pen__page_x(row->page, row->sheet->end_sec), y);
-    pen__use_grey(row->cairo, 0.6);
-    cairo_set_line_width(row->cairo, 0.5);
-    cairo_stroke(row->cairo);
+    pen__use_grey(row->canvas, 0.6);
+    pen__stroke(row->canvas, 0.5);
 }
 
 static void write_name(const struct row *row, double x, double y)
@@ -259,9 +256,9 @@ static void write_name(const struct row *row, double x, double y)
     else
         pen_text_add(&text, "rank %u",
                      item->ranks == NULL ? row->rank : item->ranks[row->rank]);
-    pen__use_grey(row->cairo,
+    pen__use_grey(row->canvas,
                   item->row_label == NULL ? PEN__TEXT_GREY : PEN__QUIET_GREY);
-    pen__write(row->cairo, x, y, PEN__RIGHT, pen_text_string(&text));
+    pen__write(row->canvas, x, y, PEN__RIGHT, pen_text_string(&text));
     pen_text_release(&text);
 }
 
@@ -281,24 +278,25 @@ static void write_sides(const struct row *row)
                       ? 100 * time->busy_sec / timing->makespan_sec
                       : 0;
     struct pen_text text = PEN_TEXT_EMPTY;
-    pen__use_font(row->cairo, size, false);
+    pen__use_font(row->canvas, size, false);
     write_name(row, page->plot_x - 6, y);
-    pen__use_grey(row->cairo, PEN__QUIET_GREY);
+    pen__use_grey(row->canvas, PEN__QUIET_GREY);
     pen_text_add(&text, "%.1f %%", busy);
-    pen__write(row->cairo, right + 42, y, PEN__RIGHT, pen_text_string(&text));
+    pen__write(row->canvas, right + 42, y, PEN__RIGHT, pen_text_string(&text));
     pen_text_clear(&text);
     pen_text_add(&text, "%.4g", time->peak);
     if (!page->is_by_row)
-        pen__write(row->cairo, right + 76, y, PEN__RIGHT,
+        pen__write(row->canvas, right + 76, y, PEN__RIGHT,
                    pen_text_string(&text));
     pen_text_release(&text);
 }
 
-void pen__row_draw(cairo_t *cairo, const struct pen__page *page, size_t index,
-                   uint32_t rank, const struct pen__labels *labels)
+void pen__row_draw(struct pen__canvas *canvas, const struct pen__page *page,
+                   size_t index, uint32_t rank,
+                   const struct pen__labels *labels)
 {
     const struct row row = {
-        .cairo = cairo,
+        .canvas = canvas,
         .page = page,
         .sheet = &page->sheets[index],
         .rank = rank,
@@ -311,7 +309,7 @@ void pen__row_draw(cairo_t *cairo, const struct pen__page *page, size_t index,
              row.sheet->has_cells[kind] && chunk < chunks_of(&row); chunk++)
             fill_cells(&row, kind, (uint16_t)chunk);
     }
-    pen__use_font(cairo, page->label_size, false);
+    pen__use_font(canvas, page->label_size, false);
     hatch_cells(&row);
     outline_cells(&row);
     underline_up_copy(&row);

@@ -8,9 +8,9 @@
 
 #define MOST_OPS 1000000u
 
-static void draw_page(cairo_t *cairo, const void *context)
+static void draw_page(struct pen__canvas *canvas, const void *context)
 {
-    pen__page_draw(cairo, context);
+    pen__page_draw(canvas, context);
 }
 
 static pen_status draw_items(const struct pen_picture_item *items, size_t count,
@@ -36,8 +36,15 @@ static pen_status draw_items(const struct pen_picture_item *items, size_t count,
     }
     struct pen__page page;
     pen__page_init(&page, sheets, count, is_by_row);
-    struct pen__picture picture = {page.width, page.height, draw_page, &page};
+    struct pen_text name = PEN_TEXT_EMPTY;
+    for (size_t i = 0; i < count; i++) {
+        pen_text_add_string(&name, i == 0 ? "timeline: " : ", ");
+        pen__add_item_label(&items[i], &name);
+    }
+    const struct pen__picture picture = {page.width, page.height, draw_page,
+                                         &page, pen_text_string(&name)};
     pen_status status = pen__picture_print(&picture, path, out, why);
+    pen_text_release(&name);
     pen__sheets_free(sheets, count);
     return status;
 }
@@ -45,8 +52,10 @@ static pen_status draw_items(const struct pen_picture_item *items, size_t count,
 /* Only what can be drawn, or written for Perfetto. */
 static pen_status check_name(const char *path, struct pen_text *why)
 {
-    if (pen__picture_has_form(path) || pen__ends_in(path, ".json"))
+    if (pen__ends_in(path, ".json"))
         return PEN_OK;
+    if (pen__picture_has_form(path))
+        return pen__picture_check(path, why);
     pen_why(why,
             "cannot draw %s: its name should end in .svg, .png, .pdf or .json "
             "(Perfetto)",

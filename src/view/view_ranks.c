@@ -10,7 +10,6 @@
  */
 #include "view/view_internal.h"
 
-#include "base/file.h"
 #include "view/ink.h"
 #include "view/picture.h"
 
@@ -95,16 +94,19 @@ static double x_at(const struct picture *picture, double at_sec)
     return MARGIN + LEFT + at_sec * picture->per_sec;
 }
 
-static void add_box(cairo_t *cairo, const struct picture *picture,
+static void add_box(struct pen__canvas *canvas, const struct picture *picture,
                     uint32_t index, double from_sec, double to_sec)
 {
     double x = x_at(picture, from_sec);
-    cairo_rectangle(cairo, x, picture->places[index].y,
-                    x_at(picture, to_sec) - x, picture->cell_height);
+    const struct pen__box box = {x, picture->places[index].y,
+                                 x_at(picture, to_sec) - x,
+                                 picture->cell_height};
+    pen__add_box(canvas, &box);
 }
 
-static void fill_waits(cairo_t *cairo, const struct picture *picture,
-                       uint32_t index, enum wait_kind kind)
+static void fill_waits(struct pen__canvas *canvas,
+                       const struct picture *picture, uint32_t index,
+                       enum wait_kind kind)
 {
     uint32_t line = picture->places[index].line;
     const struct pen_row *row = row_at(picture, line);
@@ -112,36 +114,34 @@ static void fill_waits(cairo_t *cairo, const struct picture *picture,
         const struct pen__span *span = span_at(picture, line, i);
         if (span->ready_sec > span->begin_sec &&
             wait_of(row->ops[i].kind) == kind)
-            add_box(cairo, picture, index, span->begin_sec, span->ready_sec);
+            add_box(canvas, picture, index, span->begin_sec, span->ready_sec);
     }
-    pen__use_colour(cairo, waits[kind].colour);
-    cairo_fill(cairo);
+    pen__use_colour(canvas, waits[kind].colour);
+    pen__fill(canvas);
 }
 
-static void fill_cells(cairo_t *cairo, const struct picture *picture,
-                       uint32_t index, unsigned kind)
+static void fill_cells(struct pen__canvas *canvas,
+                       const struct picture *picture, uint32_t index,
+                       unsigned kind)
 {
     uint32_t line = picture->places[index].line;
     const struct pen_row *row = row_at(picture, line);
     for (uint32_t i = 0; i < row->count; i++) {
         const struct pen__span *span = span_at(picture, line, i);
         if (row->ops[i].kind == kind && is_cell(span, kind))
-            add_box(cairo, picture, index, span->ready_sec, span->end_sec);
+            add_box(canvas, picture, index, span->ready_sec, span->end_sec);
     }
-    pen__use_colour(cairo, pen__ink_of(kind, 0, 1).colour);
-    cairo_fill_preserve(cairo);
+    pen__use_colour(canvas, pen__ink_of(kind, 0, 1).colour);
     if (fmin(picture->mean_sec * picture->per_sec, picture->cell_height) >=
-        LEAST_OUTLINED) {
-        pen__use_grey(cairo, 0.3);
-        cairo_set_line_width(cairo, 0.25);
-        cairo_stroke(cairo);
-    }
-    cairo_new_path(cairo);
+        LEAST_OUTLINED)
+        pen__fill_outlined(canvas, 0.3, 0.25);
+    else
+        pen__fill(canvas);
 }
 
 /* The chain that decided how long the step took, as far as it is here. */
-static void draw_chain(cairo_t *cairo, const struct picture *picture,
-                       uint32_t index)
+static void draw_chain(struct pen__canvas *canvas,
+                       const struct picture *picture, uint32_t index)
 {
     const struct pen__chain *chain = &picture->view->findings.chain;
     double weight = fmin(2, picture->pitch - picture->cell_height);
@@ -151,17 +151,16 @@ static void draw_chain(cairo_t *cairo, const struct picture *picture,
         if (op->line != picture->places[index].line)
             continue;
         const struct pen__span *span = span_at(picture, op->line, op->position);
-        pen__add_line(cairo, x_at(picture, span->ready_sec), y,
+        pen__add_line(canvas, x_at(picture, span->ready_sec), y,
                       x_at(picture, span->end_sec), y);
     }
-    pen__use_grey(cairo, 0.05);
-    cairo_set_line_width(cairo, weight);
-    cairo_stroke(cairo);
+    pen__use_grey(canvas, 0.05);
+    pen__stroke(canvas, weight);
 }
 
 /* Its name on the left and how much it waits on the right. */
-static void write_sides(cairo_t *cairo, const struct picture *picture,
-                        uint32_t index)
+static void write_sides(struct pen__canvas *canvas,
+                        const struct picture *picture, uint32_t index)
 {
     uint32_t line = picture->places[index].line;
     const struct pen__line_facts *facts = &picture->view->findings.lines[line];
@@ -173,122 +172,125 @@ static void write_sides(cairo_t *cairo, const struct picture *picture,
     double y =
         picture->places[index].y + picture->cell_height / 2 + size * 0.36;
     struct pen_text text = PEN_TEXT_EMPTY;
-    pen__use_font(cairo, size, false);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
+    pen__use_font(canvas, size, false);
+    pen__use_grey(canvas, PEN__TEXT_GREY);
     pen_text_add(&text, "rank %u", picture->view->lines.ranks[line]);
-    pen__write(cairo, MARGIN + LEFT - 5, y, PEN__RIGHT, pen_text_string(&text));
+    pen__write(canvas, MARGIN + LEFT - 5, y, PEN__RIGHT,
+               pen_text_string(&text));
     pen_text_clear(&text);
-    pen__use_grey(cairo, PEN__QUIET_GREY);
+    pen__use_grey(canvas, PEN__QUIET_GREY);
     pen_text_add(&text, "%.1f %%",
                  end_sec > 0 ? 100 * facts->waiting_sec / end_sec : 0);
-    pen__write(cairo, MARGIN + LEFT + PLOT_WIDTH + RIGHT - 4, y, PEN__RIGHT,
+    pen__write(canvas, MARGIN + LEFT + PLOT_WIDTH + RIGHT - 4, y, PEN__RIGHT,
                pen_text_string(&text));
     pen_text_release(&text);
 }
 
-static void draw_row(cairo_t *cairo, const struct picture *picture,
+static void draw_row(struct pen__canvas *canvas, const struct picture *picture,
                      uint32_t index)
 {
     for (enum wait_kind kind = 0; kind < WAITS; kind++)
-        fill_waits(cairo, picture, index, kind);
+        fill_waits(canvas, picture, index, kind);
     for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
         if (picture->has_cells[kind])
-            fill_cells(cairo, picture, index, kind);
+            fill_cells(canvas, picture, index, kind);
     }
-    draw_chain(cairo, picture, index);
-    write_sides(cairo, picture, index);
+    draw_chain(canvas, picture, index);
+    write_sides(canvas, picture, index);
 }
 
-static void write_title(cairo_t *cairo, const struct picture *picture)
+static void add_title(const struct picture *picture, struct pen_text *out)
 {
     const struct pen_view *view = picture->view;
+    pen_text_add(
+        out, "%s, step %u: %u of %u ranks, %.5g %s", view->schedule->name,
+        view->step, picture->count, view->lines.count,
+        view->measured.end_sec * picture->unit.per_sec, picture->unit.name);
+}
+
+static void write_title(struct pen__canvas *canvas,
+                        const struct picture *picture)
+{
     double y = MARGIN + 10;
     double right = MARGIN + LEFT + PLOT_WIDTH;
     struct pen_text text = PEN_TEXT_EMPTY;
-    pen_text_add(
-        &text, "%s, step %u: %u of %u ranks, %.5g %s", view->schedule->name,
-        view->step, picture->count, view->lines.count,
-        view->measured.end_sec * picture->unit.per_sec, picture->unit.name);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    pen__write_within(cairo, MARGIN + LEFT, y, PLOT_WIDTH, 11, true,
+    add_title(picture, &text);
+    pen__use_grey(canvas, PEN__TEXT_GREY);
+    pen__write_within(canvas, MARGIN + LEFT, y, PLOT_WIDTH, 11, true,
                       pen_text_string(&text));
     pen_text_release(&text);
-    pen__use_font(cairo, TYPE_SIZE, false);
-    pen__use_grey(cairo, PEN__QUIET_GREY);
-    pen__write(cairo, right + RIGHT - 4, y, PEN__RIGHT, "waits");
+    pen__use_font(canvas, TYPE_SIZE, false);
+    pen__use_grey(canvas, PEN__QUIET_GREY);
+    pen__write(canvas, right + RIGHT - 4, y, PEN__RIGHT, "waits");
 }
 
-static void draw_axis(cairo_t *cairo, const struct picture *picture)
+static void draw_axis(struct pen__canvas *canvas, const struct picture *picture)
 {
     double range = picture->view->measured.end_sec * picture->unit.per_sec;
     double step = pen__nice_step(range, PLOT_WIDTH / 60);
     uint32_t count = (uint32_t)floor(range / step + 1e-9) + 1;
     double y = picture->bottom + 3;
     struct pen_text text = PEN_TEXT_EMPTY;
-    pen__use_font(cairo, TYPE_SIZE, false);
-    pen__use_grey(cairo, 0.2);
+    pen__use_font(canvas, TYPE_SIZE, false);
+    pen__use_grey(canvas, 0.2);
     for (uint32_t tick = 0; tick < count; tick++) {
         double x = x_at(picture, tick * step / picture->unit.per_sec);
         pen_text_clear(&text);
         pen_text_add(&text, "%.6g", tick * step);
-        pen__write(cairo, x, y + 13, PEN__CENTRE, pen_text_string(&text));
-        pen__add_line(cairo, x, y, x, y + 3.5);
+        pen__write(canvas, x, y + 13, PEN__CENTRE, pen_text_string(&text));
+        pen__add_line(canvas, x, y, x, y + 3.5);
     }
     pen_text_clear(&text);
     pen_text_add(&text, "time (%s)", picture->unit.name);
-    pen__write(cairo, MARGIN + LEFT + PLOT_WIDTH / 2, y + 25, PEN__CENTRE,
+    pen__write(canvas, MARGIN + LEFT + PLOT_WIDTH / 2, y + 25, PEN__CENTRE,
                pen_text_string(&text));
-    pen__add_line(cairo, MARGIN + LEFT, y, MARGIN + LEFT + PLOT_WIDTH, y);
-    cairo_set_line_width(cairo, 0.6);
-    cairo_stroke(cairo);
+    pen__add_line(canvas, MARGIN + LEFT, y, MARGIN + LEFT + PLOT_WIDTH, y);
+    pen__stroke(canvas, 0.6);
     pen_text_release(&text);
 }
 
 /* One sample with its words; returns where the next one goes. */
-static double draw_sample(cairo_t *cairo, double x, double y,
+static double draw_sample(struct pen__canvas *canvas, double x, double y,
                           struct pen__colour colour, const char *words)
 {
-    cairo_rectangle(cairo, x, y, 20, 9);
-    pen__use_colour(cairo, colour);
-    cairo_fill_preserve(cairo);
-    pen__use_grey(cairo, 0.3);
-    cairo_set_line_width(cairo, 0.3);
-    cairo_stroke(cairo);
-    pen__use_grey(cairo, PEN__TEXT_GREY);
-    return x + 24 + pen__write(cairo, x + 24, y + 7.8, PEN__LEFT, words) + 14;
+    const struct pen__box box = {x, y, 20, 9};
+    pen__add_box(canvas, &box);
+    pen__use_colour(canvas, colour);
+    pen__fill_outlined(canvas, 0.3, 0.3);
+    pen__use_grey(canvas, PEN__TEXT_GREY);
+    return x + 24 + pen__write(canvas, x + 24, y + 7.8, PEN__LEFT, words) + 14;
 }
 
-static void draw_legend(cairo_t *cairo, const struct picture *picture)
+static void draw_legend(struct pen__canvas *canvas,
+                        const struct picture *picture)
 {
     double x = MARGIN + LEFT;
     double y = picture->bottom + AXIS_HEIGHT;
-    pen__use_font(cairo, TYPE_SIZE, false);
+    pen__use_font(canvas, TYPE_SIZE, false);
     for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
         if (picture->has_cells[kind])
-            x = draw_sample(cairo, x, y, pen__ink_of(kind, 0, 1).colour,
+            x = draw_sample(canvas, x, y, pen__ink_of(kind, 0, 1).colour,
                             pen_op_info(kind)->words);
     }
     for (enum wait_kind kind = 0; kind < WAITS; kind++) {
         if (picture->has_waits[kind])
-            x = draw_sample(cairo, x, y, waits[kind].colour, waits[kind].words);
+            x = draw_sample(canvas, x, y, waits[kind].colour,
+                            waits[kind].words);
     }
-    pen__write(cairo, x + 24, y + 7.8, PEN__LEFT, "critical path");
-    pen__add_line(cairo, x, y + 5, x + 20, y + 5);
-    pen__use_grey(cairo, 0.05);
-    cairo_set_line_width(cairo, 2);
-    cairo_stroke(cairo);
+    pen__write(canvas, x + 24, y + 7.8, PEN__LEFT, "critical path");
+    pen__add_line(canvas, x, y + 5, x + 20, y + 5);
+    pen__use_grey(canvas, 0.05);
+    pen__stroke(canvas, 2);
 }
 
-static void draw_picture(cairo_t *cairo, const void *context)
+static void draw_picture(struct pen__canvas *canvas, const void *context)
 {
     const struct picture *picture = context;
-    pen__use_grey(cairo, 1);
-    cairo_paint(cairo);
-    write_title(cairo, picture);
+    write_title(canvas, picture);
     for (uint32_t i = 0; i < picture->count; i++)
-        draw_row(cairo, picture, i);
-    draw_axis(cairo, picture);
-    draw_legend(cairo, picture);
+        draw_row(canvas, picture, i);
+    draw_axis(canvas, picture);
+    draw_legend(canvas, picture);
 }
 
 /* What there is to see, and how large. */
@@ -353,16 +355,16 @@ static void init_picture(struct picture *picture, const struct pen_view *view,
 static pen_status write_picture(const struct picture *drawn, const char *path,
                                 struct pen_text *why)
 {
-    struct pen_text bytes = PEN_TEXT_EMPTY;
+    struct pen_text title = PEN_TEXT_EMPTY;
+    add_title(drawn, &title);
     const struct pen__picture picture = {
         .width = 2 * MARGIN + LEFT + PLOT_WIDTH + RIGHT,
         .height = drawn->bottom + AXIS_HEIGHT + LEGEND_HEIGHT + MARGIN,
         .draw = draw_picture,
-        .context = drawn};
-    pen_status status = pen__picture_print(&picture, path, &bytes, why);
-    if (status == PEN_OK)
-        status = pen_file_write(path, bytes.bytes, bytes.length, why);
-    pen_text_release(&bytes);
+        .context = drawn,
+        .name = pen_text_string(&title)};
+    pen_status status = pen__picture_write(&picture, path, why);
+    pen_text_release(&title);
     return status;
 }
 
@@ -389,14 +391,10 @@ pen_status pen_view_draw_ranks(const struct pen_view *view,
                                const char *path, struct pen_text *why)
 {
     pen_status status = check_ranks(view, ranks, why);
+    if (status == PEN_OK)
+        status = pen__picture_check(path, why);
     if (status != PEN_OK)
         return status;
-    if (!pen__picture_has_form(path)) {
-        pen_why(why,
-                "cannot draw %s: its name should end in .svg, .png or .pdf",
-                path);
-        return PEN_INVALID;
-    }
     uint32_t count = ranks->last - ranks->first + 1;
     struct place *places = calloc(count, sizeof *places);
     if (places == NULL) {

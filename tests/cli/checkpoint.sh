@@ -152,13 +152,13 @@ same "bfloat16 is widened" "$(hash_of "$work/half")" "${expected[4]}"
 run 0 checkpoint ls "$work/run"
 out_has "whole"
 run 0 checkpoint ls "$work/run" --json
-same "steps" "$(json '[e["step"] for e in d]')" "[9, 10]"
-same "whole" "$(json 'all(e["whole"] and e["reason"] is None for e in d)')" True
-same "bytes" "$(json 'd[1]["bytes"]')" \
+same "steps" "$(json '[e["step"] for e in d["checkpoints"]]')" "[9, 10]"
+same "whole" "$(json 'all(e["whole"] and e["reason"] is None for e in d["checkpoints"])')" True
+same "bytes" "$(json 'd["checkpoints"][1]["bytes"]')" \
     "$(cat "$work"/run/step-00000010/[a-z]* | wc -c)"
-same "age" "$(json 'abs(d[1]["written"] - __import__("time").time()) < 600')" \
+same "age" "$(json 'abs(d["checkpoints"][1]["written"] - __import__("time").time()) < 600')" \
     True
-same "path" "$(json 'd[0]["path"]')" "$work/run/step-00000009"
+same "path" "$(json 'd["checkpoints"][0]["path"]')" "$work/run/step-00000009"
 run 0 checkpoint verify "$work/run" "$work/one/step-00000010"
 same "verified" "$(grep -c ': whole$' "$work/out")" 3
 
@@ -190,7 +190,7 @@ cmp "$small/config.json" "$work/run/step-00000010/config.json" ||
 
 # The id of the run goes with a step; steps of several runs are not mixed.
 run 0 checkpoint ls "$work/small" --json
-same "run" "$(json 'd[0]["run"]')" 00000000000000a1
+same "run" "$(json 'd["checkpoints"][0]["run"]')" 00000000000000a1
 run 0 checkpoint ls "$work/mixed"
 out_has 00000000000000b2
 both="(id 00000000000000b2, newest step 10; id 00000000000000a1, newest step 9)"
@@ -211,7 +211,7 @@ same "0.1.0" "$(hash_of "$old")" \
 run 0 checkpoint verify "$old"
 same "verified" "$(grep -c ': whole$' "$work/out")" 2
 run 0 checkpoint ls "$old" --json
-same "runs" "$(json '{e["run"] for e in d}')" "{'0000000000000000'}"
+same "runs" "$(json '{e["run"] for e in d["checkpoints"]}')" "{'0000000000000000'}"
 
 # Weights for others, in either type.
 run 0 checkpoint export "$work/one" -o "$work/float/"
@@ -243,14 +243,14 @@ same "hash passes over" "$(hash_of "$work/run")" "${expected[3]}"
 err_has "$file is damaged"
 run 1 checkpoint hash "$work/run/step-00000010"
 run 0 checkpoint ls "$work/run" --json
-same "sizes are right" "$(json 'd[1]["whole"]')" True
+same "sizes are right" "$(json 'd["checkpoints"][1]["whole"]')" True
 truncate -s -3 "$file"
 run 1 checkpoint verify "$work/run/step-00000010"
 err_has "$file has $(stat -c %s "$file") bytes, must have $(($(stat -c %s "$file") + 3))"
 run 0 checkpoint ls "$work/run"
 out_has "$file has"
 run 0 checkpoint ls "$work/run" --json
-same "not whole" "$(json 'd[1]["whole"], "has" in d[1]["reason"]')" \
+same "not whole" "$(json 'd["checkpoints"][1]["whole"], "has" in d["checkpoints"][1]["reason"]')" \
     "(False, True)"
 
 # A manifest that points outside, sealed as it should be.

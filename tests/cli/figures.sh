@@ -60,6 +60,11 @@ PYTHON
 }
 short llama-3.1-70b 8xh100
 err_has "GiB > 79.6 GiB of a device"
+err_has "; with --optimizer-cpu-offload a plan fits here, with "
+run 0 plan llama-3.1-70b 8xh100 --optimizer-cpu-offload --top 1 -o "$work/offload.json"
+run 0 export "$work/offload.json" --to megatron -o "$work/offload"
+grep -qxF -- "--optimizer-cpu-offload" "$work/offload/megatron.args" || fail "the export does not offload"
+short llama-3.1-70b 8xh100
 about "devices that would fit"
 [ -n "$enough" ] || fail "no number of devices"
 run 0 plan llama-3.1-70b "${enough:-8}xh100" --top 1

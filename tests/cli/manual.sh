@@ -99,7 +99,7 @@ complete_line() {
     echo "${COMPREPLY[*]}"
 }
 about completion
-same "first word" "$(complete_line penstock sch)" "schedule"
+same "first word" "$(complete_line penstock sch)" "schedule schema"
 same "command" "$(complete_line penstock schedule comp)" "compare"
 same "name" "$(complete_line penstock schedule make interl)" "interleaved"
 same "option" "$(complete_line penstock schedule make 1f1b --st)" "--stages"

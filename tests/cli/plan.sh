@@ -21,7 +21,7 @@ stale=(--model preset:gpt2 --cluster "preset:xeon-amx*8" --target penstock
     --seq-length 512 --global-batch-size 8)
 finding=$("$PENSTOCK" schedule list --json | python3 -c '
 import json, sys
-print(next(row["finding"] for row in json.load(sys.stdin)
+print(next(row["finding"] for row in json.load(sys.stdin)["schedules"]
            if row["name"] == "pipedream-2bw"))')
 about "finding"
 [[ $finding == *"penstock reproduce 2bw"*"% above that of synchronous steps"* ]] ||

@@ -87,4 +87,32 @@ err_has "--from-megatron takes the recipe from the command line"
 run 1 predict "${moe[@]}" --target penstock --dtype f32 --optimizer muon
 err_has "give --target megatron"
 
+
+# The search chooses modules to recompute where none are given, and says so.
+deepseek=(deepseek-v3 256xgb200 --seq-length 4096 --global-batch-size 4096
+    --dtype mxfp8 --dispatcher hybridep)
+run 0 plan "${deepseek[@]}" --json -o "$work/chosen.json"
+same "chosen modules" "$(json 'd["plans"][0]["recompute"], d["plans"][0]["recipe"]["recompute_modules"]')" \
+    "('selective', ['mla_up_proj'])"
+same "one row for a layout" "$(json 'len(d["plans"]) == len({str((p["degrees"], p["micro_batch"], p["schedule"], p["sharding"])) for p in d["plans"]})')" True
+same "modules of the file" "$(recipe_of "$work/chosen.json")" \
+    '2 None {"dispatcher": "hybridep", "recompute_modules": ["mla_up_proj"]}'
+run 0 plan check "$work/chosen.json"
+run 0 export "$work/chosen.json" --to megatron -o "$work/chosen"
+grep -qxF -- "--recompute-modules mla_up_proj" "$work/chosen/megatron.args" || fail "no modules in the export"
+run 0 plan "${deepseek[@]}" --why tp=1,pp=4,vpp=4,ep=64
+out_has 'with pp 4 vpp 4 ep 64 dp 64 micro-batch 1 interleaved recompute mla_up_proj zero1'
+out_lacks 'context parallel'
+# Modules that are given are kept.
+run 0 plan "${deepseek[@]}" --recompute-modules moe_act --json
+same "given modules" "$(json '{str(p["recipe"]["recompute_modules"]) for p in d["plans"]}')" "{\"['moe_act']\"}"
+# A command line is told which ones to take.
+sed 's/^--recompute-granularity .*/--recompute-granularity full --recompute-method uniform --recompute-num-layers 1/; /^--recompute-modules/d' \
+    "$work/chosen/megatron.args" >"$work/full.args"
+run 0 plan --from-megatron "@$work/full.args" --model deepseek-v3 256xgb200
+out_has '--recompute-granularity full -> selective --recompute-modules mla_up_proj'
+# Options that would help are named with their gain.
+run 0 plan qwen3-30b-a3b 32xh100 --seq-length 4096 --global-batch-size 512 --explain
+out_has 'gain from one more option'
+grep -Eq '^  --overlap-moe-expert-parallel-comm +\+[0-9.]+ % tokens/s, with ' "$work/out" || fail "no overlap"
 finish

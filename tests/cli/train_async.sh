@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # train under schedules whose steps overlap: it learns, tells every step,
 # drains where a checkpoint, an evaluation or a file wants it, goes on from
-# there to the same bits, and refuses in one line what cannot be right.
+# there to the same bits, and refuses in one line what cannot be right. PEN_SEED
+# chooses a third of the schedules that must learn; PEN_LONG=1 takes all.
 . "$(dirname "$0")/support.bash"
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     echo "penstock-train is not built; skipped"
@@ -90,10 +91,18 @@ fi
 two=("${untied[@]}" --pipeline-model-parallel-size 2)
 
 # It learns on two ranks, in every way.
+number=0
 for way in "pipedream" "pipedream-2bw --global-batch-size 4" \
     "wpipe --global-batch-size 4" "xpipe --global-batch-size 4" \
     "pipemare --global-batch-size 4" "spectrain --optimizer sgd" \
     "pb --optimizer sgd" "cyclic --global-batch-size 4"; do
+    number=$((number + 1))
+    is_chosen=${PEN_LONG:-}
+    for seed in $(seeds_of cli/train_async); do
+        [ $(((number + seed) % 3)) != 0 ] || is_chosen=1
+    done
+    [ -n "$is_chosen" ] || continue
+    echo "learns: $way"
     # shellcheck disable=SC2086
     ranks 0 2 "${two[@]}" --clip-grad 0 --train-iters 80 \
         --log "$work/way.jsonl" --schedule $way

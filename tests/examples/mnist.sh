@@ -10,4 +10,5 @@ if [ ! -d "$data" ]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$root/examples/mnist/run.sh" "$data" "$work"
+# One thread: others run beside it.
+THREADS=1 "$root/examples/mnist/run.sh" "$data" "$work"

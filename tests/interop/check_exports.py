@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Let the program that a plan was exported for load the files, many in one process.
 
-Usage: check_exports.py TARGET DIR...
+Usage: check_exports.py TARGET DIR... [SAMPLE...]
 Each DIR has plan.json and what `penstock export plan.json --to TARGET -o DIR` wrote.
+A SAMPLE is a file of the folder samples that must be refused.
 The judging is that of check_megatron.py, check_torchtitan.py and check_deepspeed.py.
-Prints a line for each refusal and the number of those accepted; exits 1 on a refusal.
+Prints a line for each refusal and the number of those accepted; exits 1 on a refusal
+of a DIR and where a SAMPLE is accepted.
 """
 
 import contextlib
@@ -16,6 +18,8 @@ import runpy
 import shlex
 import sys
 import warnings
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def judge(script, words):
@@ -167,12 +171,26 @@ CHECKS = {"megatron": check_megatron, "torchtitan@0.2.2": check_titan_022,
           "nanotron": check_nanotron}
 
 
+def is_refused(target, sample):
+    """Whether the judge itself says no to a sample that is wrong."""
+    script = "check_" + target.partition("@")[0]
+    try:
+        judge(script, [os.path.join(HERE, "samples", sample)])
+    except ValueError:
+        print(f"{sample} is refused")
+        return True
+    print(f"FAILED {script}.py accepts {sample}")
+    return False
+
+
 def main():
-    check = CHECKS[sys.argv[1]]
-    folders = [os.path.abspath(folder) for folder in sys.argv[2:]]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    target, words = sys.argv[1], sys.argv[2:]
+    check = CHECKS[target]
+    folders = [os.path.abspath(word) for word in words if os.path.isdir(word)]
+    samples = [word for word in words if not os.path.isdir(word)]
+    sys.path.insert(0, HERE)
     warnings.simplefilter("ignore")
-    target, refused = sys.argv[1], 0
+    refused = 0
     for folder in folders:
         os.chdir(folder)
         with open("plan.json") as f:
@@ -183,7 +201,8 @@ def main():
             refused += 1
             print(f"{folder}: {type(error).__name__}: {error}")
     print(f"{target}: {len(folders) - refused} of {len(folders)} accepted")
-    sys.exit(refused > 0)
+    accepted = [sample for sample in samples if not is_refused(target, sample)]
+    sys.exit(refused > 0 or accepted != [])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Compares what Penstock computes with PyTorch; see run_training.
 
 Usage: check_training.py BUILD REFERENCE WORK [MODEL...]
-REFERENCE has what gen_reference.py made, as OPTIMIZER-DTYPE/MODEL. With MODEL, only these are judged in bf16.
+REFERENCE gets what gen_reference.py makes, as OPTIMIZER-DTYPE/MODEL, where it is not there yet. With MODEL, only these are
+judged in bf16.
 """
 
 import argparse
@@ -30,6 +31,23 @@ def reference(root, optimizer, dtype, model):
     return where, about, np.load(os.path.join(where, "logits.npy")), gradients
 
 
+def make_reference(out, model, dtype, optimizer, seed, steps):
+    """Lets PyTorch train a model, unless it did."""
+    if os.path.exists(os.path.join(out, model, "reference.json")):
+        return
+    args = argparse.Namespace(out=out, seed=seed, steps=steps, dtype=dtype, optimizer=optimizer,
+                              lr=1e-3, shards=False)
+    with contextlib.redirect_stdout(sys.stderr):
+        gen_reference.reference(model, args)
+
+
+def make_references(root, model, dtypes):
+    for optimizer in ("adamw", "sgd"):
+        for dtype in dtypes:
+            make_reference(os.path.join(root, f"{optimizer}-{dtype}"), model, dtype, optimizer,
+                           seed=1, steps=20)
+
+
 def train(build, where, about, dtype, work):
     """Losses and gradient norms of the same steps by penstock train."""
     return judge.train(build, about, dtype, work, [
@@ -37,6 +55,7 @@ def train(build, where, about, dtype, work):
 
 
 def check_f32(build, root, model, work):
+    make_references(root, model, ["float32"])
     where, about, logits, gradients = reference(root, "adamw", "float32", model)
     loss, found_logits, found = judge.step_one(build, where, about["batch"], "f32", work)
     check(f"{model} f32 logits", distance(logits, found_logits), LOSS_LIMIT)
@@ -56,11 +75,7 @@ def first_steps(root, model):
     for seed in SEEDS:
         out = os.path.join(root, f"seed-{seed}")
         for dtype in ("float64", "bfloat16"):
-            args = argparse.Namespace(out=os.path.join(out, f"adamw-{dtype}"), seed=seed, steps=1,
-                                      dtype=dtype, optimizer="adamw", lr=1e-3, shards=False)
-            if not os.path.exists(os.path.join(args.out, model, "reference.json")):
-                with contextlib.redirect_stdout(sys.stderr):
-                    gen_reference.reference(model, args)
+            make_reference(os.path.join(out, f"adamw-{dtype}"), model, dtype, "adamw", seed, steps=1)
         yield out
 
 
@@ -69,6 +84,7 @@ def check_bf16(build, root, model, work):
 
     Logits and gradients are judged over some models, see judge.Distances.
     """
+    make_references(root, model, ["bfloat16", "float64"])
     far = judge.Distances()
     for out in first_steps(root, model):
         _, _, truth_logits, truth = reference(out, "adamw", "float64", model)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains a small GPT-2 on files of token ids as `penstock train` does, in PyTorch.
 
-  train_wikitext.py make DIR                     random start weights and config.json
-  train_wikitext.py train DIR TRAIN VALID STEPS  prints the validation loss
+  train_wikitext.py make DIR                           random start weights and config.json
+  train_wikitext.py train DIR TRAIN VALID STEPS BATCH  prints the validation loss
 
 TRAIN and VALID have one sequence of ids per line. Hyper-parameters are those of run_wikitext.
 """
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-BATCH, LR, MIN_LR, WARMUP, DECAY, CLIP = 8, 1e-3, 1e-4, 20, 0.1, 1.0
+LR, MIN_LR, WARMUP, DECAY, CLIP = 1e-3, 1e-4, 20, 0.1, 1.0
 
 
 def make(where):
@@ -41,7 +41,7 @@ def rate(done, steps):
     return MIN_LR + 0.5 * (1 + math.cos(math.pi * share)) * (LR - MIN_LR)
 
 
-def train(where, train_path, valid_path, steps):
+def train(where, train_path, valid_path, steps, batch):
     model = transformers.GPT2LMHeadModel.from_pretrained(where, local_files_only=True)
     model.train()
     sequences, valid = read(train_path), read(valid_path)
@@ -53,14 +53,14 @@ def train(where, train_path, valid_path, steps):
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = rate(step, steps)
-        rows = [(step * BATCH + i) % len(sequences) for i in range(BATCH)]
+        rows = [(step * batch + i) % len(sequences) for i in range(batch)]
         optimizer.zero_grad()
         loss_of(model, sequences[rows]).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
     model.eval()
     with torch.no_grad():
-        losses = [loss_of(model, part) * len(part) for part in valid.split(BATCH)]
+        losses = [loss_of(model, part) * len(part) for part in valid.split(batch)]
     print(f"{sum(losses).item() / len(valid):.6f}")
 
 
@@ -70,7 +70,7 @@ def main():
     if sys.argv[1] == "make":
         make(sys.argv[2])
     else:
-        train(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+        train(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), int(sys.argv[6]))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
  * A line per plan, separated by tabs: folder of the question, plan, ranks,
  * words of the plan, whether steps overlap, clipping, seconds of a step.
  */
+#include "planner/relax.h"
 #include "support/question.h"
 
 #include <errno.h>
@@ -47,6 +48,7 @@ static void answer(const struct question *question, const char *folder)
     if (pen_plan_search(&question->setting, &question->options, &ranking,
                         NULL) != PEN_OK)
         return;
+    pen_plan_ranking_relax(&question->setting, &question->options, ranking);
     require(mkdir(folder, 0777) == 0 || errno == EEXIST, folder);
     question_save(question, folder);
     for (uint32_t i = 0; i < ranking->num_found; i++)

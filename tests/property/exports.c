@@ -262,11 +262,15 @@ static void load_options(const char *name)
 /* At the begin of a line, with a blank or the end of the line behind it. */
 static bool is_known(const char *name, size_t length)
 {
-    const char *all = pen_text_string(&known_options);
-    for (const char *at = all; (at = strstr(at, "--")) != NULL; at++)
-        if (at > all && at[-1] == '\n' && strncmp(at, name, length) == 0 &&
-            strchr("\t\n", at[length]) != NULL)
+    char line[200];
+    const char *at = pen_text_string(&known_options);
+    int size = snprintf(line, sizeof line, "\n%.*s", (int)length, name);
+    assert_true(size > 0 && (size_t)size < sizeof line);
+    while ((at = strstr(at, line)) != NULL) {
+        at += size;
+        if (strchr("\t\n", *at) != NULL)
             return true;
+    }
     return false;
 }
 

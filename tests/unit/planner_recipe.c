@@ -2,6 +2,7 @@
  * What a recipe changes: where experts lie and how tokens come to them, what is
  * computed again or waits on the host, and what graphs launch.
  */
+#include "planner/module_sets.h"
 #include "support/layout.h"
 #include "support/support.h"
 
@@ -177,6 +178,87 @@ static void modules_free_what_they_hold(void **state)
     layout_release(&layout);
 }
 
+static double freed_by_norms(struct layout *layout, uint32_t layer)
+{
+    struct pen_layer_time time;
+    struct pen_layer_bytes all;
+    struct pen_layer_bytes kept;
+    layout->plan->recipe.modules = 1u << PEN_MODULE_NORMS;
+    pen_predict_layer(&layout->setting, layout->plan, 0, layer,
+                      PEN_RECOMPUTE_NONE, &time, &all);
+    pen_predict_layer(&layout->setting, layout->plan, 0, layer,
+                      PEN_RECOMPUTE_SELECTIVE, &time, &kept);
+    return (double)all.stash_bytes - (double)kept.stash_bytes;
+}
+
+/* Transformer Engine joins the others with the product behind them. */
+static void norms_of_experts_and_latents_are_freed(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*8", 1, 1);
+    expect_close(0, freed_by_norms(&layout, 5), "plain attention, dense MLP");
+    layout_release(&layout);
+    layout_init(&layout, "preset:qwen3-30b-a3b", "preset:dgx-h100*8", 1, 1);
+    double row = 2.0 * layout.setting.model->hidden * layout.setting.sequence;
+    expect_close(row, freed_by_norms(&layout, 5), "before experts");
+    layout.plan->recipe.graphs = PEN_GRAPHS_MODULES;
+    expect_close(0, freed_by_norms(&layout, 5), "inside a graph");
+    layout_release(&layout);
+    open_deepseek(&layout, 8, 8);
+    expect_close(TOKENS * 2 * HIDDEN, freed_by_norms(&layout, 1),
+                 "a latent before a dense MLP");
+    layout_release(&layout);
+}
+
+/* Each frees more bytes than the one before it, and takes longer. */
+static void sets_of_modules_are_in_order(void **state)
+{
+    (void)state;
+    const struct {
+        const char *model;
+        unsigned first; /* modules of the first set */
+        bool has_experts;
+    } cases[] = {
+        {"preset:llama-3.1-8b", 1u << PEN_MODULE_MLP, false},
+        {"preset:qwen3-30b-a3b",
+         1u << PEN_MODULE_NORMS | 1u << PEN_MODULE_EXPERT_ACT, true},
+        {DEEPSEEK, 1u << PEN_MODULE_NORMS | 1u << PEN_MODULE_LATENT, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct layout layout;
+        struct pen__module_sets sets;
+        layout_init(&layout, cases[i].model, "preset:dgx-h100*8", 1, 1);
+        struct pen_recipe recipe = {.modules = 0};
+        pen__module_sets_find(&layout.setting, &recipe, &sets);
+        assert_true(sets.count >= 1 && sets.count <= 4);
+        assert_int_equal(cases[i].first, sets.items[0]);
+        double before_sec = 0;
+        double before = INFINITY;
+        for (uint32_t j = 0; j < sets.count; j++) {
+            layout.plan->recipe.modules = sets.items[j];
+            struct pen_layer_time time =
+                time_layer(&layout, PEN_RECOMPUTE_SELECTIVE);
+            double kept =
+                (double)bytes_of(&layout, PEN_RECOMPUTE_SELECTIVE).stash_bytes;
+            assert_true(kept < before && time.recompute_sec > before_sec);
+            before = kept;
+            before_sec = time.recompute_sec;
+        }
+        unsigned experts = 1u << PEN_MODULE_EXPERTS;
+        assert_true(((sets.items[sets.count - 1] & experts) != 0) ==
+                    cases[i].has_experts);
+        recipe.overlaps_experts = true;
+        pen__module_sets_find(&layout.setting, &recipe, &sets);
+        for (uint32_t j = 0; j < sets.count; j++)
+            assert_int_equal(0, sets.items[j] & experts);
+        recipe.modules = experts;
+        pen__module_sets_find(&layout.setting, &recipe, &sets);
+        assert_int_equal(1, sets.count);
+        assert_int_equal(experts, sets.items[0]);
+        layout_release(&layout);
+    }
+}
+
 static void narrow_numbers_keep_narrow_inputs(void **state)
 {
     (void)state;
@@ -214,6 +296,61 @@ static void a_further_token_is_a_block_and_a_head(void **state)
     assert_true(more.forward_sec <
                 1.1 * (2 * head.forward_sec + block.forward_sec));
     assert_true(more_bytes.num_experts > 0);
+    layout_release(&layout);
+}
+
+/* Nemotron predicts a further token with attention and with experts. */
+static void a_further_token_has_blocks_of_its_kinds(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:nemotron-3-super", "preset:dgx-h100*1", 1, 1);
+    const struct pen_model *model = layout.model;
+    uint32_t last = model->num_layers - 1;
+    struct pen_layer_time head;
+    struct pen_layer_time more;
+    struct pen_layer_bytes bytes;
+    double blocks = 0;
+    assert_int_equal(2, model->num_mtp_kinds);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t block = 0;
+        struct pen_layer_time time;
+        while (pen_model_block_kind(model, block) != model->mtp_kinds[i])
+            block++;
+        pen_predict_layer(&layout.setting, layout.plan, 0, block + 1,
+                          PEN_RECOMPUTE_NONE, &time, &bytes);
+        blocks += time.forward_sec;
+    }
+    pen_predict_layer(&layout.setting, layout.plan, 0, last, PEN_RECOMPUTE_NONE,
+                      &head, &bytes);
+    layout.plan->recipe.mtp_blocks = 1;
+    pen_predict_layer(&layout.setting, layout.plan, 0, last, PEN_RECOMPUTE_NONE,
+                      &more, &bytes);
+    assert_true(more.forward_sec > 2 * head.forward_sec + blocks);
+    assert_true(more.forward_sec < 1.15 * (2 * head.forward_sec + blocks));
+    layout_release(&layout);
+}
+
+/* Gradients go over the way to the host, weights come back. */
+static void a_step_on_the_host_takes_its_way(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:llama-3.1-8b", "preset:dgx-h100*1", 1, 1);
+    layout.plan->degrees[PEN_DEGREE_DP] = 8;
+    layout.plan->sharding = PEN_SHARDING_ZERO1;
+    struct pen_prediction here;
+    struct pen_prediction there;
+    layout_predict(&layout, &here);
+    layout.plan->recipe.offloads_optimizer = true;
+    layout_predict(&layout, &there);
+    assert_int_equal(0, there.memory[0].bytes[PEN_MEMORY_OPTIMIZER]);
+    double weights = (double)layout.model->num_parameters / 8;
+    double rate =
+        layout.cluster->groups[0].device.constants[PEN_CONSTANT_HOST_RATE];
+    assert_true(there.step_sec - here.step_sec > weights * (4 + 2) / rate);
+    pen_prediction_release(&here);
+    pen_prediction_release(&there);
     layout_release(&layout);
 }
 
@@ -288,8 +425,12 @@ int main(void)
         cmocka_unit_test(hidden_messages_cost_a_share),
         cmocka_unit_test(graphs_and_fused_experts_free_the_host),
         cmocka_unit_test(modules_free_what_they_hold),
+        cmocka_unit_test(norms_of_experts_and_latents_are_freed),
+        cmocka_unit_test(sets_of_modules_are_in_order),
         cmocka_unit_test(narrow_numbers_keep_narrow_inputs),
         cmocka_unit_test(a_further_token_is_a_block_and_a_head),
+        cmocka_unit_test(a_further_token_has_blocks_of_its_kinds),
+        cmocka_unit_test(a_step_on_the_host_takes_its_way),
         cmocka_unit_test(blocks_on_the_host_free_the_device),
         cmocka_unit_test(narrow_attention_is_faster),
         cmocka_unit_test(pages_are_larger_than_their_contents),

@@ -6,6 +6,7 @@
 #include "support/support.h"
 
 #include "planner/explain.h"
+#include "planner/relax.h"
 
 #include <math.h>
 #include <string.h>
@@ -46,6 +47,46 @@ static void a_ranking_is_ordered_and_fits(void **state)
     release_setting(&setting);
 }
 
+/* The last stages of a pipeline hold less: they need not recompute. */
+static void stages_that_have_room_do_not_recompute(void **state)
+{
+    (void)state;
+    const struct pen_plan_search_options options = {
+        .filter = {.degrees = {[PEN_DEGREE_PP] = 4, [PEN_DEGREE_DP] = 1},
+                   .micro_batch = 1,
+                   .generator = pen_generator_find("1f1b")},
+        .top = 1};
+    static const double limits[] = {10e9, 11e9, 12e9, 14e9, 16e9, 20e9};
+    unsigned num_mixed = 0;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct pen_setting setting =
+            make_setting("preset:gpt2-xl", "preset:h100-sxm*4",
+                         PEN_TARGET_PENSTOCK, 16, 1024);
+        struct pen_plan_ranking *ranking = NULL;
+        setting.memory_limit = (uint64_t)limits[i];
+        if (pen_plan_search(&setting, &options, &ranking, NULL) == PEN_OK) {
+            double before = ranking->found[0].prediction.step_sec;
+            pen_plan_ranking_relax(&setting, &options, ranking);
+            const struct pen_plan_found *found = &ranking->found[0];
+            const struct pen_layer_range *stages = found->plan->stages;
+            bool is_mixed = stages[0].recompute != stages[3].recompute;
+            assert_true(found->prediction.fits);
+            expect_close(found->prediction.step_sec,
+                         found->plan->predicted.step_sec, "its own prediction");
+            assert_true(is_mixed ? found->prediction.step_sec < before
+                                 : found->prediction.step_sec == before);
+            if (is_mixed) {
+                num_mixed++;
+                assert_int_equal(PEN_RECOMPUTE_NONE, stages[3].recompute);
+                assert_true(stages[0].count < stages[2].count);
+            }
+        }
+        pen_plan_ranking_free(ranking);
+        release_setting(&setting);
+    }
+    assert_true(num_mixed > 0);
+}
+
 /* A free search is never behind one whose degrees are given. */
 static void what_is_open_includes_what_is_given(void **state)
 {
@@ -84,23 +125,41 @@ static void devices_may_be_left_over(void **state)
     release_setting(&setting);
 }
 
-static void a_front_trades_time_for_memory(void **state)
+static void expect_front(const struct pen_plan_ranking *front)
 {
-    (void)state;
-    struct pen_setting setting = make_setting(
-        "preset:gpt2-xl", "preset:a100-40*16", PEN_TARGET_MEGATRON, 64, 1024);
-    const struct pen_plan_search_options options = {.top = 6};
-    struct pen_plan_ranking *front = NULL;
-    assert_int_equal(PEN_OK,
-                     pen_plan_search_front(&setting, &options, &front, NULL));
-    assert_true(front->num_found >= 3);
     for (uint32_t i = 1; i < front->num_found; i++) {
         assert_true(front->found[i].prediction.peak_bytes <
                     front->found[i - 1].prediction.peak_bytes);
         assert_true(front->found[i].prediction.step_sec >=
                     front->found[i - 1].prediction.step_sec);
     }
+}
+
+static void a_front_trades_time_for_memory(void **state)
+{
+    (void)state;
+    struct pen_setting setting = make_setting(
+        "preset:gpt2-xl", "preset:a100-40*16", PEN_TARGET_MEGATRON, 64, 1024);
+    struct pen_plan_search_options options = {.top = 6};
+    struct pen_plan_ranking *front = NULL;
+    struct pen_plan_ranking *best = search(&setting, &options);
+    assert_int_equal(
+        PEN_OK, pen_plan_search_front(&setting, &options, NULL, &front, NULL));
+    assert_true(front->num_found >= 3);
+    expect_front(front);
+    expect_close(best->found[0].prediction.step_sec,
+                 front->found[0].prediction.step_sec, "the first");
     pen_plan_ranking_free(front);
+    /* The least work: points that are too slow are left out. */
+    options.seconds = 1e-6;
+    assert_int_equal(PEN_OK,
+                     pen_plan_search_front(&setting, &options, &best->found[0],
+                                           &front, NULL));
+    expect_front(front);
+    expect_close(best->found[0].prediction.step_sec,
+                 front->found[0].prediction.step_sec, "the first as given");
+    pen_plan_ranking_free(front);
+    pen_plan_ranking_free(best);
     release_setting(&setting);
 }
 
@@ -238,8 +297,9 @@ static void neighbours_lose_for_a_reason(void **state)
     options.filter.degrees[PEN_DEGREE_PP] = 4;
     struct pen_plan_ranking *ranking = search(&setting, &options);
     struct pen_explanation *explanation = NULL;
-    assert_int_equal(PEN_OK, pen_explain(&setting, &ranking->found[0], 0,
-                                         &explanation, NULL));
+    assert_int_equal(PEN_OK,
+                     pen_explain(&setting, &options.filter, &ranking->found[0],
+                                 0, &explanation, NULL));
     const struct pen_neighbour *zero_bubble = find(explanation, "zb-h1");
     assert_false(zero_bubble->is_allowed);
     assert_true(zero_bubble->is_predicted);
@@ -273,8 +333,9 @@ static void what_helps_is_ordered(void **state)
     const struct pen_plan_search_options options = {.top = 1};
     struct pen_plan_ranking *ranking = search(&setting, &options);
     struct pen_explanation *explanation = NULL;
-    assert_int_equal(PEN_OK, pen_explain(&setting, &ranking->found[0], 10,
-                                         &explanation, NULL));
+    assert_int_equal(PEN_OK,
+                     pen_explain(&setting, &options.filter, &ranking->found[0],
+                                 10, &explanation, NULL));
     assert_true(explanation->num_helps >= 4);
     assert_string_equal("arithmetic", explanation->helps[0].what);
     assert_true(explanation->helps[0].tokens_per_sec >
@@ -292,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ranking_is_ordered_and_fits),
+        cmocka_unit_test(stages_that_have_room_do_not_recompute),
         cmocka_unit_test(what_is_open_includes_what_is_given),
         cmocka_unit_test(devices_may_be_left_over),
         cmocka_unit_test(a_front_trades_time_for_memory),

@@ -54,12 +54,15 @@ static void every_form_is_written(void **state)
     }
 }
 
-static size_t count_of(const struct pen_text *text, const char *word)
+/* Moves in the data of all paths. */
+static size_t count_moves(const struct pen_text *svg)
 {
     size_t count = 0;
-    for (const char *at = strstr(pen_text_string(text), word); at != NULL;
-         at = strstr(at + 1, word))
-        count++;
+    for (const char *at = strstr(pen_text_string(svg), " d=\""); at != NULL;
+         at = strstr(at, " d=\"")) {
+        for (at += 4; *at != '"'; at++)
+            count += *at == 'M' || *at == 'm';
+    }
     return count;
 }
 
@@ -75,10 +78,10 @@ static void gaps_part_lines(void **state)
     draw(&chart, "a.svg", &whole);
     points[2].y = (double)NAN;
     draw(&chart, "a.svg", &parted);
-    size_t moves = count_of(&whole, "M ");
+    size_t moves = count_moves(&whole);
     assert_true(moves > 0);
     /* One more for the line, one less for the mark that is gone. */
-    assert_int_equal(moves, count_of(&parted, "M "));
+    assert_int_equal(moves, count_moves(&parted));
     assert_true(parted.length < whole.length);
     pen_text_release(&whole);
     pen_text_release(&parted);

@@ -73,18 +73,17 @@ static void expect_well_formed(const char *xml)
     assert_true(elements > 10);
 }
 
-/* Rectangles in the path data up to the closing quote: M, three L, Z. */
+/* Rectangles in the path data up to the closing quote. */
 static uint32_t count_boxes_in(const char *path)
 {
     uint32_t boxes = 0;
-    uint32_t corners = 0;
+    char sides[5] = "";
     for (; *path != '"' && *path != '\0'; path++) {
-        if (*path == 'M')
-            corners = 1;
-        else if (*path == 'L')
-            corners++;
-        else if (*path == 'Z' && corners == 4)
-            boxes++;
+        if (strchr("MmlhvzaZ", *path) == NULL)
+            continue;
+        memmove(sides, sides + 1, 3);
+        sides[3] = *path;
+        boxes += memcmp(sides, "hvhz", 4) == 0;
     }
     return boxes;
 }
@@ -96,21 +95,20 @@ static uint32_t count_boxes(const char *svg, uint32_t chunks)
     for (const char *at = strstr(svg, "<path"); at != NULL;
          at = strstr(at + 1, "<path")) {
         const char *data = strstr(at, " d=\"");
-        const char *fill = strstr(at, "rgb(");
-        double red = 0;
-        double green = 0;
-        double blue = 0;
-        if (data == NULL || fill == NULL || fill > strchr(at, '>') ||
-            sscanf(fill, "rgb(%lf%% , %lf%% , %lf%%", &red, &green, &blue) != 3)
+        unsigned red = 0;
+        unsigned green = 0;
+        unsigned blue = 0;
+        if (data == NULL ||
+            sscanf(at, "<path fill=\"#%2x%2x%2x\"", &red, &green, &blue) != 3)
             continue;
         bool is_ours = false;
         for (unsigned kind = 0; kind <= PEN_OP_RECOMPUTE; kind++) {
             for (uint32_t chunk = 0; chunk < chunks; chunk++) {
                 struct pen__colour ink =
                     pen__ink_of(kind, chunk, chunks).colour;
-                is_ours = is_ours || (fabs(100 * ink.red - red) < 0.01 &&
-                                      fabs(100 * ink.green - green) < 0.01 &&
-                                      fabs(100 * ink.blue - blue) < 0.01);
+                is_ours = is_ours || (lround(255 * ink.red) == red &&
+                                      lround(255 * ink.green) == green &&
+                                      lround(255 * ink.blue) == blue);
             }
         }
         boxes += is_ours ? count_boxes_in(data + 4) : 0;

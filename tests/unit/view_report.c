@@ -289,14 +289,12 @@ static void a_million_points_make_a_small_report(void **state)
     free(values);
 }
 
-/* Glyphs of two drawings have names of their own. */
-static void drawings_do_not_share_names(void **state)
+static void drawings_are_part_of_the_page(void **state)
 {
     (void)state;
     static const char svg[] =
         "<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\">"
-        "<g id=\"glyph-0-0\"/><use xlink:href=\"#glyph-0-0\"/>"
-        "<g clip-path=\"url(#clip-0)\"/></svg>\n";
+        "<text>words</text></svg>\n";
     struct pen_text html = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_report_section sections[] = {{.title = "one", .drawing = svg},
@@ -306,11 +304,7 @@ static void drawings_do_not_share_names(void **state)
     assert_int_equal(PEN_OK, pen_report_print(&report, &html, &why));
     const char *text = pen_text_string(&html);
     assert_int_equal(0, count_of(text, "<?xml"));
-    assert_int_equal(1, count_of(text, " id=\"d1-glyph-0-0\""));
-    assert_int_equal(1, count_of(text, "href=\"#d1-glyph-0-0\""));
-    assert_int_equal(1, count_of(text, "url(#d1-clip-0)"));
-    assert_int_equal(1, count_of(text, " id=\"d3-glyph-0-0\""));
-    assert_int_equal(2, count_of(text, "xmlns=\"http://www.w3.org/2000/svg\""));
+    assert_int_equal(2, count_of(text, strstr(svg, "<svg")));
     pen_text_release(&html);
     pen_text_release(&why);
 }
@@ -444,7 +438,7 @@ int main(void)
         cmocka_unit_test(nothing_comes_from_elsewhere),
         cmocka_unit_test(curves_have_gaps_and_a_legend),
         cmocka_unit_test(a_million_points_make_a_small_report),
-        cmocka_unit_test(drawings_do_not_share_names),
+        cmocka_unit_test(drawings_are_part_of_the_page),
         cmocka_unit_test(options_in_remarks_are_not_broken),
         cmocka_unit_test(too_many_bars_are_counted),
         cmocka_unit_test(empty_charts_do_no_harm),

@@ -12,9 +12,9 @@ _penstock_schedule_options() {
         ;;
     search)
         echo --stages --microbatches --chunks --placement --costs --memory \
-            --memory-limit --seconds --seed --output
+            --memory-limit --seconds --seed --json --output
         ;;
-    check) echo --memory --memory-limit --send-window ;;
+    check) echo --memory --memory-limit --send-window --json ;;
     time) echo --costs --memory --send-window --all-ranks --json ;;
     draw)
         echo --stages --microbatches --chunks --slices --batches --costs \
@@ -29,7 +29,7 @@ _penstock_schedule_options() {
 }
 
 _penstock_tokenize_options() {
-    echo --tokenizer --output --format --append-eod --lines --json-key --threads --train-chars
+    echo --tokenizer --output --format --append-eod --lines --json-key --threads --train-chars --json
 }
 
 _penstock_train_options() {
@@ -79,10 +79,14 @@ _penstock_view_options() {
 
 _penstock_profile_options() {
     echo --model --micro-batch-size --seq-length --bf16 --engine --threads \
-        --recompute-granularity --rounds --output
+        --recompute-granularity --rounds --json --output
 }
 
 _penstock_models_options() {
+    echo --json
+}
+
+_penstock_schema_options() {
     echo --json
 }
 
@@ -130,17 +134,17 @@ _penstock_simulate_options() {
 }
 
 _penstock_export_options() {
-    echo --to --output --model --cluster
+    echo --to --output --model --cluster --json
 }
 
 _penstock_reproduce_options() {
-    echo --data --launcher --short --output
+    echo --data --launcher --short --json --output
 }
 
 _penstock_checkpoint_options() {
     case $1 in
-    ls) echo --json ;;
-    hash) echo --weights ;;
+    ls | verify) echo --json ;;
+    hash) echo --weights --json ;;
     reshard) echo --max-shard-size --output ;;
     export) echo --dtype --max-shard-size --output ;;
     esac
@@ -148,7 +152,7 @@ _penstock_checkpoint_options() {
 
 _penstock_cluster_options() {
     case $1 in
-    list) echo --json ;;
+    list | show | check) echo --json ;;
     detect) echo --threads --output ;;
     esac
 }
@@ -250,7 +254,7 @@ _penstock_sync() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export reproduce"
+    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export reproduce schema"
     local all="schedule checkpoint cluster sync $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

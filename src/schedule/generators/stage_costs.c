@@ -4,6 +4,7 @@
  */
 #include "schedule/generators/stage_costs.h"
 
+#include "schedule/machine.h"
 #include "schedule/op.h"
 
 #include <math.h>
@@ -71,8 +72,7 @@ pen_status pen__stage_costs_create(const struct pen_generator_args *args,
     }
     table.memory = *memory;
     double bound = bound_sec(&table, shape);
-    double digits = bound > 0 ? floor(log10(1e18 / bound)) : 12;
-    double per_sec = pow(10, fmin(digits, 12));
+    double per_sec = pen__ticks_per_sec(1e18, bound);
     for (uint32_t stage = 0; stage < shape->num_stages; stage++)
         fill(&costs[stage], &table, stage, per_sec);
     pen_cost_table_release(&table);

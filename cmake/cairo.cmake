@@ -1,0 +1,17 @@
+# PNG and PDF, where cairo is there; otherwise they say so.
+if(PEN_CAIRO)
+    pkg_check_modules(CAIRO IMPORTED_TARGET cairo)
+endif()
+set(PEN_HAS_CAIRO OFF)
+list(FILTER PEN_VIEW_SOURCES EXCLUDE REGEX "/canvas_cairo\\.c$")
+add_library(penstock_view STATIC ${PEN_VIEW_SOURCES})
+target_link_libraries(penstock_view PUBLIC penstock_library)
+if(PEN_CAIRO AND CAIRO_FOUND)
+    set(PEN_HAS_CAIRO ON)
+    target_sources(penstock_view PRIVATE src/view/canvas_cairo.c)
+    target_link_libraries(penstock_view PRIVATE PkgConfig::CAIRO)
+else()
+    message(STATUS "cairo is not there: pictures as PNG and PDF will say so")
+    target_sources(penstock_view PRIVATE
+                   src/view/without_cairo/canvas_cairo.c)
+endif()

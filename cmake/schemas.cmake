@@ -1,0 +1,15 @@
+# Writes the files *.json of FOLDER as bytes into OUTPUT, a source in C.
+file(GLOB paths ${FOLDER}/*.json)
+list(SORT paths)
+set(arrays "")
+set(rows "")
+foreach(path ${paths})
+    get_filename_component(name ${path} NAME_WE)
+    string(MAKE_C_IDENTIFIER "schema_${name}" symbol)
+    file(READ ${path} bytes HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+    string(APPEND arrays "static const char ${symbol}[] = {${bytes}0};\n")
+    string(APPEND rows "    {\"${name}\", ${symbol}},\n")
+endforeach()
+file(WRITE ${OUTPUT} "#include \"cli/schemas.h\"\n\n${arrays}\n\
+const struct pen__schema_text pen__schemas[] = {\n${rows}    {0, 0}};\n")

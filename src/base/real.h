@@ -1,0 +1,22 @@
+#ifndef PEN_BASE_REAL_H
+#define PEN_BASE_REAL_H
+
+/*
+ * Functions of real numbers with the same bits everywhere. The C library's own
+ * differ in the last bit between libraries and between processors (with fused
+ * products and without), and a plan must be the same wherever it is made: on a
+ * laptop, in a browser, on the cluster. These use +, -, *, / and exact scaling
+ * only; they are off by a few units in the last place at most.
+ */
+
+double pen_real_exp(double x);
+
+/* x must be positive; the logarithm of any other x is minus infinity. */
+double pen_real_log(double x);
+double pen_real_log2(double x);
+double pen_real_power(double x, double exponent);
+
+/* The largest power of ten that is at most `most`, which is positive. */
+double pen_real_decimal(double most);
+
+#endif

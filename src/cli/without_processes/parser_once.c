@@ -1,0 +1,10 @@
+/* A program that is never one of several ranks tells its errors itself. */
+#include "cli/parser_once.h"
+
+void pen__once_begin(void)
+{
+}
+
+void pen__once_end(void)
+{
+}
