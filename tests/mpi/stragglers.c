@@ -4,7 +4,8 @@
  * tenth longer than among equals. The shortest of several runs is compared with
  * the shortest of as many, in turns: other programs on the machine make a run
  * longer, never shorter. A gradient is a sleep that looks after messages, so
- * that there are cores for all; the messages are real.
+ * that there are cores for all; the messages are real. It is a hundred times as
+ * long as the naps between two looks: who asks a sleeping server waits for one.
  */
 #include "support/support.h"
 
@@ -18,11 +19,11 @@
 #define LIMIT 1.1
 
 enum {
-    STEPS = 40,
-    GRADIENT_NS = 5000000,
+    STEPS = 10,
+    GRADIENT_NS = 20000000,
     SLOWER = 4,
     PAIRS = 5,
-    MOST_PAIRS = 25
+    MOST_PAIRS = 40
 };
 
 static struct pen_transport *world;
