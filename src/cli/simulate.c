@@ -58,7 +58,8 @@ static bool wants_trace(const struct pen__simulate_job *job,
 {
     const struct pen_simulation *simulation = &job->simulation;
     uint64_t num_events = pen_schedule_count(simulation->schedule) *
-                          simulation->num_replicas * simulation->num_steps;
+                          pen_mesh_num_replicas(&simulation->mesh) *
+                          simulation->num_steps;
     return args->trace != NULL ||
            (!pen_disturbances_are_none(&args->disturbances) &&
             num_events <= MOST_EVENTS);

@@ -179,7 +179,9 @@ static void fill_simulation(struct pen__simulate_job *job)
     out->model = &job->model;
     out->schedule = simulated->schedule;
     out->parts = job->parts;
-    out->num_replicas = job->plan->degrees[PEN_DEGREE_DP];
+    out->mesh =
+        pen_mesh_of(PEN_MESH_PIPELINE_FIRST, job->plan->degrees[PEN_DEGREE_PP],
+                    job->plan->degrees[PEN_DEGREE_DP]);
     out->message_bytes = (size_t)simulated->message_bytes;
     out->is_blocking = simulated->is_blocking;
     out->gradient_size = simulated->gradient_bytes;

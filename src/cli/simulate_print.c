@@ -148,9 +148,9 @@ static void print_links(const struct pen_sim_result *result,
 static void print_rank(const struct pen__simulate_job *job, uint32_t rank,
                        struct pen_text *out)
 {
-    uint32_t rows = job->plan->degrees[PEN_DEGREE_PP];
-    pen_text_add(out, "rank %u (row %u of pipeline %u)", rank, rank % rows,
-                 rank / rows);
+    const struct pen_mesh *mesh = &job->simulation.mesh;
+    pen_text_add(out, "rank %u (row %u of pipeline %u)", rank,
+                 pen_mesh_row(mesh, rank), pen_mesh_replica(mesh, rank));
 }
 
 /* Those that fail by the options, and so wait for nobody. */

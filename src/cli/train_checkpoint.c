@@ -20,6 +20,7 @@ static const char *const free_options[] = {
     "save-keep",
     "verify-interval",
     "checksum-messages",
+    "mapping",
     "log",
     "check",
     "log-interval",

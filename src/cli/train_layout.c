@@ -186,8 +186,9 @@ static pen_status make_schedule(const struct pen__train_layout *layout,
                                 struct pen_text *why)
 {
     struct pen_schedule *made = NULL;
-    pen_status status = generate_schedule(
-        args, layout->plan, layout->num_replicas, batches, &made, why);
+    pen_status status = generate_schedule(args, layout->plan,
+                                          pen_mesh_num_replicas(&layout->mesh),
+                                          batches, &made, why);
     bool is_clipped = isnan(args->numbers.clip_norm) /* if that can be */ ||
                       args->numbers.clip_norm > 0;
     if (status == PEN_OK && (is_clipped || layout->is_tied))
@@ -480,7 +481,10 @@ static pen_status make(struct pen__train_layout *layout,
                        const struct pen_compute *compute, struct pen_text *why)
 {
     pen_status status = check_ranks(args, layout->num_ranks, why);
-    uint32_t num_replicas = layout->num_ranks / (uint32_t)args->pipeline_size;
+    layout->mesh =
+        pen_mesh_fill((enum pen_mesh_order)args->mapping,
+                      (uint32_t)args->pipeline_size, layout->num_ranks);
+    uint32_t num_replicas = pen_mesh_num_replicas(&layout->mesh);
     if (status == PEN_OK)
         status = check_batch(args, num_replicas, why);
     if (status == PEN_OK)
@@ -489,7 +493,6 @@ static pen_status make(struct pen__train_layout *layout,
     if (status != PEN_OK)
         return status;
     struct pen_compute shared = *compute;
-    layout->num_replicas = num_replicas;
     layout->is_tied =
         compute->model->has_tied_embeddings && args->pipeline_size > 1;
     status =
@@ -591,6 +594,7 @@ struct pen_trainer_options pen__train_layout_options(
         .parts = layout->parts,
         .correction = layout->correction,
         .cures = args->cures,
+        .order = (enum pen_mesh_order)args->mapping,
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
@@ -608,7 +612,7 @@ uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
         return kept;
     const struct pen_shape *shape = &layout->schedule->shape;
     uint64_t members =
-        (uint64_t)(layout->num_ranks / shape->num_ranks) * shape->num_copies;
+        (uint64_t)pen_mesh_num_replicas(&layout->mesh) * shape->num_copies;
     uint64_t share = kept / members;
     bool is_whole = share > 0 && kept % members == 0;
     bool can_sum =

@@ -2,6 +2,7 @@
 #define PEN_CLI_TRAIN_LAYOUT_H
 
 #include "cli/train_options.h"
+#include "core/mesh.h"
 #include "core/plan.h"
 #include "schedule/time.h"
 
@@ -14,6 +15,7 @@ struct pen__train_layout {
     struct pen_schedule *schedule; /* lowered */
     struct pen_layer_range *parts;
     uint32_t num_ranks;      /* of all pipelines */
+    struct pen_mesh mesh;    /* of them, where there is a schedule */
     bool has_costs;          /* as below */
     struct pen_costs costs;  /* of the schedule, as predicted */
     double predicted_bubble; /* NaN: not known */
@@ -22,7 +24,6 @@ struct pen__train_layout {
     /* Where steps overlap: a pass has several, and then the pipeline drains. */
     bool is_asynchronous;
     enum pen_correction correction;
-    uint32_t num_replicas;
     bool is_tied;               /* first and last stage share a matrix */
     uint64_t most_steps;        /* of a pass, that of the schedule above */
     uint64_t pass_steps;        /* of the coming one */

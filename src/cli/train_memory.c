@@ -128,9 +128,9 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
     if (schedule == NULL)
         return (uint64_t)whole_bytes(question);
     const struct pen_shape *shape = &schedule->shape;
-    uint32_t row = question->rank % shape->num_ranks;
-    uint32_t num_members =
-        question->num_ranks / shape->num_ranks * shape->num_copies;
+    const struct pen_mesh *mesh = &question->layout->mesh;
+    uint32_t row = pen_mesh_row(mesh, question->rank);
+    uint32_t num_members = pen_mesh_num_replicas(mesh) * shape->num_copies;
     double bytes = 0;
     for (uint32_t s = 0; s < shape->num_stages; s++) {
         if (pen_shape_rank_of(shape, s) != row)

@@ -10,6 +10,7 @@
 #include "cli/program_help.h"
 #include "cli/train_text.h"
 #include "core/checkpoint.h"
+#include "core/mesh.h"
 
 #include <errno.h>
 #include <math.h>
@@ -118,6 +119,9 @@ static const struct pen__field fields[] = {
     FLAG("predict-weights", cures.predicts,
          "with --schedule pipedream-2bw, compute with weights predicted one "
          "step ahead along the optimizer's direction"),
+    WORD("mapping", mapping, pen_mesh_order_names,
+         "order of ranks, innermost first: tp-cp-pp-dp or tp-cp-dp-pp; "
+         "tp-cp-pp-dp when not given. Results do not change"),
     FLAG("use-distributed-optimizer", is_sharded,
          "shard the optimizer's state over replicas (ZeRO-1)"),
     FLAG("fast-sums", has_fast_sums,

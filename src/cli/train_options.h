@@ -63,6 +63,7 @@ struct pen__train_args {
     int64_t sleep_ns; /* so long; 0: as long as the profile says */
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute */
+    unsigned mapping;   /* enum pen_mesh_order */
 
     const char *save;
     uint64_t save_interval;  /* 0: at the end only */

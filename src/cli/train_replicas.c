@@ -1,6 +1,7 @@
 #include "cli/train_replicas.h"
 
 #include "base/log.h"
+#include "core/mesh.h"
 
 #include <inttypes.h>
 
@@ -33,8 +34,10 @@ static pen_status count_replicas(struct pen__train_replicas *replicas,
                                  const struct pen__train_args *args,
                                  uint32_t num_ranks, struct pen_text *why)
 {
+    struct pen_mesh mesh = pen_mesh_fill(
+        PEN_MESH_PIPELINE_FIRST, (uint32_t)args->pipeline_size, num_ranks);
     uint64_t count = args->sync_replicas != 0 ? args->sync_replicas
-                                              : num_ranks / args->pipeline_size;
+                                              : pen_mesh_num_replicas(&mesh);
     uint64_t unit = count * args->pipeline_size;
     if (count == 0 || num_ranks % unit != 0) {
         pen_why(why,
@@ -82,9 +85,12 @@ pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
     if (status != PEN_OK)
         return status;
     uint32_t size = num_ranks / replicas->count;
-    uint32_t number = pen_transport_rank(world) / size;
+    struct pen_mesh mesh =
+        pen_mesh_of(PEN_MESH_PIPELINE_FIRST, size, replicas->count);
+    uint32_t number = pen_mesh_replica(&mesh, pen_transport_rank(world));
     args->replica_batch = args->global_batch_size / replicas->count;
-    return pen_transport_open_part(world, number * size, size, &replicas->part);
+    return pen_transport_open_part(world, pen_mesh_rank_at(&mesh, 0, number),
+                                   size, &replicas->part);
 }
 
 void pen__train_replicas_release(struct pen__train_replicas *replicas)

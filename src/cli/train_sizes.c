@@ -1,5 +1,6 @@
 #include "cli/train_sizes.h"
 
+#include "core/mesh.h"
 #include "schedule/generators.h"
 
 #include <inttypes.h>
@@ -73,9 +74,11 @@ pen_status pen__train_take_sizes(struct pen__train_args *args,
     if (status != PEN_OK)
         return status;
     status = take_ranks(args, schedule->shape.num_ranks, num_ranks, why);
+    struct pen_mesh mesh = pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
+                                         schedule->shape.num_ranks, *num_ranks);
     if (status == PEN_OK)
         status = take_batch(args, microbatches_of(schedule),
-                            *num_ranks / args->pipeline_size, why);
+                            pen_mesh_num_replicas(&mesh), why);
     pen_schedule_free(schedule);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "cli/cli_kind.h"
 #include "cli/train_sizes.h"
 #include "core/checkpoint.h"
+#include "core/mesh.h"
 #include "data/tokenize.h"
 #include "data/train_chars.h"
 
@@ -69,7 +70,10 @@ static uint64_t count_bytes(const struct pen__list *texts)
 
 static uint64_t count_replicas(const struct pen__train_args *args)
 {
-    uint64_t replicas = args->num_ranks / args->pipeline_size;
+    struct pen_mesh mesh =
+        pen_mesh_fill(PEN_MESH_PIPELINE_FIRST, (uint32_t)args->pipeline_size,
+                      (uint32_t)args->num_ranks);
+    uint32_t replicas = pen_mesh_num_replicas(&mesh);
     return replicas == 0 ? 1 : replicas;
 }
 

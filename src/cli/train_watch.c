@@ -123,6 +123,26 @@ pen_status pen__train_watch_join(struct pen__train_watch *watch,
     return status;
 }
 
+/* A pipeline among those of all replicas, and the row in it. */
+struct place {
+    uint32_t replica;
+    uint32_t row;
+};
+
+/* Replicas of a --sync method have a mesh each, one behind the other. */
+static struct place find_place(const struct pen__train_layout *layout,
+                               uint32_t world_rank)
+{
+    const struct pen_mesh *own = &layout->mesh;
+    struct pen_mesh meshes =
+        pen_mesh_fill(PEN_MESH_PIPELINE_FIRST, pen_mesh_size(own), UINT32_MAX);
+    uint32_t rank = pen_mesh_row(&meshes, world_rank);
+    return (struct place){.replica = pen_mesh_replica(&meshes, world_rank) *
+                                         pen_mesh_num_replicas(own) +
+                                     pen_mesh_replica(own, rank),
+                          .row = pen_mesh_row(own, rank)};
+}
+
 static pen_status open_trace(struct pen__train_watch *watch,
                              const struct pen__train_args *args,
                              const struct pen__train_layout *layout,
@@ -130,17 +150,16 @@ static pen_status open_trace(struct pen__train_watch *watch,
                              struct pen_text *why)
 {
     const struct pen_schedule *schedule = layout->schedule;
-    uint32_t num_rows = schedule->shape.num_ranks;
     uint32_t rank = pen_transport_rank(transport);
-    uint32_t row = rank % num_rows;
+    struct place place = find_place(layout, rank);
     struct pen_tracer_settings settings = {
         .folder = args->trace,
         .rank = rank,
         .num_ranks = pen_transport_size(transport),
-        .replica = rank / num_rows,
-        .row = row,
-        .num_ops = schedule->rows[row].count,
-        .capacity = schedule->rows[row].count,
+        .replica = place.replica,
+        .row = place.row,
+        .num_ops = schedule->rows[place.row].count,
+        .capacity = schedule->rows[place.row].count,
         .schedule = rank == 0 ? schedule : NULL,
         .costs = rank == 0 && layout->has_costs ? &layout->costs : NULL};
     pen_status status = pen_tracer_create(&settings, &watch->tracer, why);
@@ -164,6 +183,10 @@ pen_status pen__train_watch_init(struct pen__train_watch *watch,
     watch->least_sec = least_patience(args);
     watch->has_prediction =
         !isnan(layout->predicted_sec) && layout->predicted_sec > 0;
+    if (layout->schedule != NULL)
+        pen_board_set_row(
+            watch->board,
+            find_place(layout, pen_transport_rank(transport)).row);
     pen_watchdog_set_schedule(watch->watchdog, layout->schedule);
     pen_watchdog_expect(watch->watchdog,
                         watch->has_prediction

@@ -69,6 +69,7 @@ struct line {
     _Atomic int64_t since_ns;
     _Atomic int32_t socket;
     _Atomic int32_t watcher;
+    _Atomic uint32_t row;
 };
 
 struct life {
@@ -515,6 +516,12 @@ void pen_board_note(struct pen_board *board, uint64_t step, uint32_t position,
     atomic_store_explicit(&line->since_ns, now_ns(), memory_order_relaxed);
 }
 
+void pen_board_set_row(struct pen_board *board, uint32_t row)
+{
+    if (board != NULL)
+        atomic_store(&board->own->row, row);
+}
+
 void pen_board_set_watcher(struct pen_board *board, int thread)
 {
     atomic_store(&board->own->watcher, thread);
@@ -538,6 +545,7 @@ struct pen_board_entry pen_board_read(const struct pen_board *board,
         .rank = atomic_load_explicit(&line->rank, memory_order_relaxed),
         .pid = atomic_load_explicit(&line->pid, memory_order_relaxed),
         .socket = atomic_load_explicit(&line->socket, memory_order_relaxed),
+        .row = atomic_load_explicit(&line->row, memory_order_relaxed),
         .watcher = atomic_load_explicit(&line->watcher, memory_order_relaxed),
         .step = atomic_load_explicit(&line->step, memory_order_relaxed),
         .position = (uint32_t)(where >> 32),

@@ -81,12 +81,16 @@ pen_status pen__board_name(const struct pen_board_options *options,
 void pen_board_note(struct pen_board *board, uint64_t step, uint32_t position,
                     enum pen_board_state state, uint32_t waits_for);
 
+/* Which row of the schedule this rank executes. As pen_board_note(). */
+void pen_board_set_row(struct pen_board *board, uint32_t row);
+
 /* The thread of this process whose work is not that of the rank. */
 void pen_board_set_watcher(struct pen_board *board, int thread);
 
 /* One line of the board, as somebody read it. */
 struct pen_board_entry {
     uint32_t rank;
+    uint32_t row; /* of the schedule; 0 until it is told */
     int32_t pid;
     int32_t socket;
     int32_t watcher; /* number of its watchdog's thread; 0: none yet */

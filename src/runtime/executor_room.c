@@ -21,14 +21,6 @@ static bool is_remote(const struct pen_executor *executor,
                                at->other);
 }
 
-static uint32_t peer_of(const struct pen_executor *executor,
-                        const struct boundary *at)
-{
-    const struct pen_layout *layout = &executor->options.layout;
-    return layout->replica * layout->shape.num_ranks +
-           pen_shape_rank_of(&layout->shape, at->other);
-}
-
 /* Both ends of a boundary have the same bytes. */
 static size_t bytes_of(const struct pen_executor *executor,
                        const struct boundary *at)
@@ -77,7 +69,7 @@ static pen_status remote_mailbox(struct pen_executor *executor,
     struct pen_mailbox_options options = {
         .kind = at->is_in ? PEN_MAILBOX_IN : PEN_MAILBOX_OUT,
         .direction = at->direction,
-        .peer = peer_of(executor, at),
+        .peer = pen_layout_peer(&executor->options.layout, at->other),
         .num_slots = at->is_in ? PEN_NEEDS_AHEAD : window + 1,
         .bytes = bytes_of(executor, at),
         .code = executor->options.code,
@@ -91,11 +83,10 @@ static pen_status local_mailbox(struct pen_executor *executor,
                                 const struct boundary *at,
                                 struct pen_mailbox **out)
 {
-    const struct pen_layout *layout = &executor->options.layout;
     struct pen_mailbox_options options = {
         .kind = PEN_MAILBOX_LOCAL,
         .direction = at->direction,
-        .peer = layout->replica * layout->shape.num_ranks + layout->row,
+        .peer = pen_layout_peer(&executor->options.layout, at->stage),
         .num_slots = pen_row_count_waiting(executor->row, at->direction,
                                            at->is_in ? at->other : at->stage,
                                            at->is_in ? at->stage : at->other),

@@ -134,7 +134,7 @@ pen_status pen_guests_create(struct pen_executor *executor,
         return PEN_NOMEM;
     guests->executor = executor;
     guests->transport = options->transport;
-    guests->partner = layout->replica * layout->shape.num_ranks + other;
+    guests->partner = pen_mesh_rank_at(&layout->mesh, other, layout->replica);
     pen_status status = make_room(guests, &rows[layout->row], &rows[other]);
     if (status == PEN_OK)
         *out = guests;

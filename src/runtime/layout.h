@@ -1,14 +1,13 @@
 #ifndef PEN_RUNTIME_LAYOUT_H
 #define PEN_RUNTIME_LAYOUT_H
 
+#include "core/mesh.h"
 #include "core/model_cost.h"
 #include "schedule/schedule.h"
 
 /*
- * Who does what. World ranks run through a pipeline first, then through the
- * replicas of the pipeline:
- *
- *   rank = replica * ranks of the schedule + row
+ * Who does what: a mesh of ranks, of which every pipeline runs the rows of the
+ * schedule.
  *
  * A part of the model may live in several places: in every replica, and in
  * every copy that the schedule has of it. Those are its members; member
@@ -24,8 +23,8 @@
  */
 struct pen_layout {
     struct pen_shape shape; /* of the schedule */
-    uint32_t num_replicas;  /* of the pipeline */
-    uint32_t replica;       /* of this rank, as the row */
+    struct pen_mesh mesh;
+    uint32_t replica; /* of the pipeline; of this rank, as the row */
     uint32_t row;
     uint32_t num_logical;                /* replicas of the run */
     const struct pen_layer_range *parts; /* of the model; borrowed */
@@ -33,7 +32,7 @@ struct pen_layout {
 
 static inline uint32_t pen_layout_members(const struct pen_layout *layout)
 {
-    return layout->num_replicas * layout->shape.num_copies;
+    return pen_mesh_num_replicas(&layout->mesh) * layout->shape.num_copies;
 }
 
 /* Logical replicas that one member computes. */
@@ -50,14 +49,24 @@ static inline uint32_t pen_layout_member(const struct pen_layout *layout,
            pen_shape_copy_of_stage(&layout->shape, stage);
 }
 
+/* The rank that has a stage in this replica of the pipeline. */
+static inline uint32_t pen_layout_peer(const struct pen_layout *layout,
+                                       uint32_t stage)
+{
+    return pen_mesh_rank_at(&layout->mesh,
+                            pen_shape_rank_of(&layout->shape, stage),
+                            layout->replica);
+}
+
 /* The world rank of a member of a part. */
 static inline uint32_t pen_layout_rank_of(const struct pen_layout *layout,
                                           uint32_t part, uint32_t member)
 {
     uint32_t copies = layout->shape.num_copies;
     uint32_t stage = member % copies * pen_shape_parts(&layout->shape) + part;
-    return member / copies * layout->shape.num_ranks +
-           pen_shape_rank_of(&layout->shape, stage);
+    return pen_mesh_rank_at(&layout->mesh,
+                            pen_shape_rank_of(&layout->shape, stage),
+                            member / copies);
 }
 
 /* Micro-batches that a member computes in a step. */

@@ -208,11 +208,13 @@ static pen_status make_peers(struct pen_replicas *replicas)
     struct pen_trainer *trainer = replicas->trainer;
     uint32_t size = pen_transport_size(trainer->options.transport);
     uint32_t rank = pen_transport_rank(trainer->options.transport);
+    struct pen_mesh mesh =
+        pen_mesh_of(PEN_MESH_PIPELINE_FIRST, size, replicas->count);
     uint32_t *ranks = calloc(replicas->count, sizeof *ranks);
     if (ranks == NULL)
         return PEN_NOMEM;
     for (uint32_t i = 0; i < replicas->count; i++)
-        ranks[i] = i * size + rank;
+        ranks[i] = pen_mesh_rank_at(&mesh, rank, i);
     pen_status status = pen_replica_peers_create(
         replicas->world, trainer->executor, ranks, replicas->count,
         replicas->number, &replicas->peers);

@@ -71,8 +71,7 @@ pen_status pen_tied_create(const struct pen_tied_options *options,
     uint32_t other =
         options->copy * parts + (options->head != NULL ? 0 : parts - 1);
     tied->options = *options;
-    tied->peer = options->layout.replica * shape->num_ranks +
-                 pen_shape_rank_of(shape, other);
+    tied->peer = pen_layout_peer(&options->layout, other);
     tied->capacity = pen_network_gathered_capacity(network);
     tied->row_bytes = pen_network_model(network)->hidden * sizeof(float);
     pen_status status = make_parcels(tied);

@@ -55,6 +55,7 @@ struct pen_trainer_options {
     enum pen_correction correction;      /* of an asynchronous schedule */
     struct pen_cures cures;              /* likewise; passes of one step make
                                             those before stale_after */
+    enum pen_mesh_order order;           /* of the ranks */
     uint32_t logical_replicas;           /* 0: as many as there are members */
     bool is_sharded;      /* every rank keeps a share of the moments */
     bool has_fast_sums;   /* over members, in an order that is not promised */

@@ -147,7 +147,7 @@ static pen_status run_all(struct pen_trainer *trainer,
         .scored = trainer->num_labels > 0 ? count_right : NULL,
         .context = &score};
     for (uint64_t first = 0; first < count; first += options->micro_batch) {
-        if (number % layout->num_replicas == layout->replica) {
+        if (number % pen_mesh_num_replicas(&layout->mesh) == layout->replica) {
             loss = 0;
             pass.number = ++trainer->num_passes;
             pass.first_sample = first;

@@ -134,8 +134,8 @@ static pen_status check_batch(const struct pen_trainer *trainer,
 {
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_layout *layout = &trainer->layout;
-    size_t wanted =
-        options->global_batch / options->micro_batch / layout->num_replicas;
+    size_t wanted = options->global_batch / options->micro_batch /
+                    pen_mesh_num_replicas(&layout->mesh);
     if (layout->shape.num_microbatches % wanted == 0)
         return PEN_OK;
     pen_why(why,
@@ -143,7 +143,7 @@ static pen_status check_batch(const struct pen_trainer *trainer,
             "%zu in %u replicas of the pipeline makes %zu of "
             "--micro-batch-size %zu",
             layout->shape.num_microbatches, options->global_batch,
-            layout->num_replicas, wanted, options->micro_batch);
+            pen_mesh_num_replicas(&layout->mesh), wanted, options->micro_batch);
     return PEN_INVALID;
 }
 
@@ -192,9 +192,9 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
                 layout->shape.num_ranks);
         return PEN_INVALID;
     }
-    layout->num_replicas = size / layout->shape.num_ranks;
-    layout->replica = rank / layout->shape.num_ranks;
-    layout->row = rank % layout->shape.num_ranks;
+    layout->mesh = pen_mesh_fill(options->order, layout->shape.num_ranks, size);
+    layout->replica = pen_mesh_replica(&layout->mesh, rank);
+    layout->row = pen_mesh_row(&layout->mesh, rank);
     layout->num_logical = options->logical_replicas != 0
                               ? options->logical_replicas
                               : pen_layout_members(layout);

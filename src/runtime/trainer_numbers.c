@@ -235,7 +235,7 @@ static pen_status look_at_forwards(struct search *search,
                             .context = search};
     pen_status status = pen__trainer_make_evaluator(trainer, why);
     for (uint64_t i = 0; i * micro < count && status == PEN_OK; i++) {
-        if (i % layout->num_replicas != layout->replica)
+        if (i % pen_mesh_num_replicas(&layout->mesh) != layout->replica)
             continue;
         search->batch = i;
         pass.number = ++trainer->num_passes;

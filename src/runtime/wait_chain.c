@@ -27,9 +27,7 @@ enum { HOPS_TOLD = 4 };
 static const struct pen_row *row_of(const struct pen_schedule *schedule,
                                     const struct pen_board_entry *entry)
 {
-    return schedule == NULL
-               ? NULL
-               : &schedule->rows[entry->rank % schedule->shape.num_ranks];
+    return schedule == NULL ? NULL : &schedule->rows[entry->row];
 }
 
 /* The op of an entry, or NULL outside a row. */

@@ -390,11 +390,11 @@ pen_status pen_blame_find(const struct pen_sim_result *disturbed,
                           struct pen_blame *out)
 {
     double plain_sec = mean_step_sec(plain);
-    struct pen_blame blame = {.kind = PEN_BLAME_NOBODY,
-                              .num_rows = schedule->shape.num_ranks,
-                              .num_ranks = disturbed->num_ranks,
-                              .longer_sec =
-                                  mean_step_sec(disturbed) - plain_sec};
+    struct pen_blame blame = {
+        .kind = PEN_BLAME_NOBODY,
+        .mesh = pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
+                              schedule->shape.num_ranks, disturbed->num_ranks),
+        .longer_sec = mean_step_sec(disturbed) - plain_sec};
     pen_status status = PEN_OK;
     if (blame.longer_sec < PEN__NOT_LONGER * plain_sec)
         blame.longer_sec = 0;

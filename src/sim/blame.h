@@ -38,8 +38,7 @@ struct pen_blame {
     double alike_share;       /* of all of them together */
     uint32_t end;             /* LINK: the rank at one end of most of them */
     double end_share;         /* of those */
-    uint32_t num_rows;        /* ranks of a pipeline */
-    uint32_t num_ranks;       /* of all */
+    struct pen_mesh mesh;     /* of the ranks */
     struct pen_blame_op *chain; /* in time order; NULL without traces */
     uint64_t num_chain;
 };

@@ -4,11 +4,6 @@
 
 #define NOWHERE UINT32_MAX
 
-static uint32_t rows_of(const struct pen__blame_run *run)
-{
-    return run->schedule->shape.num_ranks;
-}
-
 static pen_status index_sends(struct pen__blame_run *run)
 {
     const struct pen_shape *shape = &run->schedule->shape;
@@ -19,7 +14,7 @@ static pen_status index_sends(struct pen__blame_run *run)
         return PEN_NOMEM;
     for (size_t i = 0; i < count; i++)
         run->sends[i] = NOWHERE;
-    for (uint32_t row = 0; row < rows_of(run); row++) {
+    for (uint32_t row = 0; row < pen_mesh_num_rows(&run->mesh); row++) {
         const struct pen_row *ops = &run->schedule->rows[row];
         for (uint32_t i = 0; i < ops->count; i++) {
             const struct pen_op_info *info = pen_op_info(ops->ops[i].kind);
@@ -40,7 +35,7 @@ static pen_status index_ranks(struct pen__blame_run *run)
         return PEN_NOMEM;
     for (uint32_t i = 0; i < trace->num_ranks; i++) {
         const struct pen_trace_head *head = &trace->ranks[i].head;
-        run->ranks[head->replica * rows_of(run) + head->row] = i;
+        run->ranks[pen_mesh_rank_at(&run->mesh, head->row, head->replica)] = i;
     }
     return PEN_OK;
 }
@@ -90,7 +85,11 @@ pen_status pen__blame_run_init(struct pen__blame_run *run,
                                const struct pen_trace *trace,
                                const struct pen_schedule *schedule)
 {
-    *run = (struct pen__blame_run){.trace = trace, .schedule = schedule};
+    *run = (struct pen__blame_run){
+        .trace = trace,
+        .schedule = schedule,
+        .mesh = pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
+                              schedule->shape.num_ranks, trace->num_ranks)};
     pen_status status = index_ranks(run);
     if (status == PEN_OK)
         status = index_sends(run);
@@ -151,7 +150,8 @@ struct pen__moment pen__find_sender(const struct pen__blame_run *run,
     if (position == NOWHERE)
         return nobody;
     uint32_t replica = run->trace->ranks[to.rank].head.replica;
-    uint32_t line = replica * rows_of(run) + pen_shape_rank_of(shape, stage);
+    uint32_t line =
+        pen_mesh_rank_at(&run->mesh, pen_shape_rank_of(shape, stage), replica);
     return pen__find_event(run, run->ranks[line], pen__event_at(run, to)->step,
                            position);
 }
@@ -173,9 +173,9 @@ static struct pen__moment later_of_row(const struct pen__blame_run *run,
                                        struct pen__moment last)
 {
     uint32_t step = pen__event_at(run, of)->step;
-    uint32_t num_replicas = run->trace->num_ranks / rows_of(run);
+    uint32_t num_replicas = pen_mesh_num_replicas(&run->mesh);
     for (uint32_t replica = 0; replica < num_replicas; replica++) {
-        uint32_t rank = run->ranks[replica * rows_of(run) + row];
+        uint32_t rank = run->ranks[pen_mesh_rank_at(&run->mesh, row, replica)];
         struct pen__moment other = pen__find_event(run, rank, step, position);
         if (other.event == PEN__NO_EVENT ||
             pen__begin_ns(run, other) > pen__ready_ns(run, of))
@@ -192,7 +192,7 @@ struct pen__moment pen__find_last(const struct pen__blame_run *run,
     const struct pen_shape *shape = &run->schedule->shape;
     const struct pen_op *op = pen__op_at(run, of);
     struct pen__moment last = of;
-    for (uint32_t row = 0; row < rows_of(run); row++) {
+    for (uint32_t row = 0; row < pen_mesh_num_rows(&run->mesh); row++) {
         const struct pen_row *ops = &run->schedule->rows[row];
         for (uint32_t i = 0; i < ops->count; i++) {
             if (goes_with(shape, op, &ops->ops[i]))

@@ -16,7 +16,8 @@ struct pen__moment {
 struct pen__blame_run {
     const struct pen_trace *trace;       /* borrowed */
     const struct pen_schedule *schedule; /* likewise */
-    uint32_t *ranks;                     /* by replica * rows + row */
+    struct pen_mesh mesh;                /* of what follows */
+    uint32_t *ranks;                     /* of the trace */
     uint32_t *sends; /* positions by direction, stage, micro-batch and slice */
     uint32_t first_step;
     uint32_t num_steps;

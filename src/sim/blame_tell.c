@@ -8,9 +8,10 @@ static void add_rank(const struct pen_blame *blame, uint32_t rank,
                      struct pen_text *out)
 {
     pen_text_add(out, "rank %u", rank);
-    if (blame->num_ranks > blame->num_rows)
-        pen_text_add(out, " (row %u of pipeline %u)", rank % blame->num_rows,
-                     rank / blame->num_rows);
+    if (pen_mesh_num_replicas(&blame->mesh) > 1)
+        pen_text_add(out, " (row %u of pipeline %u)",
+                     pen_mesh_row(&blame->mesh, rank),
+                     pen_mesh_replica(&blame->mesh, rank));
 }
 
 static void add_seconds(double sec, struct pen_text *out)
@@ -42,7 +43,7 @@ static void add_cause(const struct pen_blame *blame, struct pen_text *out)
         pen_text_add_string(out, " takes");
     } else {
         pen_text_add(out, "the sum of the gradients of row %u takes",
-                     blame->rank % blame->num_rows);
+                     pen_mesh_row(&blame->mesh, blame->rank));
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "core/cluster.h"
+#include "core/mesh.h"
 
 #include <stdlib.h>
 
@@ -29,9 +30,11 @@ static pen_status check(const struct pen_mapping *mapping, struct pen_text *why)
 static uint64_t place_of(const struct pen_mapping *mapping, uint32_t replica,
                          uint32_t row)
 {
-    if (mapping->kind == PEN_MAPPING_PIPELINE_FIRST)
-        return (uint64_t)replica * mapping->num_rows + row;
-    return (uint64_t)row * mapping->num_replicas + replica;
+    struct pen_mesh mesh = pen_mesh_of(
+        mapping->kind == PEN_MAPPING_PIPELINE_FIRST ? PEN_MESH_PIPELINE_FIRST
+                                                    : PEN_MESH_REPLICAS_FIRST,
+        mapping->num_rows, mapping->num_replicas);
+    return pen_mesh_rank_at(&mesh, row, replica);
 }
 
 /* Devices that a shuffle leaves together; 0 when ranks do not fill nodes. */

@@ -7,14 +7,15 @@ static pen_status make_rank_trace(const struct pen_simulation *simulation,
                                   uint32_t rank, struct pen_rank_trace *out)
 {
     const struct pen_schedule *schedule = simulation->schedule;
-    const struct pen_row *row =
-        &schedule->rows[rank % schedule->shape.num_ranks];
+    struct pen_mesh_place place = pen_mesh_place_of(&simulation->mesh, rank);
+    uint32_t number = place.at[PEN_AXIS_PIPELINE];
+    const struct pen_row *row = &schedule->rows[number];
     size_t most = (size_t)row->count * simulation->num_steps;
     out->head = pen_trace_head_make();
     out->head.rank = rank;
     out->head.num_ranks = simulation->platform.num_ranks;
-    out->head.replica = rank / schedule->shape.num_ranks;
-    out->head.row = rank % schedule->shape.num_ranks;
+    out->head.replica = place.at[PEN_AXIS_REPLICA];
+    out->head.row = number;
     out->head.num_ops = row->count;
     strcpy(out->head.host, "simulated");
     out->events = calloc(most + 1, sizeof *out->events);
@@ -37,7 +38,7 @@ static pen_status make_traces(struct pen_sim_result *result,
     result->trace->num_ranks = result->num_ranks;
     for (uint32_t i = 0; i < result->num_ranks && status == PEN_OK; i++) {
         const struct pen_row *row =
-            &schedule->rows[i % schedule->shape.num_ranks];
+            &schedule->rows[pen_mesh_row(&simulation->mesh, i)];
         status = make_rank_trace(simulation, i, &result->trace->ranks[i]);
         result->waited_for[i] =
             calloc((size_t)row->count * simulation->num_steps + 1,

@@ -88,8 +88,9 @@ static pen_status make_fine(struct pen__run *run)
             if (!has_gradient(op) || is_done[op->stage])
                 continue;
             is_done[op->stage] = true;
-            run->is_fine[r][i] = run->simulation->overlaps_sums &&
-                                 run->simulation->num_replicas > 1;
+            run->is_fine[r][i] =
+                run->simulation->overlaps_sums &&
+                pen_mesh_num_replicas(&run->simulation->mesh) > 1;
         }
     }
     free(is_done);

@@ -247,7 +247,7 @@ static size_t step_batch(const struct pen_simulation *simulation)
         schedule->rules.period != 0
             ? (size_t)schedule->rules.period * schedule->shape.num_copies
             : schedule->shape.num_microbatches;
-    return each * simulation->num_replicas;
+    return each * pen_mesh_num_replicas(&simulation->mesh);
 }
 
 static pen_status run_trainer(struct rank *rank,
@@ -304,7 +304,7 @@ static pen_status live(struct pen__run *run, struct pen_text *why)
     rank.told = &run->result->ranks[rank.number];
     rank.told->longest_for = PEN_NO_RANK;
     const struct pen_schedule *schedule = run->simulation->schedule;
-    uint32_t row = rank.number % schedule->shape.num_ranks;
+    uint32_t row = pen_mesh_row(&run->simulation->mesh, rank.number);
     rank.row = &schedule->rows[row];
     rank.is_fine = run->is_fine[row];
     status = pen_timed_engine_create(&rank.timed);

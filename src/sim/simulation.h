@@ -2,6 +2,7 @@
 #define PEN_SIM_SIMULATION_H
 
 #include "core/any_model.h"
+#include "core/mesh.h"
 #include "core/trace.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
@@ -36,7 +37,7 @@ struct pen_simulation {
     const struct pen_any_model *model;
     const struct pen_schedule *schedule; /* lowered and verified */
     const struct pen_sim_part *parts;    /* of the schedule */
-    uint32_t num_replicas;               /* of the pipeline */
+    struct pen_mesh mesh;                /* of the ranks */
     size_t message_bytes;   /* of activations or gradients between stages */
     bool is_blocking;       /* a sender waits until its bytes have left */
     uint32_t gradient_size; /* bytes of one gradient on its way */

@@ -316,8 +316,9 @@ static struct place blame_cause(struct pen__blame *blame,
 pen_status pen__chain_init(struct pen__chain *chain,
                            const struct pen__course *course)
 {
-    uint64_t count = pen_schedule_count(course->schedule) * course->num_lines /
-                     course->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__course_mesh(course);
+    uint64_t count =
+        pen_schedule_count(course->schedule) * pen_mesh_num_replicas(&mesh);
     *chain = (struct pen__chain){.capacity = count};
     chain->ops = malloc((size_t)(count + 1) * sizeof *chain->ops);
     return chain->ops == NULL ? PEN_NOMEM : PEN_OK;

@@ -20,8 +20,9 @@ static pen_status place_rank(struct pen__lines *lines,
                              struct pen_text *why)
 {
     uint32_t rows = schedule->shape.num_ranks;
-    uint64_t line = (uint64_t)head->replica * rows + head->row;
-    if (head->row >= rows || line >= lines->count) {
+    struct pen_mesh mesh = pen__lines_mesh(&schedule->shape, lines->count);
+    uint32_t line = pen_mesh_rank_at(&mesh, head->row, head->replica);
+    if (head->row >= rows || head->replica >= pen_mesh_num_replicas(&mesh)) {
         pen_why(why,
                 "rank %u executes row %u of replica %u, but the schedule has "
                 "%u rows and there are %u ranks",
@@ -264,7 +265,8 @@ static void summarise(struct pen_timing *timing, double end_sec)
 static pen_status fill_timing(const struct pen__course *course,
                               uint32_t replica, struct pen_timing *timing)
 {
-    uint32_t rows = course->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__course_mesh(course);
+    uint32_t rows = pen_mesh_num_rows(&mesh);
     timing->ranks = calloc(rows, sizeof *timing->ranks);
     timing->ops = calloc(rows, sizeof *timing->ops);
     timing->curves = calloc(rows, sizeof *timing->curves);
@@ -276,8 +278,8 @@ static pen_status fill_timing(const struct pen__course *course,
         timing->ops[row] = calloc(count + 1, sizeof **timing->ops);
         if (timing->ops[row] == NULL)
             return PEN_NOMEM;
-        time_rank(course, replica * rows + row, timing->ops[row],
-                  &timing->ranks[row]);
+        time_rank(course, pen_mesh_rank_at(&mesh, row, replica),
+                  timing->ops[row], &timing->ranks[row]);
     }
     summarise(timing, course->end_sec);
     return PEN_OK;

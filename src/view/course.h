@@ -1,6 +1,7 @@
 #ifndef PEN_VIEW_COURSE_H
 #define PEN_VIEW_COURSE_H
 
+#include "core/mesh.h"
 #include "core/trace.h"
 #include "schedule/time.h"
 
@@ -73,10 +74,23 @@ pen_status pen__course_predict(struct pen__course *course,
                                struct pen_text *why);
 void pen__course_release(struct pen__course *course);
 
+/* Lines are in order of pipelines, whatever the ranks' own order was. */
+static inline struct pen_mesh pen__lines_mesh(const struct pen_shape *shape,
+                                              uint32_t num_lines)
+{
+    return pen_mesh_fill(PEN_MESH_PIPELINE_FIRST, shape->num_ranks, num_lines);
+}
+
+static inline struct pen_mesh pen__course_mesh(const struct pen__course *course)
+{
+    return pen__lines_mesh(&course->schedule->shape, course->num_lines);
+}
+
 static inline uint32_t pen__row_of_line(const struct pen__course *course,
                                         uint32_t line)
 {
-    return line % course->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__course_mesh(course);
+    return pen_mesh_row(&mesh, line);
 }
 
 /* Ops of the rank's own processor: compute ops and optimizer steps. */

@@ -276,9 +276,9 @@ static int by_excess_down(const void *a, const void *b)
 /* Slow ones are at most as many as stages times kinds. */
 static size_t most_slow(const struct pen__case *matter)
 {
-    const struct pen_shape *shape = &matter->measured->schedule->shape;
-    return (size_t)shape->num_stages * PEN_OP_KINDS *
-           (matter->measured->num_lines / shape->num_ranks);
+    struct pen_mesh mesh = pen__course_mesh(matter->measured);
+    return (size_t)matter->measured->schedule->shape.num_stages * PEN_OP_KINDS *
+           pen_mesh_num_replicas(&mesh);
 }
 
 static pen_status find_slow(struct pen__findings *findings,

@@ -143,7 +143,8 @@ void pen__sources_release(struct pen__sources *sources)
 
 static uint32_t replica_of(const struct pen__course *course, uint32_t line)
 {
-    return line / course->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__course_mesh(course);
+    return pen_mesh_replica(&mesh, line);
 }
 
 /* The line of the rank that has this stage, in the replica of the line. */
@@ -151,14 +152,16 @@ static uint32_t line_with(const struct pen__course *course, uint32_t line,
                           uint32_t stage)
 {
     const struct pen_shape *shape = &course->schedule->shape;
-    return replica_of(course, line) * shape->num_ranks +
-           pen_shape_rank_of(shape, stage);
+    struct pen_mesh mesh = pen__course_mesh(course);
+    return pen_mesh_rank_at(&mesh, pen_shape_rank_of(shape, stage),
+                            pen_mesh_replica(&mesh, line));
 }
 
 uint32_t pen__num_links(const struct pen__course *course)
 {
-    const struct pen_shape *shape = &course->schedule->shape;
-    return course->num_lines / shape->num_ranks * 2 * shape->num_stages;
+    struct pen_mesh mesh = pen__course_mesh(course);
+    return pen_mesh_num_replicas(&mesh) * 2 *
+           course->schedule->shape.num_stages;
 }
 
 struct pen__link pen__link_at(const struct pen__course *course, uint32_t link)

@@ -106,7 +106,8 @@ pen_status pen__steps_find(const struct pen_trace *trace,
                            struct pen_text *why)
 {
     struct list list = {.items = NULL};
-    uint32_t replicas = trace->num_ranks / schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__lines_mesh(&schedule->shape, trace->num_ranks);
+    uint32_t replicas = pen_mesh_num_replicas(&mesh);
     pen_status status = PEN_OK;
     for (uint32_t i = 0; i < trace->num_ranks && status == PEN_OK; i++)
         status = add_rank(&list, &trace->ranks[i],

@@ -21,15 +21,16 @@ static pen_status add_path(const struct pen_view *view, uint32_t replica,
                            struct pen_timing *timing)
 {
     const struct pen__chain *chain = &view->findings.chain;
-    uint32_t rows = view->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__view_mesh(view);
     timing->path = malloc(((size_t)chain->count + 1) * sizeof *timing->path);
     if (timing->path == NULL)
         return PEN_NOMEM;
     for (uint64_t i = 0; i < chain->count; i++) {
         const struct pen__chain_op *op = &chain->ops[i];
-        if (op->line / rows == replica)
+        struct pen_mesh_place place = pen_mesh_place_of(&mesh, op->line);
+        if (place.at[PEN_AXIS_REPLICA] == replica)
             timing->path[timing->path_count++] = (struct pen_path_step){
-                .rank = op->line % rows, .position = op->position};
+                .rank = place.at[PEN_AXIS_PIPELINE], .position = op->position};
     }
     return PEN_OK;
 }
@@ -37,7 +38,7 @@ static pen_status add_path(const struct pen_view *view, uint32_t replica,
 static pen_status add_replica(struct items *items, const struct pen_view *view,
                               uint32_t replica, struct pen_text *why)
 {
-    uint32_t rows = view->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__view_mesh(view);
     struct pen_text *label = &items->labels[replica];
     pen_status status = pen__course_timing(&view->measured, replica,
                                            &items->timings[replica], why);
@@ -52,7 +53,7 @@ static pen_status add_replica(struct items *items, const struct pen_view *view,
         .schedule = view->schedule,
         .timing = items->timings[replica],
         .label = pen_text_string(label),
-        .ranks = view->lines.ranks + (size_t)replica * rows};
+        .ranks = view->lines.ranks + pen_mesh_rank_at(&mesh, 0, replica)};
     return PEN_OK;
 }
 
@@ -129,10 +130,10 @@ pen_status pen_view_draw(const struct pen_view *view, const char *path,
 static uint64_t *count_chain(const struct pen_view *view)
 {
     const struct pen__chain *chain = &view->findings.chain;
-    uint32_t rows = view->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__view_mesh(view);
     uint64_t *counts = calloc(pen__view_replicas(view), sizeof *counts);
     for (uint64_t i = 0; i < chain->count && counts != NULL; i++)
-        counts[chain->ops[i].line / rows]++;
+        counts[pen_mesh_replica(&mesh, chain->ops[i].line)]++;
     return counts;
 }
 

@@ -50,7 +50,8 @@ static void add_rank(struct pen__events *events, const struct pen_view *view,
 {
     const struct pen_trace_head *head = &view->trace->ranks[rank].head;
     const struct pen_row *row = &view->schedule->rows[head->row];
-    uint32_t line = head->replica * view->schedule->shape.num_ranks + head->row;
+    struct pen_mesh mesh = pen__view_mesh(view);
+    uint32_t line = pen_mesh_rank_at(&mesh, head->row, head->replica);
     add_process(events, view, head);
     for (uint32_t i = 0; i < row->count; i++) {
         const struct pen__span *span = &view->measured.spans[line][i];

@@ -21,9 +21,15 @@ struct pen_view {
     struct pen__findings findings;
 };
 
+static inline struct pen_mesh pen__view_mesh(const struct pen_view *view)
+{
+    return pen__lines_mesh(&view->schedule->shape, view->lines.count);
+}
+
 static inline uint32_t pen__view_replicas(const struct pen_view *view)
 {
-    return view->lines.count / view->schedule->shape.num_ranks;
+    struct pen_mesh mesh = pen__view_mesh(view);
+    return pen_mesh_num_replicas(&mesh);
 }
 
 static inline const struct pen_trace_head *

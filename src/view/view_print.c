@@ -262,8 +262,9 @@ static const struct pen__line_facts *facts_of(const struct pen_view *view,
                                               uint32_t rank)
 {
     const struct pen_trace_head *head = &view->trace->ranks[rank].head;
-    uint32_t rows = view->schedule->shape.num_ranks;
-    return &view->findings.lines[(size_t)head->replica * rows + head->row];
+    struct pen_mesh mesh = pen__view_mesh(view);
+    return &view->findings
+                .lines[pen_mesh_rank_at(&mesh, head->row, head->replica)];
 }
 
 static void add_rank_row(struct pen_table *table, const struct printer *printer,

@@ -45,18 +45,19 @@ void sim_setting_take(struct sim_setting *setting,
         fail_msg("%s", pen_text_string(&why));
     pen_text_release(&why);
     make_parts(setting);
-    setting->simulation =
-        (struct pen_simulation){.model = &setting->model,
-                                .schedule = setting->schedule,
-                                .parts = setting->parts,
-                                .num_replicas = SIM_REPLICAS,
-                                .message_bytes = 1000000,
-                                .gradient_size = 4,
-                                .value_size = 4,
-                                .num_steps = 2,
-                                .platform = {.cluster = setting->cluster,
-                                             .devices = setting->devices,
-                                             .num_ranks = SIM_RANKS}};
+    setting->simulation = (struct pen_simulation){
+        .model = &setting->model,
+        .schedule = setting->schedule,
+        .parts = setting->parts,
+        .mesh = pen_mesh_of(PEN_MESH_PIPELINE_FIRST, SIM_RANKS / SIM_REPLICAS,
+                            SIM_REPLICAS),
+        .message_bytes = 1000000,
+        .gradient_size = 4,
+        .value_size = 4,
+        .num_steps = 2,
+        .platform = {.cluster = setting->cluster,
+                     .devices = setting->devices,
+                     .num_ranks = SIM_RANKS}};
 }
 
 void sim_setting_begin(struct sim_setting *setting, const char *schedule)

@@ -30,11 +30,12 @@ static void fill_trace(struct pen_sim_result *result)
 static void begin(struct pen_sim_result *result, bool with_trace)
 {
     struct pen_schedule *schedule = make("1f1b", ROWS, 3, 0);
-    struct pen_simulation simulation = {.schedule = schedule,
-                                        .num_replicas = RANKS / ROWS,
-                                        .num_steps = STEPS,
-                                        .platform = {.num_ranks = RANKS},
-                                        .with_trace = with_trace};
+    struct pen_simulation simulation = {
+        .schedule = schedule,
+        .mesh = pen_mesh_of(PEN_MESH_PIPELINE_FIRST, ROWS, RANKS / ROWS),
+        .num_steps = STEPS,
+        .platform = {.num_ranks = RANKS},
+        .with_trace = with_trace};
     assert_int_equal(PEN_OK, pen__result_init(result, &simulation));
     pen_schedule_free(schedule);
     for (uint32_t i = 0; i < STEPS; i++)

@@ -17,6 +17,7 @@ static struct pen__rank_view at(uint32_t rank, uint32_t position,
                                 char process)
 {
     return (struct pen__rank_view){.entry = {.rank = rank,
+                                             .row = rank % STAGES,
                                              .pid = 1,
                                              .step = 7,
                                              .position = position,

@@ -247,6 +247,7 @@ static _Noreturn void be_rank(struct play *play, uint32_t rank)
                                               .deadline_sec = 20,
                                               .socket = play->own_socket};
     pen_status status = pen_board_create(&options, &player.board, &why);
+    pen_board_set_row(player.board, rank % STAGES);
     const struct pen_watchdog_options dog = {.board = player.board,
                                              .schedule = play->schedule,
                                              .num_ranks = RANKS,

@@ -44,7 +44,7 @@ _penstock_train_options() {
         --run --log --log-interval --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
-        --schedule --use-distributed-optimizer --fast-sums --logical-replicas --plan --check \
+        --schedule --mapping --use-distributed-optimizer --fast-sums --logical-replicas --plan --check \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --sparse-embedding --compress-stages \
         --profile --trace --verify-interval --checksum-messages \
@@ -200,7 +200,7 @@ _penstock_words() { # OPTION COMMAND
     --target) echo penstock megatron torchtitan deepspeed ;;
     --sharding) echo none zero1 zero2 zero3 ;;
     --recompute-granularity) echo none selective full ;;
-    --mapping) echo tp-cp-dp-pp tp-cp-pp-dp random ;;
+    --mapping) echo tp-cp-dp-pp tp-cp-pp-dp ;;
     --to) echo megatron megatron@2026.08 torchtitan torchtitan@0.2.2 deepspeed nanotron sbatch all ;;
     esac
 }

@@ -1,0 +1,87 @@
+#ifndef PEN_CORE_MESH_H
+#define PEN_CORE_MESH_H
+
+#include <stdint.h>
+
+/*
+ * Who is where: ranks numbered along named axes. This file and its .c are the
+ * only place that computes a rank from its coordinates or back; everybody else
+ * asks.
+ *
+ *   order tp-cp-pp-dp, pp 3, dp 2      order tp-cp-dp-pp
+ *
+ *        pp 0  1  2                         pp 0  1  2
+ *   dp 0    0  1  2                    dp 0    0  2  4
+ *   dp 1    3  4  5                    dp 1    1  3  5
+ *
+ * The first axis of the order is the innermost: its neighbours have numbers
+ * side by side, so they share a node first. Axes that are not used have size 1.
+ */
+#define PEN_AXIS_TABLE(X)                                                      \
+    X(TENSOR, "tp")                                                            \
+    X(CONTEXT, "cp")                                                           \
+    X(PIPELINE, "pp")                                                          \
+    X(REPLICA, "dp")
+
+enum pen_axis {
+#define PEN_AXIS_ENUM(name, text) PEN_AXIS_##name,
+    PEN_AXIS_TABLE(PEN_AXIS_ENUM)
+#undef PEN_AXIS_ENUM
+        PEN_AXES
+};
+
+/* Orders from the inside out. */
+#define PEN_MESH_ORDER_TABLE(X)                                                \
+    X(PIPELINE_FIRST, "tp-cp-pp-dp") /* Megatron's --use-tp-pp-dp-mapping */   \
+    X(REPLICAS_FIRST, "tp-cp-dp-pp") /* Megatron-LM's own */
+
+enum pen_mesh_order {
+#define PEN_MESH_ORDER_ENUM(name, text) PEN_MESH_##name,
+    PEN_MESH_ORDER_TABLE(PEN_MESH_ORDER_ENUM)
+#undef PEN_MESH_ORDER_ENUM
+        PEN_MESH_ORDERS
+};
+
+extern const char *const pen_mesh_order_names[PEN_MESH_ORDERS + 1];
+
+struct pen_mesh {
+    enum pen_mesh_order order;
+    uint32_t sizes[PEN_AXES];
+};
+
+/* Coordinates of a rank. */
+struct pen_mesh_place {
+    uint32_t at[PEN_AXES];
+};
+
+/* Pipelines of so many ranks, one beside the other. */
+struct pen_mesh pen_mesh_of(enum pen_mesh_order order, uint32_t pipeline,
+                            uint32_t replicas);
+
+/* As many whole pipelines as so many ranks make; ranks left over have no place.
+ */
+struct pen_mesh pen_mesh_fill(enum pen_mesh_order order, uint32_t pipeline,
+                              uint32_t num_ranks);
+
+uint32_t pen_mesh_size(const struct pen_mesh *mesh);
+uint32_t pen_mesh_rank(const struct pen_mesh *mesh, struct pen_mesh_place of);
+struct pen_mesh_place pen_mesh_place_of(const struct pen_mesh *mesh,
+                                        uint32_t rank);
+
+/* The rank of a row of a replica, the first along all other axes. */
+uint32_t pen_mesh_rank_at(const struct pen_mesh *mesh, uint32_t row,
+                          uint32_t replica);
+uint32_t pen_mesh_row(const struct pen_mesh *mesh, uint32_t rank);
+uint32_t pen_mesh_replica(const struct pen_mesh *mesh, uint32_t rank);
+
+static inline uint32_t pen_mesh_num_rows(const struct pen_mesh *mesh)
+{
+    return mesh->sizes[PEN_AXIS_PIPELINE];
+}
+
+static inline uint32_t pen_mesh_num_replicas(const struct pen_mesh *mesh)
+{
+    return mesh->sizes[PEN_AXIS_REPLICA];
+}
+
+#endif
