@@ -2,7 +2,7 @@
 # in the folder page/ of the build; docs/web.md.
 file(GLOB web_sources CONFIGURE_DEPENDS src/cli/*.c)
 list(FILTER web_sources INCLUDE REGEX "/(chart_bars|cli|cluster|export|fields\
-|figures|models|parser|partition|plan|predict|program|progress|recipe_options\
+|figures|lint|models|parser|partition|plan|predict|program|progress|recipe_options\
 |schedule|sync|verbs|view|web_main)(_[^/]*)?\\.c$")
 list(FILTER web_sources EXCLUDE REGEX
      "/(cluster_detect|parser_error|parser_once|program_become)\\.c$")

@@ -30,6 +30,7 @@ struct pen__command {
 extern const struct pen__command pen__checkpoint;
 extern const struct pen__command pen__cluster; /* but for detect */
 extern const struct pen__command pen__export;
+extern const struct pen__command pen__lint;
 extern const struct pen__command pen__models;
 extern const struct pen__command pen__plan;
 extern const struct pen__command pen__predict;

@@ -6,8 +6,10 @@
 #include "cli/program.h"
 
 static const struct pen__command *const commands[] = {
-    &pen__plan,      &pen__predict, &pen__schedule, &pen__models, &pen__cluster,
-    &pen__partition, &pen__export,  &pen__view,     &pen__sync,   NULL};
+    &pen__plan,   &pen__predict, &pen__schedule,
+    &pen__models, &pen__cluster, &pen__partition,
+    &pen__export, &pen__lint,    &pen__view,
+    &pen__sync,   NULL};
 
 int main(int argc, char **argv)
 {

@@ -1,7 +1,8 @@
 /* A command line as words and options; what they mean is megatron_line.c. */
 #include "export/megatron_words.h"
 
-#include <ctype.h>
+#include "base/shell.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,101 +15,22 @@ static const char *const names[] = {
 
 /* ---- words ---- */
 
-struct scanner {
-    const char *at;
-    const char *end;
-};
-
-static void skip_line(struct scanner *scanner)
-{
-    while (scanner->at < scanner->end && *scanner->at != '\n')
-        scanner->at++;
-}
-
-/* Blanks, comments, and lines that go on. */
-static void skip_blanks(struct scanner *scanner)
-{
-    while (scanner->at < scanner->end) {
-        const char *at = scanner->at;
-        if (isspace((unsigned char)*at))
-            scanner->at++;
-        else if (*at == '\\' && at + 1 < scanner->end && at[1] == '\n')
-            scanner->at += 2;
-        else if (*at == '#')
-            skip_line(scanner);
-        else
-            return;
-    }
-}
-
-/* A backslash takes the next letter as it is; at the end of a line, nothing. */
-static void take_escape(struct scanner *scanner, struct pen_text *out)
-{
-    scanner->at++;
-    if (scanner->at == scanner->end)
-        return;
-    if (*scanner->at != '\n')
-        pen_text_add_bytes(out, scanner->at, 1);
-    scanner->at++;
-}
-
-/* Within double quotes a backslash only covers a quote, itself and a newline.
- */
-static bool covers(const struct scanner *scanner, char quote)
-{
-    return quote == '"' && *scanner->at == '\\' &&
-           scanner->at + 1 < scanner->end &&
-           strchr("\"\\\n", scanner->at[1]) != NULL;
-}
-
-static bool take_quoted(struct scanner *scanner, struct pen_text *out)
-{
-    char quote = *scanner->at++;
-    while (scanner->at < scanner->end && *scanner->at != quote) {
-        if (covers(scanner, quote))
-            take_escape(scanner, out);
-        else
-            pen_text_add_bytes(out, scanner->at++, 1);
-    }
-    if (scanner->at == scanner->end)
-        return false;
-    scanner->at++;
-    return true;
-}
-
-/* The next word, with a NUL behind it. */
-static bool take_word(struct scanner *scanner, struct pen_text *out)
-{
-    while (scanner->at < scanner->end &&
-           !isspace((unsigned char)*scanner->at)) {
-        char letter = *scanner->at;
-        if (letter == '\'' || letter == '"') {
-            if (!take_quoted(scanner, out))
-                return false;
-        } else if (letter == '\\') {
-            take_escape(scanner, out);
-        } else {
-            pen_text_add_bytes(out, scanner->at++, 1);
-        }
-    }
-    pen_text_add_bytes(out, "", 1);
-    return true;
-}
-
 static pen_status split(const char *text, size_t length, struct pen_text *out,
                         struct pen_text *why)
 {
-    struct scanner scanner = {text, text + length};
+    struct pen_shell_scanner scanner = {.text = text, .length = length};
+    struct pen_shell_token word = {.kind = PEN_SHELL_WORD};
     if (length > MAX_LINE_BYTES || memchr(text, '\0', length) != NULL) {
         pen_why(why, "a command line is a text of at most 1 MiB");
         return PEN_INVALID;
     }
-    for (skip_blanks(&scanner); scanner.at < scanner.end;
-         skip_blanks(&scanner)) {
-        if (!take_word(&scanner, out)) {
-            pen_why(why, "the command line ends inside a quote");
-            return PEN_INVALID;
-        }
+    while ((word = pen_shell_next(&scanner)).kind == PEN_SHELL_WORD) {
+        pen_shell_unquote(text, &word, out);
+        pen_text_add_bytes(out, "", 1);
+    }
+    if (word.kind == PEN_SHELL_BROKEN) {
+        pen_why(why, "the command line ends inside a quote");
+        return PEN_INVALID;
     }
     if (out->has_failed) {
         pen_why(why, "no memory for a command line");

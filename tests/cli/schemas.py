@@ -72,7 +72,7 @@ class Lines:
         one = self.random.choice
         self.kinds = [(self.plan, 10), (self.why, 5), (self.targets, 2), (self.megatron, 3), (self.check, 4), (self.predict, 12),
                       (self.listed, 8), (self.schedule_check, 10), (self.schedule_time, 10), (self.compare, 8), (self.search, 4),
-                      (self.sync, 10), (self.export, 4), (self.cluster, 6), (self.partition, 4), (self.wrong, 12), (self.view, 2),
+                      (self.sync, 10), (self.export, 4), (self.lint, 4), (self.cluster, 6), (self.partition, 4), (self.wrong, 12), (self.view, 2),
                       (self.saved, 4), (self.simulate, 2)]
         self.one = one
 
@@ -210,6 +210,9 @@ class Lines:
     def export(self):
         return ["export", self.one(self.plans), "-o", os.path.join(self.work, "job"), "--to",
                 self.one(["megatron", "torchtitan", "deepspeed", "nanotron", "sbatch", "all"])]
+
+    def lint(self):
+        return ["lint", self.file("run.sh", "python pretrain_gpt.py --squence-parallel " + LINE), "--world-size", self.one(["8", "7"])]
 
     def cluster(self):
         return ["cluster", self.one(["show", "check"]), self.one(["8xh100", "preset:dgx-a100*4", "64xb200", "3xnothing"])]

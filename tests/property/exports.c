@@ -251,7 +251,7 @@ static void load_options(const char *name)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen_text file = PEN_TEXT_EMPTY;
-    pen_text_add(&path, "%s/tests/interop/%s", PEN_SOURCE_DIR, name);
+    pen_text_add(&path, "%s/src/lint/%s", PEN_SOURCE_DIR, name);
     assert_int_equal(
         PEN_OK, pen_file_read(pen_text_string(&path), 1u << 20, &file, NULL));
     pen_text_add_string(&known_options, pen_text_string(&file));

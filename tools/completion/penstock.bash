@@ -137,6 +137,10 @@ _penstock_export_options() {
     echo --to --output --model --cluster --json
 }
 
+_penstock_lint_options() {
+    echo --world-size --fix --rules --json --sarif
+}
+
 _penstock_reproduce_options() {
     echo --data --launcher --short --json --output
 }
@@ -254,7 +258,7 @@ _penstock_sync() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export reproduce schema"
+    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export lint reproduce schema"
     local all="schedule checkpoint cluster sync $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

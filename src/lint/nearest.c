@@ -1,0 +1,63 @@
+#include "lint/nearest.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_LETTERS 96u
+
+/* Letters to insert, drop, change or swap; at most `most`, or more than it. */
+static size_t edits(const char *a, const char *b, size_t most)
+{
+    size_t n = strlen(a);
+    size_t m = strlen(b);
+    size_t rows[3][MOST_LETTERS + 1];
+    if (n > MOST_LETTERS || m > MOST_LETTERS || (n > m ? n - m : m - n) > most)
+        return most + 1;
+    for (size_t j = 0; j <= m; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i + 2) % 3];
+        const size_t *before = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t least = above[j - 1] + (a[i - 1] != b[j - 1]);
+            least = above[j] + 1 < least ? above[j] + 1 : least;
+            least = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
+            bool is_swap =
+                i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (is_swap && before[j - 2] + 1 < least)
+                least = before[j - 2] + 1;
+            row[j] = least;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+struct pen__lint_nearest pen__lint_nearest_to(const char *word)
+{
+    size_t length = strlen(word);
+    size_t most = length < 5 ? 1 : length < 10 ? 2 : length < 24 ? 3 : 4;
+    return (struct pen__lint_nearest){.word = word, .distance = most + 1};
+}
+
+void pen__lint_nearest_offer(struct pen__lint_nearest *nearest,
+                             const char *name)
+{
+    if (nearest->best != NULL && strcmp(nearest->best, name) == 0)
+        return;
+    size_t distance = edits(nearest->word, name, nearest->distance);
+    if (distance == nearest->distance && nearest->best != NULL)
+        nearest->is_tied = true;
+    if (distance < nearest->distance) {
+        nearest->distance = distance;
+        nearest->best = name;
+        nearest->is_tied = false;
+    }
+}
+
+const char *pen__lint_nearest_best(const struct pen__lint_nearest *nearest)
+{
+    return nearest->is_tied ? NULL : nearest->best;
+}
