@@ -75,6 +75,25 @@ static enum pen__kind kind_of_format(const char *head)
     return PEN__KIND_UNKNOWN;
 }
 
+/* Flight Recorder as JSON or pickle, torch.profiler, Chrome's events. */
+static bool is_calls(const char *head, size_t length)
+{
+    static const char *const keys[] = {
+        "\"traceEvents\"",    "\"distributedInfo\"",  "\"collective_seq_id\"",
+        "\"profiling_name\"", "\"comm_lib_version\"", "\"nccl_version\"",
+        "\"pg_config\"",      "\"schemaVersion\"",    "\"ph\""};
+    char first = head[strspn(head, " \t\r\n")];
+    bool is_gzip = length >= 2 && memcmp(head, "\x1f\x8b", 2) == 0;
+    if (is_gzip || (length >= 2 && memcmp(head, "\x80", 1) == 0 &&
+                    head[1] >= 2 && head[1] <= 5))
+        return true;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if ((first == '{' || first == '[') && strstr(head, keys[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
 static enum pen__kind kind_of_file(const char *path)
 {
     char head[HEAD_BYTES + 1];
@@ -93,6 +112,9 @@ static enum pen__kind kind_of_file(const char *path)
     enum pen__kind kind = kind_of_format(head);
     if (kind == PEN__KIND_UNKNOWN && strstr(head, "\"model_type\"") != NULL)
         kind = PEN__KIND_MODEL;
+    if (kind == PEN__KIND_UNKNOWN &&
+        is_calls(head, length < 0 ? 0 : (size_t)length))
+        kind = PEN__KIND_CALLS;
     return kind;
 }
 

@@ -13,6 +13,7 @@
     X(UNKNOWN, "unknown", "")                                                  \
     X(RUN, "a run folder", "`penstock report *` shows it")                     \
     X(TRACE, "a trace", "`penstock view *` shows it")                          \
+    X(CALLS, "a record of communication", "`penstock view *` shows it")        \
     X(LOG, "a run log", "`penstock plot *` draws it")                          \
     X(PLAN, "a plan", "`penstock view *` draws it")                            \
     X(PROFILE, "a profile", "`penstock plan --profile *` uses it")             \

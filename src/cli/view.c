@@ -1,12 +1,13 @@
 /*
- * penstock view: what a traced training did, beside what was predicted; or what
- * is predicted of a plan.
+ * penstock view: what a traced training did, beside what was predicted; what is
+ * predicted of a plan; or what went wrong in records of other programs.
  */
 #include "cli/cli.h"
 
 #include "base/log.h"
 #include "cli/cli_kind.h"
 #include "cli/parser.h"
+#include "cli/view_calls.h"
 #include "cli/view_plan.h"
 #include "view/view.h"
 
@@ -28,7 +29,9 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, NULL, 0}};
 
 struct args {
-    const char *folder;
+    const char *folder; /* the first path */
+    char *const *paths; /* all of them */
+    size_t num_paths;
     const char *output;
     bool has_step;
     bool with_all_ranks;
@@ -91,14 +94,14 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_JSON:
         args->is_json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (args->folder != NULL)
-            argp_error(state, "unexpected argument '%s'", text);
-        args->folder = text;
+    case ARGP_KEY_ARGS:
+        args->paths = state->argv + state->next;
+        args->num_paths = (size_t)(state->argc - state->next);
+        args->folder = args->paths[0];
         return 0;
     case ARGP_KEY_END:
         if (args->folder == NULL)
-            argp_error(state, "expected DIR or PLAN");
+            argp_error(state, "expected DIR, PLAN or FILE...");
         if (args->has_ranks && args->output == NULL)
             argp_error(state,
                        "--ranks needs a file to draw to; give --output FILE");
@@ -111,12 +114,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp parser = {
     .options = options,
     .parser = parse_option,
-    .args_doc = "DIR\nPLAN",
+    .args_doc = "DIR\nPLAN\nFILE...",
     .doc = "Shows one step of a traced training and its prediction, where "
-           "they differ and why; or what is predicted of a plan.\vDIR is a "
+           "they differ and why; or what is predicted of a plan; or the fault "
+           "of a hang and the rank that others waited for, in records of "
+           "another program.\vDIR is a "
            "folder that penstock train --trace or --run wrote. If it has no "
            "prediction, view shows the measured step only. PLAN is a file of "
-           "penstock plan -o."};
+           "penstock plan -o. FILE is the record of one rank: PyTorch's "
+           "Flight Recorder (JSON, pickle), torch.profiler, Chrome's JSON."};
 
 static pen_status draw(const struct args *args, const struct pen_view *view,
                        struct pen_text *why)
@@ -169,6 +175,33 @@ static pen_status find_trace(const char *path, struct pen_text *out,
     return PEN_INVALID;
 }
 
+/* Several paths are records, of which the first that is none is refused. */
+static int view_calls(const struct args *args)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    const char *wrong = args->has_step    ? "--step"
+                        : args->has_ranks ? "--ranks"
+                                          : NULL;
+    for (size_t i = 0; i < args->num_paths && why.length == 0; i++) {
+        const char *path = args->paths[i];
+        enum pen__kind kind = pen__kind_of(path);
+        if (kind == PEN__KIND_CALLS || kind == PEN__KIND_UNKNOWN)
+            continue;
+        pen_why(&why, "several files must be records of one job, one of each "
+                      "rank; ");
+        pen__kind_tell(path, kind, &why);
+    }
+    if (wrong != NULL && why.length == 0)
+        pen_why(&why, "%s is for traces of penstock train; leave it out",
+                wrong);
+    int code = why.length > 0
+                   ? pen__refuse_as(PEN_INVALID, &why)
+                   : pen__view_calls(args->paths, args->num_paths, args->output,
+                                     args->with_all_ranks, args->is_json);
+    pen_text_release(&why);
+    return code;
+}
+
 static int view_plan(const struct args *args)
 {
     const char *wrong = args->has_step         ? "--step"
@@ -187,7 +220,10 @@ static int run(int argc, char **argv)
     struct args args = {.folder = NULL};
     if (!pen__parse(&parser, "penstock view", 0, argc, argv, &args))
         return PEN__EXIT_USAGE;
-    if (pen__kind_of(args.folder) == PEN__KIND_PLAN)
+    enum pen__kind kind = pen__kind_of(args.folder);
+    if (kind == PEN__KIND_CALLS || args.num_paths > 1)
+        return view_calls(&args);
+    if (kind == PEN__KIND_PLAN)
         return view_plan(&args);
     struct pen_view *view = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;

@@ -166,8 +166,8 @@ err_has "$work/all/costs.json: "
 
 run 2 view
 err_has "expected DIR"
-run 2 view "$work/same" "$work/all"
-err_has "unexpected argument '$work/all'"
+run 1 view "$work/same" "$work/all"
+err_has "several files must be records of one job, one of each rank; $work/same is a trace"
 run 2 view "$work/same" --step last
 err_has "--step must be a whole number"
 run 0 help view
