@@ -1,6 +1,11 @@
 # jansson and libyaml: the system's, or built from the sources which
-# tools/fetch-libraries has put into a folder.
+# tools/fetch-libraries has put into a folder. The source distribution of Python
+# has such a folder.
 set(PEN_LIBRARIES "" CACHE PATH "Sources of jansson and libyaml; the system's libraries when empty")
+if(PEN_WHEEL AND PEN_LIBRARIES STREQUAL ""
+   AND IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/libraries)
+    set(PEN_LIBRARIES ${CMAKE_CURRENT_SOURCE_DIR}/libraries)
+endif()
 if(PEN_LIBRARIES STREQUAL "")
     find_package(PkgConfig REQUIRED)
     pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)

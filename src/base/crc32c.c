@@ -68,7 +68,7 @@ static uint64_t eight_at(const unsigned char *at)
     return eight;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t
+__attribute__((target("sse4.2,crc32"))) static uint32_t
 with_instruction(uint32_t crc, const unsigned char *at, size_t length)
 {
     for (; length >= (size_t)3 * BLOCK; length -= (size_t)3 * BLOCK) {

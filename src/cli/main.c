@@ -9,10 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The wheel has neither program, and nothing to build them again with. */
+#ifdef PEN_WHEEL
+#define HINT(program, packages)                                                \
+    "the Python package does not have it: install the Debian packages "        \
+    "penstock and " program ", or build it from the sources: apt "             \
+    "install " packages ", then cmake"
+#else
+#define HINT(program, packages)                                                \
+    "install the package " program ", or build it: apt install " packages      \
+    ", then cmake again"
+#endif
+
 #define TRAIN "penstock-train"
 #define TRAIN_HINT                                                             \
-    "install the package " TRAIN ", or build it: apt install libdnnl-dev "     \
-    "libopenmpi-dev libhwloc-dev libpcre2-dev zlib1g-dev, then cmake again"
+    HINT(TRAIN, "libdnnl-dev libopenmpi-dev libhwloc-dev libpcre2-dev "        \
+                "zlib1g-dev")
 
 /*
  * Before 2.38, glibc's memalign() leaves scraps that its caches for threads
@@ -37,9 +49,7 @@ static int help_in_train(int argc, char **argv)
 }
 
 #define SIMULATE "penstock-simulate"
-#define SIMULATE_HINT                                                          \
-    "install the package " SIMULATE ", or build it: apt install "              \
-    "libsimgrid-dev g++, then cmake again"
+#define SIMULATE_HINT HINT(SIMULATE, "libsimgrid-dev g++")
 
 static int run_in_simulate(int argc, char **argv)
 {

@@ -6,14 +6,23 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "cli/cli_answer.h"
+
+#ifdef PEN_WHEEL
+#define HINT                                                                   \
+    "the Python package does not have it: install the Debian package "         \
+    "penstock, or build it from the sources"
+#else
+#define HINT                                                                   \
+    "install libpcre2-dev (Debian, Ubuntu) or pcre2-devel and build again"
+#endif
 
 static int refuse(int argc, char **argv)
 {
     (void)argc;
+    pen__answer_set_code("not-installed");
     pen_log(PEN_LOG_ERROR,
-            "this penstock was built without PCRE2, which %s needs\n"
-            "  install libpcre2-dev (Debian, Ubuntu) or pcre2-devel and build "
-            "again",
+            "this penstock was built without PCRE2, which %s needs\n  " HINT,
             argv[0]);
     return PEN__EXIT_NO;
 }

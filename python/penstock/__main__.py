@@ -1,0 +1,3 @@
+from penstock._program import main
+
+main()
