@@ -17,6 +17,7 @@ __all__: List[str] = [
     "cluster_list",
     "cluster_show",
     "export",
+    "lint",
     "models",
     "partition",
     "plan",
@@ -610,7 +611,8 @@ def view(
     all_ranks: bool = False,
 ) -> Answer:
     """Shows one step of a traced training and its prediction, where they differ and why; or what
-    is predicted of a plan.
+    is predicted of a plan; or the fault of a hang and the rank that others waited for, in
+    records of another program.
 
     output: draw to FILE: .svg, .png, .pdf, or .json for Perfetto
     step: the step to show; the step of median duration when not given
@@ -754,6 +756,24 @@ def export(
         differs from the plan
     """
     return Line("export", locals(), "plan").answer()
+
+
+def lint(
+    *files: Path,
+    world_size: Optional[Count] = None,
+    fix: bool = False,
+    rules: bool = False,
+    sarif: bool = False,
+) -> Answer:
+    """Finds faults in files that start a training with another program: shell and sbatch scripts
+    with a command line of Megatron-LM.
+
+    world_size: number of ranks, where a file does not say it
+    fix: write the sure fixes into the files, and print them as a diff
+    rules: print the rules and end
+    sarif: print SARIF 2.1.0
+    """
+    return Line("lint", locals(), "files").answer()
 
 
 def sync_list() -> Answer:
