@@ -76,7 +76,8 @@ static const struct argp parser = {
     .parser = parse_option,
     .args_doc = "FILE...",
     .doc = "Finds faults in files that start a training with another program: "
-           "shell and sbatch scripts with a command line of Megatron-LM.\v"
+           "scripts of Megatron-LM, Megatron-Bridge and torchtitan, DeepSpeed "
+           "JSON, torchtitan TOML, YAML of Megatron, accelerate and nanotron.\v"
            "Nothing is executed. Values that only a shell knows are not "
            "judged. Exit code 0: no errors or warnings; 1: some; 2: a file "
            "cannot be read, or the command line is wrong."};

@@ -2,6 +2,7 @@
  * The words of a program as settings: options of Megatron-LM, overrides of
  * Megatron-Bridge, options of torchtitan.
  */
+#include "lint/bridge.h"
 #include "lint/launch.h"
 #include "lint/megatron_options.h"
 
@@ -180,6 +181,7 @@ static void read_overrides(const struct pen__lint_word_list *words,
     }
     /* A recipe has the settings that no override names. */
     out->is_open = true;
+    pen__lint_bridge_keys(out);
 }
 
 /* Scripts of Megatron-LM itself, which have no options beside its own. */

@@ -122,7 +122,9 @@ static void judge_batch(struct pen__lint_judge *judge, uint64_t replica)
                             : 0;
     uint64_t each = micro * (replicas > 0 ? replicas : 1);
     if (global == 0 || each == 0 || global % each == 0 ||
-        !pen__lint_is_off(config, "rampup-batch-size") ||
+        (pen__lint_find(config, "rampup-batch-size") == NULL
+             ? config->is_open && config->dialect == PEN_LINT_MEGATRON
+             : !pen__lint_is_off(config, "rampup-batch-size")) ||
         pen__lint_is_on(config, "decrease-batch-size-if-needed"))
         return;
     if (replicas > 0)

@@ -1,5 +1,6 @@
 /* Names and values of Megatron's options, one at a time. */
 #include "lint/megatron_options.h"
+#include "lint/nearest.h"
 #include "lint/rules.h"
 
 #include <stdlib.h>
@@ -71,6 +72,35 @@ static void judge_unknown(struct pen__lint_judge *judge,
     pen__lint_file(judge, &words);
 }
 
+/* Fields of recipes are more than options: only a slip of few letters counts.
+ */
+static void judge_field(struct pen__lint_judge *judge,
+                        const struct pen__lint_setting *setting)
+{
+    char field[96];
+    size_t length = strlen(setting->key);
+    const char *near = length < 10 || strchr(setting->key, '.') != NULL
+                           ? NULL
+                           : pen__lint_option_nearest(setting->key);
+    if (near == NULL || strlen(near) >= sizeof field ||
+        length + 2 < strlen(near) || strlen(near) + 2 < length ||
+        pen__lint_edits(setting->key, near) > 2)
+        return;
+    for (size_t i = 0; i <= strlen(near); i++)
+        field[i] = (char)(near[i] == '-' ? '_' : near[i]);
+    pen__lint_what(judge, "there is no field %s", setting->name);
+    pen__lint_why(judge, "A field that does not exist is refused, or ignored "
+                         "without a word.");
+    pen__lint_todo(judge, "Did you mean %s?", field);
+    pen__lint_file(
+        judge,
+        &(struct pen__lint_words){
+            .at = setting,
+            .rule = PEN_LINT_RULE_UNKNOWN_OPTION,
+            .fix = setting->end - setting->begin == length ? field : NULL,
+            .is_name = true});
+}
+
 /* An earlier setting of the same key with another value. */
 static void judge_repeated(struct pen__lint_judge *judge, uint32_t at)
 {
@@ -100,9 +130,12 @@ void pen__lint_megatron_names(struct pen__lint_judge *judge)
         const struct pen__lint_setting *setting = &config->list[i];
         judge_removed(judge, setting);
         judge_repeated(judge, i);
-        if (config->dialect == PEN_LINT_MEGATRON && setting->name[0] == '-' &&
-            pen__lint_option_find(setting->key) == NULL)
+        if (pen__lint_option_find(setting->key) != NULL)
+            continue;
+        if (setting->name[0] == '-')
             judge_unknown(judge, setting);
+        else
+            judge_field(judge, setting);
     }
 }
 

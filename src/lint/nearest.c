@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MOST_LETTERS 96u
+#define LEAST_START 6u /* letters of a name that was cut */
 
 /* Letters to insert, drop, change or swap; at most `most`, or more than it. */
 static size_t edits(const char *a, const char *b, size_t most)
@@ -47,7 +48,11 @@ void pen__lint_nearest_offer(struct pen__lint_nearest *nearest,
 {
     if (nearest->best != NULL && strcmp(nearest->best, name) == 0)
         return;
-    size_t distance = edits(nearest->word, name, nearest->distance);
+    size_t length = strlen(nearest->word);
+    bool is_start =
+        length >= LEAST_START && strncmp(name, nearest->word, length) == 0;
+    size_t distance =
+        is_start ? 1 : edits(nearest->word, name, nearest->distance);
     if (distance == nearest->distance && nearest->best != NULL)
         nearest->is_tied = true;
     if (distance < nearest->distance) {
@@ -60,4 +65,9 @@ void pen__lint_nearest_offer(struct pen__lint_nearest *nearest,
 const char *pen__lint_nearest_best(const struct pen__lint_nearest *nearest)
 {
     return nearest->is_tied ? NULL : nearest->best;
+}
+
+size_t pen__lint_edits(const char *a, const char *b)
+{
+    return edits(a, b, MOST_LETTERS);
 }

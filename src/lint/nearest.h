@@ -23,4 +23,7 @@ void pen__lint_nearest_offer(struct pen__lint_nearest *nearest,
 /* The best name, or NULL. */
 const char *pen__lint_nearest_best(const struct pen__lint_nearest *nearest);
 
+/* Letters to insert, drop, change or swap between two names. */
+size_t pen__lint_edits(const char *a, const char *b);
+
 #endif

@@ -12,6 +12,10 @@ pen__lint_rule pen__lint_megatron_batch;    /* ranks, batches, experts */
 pen__lint_rule pen__lint_megatron_model;    /* heads and sequences */
 pen__lint_rule pen__lint_megatron_pipeline; /* layers and stages */
 pen__lint_rule pen__lint_megatron_needs;    /* options with others */
+pen__lint_rule pen__lint_torchtitan;
+pen__lint_rule pen__lint_deepspeed;
+pen__lint_rule pen__lint_accelerate;
+pen__lint_rule pen__lint_nanotron;
 
 /* Options of Megatron whose value is judged, as its own words. */
 #define PEN__LINT_TP "tensor-model-parallel-size"

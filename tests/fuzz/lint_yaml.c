@@ -1,0 +1,10 @@
+/* Whatever bytes are YAML: findings have places, and fixes can be written. */
+#include "lint_checks.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check_lint("train.yaml", data, size);
+    return 0;
+}
