@@ -149,6 +149,20 @@ static bool is_known(const struct holder *holder, uint32_t stage,
     return false;
 }
 
+/* Activations go to the next stage, gradients come back from it. */
+static uint64_t remote_slots(const struct holder *holder, uint32_t other,
+                             bool is_next)
+{
+    const struct pen_schedule *schedule = holder->measured->schedule;
+    uint32_t peer = pen_shape_rank_of(&schedule->shape, other);
+    return pen_row_count_out(schedule, holder->rank,
+                             is_next ? PEN_DIRECTION_ACT : PEN_DIRECTION_GRAD,
+                             peer) +
+           pen_row_count_in(schedule, holder->rank,
+                            is_next ? PEN_DIRECTION_GRAD : PEN_DIRECTION_ACT,
+                            peer);
+}
+
 static void add_messages(struct holder *holder, uint32_t stage)
 {
     const struct pen_schedule *schedule = holder->measured->schedule;
@@ -163,7 +177,7 @@ static void add_messages(struct holder *holder, uint32_t stage)
         if (!pen_shape_is_remote(shape, stage, others[i]))
             slots += is_next ? local_slots(holder, stage, others[i]) : 0;
         else if (!is_known(holder, stage, others[i], is_next))
-            slots += PEN_NEEDS_AHEAD + pen_schedule_window(schedule) + 1;
+            slots += remote_slots(holder, others[i], is_next);
     }
     uint64_t bytes =
         holder->measured->profile.layers[PEN_LAYER_BLOCK].output_bytes;

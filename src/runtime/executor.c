@@ -128,38 +128,44 @@ static void await_partner(struct pen_executor *executor)
                           pen_mailbox_options(mailbox)->peer);
 }
 
-static void post_now(struct pen_executor *executor, struct pen_mailbox *mailbox,
-                     const struct pen_op *op, uint32_t version)
+/* What an op made is complete: it stays until its send, or is there. */
+static void fill(const struct pen_executor *executor,
+                 struct pen_mailbox *mailbox, const struct pen_op *op,
+                 uint32_t version)
 {
     const struct pen_shape *shape = &executor->options.layout.shape;
+    if (mailbox == NULL)
+        return;
     bool is_act = pen_mailbox_options(mailbox)->direction == PEN_DIRECTION_ACT;
     uint32_t to = is_act ? pen_shape_next_stage(shape, op->stage)
                          : pen_shape_previous_stage(shape, op->stage);
-    pen_mailbox_post(mailbox, (struct pen_label){.stage = to,
+    pen_mailbox_fill(mailbox, (struct pen_label){.stage = to,
                                                  .microbatch = op->microbatch,
                                                  .version = version});
-    if (executor->options.is_blocking)
-        pen_executor_wait(executor, has_left, mailbox,
-                          pen_mailbox_options(mailbox)->peer);
 }
 
-/* What the F of a pair made leaves with what its B made. */
-static void post(struct pen_executor *executor, struct pen_mailbox *mailbox,
-                 const struct pen_op *op, uint32_t version)
+static bool is_sent(void *context)
 {
-    struct pen_mailbox *before = executor->deferred;
-    executor->deferred = NULL;
-    if (mailbox != NULL && is_pair(executor, executor->position)) {
-        executor->deferred = mailbox;
-        executor->deferred_op = op;
-        executor->deferred_version = version;
-        return;
-    }
-    if (before != NULL)
-        post_now(executor, before, executor->deferred_op,
-                 executor->deferred_version);
-    if (mailbox != NULL)
-        post_now(executor, mailbox, op, version);
+    struct want *want = context;
+    return pen_mailbox_send(want->mailbox, want->stage, want->microbatch);
+}
+
+/* Waits while as many messages of the channel are under way as may be. */
+static void send(struct pen_executor *executor, const struct pen_op *op)
+{
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    const struct pen__routes *routes =
+        &executor->routes[pen__executor_find(executor, op->stage)];
+    bool is_act = op->kind == PEN_OP_SEND_ACT;
+    struct want want = {.mailbox = is_act ? routes->act_out : routes->grad_out,
+                        .stage =
+                            is_act ? pen_shape_next_stage(shape, op->stage)
+                                   : pen_shape_previous_stage(shape, op->stage),
+                        .microbatch = op->microbatch};
+    uint32_t peer = pen_mailbox_options(want.mailbox)->peer;
+    pen_executor_wait(executor, is_sent, &want, peer);
+    if (executor->options.is_blocking)
+        pen_executor_wait(executor, has_left, want.mailbox, peer);
 }
 
 /* ---- what ops have in common ---- */
@@ -362,7 +368,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     keep_loss(executor, stage, op, &microbatch);
     if (in.in != NULL)
         pen_mailbox_release(routes->act_in, in.in);
-    post(executor, routes->act_out, op, stay->version);
+    fill(executor, routes->act_out, op, stay->version);
     if (executor->pass->is_evaluation) {
         give_room(&stage->stashes, &stay->stash);
         give_room(&stage->inputs, &stay->input);
@@ -419,7 +425,7 @@ static void backward(struct pen_executor *executor, uint32_t index,
     unuse(executor, stage, op);
     if (in.in != NULL)
         pen_mailbox_release(routes->grad_in, in.in);
-    post(executor, routes->grad_out, op, stay->version);
+    fill(executor, routes->grad_out, op, stay->version);
     if (is_whole)
         leave(executor, stage, op);
 }
@@ -483,8 +489,10 @@ static pen_status run_op(struct pen_executor *executor, const struct pen_op *op,
     switch ((enum pen_op_class)pen_op_info(op->kind)->op_class) {
     case PEN_OP_CLASS_COMPUTE:
         return compute(executor, op, why);
-    case PEN_OP_CLASS_SEND: /* by the op that made it */
-    case PEN_OP_CLASS_RECV: /* ahead */
+    case PEN_OP_CLASS_SEND:
+        send(executor, op);
+        break;
+    case PEN_OP_CLASS_RECV: /* posted ahead, at the latest here */
         break;
     case PEN_OP_CLASS_SYNC:
         if (hooks->sync != NULL)

@@ -13,8 +13,9 @@
  * over the row is one step of a synchronous schedule.
  *
  * Everything a pass needs is made beforehand from the row: stashes, holds,
- * buffers for messages. Sends never block; receives are posted ahead; messages
- * are looked after between operations, between layers, and while waiting.
+ * buffers for messages. A message leaves where its send stands; receives are
+ * posted ahead of their place, in their order; messages are looked after
+ * between operations, between layers, and while waiting.
  */
 struct pen_executor;
 
@@ -64,7 +65,7 @@ struct pen_executor_options {
     bool is_phantom;               /* messages have no contents (phantom.h) */
     bool is_blocking; /* who sends waits until the bytes have left */
     bool joins_pairs; /* an F and a B of one group are one operation: it begins
-                         when both can, and both results leave at its end */
+                         when both can */
     struct pen_executor_hooks hooks;
 };
 

@@ -29,11 +29,6 @@ struct pen_executor {
     uint32_t position;
     int64_t ready_ns;
     struct pen_stage *last_of; /* its last weight gradient is being computed */
-
-    /* Of a pair: what its first op made, while the second runs. */
-    struct pen_mailbox *deferred;
-    const struct pen_op *deferred_op;
-    uint32_t deferred_version;
 };
 
 /* executor_room.c: makes everything; see pen_executor_create(). */

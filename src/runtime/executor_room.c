@@ -65,12 +65,18 @@ static pen_status remote_mailbox(struct pen_executor *executor,
                                  const struct boundary *at,
                                  struct pen_mailbox **out)
 {
-    uint32_t window = pen_schedule_window(executor->options.schedule);
+    const struct pen_schedule *schedule = executor->options.schedule;
+    const struct pen_layout *layout = &executor->options.layout;
+    uint32_t peer = pen_shape_rank_of(&layout->shape, at->other);
     struct pen_mailbox_options options = {
         .kind = at->is_in ? PEN_MAILBOX_IN : PEN_MAILBOX_OUT,
         .direction = at->direction,
-        .peer = pen_layout_peer(&executor->options.layout, at->other),
-        .num_slots = at->is_in ? PEN_NEEDS_AHEAD : window + 1,
+        .peer = pen_layout_peer(layout, at->other),
+        .num_slots =
+            at->is_in
+                ? pen_row_count_in(schedule, layout->row, at->direction, peer)
+                : pen_row_count_out(schedule, layout->row, at->direction, peer),
+        .window = pen_schedule_window(schedule),
         .bytes = bytes_of(executor, at),
         .code = executor->options.code,
         .is_phantom = executor->options.is_phantom};

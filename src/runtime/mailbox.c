@@ -12,6 +12,7 @@ _Static_assert(sizeof(struct pen_label) <= LABEL_BYTES, "a label has room");
 enum slot_state {
     FREE,
     UNDER_WAY, /* a send or receive is posted, or it is being filled */
+    FILLED,    /* not sent */
     THERE,     /* arrived, not taken */
     TAKEN
 };
@@ -257,7 +258,7 @@ void *pen_mailbox_claim(struct pen_mailbox *mailbox)
     return is_coded(&mailbox->options) ? mailbox->plain : slot->bytes;
 }
 
-void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label)
+void pen_mailbox_fill(struct pen_mailbox *mailbox, struct pen_label label)
 {
     struct slot *slot = mailbox->claimed;
     PEN_BUG_UNLESS(slot != NULL);
@@ -274,7 +275,36 @@ void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label)
     char *behind = slot->bytes + kept_bytes(&mailbox->options);
     memset(behind, 0, LABEL_BYTES);
     memcpy(behind, &label, sizeof label);
+    slot->state = FILLED;
+}
+
+/* NULL where there is none. */
+static struct slot *find_slot(const struct pen_mailbox *mailbox,
+                              enum slot_state state, uint32_t stage,
+                              uint32_t microbatch)
+{
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
+        struct slot *slot = &mailbox->slots[i];
+        if (slot->state == state && slot->label.stage == stage &&
+            slot->label.microbatch == microbatch)
+            return slot;
+    }
+    return NULL;
+}
+
+bool pen_mailbox_send(struct pen_mailbox *mailbox, uint32_t stage,
+                      uint32_t microbatch)
+{
+    struct slot *slot = find_slot(mailbox, FILLED, stage, microbatch);
+    uint32_t num_active = 0;
+    PEN_BUG_UNLESS(slot != NULL && mailbox->options.kind == PEN_MAILBOX_OUT);
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++)
+        num_active += mailbox->slots[i].request.is_active;
+    if (num_active >= mailbox->options.window)
+        return false;
+    slot->state = UNDER_WAY;
     send(mailbox, slot);
+    return true;
 }
 
 /* The values of a message; its buffer is free for the next one. */
@@ -289,29 +319,16 @@ static const void *read_coded(struct pen_mailbox *mailbox, struct slot *slot)
     return mailbox->plain;
 }
 
-/* NULL while it is not there. */
-static struct slot *find_message(const struct pen_mailbox *mailbox,
-                                 uint32_t stage, uint32_t microbatch)
-{
-    for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
-        struct slot *slot = &mailbox->slots[i];
-        if (slot->state == THERE && slot->label.stage == stage &&
-            slot->label.microbatch == microbatch)
-            return slot;
-    }
-    return NULL;
-}
-
 bool pen_mailbox_has(const struct pen_mailbox *mailbox, uint32_t stage,
                      uint32_t microbatch)
 {
-    return find_message(mailbox, stage, microbatch) != NULL;
+    return find_slot(mailbox, THERE, stage, microbatch) != NULL;
 }
 
 const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
                              uint32_t microbatch, struct pen_label *label)
 {
-    struct slot *slot = find_message(mailbox, stage, microbatch);
+    struct slot *slot = find_slot(mailbox, THERE, stage, microbatch);
     if (slot == NULL)
         return NULL;
     *label = slot->label;

@@ -10,12 +10,12 @@
  * rank, that is (other rank, activation or gradient, in or out), and for each
  * boundary between two stages of its own.
  *
- *   out     claim  ->  computed into  ->  post  ->  (sent)  ->  free
+ *   out     claim  ->  computed into  ->  fill  ->  send  ->  (left)  ->  free
  *   in      (posted ahead)  ->  arrived  ->  take  ->  read  ->  free
- *   local   claim  ->  computed into  ->  post  ->  take  ->  read  ->  free
+ *   local   claim  ->  computed into  ->  fill  ->  take  ->  read  ->  free
  *
  * Receives are posted as soon as a buffer is free, in the order in which the
- * row takes them. A label travels with each message and is checked.
+ * row receives them. A label travels with each message and is checked.
  *
  * Where messages are coded, the buffers have them as they travel, and one more
  * has the values of the message that is computed or read.
@@ -37,6 +37,7 @@ struct pen_mailbox_options {
     enum pen_direction direction;
     uint32_t peer;                /* world rank; the own one for local */
     uint32_t num_slots;           /* buffers */
+    uint32_t window;              /* sends that may be under way; of an OUT */
     size_t bytes;                 /* of a payload; a multiple of 64 */
     struct pen_message_code code; /* on its way; not for local */
     bool is_phantom;              /* the buffers have labels alone */
@@ -70,8 +71,14 @@ bool pen_mailbox_is_idle(const struct pen_mailbox *mailbox);
 /* A buffer to compute into; NULL while none is free. */
 void *pen_mailbox_claim(struct pen_mailbox *mailbox);
 
-/* Sends the buffer that was claimed last. pass of the label is set here. */
-void pen_mailbox_post(struct pen_mailbox *mailbox, struct pen_label label);
+/*
+ * The buffer that was claimed last is complete. pass of the label is set here.
+ */
+void pen_mailbox_fill(struct pen_mailbox *mailbox, struct pen_label label);
+
+/* Sends what was filled; false while its window is full. */
+bool pen_mailbox_send(struct pen_mailbox *mailbox, uint32_t stage,
+                      uint32_t microbatch);
 
 /*
  * The message, or NULL while it is not there. The next may be taken when this

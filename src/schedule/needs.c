@@ -53,6 +53,58 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
     return is_trained ? most : (struct pen_stage_needs){1, 0, 1};
 }
 
+/* Receives that are posted ahead of their place. */
+#define AHEAD 2u
+
+/* The rank at the other end of what this op makes, consumes or carries. */
+static uint32_t peer_of(const struct pen_shape *shape, const struct pen_op *op,
+                        bool is_out)
+{
+    bool is_act = pen_op_info(op->kind)->direction == PEN_DIRECTION_ACT;
+    uint32_t other = is_act == is_out
+                         ? pen_shape_next_stage(shape, op->stage)
+                         : pen_shape_previous_stage(shape, op->stage);
+    return pen_shape_is_remote(shape, op->stage, other)
+               ? pen_shape_rank_of(shape, other)
+               : UINT32_MAX;
+}
+
+/* Most messages of a channel between the op that begins and that ends each. */
+static uint32_t count_between(const struct pen_schedule *schedule, uint32_t row,
+                              enum pen_direction direction, uint32_t peer,
+                              bool is_out)
+{
+    enum pen_op_class first = is_out ? PEN_OP_CLASS_COMPUTE : PEN_OP_CLASS_RECV;
+    enum pen_op_class last = is_out ? PEN_OP_CLASS_SEND : PEN_OP_CLASS_COMPUTE;
+    const struct pen_row *ops = &schedule->rows[row];
+    uint32_t now = 0, most = 0;
+    for (uint32_t i = 0; i < ops->count; i++) {
+        const struct pen_op_info *info = pen_op_info(ops->ops[i].kind);
+        if (info->direction != direction ||
+            peer_of(&schedule->shape, &ops->ops[i], is_out) != peer)
+            continue;
+        if (info->op_class == first)
+            count_up(&now, &most);
+        else if (info->op_class == last)
+            now--;
+    }
+    return most;
+}
+
+uint32_t pen_row_count_out(const struct pen_schedule *schedule, uint32_t row,
+                           enum pen_direction direction, uint32_t peer)
+{
+    return pen_schedule_window(schedule) +
+           count_between(schedule, row, direction, peer, true);
+}
+
+uint32_t pen_row_count_in(const struct pen_schedule *schedule, uint32_t row,
+                          enum pen_direction direction, uint32_t peer)
+{
+    uint32_t most = count_between(schedule, row, direction, peer, false);
+    return most > AHEAD ? most : AHEAD;
+}
+
 uint32_t pen_row_count_waiting(const struct pen_row *row,
                                enum pen_direction direction, uint32_t from,
                                uint32_t to)

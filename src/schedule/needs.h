@@ -18,8 +18,16 @@ struct pen_stage_needs {
 struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
                                            uint32_t stage);
 
-/* Receives that are posted ahead, of each kind from each peer. */
-#define PEN_NEEDS_AHEAD 2u
+/*
+ * Buffers of a channel, that is of messages of one direction to or from one
+ * rank of the pipeline. To it: as many as are made and not sent where the sends
+ * stand, and those under way. From it: receives are posted ahead, and all that
+ * are posted where they stand have room.
+ */
+uint32_t pen_row_count_out(const struct pen_schedule *schedule, uint32_t row,
+                           enum pen_direction direction, uint32_t peer);
+uint32_t pen_row_count_in(const struct pen_schedule *schedule, uint32_t row,
+                          enum pen_direction direction, uint32_t peer);
 
 /*
  * Buffers between two stages of one rank, for messages from the one to the
