@@ -9,15 +9,27 @@
 #include "cli/cli.h"
 #include "cli/cli_answer.h"
 #include "cli/parser.h"
+#include "core/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum option_key { KEY_WORLD = 256, KEY_FIX, KEY_JSON, KEY_SARIF, KEY_RULES };
+enum option_key {
+    KEY_WORLD = 256,
+    KEY_CLUSTER,
+    KEY_FIX,
+    KEY_JSON,
+    KEY_SARIF,
+    KEY_RULES
+};
 
 static const struct argp_option options[] = {
     {"world-size", KEY_WORLD, "N", 0,
      "number of ranks, where a file does not say it", 1},
+    {"cluster", KEY_CLUSTER, "CLUSTER", 0,
+     "a cluster file, or KIND*COUNT: predict memory and time of options of "
+     "Megatron-LM there",
+     1},
     {"fix", KEY_FIX, NULL, 0,
      "write the sure fixes into the files, and print them as a diff", 2},
     {"rules", KEY_RULES, NULL, 0, "print the rules and end", 3},
@@ -29,6 +41,8 @@ struct args {
     char **paths; /* of the command line */
     uint32_t num_paths;
     uint64_t world;
+    const char *cluster;
+    uint64_t num_devices; /* of the cluster */
     bool is_fixed;
     bool is_sarif;
     bool lists_rules;
@@ -46,6 +60,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
                        "--world-size is '%s', expected a number of 1 "
                        "or more",
                        text);
+        return 0;
+    case KEY_CLUSTER:
+        args->cluster = text;
         return 0;
     case KEY_FIX:
         args->is_fixed = true;
@@ -84,6 +101,24 @@ static const struct argp parser = {
 
 /* ---- files ---- */
 
+/* The number of devices is that of ranks, unless a file says another one. */
+static uint64_t world_of(const struct args *args)
+{
+    return args->world > 0 ? args->world : args->num_devices;
+}
+
+static pen_status count_devices(struct args *args, struct pen_text *why)
+{
+    struct pen_cluster *cluster = NULL;
+    if (args->cluster == NULL)
+        return PEN_OK;
+    pen_status status = pen_cluster_load(args->cluster, &cluster, why);
+    if (status == PEN_OK)
+        args->num_devices = pen_cluster_num_devices(cluster);
+    pen_cluster_free(cluster);
+    return status;
+}
+
 static pen_status lint_file(const struct args *args, struct pen__linted *file,
                             struct pen_text *why)
 {
@@ -93,7 +128,7 @@ static pen_status lint_file(const struct args *args, struct pen__linted *file,
         return status;
     struct pen_lint_question question = {file->path,
                                          pen_text_string(&file->text),
-                                         file->text.length, args->world};
+                                         file->text.length, world_of(args)};
     status = pen_lint_file(&question, &file->report, why);
     if (status == PEN_OK && file->report.num_jobs == 0 &&
         file->report.num_findings == 0)
@@ -109,7 +144,7 @@ static pen_status fix_file(const struct args *args, struct pen__linted *file,
     struct pen_text fixed = PEN_TEXT_EMPTY;
     struct pen_lint_question question = {file->path,
                                          pen_text_string(&file->text),
-                                         file->text.length, args->world};
+                                         file->text.length, world_of(args)};
     pen_status status = PEN_OK;
     if (!pen_lint_fix(&question, &file->report, &fixed)) {
         pen_text_release(&fixed);
@@ -144,6 +179,8 @@ static pen_status lint_all(const struct args *args,
         status = lint_file(args, file, why);
         if (status == PEN_OK && args->is_fixed)
             status = fix_file(args, file, diff, why);
+        if (status == PEN_OK && args->cluster != NULL)
+            pen__lint_predict(file, args->cluster, args->num_devices);
     }
     return status;
 }
@@ -210,7 +247,9 @@ static int run(int argc, char **argv)
         return PEN__EXIT_USAGE;
     if (args.lists_rules)
         return print_rules();
-    pen_status status = lint_all(&args, &answer, &diff, &why);
+    pen_status status = count_devices(&args, &why);
+    if (status == PEN_OK)
+        status = lint_all(&args, &answer, &diff, &why);
     int code = PEN__EXIT_USAGE;
     if (status == PEN_OK)
         code = print_answer(&args, &answer, &diff);

@@ -23,6 +23,14 @@ struct pen__lint_answer {
 uint32_t pen__lint_answer_count(const struct pen__lint_answer *answer,
                                 enum pen_lint_severity severity);
 
+/*
+ * Files what the planner predicts of the trainings on this cluster: that they
+ * do not fit, or that another layout is faster. A warning says why one is not
+ * predicted.
+ */
+void pen__lint_predict(struct pen__linted *file, const char *cluster,
+                       uint64_t num_devices);
+
 /* As people read it: place, sentence, rule, line, reason, advice. */
 void pen__lint_print(const struct pen__lint_answer *answer,
                      struct pen_text *out);

@@ -412,16 +412,21 @@ static void hide_rare(enum pen__plan_verb verb, struct parse *parse)
             parse->options);
 }
 
-void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
-                          char **argv, struct pen__plan_args *args)
+void pen__plan_args_init(struct pen__plan_args *args)
 {
-    struct parse parse = {.args = args};
     *args = (struct pen__plan_args){.top = 10,
                                     .seconds = 0.5,
                                     .target = PEN_TARGETS,
                                     .number = PEN_NUMBERS,
                                     .sharding = PEN_SHARDINGS};
     pen__recipe_args_init(&args->recipe_args);
+}
+
+void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
+                          char **argv, struct pen__plan_args *args)
+{
+    struct parse parse = {.args = args};
+    pen__plan_args_init(args);
     list_options(verb, &parse);
     hide_rare(verb, &parse);
     struct argp parser = parser_of(&parse);

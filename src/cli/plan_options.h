@@ -60,6 +60,9 @@ struct pen__plan_args {
     uint32_t expert_tp;       /* as the recipe */
 };
 
+/* As if no option was given. */
+void pen__plan_args_init(struct pen__plan_args *args);
+
 /*
  * Reads the command line; a wrong one ends the program with exit code 2. The
  * name is for messages.

@@ -3,23 +3,15 @@
  * best plan for the same model, batch and devices, and what each option that
  * differs gives.
  */
-#include "cli/plan_modes.h"
+#include "cli/plan_yours.h"
 
 #include "cli/plan_cells.h"
 #include "cli/plan_import.h"
+#include "cli/plan_modes.h"
 #include "cli/plan_print.h"
 #include "planner/shortage.h"
 
 #include <inttypes.h>
-
-struct answer {
-    struct pen__planning planning;
-    struct pen_plan *plan;
-    struct pen_overlaps overlaps;
-    struct pen_prediction prediction; /* of the plan */
-    struct pen_plan_ranking *ranking;
-    struct pen_changes changes;
-};
 
 /* ---- one change in words ---- */
 
@@ -200,7 +192,7 @@ static void add_plan(struct pen_table *table, const char *name,
     pen__plan_add_layout(plan, table);
 }
 
-static void print_both(const struct answer *answer, struct pen_text *out)
+static void print_both(const struct pen__yours *answer, struct pen_text *out)
 {
     static const struct pen_column columns[] = {{"", false, false},
                                                 {"step, s", true, false},
@@ -215,20 +207,36 @@ static void print_both(const struct answer *answer, struct pen_text *out)
     print_table(&table, out);
 }
 
+/* What a row changes: "--micro-batch-size 1 -> 2, ...". */
+static void print_change(const struct pen_changes *changes, uint32_t row,
+                         struct pen_text *out)
+{
+    bool is_first = true;
+    for (unsigned i = 0; row > 0 && i < PEN_CHOICES; i++) {
+        if ((changes->list[row].choices & 1u << i) == 0)
+            continue;
+        struct words words = words_of((enum pen_choice)i, changes, row);
+        pen_text_add(out, "%s%s %s -> %s", is_first ? "" : ", ", words.option,
+                     pen_text_string(&words.from), pen_text_string(&words.to));
+        release_words(&words);
+        is_first = false;
+    }
+}
+
+void pen__yours_print_way(const struct pen__yours *yours, struct pen_text *out)
+{
+    for (uint32_t i = 1; i < yours->changes.count; i++) {
+        pen_text_add_string(out, i > 1 ? ", " : "");
+        print_change(&yours->changes, i, out);
+    }
+}
+
 static void add_row(const struct pen_changes *changes, uint32_t row,
                     struct pen_table *table)
 {
     const struct pen_change *change = &changes->list[row];
     struct pen_text name = PEN_TEXT_EMPTY;
-    for (unsigned i = 0; row > 0 && i < PEN_CHOICES; i++) {
-        if ((change->choices & 1u << i) == 0)
-            continue;
-        struct words words = words_of((enum pen_choice)i, changes, row);
-        pen_text_add(&name, "%s%s %s -> %s", name.length > 0 ? ", " : "",
-                     words.option, pen_text_string(&words.from),
-                     pen_text_string(&words.to));
-        release_words(&words);
-    }
+    print_change(changes, row, &name);
     pen_table_add(table, "%s", row == 0 ? "yours" : pen_text_string(&name));
     pen_text_release(&name);
     pen_table_add(table, "%.4g", change->step_sec);
@@ -242,7 +250,7 @@ static void add_row(const struct pen_changes *changes, uint32_t row,
     pen_table_add(table, "%s", change->fits ? "" : "does not fit");
 }
 
-static void print_changes(const struct answer *answer, struct pen_text *out)
+static void print_changes(const struct pen__yours *answer, struct pen_text *out)
 {
     static const struct pen_column columns[] = {{"change", false, true},
                                                 {"step, s", true, false},
@@ -259,14 +267,14 @@ static void print_changes(const struct answer *answer, struct pen_text *out)
 }
 
 /* Yours may be what no search tries, and faster. */
-static bool is_yours_best(const struct answer *answer)
+static bool is_yours_best(const struct pen__yours *answer)
 {
     return answer->prediction.fits &&
            answer->prediction.step_sec <=
                answer->ranking->found[0].prediction.step_sec;
 }
 
-static void print_verdict(const struct answer *answer, struct pen_text *out)
+static void print_verdict(const struct pen__yours *answer, struct pen_text *out)
 {
     const struct pen_prediction *best = &answer->ranking->found[0].prediction;
     const struct pen_prediction *yours = &answer->prediction;
@@ -286,7 +294,7 @@ static void print_verdict(const struct answer *answer, struct pen_text *out)
                      faster, best->low_sec, best->high_sec);
 }
 
-static int print_text(const struct answer *answer)
+static int print_text(const struct pen__yours *answer)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__plan_print_head(&answer->planning, &text);
@@ -321,7 +329,7 @@ static json_t *row_json(const struct pen_changes *changes, uint32_t row)
                      (json_int_t)change->peak_bytes, "fits", change->fits);
 }
 
-static json_t *answer_json(const struct answer *answer)
+static json_t *answer_json(const struct pen__yours *answer)
 {
     const struct pen_plan_found *best = &answer->ranking->found[0];
     json_t *rows = json_array();
@@ -352,44 +360,57 @@ static json_t *answer_json(const struct answer *answer)
 /* ---- the mode ---- */
 
 /* With its own overlaps, which a plan does not say. */
-static pen_status predict(struct answer *answer, struct pen_text *why)
+pen_status pen__yours_predict(struct pen__plan_args *args,
+                              struct pen__yours *yours, struct pen_text *why)
 {
+    pen_status status = pen__plan_import(args, &yours->planning, &yours->plan,
+                                         &yours->overlaps, why);
+    if (status != PEN_OK)
+        return status;
     struct pen_setting setting =
-        pen_setting_with_overlaps(&answer->planning.setting, &answer->overlaps);
-    return pen_predict(&setting, answer->plan, &answer->prediction, why);
+        pen_setting_with_overlaps(&yours->planning.setting, &yours->overlaps);
+    return pen_predict(&setting, yours->plan, &yours->prediction, why);
 }
 
 /* With the recipe of the line, but for modules: the search chooses those. */
-static pen_status find_best(const struct pen__plan_args *args,
-                            struct answer *answer, struct pen_text *why)
+pen_status pen__yours_search(const struct pen__plan_args *args,
+                             struct pen__yours *yours, struct pen_text *why)
 {
     struct pen__plan_args open = *args;
     open.recipe.modules = 0;
-    return pen__plan_find_best(&open, &answer->planning, NULL, &answer->ranking,
-                               why);
-}
-
-static pen_status find(struct pen__plan_args *args, struct answer *answer,
-                       struct pen_text *why)
-{
-    pen_status status = pen__plan_import(args, &answer->planning, &answer->plan,
-                                         &answer->overlaps, why);
-    if (status == PEN_OK)
-        status = predict(answer, why);
-    if (status == PEN_OK)
-        status = find_best(args, answer, why);
+    pen_status status = pen__plan_find_best(&open, &yours->planning, NULL,
+                                            &yours->ranking, why);
     if (status != PEN_OK)
         return status;
-    const struct pen_plan_found *best = &answer->ranking->found[0];
-    const struct pen_plan_imported yours = {answer->plan, &answer->prediction,
-                                            answer->overlaps};
-    pen_changes_find(&answer->planning.setting, &yours, best, &answer->changes);
-    return pen__plan_write(args, &answer->planning, best, why);
+    const struct pen_plan_imported mine = {yours->plan, &yours->prediction,
+                                           yours->overlaps};
+    pen_changes_find(&yours->planning.setting, &mine, &yours->ranking->found[0],
+                     &yours->changes);
+    return PEN_OK;
+}
+
+void pen__yours_release(struct pen__yours *yours)
+{
+    pen_plan_ranking_free(yours->ranking);
+    pen_prediction_release(&yours->prediction);
+    pen_plan_free(yours->plan);
+    pen__planning_close(&yours->planning);
+}
+
+static pen_status find(struct pen__plan_args *args, struct pen__yours *yours,
+                       struct pen_text *why)
+{
+    pen_status status = pen__yours_predict(args, yours, why);
+    if (status == PEN_OK)
+        status = pen__yours_search(args, yours, why);
+    return status == PEN_OK ? pen__plan_write(args, &yours->planning,
+                                              &yours->ranking->found[0], why)
+                            : status;
 }
 
 int pen__plan_yours(struct pen__plan_args *args)
 {
-    struct answer answer = {.plan = NULL};
+    struct pen__yours answer = {.plan = NULL};
     struct pen_text why = PEN_TEXT_EMPTY;
     pen_status status = find(args, &answer, &why);
     int code = PEN__EXIT_NO;
@@ -399,10 +420,7 @@ int pen__plan_yours(struct pen__plan_args *args)
         code = pen__print_json("plan-from-megatron", answer_json(&answer));
     else
         code = print_text(&answer);
-    pen_plan_ranking_free(answer.ranking);
-    pen_prediction_release(&answer.prediction);
-    pen_plan_free(answer.plan);
-    pen__planning_close(&answer.planning);
+    pen__yours_release(&answer);
     pen_text_release(&why);
     return code;
 }

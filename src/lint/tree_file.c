@@ -48,6 +48,21 @@ static bool find_dialect(struct pen__lint_config *config)
     return false;
 }
 
+/* Whether a text that cannot be read has a key of ours. */
+static bool looks_known(const struct pen_lint_question *question)
+{
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *dot = strrchr(marks[i].key, '.');
+        const char *word =
+            dot == NULL || dot[1] == '\0' ? marks[i].key : dot + 1;
+        size_t length = strcspn(word, ".");
+        for (size_t at = 0; length > 2 && at + length <= question->length; at++)
+            if (memcmp(question->text + at, word, length) == 0)
+                return true;
+    }
+    return false;
+}
+
 /* ---- one file ---- */
 
 void pen__lint_file_trouble(const struct pen__lint_trouble *trouble,
@@ -84,7 +99,7 @@ pen_status pen__lint_tree_file(const struct pen_lint_question *question,
     pen_status status =
         read(question->text, question->length, &config, &trouble);
     bool is_ours = find_dialect(&config);
-    if (status == PEN_INVALID && !trouble.is_ours)
+    if (status == PEN_INVALID && !trouble.is_ours && looks_known(question))
         pen__lint_file_trouble(&trouble, report);
     if (status == PEN_OK && is_ours) {
         if (trouble.is_duplicate)

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/support.bash"
 corpus=$(cd "$(dirname "$0")/../lint" && pwd)
 
-here=$(dirname "$0")
+here=$(cd "$(dirname "$0")" && pwd)
 about "lint_corpus.py"
 python3 "$here/lint_corpus.py" "$PENSTOCK" "$corpus" || fail "see above"
 
@@ -23,6 +23,39 @@ out_has "Use 3 virtual stages."
 run 0 lint "$corpus/good/megatron_ends.args"
 run 1 lint "$corpus/good/megatron_ends.args" --world-size 12
 out_has "12 ranks do not divide by 8"
+
+# Predictions: as plan --from-megatron has them, for files without errors.
+cat >"$work/xl.sh" <<'END'
+torchrun --nproc_per_node 8 --nnodes=2 pretrain_gpt.py --num-layers 48 --hidden-size 1600 \
+    --num-attention-heads 25 --seq-length 1024 --max-position-embeddings 1024 --vocab-size 50257 \
+    --micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size 8 --bf16 \
+    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+END
+run 0 lint "$work/xl.sh" --cluster 'a100-40*16'
+out_has "times as fast [slower-than-best]"
+out_has "--pipeline-model-parallel-size 8 -> "
+out_has "9 of 10: "
+run 0 lint "$work/xl.sh" --cluster 'a100-40*16' --json
+hints=$(json '[f["severity"] for f in d["files"][0]["findings"]]')
+same "a note, which is no failure" "$hints" "['note']"
+sed -e 's/--recompute.*//; s/--pipeline-model-parallel-size 8/--micro-batch-size 4/; s/--micro-batch-size 1 //' \
+    "$work/xl.sh" >"$work/big.sh"
+run 1 lint "$work/big.sh" --cluster 'a100-40*16'
+out_has "the training does not fit: "
+out_has "[does-not-fit]"
+out_has "--use-distributed-optimizer off -> on"
+run 0 lint "$work/xl.sh" --cluster 'a100-40*8'
+err_has "it starts 16 ranks, but the cluster has 8 devices"
+run 0 lint "$corpus/good/deepspeed_zero1.json" --cluster 'a100-40*4'
+err_has "only options of Megatron-LM are predicted"
+run 0 lint "$corpus/good/megatron_unknown_values.sh" --cluster 'a100-40*8'
+err_has "some of its values are unknown"
+run 2 lint "$work/xl.sh" --cluster nothing
+err_has "there is no preset 'nothing'"
+
+# The hook and the action run what they say.
+about "lint_hooks.py"
+python3 "$here/lint_hooks.py" "$PENSTOCK" "$here/../.." "$work" || fail "see above"
 
 # Fixes: a diff, and a file that is clean.
 cp "$corpus/bad/unknown-option--spelling.sh" "$work/run.sh"

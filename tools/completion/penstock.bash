@@ -138,7 +138,7 @@ _penstock_export_options() {
 }
 
 _penstock_lint_options() {
-    echo --world-size --fix --rules --json --sarif
+    echo --world-size --cluster --fix --rules --json --sarif
 }
 
 _penstock_reproduce_options() {
