@@ -96,7 +96,7 @@ static void set_value(struct pen__lint_setting *setting,
     setting->value = word->is_known ? word->text + skipped : NULL;
     if (word->length > skipped) {
         setting->value_begin = word->places[skipped];
-        setting->value_end = pen__lint_word_end(word);
+        setting->value_end = pen__lint_part_end(word, skipped, word->length);
     }
 }
 
@@ -113,11 +113,12 @@ static uint32_t add_option(const struct pen__lint_word_list *words, uint32_t at,
         return 1;
     }
     char none[1] = "";
-    struct pen__lint_setting setting = {.key = name + 2,
-                                        .name = name,
-                                        .value = none,
-                                        .begin = word->places[0],
-                                        .end = word->places[length - 1] + 1u};
+    struct pen__lint_setting setting = {
+        .key = name + 2,
+        .name = name,
+        .value = none,
+        .begin = word->places[0],
+        .end = pen__lint_part_end(word, 0, length)};
     if (word->text[length] == '=') {
         set_value(&setting, word, length + 1);
     } else if (!word->is_known) {
@@ -174,7 +175,7 @@ static void read_overrides(const struct pen__lint_word_list *words,
             .key = name,
             .name = name,
             .begin = word->places[plus],
-            .end = word->places[plus + length - 1] + 1u};
+            .end = pen__lint_part_end(word, plus, plus + length)};
         set_value(&setting, word, plus + length + 1);
         pen__lint_config_add(out, &setting);
         free(name);

@@ -170,14 +170,15 @@ void pen__lint_file(struct pen__lint_judge *judge,
                                        .begin = judge->config->begin,
                                        .end = judge->config->begin};
     if (at != NULL) {
-        bool is_value = !words->is_name && at->value_end > at->value_begin;
+        bool is_value = !words->is_name && at->value_end > 0;
         finding.begin = is_value ? at->value_begin : at->begin;
         finding.end = is_value ? at->value_end : at->end;
     }
     finding.what = take_text(&judge->what);
     finding.why = take_text(&judge->why);
     finding.todo = take_text(&judge->todo);
-    finding.fix = words->fix == NULL ? NULL : strdup(words->fix);
+    if (words->fix != NULL && finding.end > finding.begin)
+        finding.fix = strdup(words->fix);
     pen_lint_add(judge->report, &finding);
 }
 

@@ -8,7 +8,7 @@ const struct pen__lint_option *pen__lint_option_find(const char *name)
 {
     for (const struct pen__lint_option *option = pen__lint_options;
          option->name != NULL; option++)
-        if (strcmp(option->name, name) == 0)
+        if (option->name[0] == name[0] && strcmp(option->name, name) == 0)
             return option;
     return NULL;
 }

@@ -7,13 +7,28 @@
 #define MOST_LETTERS 96u
 #define LEAST_START 6u /* letters of a name that was cut */
 
+/* Letters that only one of the two has: never more than their edits. */
+static size_t least_edits(const char *a, const char *b)
+{
+    int counts[256] = {0};
+    size_t more[2] = {0, 0};
+    for (; *a != '\0'; a++)
+        counts[(unsigned char)*a]++;
+    for (const char *at = b; *at != '\0'; at++)
+        more[0] += counts[(unsigned char)*at]-- <= 0;
+    for (int i = 0; i < 256; i++)
+        more[1] += counts[i] > 0 ? (size_t)counts[i] : 0;
+    return more[0] > more[1] ? more[0] : more[1];
+}
+
 /* Letters to insert, drop, change or swap; at most `most`, or more than it. */
 static size_t edits(const char *a, const char *b, size_t most)
 {
     size_t n = strlen(a);
     size_t m = strlen(b);
     size_t rows[3][MOST_LETTERS + 1];
-    if (n > MOST_LETTERS || m > MOST_LETTERS || (n > m ? n - m : m - n) > most)
+    if (n > MOST_LETTERS || m > MOST_LETTERS ||
+        (n > m ? n - m : m - n) > most || least_edits(a, b) > most)
         return most + 1;
     for (size_t j = 0; j <= m; j++)
         rows[0][j] = j;

@@ -106,7 +106,18 @@ size_t pen__lint_word_begin(const struct pen__lint_word *word)
 
 size_t pen__lint_word_end(const struct pen__lint_word *word)
 {
-    return word->length == 0 ? 0 : word->places[word->length - 1] + 1u;
+    return pen__lint_part_end(word, 0, word->length);
+}
+
+size_t pen__lint_part_end(const struct pen__lint_word *word, size_t first,
+                          size_t last)
+{
+    if (first >= last)
+        return 0;
+    for (size_t i = first + 1; i < last; i++)
+        if (word->places[i] != word->places[i - 1] + 1)
+            return word->places[first];
+    return word->places[last - 1] + 1u;
 }
 
 void pen__lint_words_split(struct pen__lint_word_list *words,

@@ -47,9 +47,16 @@ void pen__lint_words_add_copy(struct pen__lint_word_list *words,
                               const struct pen__lint_word *word);
 void pen__lint_words_release(struct pen__lint_word_list *words);
 
-/* Bytes of the file from its first letter to behind its last. */
+/*
+ * Bytes of the file from its first letter to behind its last. Letters that do
+ * not stand side by side in the file have an end that is the beginning.
+ */
 size_t pen__lint_word_begin(const struct pen__lint_word *word);
 size_t pen__lint_word_end(const struct pen__lint_word *word);
+
+/* The same of its letters from `first` to before `last`. */
+size_t pen__lint_part_end(const struct pen__lint_word *word, size_t first,
+                          size_t last);
 
 /* Parts a word at its blanks, as `bash -c` does, without its quotes. */
 void pen__lint_words_split(struct pen__lint_word_list *words,

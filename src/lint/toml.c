@@ -265,7 +265,7 @@ static bool read_pair(struct reader *reader)
     pen_text_add_string(&path, pen_text_string(&reader->table));
     bool is_read = read_key(reader, &path, &begin, &end);
     if (is_read && letter(reader) != '=')
-        is_read = refuse(reader, "expected = behind the key");
+        is_read = refuse(reader, "expected = after the key");
     if (is_read) {
         reader->at++;
         skip_blanks(reader);
@@ -299,7 +299,7 @@ static bool read_table(struct reader *reader)
         return false;
     pen_text_add_string(&reader->table, ".");
     if (!is_at(reader, reader->is_listed ? "]]" : "]"))
-        return refuse(reader, "expected ] behind the name of a table");
+        return refuse(reader, "expected ] after the name of a table");
     reader->at += reader->is_listed ? 2 : 1;
     return true;
 }

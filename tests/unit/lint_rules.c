@@ -154,6 +154,20 @@ static void fixes_are_written_and_end(void **state)
     pen_text_release(&diff);
 }
 
+static void words_in_pieces_are_not_fixed(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "A=parallel\npython pretrain_gpt.py --num-layers 4 --squence-$A\n";
+    struct pen_lint_report report;
+    struct pen_lint_question question = {"a.sh", text, strlen(text), 0};
+    assert_int_equal(pen_lint_file(&question, &report, NULL), PEN_OK);
+    assert_int_equal(report.num_findings, 1);
+    assert_null(report.findings[0].fix);
+    assert_memory_equal(text + report.findings[0].begin, "--squence", 9);
+    pen_lint_report_release(&report);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +177,7 @@ int main(void)
         cmocka_unit_test(names_have_one_meaning),
         cmocka_unit_test(nearest_names_stand_out),
         cmocka_unit_test(others_have_their_arithmetic),
-        cmocka_unit_test(fixes_are_written_and_end)};
+        cmocka_unit_test(fixes_are_written_and_end),
+        cmocka_unit_test(words_in_pieces_are_not_fixed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,13 +53,13 @@ static void wrong_toml_has_a_place(void **state)
 {
     (void)state;
     expect(pen__lint_toml_read, "a = ", "!4 expected a value");
-    expect(pen__lint_toml_read, "a 1", "!2 expected = behind the key");
+    expect(pen__lint_toml_read, "a 1", "!2 expected = after the key");
     expect(pen__lint_toml_read, "a = 1 b", "!6 expected the end of the line");
     expect(pen__lint_toml_read, "a = 'x",
            "!6 a string does not end in its line");
     expect(pen__lint_toml_read, "a = [1", "!6 expected , or ] in a list");
     expect(pen__lint_toml_read, "[a",
-           "!2 expected ] behind the name of a table");
+           "!2 expected ] after the name of a table");
     expect(pen__lint_toml_read, "a = 1\na = 2",
            "a=1 a=2!6 the key 'a' is given twice");
     char deep[64];

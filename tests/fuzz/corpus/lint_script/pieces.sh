@@ -1,0 +1,2 @@
+A=parallel
+python pretrain_gpt.py --num-layers 4 --squence-$A ${A}x
