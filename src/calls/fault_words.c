@@ -125,11 +125,7 @@ static void add_absent(const struct pen_meetings *meetings,
                  fault->num_ranks == 1 ? "its file was" : "their files were");
     if (fault->meeting == NULL)
         return;
-    pen_text_add(out, ". The last call of ");
-    if (fault->num_waiting == 1)
-        pen_text_add(out, "rank %u is ", fault->right_rank);
-    else
-        pen_text_add(out, "%u others is ", fault->num_waiting);
+    pen_text_add(out, ". The others came as far as ");
     add_place(meetings, fault->meeting, out);
     pen_text_add(out, ", ");
     add_call(meetings, fault->right_rank, fault->right, out);

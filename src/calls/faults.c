@@ -84,11 +84,65 @@ static uint32_t count_agreeing(const struct pen_meetings *meetings,
     return count;
 }
 
-/* The i-th call has the most that agree; of several, the expected one. */
-static uint32_t find_right(const struct pen_meetings *meetings,
-                           const struct pen_meeting *meeting,
-                           const struct pen_call *expected, bool *is_even)
+/* What the meetings before this one, and then `more`, let expect next. */
+static const struct pen_call *expect(const struct course *course, size_t index,
+                                     const struct pen_call *more)
 {
+    const struct pen_call *next = NULL;
+    const struct pen_call **calls = pen_room(index + 1, sizeof *calls);
+    if (calls == NULL)
+        return NULL;
+    for (size_t i = 0; i < index; i++)
+        calls[i] = pen_meeting_call(course->meetings, &course->list[i], 0);
+    calls[index] = more;
+    next = pen__history_expect(calls, more == NULL ? index : index + 1);
+    free(calls);
+    return next;
+}
+
+/* What the right ranks call next, as recorded or expected. */
+static const struct pen_call *call_after(const struct course *course,
+                                         size_t index, uint32_t right_rank,
+                                         const struct pen_call *right)
+{
+    const struct pen_call *found = NULL;
+    if (index + 1 < course->count)
+        found = pen_meeting_find(course->meetings, &course->list[index + 1],
+                                 right_rank);
+    return found == NULL ? expect(course, index, right) : found;
+}
+
+/*
+ * Of two calls that as many ranks made: whether the second is the right one.
+ * It is what earlier steps let expect, or what they have before the first: then
+ * the ranks of the first skipped it.
+ */
+static bool is_second_right(const struct course *course, size_t index,
+                            const struct pen_call *first,
+                            const struct pen_call *second, bool *is_even)
+{
+    const struct pen_call *next = expect(course, index, NULL);
+    *is_even = false;
+    if (next != NULL && pen__call_agrees(next, first))
+        return false;
+    if (next != NULL && pen__call_agrees(next, second))
+        return true;
+    next = expect(course, index, first);
+    if (next != NULL && pen__call_agrees(next, second))
+        return false;
+    next = expect(course, index, second);
+    if (next != NULL && pen__call_agrees(next, first))
+        return true;
+    *is_even = true;
+    return false;
+}
+
+/* The i-th call has the most that agree. */
+static uint32_t find_right(const struct course *course, size_t index,
+                           bool *is_even)
+{
+    const struct pen_meetings *meetings = course->meetings;
+    const struct pen_meeting *meeting = &course->list[index];
     const struct pen_call *best = pen_meeting_call(meetings, meeting, 0);
     uint32_t most = count_agreeing(meetings, meeting, best);
     uint32_t right = 0;
@@ -98,44 +152,17 @@ static uint32_t find_right(const struct pen_meetings *meetings,
         if (pen__call_agrees(best, call))
             continue;
         uint32_t count = count_agreeing(meetings, meeting, call);
-        bool is_expected = expected != NULL && pen__call_agrees(expected, call);
-        if (count > most || (count == most && is_expected)) {
+        if (count > most)
+            *is_even = false;
+        if (count > most ||
+            (count == most &&
+             is_second_right(course, index, best, call, is_even))) {
             best = call;
             most = count;
             right = i;
-            *is_even = false;
-        } else if (count == most) {
-            *is_even = expected == NULL || !pen__call_agrees(expected, best);
         }
     }
     return right;
-}
-
-/* Calls of the meetings before this one, one each. */
-static void expect(const struct course *course, size_t index,
-                   const struct pen_call **next, const struct pen_call **after)
-{
-    const struct pen_call **calls = pen_room(index + 1, sizeof *calls);
-    *next = NULL;
-    *after = NULL;
-    if (calls == NULL)
-        return;
-    for (size_t i = 0; i < index; i++)
-        calls[i] = pen_meeting_call(course->meetings, &course->list[i], 0);
-    pen__history_expect(calls, index, next, after);
-    free(calls);
-}
-
-/* What the right ranks call next, as recorded or expected. */
-static const struct pen_call *call_after(const struct course *course,
-                                         size_t index, uint32_t right_rank,
-                                         const struct pen_call *expected)
-{
-    const struct pen_call *found = NULL;
-    if (index + 1 < course->count)
-        found = pen_meeting_find(course->meetings, &course->list[index + 1],
-                                 right_rank);
-    return found == NULL ? expected : found;
 }
 
 static pen_status add_divided(struct finder *finder,
@@ -143,15 +170,12 @@ static pen_status add_divided(struct finder *finder,
 {
     const struct pen_meetings *meetings = course->meetings;
     const struct pen_meeting *meeting = &course->list[index];
-    const struct pen_call *next;
-    const struct pen_call *after;
     struct pen_call_fault *fault;
     pen_status status =
         add_fault(finder, PEN_CALL_FAULT_MISMATCHED, meeting->count, &fault);
     if (status != PEN_OK)
         return status;
-    expect(course, index, &next, &after);
-    uint32_t right = find_right(meetings, meeting, next, &fault->is_even);
+    uint32_t right = find_right(course, index, &fault->is_even);
     fault->meeting = meeting;
     fault->right = pen_meeting_call(meetings, meeting, right);
     fault->right_rank = pen_meeting_rank(meetings, meeting, right)->rank;
@@ -166,7 +190,8 @@ static pen_status add_divided(struct finder *finder,
         fault->ranks[fault->num_ranks++] =
             pen_meeting_rank(meetings, meeting, i)->rank;
     }
-    after = call_after(course, index, fault->right_rank, after);
+    const struct pen_call *after =
+        call_after(course, index, fault->right_rank, fault->right);
     if (after != NULL && pen__call_agrees(after, fault->wrong))
         fault->kind = PEN_CALL_FAULT_SKIPPED;
     return PEN_OK;
@@ -310,8 +335,32 @@ static pen_status look_at_groups(struct finder *finder)
     return status;
 }
 
-/* Ranks of the job without a file; where the others stopped is the last
- * meeting of the first group that has one of them. */
+static bool is_member(const struct pen_call_group *group, uint32_t rank)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (group->ranks[i] == rank)
+            return true;
+    }
+    return false;
+}
+
+/* The first meeting with the rank that is the last of another. */
+static const struct pen_meeting *find_last(const struct pen_meetings *meetings,
+                                           uint32_t rank)
+{
+    const struct pen_call_group *groups = meetings->calls->groups;
+    for (size_t i = 0; i < meetings->count; i++) {
+        const struct pen_meeting *meeting = &meetings->list[i];
+        bool is_last = i + 1 == meetings->count ||
+                       meeting[1].group != meeting->group ||
+                       meeting[1].count < meeting->count;
+        if (is_last && is_member(&groups[meeting->group], rank))
+            return meeting;
+    }
+    return NULL;
+}
+
+/* Ranks of the job without a file. */
 static pen_status look_at_absent(struct finder *finder)
 {
     const struct pen_meetings *meetings = finder->meetings;
@@ -327,19 +376,11 @@ static pen_status look_at_absent(struct finder *finder)
         if (pen_calls_find(calls, rank) == NULL)
             fault->ranks[fault->num_ranks++] = rank;
     }
-    for (size_t i = meetings->count; i-- > 0;) {
-        const struct pen_meeting *meeting = &meetings->list[i];
-        const struct pen_call_group *group = &calls->groups[meeting->group];
-        bool is_in = false;
-        for (uint32_t k = 0; k < group->count; k++)
-            is_in = is_in || group->ranks[k] == fault->ranks[0];
-        if (!is_in ||
-            (fault->meeting != NULL && fault->meeting->group == meeting->group))
-            continue;
-        fault->meeting = meeting;
-        fault->num_waiting = meeting->count;
-        fault->right = pen_meeting_call(meetings, meeting, 0);
-        fault->right_rank = pen_meeting_rank(meetings, meeting, 0)->rank;
+    fault->meeting = find_last(meetings, fault->ranks[0]);
+    if (fault->meeting != NULL) {
+        fault->num_waiting = fault->meeting->count;
+        fault->right = pen_meeting_call(meetings, fault->meeting, 0);
+        fault->right_rank = pen_meeting_rank(meetings, fault->meeting, 0)->rank;
     }
     return PEN_OK;
 }

@@ -28,20 +28,18 @@ static size_t equal_length(const struct pen_call *const *calls, size_t count,
     return length;
 }
 
-void pen__history_expect(const struct pen_call *const *calls, size_t count,
-                         const struct pen_call **next,
-                         const struct pen_call **after)
+const struct pen_call *pen__history_expect(const struct pen_call *const *calls,
+                                           size_t count)
 {
+    const struct pen_call *next = NULL;
     size_t best = 0;
     size_t least = count > MOST_LOOKED_AT ? count - MOST_LOOKED_AT : 0;
-    *next = NULL;
-    *after = NULL;
     for (size_t at = count; at-- > least + 1;) {
         size_t length = equal_length(calls, count, at);
-        if (length <= best)
-            continue;
-        best = length;
-        *next = calls[at];
-        *after = at + 1 < count ? calls[at + 1] : calls[at];
+        if (length > best) {
+            best = length;
+            next = calls[at];
+        }
     }
+    return next;
 }

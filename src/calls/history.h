@@ -12,9 +12,8 @@
 /* Whether two ranks' calls can be the same collective. */
 bool pen__call_agrees(const struct pen_call *a, const struct pen_call *b);
 
-/* Sets the next call and the one after; NULL where nothing was repeated. */
-void pen__history_expect(const struct pen_call *const *calls, size_t count,
-                         const struct pen_call **next,
-                         const struct pen_call **after);
+/* The call to expect next; NULL where nothing was repeated. */
+const struct pen_call *pen__history_expect(const struct pen_call *const *calls,
+                                           size_t count);
 
 #endif

@@ -160,11 +160,25 @@ static pen_status load_rank(const char *path, struct pen_calls *calls,
     return status;
 }
 
+pen_status pen__calls_join(struct pen_calls *calls, struct pen_text *why)
+{
+    struct pen_call_rank all = {.path = NULL};
+    qsort(calls->ranks, calls->num_ranks, sizeof *calls->ranks, compare_ranks);
+    pen_status status = check_ranks(calls, why);
+    if (status == PEN_OK)
+        status = share_groups(calls, &all, why);
+    if (status == PEN_OK) {
+        count_world(calls);
+        status = fill_groups(calls);
+    }
+    pen_call_rank_release(&all);
+    return status;
+}
+
 pen_status pen_calls_load(char *const *paths, size_t count,
                           struct pen_calls *out, struct pen_text *why)
 {
     struct pen_calls calls = {.ranks = NULL};
-    struct pen_call_rank all = {.path = NULL};
     pen_status status = PEN_OK;
     if (count > PEN_CALLS_MOST_RANKS) {
         pen_why(why, "there are %zu files; the limit is %u", count,
@@ -176,17 +190,8 @@ pen_status pen_calls_load(char *const *paths, size_t count,
         return PEN_NOMEM;
     for (size_t i = 0; i < count && status == PEN_OK; i++)
         status = load_rank(paths[i], &calls, why);
-    if (status == PEN_OK) {
-        qsort(calls.ranks, calls.num_ranks, sizeof *calls.ranks, compare_ranks);
-        status = check_ranks(&calls, why);
-    }
     if (status == PEN_OK)
-        status = share_groups(&calls, &all, why);
-    if (status == PEN_OK) {
-        count_world(&calls);
-        status = fill_groups(&calls);
-    }
-    pen_call_rank_release(&all);
+        status = pen__calls_join(&calls, why);
     if (status != PEN_OK)
         pen_calls_release(&calls);
     else

@@ -6,8 +6,8 @@
  *
  * What holds, so that no container ever holds itself:
  *   1. Only the slot in which a container was made (is_open) may grow it.
- *   2. While that slot is on the stack the memo does not give the container
- *      out: its entry is open, too. Both close when the slot is taken.
+ *   2. A container that the memo gives out, or that goes into another, grows
+ *      no more: its slot is closed.
  *   3. Containers are at most MOST_DEPTH deep, since freeing them recurses.
  */
 #include "calls/pickle.h"
@@ -32,6 +32,7 @@ struct slot {
 struct memo_entry {
     json_t *value; /* NULL: not set */
     size_t depth;
+    size_t home; /* its slot on the stack, while that is open */
     bool is_open;
 };
 
@@ -257,7 +258,7 @@ static pen_status append(struct machine *machine, size_t base, size_t from)
     struct slot *list = base == 0 ? NULL : &machine->stack[base - 1];
     if (list == NULL || !list->is_open || !json_is_array(list->value))
         return refuse(machine,
-                      "values are added to something else than a list");
+                      "values are added to something else than a new list");
     for (size_t i = from; i < machine->height; i++) {
         const struct slot *slot = &machine->stack[i];
         pen_status status = note_depth(machine, list, slot);
@@ -286,7 +287,7 @@ static pen_status set_items(struct machine *machine, size_t base, size_t from)
     if (dict == NULL || !dict->is_open || !json_is_object(dict->value) ||
         (machine->height - from) % 2 != 0)
         return refuse(machine,
-                      "values are added to something else than a dict");
+                      "values are added to something else than a new dict");
     for (size_t i = from; i < machine->height; i += 2) {
         char number[24];
         const char *key = key_of(machine->stack[i].value, number);
@@ -377,8 +378,10 @@ static pen_status put(struct machine *machine, uint64_t number)
     struct memo_entry *entry = &machine->memo[number];
     if (entry->value != NULL)
         return refuse(machine, "two values are remembered by one number");
-    *entry = (struct memo_entry){json_incref(slot->value), slot->depth,
-                                 slot->is_open};
+    *entry = (struct memo_entry){.value = json_incref(slot->value),
+                                 .depth = slot->depth,
+                                 .home = machine->height - 1,
+                                 .is_open = slot->is_open};
     slot->memo = slot->is_open ? (size_t)number : NO_MEMO;
     machine->memo_count++;
     return PEN_OK;
@@ -388,12 +391,12 @@ static pen_status get(struct machine *machine, uint64_t number)
 {
     if (number >= machine->memo_room || machine->memo[number].value == NULL)
         return refuse(machine, "a value is used that was not remembered");
-    const struct memo_entry entry = machine->memo[number];
-    if (entry.is_open)
-        return refuse(machine, "a list or dict holds itself");
-    pen_status status = push(machine, json_incref(entry.value));
+    const struct memo_entry *entry = &machine->memo[number];
+    if (entry->is_open)
+        close_slot(machine, &machine->stack[entry->home]);
+    pen_status status = push(machine, json_incref(entry->value));
     if (status == PEN_OK)
-        machine->stack[machine->height - 1].depth = entry.depth;
+        machine->stack[machine->height - 1].depth = entry->depth;
     return status;
 }
 

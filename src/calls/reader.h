@@ -47,12 +47,14 @@ pen_status pen__flight_groups(struct pen_call_rank *rank, const json_t *config,
 pen_status pen__flight_read(struct pen_call_rank *rank, const json_t *record,
                             struct pen_text *why);
 
+/* Ranks that were read become one job: in order, with shared groups. */
+pen_status pen__calls_join(struct pen_calls *calls, struct pen_text *why);
+
 /* Events of a trace, of which only the best kind of calls is kept. */
 struct pen__events {
     struct pen_call_rank *rank;
     int64_t base_ns;
-    unsigned kind;      /* the best so far */
-    uint32_t *messages; /* peers in the group, of the calls */
+    unsigned kind; /* the best so far */
 };
 
 /* One event; it may be of any kind. */

@@ -7,8 +7,12 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "cli/cli.h"
+#include "view/calls_draw.h"
+
+#include <string.h>
 
 #define MOST_RANKS 32u
+#define MOST_SENTENCES 4u
 
 static void add_seconds(double sec, struct pen_text *out)
 {
@@ -28,8 +32,9 @@ static size_t count_calls(const struct pen_calls *calls)
     return count;
 }
 
-static void print_faults(const struct pen__calls_view *view,
-                         struct pen_text *out)
+/* ---- sentences, each ended by a newline */
+
+static void add_faults(const struct pen__calls_view *view, struct pen_text *out)
 {
     const struct pen_call_faults *faults = &view->faults;
     if (faults->count == 0)
@@ -41,7 +46,7 @@ static void print_faults(const struct pen__calls_view *view,
     }
 }
 
-static void print_late(const struct pen__calls_view *view, struct pen_text *out)
+static void add_late(const struct pen__calls_view *view, struct pen_text *out)
 {
     const struct pen_call_waits *waits = &view->waits;
     if (waits->late_line == PEN_CALL_NOBODY) {
@@ -59,7 +64,7 @@ static void print_late(const struct pen__calls_view *view, struct pen_text *out)
     pen_text_add(out, "\n");
 }
 
-static void print_link(const struct pen__calls_view *view, struct pen_text *out)
+static void add_link(const struct pen__calls_view *view, struct pen_text *out)
 {
     const struct pen_call_waits *waits = &view->waits;
     if (waits->slow_link == PEN_CALL_NOBODY)
@@ -70,6 +75,16 @@ static void print_link(const struct pen__calls_view *view, struct pen_text *out)
     add_seconds(link->transfer_sec, out);
     pen_text_add(out, " per message, in the mean of %llu\n",
                  (unsigned long long)link->count);
+}
+
+static void add_sentences(const struct pen__calls_view *view,
+                          struct pen_text *out)
+{
+    add_faults(view, out);
+    if (view->calls.num_ranks < 2)
+        return;
+    add_late(view, out);
+    add_link(view, out);
 }
 
 static void print_ranks(const struct pen__calls_view *view, bool with_all_ranks,
@@ -110,11 +125,7 @@ void pen__calls_print(const struct pen__calls_view *view, bool with_all_ranks,
                  view->calls.num_ranks, view->calls.world,
                  count_calls(&view->calls), view->meetings.count,
                  view->meetings.num_messages);
-    print_faults(view, out);
-    if (view->calls.num_ranks > 1) {
-        print_late(view, out);
-        print_link(view, out);
-    }
+    add_sentences(view, out);
     print_ranks(view, with_all_ranks, out);
 }
 
@@ -152,31 +163,58 @@ static pen_status load(char *const *paths, size_t count,
     return status;
 }
 
+/* ---- the picture */
+
+static pen_status draw(const struct pen__calls_view *view, const char *output,
+                       struct pen_text *why)
+{
+    const char *sentences[MOST_SENTENCES];
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_calls_picture picture = {.meetings = &view->meetings,
+                                        .faults = &view->faults,
+                                        .waits = &view->waits,
+                                        .sentences = sentences};
+    add_sentences(view, &text);
+    for (char *at = text.bytes;
+         at != NULL && *at != '\0' && picture.num_sentences < MOST_SENTENCES;) {
+        sentences[picture.num_sentences++] = at;
+        at = strchr(at, '\n');
+        *at++ = '\0';
+    }
+    pen_status status = pen_calls_draw(&picture, output, why);
+    if (status == PEN_OK)
+        pen_log(PEN_LOG_INFO, "wrote %s", output);
+    pen_text_release(&text);
+    return status;
+}
+
+static int show(const struct pen__calls_view *view, bool with_all_ranks,
+                bool is_json)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    tell_notes(&view->calls);
+    if (is_json)
+        return pen__print_json("view-calls", pen__calls_json(view));
+    pen__calls_print(view, with_all_ranks, &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
 int pen__view_calls(char *const *paths, size_t count, const char *output,
                     bool with_all_ranks, bool is_json)
 {
     struct pen__calls_view view = {.calls.ranks = NULL};
-    struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
-    int code;
-    (void)output;
     pen_status status = load(paths, count, &view, &why);
-    if (status != PEN_OK) {
-        code = pen__refuse_as(status, &why);
-    } else {
-        tell_notes(&view.calls);
-        if (is_json) {
-            code = pen__print_json("view-calls", pen__calls_json(&view));
-        } else {
-            pen__calls_print(&view, with_all_ranks, &text);
-            code = pen__print(&text);
-        }
-    }
+    if (status == PEN_OK && output != NULL)
+        status = draw(&view, output, &why);
+    int code = status == PEN_OK ? show(&view, with_all_ranks, is_json)
+                                : pen__refuse_as(status, &why);
     pen_call_waits_release(&view.waits);
     pen_call_faults_release(&view.faults);
     pen_meetings_release(&view.meetings);
     pen_calls_release(&view.calls);
-    pen_text_release(&text);
     pen_text_release(&why);
     return code;
 }

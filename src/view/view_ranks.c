@@ -12,6 +12,7 @@
 
 #include "view/ink.h"
 #include "view/picture.h"
+#include "view/rank_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,16 +24,8 @@
 #define TITLE_HEIGHT 22.0
 #define AXIS_HEIGHT 40.0
 #define LEGEND_HEIGHT 16.0
-#define TYPE_SIZE 8.5
-#define GAP 0.5 /* of a row, between pipelines */
-#define MOST_RANKS 2048u
+#define GAP 0.5            /* of a row, between pipelines */
 #define LEAST_OUTLINED 4.0 /* points of a mean cell, in each direction */
-
-/* The more rows, the lower they are. */
-static const struct {
-    uint32_t most_rows;
-    double pitch;
-} row_sizes[] = {{12, 20}, {32, 14}, {96, 9}, {256, 5}, {UINT32_MAX, 2}};
 
 /* What ops wait for: words and colour. */
 enum wait_kind { WAIT_NEIGHBOUR, WAIT_SUMS, WAITS };
@@ -165,8 +158,8 @@ static void write_sides(struct pen__canvas *canvas,
     uint32_t line = picture->places[index].line;
     const struct pen__line_facts *facts = &picture->view->findings.lines[line];
     double end_sec = picture->view->measured.end_sec;
-    double size = fmin(TYPE_SIZE, fmax(5.5, picture->pitch * 0.8));
-    uint32_t every = (uint32_t)ceil(size * 1.1 / picture->pitch);
+    uint32_t every;
+    double size = pen__rows_type_size(picture->pitch, &every);
     if (index % every != 0)
         return;
     double y =
@@ -219,46 +212,9 @@ static void write_title(struct pen__canvas *canvas,
     pen__write_within(canvas, MARGIN + LEFT, y, PLOT_WIDTH, 11, true,
                       pen_text_string(&text));
     pen_text_release(&text);
-    pen__use_font(canvas, TYPE_SIZE, false);
+    pen__use_font(canvas, PEN__ROWS_TYPE_SIZE, false);
     pen__use_grey(canvas, PEN__QUIET_GREY);
     pen__write(canvas, right + RIGHT - 4, y, PEN__RIGHT, "waits");
-}
-
-static void draw_axis(struct pen__canvas *canvas, const struct picture *picture)
-{
-    double range = picture->view->measured.end_sec * picture->unit.per_sec;
-    double step = pen__nice_step(range, PLOT_WIDTH / 60);
-    uint32_t count = (uint32_t)floor(range / step + 1e-9) + 1;
-    double y = picture->bottom + 3;
-    struct pen_text text = PEN_TEXT_EMPTY;
-    pen__use_font(canvas, TYPE_SIZE, false);
-    pen__use_grey(canvas, 0.2);
-    for (uint32_t tick = 0; tick < count; tick++) {
-        double x = x_at(picture, tick * step / picture->unit.per_sec);
-        pen_text_clear(&text);
-        pen_text_add(&text, "%.6g", tick * step);
-        pen__write(canvas, x, y + 13, PEN__CENTRE, pen_text_string(&text));
-        pen__add_line(canvas, x, y, x, y + 3.5);
-    }
-    pen_text_clear(&text);
-    pen_text_add(&text, "time (%s)", picture->unit.name);
-    pen__write(canvas, MARGIN + LEFT + PLOT_WIDTH / 2, y + 25, PEN__CENTRE,
-               pen_text_string(&text));
-    pen__add_line(canvas, MARGIN + LEFT, y, MARGIN + LEFT + PLOT_WIDTH, y);
-    pen__stroke(canvas, 0.6);
-    pen_text_release(&text);
-}
-
-/* One sample with its words; returns where the next one goes. */
-static double draw_sample(struct pen__canvas *canvas, double x, double y,
-                          struct pen__colour colour, const char *words)
-{
-    const struct pen__box box = {x, y, 20, 9};
-    pen__add_box(canvas, &box);
-    pen__use_colour(canvas, colour);
-    pen__fill_outlined(canvas, 0.3, 0.3);
-    pen__use_grey(canvas, PEN__TEXT_GREY);
-    return x + 24 + pen__write(canvas, x + 24, y + 7.8, PEN__LEFT, words) + 14;
 }
 
 static void draw_legend(struct pen__canvas *canvas,
@@ -266,16 +222,16 @@ static void draw_legend(struct pen__canvas *canvas,
 {
     double x = MARGIN + LEFT;
     double y = picture->bottom + AXIS_HEIGHT;
-    pen__use_font(canvas, TYPE_SIZE, false);
+    pen__use_font(canvas, PEN__ROWS_TYPE_SIZE, false);
     for (unsigned kind = 0; kind < PEN_OP_KINDS; kind++) {
         if (picture->has_cells[kind])
-            x = draw_sample(canvas, x, y, pen__ink_of(kind, 0, 1).colour,
-                            pen_op_info(kind)->words);
+            x = pen__rows_sample(canvas, x, y, pen__ink_of(kind, 0, 1).colour,
+                                 pen_op_info(kind)->words);
     }
     for (enum wait_kind kind = 0; kind < WAITS; kind++) {
         if (picture->has_waits[kind])
-            x = draw_sample(canvas, x, y, waits[kind].colour,
-                            waits[kind].words);
+            x = pen__rows_sample(canvas, x, y, waits[kind].colour,
+                                 waits[kind].words);
     }
     pen__write(canvas, x + 24, y + 7.8, PEN__LEFT, "critical path");
     pen__add_line(canvas, x, y + 5, x + 20, y + 5);
@@ -289,7 +245,10 @@ static void draw_picture(struct pen__canvas *canvas, const void *context)
     write_title(canvas, picture);
     for (uint32_t i = 0; i < picture->count; i++)
         draw_row(canvas, picture, i);
-    draw_axis(canvas, picture);
+    const struct pen__box plot = {MARGIN + LEFT, 0, PLOT_WIDTH,
+                                  picture->bottom};
+    pen__rows_axis(canvas, &plot, picture->view->measured.end_sec,
+                   &picture->unit);
     draw_legend(canvas, picture);
 }
 
@@ -336,10 +295,7 @@ static void init_picture(struct picture *picture, const struct pen_view *view,
                          struct place *places, uint32_t count)
 {
     double end_sec = view->measured.end_sec;
-    size_t size = 0;
-    while (row_sizes[size].most_rows < count)
-        size++;
-    double pitch = row_sizes[size].pitch;
+    double pitch = pen__rows_pitch(count);
     *picture =
         (struct picture){.view = view,
                          .places = places,
@@ -377,10 +333,10 @@ static pen_status check_ranks(const struct pen_view *view,
                 ranks->first, ranks->last, view->lines.count - 1);
         return PEN_INVALID;
     }
-    if (ranks->last - ranks->first >= MOST_RANKS) {
+    if (ranks->last - ranks->first >= PEN__ROWS_MOST) {
         pen_why(why,
                 "a drawing of %u ranks would be unreadable; the limit is %u",
-                ranks->last - ranks->first + 1, MOST_RANKS);
+                ranks->last - ranks->first + 1, PEN__ROWS_MOST);
         return PEN_INVALID;
     }
     return PEN_OK;

@@ -23,6 +23,31 @@ run 0 view "$traces"/real/skip/* --json
 same "fault" "$(json '[(f["kind"], f["ranks"], f["number"], f["called"]["elements"], f["expected"]["elements"]) for f in d["faults"]]')" \
     "[('skipped', [2], 8, 3000, 2000)]"
 
+# ---- sends, receives and clocks, by hand
+run 0 view "$traces"/hand/unsent/*
+out_has "fault: rank 1 never sent message 4 to rank 2, which waits in recv of 8192 BFloat16"
+run 0 view "$traces"/hand/slow_link/*
+out_has "slow: the link from rank 1 to rank 2 takes 40 ms per message, in the mean of 8"
+run 0 view "$traces"/hand/hosts/*
+err_has "the clock of rank 1 differs by -3.000 s from that of rank 0; its times are moved"
+out_has "slow: the others waited for rank 2: 420 ms of 420 ms"
+run 0 view "$traces"/hand/slow_link/* --json
+same "link" "$(json '[d["slow_link"][k] for k in ("from", "to", "messages")], len(d["links"])')" "([1, 2, 8], 3)"
+
+# ---- pictures
+for form in svg png pdf; do
+    run 0 view "$traces"/real/skip/* -o "$work/skip.$form"
+    err_has "wrote $work/skip.$form"
+done
+same svg "$(head -c 5 "$work/skip.svg")" "<?xml"
+grep -q 'fault: rank 2 skipped #8' "$work/skip.svg" || fail "the fault is not in the picture"
+run 0 view "$traces"/hand/unsent/* -o "$work/unsent.svg"
+grep -q 'message 4 from rank 1 to rank 2' "$work/unsent.svg" || fail "the message is not in the picture"
+run 0 view "$traces"/real/dead/* -o "$work/dead.svg"
+grep -q 'no record' "$work/dead.svg" || fail "the rank without a record is not in the picture"
+run 1 view "$traces"/real/skip/* -o "$work/skip.doc"
+err_has "skip.doc"
+
 # ---- what is refused
 refused() { # WORDS PATH...
     local words=$1

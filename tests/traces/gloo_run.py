@@ -43,13 +43,13 @@ def neutral(data):
     return data
 
 
-def record(out, rank, form):
+def record(out, rank, form, has_stacks):
     if form == "json":
         data = torch._C._distributed_c10d._dump_fr_trace_json(True, False)
         data = data.encode() if isinstance(data, str) else data
         name = f"flight-{rank}.json"
     else:
-        data = torch._C._distributed_c10d._dump_fr_trace()
+        data = torch._C._distributed_c10d._dump_fr_trace(True, has_stacks, False)
         name = f"flight-{rank}"
     part = out.with_name(out.name + f".{rank}.part")
     part.write_bytes(neutral(data))
@@ -79,7 +79,7 @@ def train(rank, args, out):
                 os.kill(os.getpid(), signal.SIGKILL)
             work = call(number, args.size, int(is_here and args.fault == "shape"), args.ranks)
             if leaves_records:
-                record(out, rank, args.form)
+                record(out, rank, args.form, args.stacks)
             work.wait()
 
 
@@ -98,12 +98,12 @@ def worker(rank, args, out, port):
     except RuntimeError as error:
         print(f"rank {rank}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
     if args.form != "profile":
-        record(out, rank, args.form)
+        record(out, rank, args.form, args.stacks)
     sys.stderr.flush()
     os._exit(0)  # the others may hang
 
 
-def main():
+def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--fault", choices=["none", "slow", "skip", "shape", "dead", "stopped"], default="none")
@@ -111,8 +111,13 @@ def main():
     for name, value in (("ranks", 4), ("rank", 2), ("steps", 6), ("step", 3), ("call", 1), ("size", 1000)):
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--delay", type=float, default=0.2)
-    parser.add_argument("--timeout", type=float, default=5)
-    args = parser.parse_args()
+    parser.add_argument("--timeout", type=float, default=10)
+    parser.add_argument("--stacks", action="store_true", help="with lines of the program in pickles; the first takes seconds")
+    return parser
+
+
+def run(args):
+    """Carries out one job and waits for its ranks."""
     args.out.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -126,4 +131,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(options().parse_args())
