@@ -112,10 +112,21 @@ static const struct pen_call *call_after(const struct course *course,
     return found == NULL ? expect(course, index, right) : found;
 }
 
+static bool was_made(const struct course *course, size_t index,
+                     const struct pen_call *call)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (pen__call_agrees(
+                call, pen_meeting_call(course->meetings, &course->list[i], 0)))
+            return true;
+    }
+    return false;
+}
+
 /*
  * Of two calls that as many ranks made: whether the second is the right one.
  * It is what earlier steps let expect, or what they have before the first: then
- * the ranks of the first skipped it.
+ * the ranks of the first skipped it. Else it is the one that was made before.
  */
 static bool is_second_right(const struct course *course, size_t index,
                             const struct pen_call *first,
@@ -133,8 +144,9 @@ static bool is_second_right(const struct course *course, size_t index,
     next = expect(course, index, second);
     if (next != NULL && pen__call_agrees(next, first))
         return true;
-    *is_even = true;
-    return false;
+    *is_even =
+        was_made(course, index, first) == was_made(course, index, second);
+    return !*is_even && was_made(course, index, second);
 }
 
 /* The i-th call has the most that agree. */

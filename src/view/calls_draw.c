@@ -261,8 +261,9 @@ static void draw_fault(struct pen__canvas *canvas,
 /* ---- texts */
 
 static void write_row(struct pen__canvas *canvas, const struct drawing *drawing,
-                      uint32_t rank)
+                      uint32_t row)
 {
+    uint32_t rank = row;
     const struct pen_call_rank *found = pen_calls_find(drawing->calls, rank);
     bool is_bold = is_marked(drawing, rank);
     uint32_t every;
@@ -270,7 +271,7 @@ static void write_row(struct pen__canvas *canvas, const struct drawing *drawing,
     double y = y_at(drawing, rank) + drawing->cell_height / 2 + size * 0.36;
     double right = drawing->plot.x + drawing->plot.width;
     struct pen_text text = PEN_TEXT_EMPTY;
-    if (rank % every != 0 && !is_bold)
+    if (row % every != 0 && !is_bold)
         return;
     pen_text_add(&text, "rank %u", rank);
     pen__use_font(canvas, size, is_bold);

@@ -266,6 +266,13 @@ static void a_rank_that_skips_is_told_from_one_that_calls_wrongly(void **state)
         3, &job);
     assert_fault(&job, PEN_CALL_FAULT_SKIPPED, 0);
     release(&job);
+    /* And a shape that was never seen is wrong. */
+    judge_texts((const char *[]){RECORD(A("1") "," C("2") "," ENTRY(
+                                     "3", "all_reduce", "11", "")),
+                                 RECORD(A("1") "," C("2") "," A("3")), NULL},
+                3, &job);
+    assert_fault(&job, PEN_CALL_FAULT_MISMATCHED, 0);
+    release(&job);
     /* Without steps before, either may be wrong. */
     judge_texts((const char *[]){RECORD(A("1")), RECORD(B("1")), NULL}, 3,
                 &job);
