@@ -15,9 +15,14 @@ static bool is_blank(char letter)
            letter == '\v' || letter == '\f';
 }
 
+static bool is_among(const char *letters, char letter)
+{
+    return letter != '\0' && strchr(letters, letter) != NULL;
+}
+
 static bool is_operator(char letter)
 {
-    return letter != '\0' && strchr(";&|()<>", letter) != NULL;
+    return is_among(";&|()<>", letter);
 }
 
 /* ---- what nests ---- */
@@ -240,7 +245,7 @@ static bool covers(const struct pen_shell_pieces *pieces)
 {
     return pieces->at + 1 < pieces->end &&
            (!pieces->is_double ||
-            memchr("\"\\$`\n", pieces->text[pieces->at + 1], 5) != NULL);
+            is_among("\"\\$`\n", pieces->text[pieces->at + 1]));
 }
 
 static bool give_escape(struct pen_shell_pieces *pieces,
@@ -256,7 +261,7 @@ static size_t plain_length(const struct pen_shell_pieces *pieces)
 {
     size_t length = 1;
     while (pieces->at + length < pieces->end &&
-           memchr("\\'\"$`", pieces->text[pieces->at + length], 5) == NULL)
+           !is_among("\\'\"$`", pieces->text[pieces->at + length]))
         length++;
     return length;
 }

@@ -75,6 +75,8 @@ static uint32_t count_values(const struct pen__lint_word_list *words,
     const struct pen__lint_option *option = pen__lint_option_find(key);
     uint32_t most = UINT32_MAX;
     uint32_t count = 0;
+    bool is_list = option != NULL &&
+                   (option->values[0] == '+' || option->values[0] == '*');
     if (option != NULL && option->values[0] >= '0' && option->values[0] <= '9')
         most = (uint32_t)(option->values[0] - '0');
     /* A word behind a switch is wrong, and belongs to nothing else. */
@@ -82,8 +84,9 @@ static uint32_t count_values(const struct pen__lint_word_list *words,
         most = 1;
     while (count < most && at + 1 + count < words->count &&
            !is_option(&words->list[at + 1 + count])) {
-        /* Several words that nobody knows end a list, and may be options. */
-        if (words->list[at + 1 + count].is_many && most != 1)
+        /* The first of a list is a value; others may be options. */
+        if (words->list[at + 1 + count].is_many && most != 1 &&
+            (count > 0 || !is_list))
             break;
         count++;
     }

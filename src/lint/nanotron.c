@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #define MODEL "model.model_config."
+#define ACCUMULATION "tokens.batch_accumulation_per_replica"
 
 static const struct pen__lint_table tables[] = {
     {"", "general parallelism model tokenizer checkpoints logging tokens "
@@ -64,8 +65,7 @@ static void judge_stages(struct pen__lint_judge *judge)
     const struct pen__lint_config *config = judge->config;
     uint64_t pp = pen__lint_count(config, "parallelism.pp", 1);
     uint64_t layers = pen__lint_count(config, MODEL "num_hidden_layers", 0);
-    uint64_t steps =
-        pen__lint_count(config, "tokens.batch_accumulation_per_replica", 0);
+    uint64_t steps = pen__lint_count(config, ACCUMULATION, 0);
     if (pp > 1 && layers > 0 && layers < pp) {
         pen__lint_what(judge,
                        "%" PRIu64 " layers are fewer than %" PRIu64 " stages",
@@ -83,20 +83,15 @@ static void judge_stages(struct pen__lint_judge *judge)
         pen__lint_why(judge, "The pipeline needs at least one micro-batch "
                              "less than it has stages.");
         pen__lint_todo(judge, "Use %" PRIu64 " or more.", pp);
-        pen__lint_file_at(judge, PEN_LINT_RULE_MICROBATCHES,
-                          "tokens.batch_accumulation_per_replica");
+        pen__lint_file_at(judge, PEN_LINT_RULE_MICROBATCHES, ACCUMULATION);
     }
 }
 
 void pen__lint_nanotron(struct pen__lint_judge *judge)
 {
-    static const char *const sizes[] = {"parallelism.dp",
-                                        "parallelism.pp",
-                                        "parallelism.tp",
-                                        "tokens.micro_batch_size",
-                                        "tokens.sequence_length",
-                                        "tokens.batch_accumulation_per_"
-                                        "replica"};
+    static const char *const sizes[] = {
+        "parallelism.dp",          "parallelism.pp",         "parallelism.tp",
+        "tokens.micro_batch_size", "tokens.sequence_length", ACCUMULATION};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         pen__lint_judge_least(judge, sizes[i], 1);
     pen__lint_judge_keys(judge, "nanotron", tables);
