@@ -11,6 +11,7 @@ import collections
 import itertools
 import json
 import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -72,7 +73,7 @@ class Lines:
         one = self.random.choice
         self.kinds = [(self.plan, 10), (self.why, 5), (self.targets, 2), (self.megatron, 3), (self.check, 4), (self.predict, 12),
                       (self.listed, 8), (self.schedule_check, 10), (self.schedule_time, 10), (self.compare, 8), (self.search, 4),
-                      (self.sync, 10), (self.export, 4), (self.lint, 4), (self.cluster, 6), (self.partition, 4), (self.wrong, 12), (self.view, 2),
+                      (self.sync, 10), (self.export, 4), (self.lint, 4), (self.cluster, 6), (self.partition, 4), (self.wrong, 12), (self.view, 8),
                       (self.saved, 4), (self.simulate, 2)]
         self.one = one
 
@@ -233,7 +234,10 @@ class Lines:
                          ["schedule", "search", "--stages", 4], ["sync", "compare"], ["report", "/nowhere"], ["view", "/nowhere"]])
 
     def view(self):
-        return ["view", self.one(self.plans)]
+        folder = self.one([None, "real/slow", "real/skip", "real/dead", "real/stopped", "hand/unsent", "hand/slow_link"])
+        if folder is None:
+            return ["view", self.one(self.plans)]
+        return ["view", *sorted((pathlib.Path(__file__).parent.parent / "traces" / folder).iterdir())]
 
     def saved(self):
         return ["checkpoint", self.one(["ls", "verify", "hash"]), os.path.join(OLD, "checkpoint")]

@@ -19,6 +19,9 @@ run 0 view "$traces"/real/stopped/*
 out_has "fault: rank 2 never called #8 of group 0, all_reduce of 2000 Float, in which 3 others wait; the record of rank 2 ends with #7"
 run 0 view "$traces"/real/pickle/*
 out_has "no fault"
+run 0 view "$traces"/real/profile/*
+out_has "3 of 3 ranks, 30 calls, 10 collectives"
+out_has "slow: the others waited for rank 1"
 run 0 view "$traces"/real/skip/* --json
 same "fault" "$(json '[(f["kind"], f["ranks"], f["number"], f["called"]["elements"], f["expected"]["elements"]) for f in d["faults"]]')" \
     "[('skipped', [2], 8, 3000, 2000)]"

@@ -64,6 +64,16 @@ def call(number, size, extra, world):
     return dist.broadcast(torch.ones(1 + extra), src=0, async_op=True)
 
 
+def wait_for_turn(rank, args):
+    """At the call of the fault, ranks call one after another, the one at fault first: gloo ends a process that receives
+    too many bytes at once, and a record that lacks the wrong call proves nothing. A rank that is gone is not waited for."""
+    place = (rank - args.rank) % args.ranks
+    end = time.monotonic() + 3
+    while place > 0 and not args.out.with_name(f"turn-{place - 1}").exists() and time.monotonic() < end:
+        time.sleep(0.005)
+    return args.out.with_name(f"turn-{place}")
+
+
 def train(rank, args, out):
     is_mine = rank == args.rank
     # gloo ends a process whose peer sends too many bytes, so the record is written before each wait.
@@ -77,9 +87,15 @@ def train(rank, args, out):
                 continue
             if is_here and args.fault in ("dead", "stopped"):
                 os.kill(os.getpid(), signal.SIGKILL)
+            is_turn = args.fault in ("skip", "shape") and step == args.step and number == args.call
+            if is_mine and args.fault == "skip":
+                is_turn = (step, number) == divmod(args.step * CALLS + args.call + 1, CALLS)
+            turn = wait_for_turn(rank, args) if is_turn else None
             work = call(number, args.size, int(is_here and args.fault == "shape"), args.ranks)
             if leaves_records:
                 record(out, rank, args.form, args.stacks)
+            if turn:
+                turn.touch()
             work.wait()
 
 

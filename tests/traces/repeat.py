@@ -54,7 +54,7 @@ def is_named(args, answer):
 
 
 def judge(penstock, args):
-    files = sorted(str(path) for path in args.out.iterdir())
+    files = sorted(map(str, args.out.iterdir()))
     done = subprocess.run([penstock, "view", "--json", *files], capture_output=True, text=True)
     answer = json.loads(done.stdout)
     return done.returncode == 0 and is_named(args, answer), answer
