@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -126,24 +127,48 @@ static json_t *rule_sarif(const struct pen_lint_rule *rule)
                      pen_lint_severity_names[rule->severity]);
 }
 
-/* Columns of a file in ASCII are those of every columnKind. */
+/* A place whose column counts letters of UTF-8, not bytes. */
+static struct pen_lint_place letters_of(const struct pen__linted *file,
+                                        size_t at)
+{
+    const char *text = pen_text_string(&file->text);
+    struct pen_lint_place place = place_of(file, at);
+    for (size_t i = at - (place.column - 1); i < at; i++)
+        place.column -= ((unsigned char)text[i] & 0xc0) == 0x80;
+    return place;
+}
+
 static json_t *region_sarif(const struct pen__linted *file, size_t begin,
                             size_t end)
 {
-    struct pen_lint_place from = place_of(file, begin);
-    struct pen_lint_place to = place_of(file, end);
+    struct pen_lint_place from = letters_of(file, begin);
+    struct pen_lint_place to = letters_of(file, end);
     return json_pack("{s:i, s:i, s:i, s:i}", "startLine", (int)from.line,
                      "startColumn", (int)from.column, "endLine", (int)to.line,
                      "endColumn", (int)to.column);
 }
 
+/* The path as a URI: letters that have a meaning there are encoded. */
+static json_t *uri_sarif(const char *path)
+{
+    struct pen_text uri = PEN_TEXT_EMPTY;
+    for (const char *at = path; *at != '\0'; at++)
+        if (isalnum((unsigned char)*at) || strchr("/-._~", *at) != NULL)
+            pen_text_add_bytes(&uri, at, 1);
+        else
+            pen_text_add(&uri, "%%%02X", (unsigned)(unsigned char)*at);
+    json_t *string = json_string(pen_text_string(&uri));
+    pen_text_release(&uri);
+    return string;
+}
+
 static json_t *fix_sarif(const struct pen__linted *file,
                          const struct pen_lint_finding *finding)
 {
-    return json_pack("[{s:{s:s}, s:[{s:{s:s}, s:[{s:o, s:{s:s}}]}]}]",
+    return json_pack("[{s:{s:s}, s:[{s:{s:o}, s:[{s:o, s:{s:s}}]}]}]",
                      "description", "text", finding->todo, "artifactChanges",
-                     "artifactLocation", "uri", file->path, "replacements",
-                     "deletedRegion",
+                     "artifactLocation", "uri", uri_sarif(file->path),
+                     "replacements", "deletedRegion",
                      region_sarif(file, finding->begin, finding->end),
                      "insertedContent", "text", finding->fix);
 }
@@ -155,11 +180,11 @@ static json_t *result_sarif(const struct pen__linted *file,
     pen_text_add(&words, "%s. %s %s", finding->what, finding->why,
                  finding->todo);
     json_t *result = json_pack(
-        "{s:s, s:i, s:s, s:{s:s}, s:[{s:{s:{s:s}, s:o}}]}", "ruleId",
+        "{s:s, s:i, s:s, s:{s:s}, s:[{s:{s:{s:o}, s:o}}]}", "ruleId",
         finding->rule->name, "ruleIndex", (int)(finding->rule - pen_lint_rules),
         "level", pen_lint_severity_names[finding->severity], "message", "text",
         pen_text_string(&words), "locations", "physicalLocation",
-        "artifactLocation", "uri", file->path, "region",
+        "artifactLocation", "uri", uri_sarif(file->path), "region",
         region_sarif(file, finding->begin, finding->end));
     if (finding->fix != NULL)
         json_object_set_new(result, "fixes", fix_sarif(file, finding));

@@ -74,6 +74,11 @@ same "results" "$(json '[r["ruleId"] for r in d["runs"][0]["results"]]')" "['unk
 same "their rules" "$(json 'all(d["runs"][0]["tool"]["driver"]["rules"][r["ruleIndex"]]["id"] == r["ruleId"] for r in d["runs"][0]["results"])')" True
 same "a fix" "$(json 'd["runs"][0]["results"][0]["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"]["text"]')" "--micro-batch-size"
 
+printf '# \303\251\npython pretrain_gpt.py --num-layers 4 --data-path \303\251 --sede 1\n' >"$work/a b.sh"
+run 1 lint --sarif "$work/a b.sh"
+same "a column of letters" "$(json 'd["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startColumn"]')" 53
+same "an encoded path" "$(json 'd["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("/a%20b.sh")')" True
+
 # Files that are none of ours, or not there.
 echo 'echo hello' >"$work/hello.sh"
 run 0 lint "$work/hello.sh"
