@@ -765,8 +765,9 @@ def lint(
     rules: bool = False,
     sarif: bool = False,
 ) -> Answer:
-    """Finds faults in files that start a training with another program: shell and sbatch scripts
-    with a command line of Megatron-LM.
+    """Finds faults in files that start a training with another program: scripts of Megatron-LM,
+    Megatron-Bridge and torchtitan, DeepSpeed JSON, torchtitan TOML, YAML of Megatron,
+    accelerate and nanotron.
 
     world_size: number of ranks, where a file does not say it
     fix: write the sure fixes into the files, and print them as a diff
