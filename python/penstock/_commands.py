@@ -761,6 +761,7 @@ def export(
 def lint(
     *files: Path,
     world_size: Optional[Count] = None,
+    cluster: Optional[Path] = None,
     fix: bool = False,
     rules: bool = False,
     sarif: bool = False,
@@ -770,6 +771,8 @@ def lint(
     accelerate and nanotron.
 
     world_size: number of ranks, where a file does not say it
+    cluster: a cluster file, or KIND*COUNT: predict memory and time of options of Megatron-LM
+        there
     fix: write the sure fixes into the files, and print them as a diff
     rules: print the rules and end
     sarif: print SARIF 2.1.0
