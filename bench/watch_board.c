@@ -4,7 +4,7 @@
  */
 #include "measure.h"
 
-#include "runtime/board.h"
+#include "watch/board.h"
 
 #include <unistd.h>
 

@@ -13,9 +13,9 @@
 #include "cli/profile_link.h"
 #include "cli/progress.h"
 #include "core/cluster.h"
+#include "host/peak.h"
+#include "host/threads.h"
 #include "runtime/agree.h"
-#include "runtime/peak.h"
-#include "runtime/threads.h"
 #include "runtime/transport.h"
 
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/parser.h"
 #include "engine/engine.h"
-#include "runtime/peak.h"
+#include "host/peak.h"
 
 #include <stdbool.h>
 #include <stdio.h>

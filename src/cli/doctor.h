@@ -2,7 +2,7 @@
 #define PEN_CLI_DOCTOR_H
 
 #include "base/text.h"
-#include "runtime/threads.h"
+#include "host/threads.h"
 
 #include <jansson.h>
 

@@ -6,8 +6,8 @@
 
 #include "cli/parser.h"
 #include "cli/train_data.h"
+#include "host/threads.h"
 #include "runtime/pretrained.h"
-#include "runtime/threads.h"
 #include "runtime/trainer.h"
 
 #include <inttypes.h>

@@ -6,10 +6,10 @@
 #include "cli/fields.h"
 #include "cli/parser.h"
 #include "data/tokenizer.h"
+#include "host/threads.h"
 #include "network/weights.h"
 #include "runtime/generator.h"
 #include "runtime/pretrained.h"
-#include "runtime/threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
  * One error of a command line for all ranks of a job, before MPI_Init(): ranks
- * of one node with the same error meet at a board (runtime/board.h) that is
+ * of one node with the same error meet at a board (watch/board.h) that is
  * named after it.
  *
  *   rank 0             prints, then goes to the board, where the others see it
@@ -11,8 +11,8 @@
 #include "cli/parser_once.h"
 
 #include "base/text.h"
-#include "runtime/board.h"
-#include "runtime/launch_job.h"
+#include "watch/board.h"
+#include "watch/launch_job.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,9 +8,9 @@
 #include "cli/parser.h"
 #include "cli/profile_link.h"
 #include "cli/progress.h"
+#include "host/threads.h"
 #include "profiler/profiler.h"
 #include "runtime/agree.h"
-#include "runtime/threads.h"
 #include "runtime/trainer.h"
 #include "runtime/transport.h"
 

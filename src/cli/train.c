@@ -17,12 +17,12 @@
 #include "cli/train_start.h"
 #include "cli/train_text.h"
 #include "cli/train_watch.h"
+#include "host/peak.h"
+#include "host/threads.h"
 #include "runtime/agree.h"
-#include "runtime/peak.h"
 #include "runtime/replicas_checkpoint.h"
-#include "runtime/threads.h"
 #include "runtime/verifier.h"
-#include "runtime/watchdog.h"
+#include "watch/watchdog.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "runtime/memory_limit.h"
+#include "host/memory_limit.h"
 #include "runtime/versions.h"
 #include "schedule/needs.h"
 

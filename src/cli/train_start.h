@@ -2,9 +2,9 @@
 #define PEN_CLI_TRAIN_START_H
 
 #include "cli/train_layout.h"
-#include "runtime/launch.h"
-#include "runtime/launch_identity.h"
-#include "runtime/threads.h"
+#include "host/threads.h"
+#include "watch/launch.h"
+#include "watch/launch_identity.h"
 
 /* What the ranks of a training settle among themselves. */
 

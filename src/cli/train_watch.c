@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "cli/train_files.h"
 #include "runtime/agree.h"
-#include "runtime/launch_job.h"
+#include "watch/launch_job.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,9 +2,9 @@
 #define PEN_CLI_TRAIN_WATCH_H
 
 #include "cli/train_layout.h"
-#include "runtime/launch.h"
 #include "runtime/tracer.h"
-#include "runtime/watchdog.h"
+#include "watch/launch.h"
+#include "watch/watchdog.h"
 
 /*
  * What looks on while a rank trains: the board of the node and the watchdog,

@@ -25,7 +25,7 @@
 
 /*
  * A rank that has ended may leave a process behind that has its files for up to
- * a second (runtime/leave.h), and a job may be started again at once.
+ * a second (watch/leave.h), and a job may be started again at once.
  */
 #define PAUSE_NS 50000000
 enum { MOST_PAUSES = 40 };

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "core/graph.h"
+#include "graph/graph.h"
 
 #include <stdbool.h>
 #include <stdint.h>

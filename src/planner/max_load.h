@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "core/placement_graph.h"
+#include "graph/placement_graph.h"
 
 #include <stdbool.h>
 #include <stdint.h>

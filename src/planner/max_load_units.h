@@ -1,7 +1,7 @@
 #ifndef PEN_PLANNER_MAX_LOAD_UNITS_H
 #define PEN_PLANNER_MAX_LOAD_UNITS_H
 
-#include "core/placement_graph.h"
+#include "graph/placement_graph.h"
 
 /*
  * What can be placed apart: the nodes of one color, forward and backward, or of

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "core/pipedream_profile.h"
+#include "graph/pipedream_profile.h"
 
 #include <stdbool.h>
 #include <stdint.h>

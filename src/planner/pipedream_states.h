@@ -1,7 +1,7 @@
 #ifndef PEN_PLANNER_PIPEDREAM_STATES_H
 #define PEN_PLANNER_PIPEDREAM_STATES_H
 
-#include "core/pipedream_profile.h"
+#include "graph/pipedream_profile.h"
 #include "planner/ideals.h"
 
 /*

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "core/piper_profile.h"
+#include "graph/piper_profile.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "runtime/watchdog.h"
+#include "watch/watchdog.h"
 
 #include <inttypes.h>
 #include <stddef.h>

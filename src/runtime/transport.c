@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "runtime/watchdog.h"
+#include "watch/watchdog.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "runtime/launch.h"
+#include "watch/launch.h"
 
 #include <stdbool.h>
 #include <stddef.h>

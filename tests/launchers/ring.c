@@ -6,10 +6,10 @@
  *
  * It goes through rows of a schedule, so the reports name ops.
  */
-#include "runtime/launch.h"
-#include "runtime/watchdog.h"
 #include "schedule/costs.h"
 #include "schedule/generators.h"
+#include "watch/launch.h"
+#include "watch/watchdog.h"
 
 #include <mpi.h>
 #include <signal.h>

@@ -6,11 +6,11 @@
  */
 #include "mpi/delay_trace.h"
 
-#include "runtime/launch.h"
 #include "runtime/trainer.h"
 #include "runtime/versions.h"
 #include "schedule/generators.h"
 #include "schedule/memory.h"
+#include "watch/launch.h"
 
 #include <inttypes.h>
 #include <stdio.h>

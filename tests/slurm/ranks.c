@@ -2,7 +2,7 @@
  * Says its rank and the size of the world, or refuses as penstock does when
  * the launcher and the MPI library do not match.
  */
-#include "runtime/launch.h"
+#include "watch/launch.h"
 
 #include <mpi.h>
 #include <stdio.h>

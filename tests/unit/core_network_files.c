@@ -4,9 +4,9 @@
  */
 #include "support/support.h"
 
-#include "core/pipedream_profile.h"
-#include "core/piper_profile.h"
-#include "core/placement_graph.h"
+#include "graph/pipedream_profile.h"
+#include "graph/piper_profile.h"
+#include "graph/placement_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What Linux tells in files is read right, and need not be there. */
 #include "support/support.h"
 
-#include "runtime/kernel.h"
+#include "host/kernel.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "support/support.h"
 
-#include "runtime/memory_limit.h"
+#include "host/memory_limit.h"
 
 #include <errno.h>
 #include <stdio.h>

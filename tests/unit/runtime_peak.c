@@ -1,8 +1,8 @@
 /* The measured peak is a speed that a machine can have, and beats loops. */
 #include "support/support.h"
 
-#include "runtime/peak.h"
-#include "runtime/threads.h"
+#include "host/peak.h"
+#include "host/threads.h"
 
 #include <string.h>
 #include <time.h>

@@ -8,8 +8,8 @@
  */
 #include "support/support.h"
 
-#include "runtime/machine.h"
-#include "runtime/threads.h"
+#include "host/machine.h"
+#include "host/threads.h"
 
 #include <omp.h>
 #include <stdio.h>

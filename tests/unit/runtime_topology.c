@@ -1,7 +1,7 @@
 /* Processors are counted as they are, on machines that hwloc makes up. */
 #include "support/support.h"
 
-#include "runtime/threads.h"
+#include "host/threads.h"
 
 #include <stdlib.h>
 #include <unistd.h>

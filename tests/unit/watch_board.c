@@ -4,7 +4,7 @@
  */
 #include "support/support.h"
 
-#include "runtime/board.h"
+#include "watch/board.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  */
 #include "support/support.h"
 
-#include "runtime/wait_chain.h"
+#include "watch/wait_chain.h"
 
 #include <string.h>
 

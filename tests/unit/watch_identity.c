@@ -3,7 +3,7 @@
 #include "support/support.h"
 
 #include "base/file.h"
-#include "runtime/launch_identity.h"
+#include "watch/launch_identity.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  */
 #include "support/support.h"
 
-#include "runtime/launch.h"
-#include "runtime/launch_job.h"
+#include "watch/launch.h"
+#include "watch/launch_job.h"
 
 #include <stdio.h>
 #include <string.h>

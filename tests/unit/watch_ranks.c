@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "runtime/watchdog.h"
+#include "watch/watchdog.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
  */
 #include "support/support.h"
 
-#include "runtime/stall.h"
-#include "runtime/watchdog.h"
+#include "watch/stall.h"
+#include "watch/watchdog.h"
 
 #include <signal.h>
 #include <stdlib.h>

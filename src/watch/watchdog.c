@@ -1,0 +1,528 @@
+/*
+ * The watchdog of one rank: a thread that looks up some forty times a second.
+ * All watchdogs of a node share a board; what they do at the end they agree on
+ * by words of it.
+ *
+ *              own rank waits, chain still, idle for warn_ns
+ *   WATCHING ---------------------------------------------> WARNED
+ *      |  ^                                                  |  |
+ *      |  +--------------------------------------------------+  |
+ *      |        a rank of the chain moves, or the wait ends     |
+ *      |                                                        |
+ *      +-- the word HANG is set, or this rank sets it: ---------+
+ *      |   a patience of stall.h is over, or the next rank has  |
+ *      |   been stopped for stopped_ns                          |
+ *      |                                                        v
+ *      |                                                     HANGING: reports,
+ *      |                                                     leaves with all
+ *      |   a rank died that is not FINISHED                  others (76)
+ *      +-- in WATCHING or WARNED -------------------------> BEREAVED: one rank
+ *      |                                                     reports, all leave
+ *      |   pen_watchdog_free()                               (69)
+ *      +--------------------------------------------------> ENDED
+ *
+ * In every state:
+ *   1. The thread calls neither MPI nor malloc(), and takes no lock that the
+ *      main thread holds.
+ *   2. Time in which this process did not run counts for at most
+ *      LONGEST_TICK_NS per look: a job that is suspended does not hang.
+ *   3. A rank that says FINISHED is never reported as dead or stopped.
+ *   4. A report is one write(), and comes before the process ends.
+ *   5. HANGING and BEREAVED end in _exit(): no state follows.
+ *   6. The word HANG is set once, by the rank that saw the hang first; each
+ * rank that can reports exactly once after that. The rank that set it wakes up
+ *      stopped ranks, which leave without a report: a launcher passes on the
+ *      exit code only if it had to kill no rank.
+ *   7. The end of the next rank is awaited with its lock on the board, which
+ *      the kernel gives back before a launcher can notice: so each death is
+ *      reported by a rank that is certain to be in time. The ends of all other
+ *      ranks are seen at the next look (pidfd).
+ *   8. This process holds a copy of the next rank's socket to MPICH's launcher,
+ *      which ends all ranks as soon as such a socket closes: it closes after
+ *      the report.
+ *   9. Each rank looks whether the next one is stopped; a node of n ranks costs
+ *      n reads of /proc per look at stops, not n times n.
+ */
+#include "watch/watchdog.h"
+
+#include "base/bug.h"
+#include "base/clock.h"
+#include "base/median.h"
+#include "watch/watchdog_end.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 25,
+    STEPS_KEPT = 31,
+    OUTSIDE_FACTOR = 10, /* patience outside a row */
+    SAMPLES = 4          /* of /proc, in the shortest patience */
+};
+
+#define NO_RANK UINT32_MAX
+#define NS_PER_SEC INT64_C(1000000000)
+
+/* Of a look that comes later: the process, or the machine, stood meanwhile. */
+#define LONGEST_TICK_NS (NS_PER_SEC / 10)
+
+/* Between looks at the processes of others, while this rank waits. */
+#define LONGEST_SAMPLE_NS (NS_PER_SEC / 4)
+#define STOP_SAMPLE_NS (NS_PER_SEC / 10)
+
+/* A stopped rank is warned of after this time where it does not end the job. */
+#define STOP_WARN_NS (8 * NS_PER_SEC / 5)
+
+#define UNKNOWN_STEP_SEC 10.0
+
+struct pen_watchdog {
+    struct pen_watchdog_options options;
+    pthread_t thread;
+    int wake;             /* eventfd: the thread is to end */
+    struct pollfd *polls; /* of the other ranks, by local rank; then wake */
+    struct pen__reporter reporter;
+    _Atomic double step_sec;  /* that steps take */
+    _Atomic double least_sec; /* that idle ranks are given */
+    _Atomic(const struct pen_schedule *) schedule;
+
+    /* Of the executor's thread. */
+    double steps[STEPS_KEPT];
+    uint64_t num_steps;
+
+    /* Of the watchdog's thread. */
+    struct pen__patience patience;
+    uint32_t next; /* local rank whose end it waits for; NO_RANK: none */
+    int socket;    /* copy of its socket to the launcher, or -1 */
+    int64_t last_look_ns;
+    int64_t wait_since_ns; /* which wait is counted */
+    int64_t waited_ns;     /* by this rank */
+    int64_t unsampled_ns;  /* of that, since the last look at others */
+    struct pen__stall stall;
+    bool has_warned;         /* of this stall */
+    int64_t next_stopped_ns; /* so long the next rank has been stopped */
+    int64_t since_stop_look_ns;
+};
+
+/* ---- patience ---- */
+
+void pen_watchdog_add_step(struct pen_watchdog *watchdog, double sec)
+{
+    if (watchdog == NULL)
+        return;
+    double sorted[STEPS_KEPT];
+    watchdog->steps[watchdog->num_steps++ % STEPS_KEPT] = sec;
+    size_t count = watchdog->num_steps < STEPS_KEPT
+                       ? (size_t)watchdog->num_steps
+                       : (size_t)STEPS_KEPT;
+    memcpy(sorted, watchdog->steps, count * sizeof *sorted);
+    pen_sort(sorted, count);
+    atomic_store(&watchdog->step_sec, sorted[count / 2]);
+}
+
+void pen_watchdog_expect(struct pen_watchdog *watchdog, double step_sec,
+                         double least_sec)
+{
+    if (watchdog == NULL)
+        return;
+    if (watchdog->num_steps == 0)
+        atomic_store(&watchdog->step_sec,
+                     step_sec > 0 ? step_sec : UNKNOWN_STEP_SEC);
+    atomic_store(&watchdog->least_sec, least_sec);
+}
+
+static void update_patience(struct pen_watchdog *watchdog)
+{
+    watchdog->patience = pen__patience_of(watchdog->options.hang_timeout_sec,
+                                          atomic_load(&watchdog->step_sec),
+                                          atomic_load(&watchdog->least_sec));
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Several looks at the others fit into any patience. */
+static int64_t sample_ns(const struct pen__patience *patience)
+{
+    int64_t shortest_ns =
+        least_of(least_of(patience->warn_ns, patience->idle_ns),
+                 least_of(patience->either_ns, patience->stopped_ns));
+    return least_of(shortest_ns / SAMPLES, LONGEST_SAMPLE_NS);
+}
+
+/* ---- hangs ---- */
+
+/* Invariant 6. */
+static _Noreturn void hang(struct pen_watchdog *watchdog)
+{
+    struct pen_board *board = watchdog->options.board;
+    pen_board_claim(board, PEN_BOARD_HANG, pen_board_own(board) + 1);
+    PEN_BUG_UNLESS(pen_board_word(board, PEN_BOARD_HANG) != 0);
+    pen__end_by_hang(&watchdog->reporter);
+}
+
+/* Once a rank has said that the job hangs, none goes on. */
+static void look_for_hang(struct pen_watchdog *watchdog)
+{
+    struct pen_board *board = watchdog->options.board;
+    if (pen_board_word(board, PEN_BOARD_HANG) == 0)
+        return;
+    if (pen_board_word(board, PEN_BOARD_HANG_OVER) == 0)
+        pen__end_by_hang(&watchdog->reporter);
+    pen__end_after_hang(&watchdog->reporter);
+}
+
+/* Counts only time that this process has seen pass: a pause is not a wait. */
+static void count_wait(struct pen_watchdog *watchdog,
+                       const struct pen_board_entry *own, int64_t passed_ns)
+{
+    if (!pen__state_is_waiting(own->state) ||
+        own->since_ns != watchdog->wait_since_ns) {
+        watchdog->waited_ns = 0;
+        watchdog->unsampled_ns = 0;
+        watchdog->has_warned = false;
+        pen__stall_reset(&watchdog->stall);
+    } else {
+        watchdog->waited_ns += passed_ns;
+        watchdog->unsampled_ns += passed_ns;
+    }
+    watchdog->wait_since_ns = own->since_ns;
+}
+
+static bool is_outside(const struct pen__rank_view *rank)
+{
+    return rank->entry.position == PEN_BOARD_NO_OP ||
+           rank->entry.state == PEN_BOARD_SAVING ||
+           rank->entry.state <= PEN_BOARD_PREPARING;
+}
+
+static int64_t factor_of(const struct pen__node_view *view, uint32_t own,
+                         const struct pen__root *end)
+{
+    const struct pen__rank_view *root = &view->ranks[end->local_rank];
+    bool is_long = is_outside(&view->ranks[own]) ||
+                   (end->kind == PEN__ROOT_HERE && is_outside(root) &&
+                    !pen__process_is_halted(&root->process));
+    return is_long && end->kind != PEN__ROOT_LEFT ? OUTSIDE_FACTOR : 1;
+}
+
+/* A root that computes may do so in any of its threads but the watchdog's. */
+static void read_work(const struct pen__node_view *view,
+                      const struct pen__root *root)
+{
+    for (uint32_t i = 0; i < root->num_chain; i++) {
+        uint32_t at = view->chain[i];
+        struct pen__rank_view *rank = &view->ranks[at];
+        bool is_root = root->kind == PEN__ROOT_HERE && at == root->local_rank;
+        rank->work = is_root ? pen__process_read_work(rank->entry.pid,
+                                                      rank->entry.watcher)
+                             : pen__process_read_main(rank->entry.pid);
+    }
+}
+
+static const char *warning_of(const struct pen__stall *stall)
+{
+    if (stall->kind == PEN__ROOT_ELSEWHERE)
+        return "the job ends if this lasts for long (--hang-timeout)";
+    return stall->busy_ns > stall->idle_ns
+               ? "it is on a core, so it may be slow or in an endless loop; "
+                 "the "
+                 "job ends if this lasts for long (--hang-timeout)"
+               : "it sleeps and waits for no core; the job ends if this lasts "
+                 "for long (--hang-timeout)";
+}
+
+/*
+ * Nothing has moved only if no rank on the way to the root has, either: a rank
+ * may wait long for another that goes through many ops, or have been given what
+ * it waits for a moment ago.
+ */
+static void look_at_wait(struct pen_watchdog *watchdog)
+{
+    int64_t between_ns = sample_ns(&watchdog->patience);
+    if (watchdog->waited_ns < between_ns || watchdog->unsampled_ns < between_ns)
+        return;
+    uint32_t own = pen_board_own(watchdog->options.board);
+    struct pen__node_view view = pen__report_view(&watchdog->reporter);
+    struct pen__root root = pen__wait_root(&view, own);
+    read_work(&view, &root);
+    if (root.moved_ns != watchdog->stall.moved_ns)
+        watchdog->has_warned = false;
+    pen__stall_add(&watchdog->stall, &view, &root, watchdog->unsampled_ns);
+    watchdog->unsampled_ns = 0;
+    switch (pen__stall_judge(&watchdog->stall, &watchdog->patience,
+                             factor_of(&view, own, &root))) {
+    case PEN__HANGS:
+        hang(watchdog);
+    case PEN__WARN:
+        if (!watchdog->has_warned)
+            pen__report_warning(&watchdog->reporter, &view,
+                                warning_of(&watchdog->stall));
+        watchdog->has_warned = true;
+        break;
+    case PEN__MOVES:
+        break;
+    }
+}
+
+/* A stopped rank is stuck, whether or not another waits for it yet. */
+static void look_at_next(struct pen_watchdog *watchdog, int64_t passed_ns)
+{
+    const struct pen_board *board = watchdog->options.board;
+    watchdog->since_stop_look_ns += passed_ns;
+    if (watchdog->next == NO_RANK ||
+        watchdog->patience.stopped_ns == PEN__FOREVER ||
+        watchdog->since_stop_look_ns <
+            least_of(STOP_SAMPLE_NS, watchdog->patience.stopped_ns / SAMPLES))
+        return;
+    struct pen_board_entry entry = pen_board_read(board, watchdog->next);
+    bool is_stopped = entry.state != PEN_BOARD_FINISHED &&
+                      pen__process_read(entry.pid).state == 'T';
+    int64_t before_ns = watchdog->next_stopped_ns;
+    watchdog->next_stopped_ns =
+        is_stopped ? before_ns + watchdog->since_stop_look_ns : 0;
+    watchdog->since_stop_look_ns = 0;
+    if (watchdog->next_stopped_ns >= watchdog->patience.stopped_ns)
+        hang(watchdog);
+    if (before_ns < STOP_WARN_NS && watchdog->next_stopped_ns >= STOP_WARN_NS) {
+        struct pen__node_view view = pen__report_view(&watchdog->reporter);
+        pen__report_warning(&watchdog->reporter, &view,
+                            "the job ends unless it continues (kill -CONT) "
+                            "before --hang-timeout is over");
+    }
+}
+
+/* ---- deaths ---- */
+
+/* Invariant 3. */
+static void look_at_ends(struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    for (uint32_t i = 0; i < pen_board_count(board); i++) {
+        struct pollfd *poll_of = &watchdog->polls[i];
+        bool has_ended = poll_of->fd >= 0 ? (poll_of->revents & POLLIN) != 0
+                                          : !pen_board_is_alive(board, i);
+        if (!has_ended)
+            continue;
+        if (pen_board_read(board, i).state != PEN_BOARD_FINISHED)
+            pen__end_by_death(&watchdog->reporter, i);
+        if (poll_of->fd >= 0) {
+            close(poll_of->fd);
+            poll_of->fd = -1;
+        }
+    }
+}
+
+/* Invariant 8. Without the kernel's leave the launcher may be faster. */
+static void copy_socket(struct pen_watchdog *watchdog)
+{
+    if (watchdog->next == NO_RANK)
+        return;
+    int process = watchdog->polls[watchdog->next].fd;
+    int socket = pen_board_read(watchdog->options.board, watchdog->next).socket;
+    if (process >= 0 && socket > 0)
+        watchdog->socket = (int)syscall(SYS_pidfd_getfd, process, socket, 0);
+}
+
+static void close_socket(struct pen_watchdog *watchdog)
+{
+    if (watchdog->socket >= 0)
+        close(watchdog->socket);
+    watchdog->socket = -1;
+}
+
+/* Invariant 7. Until the next look; ends at once when the next rank dies. */
+static void await_next(struct pen_watchdog *watchdog)
+{
+    struct pen_board *board = watchdog->options.board;
+    uint32_t next = watchdog->next;
+    enum pen_board_fate fate = pen_board_await_end(board, next, TICK_MS);
+    if (fate == PEN_BOARD_LIVES)
+        return;
+    watchdog->next = NO_RANK;
+    if (fate == PEN_BOARD_DIED && pen_board_word(board, PEN_BOARD_HANG) == 0 &&
+        pen_board_read(board, next).state != PEN_BOARD_FINISHED)
+        pen__end_by_death(&watchdog->reporter, next);
+    close_socket(watchdog);
+}
+
+/* ---- the thread ---- */
+
+/* Invariant 2. */
+static void look(struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    struct pen_board_entry own = pen_board_read(board, pen_board_own(board));
+    int64_t now = pen_clock_ns();
+    int64_t passed_ns = least_of(now - watchdog->last_look_ns, LONGEST_TICK_NS);
+    watchdog->last_look_ns = now;
+    watchdog->reporter.schedule = atomic_load(&watchdog->schedule);
+    look_at_ends(watchdog);
+    update_patience(watchdog);
+    count_wait(watchdog, &own, passed_ns);
+    look_at_wait(watchdog);
+    look_at_next(watchdog, passed_ns);
+}
+
+static void *watch(void *context)
+{
+    struct pen_watchdog *watchdog = context;
+    uint32_t count = pen_board_count(watchdog->options.board);
+    const struct pollfd *wake = &watchdog->polls[count];
+    pen_board_set_watcher(watchdog->options.board, (int)syscall(SYS_gettid));
+    watchdog->last_look_ns = pen_clock_ns();
+    for (;;) {
+        bool has_next = watchdog->next != NO_RANK;
+        if (has_next)
+            await_next(watchdog);
+        int ready = poll(watchdog->polls, count + 1, has_next ? 0 : TICK_MS);
+        if (ready < 0 && errno != EINTR)
+            return NULL;
+        look_for_hang(watchdog);
+        if (ready > 0 && (wake->revents & POLLIN) != 0)
+            return NULL;
+        look(watchdog);
+    }
+}
+
+void pen_watchdog_set_schedule(struct pen_watchdog *watchdog,
+                               const struct pen_schedule *schedule)
+{
+    if (watchdog != NULL)
+        atomic_store(&watchdog->schedule, schedule);
+}
+
+/* ---- beginning and end ---- */
+
+/*
+ * A process number may be given out again: this is the rank's own if the rank
+ * still lives after its process was opened.
+ */
+static int open_process(const struct pen_board *board, uint32_t local_rank)
+{
+    int pid = pen_board_read(board, local_rank).pid;
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (handle >= 0 && !pen_board_is_alive(board, local_rank)) {
+        close(handle);
+        return -1;
+    }
+    return handle;
+}
+
+static void open_processes(struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    uint32_t count = pen_board_count(board);
+    for (uint32_t i = 0; i < count; i++)
+        watchdog->polls[i] = (struct pollfd){
+            .fd = i == pen_board_own(board) ? -1 : open_process(board, i),
+            .events = POLLIN};
+    watchdog->polls[count] =
+        (struct pollfd){.fd = watchdog->wake, .events = POLLIN};
+}
+
+static void close_processes(struct pen_watchdog *watchdog)
+{
+    for (uint32_t i = 0; i < pen_board_count(watchdog->options.board); i++)
+        if (watchdog->polls[i].fd >= 0)
+            close(watchdog->polls[i].fd);
+    close_socket(watchdog);
+}
+
+/* Signals are for the main thread. */
+static int start_thread(struct pen_watchdog *watchdog)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&watchdog->thread, NULL, watch, watchdog);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static void release(struct pen_watchdog *watchdog)
+{
+    if (watchdog->wake >= 0)
+        close(watchdog->wake);
+    pen_text_release(&watchdog->reporter.line);
+    free(watchdog->reporter.ranks);
+    free(watchdog->reporter.chain);
+    free(watchdog->stall.samples);
+    free(watchdog->polls);
+    free(watchdog);
+}
+
+/* Everything that the thread will need. */
+static pen_status allocate(struct pen_watchdog *watchdog, uint32_t count)
+{
+    struct pen__reporter *reporter = &watchdog->reporter;
+    watchdog->wake = eventfd(0, EFD_CLOEXEC);
+    watchdog->polls = calloc((size_t)count + 1, sizeof *watchdog->polls);
+    watchdog->stall.samples = calloc(count, sizeof *watchdog->stall.samples);
+    reporter->ranks = calloc(count, sizeof *reporter->ranks);
+    reporter->chain = calloc(count, sizeof *reporter->chain);
+    pen_text_add_repeat(&reporter->line, ' ', 4096);
+    return watchdog->wake < 0 || watchdog->polls == NULL ||
+                   watchdog->stall.samples == NULL || reporter->ranks == NULL ||
+                   reporter->chain == NULL || reporter->line.has_failed
+               ? PEN_NOMEM
+               : PEN_OK;
+}
+
+pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
+                               struct pen_watchdog **out, struct pen_text *why)
+{
+    uint32_t count = pen_board_count(options->board);
+    struct pen_watchdog *watchdog = calloc(1, sizeof *watchdog);
+    if (watchdog == NULL)
+        return PEN_NOMEM;
+    watchdog->options = *options;
+    watchdog->next =
+        count > 1 ? (pen_board_own(options->board) + 1) % count : NO_RANK;
+    watchdog->socket = -1;
+    watchdog->reporter.board = options->board;
+    watchdog->reporter.num_ranks = options->num_ranks;
+    watchdog->reporter.schedule = options->schedule;
+    atomic_init(&watchdog->step_sec, 0);
+    atomic_init(&watchdog->least_sec, 0);
+    atomic_init(&watchdog->schedule, options->schedule);
+    pen_status status = allocate(watchdog, count);
+    if (status != PEN_OK) {
+        release(watchdog);
+        return status;
+    }
+    update_patience(watchdog);
+    open_processes(watchdog);
+    copy_socket(watchdog);
+    int error = start_thread(watchdog);
+    if (error != 0) {
+        pen_why(why, "cannot start the watchdog thread: %s", strerror(error));
+        close_processes(watchdog);
+        release(watchdog);
+        return PEN_IO;
+    }
+    *out = watchdog;
+    return PEN_OK;
+}
+
+void pen_watchdog_free(struct pen_watchdog *watchdog)
+{
+    if (watchdog == NULL)
+        return;
+    const uint64_t one = 1;
+    ssize_t written = write(watchdog->wake, &one, sizeof one);
+    (void)written;
+    pthread_join(watchdog->thread, NULL);
+    close_processes(watchdog);
+    release(watchdog);
+}
