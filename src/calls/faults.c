@@ -45,7 +45,7 @@ static pen_status add_fault(struct finder *finder,
         finder->faults.list = again;
         finder->room = room;
     }
-    uint32_t *ranks = pen_room(most_ranks + 1, sizeof *ranks);
+    uint32_t *ranks = pen_room_zero(most_ranks + 1, sizeof *ranks);
     if (ranks == NULL)
         return PEN_NOMEM;
     *out = &finder->faults.list[finder->faults.count++];

@@ -65,7 +65,7 @@ static bool read_peer(const char *name, uint32_t *out)
     if (arrow == NULL)
         return false;
     char *end;
-    long number = strtol(arrow + 2, &end, 10);
+    long long number = strtoll(arrow + 2, &end, 10);
     if (end == arrow + 2 || number < 0 || number >= PEN_CALLS_MOST_RANKS)
         return false;
     *out = (uint32_t)number;
