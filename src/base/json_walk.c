@@ -1,6 +1,5 @@
 #include "base/json_walk.h"
 
-#include <string.h>
 
 /* "line 3, column 7: REASON" of a byte. */
 static pen_status refuse_at(const struct pen_json_walk *walk, size_t at,
@@ -18,10 +17,21 @@ static pen_status refuse_at(const struct pen_json_walk *walk, size_t at,
     return PEN_INVALID;
 }
 
+static bool is_space(char byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
+/* What ends a number or a word. */
+static bool ends_word(char byte)
+{
+    return is_space(byte) || byte == ',' || byte == ':' || byte == '"' ||
+           byte == '[' || byte == ']' || byte == '{' || byte == '}';
+}
+
 static void skip_spaces(struct pen_json_walk *walk)
 {
-    while (walk->at < walk->length &&
-           memchr(" \t\r\n", walk->text[walk->at], 4) != NULL)
+    while (walk->at < walk->length && is_space(walk->text[walk->at]))
         walk->at++;
 }
 
@@ -48,8 +58,7 @@ static pen_status skip_string(struct pen_json_walk *walk, struct pen_text *why)
 static pen_status skip_word(struct pen_json_walk *walk, struct pen_text *why)
 {
     size_t begin = walk->at;
-    while (walk->at < walk->length &&
-           memchr(",:]}[{\" \t\r\n", walk->text[walk->at], 11) == NULL)
+    while (walk->at < walk->length && !ends_word(walk->text[walk->at]))
         walk->at++;
     return walk->at > begin ? PEN_OK
                             : refuse_at(walk, begin, "expected a value", why);

@@ -388,7 +388,8 @@ static pen_status look_at_absent(struct finder *finder)
         if (pen_calls_find(calls, rank) == NULL)
             fault->ranks[fault->num_ranks++] = rank;
     }
-    fault->meeting = find_last(meetings, fault->ranks[0]);
+    fault->meeting =
+        fault->num_ranks == 0 ? NULL : find_last(meetings, fault->ranks[0]);
     if (fault->meeting != NULL) {
         fault->num_waiting = fault->meeting->count;
         fault->right = pen_meeting_call(meetings, fault->meeting, 0);

@@ -33,6 +33,7 @@ bool pen_meeting_last(const struct pen_meetings *meetings,
     if (meeting->count < 2 || !pen_call_op_info(first->op)->waits_for_all)
         return false;
     *begin_ns = INT64_MIN;
+    *line = meetings->refs[meeting->first].line;
     for (uint32_t i = 0; i < meeting->count; i++) {
         const struct pen_call *call = pen_meeting_call(meetings, meeting, i);
         int64_t begin = begin_of(pen_meeting_rank(meetings, meeting, i), call);
