@@ -1,5 +1,6 @@
 #include "base/json_walk.h"
 
+#include <string.h>
 
 /* "line 3, column 7: REASON" of a byte. */
 static pen_status refuse_at(const struct pen_json_walk *walk, size_t at,
