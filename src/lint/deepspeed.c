@@ -20,7 +20,9 @@ static const struct pen__lint_table tables[] = {
      "dataloader_drop_last use_data_before_expert_parallelism "
      "graph_harvesting torch_autocast sequence_parallel_size "
      "data_parallel_size "
-     "use_node_local_storage mpu moe inference comment _comment $schema"},
+     "use_node_local_storage mpu moe inference vocabulary_size "
+     "managed_gradient_accumulation gradient_allreduce_op expert_parallel "
+     "disable_python_gc datastates_ckpt log_level comment _comment $schema"},
     {"zero_optimization.",
      "stage contiguous_gradients reduce_scatter reduce_bucket_size "
      "use_multi_rank_bucket_allreduce allgather_partitions "
@@ -41,7 +43,10 @@ static const struct pen__lint_table tables[] = {
      "zero_quantized_gradients zeropp_loco_param mics_shard_size "
      "mics_hierarchical_params_gather memory_efficient_linear "
      "pipeline_loading_checkpoint override_module_apply "
-     "log_trace_cache_warnings allreduce_always_fp32 leaf_module"},
+     "log_trace_cache_warnings allreduce_always_fp32 leaf_module "
+     "allgather_sequential stage3_allgather_sequential compute_grad_norm "
+     "enable_sanity_checks parameter_alignment "
+     "save_muon_momentum_buffer_in_memory"},
     {"fp16.", "enabled auto_cast loss_scale initial_scale_power "
               "loss_scale_window hysteresis consecutive_hysteresis "
               "min_loss_scale fp16_master_weights_and_grads"},

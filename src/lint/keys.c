@@ -79,6 +79,7 @@ void pen__lint_judge_keys(struct pen__lint_judge *judge, const char *program,
                           const struct pen__lint_table *tables)
 {
     const struct pen__lint_config *config = judge->config;
+    const struct pen__lint_table *last_table = NULL;
     char last[64] = "";
     for (uint32_t i = 0; i < config->count; i++)
         for (const struct pen__lint_table *table = tables; table->path != NULL;
@@ -90,8 +91,9 @@ void pen__lint_judge_keys(struct pen__lint_judge *judge, const char *program,
                 is_known(part, table->known, near))
                 continue;
             /* A table with many keys is unknown once. */
-            if (strcmp(part, last) != 0)
+            if (table != last_table || strcmp(part, last) != 0)
                 file_unknown(judge, program, setting, part, near);
+            last_table = table;
             memcpy(last, part, sizeof last);
         }
 }
