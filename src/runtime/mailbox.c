@@ -206,6 +206,8 @@ void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass)
 {
     PEN_BUG_UNLESS(mailbox->num_posted == mailbox->num_expected ||
                    mailbox->pass == 0);
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++)
+        PEN_BUG_UNLESS(mailbox->slots[i].state != FILLED);
     mailbox->pass = pass;
     mailbox->num_posted = 0;
     if (mailbox->options.kind == PEN_MAILBOX_IN)

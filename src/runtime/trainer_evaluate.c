@@ -52,20 +52,34 @@ static void count_right(void *context, const struct pen_stage *stage,
 
 /* ---- a schedule of forwards, of one micro-batch per replica ---- */
 
-static pen_status add_forwards(struct pen_schedule *schedule)
+static pen_status add_forward(struct pen_schedule *schedule, uint32_t stage)
 {
     const struct pen_shape *shape = &schedule->shape;
+    uint32_t rank = pen_shape_rank_of(shape, stage);
+    const struct {
+        enum pen_op_kind kind;
+        bool is_here;
+    } ops[] = {{PEN_OP_RECV_ACT,
+                pen_shape_is_remote(shape, stage,
+                                    pen_shape_previous_stage(shape, stage))},
+               {PEN_OP_FORWARD, true},
+               {PEN_OP_SEND_ACT,
+                pen_shape_is_remote(shape, stage,
+                                    pen_shape_next_stage(shape, stage))}};
     pen_status status = PEN_OK;
-    for (uint32_t s = 0; s < pen_shape_parts(shape) && status == PEN_OK; s++) {
-        uint32_t rank = pen_shape_rank_of(shape, s);
-        uint32_t before = pen_shape_previous_stage(shape, s);
-        if (pen_shape_is_remote(shape, s, before))
+    for (size_t i = 0; i < 3 && status == PEN_OK; i++)
+        if (ops[i].is_here)
             status = pen_schedule_add(schedule, rank,
-                                      pen_op_make(PEN_OP_RECV_ACT, s, 0));
-        if (status == PEN_OK)
-            status = pen_schedule_add(schedule, rank,
-                                      pen_op_make(PEN_OP_FORWARD, s, 0));
-    }
+                                      pen_op_make(ops[i].kind, stage, 0));
+    return status;
+}
+
+static pen_status add_forwards(struct pen_schedule *schedule)
+{
+    pen_status status = PEN_OK;
+    for (uint32_t s = 0;
+         s < pen_shape_parts(&schedule->shape) && status == PEN_OK; s++)
+        status = add_forward(schedule, s);
     return status;
 }
 
