@@ -9,6 +9,7 @@
     metrics.py hammer PORT          four readers and a slow one until it ends
     metrics.py examples DIR HEADER  dashboard and configuration against metrics
 """
+import contextlib
 import json
 import math
 import os
@@ -270,8 +271,9 @@ def check_local(port, pid):
     """Of the sockets of this process, one listens on this port: 127.0.0.1."""
     inodes = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
-        match = re.match(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}"))
-        inodes |= {match.group(1)} if match else set()
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            match = re.match(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}"))
+            inodes |= {match.group(1)} if match else set()
     listening = []
     for table in ("tcp", "tcp6"):
         with open(f"/proc/net/{table}") as file:
@@ -281,7 +283,7 @@ def check_local(port, pid):
     assert own == [f"0100007F:{port:04X}"], listening
     nice = []
     for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/stat") as file:
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{thread}/stat") as file:
             nice.append(int(file.read().rpartition(")")[2].split()[16]))
     assert 19 in nice, nice
 
