@@ -23,7 +23,7 @@ static bool is_space(char byte)
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
-/* What ends a number or a word. */
+/* Whether a number or a word ends before this byte. */
 static bool ends_word(char byte)
 {
     return is_space(byte) || byte == ',' || byte == ':' || byte == '"' ||

@@ -44,7 +44,7 @@ const struct pen_call_op_info *pen_call_op_info(enum pen_call_op op);
  */
 bool pen__call_op_find(const char *name, enum pen_call_op *out);
 
-/* Of the C++ names in records of tensors: whether the op is a message. */
+/* Whether the operation is a send or a receive, not a collective. */
 bool pen_call_op_is_message(enum pen_call_op op);
 
 #endif

@@ -18,7 +18,7 @@ static int64_t end_of(const struct pen_call_rank *rank,
     return next < rank->calls + rank->count ? next->begin_ns : 0;
 }
 
-/* What the meetings of two ranks say about their clocks. */
+/* How far the clocks of two ranks differ, by the calls they made together. */
 struct pair {
     int64_t *differences; /* of the ends */
     size_t count;

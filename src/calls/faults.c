@@ -84,7 +84,7 @@ static uint32_t count_agreeing(const struct pen_meetings *meetings,
     return count;
 }
 
-/* What the meetings before this one, and then `more`, let expect next. */
+/* The next call, if the calls before this one, and then `more`, repeat. */
 static const struct pen_call *expect(const struct course *course, size_t index,
                                      const struct pen_call *more)
 {
@@ -100,7 +100,7 @@ static const struct pen_call *expect(const struct course *course, size_t index,
     return next;
 }
 
-/* What the right ranks call next, as recorded or expected. */
+/* The next call of the ranks that are right, as recorded or expected. */
 static const struct pen_call *call_after(const struct course *course,
                                          size_t index, uint32_t right_rank,
                                          const struct pen_call *right)
@@ -124,9 +124,10 @@ static bool was_made(const struct course *course, size_t index,
 }
 
 /*
- * Of two calls that as many ranks made: whether the second is the right one.
- * It is what earlier steps let expect, or what they have before the first: then
- * the ranks of the first skipped it. Else it is the one that was made before.
+ * Equally many ranks made each of two calls: whether the second call is right.
+ * It is if earlier steps have it here, or have it before the first call, so
+ * that the ranks of the first call skipped it; else the call that was made
+ * before is.
  */
 static bool is_second_right(const struct course *course, size_t index,
                             const struct pen_call *first,
@@ -427,20 +428,20 @@ static bool judge(const struct pen_message *message,
 static pen_status look_at_links(struct finder *finder)
 {
     const struct pen_meetings *meetings = finder->meetings;
-    const struct pen_message *told = NULL;
+    const struct pen_message *last_fault = NULL;
     for (size_t i = 0; i < meetings->num_messages; i++) {
         const struct pen_message *message = &meetings->messages[i];
         enum pen_call_fault_kind kind;
         struct pen_call_fault *fault;
-        if ((told != NULL && told->from == message->from &&
-             told->to == message->to) ||
+        if ((last_fault != NULL && last_fault->from == message->from &&
+             last_fault->to == message->to) ||
             !has_all(meetings->calls, message->from) ||
             !has_all(meetings->calls, message->to) || !judge(message, &kind))
             continue;
         pen_status status = add_fault(finder, kind, 1, &fault);
         if (status != PEN_OK)
             return status;
-        told = message;
+        last_fault = message;
         bool is_receiver = kind == PEN_CALL_FAULT_UNRECEIVED;
         fault->message = message;
         fault->ranks[fault->num_ranks++] =
