@@ -12,7 +12,7 @@
  * fullest link, and what the simulation took. With --uncontended no message
  * slows another.
  */
-#include "cli/simulate_make.h"
+#include "cli/simulate/make.h"
 #include "validation_rows.h"
 
 struct wish {

@@ -11,5 +11,5 @@ foreach(path ${paths})
     string(APPEND arrays "static const char ${symbol}[] = {${bytes}0};\n")
     string(APPEND rows "    {\"${name}\", ${symbol}},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"cli/schemas.h\"\n\n${arrays}\n\
+file(WRITE ${OUTPUT} "#include \"cli/files/schemas.h\"\n\n${arrays}\n\
 const struct pen__schema_text pen__schemas[] = {\n${rows}    {0, 0}};\n")

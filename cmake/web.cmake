@@ -1,11 +1,10 @@
 # The page: index.html, one script, and the program as one WebAssembly file,
 # in the folder page/ of the build; docs/web.md.
-file(GLOB web_sources CONFIGURE_DEPENDS src/cli/*.c)
-list(FILTER web_sources INCLUDE REGEX "/(chart_bars|cli|cluster|export|fields\
-|figures|lint|models|parser|partition|plan|predict|program|progress|recipe_options\
-|schedule|sync|verbs|view|web_main)(_[^/]*)?\\.c$")
+file(GLOB web_sources CONFIGURE_DEPENDS src/cli/web_main.c
+     src/cli/program/*.c src/cli/lint/*.c src/cli/plan/*.c
+     src/cli/schedule/*.c src/cli/sync/*.c src/cli/view/*.c)
 list(FILTER web_sources EXCLUDE REGEX
-     "/(cluster_detect|parser_error|parser_once|program_become)\\.c$")
+     "/(become|parser_error|parser_once|plot)\\.c$")
 add_executable(penstock ${web_sources} src/cli/without_argp/argp.c
                src/cli/without_processes/parser_error.c
                src/cli/without_processes/parser_once.c

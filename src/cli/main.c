@@ -2,8 +2,8 @@
  * penstock: the commands that need neither MPI nor oneDNN, and the names of
  * those that penstock-train and penstock-simulate carry out.
  */
-#include "cli/program.h"
-#include "cli/program_help.h"
+#include "cli/program/help.h"
+#include "cli/program/program.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * penstock-simulate: the command that runs on simulated ranks, a program of its
  * own for it alone needs SimGrid. Users type `penstock simulate`.
  */
-#include "cli/program.h"
+#include "cli/program/program.h"
 
 /* A command that is added here is named in main.c of penstock, too. */
 static const struct pen__command *const commands[] = {&pen__simulate, NULL};

@@ -2,7 +2,7 @@
  * penstock-train: the commands that compute. Users type `penstock train`;
  * under mpirun this program may be named itself.
  */
-#include "cli/program.h"
+#include "cli/program/program.h"
 
 /* A command that is added here is named in main.c of penstock, too. */
 static const struct pen__command *const commands[] = {&pen__train,

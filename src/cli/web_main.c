@@ -3,7 +3,7 @@
  * question and answer it. Those that need many files, processes or a machine
  * are in the others.
  */
-#include "cli/program.h"
+#include "cli/program/program.h"
 
 static const struct pen__command *const commands[] = {
     &pen__plan,   &pen__predict, &pen__schedule,

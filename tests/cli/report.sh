@@ -238,7 +238,7 @@ if [ -x "$(dirname "$PENSTOCK")/penstock-train" ] &&
     [ -x "$(dirname "$PENSTOCK")/penstock-simulate" ]; then
     list_commands
     cut -f 2 "$work/options" | sort -u >"$work/known"
-    cat "$root"/src/view/advice*.c "$root/src/cli/report_tables.c" |
+    cat "$root"/src/view/advice*.c "$root/src/cli/report/tables.c" |
         sed 's/" *$//; s/^ *"//' | tr -d '\n' |
         grep -oE -- '--[a-z][a-z0-9-]*' | sort -u >"$work/named"
     [ "$(wc -l <"$work/named")" -ge 20 ] || fail "hardly any option is named"

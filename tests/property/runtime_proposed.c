@@ -7,7 +7,7 @@
 #include "support/question.h"
 #include "support/support.h"
 
-#include "cli/train_check.h"
+#include "cli/train/check.h"
 #include "planner/relax.h"
 #include "support/seed.h"
 

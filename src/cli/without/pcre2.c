@@ -1,12 +1,12 @@
 /*
  * Commands that read texts or images, where PCRE2 was not there at build time:
- * they say what is missing. Built in place of cli/tokenize.c and
- * cli/reproduce*.c.
+ * they say what is missing. Built in place of cli/files/tokenize.c and
+ * cli/reproduce/.
  */
-#include "cli/cli.h"
+#include "cli/program/cli.h"
 
 #include "base/log.h"
-#include "cli/cli_answer.h"
+#include "cli/program/answer.h"
 
 #ifdef PEN_WHEEL
 #define HINT                                                                   \

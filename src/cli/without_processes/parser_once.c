@@ -1,5 +1,5 @@
 /* A program that is never one of several ranks tells its errors itself. */
-#include "cli/parser_once.h"
+#include "cli/program/parser_once.h"
 
 void pen__once_begin(void)
 {

@@ -1,0 +1,42 @@
+#ifndef PEN_CLI_CHECKPOINT_H
+#define PEN_CLI_CHECKPOINT_H
+
+#include "cli/program/progress.h"
+#include "core/checkpoint.h"
+
+/* What the commands behind `penstock checkpoint` share. */
+struct pen__checkpoint_args {
+    int most_paths;
+    char **paths;
+    int num_paths;
+    bool is_json;
+    bool has_weights_only;
+    bool needs_output;
+    const char *output;
+    enum pen_dtype dtype;
+    uint64_t max_shard_bytes;
+};
+
+/* A step that is open, and the line that shows how far the reading is. */
+struct pen__step {
+    struct pen__progress progress;
+    struct pen_checkpoint_watch watch;
+    struct pen_checkpoint *checkpoint;
+    struct pen_any_model model;
+};
+
+/*
+ * Opens a step, or of a run the newest that is whole; says which were passed
+ * over. Close it in either case.
+ */
+pen_status pen__step_open(struct pen__step *step, const char *path,
+                          struct pen_text *why);
+void pen__step_close(struct pen__step *step);
+
+/* "5GB", "200MiB", "0"; false for anything else. */
+bool pen__parse_size(const char *text, uint64_t *out);
+
+int pen__checkpoint_reshard(const struct pen__checkpoint_args *args);
+int pen__checkpoint_export(const struct pen__checkpoint_args *args);
+
+#endif

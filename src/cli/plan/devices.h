@@ -1,0 +1,39 @@
+#ifndef PEN_CLI_PLAN_DEVICES_H
+#define PEN_CLI_PLAN_DEVICES_H
+
+#include "base/table.h"
+#include "cli/plan/print.h"
+
+/*
+ * For several numbers of devices the fastest plan, with its energy and cost,
+ * beside the plan that was chosen: is it worth using more?
+ */
+#define PEN__DEVICE_ROWS 10u
+
+struct pen__device_rows {
+    const struct pen_plan_found *rows[PEN__DEVICE_ROWS + 2]; /* most first */
+    uint32_t count;
+};
+
+/* The rows that a report has, each number of devices and step once. */
+void pen__device_rows(const struct pen__plan_report *report,
+                      struct pen__device_rows *out);
+
+/*
+ * Whether they belong into every answer: a plan with fewer devices takes up to
+ * a quarter longer, or saves a tenth of energy or price; or they were asked
+ * for.
+ */
+bool pen__device_rows_matter(const struct pen__plan_report *report,
+                             const struct pen__device_rows *rows);
+
+/* The words of what a row is best for: "time, cost"; "" for nothing. */
+void pen__device_row_merits(const struct pen__device_rows *rows, uint32_t row,
+                            struct pen_text *out);
+
+/* Release the table. */
+void pen__device_table(const struct pen__plan_report *report,
+                       const struct pen__device_rows *rows,
+                       struct pen_table *out);
+
+#endif

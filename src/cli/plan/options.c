@@ -1,0 +1,704 @@
+#include "cli/plan/options.h"
+
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/program/fields.h"
+#include "cli/program/help.h"
+#include "cli/program/parser.h"
+#include "core/image_model.h"
+#include "planner/timings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the command line ---- */
+
+#define AT(member) offsetof(struct pen__plan_args, member)
+#define SEARCH PEN__PLAN_SEARCH
+#define PREDICT PEN__PLAN_PREDICT
+#define MAKERS (PEN__PLAN_SEARCH | PEN__PLAN_PREDICT)
+#define ALL (MAKERS | PEN__PLAN_CHECK)
+#define MOST_DEGREE PEN_PLAN_MAX_DEGREE
+#define DEGREE(name) AT(degrees[PEN_DEGREE_##name])
+
+struct row {
+    unsigned verbs;
+    struct pen__field field;
+};
+
+static const struct row rows[] = {
+    {ALL,
+     {"model", "MODEL", "config.json, its folder, or a preset, as gpt2",
+      PEN__FIELD_TEXT, AT(model), 0, 0, NULL}},
+    {ALL,
+     {"cluster", "CLUSTER", "a cluster file, or a preset, as 64xh100",
+      PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
+    {MAKERS,
+     {"seq-length", "N",
+      "tokens per sequence, as 8k, which is 8192; up to 8192 when not given",
+      PEN__FIELD_SIZE, AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL}},
+    {MAKERS,
+     {"global-batch-size", "N",
+      "sequences (or images) per step, over all devices; 4 Mi tokens when not "
+      "given",
+      PEN__FIELD_SIZE, AT(global_batch), 1, 1e12, NULL}},
+    {ALL,
+     {"tokens", "N", "tokens of the whole run, as 15T: print its days",
+      PEN__FIELD_COUNT, AT(tokens), 1, 1e18, NULL}},
+    {MAKERS,
+     {"target", "NAME",
+      "program to run the plan: penstock, megatron, torchtitan or deepspeed; "
+      "when not given, penstock on CPUs, deepspeed for images, else megatron",
+      PEN__FIELD_WORD, AT(target), 0, 0, pen_target_names}},
+    {MAKERS,
+     {"dtype", "NAME",
+      "number format of matrix products: f32, bf16, fp16, fp8, mxfp8 or nvfp4; "
+      "when not given, f32 for penstock and image networks, bf16 for others",
+      PEN__FIELD_WORD, AT(number), 0, 0, pen_number_names}},
+    {ALL,
+     {"memory-limit", "BYTES",
+      "device memory that a plan may use, including the prediction's "
+      "margin, as 70GiB; all of it when not given",
+      PEN__FIELD_TEXT, AT(memory_limit), 0, 0, NULL}},
+    {ALL,
+     {"profile", "FILE", "times that `penstock profile` measured",
+      PEN__FIELD_TEXT, AT(profile), 0, 0, NULL}},
+    {SEARCH,
+     {"top", "N", "number of plans in the table; 10 when not given",
+      PEN__FIELD_COUNT, AT(top), 1, 1000, NULL}},
+    {SEARCH,
+     {"seconds", "S",
+      "work after which the search returns its best plan so far, counted "
+      "as seconds of a usual core; 0.5 when not given",
+      PEN__FIELD_REAL, AT(seconds), 0.01, 1e6, NULL}},
+    {SEARCH,
+     {"objective", "NAME",
+      "value of a step to make small: time, energy, or cost, which is "
+      "the cluster file's price, or devices x seconds; time when not given",
+      PEN__FIELD_WORD, AT(objective), 0, 0, pen_objective_names}},
+    {SEARCH,
+     {"within", "X%",
+      "take the plan with the fewest devices whose time (or energy, or "
+      "cost) is at most X% above the best",
+      PEN__FIELD_TEXT, AT(within), 0, 0, NULL}},
+    {SEARCH,
+     {"allow-stale", NULL,
+      "also search asynchronous schedules, whose results differ from "
+      "synchronous training",
+      PEN__FIELD_FLAG, AT(allows_stale), 0, 0, NULL}},
+    {SEARCH,
+     {"clip-grad", "X",
+      "gradient norm that the training must clip to: leaves out "
+      "asynchronous schedules that cannot clip; 0 when not given: clip if the "
+      "schedule can",
+      PEN__FIELD_REAL, AT(clip_norm), 0, 1e30, NULL}},
+    {SEARCH,
+     {"allow-local", NULL,
+      "also compare other ways to synchronise the replicas of the "
+      "best plan, with their savings",
+      PEN__FIELD_FLAG, AT(allows_local), 0, 0, NULL}},
+    {SEARCH,
+     {"explain", NULL,
+      "explain the best plan: why its neighbours are worse, the limit of "
+      "the step, and what would help",
+      PEN__FIELD_FLAG, AT(is_explained), 0, 0, NULL}},
+    {SEARCH,
+     {"html", "FILE", "write an HTML report here", PEN__FIELD_TEXT, AT(html), 0,
+      0, NULL}},
+    {PREDICT,
+     {"tensor-model-parallel-size", "N", "devices that share each tensor",
+      PEN__FIELD_COUNT, DEGREE(TP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"tp", "N", "the same", PEN__FIELD_COUNT, DEGREE(TP), 1, MOST_DEGREE,
+      NULL}},
+    {PREDICT,
+     {"pipeline-model-parallel-size", "N", "ranks of the pipeline",
+      PEN__FIELD_COUNT, DEGREE(PP), 1, PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"pp", "N", "the same", PEN__FIELD_COUNT, DEGREE(PP), 1,
+      PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"num-virtual-stages-per-pipeline-rank", "N",
+      "stages on each pipeline rank", PEN__FIELD_COUNT, DEGREE(VPP), 1,
+      PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"vpp", "N", "the same", PEN__FIELD_COUNT, DEGREE(VPP), 1,
+      PEN_PLAN_MAX_STAGES, NULL}},
+    {PREDICT,
+     {"context-parallel-size", "N", "devices that share each sequence",
+      PEN__FIELD_COUNT, DEGREE(CP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"cp", "N", "the same", PEN__FIELD_COUNT, DEGREE(CP), 1, MOST_DEGREE,
+      NULL}},
+    {PREDICT,
+     {"expert-model-parallel-size", "N", "replicas that share the experts",
+      PEN__FIELD_COUNT, DEGREE(EP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"ep", "N", "the same", PEN__FIELD_COUNT, DEGREE(EP), 1, MOST_DEGREE,
+      NULL}},
+    {PREDICT,
+     {"dp", "N",
+      "replicas of the pipeline; as many as the devices allow when "
+      "not given",
+      PEN__FIELD_COUNT, DEGREE(DP), 1, MOST_DEGREE, NULL}},
+    {PREDICT,
+     {"micro-batch-size", "N", "sequences per micro-batch; 1 when not given",
+      PEN__FIELD_SIZE, AT(micro_batch), 1, PEN_PLAN_MAX_COUNT, NULL}},
+    {PREDICT,
+     {"schedule", "NAME",
+      "a name from `penstock schedule list`; when not given, 1f1b, "
+      "or interleaved with several stages per rank",
+      PEN__FIELD_TEXT, AT(schedule), 0, 0, NULL}},
+    {PREDICT,
+     {"recompute-granularity", "NAME",
+      "none, selective or full; none when not given", PEN__FIELD_WORD,
+      AT(recompute), 0, 0, pen_recompute_names}},
+    {PREDICT,
+     {"use-distributed-optimizer", NULL, "the same as --sharding zero1",
+      PEN__FIELD_FLAG, AT(is_sharded), 0, 0, NULL}},
+    {PREDICT,
+     {"sharding", "NAME",
+      "over replicas: none, zero1, zero2 or zero3; when not given, the "
+      "first but none that the target has",
+      PEN__FIELD_WORD, AT(sharding), 0, 0, pen_sharding_names}},
+    {PREDICT,
+     {"sequence-parallel", NULL,
+      "also split norms over tp; on unless the target cannot do it",
+      PEN__FIELD_FLAG, AT(is_sequence_parallel), 0, 0, NULL}},
+    {PREDICT,
+     {"blocks", "LIST",
+      "blocks of each stage, as 1,2,2,3; as even as possible when "
+      "not given",
+      PEN__FIELD_TEXT, AT(stages), 0, 0, NULL}},
+    {PREDICT,
+     {"pipeline-model-parallel-layout", "LAYOUT",
+      "the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'",
+      PEN__FIELD_TEXT, AT(layout), 0, 0, NULL}},
+    {MAKERS,
+     {"from-megatron", "LINE",
+      "a Megatron-LM command line, from which to take the layout, "
+      "and the model if --model is not given; @FILE reads it from a "
+      "file; plan compares it with the best plan, option by option",
+      PEN__FIELD_TEXT, AT(megatron_line), 0, 0, NULL}},
+    {SEARCH,
+     {"why", "LIST",
+      "explain why the plans with these settings are not the best, as "
+      "tp=8,pp=4; also vpp, cp, ep, dp, micro-batch, schedule, recompute, "
+      "sharding",
+      PEN__FIELD_TEXT, AT(why), 0, 0, NULL}},
+    {SEARCH,
+     {"compare-targets", NULL, "print the best plan of each target",
+      PEN__FIELD_FLAG, AT(compares_targets), 0, 0, NULL}},
+    {ALL,
+     {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}},
+};
+
+#define NUM_ROWS (sizeof rows / sizeof *rows)
+
+/* --help of plan has these, so that it is one screen; --help-all has all. */
+static const char *const usual_names[] = {"seq-length", "global-batch-size",
+                                          "target",     "memory-limit",
+                                          "explain",    "json",
+                                          "output",     NULL};
+
+/* --help of predict leaves these out. */
+static const char *const rare[] = {"use-distributed-optimizer",
+                                   "sequence-parallel",
+                                   "pipeline-model-parallel-layout",
+                                   "from-megatron",
+                                   "blocks",
+                                   NULL};
+
+struct parse {
+    struct pen__plan_args *args; /* the first: where fields go */
+    struct pen__field fields[PEN__FIELDS_MAX];
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    size_t num_fields;
+    enum pen__plan_verb verb;
+    char *word; /* the first argument, taken as the model */
+};
+
+static void list_options(enum pen__plan_verb verb, struct parse *parse)
+{
+    parse->verb = verb;
+    parse->num_fields = 0;
+    for (size_t i = 0; i < NUM_ROWS; i++)
+        if ((rows[i].verbs & verb) != 0)
+            parse->fields[parse->num_fields++] = rows[i].field;
+    for (size_t i = 0;
+         (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
+        parse->fields[parse->num_fields++] = pen__recipe_options[i];
+    pen__fields_list_output(
+        parse->fields, parse->num_fields, "FILE",
+        verb == PEN__PLAN_SEARCH
+            ? "write the best plan to FILE; plan.svg: a picture"
+            : "write the plan to FILE",
+        parse->options);
+}
+
+static void require(const struct argp_state *state, bool is_there,
+                    const char *name)
+{
+    if (!is_there)
+        argp_error(state, "--%s is required", name);
+}
+
+static void read_within(struct pen__plan_args *args,
+                        const struct argp_state *state)
+{
+    char *end = NULL;
+    if (args->within == NULL)
+        return;
+    args->tolerance = strtod(args->within, &end) / 100;
+    if (end == args->within || strcmp(end, "%") != 0 ||
+        !(args->tolerance >= 0 && args->tolerance <= 100))
+        argp_error(state, "--within must be 0%% to 10000%%, as 5%%, not '%s'",
+                   args->within);
+}
+
+/* A command line has its model: a single word is the cluster. */
+static void take_cluster(const struct parse *parse)
+{
+    struct pen__plan_args *args = parse->args;
+    if (args->megatron_line == NULL || parse->word == NULL ||
+        args->model != parse->word || args->cluster != NULL)
+        return;
+    args->cluster = args->model;
+    args->model = NULL;
+}
+
+/* A question has an answer of its own, and no ranking. */
+static void check_question(const struct pen__plan_args *args,
+                           const struct argp_state *state)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+    } questions[] = {{"from-megatron", args->megatron_line != NULL},
+                     {"why", args->why != NULL},
+                     {"compare-targets", args->compares_targets}},
+      others[] = {{"tokens", args->tokens != 0},
+                  {"html", args->html != NULL},
+                  {"explain", args->is_explained},
+                  {"allow-local", args->allows_local}};
+    const char *asked = NULL;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        if (questions[i].is_given && asked != NULL)
+            argp_error(state, "--from-megatron, --why and --compare-targets "
+                              "are different questions; give only one of them");
+        if (questions[i].is_given)
+            asked = questions[i].name;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].is_given && asked != NULL)
+            argp_error(state,
+                       "--%s belongs to the ranking of plans, which --%s does "
+                       "not print; give one of them",
+                       others[i].name, asked);
+}
+
+static void check_args(const struct parse *parse,
+                       const struct argp_state *state)
+{
+    const struct pen__plan_args *args = parse->args;
+    read_within(parse->args, state);
+    take_cluster(parse);
+    pen__recipe_args_take(&args->recipe_args, state, &parse->args->recipe);
+    parse->args->expert_tp = (uint32_t)args->recipe_args.expert_tp;
+    if (args->recipe.modules != 0 && args->recompute == PEN_RECOMPUTE_NONE)
+        parse->args->recompute = PEN_RECOMPUTE_SELECTIVE;
+    if (parse->verb == PEN__PLAN_SEARCH)
+        check_question(args, state);
+    if (parse->verb == PEN__PLAN_CHECK) {
+        if (args->file == NULL)
+            argp_error(state, "expected a PLAN");
+        return;
+    }
+    bool has_model = args->model != NULL || args->megatron_line != NULL;
+    if (args->cluster == NULL || !has_model)
+        argp_error(state, "%s%s%s required, as in: penstock %s",
+                   has_model ? "" : "--model",
+                   has_model || args->cluster != NULL ? "" : " and ",
+                   args->cluster != NULL ? " is"
+                   : has_model           ? "--cluster is"
+                                         : "--cluster are",
+                   parse->verb == PEN__PLAN_SEARCH
+                       ? "plan llama-3.1-70b 64xh100"
+                       : "predict llama-3.1-70b 64xh100 --tp 4 --pp 4");
+    if (args->megatron_line != NULL) {
+        if (args->expert_tp != 0 || !pen_recipe_is_plain(&args->recipe))
+            argp_error(state, "--from-megatron takes the recipe from the "
+                              "command line; give its options there");
+        return;
+    }
+    require(state, args->global_batch != 0 || !pen_image_model_is(args->model),
+            "global-batch-size");
+    if (args->stages != NULL && args->layout != NULL)
+        argp_error(state,
+                   "--blocks and --pipeline-model-parallel-layout both set the "
+                   "stages; give only one of them");
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct parse *parse = state->input;
+    if (key == 'o') {
+        parse->args->output = text;
+        return 0;
+    }
+    if (key == ARGP_KEY_ARG && parse->verb == PEN__PLAN_CHECK &&
+        parse->args->file == NULL) {
+        parse->args->file = text;
+        return 0;
+    }
+    if (key == ARGP_KEY_ARG && (parse->verb & MAKERS) != 0) {
+        const char **place = parse->args->model == NULL ? &parse->args->model
+                                                        : &parse->args->cluster;
+        if (*place != NULL)
+            argp_error(state, "unexpected argument '%s'", text);
+        if (place == &parse->args->model)
+            parse->word = text;
+        *place = text;
+        return 0;
+    }
+    if (key == ARGP_KEY_END) {
+        check_args(parse, state);
+        return 0;
+    }
+    state->input = parse->args;
+    error_t error =
+        pen__fields_parse(parse->fields, parse->num_fields, key, text, state);
+    state->input = parse;
+    return error;
+}
+
+static struct argp parser_of(const struct parse *parse)
+{
+    struct argp parser = {.options = parse->options, .parser = parse_option};
+    switch (parse->verb) {
+    case PEN__PLAN_SEARCH:
+        parser.args_doc = "[MODEL [CLUSTER]]\ncheck PLAN";
+        parser.doc =
+            "Finds the fastest layouts of a training that fit into "
+            "memory, as in:\n  penstock plan llama-3.1-70b 64xh100\v"
+            "All options: penstock plan --help-all. No device is needed. After "
+            "you edit a plan, `penstock plan check PLAN` predicts it again.";
+        break;
+    case PEN__PLAN_CHECK:
+        parser.args_doc = "PLAN";
+        parser.doc = "Predicts a plan again.";
+        break;
+    case PEN__PLAN_PREDICT:
+        parser.args_doc = "[MODEL [CLUSTER]]";
+        parser.doc = "Predicts time and memory of one layout of a training.\v"
+                     "All options: penstock predict --help-all.";
+        break;
+    }
+    return parser;
+}
+
+/* --help has the options that most need. */
+static void hide_rare(enum pen__plan_verb verb, struct parse *parse)
+{
+    if (verb == PEN__PLAN_SEARCH)
+        pen__fields_show(usual_names, parse->options);
+    if (verb != PEN__PLAN_PREDICT)
+        return;
+    pen__fields_hide(rare, parse->options);
+    for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
+        pen__fields_hide(
+            (const char *const[]){pen__recipe_options[i].name, NULL},
+            parse->options);
+}
+
+void pen__plan_args_init(struct pen__plan_args *args)
+{
+    *args = (struct pen__plan_args){.top = 10,
+                                    .seconds = 0.5,
+                                    .target = PEN_TARGETS,
+                                    .number = PEN_NUMBERS,
+                                    .sharding = PEN_SHARDINGS};
+    pen__recipe_args_init(&args->recipe_args);
+}
+
+void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
+                          char **argv, struct pen__plan_args *args)
+{
+    struct parse parse = {.args = args};
+    pen__plan_args_init(args);
+    list_options(verb, &parse);
+    hide_rare(verb, &parse);
+    struct argp parser = parser_of(&parse);
+    if (!pen__parse(&parser, name, ARGP_IN_ORDER, argc, argv, &parse))
+        argp_failure(NULL, PEN__EXIT_NO, ENOMEM,
+                     "cannot read the command line");
+}
+
+void pen__plan_args_help(enum pen__plan_verb verb, char *name)
+{
+    struct parse parse = {.args = NULL};
+    list_options(verb, &parse);
+    if (pen__help_is_collected())
+        hide_rare(verb, &parse);
+    struct argp parser = parser_of(&parse);
+    pen__parser_help(&parser, name);
+}
+
+/* ---- the setting ---- */
+
+/* Processors do not compute in fp16. */
+bool pen__cluster_is_processors(const struct pen_cluster *cluster)
+{
+    return cluster->groups[0].device.flops[PEN_NUMBER_FP16] == 0;
+}
+
+#define USUAL_SEQUENCE 8192u    /* tokens, if the model has as many */
+#define USUAL_TOKENS (4u << 20) /* of a step */
+
+/* Prints what it chose, as the options that change it. */
+static void choose_batch(struct pen_setting *setting,
+                         const struct pen_model *model)
+{
+    uint32_t most = model->max_positions;
+    bool is_open = setting->sequence == 0 || setting->global_batch == 0;
+    if (setting->sequence == 0)
+        setting->sequence =
+            most != 0 && most < USUAL_SEQUENCE ? most : USUAL_SEQUENCE;
+    if (setting->global_batch == 0)
+        setting->global_batch = USUAL_TOKENS / setting->sequence;
+    if (setting->global_batch == 0)
+        setting->global_batch = 1;
+    if (is_open)
+        pen_log(PEN_LOG_INFO,
+                "not all given; using --seq-length %u --global-batch-size "
+                "%llu",
+                setting->sequence, (unsigned long long)setting->global_batch);
+}
+
+static void set_defaults(const struct pen__plan_args *args,
+                         struct pen__planning *planning)
+{
+    struct pen_setting *setting = &planning->setting;
+    bool is_images = planning->model->images != NULL;
+    setting->target = (enum pen_target)args->target;
+    if (args->target == PEN_TARGETS)
+        setting->target = pen__cluster_is_processors(planning->cluster)
+                              ? PEN_TARGET_PENSTOCK
+                          : is_images ? PEN_TARGET_DEEPSPEED
+                                      : PEN_TARGET_MEGATRON;
+    setting->number = (enum pen_number)args->number;
+    if (args->number == PEN_NUMBERS)
+        setting->number = setting->target == PEN_TARGET_PENSTOCK || is_images
+                              ? PEN_NUMBER_F32
+                              : PEN_NUMBER_BF16;
+    setting->sequence = is_images ? 1 : (uint32_t)args->sequence;
+    setting->global_batch = args->global_batch;
+    setting->clip_norm = args->clip_norm;
+    choose_batch(setting, planning->model);
+}
+
+static pen_status read_limit(const struct pen__plan_args *args,
+                             struct pen_setting *setting, struct pen_text *why)
+{
+    double bytes = 0;
+    if (args->memory_limit == NULL)
+        return PEN_OK;
+    if (!pen_unit_parse(PEN_UNIT_BYTES, args->memory_limit, &bytes) ||
+        bytes < 1 || bytes > 0x1p53) {
+        pen_why(why, "--memory-limit %s: expected a number with a unit, as %s",
+                args->memory_limit, pen_unit_example(PEN_UNIT_BYTES));
+        return PEN_INVALID;
+    }
+    setting->memory_limit = (uint64_t)bytes;
+    return PEN_OK;
+}
+
+/* A plan of an image network has sequences of one. */
+static pen_status check_sequence(const struct pen__plan_args *args,
+                                 const struct pen_model *model,
+                                 struct pen_text *why)
+{
+    if (model->images != NULL && args->sequence > 1) {
+        pen_why(why, "--seq-length is for text, but the model is for images; "
+                     "--global-batch-size counts images");
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+static void refuse_number(const struct pen_device *device,
+                          enum pen_number number, struct pen_text *why)
+{
+    const char *between = "";
+    pen_why(why,
+            "%s does not support %s; give --dtype with one of: ", device->kind,
+            pen_number_names[number]);
+    for (int i = 0; i < PEN_NUMBERS; i++) {
+        if (device->flops[i] == 0)
+            continue;
+        pen_why(why, "%s%s", between, pen_number_names[i]);
+        between = ", ";
+    }
+}
+
+/* A kind that does not offer the numbers would never end. */
+static pen_status check_numbers(const struct pen__planning *planning,
+                                struct pen_text *why)
+{
+    const struct pen_cluster *cluster = planning->cluster;
+    enum pen_number number = planning->setting.number;
+    for (uint32_t i = 0; i < cluster->num_groups; i++) {
+        if (cluster->groups[i].device.flops[number] > 0)
+            continue;
+        refuse_number(&cluster->groups[i].device, number, why);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+/* Warns of parts of a model that are not counted or only guessed. */
+static void warn_of(const struct pen_model *model)
+{
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_model_add_warnings(model, &text);
+    const char *line = pen_text_string(&text);
+    while (*line != '\0') {
+        size_t length = strcspn(line, "\n");
+        pen_log(PEN_LOG_WARN, "%.*s", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    pen_text_release(&text);
+}
+
+/* Our own runtime has one way to train. */
+static pen_status check_recipe(const struct pen__plan_args *args,
+                               const struct pen_setting *setting,
+                               struct pen_text *why)
+{
+    if (setting->target != PEN_TARGET_PENSTOCK ||
+        (args->expert_tp == 0 && pen_recipe_is_plain(&args->recipe)))
+        return PEN_OK;
+    pen_why(why, "penstock train has no options for a recipe; give --target "
+                 "megatron, or leave out what makes the recipe");
+    return PEN_INVALID;
+}
+
+pen_status pen__planning_open(const struct pen__plan_args *args,
+                              struct pen_model *model,
+                              struct pen__planning *planning,
+                              struct pen_text *why)
+{
+    *planning = (struct pen__planning){.model = model};
+    pen_text_init(&planning->model_name);
+    pen_status status = PEN_OK;
+    if (model == NULL)
+        status = pen_model_load_any(args->model, &planning->model, why);
+    if (status == PEN_OK)
+        status = check_sequence(args, planning->model, why);
+    if (status == PEN_OK)
+        status = pen_cluster_load(args->cluster, &planning->cluster, why);
+    if (status == PEN_OK && args->profile != NULL)
+        status = pen_profile_load(args->profile, &planning->profile, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_setting *setting = &planning->setting;
+    warn_of(planning->model);
+    set_defaults(args, planning);
+    pen_practice_init(&setting->practice, setting->target, setting->number);
+    setting->model = planning->model;
+    setting->cluster = planning->cluster;
+    setting->profile = planning->profile;
+    setting->timings = pen_timings_create();
+    const char *name = args->model == NULL ? "megatron" : args->model;
+    pen_text_add_printable(&planning->model_name, name, strlen(name));
+    status = read_limit(args, setting, why);
+    if (status == PEN_OK)
+        status = check_recipe(args, setting, why);
+    if (status == PEN_OK)
+        status = check_numbers(planning, why);
+    return status;
+}
+
+pen_status pen__plan_load_model(const char *model, const struct pen_plan *plan,
+                                const char *file, struct pen_model **out,
+                                struct pen_text *why)
+{
+    if (model != NULL)
+        return pen_model_load_any(model, out, why);
+    if (plan->config != NULL)
+        return pen_model_parse_any(plan->config, strlen(plan->config), out,
+                                   why);
+    pen_why(why, "%s does not contain its model; give --model", file);
+    return PEN_INVALID;
+}
+
+/* What the plan says stands for options. */
+static void take_plan(const struct pen_plan *plan, struct pen_text *cluster,
+                      struct pen__plan_args *args)
+{
+    args->target = plan->target;
+    args->number = plan->number;
+    args->sequence = plan->sequence;
+    args->global_batch = pen_plan_global_batch(plan);
+    if (args->model == NULL)
+        args->model = plan->model;
+    if (args->cluster != NULL || plan->cluster == NULL)
+        return;
+    pen_text_add(cluster, "preset:%s", plan->cluster);
+    args->cluster = pen_text_string(cluster);
+}
+
+pen_status pen__planning_open_plan(const struct pen__plan_args *args,
+                                   const struct pen_plan *plan,
+                                   struct pen__planning *planning,
+                                   struct pen_text *why)
+{
+    struct pen__plan_args all = *args;
+    struct pen_text cluster = PEN_TEXT_EMPTY;
+    struct pen_model *model = NULL;
+    *planning = (struct pen__planning){.model = NULL};
+    take_plan(plan, &cluster, &all);
+    pen_status status =
+        pen__plan_load_model(args->model, plan, args->file, &model, why);
+    if (status == PEN_OK && all.cluster == NULL) {
+        pen_model_free(model);
+        pen_why(why, "%s does not name a cluster; give --cluster", args->file);
+        status = PEN_INVALID;
+    } else if (status == PEN_OK) {
+        status = pen__planning_open(&all, model, planning, why);
+    }
+    pen_text_release(&cluster);
+    return status;
+}
+
+void pen__planning_close(struct pen__planning *planning)
+{
+    pen_timings_free(planning->setting.timings);
+    pen_profile_free(planning->profile);
+    pen_cluster_free(planning->cluster);
+    pen_model_free(planning->model);
+    pen_text_release(&planning->model_name);
+}
+
+pen_status pen__planning_name(const struct pen__planning *planning,
+                              struct pen_plan *plan, struct pen_text *why)
+{
+    struct pen_text config = PEN_TEXT_EMPTY;
+    const struct pen_cluster *cluster = planning->cluster;
+    pen_status status =
+        pen_profile_hash_model(planning->model, plan->model_hash, why);
+    if (status != PEN_OK)
+        return status;
+    pen_model_print(planning->model, &config);
+    plan->node_size = (uint32_t)pen_cluster_host_size(cluster);
+    if (config.has_failed || planning->model_name.has_failed ||
+        !pen_plan_set(&plan->model, pen_text_string(&planning->model_name)) ||
+        !pen_plan_set(&plan->config, pen_text_string(&config)) ||
+        !pen_plan_set(&plan->cluster, cluster->name)) {
+        pen_why(why, "no memory to name a plan");
+        status = PEN_NOMEM;
+    }
+    pen_text_release(&config);
+    return status;
+}

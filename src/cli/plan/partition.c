@@ -1,0 +1,453 @@
+/*
+ * penstock partition: networks in the files of other planners, cut by the
+ * recurrences of their papers.
+ */
+#include "cli/program/cli.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/table.h"
+#include "base/units.h"
+#include "cli/program/parser.h"
+#include "planner/max_load.h"
+#include "planner/pipedream.h"
+#include "planner/piper.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILE_BYTES ((size_t)64 << 20)
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+enum option_key {
+    KEY_DEVICES = 256,
+    KEY_BANDWIDTH,
+    KEY_MEMORY,
+    KEY_STRAIGHT,
+    KEY_NO_TRANSFERS,
+    KEY_JSON
+};
+
+static const struct argp_option options[] = {
+    {"devices", KEY_DEVICES, "N[,N...]", 0,
+     "number of devices, in place of the file's; for a PipeDream "
+     "profile, which has none: devices of each network level, "
+     "innermost first",
+     1},
+    {"bandwidth", KEY_BANDWIDTH, "B[,B...]", 0,
+     "bytes per second of each network level, or rates with a unit, as "
+     "10Gbit/s; for a PipeDream profile",
+     2},
+    {"memory-limit", KEY_MEMORY, "BYTES", 0,
+     "memory of a device, in bytes or with a unit, as 16GiB", 3},
+    {"straight", KEY_STRAIGHT, NULL, 0,
+     "replicate no stage; for a PipeDream profile", 4},
+    {"no-transfers", KEY_NO_TRANSFERS, NULL, 0,
+     "count no time for activations between stages, as PipeDream's "
+     "program does without a compression ratio",
+     5},
+    {"json", KEY_JSON, NULL, 0, "print JSON", 6},
+    {NULL, 0, NULL, 0, NULL, 0}};
+
+struct args {
+    const char *path;
+    double devices[PEN_PIPEDREAM_MAX_LEVELS];
+    size_t num_devices; /* levels of them; 0: not given */
+    double rates[PEN_PIPEDREAM_MAX_LEVELS];
+    size_t num_rates;
+    double memory_bytes; /* 0: not given */
+    bool is_straight;
+    bool has_no_transfers;
+    bool prints_json;
+};
+
+/* A number with or without a unit; without where `unit` is PEN_UNITS. */
+static bool read_item(const char *text, enum pen_unit unit, double *out)
+{
+    bool is_plain = strspn(text, "0123456789.eE+-") == strlen(text);
+    if (unit == PEN_UNITS)
+        return is_plain && pen_unit_parse(PEN_UNIT_SECONDS, text, out);
+    return pen_unit_parse(unit, text, out);
+}
+
+/* Numbers of at least 1, separated by commas. */
+static size_t read_list(const char *text, const char *name, enum pen_unit unit,
+                        double *out, const struct argp_state *state)
+{
+    for (size_t count = 0; count < PEN_PIPEDREAM_MAX_LEVELS; count++) {
+        char item[64];
+        size_t length = strcspn(text, ",");
+        if (length >= sizeof item)
+            break;
+        memcpy(item, text, length);
+        item[length] = '\0';
+        if (!read_item(item, unit, &out[count]) || out[count] < 1)
+            break;
+        if (text[length] == '\0')
+            return count + 1;
+        text += length + 1;
+    }
+    argp_error(state,
+               "%s must be 1 to %u numbers of at least 1, separated by commas",
+               name, PEN_PIPEDREAM_MAX_LEVELS);
+    return 0;
+}
+
+static void read_devices(struct args *args, const char *text,
+                         const struct argp_state *state)
+{
+    args->num_devices =
+        read_list(text, "--devices", PEN_UNITS, args->devices, state);
+    for (size_t i = 0; i < args->num_devices; i++)
+        if (args->devices[i] != floor(args->devices[i]) ||
+            args->devices[i] > PEN_PIPEDREAM_MAX_DEVICES)
+            argp_error(state, "--devices must be whole numbers up to %u",
+                       PEN_PIPEDREAM_MAX_DEVICES);
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct args *args = state->input;
+    double memory[PEN_PIPEDREAM_MAX_LEVELS] = {0};
+    switch (key) {
+    case KEY_DEVICES:
+        read_devices(args, text, state);
+        return 0;
+    case KEY_BANDWIDTH:
+        args->num_rates = read_list(text, "--bandwidth", PEN_UNIT_BYTES_PER_SEC,
+                                    args->rates, state);
+        return 0;
+    case KEY_MEMORY:
+        if (read_list(text, "--memory-limit", PEN_UNIT_BYTES, memory, state) !=
+            1)
+            argp_error(state, "--memory-limit must be one number");
+        args->memory_bytes = memory[0];
+        return 0;
+    case KEY_STRAIGHT:
+        args->is_straight = true;
+        return 0;
+    case KEY_NO_TRANSFERS:
+        args->has_no_transfers = true;
+        return 0;
+    case KEY_JSON:
+        args->prints_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->path != NULL)
+            argp_error(state, "unexpected argument '%s'", text);
+        args->path = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (args->path == NULL)
+            argp_error(state, "expected FILE");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = options,
+    .parser = parse_option,
+    .args_doc = "FILE",
+    .doc = "Cuts a network from a PipeDream, dnn-partitioning or Piper "
+           "file into stages so that the slowest stage is as fast as "
+           "possible."};
+
+/* ---- results ---- */
+
+/* What a result has: a line for people, a table and the same as JSON. */
+struct result {
+    struct pen_table table;
+    struct pen_text summary;
+    json_t *stages;
+    json_t *root;
+};
+
+static void init_result(struct result *result, const char *kind,
+                        const struct pen_column *columns, size_t num_columns)
+{
+    *result = (struct result){.stages = json_array()};
+    pen_table_init(&result->table, columns, num_columns);
+    pen_text_init(&result->summary);
+    result->root = json_pack("{s:s}", "file", kind);
+}
+
+static void set_number(struct result *result, const char *key, double value)
+{
+    (void)json_object_set_new(result->root, key, json_real(value));
+}
+
+static void tell_left_out(struct result *result, const char *left_out)
+{
+    if (left_out == NULL)
+        return;
+    pen_log(PEN_LOG_WARN, "%s", left_out);
+    (void)json_object_set_new(result->root, "left_out", json_string(left_out));
+}
+
+static void set_nodes(struct result *result, const uint32_t *stages,
+                      uint32_t count)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        pen__json_append(&list, json_integer(stages[i]));
+    (void)json_object_set_new(result->root, "node_stages", list);
+}
+
+/* Prints and releases. */
+static int print_result(const struct args *args, struct result *result)
+{
+    int code;
+    (void)json_object_set_new(result->root, "stages", result->stages);
+    (void)json_object_set_new(result->root, "text",
+                              json_string(pen_text_string(&result->summary)));
+    if (args->prints_json) {
+        code = pen__print_json("partition", result->root);
+    } else {
+        struct pen_text text = PEN_TEXT_EMPTY;
+        pen_table_print(&result->table, pen__page_width(), &text);
+        pen_text_add(&text, "\n%s\n", pen_text_string(&result->summary));
+        code = pen__print(&text);
+        pen_text_release(&text);
+        json_decref(result->root);
+    }
+    pen_table_release(&result->table);
+    pen_text_release(&result->summary);
+    return code;
+}
+
+/* ---- PipeDream ---- */
+
+static int print_pipedream(const struct args *args,
+                           const struct pen_pipedream_profile *profile,
+                           const struct pen_pipedream_plan *plan)
+{
+    static const struct pen_column columns[] = {{"level", true, false},
+                                                {"stage", true, false},
+                                                {"replicas", true, false},
+                                                {"compute ms", true, false}};
+    struct result result;
+    uint32_t number = 0;
+    init_result(&result, "pipedream", columns, COUNT_OF(columns));
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        const struct pen_pipedream_stage *stage = &plan->stages[i];
+        bool is_new = i == 0 || plan->stages[i - 1].level != stage->level;
+        number = is_new ? 0 : number + 1;
+        pen_table_add(&result.table, "%u", stage->level);
+        pen_table_add(&result.table, "%u", number);
+        pen_table_add(&result.table, "%u", stage->num_replicas);
+        pen_table_add(&result.table, "%.3f", stage->compute_sec * 1e3);
+        pen__json_append(&result.stages,
+                         json_pack("{s:i,s:i,s:f}", "level", (int)stage->level,
+                                   "replicas", (int)stage->num_replicas,
+                                   "compute_sec", stage->compute_sec));
+    }
+    pen_text_add(&result.summary,
+                 "slowest stage %.6g ms per micro-batch; one device %.6g ms, "
+                 "all as replicas %.6g ms",
+                 plan->stage_sec * 1e3, plan->one_device_sec * 1e3,
+                 plan->data_parallel_sec * 1e3);
+    set_number(&result, "stage_sec", plan->stage_sec);
+    set_number(&result, "one_device_sec", plan->one_device_sec);
+    set_number(&result, "data_parallel_sec", plan->data_parallel_sec);
+    set_nodes(&result, plan->node_stages, profile->graph.num_nodes);
+    return print_result(args, &result);
+}
+
+static int cut_pipedream(const struct args *args, const struct pen_text *file,
+                         struct pen_text *why)
+{
+    struct pen_pipedream_level levels[PEN_PIPEDREAM_MAX_LEVELS];
+    struct pen_pipedream_profile *profile = NULL;
+    struct pen_pipedream_plan *plan = NULL;
+    if (args->num_devices == 0 || args->num_devices != args->num_rates) {
+        pen_why(why,
+                "a PipeDream profile needs --devices and --bandwidth with the "
+                "same number of levels");
+        return pen__refuse_as(PEN_INVALID, why);
+    }
+    for (size_t i = 0; i < args->num_devices; i++)
+        levels[i] = (struct pen_pipedream_level){(uint32_t)args->devices[i],
+                                                 args->rates[i]};
+    pen_status status =
+        pen_pipedream_profile_parse(file->bytes, file->length, &profile, why);
+    const struct pen_pipedream_problem problem = {
+        .profile = profile,
+        .levels = levels,
+        .num_levels = (uint32_t)args->num_devices,
+        .memory_bytes = args->memory_bytes,
+        .has_transfers = !args->has_no_transfers,
+        .is_straight = args->is_straight};
+    if (status == PEN_OK)
+        status = pen_pipedream_solve(&problem, &plan, why);
+    int code = status == PEN_OK ? print_pipedream(args, profile, plan)
+                                : pen__refuse_as(status, why);
+    pen_pipedream_plan_free(plan);
+    pen_pipedream_profile_free(profile);
+    return code;
+}
+
+/* ---- dnn-partitioning ---- */
+
+static int print_placement(const struct args *args,
+                           const struct pen_placement_graph *graph,
+                           const struct pen_max_load_plan *plan)
+{
+    static const struct pen_column columns[] = {{"stage", true, false},
+                                                {"on", false, false},
+                                                {"load", true, false},
+                                                {"GB", true, false}};
+    struct result result;
+    init_result(&result, "dnn-partitioning", columns, COUNT_OF(columns));
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        const struct pen_max_load_stage *stage = &plan->stages[i];
+        const char *on = stage->is_cpu ? "cpu" : "device";
+        pen_table_add(&result.table, "%u", i);
+        pen_table_add(&result.table, "%s", on);
+        pen_table_add(&result.table, "%.4f", stage->load);
+        pen_table_add(&result.table, "%.3f", stage->bytes * 1e-9);
+        pen__json_append(&result.stages,
+                         json_pack("{s:s,s:f,s:f}", "on", on, "load",
+                                   stage->load, "bytes", stage->bytes));
+    }
+    pen_text_add(&result.summary, "largest load %.9g; no placement has %s",
+                 plan->load, plan->left_out == NULL ? "less" : "less than ");
+    if (plan->left_out != NULL)
+        pen_text_add(&result.summary, "%.9g", plan->bound);
+    set_number(&result, "load", plan->load);
+    set_number(&result, "bound", plan->bound);
+    tell_left_out(&result, plan->left_out);
+    set_nodes(&result, plan->node_stages, graph->graph.num_nodes);
+    return print_result(args, &result);
+}
+
+static int cut_placement(const struct args *args, const struct pen_text *file,
+                         struct pen_text *why)
+{
+    struct pen_placement_graph *graph = NULL;
+    struct pen_max_load_plan *plan = NULL;
+    pen_status status =
+        pen_placement_graph_parse(file->bytes, file->length, &graph, why);
+    if (status == PEN_OK && args->num_devices > 0 &&
+        args->devices[0] > PEN_PLACEMENT_MAX_DEVICES) {
+        pen_why(why, "%g devices are more than %u", args->devices[0],
+                PEN_PLACEMENT_MAX_DEVICES);
+        status = PEN_INVALID;
+    }
+    if (status == PEN_OK && args->num_devices > 0)
+        graph->num_devices = (uint32_t)args->devices[0];
+    if (status == PEN_OK && args->memory_bytes > 0)
+        graph->memory_bytes = args->memory_bytes;
+    const struct pen_max_load_problem problem = {.graph = graph};
+    if (status == PEN_OK)
+        status = pen_max_load_solve(&problem, &plan, why);
+    int code = status == PEN_OK ? print_placement(args, graph, plan)
+                                : pen__refuse_as(status, why);
+    pen_max_load_plan_free(plan);
+    pen_placement_graph_free(graph);
+    return code;
+}
+
+/* ---- Piper ---- */
+
+static int print_piper(const struct args *args,
+                       const struct pen_piper_profile *profile,
+                       const struct pen_piper_plan *plan)
+{
+    static const struct pen_column columns[] = {
+        {"stage", true, false}, {"tensor", true, false},
+        {"data", true, false},  {"in flight", true, false},
+        {"ms", true, false},    {"GB", true, false}};
+    struct result result;
+    init_result(&result, "piper", columns, COUNT_OF(columns));
+    for (uint32_t i = 0; i < plan->num_stages; i++) {
+        const struct pen_piper_stage *stage = &plan->stages[i];
+        pen_table_add(&result.table, "%u", i);
+        pen_table_add(&result.table, "%u", stage->tensor_degree);
+        pen_table_add(&result.table, "%u", stage->data_degree);
+        pen_table_add(&result.table, "%u", stage->num_in_flight);
+        pen_table_add(&result.table, "%.4f", stage->stage_sec * 1e3);
+        pen_table_add(&result.table, "%.3f", stage->bytes * 1e-9);
+        pen__json_append(&result.stages,
+                         json_pack("{s:i,s:i,s:i,s:f,s:f}", "tensor",
+                                   (int)stage->tensor_degree, "data",
+                                   (int)stage->data_degree, "in_flight",
+                                   (int)stage->num_in_flight, "stage_sec",
+                                   stage->stage_sec, "bytes", stage->bytes));
+    }
+    pen_text_add(&result.summary, "slowest stage %.6g ms per micro-batch",
+                 plan->stage_sec * 1e3);
+    set_number(&result, "stage_sec", plan->stage_sec);
+    tell_left_out(&result, plan->left_out);
+    set_nodes(&result, plan->node_stages, profile->graph.num_nodes);
+    return print_result(args, &result);
+}
+
+static int cut_piper(const struct args *args, const struct pen_text *file,
+                     struct pen_text *why)
+{
+    struct pen_piper_profile *profile = NULL;
+    struct pen_piper_plan *plan = NULL;
+    pen_status status =
+        pen_piper_profile_parse(file->bytes, file->length, &profile, why);
+    if (status == PEN_OK && args->num_devices > 0)
+        profile->num_devices = (uint32_t)args->devices[0];
+    if (status == PEN_OK && args->memory_bytes > 0)
+        profile->memory_bytes = args->memory_bytes;
+    const struct pen_piper_problem problem = {.profile = profile};
+    if (status == PEN_OK)
+        status = pen_piper_solve(&problem, &plan, why);
+    int code = status == PEN_OK ? print_piper(args, profile, plan)
+                                : pen__refuse_as(status, why);
+    pen_piper_plan_free(plan);
+    pen_piper_profile_free(profile);
+    return code;
+}
+
+/* ---- which of them ---- */
+
+static int cut(const struct args *args, const struct pen_text *file,
+               struct pen_text *why)
+{
+    struct pen_json json;
+    if (file->bytes[strspn(file->bytes, " \t\r\n")] != '{')
+        return cut_pipedream(args, file, why);
+    if (pen_json_load(file->bytes, file->length, &json, why) != PEN_OK)
+        return pen__refuse_as(PEN_INVALID, why);
+    bool is_piper = pen_json_has(&json, "maxDevices");
+    json_decref(json.object);
+    if (args->num_devices > 1 || args->num_rates > 0 || args->is_straight ||
+        args->has_no_transfers) {
+        pen_why(why, "several levels of --devices, --bandwidth, --straight and "
+                     "--no-transfers are for PipeDream profiles only");
+        return pen__refuse_as(PEN_INVALID, why);
+    }
+    return is_piper ? cut_piper(args, file, why)
+                    : cut_placement(args, file, why);
+}
+
+static int run(int argc, char **argv)
+{
+    struct args args = {0};
+    struct pen_text file = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (!pen__parse(&parser, "penstock partition", 0, argc, argv, &args))
+        return PEN__EXIT_USAGE;
+    int code;
+    pen_status status = pen_file_read(args.path, MAX_FILE_BYTES, &file, &why);
+    if (status != PEN_OK) {
+        code = pen__refuse_as(status, &why);
+    } else {
+        pen_text_add(&why, "%s: ", args.path);
+        code = cut(&args, &file, &why);
+    }
+    pen_text_release(&file);
+    pen_text_release(&why);
+    return code;
+}
+
+const struct pen__command pen__partition = {
+    "partition", "cuts networks of other planners into stages", run, NULL};

@@ -1,0 +1,84 @@
+#ifndef PEN_CLI_REPORT_H
+#define PEN_CLI_REPORT_H
+
+#include "cli/report/run.h"
+#include "cli/view/chart_bars.h"
+
+/* Parts of penstock report. Columns of a table are few, and so are runs. */
+#define PEN__REPORT_MAX_RUNS ((size_t)12)
+
+/* All runs side by side; borrowed. */
+struct pen__report {
+    const struct pen__report_run *runs;
+    size_t count;
+};
+
+/* A page for the browser. */
+pen_status pen__report_html(const struct pen__report *report,
+                            struct pen_text *out, struct pen_text *why);
+
+/* For the terminal, `width` letters wide; 0: as it gets. */
+void pen__report_print(const struct pen__report *report, size_t width,
+                       struct pen_text *out);
+
+/* NULL when memory runs out; drop it with json_decref(). */
+json_t *pen__report_json(const struct pen__report *report);
+
+/* ---- tables; release them ---- */
+
+/* One row per run. */
+void pen__report_compare_table(const struct pen__report *report,
+                               struct pen_table *out);
+
+/* What stands out; with the names of the runs if there are several. */
+void pen__report_advice_table(const struct pen__report *report,
+                              struct pen_table *out);
+
+/* What could not be told, and the option that would have given it. */
+void pen__report_missing_table(const struct pen__report *report,
+                               struct pen_table *out);
+
+/* Operations of a traced step by kind. */
+void pen__report_kind_table(const struct pen_spent *spent,
+                            struct pen_table *out);
+
+/*
+ * The settings of all runs, a column for each, or only those that differ.
+ * Columns is room for their names and must live as long as the table. False
+ * when memory runs out.
+ */
+bool pen__report_settings_table(
+    const struct pen__report *report, bool only_different,
+    struct pen_column columns[PEN__REPORT_MAX_RUNS + 1], struct pen_table *out);
+
+/* ---- charts; false when memory runs out; then, too, release ---- */
+
+/* Where the seconds of the traced step went, a bar for each rank. */
+bool pen__report_spent_bars(const struct pen_spent *spent,
+                            struct pen__chart_bars *out);
+
+/* The peak of each rank, its prediction as the limit. */
+bool pen__report_memory_bars(const struct pen_run_ranks *ranks,
+                             struct pen__chart_bars *out);
+
+/* Loss and speed of all runs over their steps. */
+struct pen__report_curves {
+    struct pen_report_curves charts[2];
+    size_t num_charts; /* that have something to show */
+    struct pen_report_curve curves[3 * PEN__REPORT_MAX_RUNS];
+    struct pen_text names[3 * PEN__REPORT_MAX_RUNS];
+    double *values[PEN__REPORT_MAX_RUNS]; /* of all curves of a run */
+};
+
+bool pen__report_curves_init(struct pen__report_curves *curves,
+                             const struct pen__report *report);
+void pen__report_curves_release(struct pen__report_curves *curves);
+
+/* ---- figures in words ---- */
+
+/* Milliseconds below a second. */
+void pen__add_seconds(struct pen_text *out, double sec);
+/* "812.5 MB", "12.31 GB". */
+void pen__add_bytes(struct pen_text *out, uint64_t bytes);
+
+#endif

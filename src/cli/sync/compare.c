@@ -1,0 +1,90 @@
+/*
+ * penstock sync compare: what every method costs over a link, which of them
+ * pay, and which to take.
+ */
+#include "cli/sync/sync.h"
+
+#include "base/units.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static void print_head(const struct pen__sync_args *args,
+                       const struct pen_replica_setting *setting,
+                       struct pen_text *out)
+{
+    pen_text_add_printable(out, args->model, strlen(args->model));
+    pen_text_add(out, ", %.4g parameters, %u replicas on links of ",
+                 setting->num_weights, setting->num_replicas);
+    pen_unit_print(PEN_UNIT_BYTES_PER_SEC, setting->bytes_per_sec, out);
+    pen_text_add(out, " and %.4g ms; a step computes %.4g ms\n",
+                 1e3 * setting->latency_sec, 1e3 * setting->compute_sec);
+    const char *who = args->encode_rate != NULL ? "as --encode-rate says"
+                      : args->cluster != NULL   ? "on the devices of a replica"
+                                                : "on one core";
+    pen_text_add(out, "compressors encode %.4g GB/s, %s\n\n",
+                 1e-9 * setting->encode_bytes_per_sec, who);
+}
+
+static int print(const struct pen__sync_args *args,
+                 const struct pen_replica_comparison *comparison)
+{
+    if (args->is_json) {
+        json_t *object = pen__sync_json(comparison);
+        json_object_set_new(object, "model", json_string(args->model));
+        return pen__print_json("sync-compare", object);
+    }
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_table table;
+    print_head(args, &comparison->setting, &text);
+    pen__sync_table(comparison, SIZE_MAX, &table);
+    pen_table_print(&table, pen__page_width(), &text);
+    pen_table_release(&table);
+    pen_text_add(&text,
+                 "\n"
+                 "sent/step: bytes of a replica; stale: steps by which it may "
+                 "lag the others\n"
+                 "\n");
+    pen_replica_advise(comparison, &text);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static pen_status compare(const struct pen__sync_args *args,
+                          const struct pen__sync_setting *setting,
+                          struct pen_replica_factors *factors,
+                          struct pen_replica_comparison **out,
+                          struct pen_text *why)
+{
+    struct pen_replica_wish wish = {.methods =
+                                        (const char *const *)args->methods,
+                                    .num_methods = args->num_methods,
+                                    .interval = args->interval,
+                                    .compress = args->compress};
+    if (args->factors != NULL) {
+        pen_status status =
+            pen_replica_factors_load(args->factors, factors, why);
+        if (status != PEN_OK)
+            return status;
+        wish.factors = factors;
+    }
+    return pen_replica_compare(&setting->setting, &wish, out, why);
+}
+
+int pen__sync_compare(const struct pen__sync_args *args)
+{
+    struct pen__sync_setting setting;
+    struct pen_replica_factors factors;
+    struct pen_replica_comparison *comparison = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_status status = pen__sync_setting_init(args, &setting, &why);
+    if (status == PEN_OK)
+        status = compare(args, &setting, &factors, &comparison, &why);
+    int code = status == PEN_OK ? print(args, comparison)
+                                : pen__refuse_as(status, &why);
+    pen_replica_comparison_free(comparison);
+    pen__sync_setting_release(&setting);
+    pen_text_release(&why);
+    return code;
+}

@@ -1,0 +1,211 @@
+/*
+ * penstock eval: loss and perplexity of a model on tokens, or accuracy on
+ * images.
+ */
+#include "cli/program/cli.h"
+
+#include "cli/program/parser.h"
+#include "cli/train/data.h"
+#include "host/threads.h"
+#include "runtime/pretrained.h"
+#include "runtime/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+struct args {
+    const char *model;
+    struct pen__list data_path;
+    const char *token_ids;
+    const char *split;
+    uint64_t seq_length;
+    uint64_t micro_batch_size;
+    bool is_bf16;
+    unsigned engine;
+    uint64_t threads;
+    bool has_json;
+};
+
+static const char *const engines[] = {"onednn", "reference", NULL};
+
+#define AT(member) offsetof(struct args, member)
+
+static const struct pen__field fields[] = {
+    {"model", "MODEL", "a run, a checkpoint, or a folder with weights",
+     PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
+    {"data-path", "PREFIX",
+     "file of tokens, or a folder with the files of MNIST or CIFAR-10",
+     PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
+    {"token-ids", "FILE",
+     "instead of --data-path: a text file of token ids, one "
+     "sequence per line, used in order",
+     PEN__FIELD_TEXT, AT(token_ids), 0, 0, NULL},
+    {"split", "SHARES",
+     "evaluate the validation part of this split, as in train; all "
+     "data when not given",
+     PEN__FIELD_TEXT, AT(split), 0, 0, NULL},
+    {"seq-length", "N",
+     "tokens per sequence; the model's positions when not given",
+     PEN__FIELD_SIZE, AT(seq_length), 1, 1u << 24, NULL},
+    {"micro-batch-size", "N", "samples per micro-batch; 1 when not given",
+     PEN__FIELD_SIZE, AT(micro_batch_size), 1, 1u << 24, NULL},
+    {"bf16", NULL, "products in bf16", PEN__FIELD_FLAG, AT(is_bf16), 0, 0,
+     NULL},
+    {"engine", "NAME",
+     "onednn or reference (plain loops); onednn when not given",
+     PEN__FIELD_WORD, AT(engine), 0, 0, engines},
+    {"threads", "N",
+     "compute threads; OMP_NUM_THREADS, or one per core, when not "
+     "given",
+     PEN__FIELD_COUNT, AT(threads), 1, 4096, NULL},
+    {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(has_json), 0, 0, NULL}};
+
+enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    const struct args *args = state->input;
+    if (key != ARGP_KEY_END)
+        return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+    if (args->model == NULL)
+        argp_error(state, "--model is required");
+    if ((args->data_path.count == 0) == (args->token_ids == NULL))
+        argp_error(state, "one of --data-path and --token-ids is required");
+    if (args->data_path.count > 1)
+        argp_error(state, "eval takes one --data-path; give a single prefix");
+    return 0;
+}
+
+static struct argp parser_of(const struct argp_option *options)
+{
+    return (struct argp){
+        .options = options,
+        .parser = parse_option,
+        .doc = "Prints loss and perplexity of a model on tokens, or accuracy "
+               "on images.\vThe loss is the mean over all predictions of all "
+               "whole sequences, each used once; perplexity is its "
+               "exponential. For images, eval uses the whole test set, and "
+               "accuracy is the share of images with the right label."};
+}
+
+static pen_status open_data(const struct args *args,
+                            const struct pen_any_model *model,
+                            struct pen_batches **out, struct pen_text *why)
+{
+    const struct pen__data_wish wish = {.data_path = &args->data_path,
+                                        .token_ids = args->token_ids,
+                                        .split = args->split,
+                                        .seq_length = args->seq_length,
+                                        .is_evaluation = true};
+    return pen__data_open(model, &wish, out, why);
+}
+
+static pen_status make_trainer(const struct args *args, int threads,
+                               const struct pen_pretrained *pretrained,
+                               const struct pen_batches *batches,
+                               struct pen_trainer **out, struct pen_text *why)
+{
+    struct pen_trainer_options options = {
+        .model = &pretrained->model,
+        .sample = pen_batches_shape(batches),
+        .engine = (enum pen_trainer_engine)args->engine,
+        .is_bf16 = args->is_bf16,
+        .threads = threads,
+        .micro_batch = args->micro_batch_size,
+        .global_batch = args->micro_batch_size,
+        .is_forward_only = true};
+    if (pretrained->weights == NULL) {
+        pen_why(why, "%s has no weights to evaluate", args->model);
+        return PEN_INVALID;
+    }
+    pen_status status = pen_trainer_create(&options, out, why);
+    if (status == PEN_OK)
+        status = pen_trainer_load_weights(*out, pretrained->weights, why);
+    return status;
+}
+
+/* A loss over tokens is also told as perplexity. */
+static int print_text(const struct args *args, double loss, uint64_t tokens)
+{
+    if (args->has_json)
+        return pen__print_json("eval", json_pack("{s:f,s:f,s:I}", "loss", loss,
+                                                 "perplexity", exp(loss),
+                                                 "tokens", (json_int_t)tokens));
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_text_add(&text,
+                 "loss %.6f, perplexity %.4f over %" PRIu64 " predictions\n",
+                 loss, exp(loss), tokens);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static int print_images(const struct args *args,
+                        const struct pen_evaluation *found, uint64_t images)
+{
+    if (args->has_json)
+        return pen__print_json(
+            "eval", json_pack("{s:f,s:f,s:I}", "loss", found->loss, "accuracy",
+                              found->accuracy, "images", (json_int_t)images));
+    struct pen_text text = PEN_TEXT_EMPTY;
+    pen_text_add(&text, "loss %.6f, accuracy %.2f %% over %" PRIu64 " images\n",
+                 found->loss, 100 * found->accuracy, images);
+    int code = pen__print(&text);
+    pen_text_release(&text);
+    return code;
+}
+
+static int print(const struct args *args, const struct pen_evaluation *found,
+                 uint64_t num_targets)
+{
+    return isnan(found->accuracy) ? print_text(args, found->loss, num_targets)
+                                  : print_images(args, found, num_targets);
+}
+
+static int evaluate(const struct args *args, struct pen_text *why)
+{
+    struct pen_threads_options wanted = {.count = (int)args->threads};
+    struct pen_threads threads = {0};
+    struct pen_pretrained pretrained = {0};
+    struct pen_batches *batches = NULL;
+    struct pen_trainer *trainer = NULL;
+    struct pen_evaluation found = {0};
+    pen_status status = pen_threads_start(&wanted, &threads, why);
+    if (status == PEN_OK)
+        status = pen_pretrained_open(&pretrained, args->model, why);
+    pen__warn_skipped(pretrained.checkpoint);
+    if (status == PEN_OK)
+        status = open_data(args, &pretrained.model, &batches, why);
+    if (status == PEN_OK)
+        status = make_trainer(args, threads.count, &pretrained, batches,
+                              &trainer, why);
+    uint64_t count = batches == NULL ? 0 : pen_batches_epoch(batches);
+    if (status == PEN_OK)
+        status = pen_trainer_evaluate(trainer, batches, count, &found, why);
+    int code = status == PEN_OK
+                   ? print(args, &found,
+                           count * pen_batches_shape(batches).num_targets)
+                   : pen__refuse_as(status, why);
+    pen_trainer_free(trainer);
+    pen_batches_free(batches);
+    pen_pretrained_release(&pretrained);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    struct args args = {.micro_batch_size = 1};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen__fields_list(fields, NUM_FIELDS, options);
+    struct argp parser = parser_of(options);
+    int code = PEN__EXIT_USAGE;
+    if (pen__parse(&parser, "penstock eval", ARGP_IN_ORDER, argc, argv, &args))
+        code = evaluate(&args, &why);
+    pen__list_release(&args.data_path);
+    pen_text_release(&why);
+    return code;
+}
+
+const struct pen__command pen__eval = {
+    "eval", "prints loss and perplexity or accuracy of a model", run, NULL};

@@ -1,0 +1,634 @@
+#include "cli/train/layout.h"
+
+#include "cli/train/sizes.h"
+#include "planner/compute.h"
+#include "schedule/generators.h"
+#include "schedule/restrictions.h"
+#include "schedule/verify.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a plan ---- */
+
+/* What a rank of this runtime cannot do is refused, not ignored. */
+static pen_status check_restrictions(const struct pen_plan *plan,
+                                     struct pen_text *why)
+{
+    struct pen_training_facts facts = {.sharding = plan->sharding,
+                                       .number = plan->number};
+    if (plan->expert_tp != 0 || !pen_recipe_is_plain(&plan->recipe)) {
+        pen_why(why,
+                "the plan has %s, which penstock train does not carry out; "
+                "export it (penstock export), or plan with --target penstock",
+                plan->expert_tp != 0 ? "expert_tp" : "a recipe");
+        return PEN_INVALID;
+    }
+    memcpy(facts.degrees, plan->degrees, sizeof facts.degrees);
+    return pen_restrictions_check(&facts, PEN_REASON_AND_REMEDY, why);
+}
+
+/* What was opened before the plan was read must be what it says. */
+static pen_status check_workload(const struct pen_plan *plan,
+                                 const struct pen__train_args *args,
+                                 uint32_t sequence, struct pen_text *why)
+{
+    if (plan->sequence != sequence) {
+        pen_why(why, "%s is for sequences of %u tokens: give --seq-length %u",
+                args->plan, plan->sequence, plan->sequence);
+        return PEN_INVALID;
+    }
+    enum pen_number number = args->is_bf16 ? PEN_NUMBER_BF16 : PEN_NUMBER_F32;
+    if (plan->number != number) {
+        pen_why(why, "%s is for %s: %s --bf16", args->plan,
+                pen_number_names[plan->number],
+                plan->number == PEN_NUMBER_BF16 ? "give" : "leave out");
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+/* A plan overrides the options that it has its own word for. */
+static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
+{
+    args->pipeline_size = plan->degrees[PEN_DEGREE_PP];
+    args->chunks = plan->degrees[PEN_DEGREE_VPP];
+    args->pipeline =
+        plan->schedule.name != NULL ? plan->schedule.name : plan->schedule.file;
+    args->is_sharded = plan->sharding == PEN_SHARDING_ZERO1;
+    args->micro_batch_size = plan->micro_batch;
+    args->global_batch_size = pen_plan_global_batch(plan);
+    args->replica_batch = args->global_batch_size;
+    if (args->logical_replicas == 0)
+        args->logical_replicas = plan->logical_replicas;
+}
+
+static pen_status open_plan(struct pen__train_layout *layout,
+                            struct pen__train_args *args,
+                            const struct pen_model *model, uint32_t sequence,
+                            struct pen_text *why)
+{
+    if (args->plan == NULL)
+        return PEN_OK;
+    pen_status status = pen_plan_load(args->plan, &layout->plan, why);
+    if (status == PEN_OK)
+        status = pen_plan_fits(layout->plan, model, why);
+    if (status == PEN_OK)
+        status = check_restrictions(layout->plan, why);
+    if (status == PEN_OK)
+        status = check_workload(layout->plan, args, sequence, why);
+    if (status != PEN_OK)
+        return status;
+    uint64_t planned = pen_plan_num_ranks(layout->plan);
+    bool is_rehearsed = args->is_check && layout->num_ranks == 1;
+    if (planned > UINT32_MAX ||
+        (planned != layout->num_ranks && !is_rehearsed)) {
+        pen_why(why, "%s is for %" PRIu64 " ranks, but this job has %u",
+                args->plan, planned, layout->num_ranks);
+        return PEN_INVALID;
+    }
+    layout->num_ranks = (uint32_t)planned;
+    take_plan(args, layout->plan);
+    return PEN_OK;
+}
+
+/* ---- the schedule ---- */
+
+static const char *default_schedule(const struct pen__train_args *args)
+{
+    return args->chunks > 1 ? "interleaved" : "1f1b";
+}
+
+static pen_status find_generator(const char *name,
+                                 const struct pen_generator **out,
+                                 struct pen_text *why)
+{
+    *out = pen_generator_find(name);
+    if (*out != NULL)
+        return PEN_OK;
+    pen_why(why,
+            "--schedule %s is neither a name from `penstock schedule list` "
+            "nor a file",
+            name);
+    return PEN_INVALID;
+}
+
+static uint32_t num_microbatches(const struct pen__train_args *args,
+                                 uint32_t num_replicas)
+{
+    return (uint32_t)(args->replica_batch / args->micro_batch_size /
+                      num_replicas);
+}
+
+static const char *schedule_name(const struct pen__train_args *args)
+{
+    return args->pipeline != NULL ? args->pipeline : default_schedule(args);
+}
+
+/* `batches` is for those whose steps overlap. */
+static pen_status generate_schedule(const struct pen__train_args *args,
+                                    const struct pen_plan *plan,
+                                    uint32_t num_replicas, uint32_t batches,
+                                    struct pen_schedule **out,
+                                    struct pen_text *why)
+{
+    const struct pen_generator *generator;
+    struct pen_costs costs;
+    const char *name = schedule_name(args);
+    if (pen__train_schedule_is_file(name))
+        return pen_schedule_load_lowered(name, out, NULL, why);
+    pen_status status = find_generator(name, &generator, why);
+    if (status != PEN_OK)
+        return status;
+    pen_costs_init(&costs);
+    struct pen_generator_args wanted = {
+        .ranks = (uint32_t)args->pipeline_size,
+        .microbatches = num_microbatches(args, num_replicas),
+        .batches = batches,
+        .chunks = generator->has_chunks ? (uint32_t)args->chunks : 0,
+        .slices = 1,
+        .costs = &costs};
+    if (plan != NULL) {
+        wanted.slices = plan->schedule.slices > 0 ? plan->schedule.slices : 1;
+        wanted.warmup = plan->schedule.warmup;
+        wanted.memory_limit = plan->schedule.memory_limit;
+        wanted.has_vertical_sync = plan->schedule.has_vertical_sync;
+    }
+    status = pen_generator_make(generator, &wanted, out, why);
+    pen_costs_release(&costs);
+    return status;
+}
+
+/*
+ * Steps that overlap wait for each other where a norm or a tied matrix belongs
+ * to all stages. Where the schedule cannot do that the trainer says so, in the
+ * words of the option.
+ */
+static pen_status join_steps(struct pen_schedule **schedule)
+{
+    struct pen_schedule *joint = NULL;
+    const struct pen_rules *rules = &(*schedule)->rules;
+    if (rules->period == 0 || rules->is_joint)
+        return PEN_OK;
+    pen_status status = pen_schedule_join_steps(*schedule, &joint, NULL);
+    if (status == PEN_OK) {
+        pen_schedule_free(*schedule);
+        *schedule = joint;
+    }
+    return status == PEN_INVALID ? PEN_OK : status;
+}
+
+static pen_status make_schedule(const struct pen__train_layout *layout,
+                                const struct pen__train_args *args,
+                                uint32_t batches, struct pen_schedule **out,
+                                struct pen_text *why)
+{
+    struct pen_schedule *made = NULL;
+    pen_status status = generate_schedule(args, layout->plan,
+                                          pen_mesh_num_replicas(&layout->mesh),
+                                          batches, &made, why);
+    bool is_clipped = isnan(args->numbers.clip_norm) /* if that can be */ ||
+                      args->numbers.clip_norm > 0;
+    if (status == PEN_OK && (is_clipped || layout->is_tied))
+        status = join_steps(&made);
+    if (status == PEN_OK)
+        *out = made;
+    else
+        pen_schedule_free(made);
+    return status;
+}
+
+/* ---- passes of several steps ---- */
+
+/* Micro-batches of a pass: what a schedule of them takes stays small. */
+#define MOST_MICROBATCHES ((uint64_t)1 << 16)
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t until_multiple(uint64_t done, uint64_t interval)
+{
+    return interval == 0 ? UINT64_MAX : interval - done % interval;
+}
+
+/* Steps until the pipeline has to be empty, for a step that may overlap. */
+static uint64_t until_stop(const struct pen__train_args *args, uint64_t done)
+{
+    uint64_t steps = args->train_iters - done;
+    steps = smaller(steps, until_multiple(done, args->save_interval));
+    return smaller(steps, until_multiple(done, args->eval_interval));
+}
+
+static uint64_t most_steps(const struct pen__train_args *args,
+                           uint32_t num_replicas)
+{
+    uint64_t most = MOST_MICROBATCHES / num_microbatches(args, num_replicas);
+    return smaller(until_stop(args, 0), most == 0 ? 1 : most);
+}
+
+static uint64_t steps_of(const struct pen_schedule *schedule)
+{
+    return schedule->shape.num_microbatches / schedule->shape.num_copies /
+           schedule->rules.period;
+}
+
+/* What is known of the schedule beside its ops goes by its name. */
+static void note_kind(struct pen__train_layout *layout)
+{
+    const struct pen_schedule *schedule = layout->schedule;
+    const struct pen_generator *generator = pen_generator_find(schedule->name);
+    uint32_t period = schedule->rules.period;
+    layout->is_asynchronous = period != 0;
+    if (period == 0)
+        return;
+    if (generator != NULL)
+        layout->correction = generator->correction;
+    layout->most_steps =
+        schedule->shape.num_microbatches / schedule->shape.num_copies / period;
+    layout->pass_steps = layout->most_steps;
+    layout->overlapping_steps += (schedule->shape.num_ranks - 1) / period;
+}
+
+/* A file has the steps that it has. */
+static pen_status check_file(const struct pen__train_layout *layout,
+                             const struct pen__train_args *args, uint64_t steps,
+                             struct pen_text *why)
+{
+    if (steps % layout->most_steps == 0)
+        return PEN_OK;
+    pen_why(why,
+            "%s has %" PRIu64 " steps, but a checkpoint, an evaluation or the "
+            "end of the training comes after %" PRIu64
+            ": this must be a multiple",
+            args->pipeline, layout->most_steps, steps);
+    return PEN_INVALID;
+}
+
+/* All are kept: who looks on from another thread may still read them. */
+static pen_status find_schedule(struct pen__train_layout *layout,
+                                const struct pen__train_args *args,
+                                uint64_t steps, const struct pen_schedule **out,
+                                struct pen_text *why)
+{
+    struct pen_schedule *made;
+    *out = layout->schedule;
+    if (steps == layout->most_steps)
+        return PEN_OK;
+    for (size_t i = 0; i < layout->num_shorter; i++)
+        if (steps_of(layout->shorter[i]) == steps) {
+            *out = layout->shorter[i];
+            return PEN_OK;
+        }
+    struct pen_schedule **grown =
+        realloc(layout->shorter, (layout->num_shorter + 1) * sizeof *grown);
+    if (grown == NULL)
+        return PEN_NOMEM;
+    layout->shorter = grown;
+    pen_status status =
+        make_schedule(layout, args, (uint32_t)steps, &made, why);
+    if (status == PEN_OK)
+        *out = layout->shorter[layout->num_shorter++] = made;
+    return status;
+}
+
+pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
+                                      const struct pen__train_args *args,
+                                      uint64_t done,
+                                      const struct pen_schedule **out,
+                                      struct pen_text *why)
+{
+    *out = NULL;
+    if (!layout->is_asynchronous)
+        return PEN_OK;
+    uint64_t steps =
+        done < args->cures.stale_after ? 1 : until_stop(args, done);
+    if (pen__train_schedule_is_file(schedule_name(args)))
+        return check_file(layout, args, steps, why);
+    steps = smaller(steps, layout->most_steps);
+    if (steps == layout->pass_steps)
+        return PEN_OK;
+    layout->pass_steps = steps;
+    return find_schedule(layout, args, steps, out, why);
+}
+
+static pen_status check_cures(const struct pen__train_layout *layout,
+                              const struct pen__train_args *args,
+                              struct pen_text *why)
+{
+    const struct pen_cures *cures = &args->cures;
+    const char *option =
+        cures->stale_after > 0 ? "--stale-after" : "--stale-discount";
+    bool is_file = pen__train_schedule_is_file(schedule_name(args));
+    if ((cures->stale_after == 0 && cures->discount_steps == 0) ||
+        (layout->is_asynchronous && !is_file))
+        return PEN_OK;
+    if (layout->is_asynchronous)
+        pen_why(why,
+                "%s: the file %s has steps of its own; give a --schedule by "
+                "name",
+                option, args->pipeline);
+    else
+        pen_why(why,
+                "%s: steps of --schedule %s do not overlap; leave it out, or "
+                "give --schedule pipedream-2bw",
+                option, schedule_name(args));
+    return PEN_INVALID;
+}
+
+/* ---- the split ---- */
+
+static pen_status split_layers(struct pen__train_layout *layout,
+                               const struct pen__train_args *args,
+                               const struct pen_compute *compute,
+                               struct pen_text *why)
+{
+    const struct pen_shape *shape = &layout->schedule->shape;
+    uint32_t num_parts = pen_shape_parts(shape);
+    layout->parts = calloc(num_parts, sizeof *layout->parts);
+    if (layout->parts == NULL)
+        return PEN_NOMEM;
+    if (layout->plan == NULL)
+        return pen_compute_cut(compute, (enum pen_recompute)args->recompute,
+                               shape->num_microbatches, layout->parts,
+                               num_parts, why);
+    if (layout->plan->num_stages != num_parts) {
+        pen_why(why, "the plan has %u stages, but its schedule has %u",
+                layout->plan->num_stages, num_parts);
+        return PEN_INVALID;
+    }
+    memcpy(layout->parts, layout->plan->stages,
+           num_parts * sizeof *layout->parts);
+    return PEN_OK;
+}
+
+/* ---- the prediction ---- */
+
+/* Waiting as a share of all ranks' time. */
+static double idle_share(const struct pen_timing *timing)
+{
+    double busy = 0;
+    for (uint32_t i = 0; i < timing->num_ranks; i++)
+        busy += timing->ranks[i].busy_sec;
+    return 1 - busy / (timing->makespan_sec * timing->num_ranks);
+}
+
+/* Every operation of every stage takes as long as it sleeps. */
+static pen_status sleeping_costs(const struct pen_shape *shape,
+                                 int64_t sleep_ns, struct pen_costs *out)
+{
+    uint32_t count = pen_shape_parts(shape);
+    double sec = 1e-9 * (double)sleep_ns;
+    pen_costs_init(out);
+    out->items = calloc(count, sizeof *out->items);
+    if (out->items == NULL)
+        return PEN_NOMEM;
+    out->scope = PEN_COST_PER_STAGE;
+    out->num_items = count;
+    for (uint32_t i = 0; i < count; i++)
+        out->items[i] = (struct pen_cost){.forward_sec = sec,
+                                          .input_sec = sec,
+                                          .weight_sec = sec,
+                                          .recompute_sec = 0,
+                                          .pair_sec = -1,
+                                          .memory = -1};
+    return PEN_OK;
+}
+
+/* A prediction that fails leaves none: the trainer verifies the schedule. */
+static void predict(struct pen__train_layout *layout,
+                    const struct pen_compute *compute, int64_t sleep_ns)
+{
+    const struct pen_schedule *schedule = layout->schedule;
+    const struct pen_shape *shape = &schedule->shape;
+    struct pen_text unused = PEN_TEXT_EMPTY;
+    struct pen_timing *timing = NULL;
+    struct pen_time_options options = {0};
+    pen_status status =
+        sleep_ns > 0
+            ? sleeping_costs(shape, sleep_ns, &layout->costs)
+            : pen_compute_costs(compute, layout->parts, pen_shape_parts(shape),
+                                shape->num_ranks,
+                                pen_compute_has_whole_backward(schedule),
+                                &layout->costs, &unused);
+    layout->has_costs = status == PEN_OK;
+    if (layout->has_costs &&
+        pen_schedule_verify(schedule, NULL, NULL, &unused) == PEN_OK &&
+        pen_schedule_time(schedule, &layout->costs, &options, &timing,
+                          &unused) == PEN_OK) {
+        layout->predicted_bubble = idle_share(timing);
+        layout->predicted_sec = timing->makespan_sec;
+        if (layout->is_asynchronous)
+            layout->predicted_sec /= (double)layout->most_steps;
+    }
+    if (compute->profile == NULL && sleep_ns == 0) {
+        layout->predicted_sec = (double)NAN; /* of no real machine */
+        if (layout->has_costs)
+            pen_costs_release(&layout->costs);
+        layout->has_costs = false;
+    }
+    pen_timing_free(timing);
+    pen_text_release(&unused);
+}
+
+/* ---- all together ---- */
+
+static pen_status check_ranks(const struct pen__train_args *args,
+                              uint32_t num_ranks, struct pen_text *why)
+{
+    if (num_ranks % args->pipeline_size == 0)
+        return PEN_OK;
+    pen_why(why,
+            "%u ranks are not a multiple of --pipeline-model-parallel-size "
+            "%" PRIu64,
+            num_ranks, args->pipeline_size);
+    return PEN_INVALID;
+}
+
+static pen_status check_batch(const struct pen__train_args *args,
+                              uint32_t num_replicas, struct pen_text *why)
+{
+    uint64_t unit = args->micro_batch_size * num_replicas;
+    if (args->replica_batch % unit == 0)
+        return PEN_OK;
+    pen_why(why,
+            "--global-batch-size %" PRIu64 " is not a multiple of "
+            "--micro-batch-size %" PRIu64 " times %" PRIu64
+            " replicas of the pipeline",
+            args->global_batch_size, args->micro_batch_size,
+            num_replicas * (args->global_batch_size / args->replica_batch));
+    return PEN_INVALID;
+}
+
+static pen_status check_sleep(const struct pen__train_layout *layout,
+                              const struct pen__train_args *args,
+                              struct pen_text *why)
+{
+    if (!args->is_sleeping || layout->has_costs)
+        return PEN_OK;
+    pen_why(why,
+            "--engine %s: stage times are unknown; give --profile FILE or "
+            "--engine sleep:DURATION",
+            args->engine_name);
+    return PEN_INVALID;
+}
+
+static pen_status make(struct pen__train_layout *layout,
+                       const struct pen__train_args *args,
+                       const struct pen_compute *compute, struct pen_text *why)
+{
+    pen_status status = check_ranks(args, layout->num_ranks, why);
+    layout->mesh =
+        pen_mesh_fill((enum pen_mesh_order)args->mapping,
+                      (uint32_t)args->pipeline_size, layout->num_ranks);
+    uint32_t num_replicas = pen_mesh_num_replicas(&layout->mesh);
+    if (status == PEN_OK)
+        status = check_batch(args, num_replicas, why);
+    if (status == PEN_OK)
+        status = pen_compute_check(compute, (enum pen_recompute)args->recompute,
+                                   why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_compute shared = *compute;
+    layout->is_tied =
+        compute->model->has_tied_embeddings && args->pipeline_size > 1;
+    status =
+        make_schedule(layout, args, (uint32_t)most_steps(args, num_replicas),
+                      &layout->schedule, why);
+    if (status == PEN_OK) {
+        note_kind(layout);
+        status = check_cures(layout, args, why);
+    }
+    if (status == PEN_OK) {
+        shared.num_members = num_replicas * layout->schedule->shape.num_copies;
+        shared.is_sharded = args->is_sharded;
+        status = split_layers(layout, args, &shared, why);
+    }
+    if (status == PEN_OK)
+        predict(layout, &shared, args->sleep_ns);
+    return status == PEN_OK ? check_sleep(layout, args, why) : status;
+}
+
+/* What was measured with several micro-batches is read for those of the run. */
+static pen_status load_profile(const struct pen__train_args *args,
+                               struct pen_profile **out, struct pen_text *why)
+{
+    struct pen_profile *profile;
+    pen_status status = pen_profile_load(args->profile, &profile, why);
+    if (status != PEN_OK)
+        return status;
+    if (profile->num_more > 0)
+        status = pen_profile_at(profile, (uint32_t)args->micro_batch_size,
+                                profile, why);
+    if (status == PEN_OK)
+        *out = profile;
+    else
+        pen_profile_free(profile);
+    return status;
+}
+
+/* Stages that step by themselves do not know the norm of all gradients. */
+static void choose_clipping(const struct pen__train_layout *layout,
+                            struct pen__train_args *args)
+{
+    if (isnan(args->numbers.clip_norm))
+        args->numbers.clip_norm =
+            layout->is_asynchronous && !layout->schedule->rules.is_joint ? 0
+                                                                         : 1;
+}
+
+pen_status pen__train_layout_init(struct pen__train_layout *layout,
+                                  struct pen__train_args *args,
+                                  const struct pen_any_model *model,
+                                  uint32_t sequence, uint32_t num_ranks,
+                                  struct pen_text *why)
+{
+    struct pen_profile *profile = NULL;
+    *layout = (struct pen__train_layout){.predicted_bubble = (double)NAN,
+                                         .predicted_sec = (double)NAN,
+                                         .num_ranks = num_ranks,
+                                         .overlapping_steps = 1};
+    pen_status status = PEN_OK;
+    if (model->decoder == NULL) { /* the trainer has its own way for one rank */
+        choose_clipping(layout, args);
+        status = check_cures(layout, args, why);
+        return status == PEN_OK ? check_sleep(layout, args, why) : status;
+    }
+    status = open_plan(layout, args, model->decoder, sequence, why);
+    if (status == PEN_OK && args->profile != NULL)
+        status = load_profile(args, &profile, why);
+    struct pen_compute compute = {
+        .model = model->decoder,
+        .profile = profile,
+        .micro_batch = (uint32_t)args->micro_batch_size,
+        .sequence = sequence,
+        .is_bf16 = args->is_bf16,
+        .optimizer = args->numbers.kind == PEN_STEP_RULE_ADAM ? PEN_UPDATE_ADAM
+                                                              : PEN_UPDATE_SGD};
+    if (status == PEN_OK)
+        status = make(layout, args, &compute, why);
+    pen_profile_free(profile);
+    if (status == PEN_OK)
+        choose_clipping(layout, args);
+    else
+        pen__train_layout_release(layout);
+    return status;
+}
+
+struct pen_trainer_options pen__train_layout_options(
+    const struct pen__train_layout *layout, const struct pen__train_args *args,
+    const struct pen_any_model *model, struct pen_sample_shape sample)
+{
+    return (struct pen_trainer_options){
+        .model = model,
+        .sample = sample,
+        .engine = (enum pen_trainer_engine)args->engine,
+        .is_bf16 = args->is_bf16,
+        .micro_batch = args->micro_batch_size,
+        .global_batch = args->replica_batch,
+        .recompute = (enum pen_recompute)args->recompute,
+        .schedule = layout->schedule,
+        .parts = layout->parts,
+        .correction = layout->correction,
+        .cures = args->cures,
+        .order = (enum pen_mesh_order)args->mapping,
+        .logical_replicas = (uint32_t)args->logical_replicas,
+        .is_sharded = args->is_sharded,
+        .has_fast_sums = args->has_fast_sums,
+        .has_sparse_sums = args->has_sparse_sums,
+        .stage_code = args->stage_code,
+        .sleeps = args->is_sleeping ? layout->costs.items : NULL,
+        .optimizer = args->numbers,
+        .rates = args->schedule};
+}
+
+uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
+                                    uint64_t kept)
+{
+    if (layout->schedule == NULL)
+        return kept;
+    const struct pen_shape *shape = &layout->schedule->shape;
+    uint64_t members =
+        (uint64_t)pen_mesh_num_replicas(&layout->mesh) * shape->num_copies;
+    uint64_t share = kept / members;
+    bool is_whole = share > 0 && kept % members == 0;
+    bool can_sum =
+        layout->is_asynchronous ? share == 1 : (share & (share - 1)) == 0;
+    return is_whole && can_sum ? kept : members;
+}
+
+void pen__train_layout_release(struct pen__train_layout *layout)
+{
+    pen_schedule_free(layout->schedule);
+    for (size_t i = 0; i < layout->num_shorter; i++)
+        pen_schedule_free(layout->shorter[i]);
+    free(layout->shorter);
+    free(layout->parts);
+    pen_plan_free(layout->plan);
+    if (layout->has_costs)
+        pen_costs_release(&layout->costs);
+    *layout = (struct pen__train_layout){0};
+}

@@ -1,0 +1,74 @@
+#ifndef PEN_CLI_TRAIN_LAYOUT_H
+#define PEN_CLI_TRAIN_LAYOUT_H
+
+#include "cli/train/options.h"
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "schedule/time.h"
+
+/*
+ * How a training is spread over ranks: the schedule and the layers of its
+ * stages, from the options.
+ */
+struct pen__train_layout {
+    struct pen_plan *plan;         /* NULL: the options alone decide */
+    struct pen_schedule *schedule; /* lowered */
+    struct pen_layer_range *parts;
+    uint32_t num_ranks;      /* of all pipelines */
+    struct pen_mesh mesh;    /* of them, where there is a schedule */
+    bool has_costs;          /* as below */
+    struct pen_costs costs;  /* of the schedule, as predicted */
+    double predicted_bubble; /* NaN: not known */
+    double predicted_sec;    /* of a step, with a profile; else NaN */
+
+    /* Where steps overlap: a pass has several, and then the pipeline drains. */
+    bool is_asynchronous;
+    enum pen_correction correction;
+    bool is_tied;               /* first and last stage share a matrix */
+    uint64_t most_steps;        /* of a pass, that of the schedule above */
+    uint64_t pass_steps;        /* of the coming one */
+    uint32_t overlapping_steps; /* at once; 1 where they do not */
+    struct pen_schedule *
+        *shorter; /* of passes that have less; all there were */
+    size_t num_shorter;
+};
+
+/*
+ * A plan sets options in args, and so does the schedule where --clip-grad is
+ * not given; with --check a plan may also be for more ranks than the one that
+ * there is. On success release it.
+ */
+pen_status pen__train_layout_init(struct pen__train_layout *layout,
+                                  struct pen__train_args *args,
+                                  const struct pen_any_model *model,
+                                  uint32_t sequence, uint32_t num_ranks,
+                                  struct pen_text *why);
+
+/*
+ * What a trainer of this layout is made with, but for threads, transports and
+ * hooks, which are the caller's. Borrows from all.
+ */
+struct pen_trainer_options pen__train_layout_options(
+    const struct pen__train_layout *layout, const struct pen__train_args *args,
+    const struct pen_any_model *model, struct pen_sample_shape sample);
+
+/*
+ * After `done` steps of an asynchronous schedule: how many until a checkpoint,
+ * an evaluation or the end. Where that is another number than before, *out is
+ * a schedule for it, borrowed until the release; else NULL.
+ */
+pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
+                                      const struct pen__train_args *args,
+                                      uint64_t done,
+                                      const struct pen_schedule **out,
+                                      struct pen_text *why);
+/*
+ * Logical replicas of a run that had `kept` of them: the same where the layout
+ * can sum so, otherwise one for each replica and copy. A layout without a
+ * schedule keeps them.
+ */
+uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
+                                    uint64_t kept);
+void pen__train_layout_release(struct pen__train_layout *layout);
+
+#endif

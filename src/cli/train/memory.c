@@ -1,0 +1,252 @@
+#include "cli/train/memory.h"
+
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "host/memory_limit.h"
+#include "runtime/versions.h"
+#include "schedule/needs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The prediction is at most this share away, mostly below; see
+ * cli/train_memory. */
+#define PREDICTION_ERROR 0.1
+
+/* ---- the prediction ---- */
+
+/*
+ * Masters, gradients and moments are float; ZeRO-1 shares out the moments. A
+ * copy in bf16 is for products.
+ */
+static double
+bytes_per_parameter(const struct pen__train_memory_question *question,
+                    uint32_t num_members)
+{
+    const struct pen__train_args *args = question->args;
+    double moments = 4.0 * pen_optimizer_moments(&args->numbers);
+    double kept = args->is_sharded ? moments / num_members : moments;
+    bool has_snapshot =
+        args->save != NULL && (question->num_ranks > 1 ||
+                               pen_transport_size(question->transport) > 1);
+    double snapshot =
+        has_snapshot ? (4.0 + moments) / (num_members > 0 ? num_members : 1)
+                     : 0;
+    return 8.0 + kept + snapshot + (args->is_bf16 ? 2.0 : 0);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/*
+ * Activations of one stage: what its row has in flight at once, and what all
+ * micro-batches share: the hold of one layer, its gradients and, where it is
+ * computed again, its stash.
+ */
+static double
+activation_bytes(const struct pen__train_memory_question *question,
+                 const struct pen_layer_range *layers,
+                 const struct pen_stage_needs *needs)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_model *model = question->model->decoder;
+    struct pen_workload workload = {.batch = args->micro_batch_size,
+                                    .sequence = question->sample.num_ids,
+                                    .element_bytes = args->is_bf16 ? 2 : 4,
+                                    .stat_bytes = 4};
+    double bytes = 0, hold = 0, output = 0, again = 0;
+    for (uint32_t i = 0; i < layers->count; i++) {
+        struct pen_layer_cost kept, plain;
+        workload.recompute = PEN_RECOMPUTE_NONE;
+        pen_model_layer_cost(model, layers->first + i, &workload, &plain);
+        workload.recompute = layers->recompute;
+        pen_model_layer_cost(model, layers->first + i, &workload, &kept);
+        bytes += (double)kept.stash_bytes * needs->stashes +
+                 (double)kept.hold_bytes * needs->holds;
+        hold = larger(hold, (double)plain.hold_bytes);
+        output = larger(output, (double)plain.output_bytes);
+        again =
+            larger(again, (double)plain.stash_bytes - (double)kept.stash_bytes);
+    }
+    return bytes + hold + 2 * output + again;
+}
+
+static double state_bytes(const struct pen__train_memory_question *question,
+                          const struct pen_layer_range *layers,
+                          double per_parameter)
+{
+    return per_parameter * (double)pen_model_trained_parameters(
+                               question->model->decoder, layers);
+}
+
+/*
+ * For each parameter, where steps overlap: versions and predictions, in bf16,
+ * too; averages; and a second gradient where a step waits for all stages.
+ */
+static double overlap_bytes(const struct pen__train_memory_question *question,
+                            uint32_t row, uint32_t stage)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_schedule *schedule = question->layout->schedule;
+    const struct pen_trainer_options options = pen__train_layout_options(
+        question->layout, args, question->model, question->sample);
+    struct pen_version_needs needs = {0};
+    if (!question->layout->is_asynchronous ||
+        pen_trainer_count_versions(&options, row, stage, &needs) != PEN_OK)
+        return 0;
+    bool has_second = schedule->rules.is_joint &&
+                      pen_row_defers_steps(&schedule->rows[row], stage);
+    return (needs.copies + needs.predictions) * (args->is_bf16 ? 6.0 : 4.0) +
+           4.0 * (needs.has_average + has_second);
+}
+
+/* One process takes its micro-batches one after the other. */
+static double whole_bytes(const struct pen__train_memory_question *question)
+{
+    const struct pen_model *model = question->model->decoder;
+    struct pen_layer_range all = {
+        .count = model->num_layers,
+        .recompute = (enum pen_recompute)question->args->recompute};
+    return state_bytes(question, &all, bytes_per_parameter(question, 1)) +
+           activation_bytes(question, &all,
+                            &(struct pen_stage_needs){.stashes = 1});
+}
+
+uint64_t pen__train_predict(const struct pen__train_memory_question *question)
+{
+    const struct pen_schedule *schedule = question->layout->schedule;
+    if (question->args->is_sleeping)
+        return 0;
+    if (question->model->decoder == NULL)
+        return (
+            uint64_t)((double)pen_any_model_num_parameters(question->model) *
+                      bytes_per_parameter(question, 1));
+    if (schedule == NULL)
+        return (uint64_t)whole_bytes(question);
+    const struct pen_shape *shape = &schedule->shape;
+    const struct pen_mesh *mesh = &question->layout->mesh;
+    uint32_t row = pen_mesh_row(mesh, question->rank);
+    uint32_t num_members = pen_mesh_num_replicas(mesh) * shape->num_copies;
+    double bytes = 0;
+    for (uint32_t s = 0; s < shape->num_stages; s++) {
+        if (pen_shape_rank_of(shape, s) != row)
+            continue;
+        struct pen_stage_needs needs =
+            pen_row_count_needs(&schedule->rows[row], s);
+        const struct pen_layer_range *layers =
+            &question->layout->parts[pen_shape_part_of_stage(shape, s)];
+        bytes += state_bytes(question, layers,
+                             bytes_per_parameter(question, num_members) +
+                                 overlap_bytes(question, row, s)) +
+                 activation_bytes(question, layers, &needs);
+    }
+    return (uint64_t)bytes;
+}
+
+/* ---- all ranks of a node ---- */
+
+struct together {
+    double bytes[PEN_MEMORY_SCOPES];
+    uint32_t num_ranks[PEN_MEMORY_SCOPES];
+};
+
+static double host_key(void)
+{
+    char host[256] = "";
+    (void)gethostname(host, sizeof host - 1);
+    return pen_crc32c(host, strlen(host));
+}
+
+/* What ranks with the same limits will take together. */
+static pen_status add_up(const struct pen__train_memory_question *question,
+                         double own_bytes, struct together *out)
+{
+    enum { BYTES, HOST, GROUP, FIELDS };
+    uint32_t size = pen_transport_size(question->transport);
+    uint32_t rank = pen_transport_rank(question->transport);
+    double *all = calloc((size_t)size * FIELDS, sizeof *all);
+    struct pen_request request = {.is_active = false};
+    if (all == NULL)
+        return PEN_NOMEM;
+    double *own = all + (size_t)rank * FIELDS;
+    own[BYTES] = own_bytes;
+    own[HOST] = host_key();
+    own[GROUP] = pen_memory_group_key("");
+    pen_transport_sum(question->transport, all, (size_t)size * FIELDS,
+                      &request);
+    pen_transport_wait(question->transport, &request);
+    *out = (struct together){.bytes = {own_bytes},
+                             .num_ranks = {[PEN_MEMORY_PROCESS] = 1}};
+    for (uint32_t i = 0; i < size; i++) {
+        const double *it = all + (size_t)i * FIELDS;
+        bool is_here = it[HOST] == own[HOST];
+        bool is_of_group = is_here && it[GROUP] == own[GROUP];
+        out->bytes[PEN_MEMORY_MACHINE] += is_here ? it[BYTES] : 0;
+        out->num_ranks[PEN_MEMORY_MACHINE] += is_here;
+        out->bytes[PEN_MEMORY_GROUP] += is_of_group ? it[BYTES] : 0;
+        out->num_ranks[PEN_MEMORY_GROUP] += is_of_group;
+    }
+    free(all);
+    return PEN_OK;
+}
+
+/* ---- comparing ---- */
+
+static double mb(double bytes)
+{
+    return 1e-6 * bytes;
+}
+
+static void describe(const struct together *together,
+                     const struct pen_memory_limit *limit, int scope,
+                     struct pen_text *out)
+{
+    double bytes = together->bytes[scope];
+    pen_text_add(out, "the training needs %.0f MB more memory (within %.0f %%)",
+                 mb(bytes), 100 * PREDICTION_ERROR);
+    if (together->num_ranks[scope] > 1)
+        pen_text_add(out, " for the %" PRIu32 " ranks here",
+                     together->num_ranks[scope]);
+    pen_text_add(out, ", but %s leaves %.0f MB of %.0f MB", limit->source,
+                 mb((double)limit->free_bytes), mb((double)limit->limit_bytes));
+}
+
+static const char todo[] =
+    "Use a smaller --micro-batch-size or --recompute-granularity full, spread "
+    "the model over more ranks (--pipeline-model-parallel-size, "
+    "--use-distributed-optimizer), or raise the limit";
+
+pen_status
+pen__train_check_memory(const struct pen__train_memory_question *question,
+                        struct pen_text *why)
+{
+    struct pen_memory_limit limits[PEN_MEMORY_SCOPES];
+    struct together together;
+    pen_status status =
+        add_up(question, (double)pen__train_predict(question), &together);
+    if (status != PEN_OK)
+        return status;
+    pen_memory_limits_read("", limits);
+    for (int i = 0; i < PEN_MEMORY_SCOPES; i++) {
+        double free_bytes = (double)limits[i].free_bytes;
+        struct pen_text line = PEN_TEXT_EMPTY;
+        if (together.bytes[i] * (1 + PREDICTION_ERROR) <= free_bytes)
+            continue;
+        describe(&together, &limits[i], i, &line);
+        if (together.bytes[i] * (1 - PREDICTION_ERROR) > free_bytes) {
+            pen_why(why, "%s. %s", pen_text_string(&line), todo);
+            status = PEN_INVALID;
+        } else if (pen_transport_rank(question->transport) == 0) {
+            pen_log(PEN_LOG_WARN, "%s: it may end without memory. %s",
+                    pen_text_string(&line), todo);
+        }
+        pen_text_release(&line);
+        if (status != PEN_OK)
+            return status;
+    }
+    return PEN_OK;
+}

@@ -1,0 +1,678 @@
+/*
+ * The options of penstock train. Names and defaults are Megatron-LM's wherever
+ * it has such an option, for that is what people have in their scripts.
+ */
+#include "cli/train/options.h"
+
+#include "cli/program/cli.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/help.h"
+#include "cli/program/parser.h"
+#include "cli/train/text.h"
+#include "core/checkpoint.h"
+#include "core/mesh.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_OF(name, text) text,
+
+static const char *const optimizers[] = {"adam", "sgd", NULL};
+static const char *const decay_groups[] = {"matrices", "all", NULL};
+static const char *const lr_styles[] = {PEN_LR_STYLE_TABLE(TEXT_OF) NULL};
+static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+
+#define AT(member) offsetof(struct pen__train_args, member)
+
+#define MANY 1e15
+#define BELOW_ONE 0.9999999999
+
+static const struct pen__field fields[] = {
+    TEXT("model", "MODEL", model,
+         "a folder with config.json, a config.json, a run, a checkpoint, or a "
+         "preset, as preset:gpt2"),
+    FLAG("random-weights", has_random_weights,
+         "start from random weights, also if --model has weights"),
+    TEXT("load", "DIR", load,
+         "resume from the newest checkpoint in DIR, with the options of its "
+         "run that are not given"),
+    {"data-path", "PREFIX...",
+     "files of tokens, optionally each with a weight: 0.3 A 0.7 B; "
+     "for an image model, the folder with the files of MNIST or CIFAR-10",
+     PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
+    TEXT("token-ids", "FILE", token_ids,
+         "instead of --data-path: a text file of token ids, one "
+         "sequence per line, used in order"),
+    TEXT("split", "SHARES", split,
+         "shares of train, validation and test, for tokens only; "
+         "969,30,1 when not given"),
+    SIZE("seq-length", seq_length, 1, 1u << 24,
+         "tokens per sequence; the model's positions when not given"),
+    SIZE("micro-batch-size", micro_batch_size, 1, 1u << 24,
+         "samples per micro-batch; 1 when not given"),
+    SIZE("global-batch-size", global_batch_size, 1, 1u << 30,
+         "samples per step; one micro-batch when not given"),
+    COUNT("train-iters", train_iters, 1, MANY, "total steps of the training"),
+    COUNT("seed", seed, 0, MANY,
+          "seed of the random numbers; 1234 when not given"),
+    WORD("optimizer", optimizer, optimizers,
+         "adam (AdamW) or sgd; adam when not given"),
+    REAL("lr", schedule.rate, 0, 1e6, "highest learning rate"),
+    REAL("min-lr", schedule.min_rate, 0, 1e6,
+         "learning rate at the end; 0 when not given"),
+    WORD("lr-decay-style", lr_style, lr_styles,
+         "constant, linear, cosine or WSD; linear when not given"),
+    COUNT("lr-warmup-iters", schedule.warmup_iters, 0, MANY,
+          "warm-up steps; 0 when not given"),
+    COUNT("lr-decay-iters", schedule.decay_iters, 1, MANY,
+          "step at which --min-lr is reached; --train-iters when not given"),
+    COUNT("lr-wsd-decay-iters", schedule.wsd_decay_iters, 1, MANY,
+          "steps of the final decay, for WSD"),
+    WORD("lr-wsd-decay-style", wsd_style, wsd_styles,
+         "exponential, linear, cosine or minus_sqrt; exponential when not "
+         "given"),
+    REAL("weight-decay", numbers.weight_decay, 0, 1e6,
+         "weight decay; 0.01 when not given"),
+    WORD("weight-decay-groups", decay_groups, decay_groups,
+         "decay matrices (not biases and norms) or all; matrices when "
+         "not given"),
+    REAL("clip-grad", numbers.clip_norm, 0, 1e30,
+         "clip the gradient norm to X, 0: no clipping; when not given, 1, or "
+         "0 with a schedule that cannot clip"),
+    REAL("adam-beta1", numbers.beta1, 0, BELOW_ONE,
+         "beta1 of AdamW; 0.9 when not given"),
+    REAL("adam-beta2", numbers.beta2, 0, BELOW_ONE,
+         "beta2 of AdamW; 0.999 when not given"),
+    REAL("adam-eps", numbers.epsilon, 1e-30, 1,
+         "epsilon of AdamW; 1e-8 when not given"),
+    REAL("sgd-momentum", numbers.momentum, 0, BELOW_ONE,
+         "momentum of SGD; 0.9 when not given"),
+    FLAG("sgd-nesterov", numbers.is_nesterov, "use Nesterov momentum in SGD"),
+    FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
+    TEXT("engine", "NAME", engine_name,
+         "onednn, reference (plain loops), sleep:5ms (operations only "
+         "wait) or sleep:profile (they wait as long as in --profile); "
+         "onednn when not given"),
+    COUNT("pp", pipeline_size, 1, PEN_MAX_STAGES,
+          "ranks per pipeline; ranks beyond one pipeline form further "
+          "replicas; 1 when not given"),
+    COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
+          "the same as --pp"),
+    COUNT("vpp", chunks, 1, PEN_MAX_STAGES,
+          "stages per rank, if the schedule allows a choice"),
+    COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
+          "the same as --vpp"),
+    TEXT("schedule", "NAME", pipeline,
+         "a name from `penstock schedule list`, or a schedule file, which "
+         "has its own ranks and micro-batches; when not given, 1f1b, or "
+         "interleaved with several stages per "
+         "rank"),
+    COUNT("stale-after", cures.stale_after, 1, MANY,
+          "with an asynchronous --schedule, make the first N steps "
+          "synchronously: the pipeline drains after each; 0 when not given"),
+    COUNT("stale-discount", cures.discount_steps, 1, MANY,
+          "in the first N steps with delayed gradients, divide the learning "
+          "rate by (1 + delay)^(1 - step/N); 0 when not given"),
+    FLAG("predict-weights", cures.predicts,
+         "with --schedule pipedream-2bw, compute with weights predicted one "
+         "step ahead along the optimizer's direction"),
+    WORD("mapping", mapping, pen_mesh_order_names,
+         "order of ranks, innermost first: tp-cp-pp-dp or tp-cp-dp-pp; "
+         "tp-cp-pp-dp when not given. Results do not change"),
+    FLAG("use-distributed-optimizer", is_sharded,
+         "shard the optimizer's state over replicas (ZeRO-1)"),
+    FLAG("fast-sums", has_fast_sums,
+         "sum gradients in any order: faster, but not bit-reproducible "
+         "across rank counts"),
+    TEXT("sync", "METHOD", sync,
+         "method to synchronise replicas, from `penstock sync list`; "
+         "allreduce when not given"),
+    COUNT("sync-interval", sync_interval, 1, MANY,
+          "steps between synchronisations; as in sync list when not given"),
+    {"sync-option", "NAME=X...", "options of the method: gamma=0.01 rho=0.1",
+     PEN__FIELD_LIST, AT(sync_options), 0, 0, NULL},
+    COUNT("sync-replicas", sync_replicas, 1, 1u << 16,
+          "number of replicas that --sync synchronises; one per pipeline "
+          "when not given"),
+    TEXT("compress", "NAME[:X]", compress,
+         "compress messages between replicas with this compressor from "
+         "`penstock sync list`: powersgd:4"),
+    FLAG("sparse-embedding", has_sparse_sums,
+         "for untied embeddings, send only nonzero gradient rows; "
+         "results do not change"),
+    TEXT("compress-stages", "NAME", compress_stages,
+         "send activations and their gradients between ranks as "
+         "integers with one scale per block: int8, int4 or int8:BLOCK; "
+         "BLOCK is 64 when not given; none when not given"),
+    COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
+          "split the batch into N fixed parts for summation, so that "
+          "results do not depend on the number of ranks; the "
+          "checkpoint's number, or one per replica, when not given"),
+    TEXT("plan", "PLAN", plan,
+         "take stages, schedule, batch and sharding from this "
+         "plan.json, in place of their options"),
+    FLAG("check", is_check,
+         "check plan, model, data, schedule and memory, and end before the "
+         "first step; nothing is written. One process checks all ranks of a "
+         "--plan"),
+    TEXT("profile", "FILE", profile,
+         "times that `penstock profile` measured, to split layers and "
+         "predict steps"),
+    TEXT("trace", "DIR", trace,
+         "record all operations in DIR, for `penstock view`"),
+    COUNT("verify-interval", verify_interval, 1, MANY,
+          "every N steps, compare the weights of replicas bit by bit, and "
+          "their moments without ZeRO-1; never when not given"),
+    FLAG("checksum-messages", has_checksums,
+         "add a CRC32C to every message between ranks; a damaged message "
+         "ends the job"),
+    REAL("hang-timeout", hang_timeout, 0, 1e9,
+         "end the job when a rank has waited X seconds without progress; 0: "
+         "never. When not given: 2 s for a stopped rank, 25 steps and at least "
+         "30 s for one that sleeps"),
+    REAL("exit-duration-in-mins", exit_minutes, 0, 1e9,
+         "write a checkpoint and end after X minutes"),
+    COUNT("threads", threads, 1, 4096,
+          "compute threads; OMP_NUM_THREADS, or one per core, when not "
+          "given"),
+    WORD("recompute-granularity", recompute, recomputes,
+         "recompute activations instead of keeping them: none, "
+         "selective or full; none when not given"),
+    TEXT("save", "DIR", save, "write checkpoints to DIR, also on Ctrl-C"),
+    COUNT("save-interval", save_interval, 1, MANY,
+          "steps between checkpoints; only at the end when not given"),
+    COUNT(
+        "save-keep", save_keep, 1, 1u << 30,
+        "keep the newest N checkpoints of this run that were verified, delete "
+        "older ones; all are kept when not given"),
+    TEXT("run", "DIR", run,
+         "write log, trace and memory use to DIR, for `penstock report`"),
+    TEXT("log", "FILE", log, "write one line of JSON per step to FILE"),
+    COUNT("log-interval", log_interval, 1, MANY,
+          "steps between progress lines on stdout; 10 when not given"),
+    TEXT("tensorboard-dir", "DIR", tensorboard_dir,
+         "write event files for TensorBoard to DIR"),
+    TEXT("metrics-port", "PORT", metrics_port,
+         "serve metrics for Prometheus at "
+         "http://127.0.0.1:PORT/metrics; 0 takes a free port"),
+    COUNT("eval-interval", eval_interval, 1, MANY,
+          "steps between evaluations on the validation part, or on the "
+          "test images; never when not given"),
+    COUNT("eval-iters", eval_iters, 1, MANY,
+          "global batches of an evaluation; 10 when not given"),
+};
+
+enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+
+/* --help has these, so that it is one screen; --help-all has all. */
+static const char *const usual_names[] = {
+    "model",       "load", "data-path", "global-batch-size",
+    "train-iters", "lr",   "pp",        "save",
+    "run",         NULL};
+
+/* Names all that are missing at once. */
+static void require_args(const struct pen__train_args *args,
+                         const struct argp_state *state)
+{
+    const struct {
+        const char *words;
+        bool is_missing;
+    } needs[] = {
+        {"--model or --load", args->model == NULL && args->load == NULL},
+        {"--data-path or --token-ids",
+         args->data_path.count == 0 && args->token_ids == NULL},
+        {"--train-iters", args->train_iters == 0},
+        {"--lr", isnan(args->schedule.rate) != 0},
+    };
+    struct pen_text missing = PEN_TEXT_EMPTY;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (needs[i].is_missing)
+            pen_text_add(&missing, "%s%s", missing.length == 0 ? "" : ", ",
+                         needs[i].words);
+    if (missing.length != 0)
+        argp_error(state,
+                   "missing: %s; or give a text alone, as in: penstock train "
+                   "play.txt",
+                   pen_text_string(&missing));
+    pen_text_release(&missing);
+}
+
+static void check_args(const struct pen__train_args *args,
+                       const struct argp_state *state)
+{
+    require_args(args, state);
+    if (args->data_path.count > 0 && args->token_ids != NULL)
+        argp_error(state, "--data-path and --token-ids exclude each other");
+    if (args->save_interval > 0 && args->save == NULL)
+        argp_error(state, "--save-interval needs --save DIR");
+    if (args->save_keep > 0 && args->save == NULL)
+        argp_error(state, "--save-keep needs --save DIR");
+    if (args->run != NULL && (args->log != NULL || args->trace != NULL))
+        argp_error(state,
+                   "--run and %s exclude each other, because both write a %s",
+                   args->log != NULL ? "--log" : "--trace",
+                   args->log != NULL ? "log" : "trace");
+    if (args->has_sparse_sums && args->has_fast_sums)
+        argp_error(state,
+                   "--sparse-embedding and --fast-sums exclude each other, "
+                   "because MPI sums whole arrays");
+    if (args->eval_interval > 0 && args->token_ids != NULL)
+        argp_error(
+            state,
+            "--eval-interval needs --data-path, because --token-ids has no "
+            "validation part");
+}
+
+/* sleep:5ms and the like. */
+static int64_t read_sleep(const char *text)
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}};
+    char *end;
+    if (strncmp(text, "sleep:", 6) != 0)
+        return 0;
+    double number = strtod(text + 6, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].unit) == 0 && number > 0 &&
+            number * units[i].ns <= 1e12)
+            return (int64_t)(number * units[i].ns);
+    return 0;
+}
+
+static void read_engine(struct pen__train_args *args,
+                        const struct argp_state *state)
+{
+    const char *name = args->engine_name;
+    bool has_duration = strcmp(name, "sleep:profile") != 0;
+    args->sleep_ns = has_duration ? read_sleep(name) : 0;
+    args->is_sleeping = !has_duration || args->sleep_ns > 0;
+    args->engine = strcmp(name, "onednn") == 0 ? PEN_TRAINER_ONEDNN
+                                               : PEN_TRAINER_REFERENCE;
+    if (!has_duration && args->profile == NULL)
+        argp_error(state, "--engine sleep:profile needs --profile FILE");
+    if (args->engine == PEN_TRAINER_REFERENCE && !args->is_sleeping &&
+        strcmp(name, "reference") != 0)
+        argp_error(state,
+                   "--engine must be onednn, reference, sleep:profile or "
+                   "sleep:DURATION such as sleep:5ms, not '%s'",
+                   name);
+}
+
+/* int8, int4:256 and the like. */
+static void read_stage_code(struct pen__train_args *args,
+                            const struct argp_state *state)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } codes[] = {{"none", 0}, {"int8", 8}, {"int4", 4}};
+    const char *text = args->compress_stages;
+    if (text == NULL)
+        return;
+    size_t length = strcspn(text, ":");
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        char *end = "";
+        unsigned long block = 64;
+        if (strlen(codes[i].name) != length ||
+            strncmp(codes[i].name, text, length) != 0)
+            continue;
+        if (text[length] == ':')
+            block =
+                codes[i].bits == 0 ? 0 : strtoul(text + length + 1, &end, 10);
+        args->stage_code = (struct pen_block_code){codes[i].bits, block};
+        if (*end == '\0' && block >= 8 && block % 8 == 0 &&
+            block <= PEN_MESSAGE_MAX_BLOCK)
+            return;
+    }
+    argp_error(state,
+               "--compress-stages must be none, int8, int4, int8:BLOCK or "
+               "int4:BLOCK, BLOCK a multiple of 8 up to %d, not '%s'",
+               PEN_MESSAGE_MAX_BLOCK, text);
+}
+
+static void read_metrics_port(struct pen__train_args *args,
+                              const struct argp_state *state)
+{
+    const char *text = args->metrics_port;
+    char *end;
+    if (text == NULL)
+        return;
+    unsigned long port = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || port > UINT16_MAX)
+        argp_error(state,
+                   "--metrics-port must be a whole number from 0 to %d, not "
+                   "'%s'",
+                   UINT16_MAX, text);
+    args->metrics_port_number = (uint16_t)port;
+}
+
+/* Paths in the folder of --run. */
+static void place_run(struct pen__train_args *args)
+{
+    if (args->run == NULL)
+        return;
+    pen_text_add(&args->run_log, "%s/log.jsonl", args->run);
+    pen_text_add(&args->run_trace, "%s/trace", args->run);
+    args->log = pen_text_string(&args->run_log);
+    args->trace = pen_text_string(&args->run_trace);
+}
+
+/* A check writes nothing. */
+static void drop_outputs(struct pen__train_args *args)
+{
+    if (!args->is_check)
+        return;
+    args->run = args->log = args->trace = args->tensorboard_dir = NULL;
+    args->metrics_port = NULL;
+}
+
+/* What follows from other options. */
+static void complete(struct pen__train_args *args,
+                     const struct argp_state *state)
+{
+    read_engine(args, state);
+    read_stage_code(args, state);
+    read_metrics_port(args, state);
+    drop_outputs(args);
+    place_run(args);
+    args->numbers.kind = (enum pen_step_rule)args->optimizer;
+    args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
+    args->schedule.style = (enum pen_lr_style)args->lr_style;
+    args->schedule.wsd_style = (enum pen_wsd_style)args->wsd_style;
+    if (args->schedule.decay_iters == 0)
+        args->schedule.decay_iters = args->train_iters;
+    args->has_global_batch = args->global_batch_size != 0;
+    if (!args->has_global_batch)
+        args->global_batch_size = args->micro_batch_size;
+    args->replica_batch = args->global_batch_size;
+    if (args->split == NULL)
+        args->split = "969,30,1";
+}
+
+static error_t take(int key, char *text, struct argp_state *state)
+{
+    struct pen__train_args *args = state->input;
+    size_t index = pen__fields_index(key);
+    if (index < NUM_FIELDS)
+        args->given[index] = text == NULL ? "" : text;
+    return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+}
+
+/* Some options have two names. */
+static bool is_given(const struct pen__train_args *args, size_t index)
+{
+    for (size_t i = 0; i < NUM_FIELDS; i++)
+        if (fields[i].offset == fields[index].offset && args->given[i] != NULL)
+            return true;
+    return false;
+}
+
+/* As if the line had the option; the words must stay. */
+static error_t give(size_t index, const json_t *words, struct argp_state *state)
+{
+    bool is_flag = fields[index].value == NULL;
+    size_t count = json_array_size(words);
+    if (is_flag != (count == 0))
+        return 0; /* of another release */
+    error_t error = 0;
+    for (size_t i = 0; error == 0 && i < (is_flag ? 1 : count); i++) {
+        const char *word = json_string_value(json_array_get(words, i));
+        error = take(i == 0 ? pen__fields_key(index) : ARGP_KEY_ARG,
+                     (char *)word, state);
+    }
+    return error;
+}
+
+/* ---- texts ---- */
+
+static bool has_open_list(const struct pen__train_args *args)
+{
+    return args->data_path.is_open || args->sync_options.is_open;
+}
+
+static error_t take_text(const char *path, struct argp_state *state)
+{
+    struct pen__train_args *args = state->input;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen__train_text_is_wrong(path, &why))
+        argp_error(state, "%s", pen_text_string(&why));
+    pen_text_release(&why);
+    return pen__list_add(&args->texts, path);
+}
+
+static void check_texts(const struct pen__train_args *args,
+                        const struct argp_state *state)
+{
+    const char *other = args->load != NULL          ? "--load"
+                        : args->data_path.count > 0 ? "--data-path"
+                        : args->token_ids != NULL   ? "--token-ids"
+                        : args->plan != NULL        ? "--plan"
+                                                    : NULL;
+    if (other != NULL)
+        argp_error(state, "a text and %s exclude each other: '%s'", other,
+                   args->texts.words[0]);
+    if (args->is_check)
+        argp_error(state,
+                   "--check writes nothing, and tokens of '%s' would have to "
+                   "be written; make them with `penstock tokenize`",
+                   args->texts.words[0]);
+}
+
+/* Options that are not given become those that suit the texts. */
+static error_t choose_options(struct pen__train_args *args,
+                              struct argp_state *state)
+{
+    struct pen__choices choices;
+    error_t error = 0;
+    if (args->texts.count == 0)
+        return 0;
+    check_texts(args, state);
+    pen__train_text_choose(args, &choices);
+    args->chosen_words = json_array();
+    for (size_t i = 0; i < choices.count && error == 0; i++) {
+        const struct pen__choice *choice = &choices.items[i];
+        size_t index = pen__fields_find(fields, NUM_FIELDS, choice->name);
+        json_t *words = json_pack("[s]", pen_text_string(&choice->word));
+        if (is_given(args, index)) {
+            json_decref(words);
+            continue;
+        }
+        error = json_array_append_new(args->chosen_words, words) == 0
+                    ? give(index, words, state)
+                    : ENOMEM;
+        if (error == 0)
+            pen__option_print(choice->name, words, &args->chosen);
+    }
+    pen__choices_release(&choices);
+    return error;
+}
+
+/* ---- the options of a run that is resumed ---- */
+
+/* A line that says what is trained, on what and how long, stands alone. */
+static bool is_complete(const struct pen__train_args *args)
+{
+    return (args->data_path.count > 0 || args->token_ids != NULL) &&
+           args->train_iters > 0 && !isnan(args->schedule.rate);
+}
+
+static error_t recall_options(struct pen__train_args *args,
+                              struct argp_state *state)
+{
+    struct pen_text left = PEN_TEXT_EMPTY;
+    const struct pen__recall *recall = &args->recall;
+    bool is_layout_same = recall->num_ranks == 0 || args->num_ranks == 0 ||
+                          recall->num_ranks == args->num_ranks;
+    error_t error = 0;
+    const char *name;
+    json_t *words;
+    json_object_foreach(recall->options, name, words)
+    {
+        size_t index = pen__fields_find(fields, NUM_FIELDS, name);
+        if (error != 0 || index == NUM_FIELDS || is_given(args, index) ||
+            !pen__recall_takes(name))
+            continue;
+        bool is_left = !is_layout_same && pen__recall_is_layout(name);
+        pen__option_print(name, words, is_left ? &left : &args->recalled);
+        if (!is_left)
+            error = give(index, words, state);
+    }
+    if (left.length > 0)
+        pen_text_add(&args->recalled, "; not%s, which was for %u ranks",
+                     pen_text_string(&left), recall->num_ranks);
+    pen_text_release(&left);
+    return error;
+}
+
+/* Checkpoints are added to the run that is resumed. */
+static error_t recall(struct pen__train_args *args, struct argp_state *state)
+{
+    if (args->load == NULL || is_complete(args))
+        return 0;
+    json_t *usual = pen__train_args_print(args);
+    args->recall_status =
+        pen__recall_load(&args->recall, args->load, usual, &args->recall_why);
+    json_decref(usual);
+    if (args->recall_status != PEN_OK)
+        return 0;
+    if (args->save == NULL &&
+        pen_checkpoint_kind_of(args->load) == PEN_CHECKPOINT_RUN) {
+        args->save = args->load;
+        pen_text_add(&args->recalled, " --save %s", args->save);
+    }
+    return recall_options(args, state);
+}
+
+/* What a checkpoint lacks is found after the ranks have met. */
+static error_t end_options(struct argp_state *state)
+{
+    struct pen__train_args *args = state->input;
+    error_t error = choose_options(args, state);
+    if (error == 0)
+        error = recall(args, state);
+    if (error == 0 && args->recall_status == PEN_OK)
+        check_args(args, state);
+    if (error == 0)
+        complete(args, state);
+    return error;
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    if (key == ARGP_KEY_END)
+        return end_options(state);
+    if (key == ARGP_KEY_ARG && !has_open_list(state->input))
+        return take_text(text, state);
+    return take(key, text, state);
+}
+
+static struct argp parser_of(const struct argp_option *options)
+{
+    return (struct argp){
+        .options = options,
+        .parser = parse_option,
+        .args_doc = "[TEXT...]",
+        .doc = "Trains a network on text, tokens or images.\vAll options: "
+               "penstock train --help-all. Options that are not given are "
+               "chosen for a TEXT, and printed. Ctrl-C ends the training, with "
+               "a checkpoint if --save is given. Under mpirun or srun all "
+               "ranks train together."};
+}
+
+int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
+                          int argc, char **argv)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    *args = (struct pen__train_args){.num_ranks = num_ranks,
+                                     .micro_batch_size = 1,
+                                     .seed = 1234,
+                                     .numbers = {.beta1 = 0.9,
+                                                 .beta2 = 0.999,
+                                                 .epsilon = 1e-8,
+                                                 .momentum = 0.9,
+                                                 .weight_decay = 0.01,
+                                                 .clip_norm = (double)NAN},
+                                     .lr_style = PEN_LR_LINEAR,
+                                     .schedule = {.rate = (double)NAN},
+                                     .engine_name = "onednn",
+                                     .pipeline_size = 1,
+                                     .sync = "allreduce",
+                                     .hang_timeout = (double)NAN,
+                                     .exit_minutes = (double)NAN,
+                                     .log_interval = 10,
+                                     .eval_iters = 10};
+    pen__fields_list(fields, NUM_FIELDS, options);
+    pen__fields_show(usual_names, options);
+    struct argp parser = parser_of(options);
+    return pen__parse(&parser, "penstock train", ARGP_IN_ORDER, argc, argv,
+                      args)
+               ? PEN__EXIT_OK
+               : PEN__EXIT_USAGE;
+}
+
+void pen__train_args_release(struct pen__train_args *args)
+{
+    pen__list_release(&args->data_path);
+    pen__list_release(&args->sync_options);
+    pen_text_release(&args->run_log);
+    pen_text_release(&args->run_trace);
+    pen__list_release(&args->texts);
+    pen_text_release(&args->chosen);
+    json_decref(args->chosen_words);
+    pen_text_release(&args->recalled);
+    pen_text_release(&args->recall_why);
+    pen__recall_release(&args->recall);
+}
+
+void pen__train_help(void)
+{
+    struct argp_option options[PEN__FIELDS_MAX + 1];
+    pen__fields_list(fields, NUM_FIELDS, options);
+    if (pen__help_is_collected())
+        pen__fields_show(usual_names, options);
+    struct argp parser = parser_of(options);
+    pen__parser_help(&parser, "penstock train");
+}
+
+json_t *pen__train_args_print(const struct pen__train_args *args)
+{
+    return pen__fields_print(fields, NUM_FIELDS, args);
+}
+
+static json_t *words_of(const struct pen__train_args *args, size_t index)
+{
+    const char *word = args->given[index];
+    const struct pen__field *field = &fields[index];
+    json_t *words = json_array();
+    if (field->kind == PEN__FIELD_FLAG)
+        return words;
+    if (field->kind != PEN__FIELD_LIST) {
+        pen__json_append(&words, json_string(word));
+        return words;
+    }
+    const struct pen__list *list =
+        (const void *)((const char *)args + field->offset);
+    for (size_t i = 0; i < list->count && words != NULL; i++)
+        pen__json_append(&words, json_string(list->words[i]));
+    return words;
+}
+
+json_t *pen__train_args_given(const struct pen__train_args *args)
+{
+    json_t *options = json_object();
+    for (size_t i = 0; i < NUM_FIELDS && options != NULL; i++) {
+        if (args->given[i] == NULL || !pen__recall_takes(fields[i].name))
+            continue;
+        if (json_object_set_new(options, fields[i].name, words_of(args, i)) ==
+            0)
+            continue;
+        json_decref(options);
+        options = NULL;
+    }
+    return options;
+}

@@ -1,0 +1,142 @@
+#include "cli/train/replicas.h"
+
+#include "base/log.h"
+#include "core/mesh.h"
+
+#include <inttypes.h>
+
+/* The trainer's own sums are of text: with images one process is a replica. */
+static bool has_method(const struct pen_sync_choice *choice,
+                       const struct pen_any_model *model, uint32_t num_ranks)
+{
+    return (choice->method->is & PEN_SYNC_IS_NATIVE) == 0 ||
+           choice->compressor != NULL ||
+           (model->images != NULL && num_ranks > 1 &&
+            choice->method->create != NULL);
+}
+
+static pen_status choose(struct pen__train_replicas *replicas,
+                         const struct pen__train_args *args,
+                         const struct pen_any_model *model, uint32_t num_ranks,
+                         struct pen_text *why)
+{
+    pen_status status = pen_sync_choose(
+        args->sync, args->sync_interval, args->sync_options.words,
+        args->sync_options.count, args->compress, &replicas->choice, why);
+    if (status != PEN_OK)
+        return status;
+    replicas->has_method = has_method(&replicas->choice, model, num_ranks);
+    return PEN_OK;
+}
+
+/* Each pipeline is a replica unless the user says how many there are. */
+static pen_status count_replicas(struct pen__train_replicas *replicas,
+                                 const struct pen__train_args *args,
+                                 uint32_t num_ranks, struct pen_text *why)
+{
+    struct pen_mesh mesh = pen_mesh_fill(
+        PEN_MESH_PIPELINE_FIRST, (uint32_t)args->pipeline_size, num_ranks);
+    uint64_t count = args->sync_replicas != 0 ? args->sync_replicas
+                                              : pen_mesh_num_replicas(&mesh);
+    uint64_t unit = count * args->pipeline_size;
+    if (count == 0 || num_ranks % unit != 0) {
+        pen_why(why,
+                "%u ranks cannot be split into %" PRIu64
+                " replicas of --sync %s with --pipeline-model-parallel-size "
+                "%" PRIu64,
+                num_ranks, count, args->sync, args->pipeline_size);
+        return PEN_INVALID;
+    }
+    if (args->global_batch_size % count != 0) {
+        pen_why(why,
+                "--global-batch-size %" PRIu64 " is not a multiple of the "
+                "%" PRIu64 " replicas of --sync %s",
+                args->global_batch_size, count, args->sync);
+        return PEN_INVALID;
+    }
+    replicas->count = (uint32_t)count;
+    return PEN_OK;
+}
+
+pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
+                                    struct pen__train_args *args,
+                                    const struct pen_any_model *model,
+                                    struct pen_transport *world,
+                                    struct pen_text *why)
+{
+    uint32_t num_ranks = pen_transport_size(world);
+    *replicas = (struct pen__train_replicas){0};
+    args->replica_batch = args->global_batch_size;
+    pen_status status = choose(replicas, args, model, num_ranks, why);
+    if (status != PEN_OK)
+        return status;
+    if ((replicas->choice.method->is & PEN_SYNC_IS_SHARDED) != 0)
+        args->is_sharded = true;
+    if (!replicas->has_method)
+        return PEN_OK;
+    if (args->plan != NULL) {
+        pen_why(why,
+                "--plan and --sync %s exclude each other: a plan sums "
+                "gradients at every step",
+                args->sync);
+        return PEN_INVALID;
+    }
+    status = count_replicas(replicas, args, num_ranks, why);
+    if (status != PEN_OK)
+        return status;
+    uint32_t size = num_ranks / replicas->count;
+    struct pen_mesh mesh =
+        pen_mesh_of(PEN_MESH_PIPELINE_FIRST, size, replicas->count);
+    uint32_t number = pen_mesh_replica(&mesh, pen_transport_rank(world));
+    args->replica_batch = args->global_batch_size / replicas->count;
+    return pen_transport_open_part(world, pen_mesh_rank_at(&mesh, 0, number),
+                                   size, &replicas->part);
+}
+
+void pen__train_replicas_release(struct pen__train_replicas *replicas)
+{
+    pen_transport_close(replicas->part);
+    *replicas = (struct pen__train_replicas){0};
+}
+
+struct pen_transport *
+pen__train_replicas_transport(const struct pen__train_replicas *replicas,
+                              struct pen_transport *world)
+{
+    return replicas->has_method ? replicas->part : world;
+}
+
+pen_status pen__train_replicas_join(const struct pen__train_replicas *replicas,
+                                    const struct pen__train_args *args,
+                                    struct pen_batches *batches,
+                                    struct pen_trainer *trainer,
+                                    struct pen_text *why)
+{
+    uint64_t epoch_samples = pen_batches_epoch(batches);
+    uint64_t epoch_steps = epoch_samples / args->global_batch_size;
+    uint64_t epoch_batches = epoch_samples / args->replica_batch;
+    struct pen_replicas_options options = {
+        .choice = &replicas->choice,
+        .seed = args->seed,
+        .epoch_steps = epoch_steps > 0 ? epoch_steps : 1,
+        .epoch_batches = epoch_batches > 0 ? epoch_batches : 1,
+        .total_steps = args->train_iters,
+        .batches = batches};
+    if (!replicas->has_method)
+        return PEN_OK;
+    return pen_trainer_join(trainer, &options, why);
+}
+
+void pen__train_replicas_tell(const struct pen_trainer *trainer,
+                              uint64_t num_steps)
+{
+    const struct pen_replicas *replicas = pen_trainer_replicas(trainer);
+    uint64_t bytes, messages;
+    if (replicas == NULL || num_steps == 0)
+        return;
+    pen_replicas_sent(replicas, &bytes, &messages);
+    pen_log(PEN_LOG_INFO,
+            "the first rank sent its peers in the other replicas %.3f MB "
+            "in %" PRIu64 " messages, %.0f bytes per step",
+            1e-6 * (double)bytes, messages, (double)bytes / (double)num_steps);
+}

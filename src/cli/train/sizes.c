@@ -1,0 +1,84 @@
+#include "cli/train/sizes.h"
+
+#include "core/mesh.h"
+#include "schedule/generators.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+bool pen__train_schedule_is_file(const char *text)
+{
+    return strchr(text, '.') != NULL || strchr(text, '/') != NULL ||
+           (pen_generator_find(text) == NULL && access(text, F_OK) == 0);
+}
+
+/* Those of one update, where steps overlap. */
+static uint64_t microbatches_of(const struct pen_schedule *schedule)
+{
+    uint64_t period = schedule->rules.period;
+    return period != 0 ? period * schedule->shape.num_copies
+                       : schedule->shape.num_microbatches;
+}
+
+static pen_status take_ranks(struct pen__train_args *args, uint32_t own,
+                             uint32_t *num_ranks, struct pen_text *why)
+{
+    if (args->pipeline_size != 1 && args->pipeline_size != own) {
+        pen_why(why,
+                "--pipeline-model-parallel-size %" PRIu64
+                ": %s is for %u ranks; leave the option out",
+                args->pipeline_size, args->pipeline, own);
+        return PEN_INVALID;
+    }
+    if (args->is_check && *num_ranks == 1)
+        *num_ranks = own;
+    if (*num_ranks % own != 0) {
+        pen_why(why,
+                "%s is for %u ranks, but this job has %u; start it with mpirun "
+                "-n %u, or with a multiple of that for replicas",
+                args->pipeline, own, *num_ranks, own);
+        return PEN_INVALID;
+    }
+    args->pipeline_size = own;
+    return PEN_OK;
+}
+
+static pen_status take_batch(struct pen__train_args *args, uint64_t own,
+                             uint64_t num_replicas, struct pen_text *why)
+{
+    uint64_t batch = own * args->micro_batch_size * num_replicas;
+    if (!args->has_global_batch)
+        args->global_batch_size = batch;
+    if (args->global_batch_size == batch)
+        return PEN_OK;
+    pen_why(why,
+            "--global-batch-size %" PRIu64 ": %s has %" PRIu64
+            " micro-batches, which makes %" PRIu64
+            " with --micro-batch-size %" PRIu64 " and %" PRIu64
+            " replica%s; leave the option out",
+            args->global_batch_size, args->pipeline, own, batch,
+            args->micro_batch_size, num_replicas, num_replicas == 1 ? "" : "s");
+    return PEN_INVALID;
+}
+
+pen_status pen__train_take_sizes(struct pen__train_args *args,
+                                 uint32_t *num_ranks, struct pen_text *why)
+{
+    struct pen_schedule *schedule = NULL;
+    if (args->plan != NULL || args->pipeline == NULL ||
+        !pen__train_schedule_is_file(args->pipeline))
+        return PEN_OK;
+    pen_status status =
+        pen_schedule_load_lowered(args->pipeline, &schedule, NULL, why);
+    if (status != PEN_OK)
+        return status;
+    status = take_ranks(args, schedule->shape.num_ranks, num_ranks, why);
+    struct pen_mesh mesh = pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
+                                         schedule->shape.num_ranks, *num_ranks);
+    if (status == PEN_OK)
+        status = take_batch(args, microbatches_of(schedule),
+                            pen_mesh_num_replicas(&mesh), why);
+    pen_schedule_free(schedule);
+    return status;
+}

@@ -1,0 +1,18 @@
+#ifndef PEN_CLI_TRAIN_SIZES_H
+#define PEN_CLI_TRAIN_SIZES_H
+
+#include "cli/train/options.h"
+
+/* Whether --schedule is a file, not a name of `penstock schedule list`. */
+bool pen__train_schedule_is_file(const char *text);
+
+/*
+ * A schedule file has its ranks and micro-batches: sets --pp and the global
+ * batch where they are not given, and refuses others. *num_ranks are the ranks
+ * of the job; with --check one process stands for all of them. Without a
+ * schedule file it does nothing.
+ */
+pen_status pen__train_take_sizes(struct pen__train_args *args,
+                                 uint32_t *num_ranks, struct pen_text *why);
+
+#endif
