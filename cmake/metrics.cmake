@@ -4,7 +4,7 @@
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.71)
 list(FILTER PEN_RUNTIME_SOURCES EXCLUDE REGEX "/metrics[a-z_]*\\.c$")
 add_library(penstock_metrics STATIC src/runtime/metrics.c)
-target_link_libraries(penstock_metrics PUBLIC penstock_library Threads::Threads)
+target_link_libraries(penstock_metrics PUBLIC penstock_library)
 if(MICROHTTPD_FOUND)
     target_sources(penstock_metrics PRIVATE src/runtime/metrics_server.c)
     target_link_libraries(penstock_metrics PRIVATE PkgConfig::MICROHTTPD)

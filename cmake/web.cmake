@@ -8,7 +8,7 @@ list(FILTER web_sources EXCLUDE REGEX
 add_executable(penstock ${web_sources} src/cli/without_argp/argp.c
                src/cli/without_processes/parser_error.c
                src/cli/without_processes/parser_once.c
-               src/core/without_folders/checkpoint_kind.c)
+               src/checkpoint/without_folders/kind.c)
 target_include_directories(penstock PRIVATE src/cli/without_argp)
 target_compile_definitions(penstock PRIVATE PEN_VERSION="${PROJECT_VERSION}")
 target_link_libraries(penstock PRIVATE penstock_view)

@@ -1,7 +1,7 @@
 #ifndef PEN_RUNTIME_CHECKPOINT_CONTENTS_H
 #define PEN_RUNTIME_CHECKPOINT_CONTENTS_H
 
-#include "runtime/snapshot.h"
+#include "checkpoint/snapshot.h"
 #include "runtime/trainer.h"
 
 /*

@@ -2,10 +2,10 @@
 
 #include "base/bug.h"
 #include "base/log.h"
+#include "checkpoint/saver.h"
 #include "runtime/agree.h"
 #include "runtime/checkpoint_contents.h"
 #include "runtime/replicas_checkpoint.h"
-#include "runtime/saver.h"
 #include "runtime/trainer_internal.h"
 
 #include <inttypes.h>

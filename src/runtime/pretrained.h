@@ -1,8 +1,8 @@
 #ifndef PEN_RUNTIME_PRETRAINED_H
 #define PEN_RUNTIME_PRETRAINED_H
 
+#include "checkpoint/checkpoint.h"
 #include "core/any_model.h"
-#include "core/checkpoint.h"
 #include "core/weights.h"
 
 /*

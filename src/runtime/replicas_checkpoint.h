@@ -1,7 +1,7 @@
 #ifndef PEN_RUNTIME_REPLICAS_CHECKPOINT_H
 #define PEN_RUNTIME_REPLICAS_CHECKPOINT_H
 
-#include "core/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "runtime/replicas.h"
 
 /*

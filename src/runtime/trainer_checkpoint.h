@@ -1,7 +1,7 @@
 #ifndef PEN_RUNTIME_TRAINER_CHECKPOINT_H
 #define PEN_RUNTIME_TRAINER_CHECKPOINT_H
 
-#include "core/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "runtime/trainer.h"
 
 /*

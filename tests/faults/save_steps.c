@@ -6,8 +6,8 @@
  *   save_steps RUN STEPS
  */
 #include "base/log.h"
-#include "runtime/saver.h"
-#include "runtime/snapshot.h"
+#include "checkpoint/saver.h"
+#include "checkpoint/snapshot.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

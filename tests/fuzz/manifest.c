@@ -2,8 +2,8 @@
  * Whatever is accepted as a manifest keeps its bounds, names only files beside
  * it, and prints as a manifest that says the same.
  */
+#include "checkpoint/manifest.h"
 #include "base/bug.h"
-#include "core/checkpoint_manifest.h"
 
 #include <string.h>
 

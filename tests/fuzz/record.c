@@ -2,8 +2,8 @@
  * Whatever is accepted as the record of a share keeps its bounds, names only
  * files beside it, and prints as a record that says the same.
  */
+#include "checkpoint/record.h"
 #include "base/bug.h"
-#include "core/checkpoint_record.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  *   share_files DIR RUN SHARES
  */
 #include "base/log.h"
-#include "core/checkpoint_share.h"
+#include "checkpoint/share.h"
 
 #include <stdlib.h>
 

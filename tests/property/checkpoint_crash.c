@@ -13,7 +13,7 @@
 #include "support/folder.h"
 #include "support/support.h"
 
-#include "core/checkpoint_share.h"
+#include "checkpoint/share.h"
 
 #include <errno.h>
 #include <fcntl.h>

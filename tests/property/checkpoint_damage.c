@@ -9,7 +9,7 @@
 #include "support/support.h"
 
 #include "base/file.h"
-#include "core/checkpoint_share.h"
+#include "checkpoint/share.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "support/folder.h"
 #include "support/support.h"
 
-#include "core/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 #ifndef PEN_CLI_CHECKPOINT_H
 #define PEN_CLI_CHECKPOINT_H
 
+#include "checkpoint/checkpoint.h"
 #include "cli/program/progress.h"
-#include "core/checkpoint.h"
 
 /* What the commands behind `penstock checkpoint` share. */
 struct pen__checkpoint_args {

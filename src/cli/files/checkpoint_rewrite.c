@@ -4,8 +4,8 @@
 #include "cli/files/checkpoint.h"
 
 #include "base/log.h"
+#include "checkpoint/rewrite.h"
 #include "cli/program/cli.h"
-#include "core/checkpoint_rewrite.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/program/answer.h"
-#include "core/checkpoint.h"
 
 #include <stdbool.h>
 #include <stdio.h>

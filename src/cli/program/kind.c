@@ -5,7 +5,7 @@
 #include "cli/program/kind.h"
 
 #include "base/file.h"
-#include "core/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 #ifndef PEN_CLI_TRAIN_FOLDER_H
 #define PEN_CLI_TRAIN_FOLDER_H
 
+#include "checkpoint/run_folder.h"
 #include "cli/train/options.h"
-#include "core/run_folder.h"
 #include "runtime/transport.h"
 
 /*

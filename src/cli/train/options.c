@@ -4,12 +4,12 @@
  */
 #include "cli/train/options.h"
 
+#include "checkpoint/checkpoint.h"
 #include "cli/program/cli.h"
 #include "cli/program/field_rows.h"
 #include "cli/program/help.h"
 #include "cli/program/parser.h"
 #include "cli/train/text.h"
-#include "core/checkpoint.h"
 #include "core/mesh.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "cli/train/recall.h"
 
-#include "core/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <string.h>
 

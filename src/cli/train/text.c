@@ -2,9 +2,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/program/kind.h"
 #include "cli/train/sizes.h"
-#include "core/checkpoint.h"
 #include "core/mesh.h"
 #include "data/tokenize.h"
 #include "data/train_chars.h"
