@@ -171,11 +171,11 @@ static void embed_backward(struct tail *tail, int layer)
         own[row] = (int32_t)row;
     tail->ops->embedding_backward(tail->engine, &embedding, own,
                                   tail->back[layer]);
-    size_t count;
     tail->ops->gradient_add_rows(
         tail->engine, tail->words, tail->rows, tail->ids,
-        tail->ops->parameter_span(tail->engine, tail->gathered,
-                                  PEN_PART_GRADIENT, &count));
+        tail->ops->parameter_read(tail->engine, tail->gathered,
+                                  PEN_PART_GRADIENT, 0, tail->rows * WIDTH,
+                                  NULL));
 }
 
 static struct pen_norm norm_of(const struct tail *tail)

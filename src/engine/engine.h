@@ -17,8 +17,9 @@
  *
  * Two kinds of data:
  *
- *   activations  plain arrays of the engine's dtype, row-major, owned by the
- *                caller; `rows` counts tokens (batch x sequence).
+ *   activations  plain arrays of the engine's dtype, row-major, in memory that
+ *                the caller takes from the engine; `rows` counts tokens
+ *                (batch x sequence).
  *   parameters   objects of the engine: value, gradient and the optimizer's
  *                moments as plain arrays of the master type, and beside them
  *                whatever copy its products like best, which the optimizer
@@ -32,6 +33,19 @@
  * so a step allocates nothing; calling an operation that was not prepared is a
  * bug of ours and aborts. Pointers do not overlap unless a comment allows it.
  * One engine runs one operation at a time, called from one thread.
+ *
+ * Memory is in one of two places:
+ *
+ *   engine    the engine's own. Its addresses may be added to; only the
+ *             engine reads and writes there.
+ *   staging   host memory that the engine reaches, too. The host reads what
+ *             an operation wrote, and changes what an operation reads, once a
+ *             mark behind that operation is reached.
+ *
+ * Operations take addresses of either place, and no others: ids, targets and
+ * results for the host are in staging. Descriptions (struct pen_linear and the
+ * like) are read before the call returns. Where `is_host` holds, both places
+ * are plain host memory and every call is finished when it returns.
  *
  * Gradients of parameters are *added*, in the order of the calls: the sum over
  * micro-batches has one order. Gradients of activations are overwritten.
@@ -249,10 +263,37 @@ struct pen_sgd {
     double gradient_scale;
 };
 
+enum pen_place { PEN_PLACE_ENGINE, PEN_PLACE_STAGING };
+enum { PEN_PLACES = 2 };
+
 struct pen_engine_ops {
     const char *name;
+    bool is_host; /* see above */
 
     void (*free)(struct pen_engine *engine);
+
+    /*
+     * Memory, zeroed and resident, on a line of 64 bytes; NULL when there is
+     * none. It is given back, with the same numbers, before the engine is
+     * freed. Neither is for the step. See pen_engine_take().
+     */
+    void *(*take)(struct pen_engine *engine, enum pen_place place,
+                  size_t bytes);
+    void (*give)(struct pen_engine *engine, enum pen_place place, void *block,
+                 size_t bytes);
+
+    /* Between any two addresses of either place that do not overlap. */
+    void (*copy)(struct pen_engine *engine, const void *from, void *to,
+                 size_t bytes);
+
+    /*
+     * A mark is reached when all that was called before it is finished;
+     * is_reached() never waits. fault() is the reason why marks are not
+     * reached any more, or NULL. See pen_engine_await().
+     */
+    uint64_t (*mark)(struct pen_engine *engine);
+    bool (*is_reached)(struct pen_engine *engine, uint64_t mark);
+    const char *(*fault)(struct pen_engine *engine);
 
     /* Bytes the engine holds: parameters, scratch. */
     size_t (*memory_bytes)(const struct pen_engine *engine);
@@ -313,15 +354,22 @@ struct pen_engine_ops {
                              enum pen_parameter_order order, void *plain);
 
     /*
-     * The stats of one part where they lie, for what is done element by
-     * element (sums over replicas). The order is the engine's own, the same
-     * for equal shapes; padding is zero and has to stay zero. Borrowed until
-     * the parameter is freed. After a change of the value call
-     * parameter_value_changed().
+     * `count` stats of one part from number `first` on, row after row, for the
+     * host: the address where it finds them. Where is_host holds that is where
+     * they lie, and they may be changed there until the parameter is freed or
+     * the part changes places with another; `staging` may be NULL. Elsewhere
+     * it is `staging`, which has them once a later mark is reached; what is
+     * changed there is written back by a parameter_write(). After a change of
+     * the value call parameter_value_changed(). See engine/mirror.h.
      */
-    void *(*parameter_span)(struct pen_engine *engine,
+    void *(*parameter_read)(struct pen_engine *engine,
                             struct pen_parameter *parameter,
-                            enum pen_parameter_part part, size_t *count);
+                            enum pen_parameter_part part, size_t first,
+                            size_t count, void *staging);
+    void (*parameter_write)(struct pen_engine *engine,
+                            struct pen_parameter *parameter,
+                            enum pen_parameter_part part, size_t first,
+                            size_t count, const void *from);
     void (*parameter_value_changed)(struct pen_engine *engine,
                                     struct pen_parameter *parameter);
 
@@ -505,10 +553,26 @@ struct pen_engine {
     const struct pen_engine_ops *ops;
     enum pen_precision dtype;
     int threads;
+    size_t taken[PEN_PLACES]; /* bytes that take() handed out */
 };
 
 /* NULL is fine. */
 void pen_engine_free(struct pen_engine *engine);
+
+/*
+ * take() and give() of an engine that may be NULL, for stages that only wait:
+ * then memory is the host's. Nothing is taken for 0 bytes; give(NULL) is fine.
+ */
+void *pen_engine_take(struct pen_engine *engine, enum pen_place place,
+                      size_t bytes);
+void pen_engine_give(struct pen_engine *engine, enum pen_place place,
+                     void *block, size_t bytes);
+
+/* is_reached(); a fault ends the process with its reason. */
+bool pen_engine_is_reached(struct pen_engine *engine, uint64_t mark);
+
+/* Waits until everything that was called is finished. */
+void pen_engine_await(struct pen_engine *engine);
 
 /* F32 or F64; one thread. */
 pen_status pen_engine_reference_create(enum pen_precision dtype,

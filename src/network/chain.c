@@ -174,6 +174,15 @@ size_t pen_network_num_parameters(const struct pen_network *network)
     return network->num_parameters;
 }
 
+size_t pen_network_largest(const struct pen_network *network)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < network->num_parameters; i++)
+        most = larger(most, network->parameters[i].rows *
+                                network->parameters[i].columns);
+    return most;
+}
+
 const struct pen_network_parameter *
 pen_network_parameter(const struct pen_network *network, size_t index)
 {

@@ -23,8 +23,10 @@ struct embedding {
     size_t num_gathered;
     size_t capacity;
     int32_t *row_of_token; /* in `gathered`; -1: none yet */
-    int32_t *token_of_row;
-    int32_t *rows; /* of the tokens of a micro-batch */
+    int32_t *token_of_row; /* in staging, as the next two */
+    int32_t *rows;         /* of the tokens of a micro-batch */
+    void *gathered_rows;   /* NULL where they are seen where they lie */
+    size_t row_bytes;      /* of one of them */
 };
 
 static struct embedding *embedding_of(struct pen__layer *layer)
@@ -35,12 +37,16 @@ static struct embedding *embedding_of(struct pen__layer *layer)
 static void free_embedding(struct pen__layer *layer)
 {
     struct embedding *embedding = embedding_of(layer);
+    struct pen_engine *engine = embedding->engine;
     if (embedding->gathered != NULL)
-        embedding->engine->ops->parameter_free(embedding->engine,
-                                               embedding->gathered);
+        engine->ops->parameter_free(engine, embedding->gathered);
+    pen_engine_give(engine, PEN_PLACE_STAGING, embedding->token_of_row,
+                    embedding->capacity * sizeof(int32_t));
+    pen_engine_give(engine, PEN_PLACE_STAGING, embedding->rows,
+                    embedding->table.rows * sizeof(int32_t));
+    pen_engine_give(engine, PEN_PLACE_STAGING, embedding->gathered_rows,
+                    embedding->capacity * embedding->row_bytes);
     free(embedding->row_of_token);
-    free(embedding->token_of_row);
-    free(embedding->rows);
     free(embedding);
 }
 
@@ -93,16 +99,21 @@ static void backward_weight(struct pen__layer *layer,
     pass->engine->ops->embedding_backward(pass->engine, &table, ids, dy);
 }
 
+/* For operations at once, for the host once a later mark is reached. */
 static const void *gathered_rows(struct embedding *embedding)
 {
-    size_t count;
     struct pen_engine *engine = embedding->engine;
-    return engine->ops->parameter_span(engine, embedding->gathered,
-                                       PEN_PART_GRADIENT, &count);
+    struct pen_parameter_shape shape;
+    engine->ops->parameter_shape(embedding->gathered, &shape);
+    return engine->ops->parameter_read(
+        engine, embedding->gathered, PEN_PART_GRADIENT, 0,
+        embedding->num_gathered * shape.columns, embedding->gathered_rows);
 }
 
+/* The engine may be reading words and rows still. */
 static void clear_gathered(struct embedding *embedding)
 {
+    pen_engine_await(embedding->engine);
     embedding->engine->ops->gradient_clear(embedding->engine,
                                            embedding->gathered);
     for (size_t row = 0; row < embedding->num_gathered; row++)
@@ -159,6 +170,11 @@ static const struct pen__layer_ops embedding_ops = {
     .finish_gradients = finish_gradients,
 };
 
+static void *take_staging(const struct embedding *embedding, size_t bytes)
+{
+    return pen_engine_take(embedding->engine, PEN_PLACE_STAGING, bytes);
+}
+
 static pen_status create_gathered(struct embedding *embedding,
                                   const struct pen_network_options *options,
                                   size_t capacity, struct pen_text *why)
@@ -167,11 +183,22 @@ static pen_status create_gathered(struct embedding *embedding,
     embedding->capacity = capacity;
     embedding->engine = options->engine;
     embedding->row_of_token = malloc(vocab * sizeof(int32_t));
-    embedding->token_of_row = calloc(embedding->capacity, sizeof(int32_t));
-    embedding->rows = calloc(embedding->table.rows, sizeof(int32_t));
+    embedding->token_of_row =
+        take_staging(embedding, embedding->capacity * sizeof(int32_t));
+    embedding->rows =
+        take_staging(embedding, embedding->table.rows * sizeof(int32_t));
     if (embedding->row_of_token == NULL || embedding->token_of_row == NULL ||
         embedding->rows == NULL)
         return PEN_NOMEM;
+    if (!options->engine->ops->is_host) {
+        embedding->row_bytes =
+            options->model->hidden *
+            pen_precision_bytes(pen_precision_master(options->engine->dtype));
+        embedding->gathered_rows =
+            take_staging(embedding, embedding->capacity * embedding->row_bytes);
+        if (embedding->gathered_rows == NULL)
+            return PEN_NOMEM;
+    }
     for (size_t token = 0; token < vocab; token++)
         embedding->row_of_token[token] = -1;
     struct pen_parameter_shape shape = {.use = PEN_PARAMETER_VECTORS,

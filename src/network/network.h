@@ -162,8 +162,10 @@ void pen_network_clear_gradients(struct pen_network *network);
  * Where embedding and head are tied but live in different networks, the head's
  * trains the matrix and the embedding's has its value alone. The gradient of
  * the embedding is then handed over: rows of it and the words they belong to,
- * between the last backward and the clearing. NULL in *rows when there is
- * nothing to hand over because the network does both or is not tied.
+ * between the last backward and the clearing, in staging memory: operations
+ * may read them at once, the host once a later mark is reached. NULL in *rows
+ * when there is nothing to hand over because the network does both or is not
+ * tied.
  */
 void pen_network_gathered(struct pen_network *network, size_t *count,
                           const int32_t **words, const void **rows);
@@ -208,6 +210,9 @@ struct pen_network_parameter {
 };
 
 size_t pen_network_num_parameters(const struct pen_network *network);
+
+/* Elements of the largest of them. */
+size_t pen_network_largest(const struct pen_network *network);
 
 /* Borrowed until the network is freed. */
 const struct pen_network_parameter *

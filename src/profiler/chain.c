@@ -175,6 +175,9 @@ pen_status pen__chain_init(struct pen__chain *chain,
         status = pen_network_initialize(chain->network, 1);
     if (status == PEN_OK)
         status = make_arena(chain, rows, why);
+    if (status == PEN_OK)
+        status = pen_mirror_init(&chain->mirror, engine,
+                                 pen_network_largest(chain->network));
     if (status == PEN_OK) {
         chain->layer_ns = calloc(num_layers, sizeof *chain->layer_ns);
         status = chain->layer_ns == NULL ? PEN_NOMEM : PEN_OK;
@@ -192,6 +195,7 @@ pen_status pen__chain_init(struct pen__chain *chain,
 
 void pen__chain_release(struct pen__chain *chain)
 {
+    pen_mirror_release(&chain->mirror);
     pen_network_free(chain->network);
     free(chain->arena);
     free(chain->layer_ns);
@@ -242,75 +246,77 @@ size_t pen__chain_bytes(const struct pen__chain *chain)
 
 /* ---- what a step does once ---- */
 
-static void clear(struct pen_engine *engine, struct pen_parameter *parameter,
-                  uint64_t step)
+static void clear(struct pen__chain *chain,
+                  const struct pen_network_parameter *it)
 {
-    (void)step;
-    engine->ops->gradient_clear(engine, parameter);
+    struct pen_engine *engine = pen_network_engine(chain->network);
+    engine->ops->gradient_clear(engine, it->parameter);
 }
 
-static void square(struct pen_engine *engine, struct pen_parameter *parameter,
-                   uint64_t step)
+static void square(struct pen__chain *chain,
+                   const struct pen_network_parameter *it)
 {
-    (void)step;
-    (void)engine->ops->gradient_sum_squares(engine, parameter);
+    struct pen_engine *engine = pen_network_engine(chain->network);
+    (void)engine->ops->gradient_sum_squares(engine, it->parameter);
 }
 
-static void adam(struct pen_engine *engine, struct pen_parameter *parameter,
-                 uint64_t step)
+static void adam(struct pen__chain *chain,
+                 const struct pen_network_parameter *it)
 {
+    struct pen_engine *engine = pen_network_engine(chain->network);
     const struct pen_adamw adamw = {.learning_rate = LEARNING_RATE,
                                     .beta1 = 0.9,
                                     .beta2 = 0.999,
                                     .epsilon = 1e-8,
                                     .weight_decay = 0.1,
-                                    .step = step,
+                                    .step = chain->step,
                                     .gradient_scale = 1};
-    engine->ops->adamw_step(engine, parameter, &adamw);
+    engine->ops->adamw_step(engine, it->parameter, &adamw);
 }
 
-static void descend(struct pen_engine *engine, struct pen_parameter *parameter,
-                    uint64_t step)
+static void descend(struct pen__chain *chain,
+                    const struct pen_network_parameter *it)
 {
+    struct pen_engine *engine = pen_network_engine(chain->network);
     const struct pen_sgd sgd = {.learning_rate = LEARNING_RATE,
                                 .momentum = 0.9,
                                 .weight_decay = 0.1,
                                 .gradient_scale = 1};
-    (void)step;
-    engine->ops->sgd_step(engine, parameter, &sgd);
+    engine->ops->sgd_step(engine, it->parameter, &sgd);
 }
 
 /* One half of the gradient to the other, twice: each element has its turn. */
-static void add(struct pen_engine *engine, struct pen_parameter *parameter,
-                uint64_t step)
+static void add(struct pen__chain *chain,
+                const struct pen_network_parameter *it)
 {
-    size_t count;
-    (void)step;
-    float *to = engine->ops->parameter_span(engine, parameter,
-                                            PEN_PART_GRADIENT, &count);
-    size_t half = count / 2;
+    const struct pen_mirror_piece piece = {.parameter = it->parameter,
+                                           .part = PEN_PART_GRADIENT,
+                                           .count = it->rows * it->columns};
+    float *to = pen_mirror_show(&chain->mirror, &piece);
+    size_t half = piece.count / 2;
     const float *from = to + half;
     for (int turn = 0; turn < 2; turn++)
         for (size_t i = 0; i < half; i++)
             to[i] += from[i];
+    pen_mirror_put(&chain->mirror);
 }
 
 static void update(struct pen__chain *chain, enum pen_update_kind what,
                    struct pen__chain_samples *samples)
 {
-    static void (*const updates[])(struct pen_engine *, struct pen_parameter *,
-                                   uint64_t) = {[PEN_UPDATE_CLEAR] = clear,
-                                                [PEN_UPDATE_NORM] = square,
-                                                [PEN_UPDATE_ADAM] = adam,
-                                                [PEN_UPDATE_SGD] = descend,
-                                                [PEN_UPDATE_ADD] = add};
-    struct pen_engine *engine = pen_network_engine(chain->network);
+    static void (*const updates[])(struct pen__chain *,
+                                   const struct pen_network_parameter *) = {
+        [PEN_UPDATE_CLEAR] = clear,
+        [PEN_UPDATE_NORM] = square,
+        [PEN_UPDATE_ADAM] = adam,
+        [PEN_UPDATE_SGD] = descend,
+        [PEN_UPDATE_ADD] = add};
     int64_t begin = pen_clock_ns();
     for (size_t i = 0; i < pen_network_num_parameters(chain->network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(chain->network, i);
         if (!it->is_value_only)
-            updates[what](engine, it->parameter, chain->step);
+            updates[what](chain, it);
     }
     int64_t taken = pen_clock_ns() - begin;
     if (samples != NULL)

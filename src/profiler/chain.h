@@ -1,6 +1,7 @@
 #ifndef PEN_PROFILER_CHAIN_H
 #define PEN_PROFILER_CHAIN_H
 
+#include "engine/mirror.h"
 #include "network/network.h"
 #include "profiler/profiler.h"
 #include "profiler/samples.h"
@@ -31,6 +32,7 @@ struct pen__chain {
     float *pixels;   /* of a network for images */
     double num_rows; /* tokens of a micro-batch, or images */
     uint64_t step;
+    struct pen_mirror mirror; /* of a gradient */
 
     /* Filled by a pass, between its layers. */
     int64_t *layer_ns; /* owned */

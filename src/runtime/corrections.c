@@ -49,20 +49,29 @@ double pen_correction_distance(const struct pen_correction_setup *setup,
     return 0;
 }
 
-static float *span_of(struct pen_network *network, size_t parameter,
-                      enum pen_parameter_part part, size_t *count)
+static size_t count_of(const struct pen_network *network, size_t parameter)
 {
-    struct pen_engine *engine = pen_network_engine(network);
-    return engine->ops->parameter_span(
-        engine, pen_network_parameter(network, parameter)->parameter, part,
-        count);
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, parameter);
+    return it->rows * it->columns;
 }
 
-static void value_changed(struct pen_network *network, size_t parameter)
+static float *show(struct pen_mirror *mirror, const struct pen_network *network,
+                   size_t parameter, enum pen_parameter_part part)
 {
-    struct pen_engine *engine = pen_network_engine(network);
-    engine->ops->parameter_value_changed(
-        engine, pen_network_parameter(network, parameter)->parameter);
+    const struct pen_mirror_piece piece = {
+        .parameter = pen_network_parameter(network, parameter)->parameter,
+        .part = part,
+        .count = count_of(network, parameter)};
+    return pen_mirror_show(mirror, &piece);
+}
+
+/* The mirror shows the value, which has been changed. */
+static void put_value(struct pen_mirror *mirror)
+{
+    struct pen_engine *engine = mirror->engine;
+    pen_mirror_put(mirror);
+    engine->ops->parameter_value_changed(engine, mirror->piece.parameter);
 }
 
 static void move_along(float *value, const float *direction, size_t count,
@@ -73,15 +82,10 @@ static void move_along(float *value, const float *direction, size_t count,
         value[i] -= far * direction[i];
 }
 
-static void move_along_adam(const struct pen_correction_setup *setup,
-                            struct pen_network *network, size_t parameter,
-                            double far, uint64_t steps)
+static void move_along_adam(const struct pen_optimizer *optimizer, float *value,
+                            const float *first, const float *second,
+                            size_t count, double far, uint64_t steps)
 {
-    const struct pen_optimizer *optimizer = setup->optimizer;
-    size_t count;
-    float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
-    const float *first = span_of(network, parameter, PEN_PART_MOMENT1, &count);
-    const float *second = span_of(network, parameter, PEN_PART_MOMENT2, &count);
     float rate = (float)(far / (1 - pow(optimizer->beta1, (double)steps)));
     float unbias = (float)(1 / sqrt(1 - pow(optimizer->beta2, (double)steps)));
     float epsilon = (float)optimizer->epsilon;
@@ -91,13 +95,14 @@ static void move_along_adam(const struct pen_correction_setup *setup,
 }
 
 void pen_correction_predict(const struct pen_correction_setup *setup,
+                            struct pen_mirror *mirrors,
                             struct pen_network *network, size_t parameter,
                             double distance, const float *average,
                             const struct pen_correction_moment *at)
 {
-    size_t count;
+    size_t count = count_of(network, parameter);
     double far = distance * at->learning_rate;
-    float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
+    float *value = show(&mirrors[0], network, parameter, PEN_PART_VALUE);
     bool is_adam = setup->optimizer->kind == PEN_STEP_RULE_ADAM;
     enum pen_correction kind = setup->kind != PEN_CORRECTION_AHEAD ? setup->kind
                                : is_adam ? PEN_CORRECTION_ADAM
@@ -105,13 +110,17 @@ void pen_correction_predict(const struct pen_correction_setup *setup,
     switch (kind) {
     case PEN_CORRECTION_MOMENTUM:
     case PEN_CORRECTION_SPIKE:
-        move_along(value, span_of(network, parameter, PEN_PART_MOMENT1, &count),
+        move_along(value,
+                   show(&mirrors[1], network, parameter, PEN_PART_MOMENT1),
                    count, (float)far);
         break;
     case PEN_CORRECTION_ADAM:
         if (at->steps == 0) /* there is no direction yet */
             return;
-        move_along_adam(setup, network, parameter, far, at->steps);
+        move_along_adam(setup->optimizer, value,
+                        show(&mirrors[1], network, parameter, PEN_PART_MOMENT1),
+                        show(&mirrors[2], network, parameter, PEN_PART_MOMENT2),
+                        count, far, at->steps);
         break;
     case PEN_CORRECTION_AVERAGE:
         move_along(value, average, count, (float)distance);
@@ -120,19 +129,19 @@ void pen_correction_predict(const struct pen_correction_setup *setup,
     case PEN_CORRECTION_NONE:
         PEN_BUG_UNLESS(false);
     }
-    value_changed(network, parameter);
+    put_value(&mirrors[0]);
 }
 
 static void spike_step(const struct pen_correction_setup *setup,
-                       struct pen_network *network, size_t parameter,
-                       double learning_rate)
+                       struct pen_mirror *mirrors, struct pen_network *network,
+                       size_t parameter, double learning_rate)
 {
     const struct pen_optimizer *optimizer = setup->optimizer;
-    size_t count;
-    float *value = span_of(network, parameter, PEN_PART_VALUE, &count);
-    float *moment = span_of(network, parameter, PEN_PART_MOMENT1, &count);
+    size_t count = count_of(network, parameter);
+    float *value = show(&mirrors[0], network, parameter, PEN_PART_VALUE);
+    float *moment = show(&mirrors[1], network, parameter, PEN_PART_MOMENT1);
     const float *gradient =
-        span_of(network, parameter, PEN_PART_GRADIENT, &count);
+        show(&mirrors[2], network, parameter, PEN_PART_GRADIENT);
     double left = pow(optimizer->momentum, delay_of(setup));
     float momentum = (float)optimizer->momentum;
     float carried = (float)left;
@@ -147,7 +156,8 @@ static void spike_step(const struct pen_correction_setup *setup,
         moment[i] = now;
         value[i] -= rate * (carried * now + direct * slope);
     }
-    value_changed(network, parameter);
+    pen_mirror_put(&mirrors[1]);
+    put_value(&mirrors[0]);
 }
 
 /* As a user wishes: full after K stale steps. */
@@ -177,6 +187,7 @@ static double annealed_rate(const struct pen_correction_setup *setup,
 }
 
 void pen_correction_step(const struct pen_correction_setup *setup,
+                         struct pen_mirror *mirrors,
                          struct pen_network *network, size_t parameter,
                          const struct pen_correction_moment *at)
 {
@@ -185,7 +196,7 @@ void pen_correction_step(const struct pen_correction_setup *setup,
                                 .norm = at->norm};
     if (setup->kind == PEN_CORRECTION_SPIKE && delay_of(setup) > 0 &&
         !pen_correction_is_flushed(setup, at))
-        spike_step(setup, network, parameter, at->learning_rate);
+        spike_step(setup, mirrors, network, parameter, at->learning_rate);
     else
         pen_optimizer_step(setup->optimizer, network, parameter, &update);
 }

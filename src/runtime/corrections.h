@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_CORRECTIONS_H
 #define PEN_RUNTIME_CORRECTIONS_H
 
+#include "engine/mirror.h"
 #include "runtime/optimizer.h"
 #include "schedule/correction.h"
 #include "schedule/op.h"
@@ -65,14 +66,19 @@ pen_correction_is_flushed(const struct pen_correction_setup *setup,
     return at->steps < setup->cures.stale_after;
 }
 
+/* Mirrors that the two below need, each for the largest parameter. */
+enum { PEN_CORRECTION_MIRRORS = 3 };
+
 /* Moves the value of a parameter; `average` is that of AVERAGE, or NULL. */
 void pen_correction_predict(const struct pen_correction_setup *setup,
+                            struct pen_mirror *mirrors,
                             struct pen_network *network, size_t parameter,
                             double distance, const float *average,
                             const struct pen_correction_moment *at);
 
 /* Steps a parameter, as pen_optimizer_step() or as the method does. */
 void pen_correction_step(const struct pen_correction_setup *setup,
+                         struct pen_mirror *mirrors,
                          struct pen_network *network, size_t parameter,
                          const struct pen_correction_moment *at);
 

@@ -1,6 +1,7 @@
 #include "runtime/gradients.h"
 
 #include "base/bug.h"
+#include "engine/mirror.h"
 #include "schedule/needs.h"
 
 #include <stdlib.h>
@@ -17,7 +18,13 @@ struct pen_gradients {
     size_t tied_count;         /* of that */
     float *levels[MAX_LEVELS]; /* sums that wait for their twin */
     float *aside;              /* of the tied one, for each replica */
+    struct pen_mirror mirror;  /* of one gradient */
 };
+
+static size_t count_of(const struct pen_network_parameter *parameter)
+{
+    return parameter->rows * parameter->columns;
+}
 
 void pen_add_floats(float *to, const float *from, size_t count)
 {
@@ -26,13 +33,14 @@ void pen_add_floats(float *to, const float *from, size_t count)
         to[i] += from[i];
 }
 
-static float *span_of(const struct pen_gradients *gradients,
-                      const struct pen_network_parameter *parameter,
-                      size_t *count)
+/* The gradient of a parameter, as the host sees it. */
+static float *show(struct pen_gradients *gradients,
+                   const struct pen_network_parameter *parameter)
 {
-    struct pen_engine *engine = pen_network_engine(gradients->network);
-    return engine->ops->parameter_span(engine, parameter->parameter,
-                                       PEN_PART_GRADIENT, count);
+    const struct pen_mirror_piece piece = {.parameter = parameter->parameter,
+                                           .part = PEN_PART_GRADIENT,
+                                           .count = count_of(parameter)};
+    return pen_mirror_show(&gradients->mirror, &piece);
 }
 
 static bool is_plain(const struct pen_gradients *gradients,
@@ -62,7 +70,7 @@ static pen_status make_room(struct pen_gradients *gradients)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
-        size_t count = it->rows * it->columns;
+        size_t count = count_of(it);
         if (is_plain(gradients, it))
             gradients->count += count;
         else if (it == gradients->tied)
@@ -70,6 +78,11 @@ static pen_status make_room(struct pen_gradients *gradients)
     }
     if (gradients->num_replicas == 1)
         return PEN_OK;
+    pen_status status =
+        pen_mirror_init(&gradients->mirror, pen_network_engine(network),
+                        pen_network_largest(network));
+    if (status != PEN_OK)
+        return status;
     for (uint32_t i = 0; i < num_levels(gradients); i++) {
         gradients->levels[i] = resident(gradients->count);
         if (gradients->levels[i] == NULL)
@@ -112,6 +125,7 @@ void pen_gradients_free(struct pen_gradients *gradients)
     for (int i = 0; i < MAX_LEVELS; i++)
         free(gradients->levels[i]);
     free(gradients->aside);
+    pen_mirror_release(&gradients->mirror);
     free(gradients);
 }
 
@@ -137,25 +151,27 @@ static void walk(struct pen_gradients *gradients, float *level, bool is_adding)
          i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(gradients->network, i);
-        size_t count;
+        size_t count = count_of(it);
         if (!is_plain(gradients, it))
             continue;
-        float *span = span_of(gradients, it, &count);
-        if (is_adding)
-            pen_add_floats(span, level, count);
-        else
-            memcpy(level, span, count * sizeof *span);
+        float *gradient = show(gradients, it);
+        if (is_adding) {
+            pen_add_floats(gradient, level, count);
+            pen_mirror_put(&gradients->mirror);
+        } else {
+            memcpy(level, gradient, count * sizeof *gradient);
+        }
         level += count;
     }
 }
 
 static void set_aside(struct pen_gradients *gradients, uint32_t replica)
 {
-    size_t count;
+    size_t count = gradients->tied_count;
     if (gradients->aside == NULL)
         return;
-    const float *span = span_of(gradients, gradients->tied, &count);
-    memcpy(gradients->aside + replica * count, span, count * sizeof *span);
+    memcpy(gradients->aside + replica * count, show(gradients, gradients->tied),
+           count * sizeof *gradients->aside);
 }
 
 void pen_gradients_close(struct pen_gradients *gradients)
@@ -175,7 +191,7 @@ void pen_gradients_close(struct pen_gradients *gradients)
 }
 
 /* The sums that were set aside join as all others do. */
-static void sum_aside(struct pen_gradients *gradients, float *span)
+static void sum_aside(struct pen_gradients *gradients)
 {
     size_t count = gradients->tied_count;
     float *aside = gradients->aside;
@@ -183,22 +199,23 @@ static void sum_aside(struct pen_gradients *gradients, float *span)
         for (uint32_t i = 0; i + step < gradients->num_replicas; i += 2 * step)
             pen_add_floats(aside + i * count, aside + (i + step) * count,
                            count);
-    memcpy(span, aside, count * sizeof *span);
+    memcpy(show(gradients, gradients->tied), aside, count * sizeof *aside);
+    pen_mirror_put(&gradients->mirror);
 }
 
 void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
                         size_t count, const int32_t *words, const void *rows)
 {
-    size_t length;
     size_t width = gradients->tied->columns;
     if (gradients->aside == NULL) {
         pen_network_add_gathered(gradients->network, count, words, rows);
         return;
     }
     float *aside = gradients->aside + replica * gradients->tied_count;
+    pen_engine_await(pen_network_engine(gradients->network));
     for (size_t i = 0; i < count; i++)
         pen_add_floats(aside + (size_t)words[i] * width,
                        (const float *)rows + i * width, width);
     if (replica + 1 == gradients->num_replicas)
-        sum_aside(gradients, span_of(gradients, gradients->tied, &length));
+        sum_aside(gradients);
 }

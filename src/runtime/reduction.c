@@ -1,6 +1,7 @@
 #include "runtime/reduction.h"
 
 #include "base/bug.h"
+#include "engine/mirror.h"
 #include "runtime/all_reduce.h"
 #include "runtime/gradients.h"
 #include "runtime/sparse_rows.h"
@@ -22,7 +23,9 @@ struct piece {
 /* A piece under way. */
 struct lane {
     struct piece *piece;          /* NULL: free */
+    bool is_waiting;              /* for its mirror, before it sets out */
     bool is_coming_back;          /* the second half of its way */
+    struct pen_mirror mirror;     /* of the piece on this member */
     struct pen_request *requests; /* one per member */
     float *staged;                /* of the owner: one piece per member;
                                      the first is a message with rows */
@@ -284,6 +287,16 @@ static pen_status make_lanes(struct pen_reduction *reduction)
     return PEN_OK;
 }
 
+static pen_status make_mirrors(struct pen_reduction *reduction)
+{
+    pen_status status = PEN_OK;
+    for (int i = 0; i < PEN_REDUCTION_LANES && status == PEN_OK; i++)
+        status = pen_mirror_init(&reduction->lanes[i].mirror,
+                                 pen_network_engine(reduction->options.network),
+                                 reduction->piece_count);
+    return status;
+}
+
 pen_status pen_reduction_create(const struct pen_reduction_options *options,
                                 struct pen_reduction **out)
 {
@@ -303,6 +316,8 @@ pen_status pen_reduction_create(const struct pen_reduction_options *options,
     if (status == PEN_OK)
         status = is_fast(reduction) ? make_fast_lanes(reduction)
                                     : make_lanes(reduction);
+    if (status == PEN_OK && options->phantom == NULL)
+        status = make_mirrors(reduction);
     if (status == PEN_OK)
         *out = reduction;
     else
@@ -316,6 +331,7 @@ void pen_reduction_free(struct pen_reduction *reduction)
         return;
     for (int i = 0; i < PEN_REDUCTION_LANES; i++) {
         free(reduction->lanes[i].requests);
+        pen_mirror_release(&reduction->lanes[i].mirror);
         pen_all_reduce_free(reduction->lanes[i].fast);
     }
     free(reduction->block);
@@ -327,24 +343,6 @@ void pen_reduction_free(struct pen_reduction *reduction)
 }
 
 /* ---- the way of a piece ---- */
-
-static float *span_of(const struct pen_reduction *reduction,
-                      const struct piece *piece)
-{
-    struct pen_engine *engine = pen_network_engine(reduction->options.network);
-    const struct pen_network_parameter *it =
-        pen_network_parameter(reduction->options.network, piece->parameter);
-    bool is_swapped = reduction->options.has_second && !reduction->is_sharing;
-    size_t count;
-    if (is_swapped)
-        engine->ops->gradient_swap(engine, it->parameter);
-    float *span = engine->ops->parameter_span(
-        engine, it->parameter,
-        reduction->is_sharing ? PEN_PART_VALUE : PEN_PART_GRADIENT, &count);
-    if (is_swapped)
-        engine->ops->gradient_swap(engine, it->parameter);
-    return span + piece->first;
-}
 
 static bool is_own(const struct pen_reduction *reduction,
                    const struct piece *piece)
@@ -359,6 +357,24 @@ static bool is_sparse(const struct pen_reduction *reduction,
     return piece->width > 0 && !reduction->is_sharing;
 }
 
+/* Values from elsewhere replace those that are here. */
+static void show_piece(struct pen_reduction *reduction, struct lane *lane)
+{
+    const struct piece *piece = lane->piece;
+    const struct pen_mirror_piece shown = {
+        .parameter =
+            pen_network_parameter(reduction->options.network, piece->parameter)
+                ->parameter,
+        .part = reduction->is_sharing ? PEN_PART_VALUE : PEN_PART_GRADIENT,
+        .is_second = reduction->options.has_second && !reduction->is_sharing,
+        .first = piece->first,
+        .count = piece->count};
+    if (reduction->is_sharing && !is_own(reduction, piece))
+        pen_mirror_cover(&lane->mirror, &shown);
+    else
+        pen_mirror_open(&lane->mirror, &shown);
+}
+
 static size_t rows_of(const struct piece *piece)
 {
     return piece->count / piece->width;
@@ -369,12 +385,12 @@ static const void *message_of(const struct pen_reduction *reduction,
                               const struct lane *lane, size_t *bytes)
 {
     const struct piece *piece = lane->piece;
-    const float *span = span_of(reduction, piece);
+    const float *own = pen_mirror_at(&lane->mirror);
     *bytes = piece->count * sizeof(float);
     if (!is_sparse(reduction, piece))
-        return span;
+        return own;
     *bytes =
-        pen_sparse_rows_pack(span, rows_of(piece), piece->width, lane->staged);
+        pen_sparse_rows_pack(own, rows_of(piece), piece->width, lane->staged);
     return lane->staged;
 }
 
@@ -421,7 +437,7 @@ static void set_out_fast(struct pen_reduction *reduction, struct lane *lane)
                                       ? PEN_ALL_REDUCE_GATHER
                                       : PEN_ALL_REDUCE_SCATTER;
     if (phantom == NULL)
-        pen_all_reduce_begin(lane->fast, way, span_of(reduction, lane->piece),
+        pen_all_reduce_begin(lane->fast, way, pen_mirror_at(&lane->mirror),
                              count, sizeof(float));
     else
         pen_all_reduce_begin(lane->fast, way, NULL, count,
@@ -443,7 +459,7 @@ static void set_out(struct pen_reduction *reduction, struct lane *lane)
             send_to_others(reduction, lane, PEN_TAG_VALUE);
         else
             receive_from(reduction, lane, owner, PEN_TAG_VALUE,
-                         span_of(reduction, lane->piece));
+                         pen_mirror_at(&lane->mirror));
         return;
     }
     if (!is_own(reduction, lane->piece)) {
@@ -475,7 +491,7 @@ static void fill_in_zeros(struct pen_reduction *reduction, struct lane *lane)
 static void sum_up(struct pen_reduction *reduction, struct lane *lane)
 {
     uint32_t count = reduction->options.num_members;
-    float *own = span_of(reduction, lane->piece);
+    float *own = pen_mirror_at(&lane->mirror);
     if (is_sparse(reduction, lane->piece))
         fill_in_zeros(reduction, lane);
     for (uint32_t k = 0; k < count; k++)
@@ -488,15 +504,19 @@ static void sum_up(struct pen_reduction *reduction, struct lane *lane)
                            lane->piece->count);
     if (reduction->sums[0] != own)
         memcpy(own, reduction->sums[0], lane->piece->count * sizeof *own);
+    pen_mirror_put(&lane->mirror);
 }
 
 /* The piece is back; rows of it may lie in a message still. */
 static void arrive(struct pen_reduction *reduction, struct lane *lane)
 {
     const struct piece *piece = lane->piece;
-    if (is_sparse(reduction, piece) && !is_own(reduction, piece))
+    if (is_own(reduction, piece))
+        return;
+    if (is_sparse(reduction, piece))
         pen_sparse_rows_unpack(lane->staged, rows_of(piece), piece->width,
-                               span_of(reduction, piece));
+                               pen_mirror_at(&lane->mirror));
+    pen_mirror_put(&lane->mirror);
 }
 
 /* The first half is done: true when there is a second. */
@@ -518,7 +538,7 @@ static bool turn_back(struct pen_reduction *reduction, struct lane *lane)
         receive_from(reduction, lane, lane->piece->owner, PEN_TAG_SUM,
                      is_sparse(reduction, lane->piece)
                          ? lane->staged
-                         : span_of(reduction, lane->piece));
+                         : pen_mirror_at(&lane->mirror));
     return true;
 }
 
@@ -532,6 +552,29 @@ static bool is_quiet(struct pen_reduction *reduction, struct lane *lane)
     return is_done;
 }
 
+/* Never waits for the engine. */
+static void set_out_when_shown(struct pen_reduction *reduction,
+                               struct lane *lane)
+{
+    if (reduction->options.phantom == NULL &&
+        !pen_mirror_is_ready(&lane->mirror))
+        return;
+    lane->is_waiting = false;
+    set_out(reduction, lane);
+}
+
+/* The lane is free when its piece is back. */
+static bool is_finished(struct pen_reduction *reduction, struct lane *lane)
+{
+    if (lane->fast == NULL)
+        return is_quiet(reduction, lane) && !turn_back(reduction, lane);
+    if (!pen_all_reduce_poll(lane->fast))
+        return false;
+    if (reduction->options.phantom == NULL)
+        pen_mirror_put(&lane->mirror);
+    return true;
+}
+
 /* Piece n takes lane n modulo their number, on all members. */
 static void start_pieces(struct pen_reduction *reduction)
 {
@@ -541,7 +584,10 @@ static void start_pieces(struct pen_reduction *reduction)
         if (lane->piece != NULL)
             return;
         lane->piece = &reduction->pieces[reduction->num_started++];
-        set_out(reduction, lane);
+        lane->is_waiting = true;
+        if (reduction->options.phantom == NULL)
+            show_piece(reduction, lane);
+        set_out_when_shown(reduction, lane);
     }
 }
 
@@ -586,9 +632,9 @@ void pen_reduction_poll(struct pen_reduction *reduction)
         struct lane *lane = &reduction->lanes[i];
         if (lane->piece == NULL)
             continue;
-        if (lane->fast != NULL
-                ? pen_all_reduce_poll(lane->fast)
-                : is_quiet(reduction, lane) && !turn_back(reduction, lane))
+        if (lane->is_waiting)
+            set_out_when_shown(reduction, lane);
+        else if (is_finished(reduction, lane))
             lane->piece = NULL;
     }
     start_pieces(reduction);

@@ -17,6 +17,9 @@ enum { VOTE_STEPS = 8 };
 /* Of each replica, whose statistics the one model gets. */
 enum { MEASURED_BATCHES = 16 };
 
+/* What a method sees of a tensor: its value, gradient and moments. */
+enum { PARTS = PEN_PART_MOMENT2 + 1 };
+
 /* Channels from here on are not the method's. */
 enum { STATISTICS_CHANNEL = 4096 };
 
@@ -32,6 +35,7 @@ struct pen_replicas {
     struct pen_sync_setting setting;
     struct pen_sync *sync;
     struct pen_replicas_place *places;
+    struct pen_mirror *mirrors;  /* PARTS per tensor */
     const struct pen_step *step; /* that is being taken */
     float *shown;                /* the own weights, while others are shown */
     bool is_shown;
@@ -73,28 +77,55 @@ static size_t count_places(struct pen_trainer *trainer)
     return count;
 }
 
-static void *span_of(const struct pen_replicas *replicas, size_t index,
-                     enum pen_parameter_part part)
+static int num_parts(const struct pen_replicas *replicas)
 {
-    struct pen_engine *engine = replicas->trainer->engine;
-    size_t count;
-    return engine->ops->parameter_span(
-        engine, parameter_of(replicas, index)->parameter, part, &count);
+    return PEN_PART_MOMENT1 +
+           pen_optimizer_moments(&replicas->trainer->options.optimizer);
 }
 
-/* Where things lie now. */
+/* Shows the method what the engine has now. */
 static void refresh(struct pen_replicas *replicas)
 {
-    int moments = pen_optimizer_moments(&replicas->trainer->options.optimizer);
     for (size_t i = 0; i < replicas->setting.num_tensors; i++) {
         struct pen_sync_tensor *tensor = &replicas->setting.tensors[i];
-        tensor->value = span_of(replicas, i, PEN_PART_VALUE);
-        tensor->gradient = span_of(replicas, i, PEN_PART_GRADIENT);
-        tensor->moments[0] =
-            moments > 0 ? span_of(replicas, i, PEN_PART_MOMENT1) : NULL;
-        tensor->moments[1] =
-            moments > 1 ? span_of(replicas, i, PEN_PART_MOMENT2) : NULL;
+        float *parts[PARTS] = {NULL};
+        for (int part = 0; part < num_parts(replicas); part++) {
+            const struct pen_mirror_piece piece = {
+                .parameter = parameter_of(replicas, i)->parameter,
+                .part = (enum pen_parameter_part)part,
+                .count = tensor->count};
+            parts[part] =
+                pen_mirror_show(&replicas->mirrors[i * PARTS + part], &piece);
+        }
+        tensor->value = parts[PEN_PART_VALUE];
+        tensor->gradient = parts[PEN_PART_GRADIENT];
+        tensor->moments[0] = parts[PEN_PART_MOMENT1];
+        tensor->moments[1] = parts[PEN_PART_MOMENT2];
     }
+}
+
+/* Gives the engine what the method has changed. */
+static void put_back(struct pen_replicas *replicas)
+{
+    for (size_t i = 0; i < replicas->setting.num_tensors; i++)
+        for (int part = 0; part < num_parts(replicas); part++)
+            pen_mirror_put(&replicas->mirrors[i * PARTS + part]);
+}
+
+static pen_status make_mirrors(struct pen_replicas *replicas)
+{
+    const struct pen_sync_setting *setting = &replicas->setting;
+    pen_status status = PEN_OK;
+    replicas->mirrors =
+        calloc(setting->num_tensors + 1, PARTS * sizeof *replicas->mirrors);
+    if (replicas->mirrors == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < setting->num_tensors * PARTS; i++)
+        if (status == PEN_OK)
+            status = pen_mirror_init(&replicas->mirrors[i],
+                                     replicas->trainer->engine,
+                                     setting->tensors[i / PARTS].count);
+    return status;
 }
 
 static pen_status lay_out(struct pen_replicas *replicas)
@@ -125,14 +156,17 @@ static pen_status lay_out(struct pen_replicas *replicas)
             setting->count += count;
         }
     }
-    refresh(replicas);
-    return PEN_OK;
+    pen_status status = make_mirrors(replicas);
+    if (status == PEN_OK)
+        refresh(replicas);
+    return status;
 }
 
 /* Products read copies of the weights. */
 static void tell_change(struct pen_replicas *replicas)
 {
     struct pen_engine *engine = replicas->trainer->engine;
+    put_back(replicas);
     for (size_t i = 0; i < replicas->setting.num_tensors; i++)
         engine->ops->parameter_value_changed(
             engine, parameter_of(replicas, i)->parameter);
@@ -146,7 +180,9 @@ static void local_step(void *context, const struct pen_sync_step *at)
     struct pen_step step = *replicas->step;
     step.step = at->step;
     step.learning_rate = at->learning_rate;
+    put_back(replicas);
     pen__trainer_optimize(replicas->trainer, &step);
+    refresh(replicas);
 }
 
 static pen_status check(const struct pen_trainer *trainer,
@@ -282,6 +318,11 @@ void pen__replicas_free(struct pen_replicas *replicas)
         replicas->choice.method->free(replicas->sync);
     pen_replica_statistics_free(replicas->statistics);
     pen_replica_peers_free(replicas->peers);
+    for (size_t i = 0;
+         replicas->mirrors != NULL && i < replicas->setting.num_tensors * PARTS;
+         i++)
+        pen_mirror_release(&replicas->mirrors[i]);
+    free(replicas->mirrors);
     free(replicas->shown);
     free(replicas->setting.tensors);
     free(replicas->places);
@@ -366,6 +407,7 @@ void pen__replicas_before_step(struct pen_replicas *replicas,
         return;
     refresh(replicas);
     replicas->choice.method->before_step(replicas->sync, &at);
+    put_back(replicas);
 }
 
 /* Clipping is the optimizer's; a method with a step of its own has it done. */
@@ -389,13 +431,13 @@ void pen__replicas_step(struct pen_replicas *replicas,
     struct pen_sync_step at = at_step(step);
     bool has_own_step = method->local_step != NULL;
     replicas->step = step;
+    if (!has_own_step)
+        pen__trainer_optimize(replicas->trainer, step);
     refresh(replicas);
     if (has_own_step) {
         if ((method->is & PEN_SYNC_OWN_STEP) != 0)
             clip(replicas, step->gradient_norm);
         method->local_step(replicas->sync, &at);
-    } else {
-        pen__trainer_optimize(replicas->trainer, step);
     }
     if (method->after_step != NULL)
         method->after_step(replicas->sync, &at);

@@ -1,7 +1,7 @@
 /*
  * Every extra that a rank reads or writes is an entry of one list, which the
- * saver and the loader walk. A vector like the weights has the order of the
- * engine; between two steps nobody needs the gradient, so it goes through there
+ * saver and the loader walk. A vector like the weights has the order of rows;
+ * between two steps nobody needs the gradient, so it goes through there
  * to the order of files:
  *
  *   vector  <->  gradient of the parameter  <->  plain array, slices of which
@@ -231,17 +231,6 @@ static float *floats_at(const struct list *list, const struct entry *entry)
     return state->floats + state->firsts[entry->place - state->first_tensor];
 }
 
-static float *gradient_of(const struct list *list, size_t place)
-{
-    struct pen_engine *engine = list->trainer->engine;
-    size_t count;
-    float *gradient = engine->ops->parameter_span(
-        engine, parameter_of(list, place)->parameter, PEN_PART_GRADIENT,
-        &count);
-    PEN_BUG_UNLESS(count == elements_of(list, place));
-    return gradient;
-}
-
 static size_t bytes_of(const struct entry *entry)
 {
     return entry->tensor.num_elements * pen_dtype_bits(entry->tensor.dtype) / 8;
@@ -351,8 +340,10 @@ static void read_part(const struct list *list, const struct entry *entry,
 static void read_vector(const struct list *list, const struct entry *entry,
                         const float *vector, float *room)
 {
-    memcpy(gradient_of(list, entry->place), vector,
-           elements_of(list, entry->place) * sizeof *vector);
+    struct pen_engine *engine = list->trainer->engine;
+    engine->ops->parameter_import(engine,
+                                  parameter_of(list, entry->place)->parameter,
+                                  PEN_PART_GRADIENT, PEN_ORDER_ROWS, vector);
     read_part(list, entry, PEN_PART_GRADIENT, room);
 }
 
@@ -482,8 +473,8 @@ static void write_parameter(const struct list *list, const struct entry *entry,
     engine->ops->parameter_import(engine, it->parameter, parts[entry->source],
                                   it->order, room);
     if (entry->source == VECTOR)
-        memcpy(vector_at(list, entry), gradient_of(list, entry->place),
-               elements_of(list, entry->place) * sizeof(float));
+        engine->ops->parameter_export(engine, it->parameter, PEN_PART_GRADIENT,
+                                      PEN_ORDER_ROWS, vector_at(list, entry));
 }
 
 /* The slices of a parameter come one after the other. */

@@ -1,6 +1,7 @@
 #include "runtime/tied.h"
 
 #include "base/bug.h"
+#include "engine/mirror.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,28 +22,39 @@ struct pen_tied {
     struct parcel *parcels;
     uint32_t steps_left; /* of the pass, whose gradients are yet to come */
     struct pen_request value;
+    struct pen_mirror head;      /* of its value, as sent; where it is here */
+    struct pen_mirror embedding; /* likewise, as received */
 };
+
+static struct pen_engine *engine_of(const struct pen_tied *tied)
+{
+    return pen_network_engine(tied->options.head != NULL
+                                  ? tied->options.head
+                                  : tied->options.embedding);
+}
 
 static bool is_local(const struct pen_tied *tied)
 {
     return tied->options.head != NULL && tied->options.embedding != NULL;
 }
 
+static size_t word_bytes(const struct pen_tied *tied)
+{
+    return (tied->capacity + 1) * sizeof(int32_t);
+}
+
 static pen_status make_parcel(const struct pen_tied *tied,
                               struct parcel *parcel, bool with_rows)
 {
-    size_t word_bytes = (tied->capacity + 1) * sizeof *parcel->words;
-    parcel->words = malloc(word_bytes);
+    parcel->words =
+        pen_engine_take(engine_of(tied), PEN_PLACE_STAGING, word_bytes(tied));
     if (parcel->words == NULL)
         return PEN_NOMEM;
-    memset(parcel->words, 0, word_bytes);
     if (!with_rows)
         return PEN_OK;
-    parcel->rows = malloc(tied->capacity * tied->row_bytes);
-    if (parcel->rows == NULL)
-        return PEN_NOMEM;
-    memset(parcel->rows, 0, tied->capacity * tied->row_bytes);
-    return PEN_OK;
+    parcel->rows = pen_engine_take(engine_of(tied), PEN_PLACE_STAGING,
+                                   tied->capacity * tied->row_bytes);
+    return parcel->rows == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 static pen_status make_parcels(struct pen_tied *tied)
@@ -56,6 +68,17 @@ static pen_status make_parcels(struct pen_tied *tied)
     for (uint32_t i = 0; i < tied->num_parcels && status == PEN_OK; i++)
         status = make_parcel(tied, &tied->parcels[i], is_head);
     return status;
+}
+
+/* The tied matrix of one end; there may be none here. */
+static pen_status make_mirror(struct pen_network *network,
+                              struct pen_mirror *out)
+{
+    if (network == NULL)
+        return PEN_OK;
+    const struct pen_network_parameter *it = pen_network_tied(network);
+    return pen_mirror_init(out, pen_network_engine(network),
+                           it->rows * it->columns);
 }
 
 pen_status pen_tied_create(const struct pen_tied_options *options,
@@ -76,6 +99,10 @@ pen_status pen_tied_create(const struct pen_tied_options *options,
     tied->row_bytes = pen_network_model(network)->hidden * sizeof(float);
     pen_status status = make_parcels(tied);
     if (status == PEN_OK)
+        status = make_mirror(options->head, &tied->head);
+    if (status == PEN_OK)
+        status = make_mirror(options->embedding, &tied->embedding);
+    if (status == PEN_OK)
         *out = tied;
     else
         pen_tied_free(tied);
@@ -87,16 +114,21 @@ void pen_tied_free(struct pen_tied *tied)
     if (tied == NULL)
         return;
     for (uint32_t i = 0; i < tied->num_parcels && tied->parcels != NULL; i++) {
-        free(tied->parcels[i].words);
-        free(tied->parcels[i].rows);
+        struct parcel *parcel = &tied->parcels[i];
+        pen_engine_give(engine_of(tied), PEN_PLACE_STAGING, parcel->words,
+                        word_bytes(tied));
+        pen_engine_give(engine_of(tied), PEN_PLACE_STAGING, parcel->rows,
+                        tied->capacity * tied->row_bytes);
     }
+    pen_mirror_release(&tied->head);
+    pen_mirror_release(&tied->embedding);
     free(tied->parcels);
     free(tied);
 }
 
 size_t pen_tied_bytes(const struct pen_tied *tied)
 {
-    size_t each = (tied->capacity + 1) * sizeof(int32_t);
+    size_t each = word_bytes(tied);
     if (tied->options.head != NULL)
         each += tied->capacity * tied->row_bytes;
     return tied->num_parcels * each;
@@ -154,14 +186,15 @@ static struct pen_tag tag_of(const struct pen_tied *tied, uint32_t what)
 
 enum { WORDS, ROWS, VALUE };
 
+/* The engine may be reading what came before. */
 static void post_receives(struct pen_tied *tied)
 {
+    pen_engine_await(engine_of(tied));
     for (uint32_t i = 0; i < tied->num_parcels; i++) {
         struct parcel *parcel = &tied->parcels[i];
         pen_transport_receive(tied->options.transport, tied->peer,
                               tag_of(tied, WORDS), parcel->words,
-                              (tied->capacity + 1) * sizeof(int32_t),
-                              &parcel->requests[0]);
+                              word_bytes(tied), &parcel->requests[0]);
         pen_transport_receive(tied->options.transport, tied->peer,
                               tag_of(tied, ROWS), parcel->rows,
                               tied->capacity * tied->row_bytes,
@@ -185,6 +218,7 @@ static void send_rows(struct pen_tied *tied, size_t count, const int32_t *words,
                       const void *rows)
 {
     struct parcel *parcel = &tied->parcels[0];
+    pen_engine_await(engine_of(tied));
     parcel->words[0] = (int32_t)count;
     memcpy(parcel->words + 1, words, count * sizeof *words);
     pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, WORDS),
@@ -238,21 +272,22 @@ void pen_tied_join(struct pen_tied *tied)
 
 /* ---- the value ---- */
 
-static float *value_of(struct pen_network *network, size_t *count)
+static struct pen_mirror_piece value_of(const struct pen_network *network)
 {
-    struct pen_engine *engine = pen_network_engine(network);
-    return engine->ops->parameter_span(
-        engine, pen_network_tied(network)->parameter, PEN_PART_VALUE, count);
+    const struct pen_network_parameter *it = pen_network_tied(network);
+    return (struct pen_mirror_piece){.parameter = it->parameter,
+                                     .part = PEN_PART_VALUE,
+                                     .count = it->rows * it->columns};
 }
 
 void pen_tied_send_value(struct pen_tied *tied)
 {
-    size_t count;
     if (!is_receiving(tied))
         return;
-    const float *from = value_of(tied->options.head, &count);
+    const struct pen_mirror_piece value = value_of(tied->options.head);
     pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, VALUE),
-                       from, count * sizeof *from, &tied->value);
+                       pen_mirror_show(&tied->head, &value),
+                       value.count * sizeof(float), &tied->value);
 }
 
 void pen_tied_await_sent(struct pen_tied *tied)
@@ -260,23 +295,30 @@ void pen_tied_await_sent(struct pen_tied *tied)
     await(tied, &tied->value, 1);
 }
 
+static void receive_value(struct pen_tied *tied)
+{
+    const struct pen_mirror_piece value = value_of(tied->options.embedding);
+    size_t bytes = value.count * sizeof(float);
+    pen_mirror_cover(&tied->embedding, &value);
+    float *to = pen_mirror_at(&tied->embedding);
+    if (is_local(tied)) {
+        const struct pen_mirror_piece from = value_of(tied->options.head);
+        memcpy(to, pen_mirror_show(&tied->head, &from), bytes);
+    } else {
+        pen_transport_receive(tied->options.transport, tied->peer,
+                              tag_of(tied, VALUE), to, bytes, &tied->value);
+    }
+}
+
 void pen_tied_take_value(struct pen_tied *tied)
 {
-    size_t count;
     struct pen_network *embedding = tied->options.embedding;
-    if (embedding != NULL) {
-        float *to = value_of(embedding, &count);
-        if (is_local(tied))
-            memcpy(to, value_of(tied->options.head, &count),
-                   count * sizeof *to);
-        else
-            pen_transport_receive(tied->options.transport, tied->peer,
-                                  tag_of(tied, VALUE), to, count * sizeof *to,
-                                  &tied->value);
-    }
+    if (embedding != NULL)
+        receive_value(tied);
     await(tied, &tied->value, 1);
     if (embedding != NULL) {
         struct pen_engine *engine = pen_network_engine(embedding);
+        pen_mirror_put(&tied->embedding);
         engine->ops->parameter_value_changed(
             engine, pen_network_tied(embedding)->parameter);
     }

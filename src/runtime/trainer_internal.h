@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_TRAINER_INTERNAL_H
 #define PEN_RUNTIME_TRAINER_INTERNAL_H
 
+#include "engine/mirror.h"
 #include "runtime/exchange.h"
 #include "runtime/trainer.h"
 #include "runtime/versions.h"
@@ -71,6 +72,9 @@ pen_status pen__trainer_make_network(struct pen_trainer *trainer,
 
 /* The layers that the model has. */
 uint32_t pen__trainer_num_layers(const struct pen_trainer_options *options);
+
+/* Elements of the largest parameter of this rank. */
+size_t pen__trainer_largest_parameter(const struct pen_trainer *trainer);
 
 /* trainer_layout.c */
 

@@ -140,3 +140,15 @@ double pen_trainer_step_flops(const struct pen_trainer *trainer)
                : pen_model_step_flops(options->model->decoder,
                                       options->global_batch, sample->num_ids);
 }
+
+size_t pen__trainer_largest_parameter(const struct pen_trainer *trainer)
+{
+    size_t most = 0;
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        const struct pen_network *network =
+            pen_executor_stage(trainer->executor, s)->network;
+        size_t count = network == NULL ? 0 : pen_network_largest(network);
+        most = count > most ? count : most;
+    }
+    return most;
+}

@@ -38,6 +38,7 @@ struct search {
     uint32_t size;
     double *all; /* FIELDS per rank */
     double *own; /* of these, this rank's */
+    struct pen_mirror mirror;
     uint64_t batch;
 };
 
@@ -52,7 +53,14 @@ static pen_status init_search(struct search *search,
     if (search->all == NULL)
         return PEN_NOMEM;
     search->own = search->all + (size_t)search->rank * FIELDS;
-    return PEN_OK;
+    return pen_mirror_init(&search->mirror, trainer->engine,
+                           pen__trainer_largest_parameter(trainer));
+}
+
+static void release_search(struct search *search)
+{
+    pen_mirror_release(&search->mirror);
+    free(search->all);
 }
 
 static void clear(struct search *search)
@@ -106,24 +114,30 @@ static void name_tensor(const struct search *search, double tensor,
 typedef bool parameter_test(const struct search *search,
                             const struct pen_network_parameter *it);
 
+static bool is_finite(struct search *search,
+                      const struct pen_network_parameter *it,
+                      enum pen_parameter_part part)
+{
+    const struct pen_mirror_piece piece = {.parameter = it->parameter,
+                                           .part = part,
+                                           .count = it->rows * it->columns};
+    return pen_dtype_first_nonfinite(PEN_DTYPE_F32,
+                                     pen_mirror_show(&search->mirror, &piece),
+                                     piece.count) == piece.count;
+}
+
 /* Notes the first parameter, in the order of the model, with such a part. */
 static void look_at_parameters(struct search *search,
                                enum pen_parameter_part part,
                                parameter_test *is_wanted)
 {
     struct pen_trainer *trainer = search->trainer;
-    struct pen_engine *engine = trainer->engine;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
         struct pen_network *network = pen_trainer_network(trainer, s);
         for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
             const struct pen_network_parameter *it =
                 pen_network_parameter(network, i);
-            size_t count;
-            if (!is_wanted(search, it))
-                continue;
-            const void *span = engine->ops->parameter_span(
-                engine, it->parameter, part, &count);
-            if (pen_dtype_first_nonfinite(PEN_DTYPE_F32, span, count) == count)
+            if (!is_wanted(search, it) || is_finite(search, it, part))
                 continue;
             if (search->own[HAS_FOUND] != 0 && search->own[LAYER] <= it->layer)
                 continue;
@@ -345,6 +359,7 @@ pen_status pen__trainer_check_step(struct pen_trainer *trainer,
         return PEN_INVALID;
     }
     if (init_search(&search, trainer) != PEN_OK) {
+        release_search(&search);
         trainer->has_failed_alone = true;
         return PEN_NOMEM;
     }
@@ -354,7 +369,7 @@ pen_status pen__trainer_check_step(struct pen_trainer *trainer,
         else
             explain_gradients(&search, is_first, why);
     }
-    free(search.all);
+    release_search(&search);
     return PEN_INVALID;
 }
 
@@ -384,12 +399,14 @@ pen_status pen__trainer_check_evaluation(struct pen_trainer *trainer,
     struct search search;
     if (isfinite(loss))
         return PEN_OK;
-    if (init_search(&search, trainer) != PEN_OK)
+    if (init_search(&search, trainer) != PEN_OK) {
+        release_search(&search);
         return PEN_NOMEM;
+    }
     pen_why(why, "the loss of the evaluation is %g: ", unsigned_nan(loss));
     if (!explain_activations(&search, batches, 0, count, why))
         pen_why(why, "no layer has an output that is not finite, so their sum "
                      "is too large");
-    free(search.all);
+    release_search(&search);
     return PEN_INVALID;
 }

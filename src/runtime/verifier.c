@@ -12,6 +12,7 @@ struct pen_verifier {
     uint32_t num_members; /* that each part has */
     double *checks;       /* [part][member]; each has one contributor */
     uint64_t last_good;   /* step of the last check that found nothing */
+    struct pen_mirror mirror;
 };
 
 /* What is compared of a parameter; ZeRO-1 leaves the first alone. */
@@ -51,18 +52,23 @@ pen_status pen_verifier_create(struct pen_trainer *trainer,
                               .last_good = trainer->progress.steps};
     verifier->checks = calloc((size_t)verifier->num_parts * num_members,
                               sizeof *verifier->checks);
-    if (verifier->checks == NULL) {
-        free(verifier);
-        return PEN_NOMEM;
-    }
-    *out = verifier;
-    return PEN_OK;
+    pen_status status =
+        pen_mirror_init(&verifier->mirror, trainer->engine,
+                        pen__trainer_largest_parameter(trainer));
+    if (verifier->checks == NULL)
+        status = PEN_NOMEM;
+    if (status == PEN_OK)
+        *out = verifier;
+    else
+        pen_verifier_free(verifier);
+    return status;
 }
 
 void pen_verifier_free(struct pen_verifier *verifier)
 {
     if (verifier == NULL)
         return;
+    pen_mirror_release(&verifier->mirror);
     free(verifier->checks);
     free(verifier);
 }
@@ -80,21 +86,21 @@ static size_t num_kinds(const struct pen_verifier *verifier, uint32_t stage,
                : 1;
 }
 
-static uint32_t check_of(const struct pen_verifier *verifier,
+static uint32_t check_of(struct pen_verifier *verifier,
                          const struct pen_network_parameter *it, size_t kind)
 {
-    struct pen_engine *engine = verifier->trainer->engine;
-    size_t count;
-    const void *span = engine->ops->parameter_span(engine, it->parameter,
-                                                   kinds[kind].part, &count);
-    return pen_crc32c(span, count * sizeof(float));
+    const struct pen_mirror_piece piece = {.parameter = it->parameter,
+                                           .part = kinds[kind].part,
+                                           .count = it->rows * it->columns};
+    return pen_crc32c(pen_mirror_show(&verifier->mirror, &piece),
+                      piece.count * sizeof(float));
 }
 
 /* Visits what is compared of a stage, in an order that all members share. */
 typedef void row_visitor(void *context, const struct pen_network_parameter *it,
                          size_t kind, uint32_t check);
 
-static void visit(const struct pen_verifier *verifier, uint32_t stage,
+static void visit(struct pen_verifier *verifier, uint32_t stage,
                   row_visitor *visitor, void *context)
 {
     struct pen_network *network = pen_trainer_network(verifier->trainer, stage);
@@ -202,7 +208,7 @@ static uint32_t member_of(const struct pen_verifier *verifier, uint32_t stage)
 }
 
 /* On all ranks; release its arrays, also on failure. */
-static pen_status make_table(const struct pen_verifier *verifier, uint32_t part,
+static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
                              struct table *table)
 {
     uint32_t num_stages = pen_trainer_num_stages(verifier->trainer);
@@ -274,7 +280,7 @@ static void name_ranks(const struct pen_verifier *verifier, uint32_t part,
     pen_text_add(why, "; which is right is not known");
 }
 
-static pen_status explain(const struct pen_verifier *verifier, uint32_t part,
+static pen_status explain(struct pen_verifier *verifier, uint32_t part,
                           uint64_t step, struct pen_text *why)
 {
     struct table table;

@@ -28,6 +28,7 @@ struct pen_versions {
     uint32_t num_predictions;
     struct prediction *predictions; /* one at least */
     float **averages;               /* per parameter; NULL: none */
+    struct pen_mirror mirrors[PEN_CORRECTION_MIRRORS];
     uint64_t first_step;
     uint32_t newest;
     int swapped;     /* the copy that is in use */
@@ -223,28 +224,38 @@ static pen_status add_copies(struct pen_versions *versions,
     return PEN_OK;
 }
 
-static float *value_of(const struct pen_versions *versions, size_t parameter,
-                       size_t *count)
+static size_t count_of(const struct pen_versions *versions, size_t parameter)
 {
-    struct pen_engine *engine = pen_network_engine(versions->options.network);
-    return engine->ops->parameter_span(
-        engine, parameter_at(versions, parameter), PEN_PART_VALUE, count);
+    const struct pen_network_parameter *it =
+        pen_network_parameter(versions->options.network, parameter);
+    return it->rows * it->columns;
+}
+
+/* For what a correction reads and moves. */
+static pen_status make_mirrors(struct pen_versions *versions)
+{
+    struct pen_network *network = versions->options.network;
+    bool is_corrected =
+        versions->options.correction.kind != PEN_CORRECTION_NONE;
+    pen_status status = PEN_OK;
+    for (int i = 0; i < PEN_CORRECTION_MIRRORS && status == PEN_OK; i++)
+        status =
+            pen_mirror_init(&versions->mirrors[i], pen_network_engine(network),
+                            is_corrected ? pen_network_largest(network) : 0);
+    return status;
 }
 
 /* Touched here, so that the memory is there before the first step. */
 static void clear_averages(struct pen_versions *versions)
 {
     for (size_t i = 0;
-         versions->averages != NULL && i < num_parameters(versions); i++) {
-        size_t count;
-        value_of(versions, i, &count);
-        memset(versions->averages[i], 0, count * sizeof **versions->averages);
-    }
+         versions->averages != NULL && i < num_parameters(versions); i++)
+        memset(versions->averages[i], 0,
+               count_of(versions, i) * sizeof **versions->averages);
 }
 
 static pen_status add_averages(struct pen_versions *versions)
 {
-    size_t count;
     if (!pen_correction_averages(&versions->options.correction))
         return PEN_OK;
     versions->averages =
@@ -252,8 +263,8 @@ static pen_status add_averages(struct pen_versions *versions)
     if (versions->averages == NULL)
         return PEN_NOMEM;
     for (size_t i = 0; i < num_parameters(versions); i++) {
-        value_of(versions, i, &count);
-        versions->averages[i] = malloc(count * sizeof **versions->averages);
+        versions->averages[i] =
+            malloc(count_of(versions, i) * sizeof **versions->averages);
         if (versions->averages[i] == NULL)
             return PEN_NOMEM;
     }
@@ -280,6 +291,8 @@ pen_status pen_versions_create(const struct pen_versions_options *options,
     if (status == PEN_OK)
         status = add_averages(versions);
     if (status == PEN_OK)
+        status = make_mirrors(versions);
+    if (status == PEN_OK)
         *out = versions;
     else
         pen_versions_free(versions);
@@ -293,6 +306,8 @@ void pen_versions_free(struct pen_versions *versions)
     for (size_t i = 0;
          versions->averages != NULL && i < num_parameters(versions); i++)
         free(versions->averages[i]);
+    for (int i = 0; i < PEN_CORRECTION_MIRRORS; i++)
+        pen_mirror_release(&versions->mirrors[i]);
     free(versions->averages);
     free(versions->planned);
     free(versions->held);
@@ -314,12 +329,10 @@ pen_status pen_versions_set_row(struct pen_versions *versions,
 
 size_t pen_versions_bytes(const struct pen_versions *versions)
 {
-    size_t bytes = 0, count;
+    size_t bytes = 0;
     for (size_t i = 0;
-         versions->averages != NULL && i < num_parameters(versions); i++) {
-        value_of(versions, i, &count);
-        bytes += count * sizeof **versions->averages;
-    }
+         versions->averages != NULL && i < num_parameters(versions); i++)
+        bytes += count_of(versions, i) * sizeof **versions->averages;
     return bytes;
 }
 
@@ -448,8 +461,9 @@ static void predict(struct pen_versions *versions, uint32_t step,
                    versions->newest + distance == step);
     for (size_t i = 0; i < num_parameters(versions); i++)
         pen_correction_predict(
-            &options->correction, options->network, i, distance,
-            versions->averages == NULL ? NULL : versions->averages[i], &at);
+            &options->correction, versions->mirrors, options->network, i,
+            distance, versions->averages == NULL ? NULL : versions->averages[i],
+            &at);
     versions->predictions[place] = wanted;
 }
 
@@ -541,12 +555,15 @@ static void average_changes(struct pen_versions *versions)
     struct pen_engine *engine = pen_network_engine(versions->options.network);
     int copy = (int)versions->num_copies;
     for (size_t i = 0; i < num_parameters(versions); i++) {
-        size_t count;
-        const float *behind = value_of(versions, i, &count);
+        const struct pen_mirror_piece value = {.parameter =
+                                                   parameter_at(versions, i),
+                                               .part = PEN_PART_VALUE,
+                                               .count = count_of(versions, i)};
+        const float *behind = pen_mirror_show(&versions->mirrors[0], &value);
         engine->ops->parameter_swap(engine, parameter_at(versions, i), copy);
-        const float *before = value_of(versions, i, &count);
-        pen_correction_average(&versions->options.correction, count, before,
-                               behind, versions->averages[i]);
+        const float *before = pen_mirror_show(&versions->mirrors[1], &value);
+        pen_correction_average(&versions->options.correction, value.count,
+                               before, behind, versions->averages[i]);
         engine->ops->parameter_swap(engine, parameter_at(versions, i), copy);
     }
 }
@@ -568,7 +585,8 @@ void pen_versions_step(struct pen_versions *versions, uint32_t version,
     }
     for (size_t i = 0; i < num_parameters(versions); i++)
         if (!pen_network_parameter(options->network, i)->is_value_only)
-            pen_correction_step(&options->correction, options->network, i, &at);
+            pen_correction_step(&options->correction, versions->mirrors,
+                                options->network, i, &at);
     versions->newest++;
     if (versions->averages != NULL)
         average_changes(versions);

@@ -1,5 +1,7 @@
 #include "sim/timed_engine.h"
 
+#include "engine/host_memory.h"
+
 #include <stdlib.h>
 
 struct pen_timed_engine {
@@ -151,6 +153,13 @@ static void adamw_step(struct pen_engine *engine,
 }
 
 static const struct pen_engine_ops ops = {.name = "timed",
+                                          .is_host = true,
+                                          .take = pen_host_take,
+                                          .give = pen_host_give,
+                                          .copy = pen_host_copy,
+                                          .mark = pen_host_mark,
+                                          .is_reached = pen_host_is_reached,
+                                          .fault = pen_host_fault,
                                           .free = free_engine,
                                           .memory_bytes = no_bytes,
                                           .scratch_bytes = no_bytes,

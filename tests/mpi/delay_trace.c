@@ -1,4 +1,5 @@
 #include "mpi/delay_trace.h"
+#include "support/span.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,8 +67,8 @@ static void copy_out(struct stage *stage, enum pen_parameter_part part,
         const struct pen_network_parameter *it =
             pen_network_parameter(stage->network, i);
         size_t count;
-        const float *span = engine->ops->parameter_span(
-            engine, it->parameter, part_of(it, part), &count);
+        const float *span =
+            span_of_part(engine, it->parameter, part_of(it, part), &count);
         memcpy(to, span, count * sizeof *to);
         to += count;
     }
@@ -81,8 +82,8 @@ static void copy_in(struct stage *stage, enum pen_parameter_part part,
         const struct pen_network_parameter *it =
             pen_network_parameter(stage->network, i);
         size_t count;
-        float *span = engine->ops->parameter_span(engine, it->parameter,
-                                                  part_of(it, part), &count);
+        float *span =
+            span_of_part(engine, it->parameter, part_of(it, part), &count);
         if (part == PEN_PART_VALUE || !it->is_value_only)
             memcpy(span, from, count * sizeof *span);
         from += count;
@@ -96,9 +97,8 @@ static size_t count_elements(struct pen_network *network)
     struct pen_engine *engine = pen_network_engine(network);
     size_t total = 0, count;
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
-        engine->ops->parameter_span(
-            engine, pen_network_parameter(network, i)->parameter,
-            PEN_PART_VALUE, &count);
+        span_of_part(engine, pen_network_parameter(network, i)->parameter,
+                     PEN_PART_VALUE, &count);
         total += count;
     }
     return total;
@@ -421,12 +421,10 @@ static void spike_step(const struct delay_options *options, struct stage *stage,
     const struct pen_network_parameter *it =
         pen_network_parameter(stage->network, parameter);
     size_t count;
-    float *w = engine->ops->parameter_span(engine, it->parameter,
-                                           PEN_PART_VALUE, &count);
-    float *v = engine->ops->parameter_span(engine, it->parameter,
-                                           PEN_PART_MOMENT1, &count);
-    const float *g = engine->ops->parameter_span(engine, it->parameter,
-                                                 PEN_PART_GRADIENT, &count);
+    float *w = span_of_part(engine, it->parameter, PEN_PART_VALUE, &count);
+    float *v = span_of_part(engine, it->parameter, PEN_PART_MOMENT1, &count);
+    const float *g =
+        span_of_part(engine, it->parameter, PEN_PART_GRADIENT, &count);
     double mu = options->optimizer.momentum;
     float a = (float)pow(mu, delay);
     float b = (float)((1 - pow(mu, delay)) / (1 - mu));
@@ -521,12 +519,11 @@ static void share_tied(struct delay_trace *trace, uint32_t step)
     if (!is_tied(trace))
         return;
     struct pen_parameter *to = pen_network_tied(first->network)->parameter;
-    const float *from = trace->engine->ops->parameter_span(
-        trace->engine, pen_network_tied(last->network)->parameter,
-        PEN_PART_VALUE, &count);
-    memcpy(trace->engine->ops->parameter_span(trace->engine, to, PEN_PART_VALUE,
-                                              &count),
-           from, count * sizeof *from);
+    const float *from =
+        span_of_part(trace->engine, pen_network_tied(last->network)->parameter,
+                     PEN_PART_VALUE, &count);
+    memcpy(span_of_part(trace->engine, to, PEN_PART_VALUE, &count), from,
+           count * sizeof *from);
     trace->engine->ops->parameter_value_changed(trace->engine, to);
     keep_state(trace, first, step + 1);
 }

@@ -10,6 +10,7 @@
 #include "runtime/versions.h"
 #include "schedule/generators.h"
 #include "schedule/memory.h"
+#include "support/span.h"
 #include "watch/launch.h"
 
 #include <inttypes.h>
@@ -352,9 +353,9 @@ static void compare_part(struct run *run, uint32_t stage,
         if (part != PEN_PART_VALUE &&
             pen_network_parameter(found, i)->is_value_only)
             continue;
-        const float *a = left->ops->parameter_span(
+        const float *a = span_of_part(
             left, pen_network_parameter(found, i)->parameter, part, &count);
-        const float *b = right->ops->parameter_span(
+        const float *b = span_of_part(
             right, pen_network_parameter(expected, i)->parameter, part, &count);
         for (size_t k = 0; k < count; k++)
             if (memcmp(&a[k], &b[k], sizeof *a) != 0)

@@ -1,5 +1,6 @@
 /* The operations of an engine, each as a trial: forward and both backwards. */
 #include "support/engine.h"
+#include "support/span.h"
 
 #include <math.h>
 #include <string.h>
@@ -107,9 +108,9 @@ static void run_add_rows(struct trial *trial)
     OPS->embedding_backward(ENGINE, &gathered, ids,
                             trial_slopes(trial, rows * width));
     size_t count;
-    OPS->gradient_add_rows(ENGINE, tied.tokens, rows, to,
-                           OPS->parameter_span(ENGINE, gathered.tokens,
-                                               PEN_PART_GRADIENT, &count));
+    OPS->gradient_add_rows(
+        ENGINE, tied.tokens, rows, to,
+        span_of_part(ENGINE, gathered.tokens, PEN_PART_GRADIENT, &count));
     trial_parameter_part(trial, "dtokens", -1, tied.tokens, PEN_PART_GRADIENT);
 }
 

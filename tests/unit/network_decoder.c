@@ -5,6 +5,7 @@
 #include "support/engine.h"
 
 #include "network_step.h"
+#include "support/span.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -121,8 +122,7 @@ static void spread(struct pen_network *network)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         struct pen_parameter *it = pen_network_parameter(network, i)->parameter;
         size_t count = 0;
-        double *values =
-            engine->ops->parameter_span(engine, it, PEN_PART_VALUE, &count);
+        double *values = span_of_part(engine, it, PEN_PART_VALUE, &count);
         for (size_t k = 0; k < count; k++)
             values[k] += pen_random_unit(&random) - 0.5;
         engine->ops->parameter_value_changed(engine, it);
@@ -135,10 +135,8 @@ static void expect_derivative(struct pen_network *network,
     struct pen_engine *engine = pen_network_engine(network);
     struct pen_parameter *it = pen_network_parameter(network, index)->parameter;
     size_t count = 0;
-    double *values =
-        engine->ops->parameter_span(engine, it, PEN_PART_VALUE, &count);
-    double *gradient =
-        engine->ops->parameter_span(engine, it, PEN_PART_GRADIENT, &count);
+    double *values = span_of_part(engine, it, PEN_PART_VALUE, &count);
+    double *gradient = span_of_part(engine, it, PEN_PART_GRADIENT, &count);
     double *quotient = calloc(count, sizeof *quotient);
     assert_non_null(quotient);
     const double step = 1e-5;
@@ -186,12 +184,12 @@ static void expect_same_gradients(const struct pen_network *a,
     struct pen_engine *engine = pen_network_engine(a);
     for (size_t i = 0; i < pen_network_num_parameters(a); i++) {
         size_t count = 0;
-        const void *left = engine->ops->parameter_span(
-            engine, pen_network_parameter(a, i)->parameter, PEN_PART_GRADIENT,
-            &count);
-        const void *right = engine->ops->parameter_span(
-            engine, pen_network_parameter(b, i)->parameter, PEN_PART_GRADIENT,
-            &count);
+        const void *left =
+            span_of_part(engine, pen_network_parameter(a, i)->parameter,
+                         PEN_PART_GRADIENT, &count);
+        const void *right =
+            span_of_part(engine, pen_network_parameter(b, i)->parameter,
+                         PEN_PART_GRADIENT, &count);
         if (memcmp(left, right, count * sizeof(float)) != 0)
             fail_msg("%s: gradient %zu differs (%.9g, %.9g, ...)", name, i,
                      (double)*(const float *)left,
@@ -278,10 +276,10 @@ static void stages_have_the_bits_of_the_whole(void **state)
     for (uint32_t s = 0; s < model->num_layers; s++) {
         for (size_t i = 0; i < pen_network_num_parameters(stages[s]); i++) {
             size_t count = 0;
-            const void *left = engine->ops->parameter_span(
+            const void *left = span_of_part(
                 engine, pen_network_parameter(whole, index++)->parameter,
                 PEN_PART_GRADIENT, &count);
-            const void *right = engine->ops->parameter_span(
+            const void *right = span_of_part(
                 engine, pen_network_parameter(stages[s], i)->parameter,
                 PEN_PART_GRADIENT, &count);
             assert_memory_equal(left, right, count * sizeof(float));

@@ -7,6 +7,7 @@
 
 #include "network/images.h"
 #include "network_step.h"
+#include "support/span.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,8 +129,7 @@ static void spread(struct pen_network *network)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         struct pen_parameter *it = pen_network_parameter(network, i)->parameter;
         size_t count = 0;
-        double *values =
-            engine->ops->parameter_span(engine, it, PEN_PART_VALUE, &count);
+        double *values = span_of_part(engine, it, PEN_PART_VALUE, &count);
         for (size_t k = 0; k < count; k++)
             values[k] += 0.5 * pen_random_unit(&random) - 0.25;
         engine->ops->parameter_value_changed(engine, it);
@@ -144,10 +144,8 @@ static void expect_derivative(struct pen_network *network,
     struct pen_engine *engine = pen_network_engine(network);
     struct pen_parameter *it = pen_network_parameter(network, index)->parameter;
     size_t count = 0;
-    double *values =
-        engine->ops->parameter_span(engine, it, PEN_PART_VALUE, &count);
-    double *gradient =
-        engine->ops->parameter_span(engine, it, PEN_PART_GRADIENT, &count);
+    double *values = span_of_part(engine, it, PEN_PART_VALUE, &count);
+    double *gradient = span_of_part(engine, it, PEN_PART_GRADIENT, &count);
     size_t every = count / MOST + 1;
     double quotients[MOST], found[MOST];
     size_t num = 0;
@@ -198,12 +196,12 @@ static void expect_equal_gradients(const struct family *family,
                      pen_network_num_parameters(b));
     for (size_t i = 0; i < pen_network_num_parameters(a); i++) {
         size_t count = 0;
-        float *first = engine->ops->parameter_span(
-            engine, pen_network_parameter(a, i)->parameter, PEN_PART_GRADIENT,
-            &count);
-        float *second = engine->ops->parameter_span(
-            engine, pen_network_parameter(b, i)->parameter, PEN_PART_GRADIENT,
-            &count);
+        float *first =
+            span_of_part(engine, pen_network_parameter(a, i)->parameter,
+                         PEN_PART_GRADIENT, &count);
+        float *second =
+            span_of_part(engine, pen_network_parameter(b, i)->parameter,
+                         PEN_PART_GRADIENT, &count);
         for (size_t k = 0; k < count; k++)
             if (first[k] != second[k])
                 fail_msg("%s, parameter %zu, element %zu: %.9g and %.9g",

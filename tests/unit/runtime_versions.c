@@ -6,6 +6,7 @@
 
 #include "runtime/versions.h"
 #include "schedule/memory.h"
+#include "support/span.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static float *first_of(const struct bench *bench, enum pen_parameter_part part,
                        size_t parameter)
 {
     size_t count;
-    return bench->engine->ops->parameter_span(
+    return span_of_part(
         bench->engine,
         pen_network_parameter(bench->network, parameter)->parameter, part,
         &count);

@@ -1,5 +1,6 @@
 /* Creation of the oneDNN engine, its scratch, and how a primitive is run. */
 #include "base/bug.h"
+#include "engine/host_memory.h"
 #include "engine/onednn/onednn.h"
 
 #include <omp.h>
@@ -154,7 +155,9 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
     if (self == NULL)
         return PEN_NOMEM;
     self->engine = (struct pen_engine){
-        &self->ops, dtype, threads > 0 ? threads : omp_get_max_threads()};
+        .ops = &self->ops,
+        .dtype = dtype,
+        .threads = threads > 0 ? threads : omp_get_max_threads()};
     omp_set_num_threads(self->engine.threads);
     dnnl_status_t status = dnnl_engine_create(&self->library, dnnl_cpu, 0);
     if (status != dnnl_success)
@@ -164,6 +167,13 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
     if (status != dnnl_success)
         goto fail_library;
     self->ops.name = "onednn";
+    self->ops.is_host = true;
+    self->ops.take = pen_host_take;
+    self->ops.give = pen_host_give;
+    self->ops.copy = pen_host_copy;
+    self->ops.mark = pen_host_mark;
+    self->ops.is_reached = pen_host_is_reached;
+    self->ops.fault = pen_host_fault;
     self->ops.free = onednn_free;
     self->ops.memory_bytes = memory_bytes;
     self->ops.scratch_bytes = scratch_bytes;

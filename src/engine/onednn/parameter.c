@@ -1,5 +1,6 @@
 /* Parameters: which layout their copies lie in, and how they come and go. */
 #include "base/bug.h"
+#include "engine/host_memory.h"
 #include "engine/onednn/onednn.h"
 
 #include <stdlib.h>
@@ -251,14 +252,22 @@ float *pen__gradient(struct pen_parameter *parameter)
     return gradient;
 }
 
-static void *parameter_span(struct pen_engine *engine,
-                            struct pen_parameter *parameter,
-                            enum pen_parameter_part part, size_t *count)
+static float *part_of(struct pen_parameter *parameter,
+                      enum pen_parameter_part part)
 {
-    (void)engine;
-    *count = parameter->count;
     return part == PEN_PART_GRADIENT ? pen__gradient(parameter)
                                      : parameter->parts[part];
+}
+
+static void *parameter_read(struct pen_engine *engine,
+                            struct pen_parameter *parameter,
+                            enum pen_parameter_part part, size_t first,
+                            size_t count, void *staging)
+{
+    (void)engine;
+    (void)staging;
+    PEN_BUG_UNLESS(first + count <= parameter->count);
+    return part_of(parameter, part) + first;
 }
 
 /* to[column][row] = from[row][column], in tiles that stay in cache. */
@@ -280,11 +289,10 @@ static void parameter_import(struct pen_engine *engine,
                              enum pen_parameter_part part,
                              enum pen_parameter_order order, const void *plain)
 {
-    size_t count;
     const struct pen_parameter_shape *shape = &parameter->shape;
-    float *to = parameter_span(engine, parameter, part, &count);
+    float *to = part_of(parameter, part);
     if (order == PEN_ORDER_ROWS)
-        memcpy(to, plain, count * sizeof *to);
+        memcpy(to, plain, parameter->count * sizeof *to);
     else
         transpose(plain, shape->columns, shape->rows, to);
     if (part == PEN_PART_VALUE)
@@ -296,11 +304,11 @@ static void parameter_export(struct pen_engine *engine,
                              enum pen_parameter_part part,
                              enum pen_parameter_order order, void *plain)
 {
-    size_t count;
     const struct pen_parameter_shape *shape = &parameter->shape;
-    const float *from = parameter_span(engine, parameter, part, &count);
+    const float *from = part_of(parameter, part);
+    (void)engine;
     if (order == PEN_ORDER_ROWS)
-        memcpy(plain, from, count * sizeof *from);
+        memcpy(plain, from, parameter->count * sizeof *from);
     else
         transpose(from, shape->rows, shape->columns, plain);
 }
@@ -352,7 +360,8 @@ void pen__parameter_ops(struct pen_engine_ops *ops)
     ops->parameter_put = parameter_put;
     ops->parameter_import = parameter_import;
     ops->parameter_export = parameter_export;
-    ops->parameter_span = parameter_span;
+    ops->parameter_read = parameter_read;
+    ops->parameter_write = pen_host_parameter_write;
     ops->gradient_clear = gradient_clear;
     ops->gradient_add_second = gradient_add_second;
     ops->gradient_swap = gradient_swap;

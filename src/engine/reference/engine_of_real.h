@@ -3,6 +3,7 @@
  * which define REAL, REAL_DTYPE, REAL_OPS and FN(); no guard, on purpose.
  */
 #include "base/bug.h"
+#include "engine/host_memory.h"
 #include "engine/reference/reference.h"
 
 #include <math.h>
@@ -50,6 +51,13 @@ static size_t passing_bytes(const struct pen_engine *engine)
 
 const struct pen_engine_ops REAL_OPS = {
     .name = "reference",
+    .is_host = true,
+    .take = pen_host_take,
+    .give = pen_host_give,
+    .copy = pen_host_copy,
+    .mark = pen_host_mark,
+    .is_reached = pen_host_is_reached,
+    .fault = pen_host_fault,
     .free = reference_free,
     .memory_bytes = memory_bytes,
     .scratch_bytes = scratch_bytes,
@@ -63,7 +71,8 @@ const struct pen_engine_ops REAL_OPS = {
     .parameter_put = parameter_put,
     .parameter_import = parameter_import,
     .parameter_export = parameter_export,
-    .parameter_span = parameter_span,
+    .parameter_read = parameter_read,
+    .parameter_write = pen_host_parameter_write,
     .parameter_value_changed = parameter_value_changed,
     .gradient_clear = gradient_clear,
     .gradient_add_second = gradient_add_second,

@@ -154,13 +154,15 @@ static void parameter_export(struct pen_engine *engine,
             to[plain_at(parameter, order, row, column)] = *from++;
 }
 
-static void *parameter_span(struct pen_engine *engine,
+static void *parameter_read(struct pen_engine *engine,
                             struct pen_parameter *parameter,
-                            enum pen_parameter_part part, size_t *count)
+                            enum pen_parameter_part part, size_t first,
+                            size_t count, void *staging)
 {
     (void)engine;
-    *count = parameter->count;
-    return parameter->parts[part];
+    (void)staging;
+    PEN_BUG_UNLESS(first + count <= parameter->count);
+    return parameter->parts[part] + first;
 }
 
 static void parameter_value_changed(struct pen_engine *engine,
