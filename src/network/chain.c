@@ -15,7 +15,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct pen__places {
     size_t input; /* in the stash */
@@ -115,13 +114,13 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
     size_t hold_at = pen__take(&end, hold);
     size_t gradient_at = pen__take(&end, 2 * pen__align(gradient));
     network->block_bytes = larger(end, 64);
-    network->block = aligned_alloc(64, network->block_bytes);
+    network->block = pen_engine_take(network->options.engine, PEN_PLACE_ENGINE,
+                                     network->block_bytes);
     if (network->block == NULL) {
         pen_why(why, "no memory for %zu bytes of scratch",
                 network->block_bytes);
         return PEN_NOMEM;
     }
-    memset(network->block, 0, network->block_bytes);
     network->scratch = pen__at(network->block, scratch_at);
     network->shared_stash = pen__at(network->block, stash_at);
     network->shared_hold = pen__at(network->block, hold_at);
@@ -144,10 +143,13 @@ void pen_network_free(struct pen_network *network)
         engine->ops->parameter_free(engine, network->parameters[i].parameter);
     free(network->layers);
     free(network->parameters);
-    free(network->tables);
-    free(network->statistics);
+    pen_engine_give(engine, PEN_PLACE_ENGINE, network->tables,
+                    network->table_bytes);
+    pen_engine_give(engine, PEN_PLACE_STAGING, network->statistics,
+                    network->statistic_bytes);
+    pen_engine_give(engine, PEN_PLACE_ENGINE, network->block,
+                    network->block_bytes);
     free(network->places);
-    free(network->block);
     free(network);
 }
 
@@ -250,7 +252,7 @@ void pen_network_forward(struct pen_network *network,
     uint32_t count = network->options.num_layers;
     void *first = pen_network_input(network, stash);
     if (x != NULL && x != first && network->sizes.input > 0)
-        memcpy(first, x, network->sizes.input);
+        pass.engine->ops->copy(pass.engine, x, first, network->sizes.input);
     for (uint32_t k = 0; k < count; k++) {
         const struct pen__places *places = &network->places[k];
         pass.stash = places->is_recomputed ? network->shared_stash
@@ -301,8 +303,9 @@ void pen_network_backward_input(struct pen_network *network,
     struct pen__pass pass = pass_of(network, microbatch);
     uint32_t count = network->options.num_layers;
     if (dy != NULL && network->sizes.output > 0)
-        memcpy(pen__at(hold, network->places[count - 1].dy), dy,
-               network->sizes.output);
+        pass.engine->ops->copy(pass.engine, dy,
+                               pen__at(hold, network->places[count - 1].dy),
+                               network->sizes.output);
     for (uint32_t k = count; k-- > 0;) {
         const struct pen__places *places = &network->places[k];
         pass.hold = pen__at(hold, places->hold);

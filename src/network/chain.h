@@ -13,10 +13,12 @@ struct pen_network {
     struct pen__layer **layers; /* owned; num_layers of the options */
     struct pen_network_parameter *parameters;
     size_t num_parameters;
-    size_t capacity;                           /* of parameters */
-    void *tables;                              /* rotary; owned */
+    size_t capacity; /* of parameters */
+    void *tables;    /* rotary; owned, in the engine's memory */
+    size_t table_bytes;
     const struct pen_image_model *image_model; /* NULL for a decoder */
-    void *statistics;               /* running ones, of images; owned */
+    void *statistics; /* running ones, of images; owned, in staging */
+    size_t statistic_bytes;
     uint32_t building;              /* the layer that is being made */
     bool is_adding_values;          /* parameters that others train */
     struct pen__layer *gathering;   /* embedding tied to a head elsewhere */

@@ -150,13 +150,9 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
     network->layers = calloc(options->num_layers, sizeof *network->layers);
     if (network->layers == NULL)
         return PEN_NOMEM;
-    if (options->model->rope.kind != PEN_ROPE_NONE) {
-        network->tables =
-            pen__rotary_tables(options->model, options->sequence,
-                               pen_precision_master(options->engine->dtype));
-        if (network->tables == NULL)
-            return PEN_NOMEM;
-    }
+    if (options->model->rope.kind != PEN_ROPE_NONE &&
+        pen__rotary_tables(network) != PEN_OK)
+        return PEN_NOMEM;
     for (uint32_t k = 0; k < options->num_layers; k++) {
         network->building = options->first_layer + k;
         pen_status status = create_layer(network, options->first_layer + k,

@@ -51,9 +51,8 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
 
 /*
  * Cosines and sines of all positions, [sequence][head_dim / 2] each, of the
- * stat type, in one block that the caller frees. NULL when memory runs out.
+ * stat type, as the tables of the network.
  */
-void *pen__rotary_tables(const struct pen_model *model, size_t sequence,
-                         enum pen_precision stat);
+pen_status pen__rotary_tables(struct pen_network *network);
 
 #endif

@@ -84,12 +84,13 @@ pen_status pen__image_statistics_create(struct pen_network *network,
     uint32_t first, end;
     range_of(network, &first, &end);
     size_t bytes = offset_of(network, end) + 64; /* never none */
-    network->statistics = aligned_alloc(64, bytes);
+    network->statistic_bytes = bytes;
+    network->statistics =
+        pen_engine_take(network->options.engine, PEN_PLACE_STAGING, bytes);
     if (network->statistics == NULL) {
         pen_why(why, "no memory for %zu bytes of running statistics", bytes);
         return PEN_NOMEM;
     }
-    memset(network->statistics, 0, bytes);
     pen__image_statistics_reset(network);
     return PEN_OK;
 }

@@ -43,21 +43,38 @@ static void put(void *table, enum pen_precision stat, size_t at, double value)
         ((float *)table)[at] = (float)value;
 }
 
-void *pen__rotary_tables(const struct pen_model *model, size_t sequence,
-                         enum pen_precision stat)
+static void fill(const struct pen_model *model, size_t sequence,
+                 enum pen_precision stat, void *tables)
 {
     size_t half = model->head_dim / 2;
-    size_t count = sequence * half;
-    void *tables = calloc(2 * count, pen_precision_bytes(stat));
-    if (tables == NULL)
-        return NULL;
     for (size_t pair = 0; pair < half; pair++) {
         double frequency = frequency_of(model, pair);
         for (size_t position = 0; position < sequence; position++) {
+            size_t at = position * half + pair;
             double angle = (double)position * frequency;
-            put(tables, stat, position * half + pair, cos(angle));
-            put(tables, stat, count + position * half + pair, sin(angle));
+            put(tables, stat, at, cos(angle));
+            put(tables, stat, sequence * half + at, sin(angle));
         }
     }
-    return tables;
+}
+
+/* They are filled in staging, and copied to where operations read them. */
+pen_status pen__rotary_tables(struct pen_network *network)
+{
+    const struct pen_network_options *options = &network->options;
+    struct pen_engine *engine = options->engine;
+    enum pen_precision stat = pen_precision_master(engine->dtype);
+    size_t bytes = options->sequence * (options->model->head_dim / 2) * 2 *
+                   pen_precision_bytes(stat);
+    void *staging = pen_engine_take(engine, PEN_PLACE_STAGING, bytes);
+    void *tables = pen_engine_take(engine, PEN_PLACE_ENGINE, bytes);
+    network->tables = tables;
+    network->table_bytes = bytes;
+    if (staging != NULL && tables != NULL) {
+        fill(options->model, options->sequence, stat, staging);
+        engine->ops->copy(engine, staging, tables, bytes);
+        pen_engine_await(engine);
+    }
+    pen_engine_give(engine, PEN_PLACE_STAGING, staging, bytes);
+    return staging == NULL || tables == NULL ? PEN_NOMEM : PEN_OK;
 }

@@ -16,7 +16,6 @@
 #include "network/images.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { ALIGNMENT = 64, MOMENTS = 2, MICROBATCHES = 2 };
 
@@ -73,14 +72,14 @@ static pen_status make_arena(struct pen__chain *chain, size_t rows,
     size_t pixel_bytes = align(rows * num_pixels(chain->model) * sizeof(float));
     size_t bytes = sizes.stash + sizes.hold + sizes.input + 2 * sizes.output +
                    2 * id_bytes + pixel_bytes;
-    chain->arena = aligned_alloc(ALIGNMENT, bytes);
+    chain->arena = pen_engine_take(pen_network_engine(chain->network),
+                                   PEN_PLACE_STAGING, bytes);
     chain->arena_bytes = bytes;
     if (chain->arena == NULL) {
         pen_why(why, "no memory for %.1f MB of activations",
                 1e-6 * (double)bytes);
         return PEN_NOMEM;
     }
-    memset(chain->arena, 0, bytes);
     size_t end = 0;
     chain->stash = take(chain, &end, sizes.stash);
     chain->hold = take(chain, &end, sizes.hold);
@@ -196,8 +195,10 @@ pen_status pen__chain_init(struct pen__chain *chain,
 void pen__chain_release(struct pen__chain *chain)
 {
     pen_mirror_release(&chain->mirror);
+    if (chain->network != NULL)
+        pen_engine_give(pen_network_engine(chain->network), PEN_PLACE_STAGING,
+                        chain->arena, chain->arena_bytes);
     pen_network_free(chain->network);
-    free(chain->arena);
     free(chain->layer_ns);
     *chain = (struct pen__chain){.network = NULL};
 }

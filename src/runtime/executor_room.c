@@ -54,8 +54,11 @@ static pen_status add_mailbox(struct pen_executor *executor,
     if (grown == NULL)
         return PEN_NOMEM;
     executor->mailboxes = grown;
+    struct pen_mailbox_options wanted = *options;
+    const struct pen_network *network = executor->stages[0].network;
+    wanted.engine = network == NULL ? NULL : pen_network_engine(network);
     pen_status status =
-        pen_mailbox_create(executor->options.transport, options, out);
+        pen_mailbox_create(executor->options.transport, &wanted, out);
     if (status == PEN_OK)
         executor->mailboxes[executor->num_mailboxes++] = *out;
     return status;
@@ -180,6 +183,16 @@ static void find_last_gradient(struct pen_executor *executor, uint32_t index)
     }
 }
 
+/* Whether stashes of a stage are moved to another rank. */
+static bool has_guests(const struct pen_executor *executor, uint32_t stage)
+{
+    for (uint32_t i = 0; i < executor->row->count; i++)
+        if (executor->row->ops[i].kind == PEN_OP_EVICT &&
+            executor->row->ops[i].stage == stage)
+            return true;
+    return false;
+}
+
 pen_status pen__executor_make_room(struct pen_executor *executor,
                                    struct pen_text *why)
 {
@@ -191,6 +204,7 @@ pen_status pen__executor_make_room(struct pen_executor *executor,
         struct pen_stage_needs needs =
             pen_row_count_needs(executor->row, stage->stage);
         find_last_gradient(executor, i);
+        stage->has_guests = has_guests(executor, stage->stage);
         if (!stage->is_borrowed)
             status = pen_stage_init_room(
                 stage, &needs, options->layout.shape.num_microbatches);

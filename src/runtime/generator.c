@@ -14,16 +14,41 @@ struct pen_generator {
     size_t vocab;
     void *stash;
     int32_t *ids; /* of the context, zeros behind it: nobody looks ahead */
+    void *row;    /* of logits, as the engine has them; staging, as ids */
     float *logits;
     uint32_t *order;
 };
+
+static size_t stash_bytes(const struct pen_generator *generator)
+{
+    struct pen_network_sizes sizes;
+    pen_network_sizes(generator->options.network, &sizes);
+    return sizes.stash;
+}
+
+static size_t id_bytes(const struct pen_generator *generator)
+{
+    return generator->sequence * sizeof *generator->ids;
+}
+
+static size_t row_bytes(const struct pen_generator *generator)
+{
+    return generator->vocab *
+           pen_precision_bytes(
+               pen_network_engine(generator->options.network)->dtype);
+}
 
 void pen_generator_free(struct pen_generator *generator)
 {
     if (generator == NULL)
         return;
-    free(generator->stash);
-    free(generator->ids);
+    struct pen_engine *engine = pen_network_engine(generator->options.network);
+    pen_engine_give(engine, PEN_PLACE_ENGINE, generator->stash,
+                    stash_bytes(generator));
+    pen_engine_give(engine, PEN_PLACE_STAGING, generator->ids,
+                    id_bytes(generator));
+    pen_engine_give(engine, PEN_PLACE_STAGING, generator->row,
+                    row_bytes(generator));
     free(generator->logits);
     free(generator->order);
     free(generator);
@@ -35,18 +60,22 @@ pen_status pen_generator_create(const struct pen_generator_options *options,
     struct pen_generator *generator = calloc(1, sizeof *generator);
     if (generator == NULL)
         return PEN_NOMEM;
-    struct pen_network_sizes sizes;
-    pen_network_sizes(options->network, &sizes);
+    struct pen_engine *engine = pen_network_engine(options->network);
     generator->options = *options;
     generator->random.state = options->seed;
     generator->sequence = sequence;
     generator->vocab = pen_network_model(options->network)->vocab;
-    generator->stash = aligned_alloc(64, sizes.stash);
-    generator->ids = calloc(sequence, sizeof *generator->ids);
+    generator->stash =
+        pen_engine_take(engine, PEN_PLACE_ENGINE, stash_bytes(generator));
+    generator->ids =
+        pen_engine_take(engine, PEN_PLACE_STAGING, id_bytes(generator));
+    generator->row =
+        pen_engine_take(engine, PEN_PLACE_STAGING, row_bytes(generator));
     generator->logits = calloc(generator->vocab, sizeof *generator->logits);
     generator->order = calloc(generator->vocab, sizeof *generator->order);
     if (generator->stash == NULL || generator->ids == NULL ||
-        generator->logits == NULL || generator->order == NULL) {
+        generator->row == NULL || generator->logits == NULL ||
+        generator->order == NULL) {
         pen_generator_free(generator);
         return PEN_NOMEM;
     }
@@ -137,13 +166,14 @@ uint32_t pen_generator_draw(float *logits, uint32_t *order, size_t count,
 static void read_logits(struct pen_generator *generator, size_t position)
 {
     struct pen_network *network = generator->options.network;
-    enum pen_precision dtype = pen_network_engine(network)->dtype;
+    struct pen_engine *engine = pen_network_engine(network);
     const char *all = pen_network_logits(network, generator->stash);
-    const void *row =
-        all + position * generator->vocab * pen_precision_bytes(dtype);
-    pen_dtype_to_float(dtype == PEN_PRECISION_BF16 ? PEN_DTYPE_BF16
-                                                   : PEN_DTYPE_F32,
-                       row, generator->vocab, generator->logits);
+    engine->ops->copy(engine, all + position * row_bytes(generator),
+                      generator->row, row_bytes(generator));
+    pen_engine_await(engine);
+    pen_dtype_to_float(engine->dtype == PEN_PRECISION_BF16 ? PEN_DTYPE_BF16
+                                                           : PEN_DTYPE_F32,
+                       generator->row, generator->vocab, generator->logits);
 }
 
 uint32_t pen_generator_next(struct pen_generator *generator,

@@ -114,7 +114,7 @@ static pen_status make_room(struct pen_guests *guests,
     guests->guests = calloc((size_t)most + 1, sizeof *guests->guests);
     if (guests->moves == NULL || guests->guests == NULL)
         return PEN_NOMEM;
-    return pen_shelf_init(&guests->shelf, most, bytes);
+    return pen_shelf_init(&guests->shelf, NULL, PEN_PLACE_STAGING, most, bytes);
 }
 
 pen_status pen_guests_create(struct pen_executor *executor,

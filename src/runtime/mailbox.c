@@ -76,10 +76,10 @@ static pen_status make_slots(struct pen_mailbox *mailbox)
     uint32_t count = mailbox->options.num_slots;
     size_t bytes = pen_mailbox_bytes(mailbox);
     mailbox->slots = calloc(count, sizeof *mailbox->slots);
-    mailbox->block = aligned_alloc(64, bytes);
+    mailbox->block =
+        pen_engine_take(mailbox->options.engine, PEN_PLACE_STAGING, bytes);
     if (mailbox->slots == NULL || mailbox->block == NULL)
         return PEN_NOMEM;
-    memset(mailbox->block, 0, bytes);
     for (uint32_t i = 0; i < count; i++)
         mailbox->slots[i].bytes =
             mailbox->block + i * slot_bytes(&mailbox->options);
@@ -111,7 +111,8 @@ void pen_mailbox_free(struct pen_mailbox *mailbox)
         return;
     free(mailbox->expected);
     free(mailbox->slots);
-    free(mailbox->block);
+    pen_engine_give(mailbox->options.engine, PEN_PLACE_STAGING, mailbox->block,
+                    pen_mailbox_bytes(mailbox));
     free(mailbox);
 }
 

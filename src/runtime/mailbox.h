@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_MAILBOX_H
 #define PEN_RUNTIME_MAILBOX_H
 
+#include "engine/engine.h"
 #include "runtime/message_code.h"
 #include "runtime/transport.h"
 #include "schedule/op.h"
@@ -41,6 +42,7 @@ struct pen_mailbox_options {
     size_t bytes;                 /* of a payload; a multiple of 64 */
     struct pen_message_code code; /* on its way; not for local */
     bool is_phantom;              /* the buffers have labels alone */
+    struct pen_engine *engine;    /* whose staging memory they are, or NULL */
 };
 
 /* On failure *out is untouched. */

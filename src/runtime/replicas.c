@@ -77,10 +77,10 @@ static size_t count_places(struct pen_trainer *trainer)
     return count;
 }
 
-static int num_parts(const struct pen_replicas *replicas)
+static size_t num_parts(const struct pen_replicas *replicas)
 {
-    return PEN_PART_MOMENT1 +
-           pen_optimizer_moments(&replicas->trainer->options.optimizer);
+    int moments = pen_optimizer_moments(&replicas->trainer->options.optimizer);
+    return (size_t)(PEN_PART_MOMENT1 + moments);
 }
 
 /* Shows the method what the engine has now. */
@@ -89,7 +89,7 @@ static void refresh(struct pen_replicas *replicas)
     for (size_t i = 0; i < replicas->setting.num_tensors; i++) {
         struct pen_sync_tensor *tensor = &replicas->setting.tensors[i];
         float *parts[PARTS] = {NULL};
-        for (int part = 0; part < num_parts(replicas); part++) {
+        for (size_t part = 0; part < num_parts(replicas); part++) {
             const struct pen_mirror_piece piece = {
                 .parameter = parameter_of(replicas, i)->parameter,
                 .part = (enum pen_parameter_part)part,
@@ -108,7 +108,7 @@ static void refresh(struct pen_replicas *replicas)
 static void put_back(struct pen_replicas *replicas)
 {
     for (size_t i = 0; i < replicas->setting.num_tensors; i++)
-        for (int part = 0; part < num_parts(replicas); part++)
+        for (size_t part = 0; part < num_parts(replicas); part++)
             pen_mirror_put(&replicas->mirrors[i * PARTS + part]);
 }
 

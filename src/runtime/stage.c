@@ -3,29 +3,27 @@
 #include "base/bug.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
 /* ---- shelves ---- */
 
-/* It is touched here, so that too little memory shows before the first step. */
-pen_status pen_shelf_init(struct pen_shelf *shelf, uint32_t count, size_t bytes)
+pen_status pen_shelf_init(struct pen_shelf *shelf, struct pen_engine *engine,
+                          enum pen_place place, uint32_t count, size_t bytes)
 {
-    *shelf = (struct pen_shelf){.bytes = bytes, .count = count};
+    *shelf = (struct pen_shelf){
+        .engine = engine, .place = place, .bytes = bytes, .count = count};
     if (count == 0 || bytes == 0)
         return PEN_OK;
     shelf->is_taken = calloc(count, sizeof *shelf->is_taken);
-    shelf->block = aligned_alloc(ALIGNMENT, count * bytes);
-    if (shelf->is_taken == NULL || shelf->block == NULL)
-        return PEN_NOMEM;
-    memset(shelf->block, 0, count * bytes);
-    return PEN_OK;
+    shelf->block = pen_engine_take(engine, place, count * bytes);
+    return shelf->is_taken == NULL || shelf->block == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 void pen_shelf_release(struct pen_shelf *shelf)
 {
-    free(shelf->block);
+    pen_engine_give(shelf->engine, shelf->place, shelf->block,
+                    shelf->count * shelf->bytes);
     free(shelf->is_taken);
     *shelf = (struct pen_shelf){0};
 }
@@ -85,13 +83,18 @@ pen_status pen_stage_init_room(struct pen_stage *stage,
                                uint32_t num_microbatches)
 {
     const struct pen_network_sizes *sizes = &stage->sizes;
+    struct pen_engine *engine =
+        stage->network == NULL ? NULL : pen_network_engine(stage->network);
     pen_status status =
-        pen_shelf_init(&stage->stashes, needs->stashes, sizes->stash);
+        pen_shelf_init(&stage->stashes, engine,
+                       stage->has_guests ? PEN_PLACE_STAGING : PEN_PLACE_ENGINE,
+                       needs->stashes, sizes->stash);
     if (status == PEN_OK)
-        status = pen_shelf_init(&stage->holds, needs->holds, sizes->hold);
+        status = pen_shelf_init(&stage->holds, engine, PEN_PLACE_ENGINE,
+                                needs->holds, sizes->hold);
     if (status == PEN_OK && stage->reads_data)
-        status =
-            pen_shelf_init(&stage->inputs, needs->inputs, input_bytes(stage));
+        status = pen_shelf_init(&stage->inputs, engine, PEN_PLACE_STAGING,
+                                needs->inputs, input_bytes(stage));
     return status == PEN_OK ? make_stays(stage, num_microbatches) : status;
 }
 

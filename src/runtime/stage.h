@@ -12,6 +12,8 @@
 
 /* Equal pieces of memory that micro-batches take and give back. */
 struct pen_shelf {
+    struct pen_engine *engine; /* that the memory is of, or NULL */
+    enum pen_place place;
     char *block;
     size_t bytes; /* of one */
     uint32_t count;
@@ -20,8 +22,9 @@ struct pen_shelf {
 
 #define PEN_SHELF_NONE UINT32_MAX
 
-pen_status pen_shelf_init(struct pen_shelf *shelf, uint32_t count,
-                          size_t bytes);
+/* Of an engine, or of the host where that is NULL. Release in any case. */
+pen_status pen_shelf_init(struct pen_shelf *shelf, struct pen_engine *engine,
+                          enum pen_place place, uint32_t count, size_t bytes);
 void pen_shelf_release(struct pen_shelf *shelf);
 
 /* PEN_SHELF_NONE while all are taken. */
@@ -44,6 +47,7 @@ struct pen_stage {
     struct pen_network_sizes sizes;
     bool reads_data; /* has the embedding or the head */
     bool has_head;
+    bool has_guests;  /* stashes leave for another rank and come back */
     bool is_borrowed; /* all below and the network are another stage's */
     struct pen_shelf stashes;
     struct pen_shelf holds;
