@@ -676,14 +676,14 @@ def checkpoint_reshard(
 def checkpoint_export(
     dir: Path,
     *,
-    output: Optional[Path] = None,
     dtype: Optional[str] = None,
+    output: Optional[Path] = None,
     max_shard_size: Optional[Number] = None,
 ) -> str:
     """Writes weights, configuration and tokenizer.
 
-    output: write to this folder, which must not exist yet
     dtype: f32 or bf16; f32 when not given
+    output: write to this folder, which must not exist yet
     max_shard_size: largest size of a file, as 200MB or 2GiB, 0: no limit; 5GB when not given
     """
     return Line("checkpoint export", locals(), "dir").output()

@@ -23,20 +23,11 @@
 
 enum { PIECE_BYTES = 4096 }; /* read at once */
 
-static const char *const format_names[] = {
+const char *const pen_token_format_names[] = {
 #define PEN_TOKEN_FORMAT_NAME(name, text) text,
     PEN_TOKEN_FORMAT_TABLE(PEN_TOKEN_FORMAT_NAME)
 #undef PEN_TOKEN_FORMAT_NAME
-};
-
-enum pen_token_format pen_token_format_find(const char *name)
-{
-    unsigned format = 0;
-    while (format < PEN_TOKEN_FORMATS &&
-           strcmp(format_names[format], name) != 0)
-        format++;
-    return (enum pen_token_format)format;
-}
+        NULL};
 
 size_t pen_token_type_bytes(enum pen_token_type type)
 {

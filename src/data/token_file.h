@@ -26,8 +26,8 @@ enum pen_token_format {
         PEN_TOKEN_FORMATS
 };
 
-/* PEN_TOKEN_FORMATS when no format has this name. */
-enum pen_token_format pen_token_format_find(const char *name);
+/* The last is NULL. */
+extern const char *const pen_token_format_names[];
 
 /* Codes as in byte 17 of Megatron's index; uint32 is llm.c's alone. */
 enum pen_token_type {

@@ -14,10 +14,10 @@ struct pen_plot_item {
 };
 
 /* What the runs are laid along. */
-enum pen_plot_x { PEN_PLOT_STEP, PEN_PLOT_TOKENS, PEN_PLOT_TIME, PEN_PLOT_XS };
+enum pen_plot_x { PEN_PLOT_STEP, PEN_PLOT_TOKENS, PEN_PLOT_TIME };
 
-/* "step", "tokens" or "time". PEN_PLOT_XS: there is no such word. */
-enum pen_plot_x pen_plot_x_find(const char *word);
+/* The last is NULL. */
+extern const char *const pen_plot_x_names[];
 
 struct pen_plot_options {
     enum pen_plot_x x;

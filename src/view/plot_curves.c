@@ -12,15 +12,7 @@
 /* A loss beyond this is a run that went astray; its curve has a gap there. */
 #define MOST_VALUE 1e30
 
-static const char *const x_words[PEN_PLOT_XS] = {"step", "tokens", "time"};
-
-enum pen_plot_x pen_plot_x_find(const char *word)
-{
-    enum pen_plot_x x = PEN_PLOT_STEP;
-    while (x < PEN_PLOT_XS && strcmp(word, x_words[x]) != 0)
-        x++;
-    return x;
-}
+const char *const pen_plot_x_names[] = {"step", "tokens", "time", NULL};
 
 struct time_unit {
     const char *name;
@@ -291,7 +283,7 @@ static void thin_run(const struct pen__plot *plot, struct pen__plot_run *run,
 static pen_status make_runs(struct pen__plot *plot, double columns)
 {
     double x_unit = 1;
-    plot->x_name = x_words[plot->options.x];
+    plot->x_name = pen_plot_x_names[plot->options.x];
     if (plot->options.x == PEN_PLOT_TIME) {
         const struct time_unit *unit =
             time_unit_for(longest_sec(plot->items, plot->count));

@@ -56,6 +56,8 @@ err_empty
 
 # Wrong lines: the option, the value and what would work.
 run 2 schedule make
+err_has "expected NAME"
+run 2 schedule make 1f1b
 err_has "--stages P is missing"
 run 2 schedule make --stages 2 --microbatches 2
 err_has "expected NAME"
@@ -63,10 +65,10 @@ run 2 schedule make 1f1b --stages 2
 err_has "--microbatches M is missing"
 for bad in 0 -1 two 2.5 2x 65536 nan ""; do
     run 2 schedule make 1f1b --microbatches 2 --stages="$bad"
-    err_has "--stages $bad: expected a whole number from 1 to 65535"
+    err_has "--stages must be a whole number from 1 to 65535, not '$bad'"
 done
 run 2 schedule make 1f1b --stages 2 --microbatches 2 --memory-limit 0
-err_has "--memory-limit 0: expected a number from"
+err_has "--memory-limit must be a number from"
 run 2 schedule make 1f1b --stages 2 --microbatches 2 --costs f=1,x=2
 err_has "--costs f=1,x=2:"
 err_has "expected one of f= b= i= w= comm="

@@ -6,52 +6,49 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "cli/program/answer.h"
 #include "cli/program/cli.h"
+#include "cli/program/field_rows.h"
 #include "cli/program/verbs.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum option_key { KEY_JSON = 256, KEY_WEIGHTS, KEY_MAX_SHARD, KEY_DTYPE };
-
 #define DEFAULT_SHARD_BYTES UINT64_C(5000000000) /* as transformers has it */
 
-static const struct argp_option json_options[] = {
-    {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
+#define AT(member) offsetof(struct pen__checkpoint_args, member)
 
-static const struct argp_option hash_options[] = {
-    {"weights", KEY_WEIGHTS, NULL, 0, "weights only, not the optimizer's state",
-     1},
-    {"json", KEY_JSON, NULL, 0, "print JSON", 2},
-    {NULL, 0, NULL, 0, NULL, 0}};
+static const char *const dtypes[] = {"f32", "bf16", NULL};
+
+static const struct pen__field json_fields[] = {JSON("print JSON")};
+
+static const struct pen__field hash_fields[] = {
+    FLAG("weights", has_weights_only,
+         "weights only, not the optimizer's state"),
+    JSON("print JSON")};
 
 #define MAX_SHARD_ROW                                                          \
-    {                                                                          \
-        "max-shard-size", KEY_MAX_SHARD, "SIZE", 0,                            \
-            "largest size of a file, as 200MB or 2GiB, 0: no limit; 5GB when " \
-            "not given",                                                       \
-            1                                                                  \
-    }
+    TEXT("max-shard-size", "SIZE", max_shard,                                  \
+         "largest size of a file, as 200MB or 2GiB, 0: no limit; 5GB when "    \
+         "not given")
 
-static const struct argp_option reshard_options[] = {
-    {"output", 'o', "RUN", 0, "write the step to this run folder", 1},
-    MAX_SHARD_ROW,
-    {NULL, 0, NULL, 0, NULL, 0}};
+static const struct pen__field reshard_fields[] = {
+    TEXT("output", "RUN", output, "write the step to this run folder"),
+    MAX_SHARD_ROW};
 
-static const struct argp_option export_options[] = {
-    {"output", 'o', "DIR", 0, "write to this folder, which must not exist yet",
-     1},
-    {"dtype", KEY_DTYPE, "NAME", 0, "f32 or bf16; f32 when not given", 1},
-    MAX_SHARD_ROW,
-    {NULL, 0, NULL, 0, NULL, 0}};
+static const struct pen__field export_fields[] = {
+    WORD("dtype", is_bf16, dtypes, "f32 or bf16; f32 when not given"),
+    TEXT("output", "DIR", output,
+         "write to this folder, which must not exist yet"),
+    MAX_SHARD_ROW};
+
+#define FIELDS(fields) fields, sizeof fields / sizeof *fields
 
 /* What a command does with what was read; in the order of the verbs. */
 struct act {
     int (*run)(const struct pen__checkpoint_args *args);
-    int most_paths;
     bool needs_output;
 };
 
@@ -142,14 +139,15 @@ static int run_ls(const struct pen__checkpoint_args *args)
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_checkpoint_list list = {.count = 0};
     int code = PEN__EXIT_NO;
-    pen_status status = pen_checkpoint_list_load(args->paths[0], &list, &why);
+    pen_status status =
+        pen_checkpoint_list_load(args->paths.words[0], &list, &why);
     if (status == PEN_OK && list.count == 0)
         pen_why(&why, "%s is not a run: it has no folder step-NNNNNNNN",
-                args->paths[0]);
+                args->paths.words[0]);
     if (why.length > 0)
         pen__refuse_as(status, &why);
     else
-        code = args->is_json ? print_json(&list) : print_table(&list);
+        code = pen__answer_is_json() ? print_json(&list) : print_table(&list);
     pen_checkpoint_list_release(&list);
     pen_text_release(&why);
     return code;
@@ -212,16 +210,16 @@ static int verify_run(const char *run, json_t *rows)
 
 static int run_verify(const struct pen__checkpoint_args *args)
 {
-    json_t *rows = args->is_json ? json_array() : NULL;
+    json_t *rows = pen__answer_is_json() ? json_array() : NULL;
     int code = PEN__EXIT_OK;
-    for (int i = 0; i < args->num_paths; i++) {
-        const char *path = args->paths[i];
+    for (size_t i = 0; i < args->paths.count; i++) {
+        const char *path = args->paths.words[i];
         bool is_run = pen_checkpoint_kind_of(path) == PEN_CHECKPOINT_RUN;
         if ((is_run ? verify_run(path, rows) : verify_step(path, rows)) !=
             PEN__EXIT_OK)
             code = PEN__EXIT_NO;
     }
-    if (args->is_json &&
+    if (pen__answer_is_json() &&
         pen__print_json("checkpoint-verify",
                         json_pack("{s:b, s:o}", "whole", code == PEN__EXIT_OK,
                                   "checkpoints", rows)) != PEN__EXIT_OK)
@@ -297,13 +295,13 @@ static int print_hash(const struct pen__checkpoint_args *args,
 
 static int run_hash(const struct pen__checkpoint_args *args)
 {
-    json_t *rows = args->is_json ? json_array() : NULL;
+    json_t *rows = pen__answer_is_json() ? json_array() : NULL;
     int code = PEN__EXIT_OK;
-    for (int i = 0; i < args->num_paths; i++) {
-        if (print_hash(args, args->paths[i], rows) != PEN__EXIT_OK)
+    for (size_t i = 0; i < args->paths.count; i++) {
+        if (print_hash(args, args->paths.words[i], rows) != PEN__EXIT_OK)
             code = PEN__EXIT_NO;
     }
-    if (code != PEN__EXIT_OK || !args->is_json) {
+    if (code != PEN__EXIT_OK || !pen__answer_is_json()) {
         json_decref(rows);
         return code;
     }
@@ -318,81 +316,57 @@ static const struct pen__verb verbs[] = {
      "A step is complete when its manifest and the sizes of all its "
      "files are right; `penstock checkpoint verify` reads every "
      "byte.",
-     json_options},
+     FIELDS(json_fields), 1, 1},
     {"verify", "DIR...", "Reads every byte and names each damaged file",
      "DIR is a step, or a run with steps. Exits with 1 if a file is "
      "damaged.",
-     json_options},
+     FIELDS(json_fields), 1, SIZE_MAX},
     {"hash", "DIR...", "Prints one SHA-256 of weights and optimizer state",
      "DIR is a step, a run (its newest complete step is taken), or "
      "a Hugging Face folder, which has weights only. Two states "
      "have the same hash when every number is the same in float32. "
      "Files, shards and types do not matter: bfloat16 and float16 "
      "are widened without loss; float64 is rounded.",
-     hash_options},
+     FIELDS(hash_fields), 1, SIZE_MAX},
     {"reshard", "DIR -o RUN", "Writes a step with other shards",
      "DIR is a step, or a run (its newest complete step is taken). "
      "Only the tensor files change; the hash stays the same. RUN "
      "may be the step's own run: the new step replaces the old one "
      "when it is complete.",
-     reshard_options},
+     FIELDS(reshard_fields), 1, 1},
     {"export", "DIR -o OUT", "Writes weights, configuration and tokenizer",
      "DIR is as for reshard. OUT gets the files that transformers "
      "and other programs load, without the state of the optimizer "
      "and of replicas. OUT appears when all files are written.",
-     export_options}};
+     FIELDS(export_fields), 1, 1}};
 
-static const struct act acts[] = {{run_ls, 1, false},
-                                  {run_verify, INT_MAX, false},
-                                  {run_hash, INT_MAX, false},
-                                  {pen__checkpoint_reshard, 1, true},
-                                  {pen__checkpoint_export, 1, true}};
+static const struct act acts[] = {{run_ls, false},
+                                  {run_verify, false},
+                                  {run_hash, false},
+                                  {pen__checkpoint_reshard, true},
+                                  {pen__checkpoint_export, true}};
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
-    struct pen__checkpoint_args *args = state->input;
-    switch (key) {
-    case KEY_JSON:
-        args->is_json = true;
-        return 0;
-    case KEY_WEIGHTS:
-        args->has_weights_only = true;
-        return 0;
-    case 'o':
-        args->output = text;
-        return 0;
-    case KEY_DTYPE:
-        if (strcmp(text, "f32") != 0 && strcmp(text, "bf16") != 0)
-            argp_error(state, "--dtype must be f32 or bf16, not '%s'", text);
-        args->dtype = text[0] == 'b' ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
-        return 0;
-    case KEY_MAX_SHARD:
-        if (!pen__parse_size(text, &args->max_shard_bytes))
-            argp_error(state,
-                       "--max-shard-size must be a size as 200MB or 2GiB, not "
-                       "'%s'",
-                       text);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->num_paths == args->most_paths)
-            argp_error(state, "unexpected argument '%s'", text);
-        if (args->num_paths++ == 0)
-            args->paths = state->argv + state->next - 1;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "expected DIR");
-        return 0;
-    case ARGP_KEY_END:
-        if (args->needs_output && args->output == NULL)
-            argp_error(state, "expected -o");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct pen__checkpoint_args *args = context;
+    if (args->needs_output && args->output == NULL)
+        argp_error(state, "expected -o");
+    if (args->max_shard != NULL &&
+        !pen__parse_size(args->max_shard, &args->max_shard_bytes))
+        argp_error(state,
+                   "--max-shard-size must be a size as 200MB or 2GiB, not "
+                   "'%s'",
+                   args->max_shard);
 }
 
-static const struct pen__verbs commands = {
-    "checkpoint", verbs, sizeof verbs / sizeof *verbs, 7, 10, parse_option};
+static const struct pen__verbs commands = {.command = "checkpoint",
+                                           .items = verbs,
+                                           .count =
+                                               sizeof verbs / sizeof *verbs,
+                                           .name_width = 7,
+                                           .words_width = 10,
+                                           .words_offset = AT(paths),
+                                           .check = check};
 
 static int run(int argc, char **argv)
 {
@@ -401,9 +375,7 @@ static int run(int argc, char **argv)
     if (index < 0)
         return code;
     const struct act *act = &acts[index];
-    struct pen__checkpoint_args args = {.most_paths = act->most_paths,
-                                        .needs_output = act->needs_output,
-                                        .dtype = PEN_DTYPE_F32,
+    struct pen__checkpoint_args args = {.needs_output = act->needs_output,
                                         .max_shard_bytes = DEFAULT_SHARD_BYTES};
     if (pen__verbs_parse(&commands, index, argc, argv, &args))
         code = act->run(&args);

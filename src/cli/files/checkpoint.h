@@ -2,19 +2,18 @@
 #define PEN_CLI_CHECKPOINT_H
 
 #include "checkpoint/checkpoint.h"
+#include "cli/program/line.h"
 #include "cli/program/progress.h"
 
 /* What the commands behind `penstock checkpoint` share. */
 struct pen__checkpoint_args {
-    int most_paths;
-    char **paths;
-    int num_paths;
-    bool is_json;
+    struct pen__rest paths;
     bool has_weights_only;
     bool needs_output;
     const char *output;
-    enum pen_dtype dtype;
-    uint64_t max_shard_bytes;
+    unsigned is_bf16;         /* --dtype: the second of its words */
+    const char *max_shard;    /* NULL: not given */
+    uint64_t max_shard_bytes; /* of it */
 };
 
 /* A step that is open, and the line that shows how far the reading is. */

@@ -69,7 +69,7 @@ int pen__checkpoint_reshard(const struct pen__checkpoint_args *args)
     struct pen__step step;
     struct pen_text why = PEN_TEXT_EMPTY;
     uint64_t number = 0;
-    pen_status status = pen__step_open(&step, args->paths[0], &why);
+    pen_status status = pen__step_open(&step, args->paths.words[0], &why);
     if (status == PEN_OK) {
         number = step.checkpoint->manifest.step;
         status =
@@ -88,11 +88,12 @@ int pen__checkpoint_export(const struct pen__checkpoint_args *args)
 {
     struct pen__step step;
     struct pen_text why = PEN_TEXT_EMPTY;
-    pen_status status = pen__step_open(&step, args->paths[0], &why);
+    pen_status status = pen__step_open(&step, args->paths.words[0], &why);
     if (status == PEN_OK)
-        status =
-            pen_checkpoint_export(step.checkpoint, &step.model, args->output,
-                                  args->dtype, args->max_shard_bytes, &why);
+        status = pen_checkpoint_export(
+            step.checkpoint, &step.model, args->output,
+            args->is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32,
+            args->max_shard_bytes, &why);
     pen__step_close(&step);
     int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse_as(status, &why);
     if (status == PEN_OK)

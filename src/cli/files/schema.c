@@ -11,7 +11,8 @@
 #include "base/table.h"
 #include "cli/files/schemas.h"
 #include "cli/program/answer.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -168,43 +169,26 @@ static int refuse(const char *name)
 
 /* ---- the command ---- */
 
-enum option_key { KEY_JSON = 256 };
+static const struct pen__field fields[] = {JSON("print the list as JSON")};
 
-static const struct argp_option options[] = {
-    {"json", KEY_JSON, NULL, 0, "print the list as JSON", 1},
-    {NULL, 0, NULL, 0, NULL, 0}};
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    const char **name = state->input;
-    switch (key) {
-    case KEY_JSON: /* answer.c has read it */
-        return 0;
-    case ARGP_KEY_ARG:
-        if (*name != NULL)
-            argp_error(state, "unexpected argument '%s'", text);
-        *name = text;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
-    .args_doc = "[NAME]",
+static const struct pen__line command_line = {
+    .name = "penstock schema",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "[NAME]",
+    .most_words = 1,
     .doc = "Lists JSON schemas, or prints the one of this name.\vThere is one "
            "for each answer of --json and for each file that is JSON or YAML. "
            "New releases may add keys, but do not change or remove any."};
 
 static int run(int argc, char **argv)
 {
-    const char *name = NULL;
-    if (!pen__parse(&parser, "penstock schema", 0, argc, argv, &name))
+    struct pen__rest words = {NULL, 0};
+    if (!pen__line_read(&command_line, argc, argv, &words))
         return PEN__EXIT_USAGE;
-    if (name == NULL)
+    if (words.count == 0)
         return list();
+    const char *name = words.words[0];
     if (strcmp(name, SHARED) == 0 || find(name) == NULL)
         return refuse(name);
     return print_schema(name);
@@ -213,7 +197,7 @@ static int run(int argc, char **argv)
 static int help(int argc, char **argv)
 {
     (void)argc, (void)argv;
-    return pen__parser_help(&parser, "penstock schema");
+    return pen__line_help(&command_line);
 }
 
 const struct pen__command pen__schema = {

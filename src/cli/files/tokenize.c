@@ -7,7 +7,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "cli/program/progress.h"
 #include "data/tokenize.h"
 #include "data/train_chars.h"
@@ -20,53 +21,38 @@
 
 #define THREADS_MAX 1024
 
-enum option_key {
-    KEY_TOKENIZER = 256,
-    KEY_FORMAT,
-    KEY_APPEND_EOD,
-    KEY_LINES,
-    KEY_JSON_KEY,
-    KEY_THREADS,
-    KEY_TRAIN_CHARS,
-    KEY_JSON
-};
-
-static const struct argp_option options[] = {
-    {"tokenizer", KEY_TOKENIZER, "PATH", 0,
-     "tokenizer.json, a SentencePiece model, or a folder with one", 1},
-    {"output", 'o', "PREFIX", 0,
-     "write PREFIX_text_document.bin and .idx (megatron) or PREFIX.bin", 2},
-    {"format", KEY_FORMAT, "NAME", 0,
-     "megatron, llmc or nanogpt; megatron when not given", 3},
-    {"append-eod", KEY_APPEND_EOD, NULL, 0,
-     "write the end-of-document token after each document", 4},
-    {"lines", KEY_LINES, NULL, 0,
-     "treat each line as a document, not each file", 5},
-    {"json-key", KEY_JSON_KEY, "KEY", 0,
-     "treat each line as a JSON object with a document's text under "
-     "KEY",
-     6},
-    {"threads", KEY_THREADS, "N", 0,
-     "encoding threads; one per processor when not given", 7},
-    {"train-chars", KEY_TRAIN_CHARS, NULL, 0,
-     "write no tokens; make the folder -o with a tokenizer.json of "
-     "the characters in all TEXTs",
-     8},
-    {"json", KEY_JSON, NULL, 0, "print JSON", 9},
-    {NULL, 0, NULL, 0, NULL, 0}};
-
 struct args {
     const char *tokenizer;
     const char *output;
-    enum pen_token_format format;
+    unsigned format; /* enum pen_token_format */
     bool appends_end;
     bool has_lines;
     const char *json_key;
     uint32_t num_threads;
     bool trains_chars;
-    char **paths;
-    size_t num_paths;
+    struct pen__rest texts;
 };
+
+#define AT(member) offsetof(struct args, member)
+
+static const struct pen__field fields[] = {
+    TEXT("tokenizer", "PATH", tokenizer,
+         "tokenizer.json, a SentencePiece model, or a folder with one"),
+    TEXT("output", "PREFIX", output,
+         "write PREFIX_text_document.bin and .idx (megatron) or PREFIX.bin"),
+    WORD("format", format, pen_token_format_names,
+         "megatron, llmc or nanogpt; megatron when not given"),
+    FLAG("append-eod", appends_end,
+         "write the end-of-document token after each document"),
+    FLAG("lines", has_lines, "treat each line as a document, not each file"),
+    TEXT("json-key", "KEY", json_key,
+         "treat each line as a JSON object with a document's text under KEY"),
+    FIELD("threads", "N", num_threads, SMALL, 1, THREADS_MAX, NULL,
+          "encoding threads; one per processor when not given"),
+    FLAG("train-chars", trains_chars,
+         "write no tokens; make the folder -o with a tokenizer.json of the "
+         "characters in all TEXTs"),
+    JSON("print JSON")};
 
 static uint32_t processors(void)
 {
@@ -74,25 +60,13 @@ static uint32_t processors(void)
     return count < 1 ? 1 : count > THREADS_MAX ? THREADS_MAX : (uint32_t)count;
 }
 
-static uint32_t read_threads(const char *text, const struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
-    char *end;
-    long number = strtol(text, &end, 10);
-    if (*end != '\0' || end == text || number < 1 || number > THREADS_MAX)
-        argp_error(state,
-                   "--threads must be a whole number from 1 to %d, not '%s'",
-                   THREADS_MAX, text);
-    return (uint32_t)number;
-}
-
-static void check_args(const struct args *args, const struct argp_state *state)
-{
-    if (args->num_paths == 0)
-        argp_error(state, "expected TEXT...");
+    const struct args *args = context;
     if (args->trains_chars && args->tokenizer != NULL)
         argp_error(state, "--train-chars and --tokenizer exclude each other");
-    if (!args->trains_chars && args->tokenizer == NULL)
-        argp_error(state, "--tokenizer is required");
+    if (!args->trains_chars)
+        pen__line_require(state, args->tokenizer != NULL, "tokenizer");
     if (args->output == NULL)
         argp_error(state, "-o %s is required",
                    args->trains_chars ? "DIRECTORY" : "PREFIX");
@@ -100,60 +74,19 @@ static void check_args(const struct args *args, const struct argp_state *state)
         argp_error(state, "--lines and --json-key exclude each other");
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    struct args *args = state->input;
-    switch (key) {
-    case KEY_TOKENIZER:
-        args->tokenizer = text;
-        return 0;
-    case 'o':
-        args->output = text;
-        return 0;
-    case KEY_FORMAT:
-        args->format = pen_token_format_find(text);
-        if (args->format == PEN_TOKEN_FORMATS)
-            argp_error(state,
-                       "--format must be megatron, llmc or nanogpt, not '%s'",
-                       text);
-        return 0;
-    case KEY_APPEND_EOD:
-        args->appends_end = true;
-        return 0;
-    case KEY_LINES:
-        args->has_lines = true;
-        return 0;
-    case KEY_JSON_KEY:
-        args->json_key = text;
-        return 0;
-    case KEY_THREADS:
-        args->num_threads = read_threads(text, state);
-        return 0;
-    case KEY_TRAIN_CHARS:
-        args->trains_chars = true;
-        return 0;
-    case KEY_JSON: /* answer.c has read it */
-        return 0;
-    case ARGP_KEY_ARGS:
-        args->paths = state->argv + state->next;
-        args->num_paths = (size_t)(state->argc - state->next);
-        return 0;
-    case ARGP_KEY_END:
-        check_args(args, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
-    .args_doc = "TEXT...",
+static const struct pen__line command_line = {
+    .name = "penstock tokenize",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "TEXT...",
+    .words_offset = AT(texts),
+    .least_words = 1,
+    .most_words = SIZE_MAX,
     .doc = "Turns text into a file of tokens that trainers read.\vEach "
            "TEXT is one document in UTF-8, unless --lines or --json-key "
            "is given. The ids are the same as from the packages "
-           "tokenizers and sentencepiece, for any number of threads."};
+           "tokenizers and sentencepiece, for any number of threads.",
+    .check = check};
 
 static void report(void *context, uint64_t done, uint64_t total)
 {
@@ -192,8 +125,8 @@ static pen_status tokenize(const struct args *args,
     struct pen_tokenize_job job = {
         .tokenizer = tokenizer,
         .writer = writer,
-        .paths = args->paths,
-        .num_paths = args->num_paths,
+        .paths = args->texts.words,
+        .num_paths = args->texts.count,
         .kind = args->json_key != NULL ? PEN_DOCUMENT_JSON_LINE
                 : args->has_lines      ? PEN_DOCUMENT_LINE
                                        : PEN_DOCUMENT_FILE,
@@ -219,9 +152,9 @@ static pen_status write_tokens(const struct args *args, struct pen_text *why)
     struct pen_token_writer *writer = NULL;
     pen_status status = pen_tokenizer_load(args->tokenizer, &tokenizer, why);
     if (status == PEN_OK)
-        status = pen_token_writer_create(args->output, args->format,
-                                         pen_tokenizer_vocab_size(tokenizer),
-                                         &writer, why);
+        status = pen_token_writer_create(
+            args->output, (enum pen_token_format)args->format,
+            pen_tokenizer_vocab_size(tokenizer), &writer, why);
     if (status == PEN_OK)
         status = tokenize(args, tokenizer, writer, why);
     pen_token_writer_free(writer);
@@ -250,7 +183,7 @@ static pen_status train_chars(const struct args *args, struct pen_text *why)
 {
     struct pen_text tokenizer = PEN_TEXT_EMPTY;
     uint32_t num_chars;
-    pen_status status = pen_train_chars(args->paths, args->num_paths,
+    pen_status status = pen_train_chars(args->texts.words, args->texts.count,
                                         &tokenizer, &num_chars, why);
     if (status == PEN_OK)
         status = write_in_directory(args->output, &tokenizer, why);
@@ -270,7 +203,7 @@ static int run(int argc, char **argv)
     struct args args = {.format = PEN_TOKENS_MEGATRON,
                         .num_threads = processors()};
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (!pen__parse(&parser, "penstock tokenize", 0, argc, argv, &args))
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
     pen_status status = args.trains_chars ? train_chars(&args, &why)
                                           : write_tokens(&args, &why);

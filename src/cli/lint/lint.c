@@ -8,38 +8,15 @@
 #include "base/log.h"
 #include "cli/program/answer.h"
 #include "cli/program/cli.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "core/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum option_key {
-    KEY_WORLD = 256,
-    KEY_CLUSTER,
-    KEY_FIX,
-    KEY_JSON,
-    KEY_SARIF,
-    KEY_RULES
-};
-
-static const struct argp_option options[] = {
-    {"world-size", KEY_WORLD, "N", 0,
-     "number of ranks, where a file does not say it", 1},
-    {"cluster", KEY_CLUSTER, "CLUSTER", 0,
-     "a cluster file, or KIND*COUNT: predict memory and time of options of "
-     "Megatron-LM there",
-     1},
-    {"fix", KEY_FIX, NULL, 0,
-     "write the sure fixes into the files, and print them as a diff", 2},
-    {"rules", KEY_RULES, NULL, 0, "print the rules and end", 3},
-    {"json", KEY_JSON, NULL, 0, "print JSON", 4},
-    {"sarif", KEY_SARIF, NULL, 0, "print SARIF 2.1.0", 5},
-    {NULL, 0, NULL, 0, NULL, 0}};
-
 struct args {
-    char **paths; /* of the command line */
-    uint32_t num_paths;
+    struct pen__rest paths;
     uint64_t world;
     const char *cluster;
     uint64_t num_devices; /* of the cluster */
@@ -48,56 +25,42 @@ struct args {
     bool lists_rules;
 };
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+#define AT(member) offsetof(struct args, member)
+#define MOST_RANKS 1e9
+
+static const struct pen__field fields[] = {
+    COUNT("world-size", world, 1, MOST_RANKS,
+          "number of ranks, where a file does not say it"),
+    TEXT("cluster", "CLUSTER", cluster,
+         "a cluster file, or KIND*COUNT: predict memory and time of options "
+         "of Megatron-LM there"),
+    FLAG("fix", is_fixed,
+         "write the sure fixes into the files, and print them as a diff"),
+    FLAG("rules", lists_rules, "print the rules and end"),
+    JSON("print JSON"),
+    FLAG("sarif", is_sarif, "print SARIF 2.1.0")};
+
+static void check(void *context, const struct argp_state *state)
 {
-    struct args *args = state->input;
-    switch (key) {
-    case KEY_WORLD:
-        args->world = strtoull(text, NULL, 10);
-        if (args->world == 0 || strspn(text, "0123456789") != strlen(text) ||
-            strlen(text) > 9)
-            argp_error(state,
-                       "--world-size is '%s', expected a number of 1 "
-                       "or more",
-                       text);
-        return 0;
-    case KEY_CLUSTER:
-        args->cluster = text;
-        return 0;
-    case KEY_FIX:
-        args->is_fixed = true;
-        return 0;
-    case KEY_RULES:
-        args->lists_rules = true;
-        return 0;
-    case KEY_JSON: /* answer.c has read it */
-        return 0;
-    case KEY_SARIF:
-        args->is_sarif = true;
-        return 0;
-    case ARGP_KEY_ARGS:
-        args->paths = state->argv + state->next;
-        args->num_paths = (uint32_t)(state->argc - state->next);
-        return 0;
-    case ARGP_KEY_END:
-        if (args->num_paths == 0 && !args->lists_rules)
-            argp_error(state, "expected FILE...");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct args *args = context;
+    if (args->paths.count == 0 && !args->lists_rules)
+        argp_error(state, "expected FILE...");
 }
 
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
-    .args_doc = "FILE...",
+static const struct pen__line command_line = {
+    .name = "penstock lint",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "FILE...",
+    .words_offset = AT(paths),
+    .most_words = SIZE_MAX,
     .doc = "Finds faults in files that start a training with another program: "
            "scripts of Megatron-LM, Megatron-Bridge and torchtitan, DeepSpeed "
            "JSON, torchtitan TOML, YAML of Megatron, accelerate and nanotron.\v"
            "Nothing is executed. Values that only a shell knows are not "
            "judged. Exit code 0: no errors or warnings; 1: some; 2: a file "
-           "cannot be read, or the command line is wrong."};
+           "cannot be read, or the command line is wrong.",
+    .check = check};
 
 /* ---- files ---- */
 
@@ -168,14 +131,14 @@ static pen_status lint_all(const struct args *args,
                            struct pen_text *diff, struct pen_text *why)
 {
     pen_status status = PEN_OK;
-    answer->files = calloc(args->num_paths, sizeof *answer->files);
+    answer->files = calloc(args->paths.count, sizeof *answer->files);
     if (answer->files == NULL) {
-        pen_why(why, "no memory for %u files", args->num_paths);
+        pen_why(why, "no memory for %zu files", args->paths.count);
         return PEN_NOMEM;
     }
-    for (uint32_t i = 0; status == PEN_OK && i < args->num_paths; i++) {
+    for (uint32_t i = 0; status == PEN_OK && i < args->paths.count; i++) {
         struct pen__linted *file = &answer->files[answer->count++];
-        file->path = args->paths[i];
+        file->path = args->paths.words[i];
         status = lint_file(args, file, why);
         if (status == PEN_OK && args->is_fixed)
             status = fix_file(args, file, diff, why);
@@ -243,7 +206,7 @@ static int run(int argc, char **argv)
     struct pen__lint_answer answer = {.files = NULL};
     struct pen_text diff = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (!pen__parse(&parser, "penstock lint", 0, argc, argv, &args))
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
     if (args.lists_rules)
         return print_rules();

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/measure/profile_link.h"
-#include "cli/program/fields.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "cli/program/progress.h"
 #include "core/cluster.h"
 #include "host/peak.h"
@@ -36,44 +36,23 @@ struct args {
     const char *output; /* NULL: standard output */
 };
 
+#define AT(member) offsetof(struct args, member)
+
 static const struct pen__field fields[] = {
-    {"threads", "N",
-     "compute threads; OMP_NUM_THREADS, or one per core, when not "
-     "given",
-     PEN__FIELD_COUNT, offsetof(struct args, threads), 1, 4096, NULL}};
+    COUNT("threads", threads, 1, 4096,
+          "compute threads; OMP_NUM_THREADS, or one per core, when not given"),
+    TEXT("output", "FILE", output,
+         "write the cluster to FILE; to standard output when not given")};
 
-enum { NUM_FIELDS = sizeof fields / sizeof *fields };
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    struct args *args = state->input;
-    if (key == 'o') {
-        args->output = text;
-        return 0;
-    }
-    return key == ARGP_KEY_END
-               ? 0
-               : pen__fields_parse(fields, NUM_FIELDS, key, text, state);
-}
-
-static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
-{
-    pen__fields_list_output(
-        fields, NUM_FIELDS, "FILE",
-        "write the cluster to FILE; to standard output when not given", out);
-}
-
-static struct argp parser_of(const struct argp_option *options)
-{
-    return (struct argp){
-        .options = options,
-        .parser = parse_option,
-        .doc = "Measures this machine, or under mpirun a cluster, and writes "
-               "a cluster file.\vEach rank is a device. All ranks measure "
-               "products in f32 and bf16 and memory bandwidth at the same "
-               "time, then the links inside nodes and between nodes. The "
-               "figures are valid only if nothing else runs meanwhile."};
-}
+static const struct pen__line command_line = {
+    .name = "penstock cluster detect",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .doc = "Measures this machine, or under mpirun a cluster, and writes "
+           "a cluster file.\vEach rank is a device. All ranks measure "
+           "products in f32 and bf16 and memory bandwidth at the same "
+           "time, then the links inside nodes and between nodes. The "
+           "figures are valid only if nothing else runs meanwhile."};
 
 /* ---- what each rank measures ---- */
 
@@ -439,7 +418,6 @@ static int start(const struct args *args, struct pen_text *why)
 
 static int run(int argc, char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
     struct args args = {.threads = 0};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (argc < 2 || strcmp(argv[1], "detect") != 0) {
@@ -448,11 +426,8 @@ static int run(int argc, char **argv)
                 "other commands");
         return PEN__EXIT_USAGE;
     }
-    list_options(options);
-    struct argp parser = parser_of(options);
     int code = PEN__EXIT_USAGE;
-    if (pen__parse(&parser, "penstock cluster detect", ARGP_IN_ORDER, argc - 1,
-                   argv + 1, &args))
+    if (pen__line_read(&command_line, argc - 1, argv + 1, &args))
         code = start(&args, &why);
     pen_text_release(&why);
     return code;
@@ -460,11 +435,8 @@ static int run(int argc, char **argv)
 
 static int help(int argc, char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
     (void)argc, (void)argv;
-    list_options(options);
-    struct argp parser = parser_of(options);
-    return pen__parser_help(&parser, "penstock cluster detect");
+    return pen__line_help(&command_line);
 }
 
 const struct pen__command pen__cluster_detect = {

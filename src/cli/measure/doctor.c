@@ -4,8 +4,10 @@
  */
 #include "cli/measure/doctor.h"
 
+#include "cli/program/answer.h"
 #include "cli/program/cli.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "engine/engine.h"
 #include "host/peak.h"
 
@@ -15,33 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum option_key { KEY_JSON = 256 };
+static const struct pen__field fields[] = {JSON("print JSON")};
 
-static const struct argp_option options[] = {
-    {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
-
-struct args {
-    bool has_json;
-};
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    struct args *args = state->input;
-    switch (key) {
-    case KEY_JSON:
-        args->has_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected argument '%s'", text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
+static const struct pen__line command_line = {
+    .name = "penstock doctor",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
     .doc = "Lists the machine's hardware and software, measures its peak, "
            "and recommends changes.\vExits with 1 if training cannot work "
            "on this machine. The measurements take about a second and are "
@@ -132,9 +113,9 @@ static void release(struct pen__findings *findings,
 }
 
 static int print(const struct pen__findings *findings,
-                 const struct pen__advices *advices, bool has_json)
+                 const struct pen__advices *advices)
 {
-    if (has_json)
+    if (pen__answer_is_json())
         return pen__print_json("doctor", pen__doctor_json(findings, advices));
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__doctor_print(findings, advices, &text);
@@ -145,14 +126,13 @@ static int print(const struct pen__findings *findings,
 
 static int run(int argc, char **argv)
 {
-    struct args args = {.has_json = false};
     struct pen__findings findings = {.load = 0};
     struct pen__advices advices = {.count = 0};
-    if (!pen__parse(&parser, "penstock doctor", 0, argc, argv, &args))
+    if (!pen__line_read(&command_line, argc, argv, NULL))
         return PEN__EXIT_USAGE;
     examine(&findings);
     pen__doctor_advise(&findings, &advices);
-    int code = print(&findings, &advices, args.has_json);
+    int code = print(&findings, &advices);
     if (findings.missing.length > 0)
         code = pen__refuse(&findings.missing);
     release(&findings, &advices);

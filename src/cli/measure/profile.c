@@ -5,8 +5,9 @@
 
 #include "base/table.h"
 #include "cli/measure/profile_link.h"
-#include "cli/program/fields.h"
-#include "cli/program/parser.h"
+#include "cli/program/answer.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "cli/program/progress.h"
 #include "host/threads.h"
 #include "profiler/profiler.h"
@@ -37,7 +38,6 @@ struct args {
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute, or ALL_MODES */
     uint64_t rounds;
-    bool is_json;
     const char *output; /* NULL: standard output */
 };
 
@@ -48,35 +48,28 @@ static const char *const recomputes[] = {"none", "selective", "full", "all",
 #define AT(member) offsetof(struct args, member)
 
 static const struct pen__field fields[] = {
-    {"model", "MODEL", "config.json, a folder with one, or preset:NAME",
-     PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"micro-batch-size", "N[,N...]",
-     "micro-batch sizes to measure, in ascending order; 1 when not "
-     "given",
-     PEN__FIELD_TEXT, AT(micro_batch_sizes), 0, 0, NULL},
-    {"seq-length", "N",
-     "tokens per sequence; the model's positions when not given",
-     PEN__FIELD_SIZE, AT(seq_length), 1, 1u << 24, NULL},
-    {"bf16", NULL, "products and activations in bf16", PEN__FIELD_FLAG,
-     AT(is_bf16), 0, 0, NULL},
-    {"engine", "NAME",
-     "onednn or reference (plain loops); onednn when not given",
-     PEN__FIELD_WORD, AT(engine), 0, 0, engines},
-    {"threads", "N",
-     "compute threads; OMP_NUM_THREADS, or one per core, when not "
-     "given",
-     PEN__FIELD_COUNT, AT(threads), 1, 4096, NULL},
-    {"recompute-granularity", "NAME",
-     "recomputation to measure: none, selective, full or all; all "
-     "when not given",
-     PEN__FIELD_WORD, AT(recompute), 0, 0, recomputes},
-    {"rounds", "N", "number of measurements of each layer; 7 when not given",
-     PEN__FIELD_COUNT, AT(rounds), PEN_PROFILER_LEAST_ROUNDS, MOST_ROUNDS,
-     NULL},
-    {"json", NULL, "print JSON: the summary", PEN__FIELD_FLAG, AT(is_json), 0,
-     0, NULL}};
-
-enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+    TEXT("model", "MODEL", model,
+         "config.json, a folder with one, or preset:NAME"),
+    TEXT("micro-batch-size", "N[,N...]", micro_batch_sizes,
+         "micro-batch sizes to measure, in ascending order; 1 when not "
+         "given"),
+    SIZE("seq-length", seq_length, 1, 1u << 24,
+         "tokens per sequence; the model's positions when not given"),
+    FLAG("bf16", is_bf16, "products and activations in bf16"),
+    WORD("engine", engine, engines,
+         "onednn or reference (plain loops); onednn when not given"),
+    COUNT("threads", threads, 1, 4096,
+          "compute threads; OMP_NUM_THREADS, or one per core, when not "
+          "given"),
+    WORD("recompute-granularity", recompute, recomputes,
+         "recomputation to measure: none, selective, full or all; all "
+         "when not given"),
+    COUNT("rounds", rounds, PEN_PROFILER_LEAST_ROUNDS, MOST_ROUNDS,
+          "number of measurements of each layer; 7 when not given"),
+    JSON("print JSON: the summary"),
+    TEXT("output", "FILE", output,
+         "write the profile to FILE and a summary to standard output; when not "
+         "given, write the profile to standard output")};
 
 static bool read_sizes(struct args *args)
 {
@@ -98,17 +91,10 @@ static bool read_sizes(struct args *args)
     }
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
-    struct args *args = state->input;
-    if (key == 'o') {
-        args->output = text;
-        return 0;
-    }
-    if (key != ARGP_KEY_END)
-        return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
-    if (args->model == NULL)
-        argp_error(state, "--model is required");
+    struct args *args = context;
+    pen__line_require(state, args->model != NULL, "model");
     if (args->is_bf16 && strcmp(engines[args->engine], "reference") == 0)
         argp_error(state, "--bf16 needs --engine onednn");
     if (!read_sizes(args))
@@ -116,31 +102,20 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
                    "--micro-batch-size must be up to %d ascending numbers "
                    "from 1 to %d, such as 1,2,4",
                    MOST_SIZES, LARGEST_SIZE);
-    return 0;
 }
 
-static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
-{
-    pen__fields_list_output(
-        fields, NUM_FIELDS, "FILE",
-        "write the profile to FILE and a summary to standard output; "
-        "when not given, write the profile to standard output",
-        out);
-}
-
-static struct argp parser_of(const struct argp_option *options)
-{
-    return (struct argp){
-        .options = options,
-        .parser = parse_option,
-        .doc = "Measures the layers of a model on this machine: seconds of "
-               "their passes and of the optimizer, and bytes.\vLayers are "
-               "measured one after another, as in a training. Under mpirun "
-               "all ranks measure at the same time, as they compute in a "
-               "training; the link between the first two ranks is measured as "
-               "well. The figures are valid only if nothing else runs "
-               "meanwhile."};
-}
+static const struct pen__line command_line = {
+    .name = "penstock profile",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .doc = "Measures the layers of a model on this machine: seconds of "
+           "their passes and of the optimizer, and bytes.\vLayers are "
+           "measured one after another, as in a training. Under mpirun "
+           "all ranks measure at the same time, as they compute in a "
+           "training; the link between the first two ranks is measured as "
+           "well. The figures are valid only if nothing else runs "
+           "meanwhile.",
+    .check = check};
 
 /* ---- measuring ---- */
 
@@ -346,7 +321,8 @@ static int answer(const struct args *args, const struct pen_profile *profile,
         return pen__refuse_as(status, why);
     if (strcmp(path, "-") == 0)
         return PEN__EXIT_OK;
-    return args->is_json ? print_json(path, profile) : print_summary(profile);
+    return pen__answer_is_json() ? print_json(path, profile)
+                                 : print_summary(profile);
 }
 
 /* What the first rank says is said once; it alone shows its progress. */
@@ -414,16 +390,12 @@ static int start(const struct args *args, struct pen_text *why)
 
 static int run(int argc, char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
     struct args args = {.micro_batch_sizes = "1",
                         .recompute = ALL_MODES,
                         .rounds = DEFAULT_ROUNDS};
     struct pen_text why = PEN_TEXT_EMPTY;
-    list_options(options);
-    struct argp parser = parser_of(options);
     int code = PEN__EXIT_USAGE;
-    if (pen__parse(&parser, "penstock profile", ARGP_IN_ORDER, argc, argv,
-                   &args))
+    if (pen__line_read(&command_line, argc, argv, &args))
         code = start(&args, &why);
     pen_text_release(&why);
     return code;

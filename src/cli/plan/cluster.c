@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "cli/program/answer.h"
+#include "cli/program/field_rows.h"
 #include "cli/program/verbs.h"
 #include "core/cluster.h"
 
@@ -13,12 +15,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-struct args {
-    bool needs_source;
-    bool is_json;
-    const char *source;
-};
 
 /* ---- list ---- */
 
@@ -141,9 +137,10 @@ static int list_json(void)
         json_pack("{s:o, s:o}", "devices", devices, "systems", systems));
 }
 
-static int run_list(const struct args *args)
+static int run_list(const struct pen__rest *words)
 {
-    if (args->is_json)
+    (void)words;
+    if (pen__answer_is_json())
         return list_json();
     struct pen_text text = PEN_TEXT_EMPTY;
     list_devices(&text);
@@ -181,15 +178,15 @@ static json_t *cluster_json(const struct pen_cluster *cluster)
                      levels_json(cluster->levels, cluster->num_levels));
 }
 
-static int run_show(const struct args *args)
+static int run_show(const struct pen__rest *words)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     struct pen_cluster *cluster = NULL;
     int code = PEN__EXIT_OK;
-    pen_status status = pen_cluster_load(args->source, &cluster, &text);
+    pen_status status = pen_cluster_load(words->words[0], &cluster, &text);
     if (status != PEN_OK) {
         code = pen__refuse_as(status, &text);
-    } else if (args->is_json) {
+    } else if (pen__answer_is_json()) {
         code = pen__print_json("cluster-show", cluster_json(cluster));
     } else {
         pen_cluster_print(cluster, &text);
@@ -200,19 +197,19 @@ static int run_show(const struct args *args)
     return code;
 }
 
-static int run_check(const struct args *args)
+static int run_check(const struct pen__rest *words)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_cluster *cluster = NULL;
     int code = PEN__EXIT_OK;
-    pen_status status = pen_cluster_load(args->source, &cluster, &why);
+    pen_status status = pen_cluster_load(words->words[0], &cluster, &why);
     if (status != PEN_OK)
         code = pen__refuse_as(status, &why);
-    else if (args->is_json)
+    else if (pen__answer_is_json())
         code = pen__print_json("cluster-check", cluster_json(cluster));
     else
         printf("%s: %" PRIu64 " device%s of %u kind%s, %u level%s of links\n",
-               args->source, pen_cluster_num_devices(cluster),
+               words->words[0], pen_cluster_num_devices(cluster),
                pen_cluster_num_devices(cluster) == 1 ? "" : "s",
                cluster->num_groups, cluster->num_groups == 1 ? "" : "s",
                cluster->num_levels, cluster->num_levels == 1 ? "" : "s");
@@ -223,55 +220,37 @@ static int run_check(const struct args *args)
 
 /* ---- commands ---- */
 
-enum option_key { KEY_JSON = 256 };
+static const struct pen__field fields[] = {JSON("print JSON")};
 
-static const struct argp_option json_options[] = {
-    {"json", KEY_JSON, NULL, 0, "print JSON", 1}, {NULL, 0, NULL, 0, NULL, 0}};
+#define NUM_FIELDS (sizeof fields / sizeof *fields)
 
 static const struct pen__verb verbs[] = {
     {"list", "", "Lists the presets of devices and systems",
      "Figures are from the vendors' data sheets: dense products, "
      "bandwidth of one device in one direction.",
-     json_options},
+     fields, NUM_FIELDS, 0, 0},
     {"show", "SOURCE", "Prints a cluster as a cluster file",
      "SOURCE is a file or a preset with a count, such as "
      "preset:h100-sxm*1024 or preset:dgx-h100*128. You can edit the "
      "output and use it as a cluster file.",
-     json_options},
+     fields, NUM_FIELDS, 1, 1},
     {"check", "SOURCE", "Checks a cluster file and names the place of an error",
      "Exits with 1 if the file is wrong; the message has line and "
      "column.",
-     json_options},
+     fields, NUM_FIELDS, 1, 1},
     {"detect", "[-o FILE]", "Measures this machine, or under mpirun a cluster",
-     NULL, NULL}}; /* the last one is of penstock-train */
+     NULL, NULL, 0, 0, 0}}; /* the last one is of penstock-train */
 
 /* In the same order. */
-static int (*const runs[])(const struct args *args) = {run_list, run_show,
-                                                       run_check};
+static int (*const runs[])(const struct pen__rest *words) = {run_list, run_show,
+                                                             run_check};
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    struct args *args = state->input;
-    switch (key) {
-    case KEY_JSON:
-        args->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (!args->needs_source || args->source != NULL)
-            argp_error(state, "unexpected argument '%s'", text);
-        args->source = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (args->needs_source && args->source == NULL)
-            argp_error(state, "expected SOURCE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct pen__verbs commands = {
-    "cluster", verbs, sizeof verbs / sizeof *verbs, 6, 9, parse_option};
+static const struct pen__verbs commands = {.command = "cluster",
+                                           .items = verbs,
+                                           .count =
+                                               sizeof verbs / sizeof *verbs,
+                                           .name_width = 6,
+                                           .words_width = 9};
 
 static int run(int argc, char **argv)
 {
@@ -279,9 +258,9 @@ static int run(int argc, char **argv)
     int index = pen__verbs_find(&commands, argc, argv, &code);
     if (index < 0)
         return code;
-    struct args args = {.needs_source = verbs[index].words[0] != '\0'};
-    if (pen__verbs_parse(&commands, index, argc, argv, &args))
-        code = runs[index](&args);
+    struct pen__rest words = {NULL, 0};
+    if (pen__verbs_parse(&commands, index, argc, argv, &words))
+        code = runs[index](&words);
     return code;
 }
 

@@ -7,83 +7,60 @@
 #include "base/log.h"
 #include "cli/plan/options.h"
 #include "cli/program/answer.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "export/export.h"
 #include "planner/predict.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-enum option_key { KEY_TO = 256, KEY_MODEL, KEY_CLUSTER, KEY_JSON };
-
-static const struct argp_option options[] = {
-    {"to", KEY_TO, "NAME", 0,
-     "program to write for: megatron, torchtitan (also "
-     "torchtitan@0.2.2), deepspeed, nanotron or sbatch; all: every "
-     "one that can express the plan; the target of the plan when "
-     "not given",
-     1},
-    {"output", 'o', "DIR", 0,
-     "folder to write to; created if it does not exist", 2},
-    {"model", KEY_MODEL, "MODEL", 0,
-     "config.json or its folder, for a plan that does not contain "
-     "its model",
-     3},
-    {"cluster", KEY_CLUSTER, "CLUSTER", 0,
-     "a cluster file, or preset:KIND*COUNT, to predict the exported "
-     "layout where it differs from the plan",
-     4},
-    {"json", KEY_JSON, NULL, 0, "print JSON", 5},
-    {NULL, 0, NULL, 0, NULL, 0}};
-
 struct args {
-    char *plan;
-    char *to;
-    char *output;
-    char *model;
-    char *cluster;
+    const char *to;
+    const char *output;
+    const char *model;
+    const char *cluster;
+    struct pen__rest plans; /* one */
 };
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+#define AT(member) offsetof(struct args, member)
+
+static const struct pen__field fields[] = {
+    TEXT("to", "NAME", to,
+         "program to write for: megatron, torchtitan (also torchtitan@0.2.2), "
+         "deepspeed, nanotron or sbatch; all: every one that can express the "
+         "plan; the target of the plan when not given"),
+    TEXT("output", "DIR", output,
+         "folder to write to; created if it does not exist"),
+    TEXT("model", "MODEL", model,
+         "config.json or its folder, for a plan that does not contain its "
+         "model"),
+    TEXT("cluster", "CLUSTER", cluster,
+         "a cluster file, or preset:KIND*COUNT, to predict the exported "
+         "layout where it differs from the plan"),
+    JSON("print JSON")};
+
+static void check(void *context, const struct argp_state *state)
 {
-    struct args *args = state->input;
-    switch (key) {
-    case KEY_TO:
-        args->to = text;
-        return 0;
-    case 'o':
-        args->output = text;
-        return 0;
-    case KEY_MODEL:
-        args->model = text;
-        return 0;
-    case KEY_CLUSTER:
-        args->cluster = text;
-        return 0;
-    case KEY_JSON: /* answer.c has read it */
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->plan != NULL)
-            argp_error(state, "expected one PLAN");
-        args->plan = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (args->plan == NULL || args->output == NULL)
-            argp_error(state, "expected PLAN and -o DIR");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct args *args = context;
+    if (args->output == NULL)
+        argp_error(state, "expected PLAN and -o DIR");
 }
 
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
-    .args_doc = "PLAN -o DIR",
+static const struct pen__line command_line = {
+    .name = "penstock export",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "PLAN -o DIR",
+    .expected = "PLAN and -o DIR",
+    .words_offset = AT(plans),
+    .least_words = 1,
+    .most_words = 1,
     .doc = "Writes a plan as files that another program reads.\vSettings "
            "that the program does not have are left out or replaced by "
            "the nearest one. Each change is printed as a warning and "
-           "written as a comment in the files."};
+           "written as a comment in the files.",
+    .check = check};
 
 /* What all exporters get. */
 struct job {
@@ -259,23 +236,23 @@ static int print_written(const struct args *args, json_t *written)
 
 static int run(int argc, char **argv)
 {
-    struct args args = {NULL, NULL, NULL, NULL, NULL};
+    struct args args = {.to = NULL};
     struct pen_plan *plan = NULL;
     struct pen_model *model = NULL;
     struct pen_cluster *cluster = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (!pen__parse(&parser, "penstock export", 0, argc, argv, &args))
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
     json_t *written = json_array();
-    pen_status status = pen_plan_load(args.plan, &plan, &why);
+    pen_status status = pen_plan_load(args.plans.words[0], &plan, &why);
     if (status == PEN_OK)
-        status =
-            pen__plan_load_model(args.model, plan, args.plan, &model, &why);
+        status = pen__plan_load_model(args.model, plan, args.plans.words[0],
+                                      &model, &why);
     if (status == PEN_OK && model->images != NULL) {
         pen_why(&why,
                 "%s is for an image network; export writes layouts of text "
                 "models only",
-                args.plan);
+                args.plans.words[0]);
         status = PEN_INVALID;
     }
     if (status == PEN_OK && args.cluster != NULL)

@@ -5,23 +5,16 @@
 
 #include "base/table.h"
 #include "cli/plan/figures.h"
-#include "cli/program/fields.h"
-#include "cli/program/parser.h"
+#include "cli/program/answer.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "core/image_model.h"
 #include "core/model.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
-struct args {
-    bool is_json;
-};
-
-static const struct pen__field fields[] = {
-    {"json", NULL, "print JSON", PEN__FIELD_FLAG,
-     offsetof(struct args, is_json), 0, 0, NULL}};
-
-#define NUM_FIELDS (sizeof fields / sizeof *fields)
+static const struct pen__field fields[] = {JSON("print JSON")};
 
 /* Texts first, then networks for images; NULL behind the last one. */
 static const char *name_at(size_t index)
@@ -113,7 +106,7 @@ static pen_status load(const char *name, struct pen_model **out,
     return status;
 }
 
-static int print_models(const struct args *args, struct pen_text *why)
+static int print_models(struct pen_text *why)
 {
     json_t *list = json_array();
     struct pen_table table;
@@ -123,7 +116,7 @@ static int print_models(const struct args *args, struct pen_text *why)
     for (size_t i = 0; name_at(i) != NULL && status == PEN_OK; i++) {
         struct pen_model *model = NULL;
         status = load(name_at(i), &model, why);
-        if (status == PEN_OK && args->is_json)
+        if (status == PEN_OK && pen__answer_is_json())
             pen__json_append(&list, model_json(name_at(i), model));
         else if (status == PEN_OK)
             add_row(&table, name_at(i), model);
@@ -132,7 +125,7 @@ static int print_models(const struct args *args, struct pen_text *why)
     int code = PEN__EXIT_OK;
     if (status != PEN_OK) {
         code = pen__refuse_as(status, why);
-    } else if (args->is_json) {
+    } else if (pen__answer_is_json()) {
         code = pen__print_json("models", json_pack("{s:O}", "models", list));
     } else {
         pen_table_print(&table, pen__page_width(), &text);
@@ -149,46 +142,28 @@ static int print_models(const struct args *args, struct pen_text *why)
     return code;
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
-}
-
-static struct argp make_parser(struct argp_option *options)
-{
-    pen__fields_list(fields, NUM_FIELDS, options);
-    return (struct argp){
-        .options = options,
-        .parser = parse_option,
-        .doc = "Lists the model presets, with their sizes.\vAll commands "
-               "that take a MODEL take these names. Models that are for plan "
-               "only are not trained here; other programs train them."};
-}
+static const struct pen__line command_line = {
+    .name = "penstock models",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .doc = "Lists the model presets, with their sizes.\vAll commands "
+           "that take a MODEL take these names. Models that are for plan "
+           "only are not trained here; other programs train them."};
 
 static int run(int argc, char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    struct argp parser = make_parser(options);
-    struct args args = {.is_json = false};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock models";
-    if (!pen__parse(&parser, name, ARGP_IN_ORDER, argc, argv, &args))
-        argp_failure(NULL, PEN__EXIT_NO, ENOMEM,
-                     "cannot read the command line");
-    int code = print_models(&args, &why);
+    if (!pen__line_read(&command_line, argc, argv, NULL))
+        return PEN__EXIT_USAGE;
+    int code = print_models(&why);
     pen_text_release(&why);
     return code;
 }
 
 static int help(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    struct argp parser = make_parser(options);
-    char name[] = "penstock models";
-    pen__parser_help(&parser, name);
-    return PEN__EXIT_OK;
+    (void)argc, (void)argv;
+    return pen__line_help(&command_line);
 }
 
 const struct pen__command pen__models = {

@@ -2,9 +2,8 @@
 
 #include "base/log.h"
 #include "base/units.h"
-#include "cli/program/fields.h"
+#include "cli/program/field_rows.h"
 #include "cli/program/help.h"
-#include "cli/program/parser.h"
 #include "core/image_model.h"
 #include "planner/timings.h"
 
@@ -20,7 +19,6 @@
 #define MAKERS (PEN__PLAN_SEARCH | PEN__PLAN_PREDICT)
 #define ALL (MAKERS | PEN__PLAN_CHECK)
 #define MOST_DEGREE PEN_PLAN_MAX_DEGREE
-#define DEGREE(name) AT(degrees[PEN_DEGREE_##name])
 
 struct row {
     unsigned verbs;
@@ -28,173 +26,133 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {ALL,
-     {"model", "MODEL", "config.json, its folder, or a preset, as gpt2",
-      PEN__FIELD_TEXT, AT(model), 0, 0, NULL}},
-    {ALL,
-     {"cluster", "CLUSTER", "a cluster file, or a preset, as 64xh100",
-      PEN__FIELD_TEXT, AT(cluster), 0, 0, NULL}},
+    {ALL, TEXT("model", "MODEL", model,
+               "config.json, its folder, or a preset, as gpt2")},
+    {ALL, TEXT("cluster", "CLUSTER", cluster,
+               "a cluster file, or a preset, as 64xh100")},
+    {MAKERS, SIZE("seq-length", sequence, 1, PEN_PLAN_MAX_COUNT,
+                  "tokens per sequence, as 8k, which is 8192; up to 8192 when "
+                  "not given")},
+    {MAKERS, SIZE("global-batch-size", global_batch, 1, 1e12,
+                  "sequences (or images) per step, over all devices; 4 Mi "
+                  "tokens when not "
+                  "given")},
+    {ALL, COUNT("tokens", tokens, 1, 1e18,
+                "tokens of the whole run, as 15T: print its days")},
+    {MAKERS, WORD("target", target, pen_target_names,
+                  "program to run the plan: penstock, megatron, torchtitan or "
+                  "deepspeed; "
+                  "when not given, penstock on CPUs, deepspeed for images, "
+                  "else megatron")},
+    {MAKERS, WORD("dtype", number, pen_number_names,
+                  "number format of matrix products: f32, bf16, fp16, fp8, "
+                  "mxfp8 or nvfp4; "
+                  "when not given, f32 for penstock and image networks, bf16 "
+                  "for others")},
+    {ALL, TEXT("memory-limit", "BYTES", memory_limit,
+               "device memory that a plan may use, including the prediction's "
+               "margin, as 70GiB; all of it when not given")},
+    {ALL, TEXT("profile", "FILE", profile,
+               "times that `penstock profile` measured")},
+    {SEARCH, COUNT("top", top, 1, 1000,
+                   "number of plans in the table; 10 when not given")},
+    {SEARCH,
+     FIELD("seconds", "S", seconds, REAL, 0.01, 1e6, NULL,
+           "work after which the search returns its best plan so far, counted "
+           "as seconds of a usual core; 0.5 when not given")},
+    {SEARCH,
+     WORD("objective", objective, pen_objective_names,
+          "value of a step to make small: time, energy, or cost, which is "
+          "the cluster file's price, or devices x seconds; time when not "
+          "given")},
+    {SEARCH,
+     TEXT("within", "X%", within,
+          "take the plan with the fewest devices whose time (or energy, or "
+          "cost) is at most X% above the best")},
+    {SEARCH,
+     FLAG("allow-stale", allows_stale,
+          "also search asynchronous schedules, whose results differ from "
+          "synchronous training")},
+    {SEARCH, REAL("clip-grad", clip_norm, 0, 1e30,
+                  "gradient norm that the training must clip to: leaves out "
+                  "asynchronous schedules that cannot clip; 0 when not given: "
+                  "clip if the "
+                  "schedule can")},
+    {SEARCH, FLAG("allow-local", allows_local,
+                  "also compare other ways to synchronise the replicas of the "
+                  "best plan, with their savings")},
+    {SEARCH,
+     FLAG("explain", is_explained,
+          "explain the best plan: why its neighbours are worse, the limit of "
+          "the step, and what would help")},
+    {SEARCH, TEXT("html", "FILE", html, "write an HTML report here")},
+    {PREDICT, COUNT("tensor-model-parallel-size", degrees[PEN_DEGREE_TP], 1,
+                    MOST_DEGREE, "devices that share each tensor")},
+    {PREDICT, COUNT("tp", degrees[PEN_DEGREE_TP], 1, MOST_DEGREE, "the same")},
+    {PREDICT, COUNT("pipeline-model-parallel-size", degrees[PEN_DEGREE_PP], 1,
+                    PEN_PLAN_MAX_STAGES, "ranks of the pipeline")},
+    {PREDICT,
+     COUNT("pp", degrees[PEN_DEGREE_PP], 1, PEN_PLAN_MAX_STAGES, "the same")},
+    {PREDICT,
+     COUNT("num-virtual-stages-per-pipeline-rank", degrees[PEN_DEGREE_VPP], 1,
+           PEN_PLAN_MAX_STAGES, "stages on each pipeline rank")},
+    {PREDICT,
+     COUNT("vpp", degrees[PEN_DEGREE_VPP], 1, PEN_PLAN_MAX_STAGES, "the same")},
+    {PREDICT, COUNT("context-parallel-size", degrees[PEN_DEGREE_CP], 1,
+                    MOST_DEGREE, "devices that share each sequence")},
+    {PREDICT, COUNT("cp", degrees[PEN_DEGREE_CP], 1, MOST_DEGREE, "the same")},
+    {PREDICT, COUNT("expert-model-parallel-size", degrees[PEN_DEGREE_EP], 1,
+                    MOST_DEGREE, "replicas that share the experts")},
+    {PREDICT, COUNT("ep", degrees[PEN_DEGREE_EP], 1, MOST_DEGREE, "the same")},
+    {PREDICT,
+     COUNT("dp", degrees[PEN_DEGREE_DP], 1, MOST_DEGREE,
+           "replicas of the pipeline; as many as the devices allow when "
+           "not given")},
+    {PREDICT, SIZE("micro-batch-size", micro_batch, 1, PEN_PLAN_MAX_COUNT,
+                   "sequences per micro-batch; 1 when not given")},
+    {PREDICT,
+     TEXT("schedule", "NAME", schedule,
+          "a name from `penstock schedule list`; when not given, 1f1b, "
+          "or interleaved with several stages per rank")},
+    {PREDICT, WORD("recompute-granularity", recompute, pen_recompute_names,
+                   "none, selective or full; none when not given")},
+    {PREDICT, FLAG("use-distributed-optimizer", is_sharded,
+                   "the same as --sharding zero1")},
+    {PREDICT,
+     WORD("sharding", sharding, pen_sharding_names,
+          "over replicas: none, zero1, zero2 or zero3; when not given, the "
+          "first but none that the target has")},
+    {PREDICT,
+     FLAG("sequence-parallel", is_sequence_parallel,
+          "also split norms over tp; on unless the target cannot do it")},
+    {PREDICT, TEXT("blocks", "LIST", stages,
+                   "blocks of each stage, as 1,2,2,3; as even as possible when "
+                   "not given")},
+    {PREDICT, TEXT("pipeline-model-parallel-layout", "LAYOUT", layout,
+                   "the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'")},
     {MAKERS,
-     {"seq-length", "N",
-      "tokens per sequence, as 8k, which is 8192; up to 8192 when not given",
-      PEN__FIELD_SIZE, AT(sequence), 1, PEN_PLAN_MAX_COUNT, NULL}},
-    {MAKERS,
-     {"global-batch-size", "N",
-      "sequences (or images) per step, over all devices; 4 Mi tokens when not "
-      "given",
-      PEN__FIELD_SIZE, AT(global_batch), 1, 1e12, NULL}},
-    {ALL,
-     {"tokens", "N", "tokens of the whole run, as 15T: print its days",
-      PEN__FIELD_COUNT, AT(tokens), 1, 1e18, NULL}},
-    {MAKERS,
-     {"target", "NAME",
-      "program to run the plan: penstock, megatron, torchtitan or deepspeed; "
-      "when not given, penstock on CPUs, deepspeed for images, else megatron",
-      PEN__FIELD_WORD, AT(target), 0, 0, pen_target_names}},
-    {MAKERS,
-     {"dtype", "NAME",
-      "number format of matrix products: f32, bf16, fp16, fp8, mxfp8 or nvfp4; "
-      "when not given, f32 for penstock and image networks, bf16 for others",
-      PEN__FIELD_WORD, AT(number), 0, 0, pen_number_names}},
-    {ALL,
-     {"memory-limit", "BYTES",
-      "device memory that a plan may use, including the prediction's "
-      "margin, as 70GiB; all of it when not given",
-      PEN__FIELD_TEXT, AT(memory_limit), 0, 0, NULL}},
-    {ALL,
-     {"profile", "FILE", "times that `penstock profile` measured",
-      PEN__FIELD_TEXT, AT(profile), 0, 0, NULL}},
+     TEXT("from-megatron", "LINE", megatron_line,
+          "a Megatron-LM command line, from which to take the layout, "
+          "and the model if --model is not given; @FILE reads it from a "
+          "file; plan compares it with the best plan, option by option")},
     {SEARCH,
-     {"top", "N", "number of plans in the table; 10 when not given",
-      PEN__FIELD_COUNT, AT(top), 1, 1000, NULL}},
-    {SEARCH,
-     {"seconds", "S",
-      "work after which the search returns its best plan so far, counted "
-      "as seconds of a usual core; 0.5 when not given",
-      PEN__FIELD_REAL, AT(seconds), 0.01, 1e6, NULL}},
-    {SEARCH,
-     {"objective", "NAME",
-      "value of a step to make small: time, energy, or cost, which is "
-      "the cluster file's price, or devices x seconds; time when not given",
-      PEN__FIELD_WORD, AT(objective), 0, 0, pen_objective_names}},
-    {SEARCH,
-     {"within", "X%",
-      "take the plan with the fewest devices whose time (or energy, or "
-      "cost) is at most X% above the best",
-      PEN__FIELD_TEXT, AT(within), 0, 0, NULL}},
-    {SEARCH,
-     {"allow-stale", NULL,
-      "also search asynchronous schedules, whose results differ from "
-      "synchronous training",
-      PEN__FIELD_FLAG, AT(allows_stale), 0, 0, NULL}},
-    {SEARCH,
-     {"clip-grad", "X",
-      "gradient norm that the training must clip to: leaves out "
-      "asynchronous schedules that cannot clip; 0 when not given: clip if the "
-      "schedule can",
-      PEN__FIELD_REAL, AT(clip_norm), 0, 1e30, NULL}},
-    {SEARCH,
-     {"allow-local", NULL,
-      "also compare other ways to synchronise the replicas of the "
-      "best plan, with their savings",
-      PEN__FIELD_FLAG, AT(allows_local), 0, 0, NULL}},
-    {SEARCH,
-     {"explain", NULL,
-      "explain the best plan: why its neighbours are worse, the limit of "
-      "the step, and what would help",
-      PEN__FIELD_FLAG, AT(is_explained), 0, 0, NULL}},
-    {SEARCH,
-     {"html", "FILE", "write an HTML report here", PEN__FIELD_TEXT, AT(html), 0,
-      0, NULL}},
-    {PREDICT,
-     {"tensor-model-parallel-size", "N", "devices that share each tensor",
-      PEN__FIELD_COUNT, DEGREE(TP), 1, MOST_DEGREE, NULL}},
-    {PREDICT,
-     {"tp", "N", "the same", PEN__FIELD_COUNT, DEGREE(TP), 1, MOST_DEGREE,
-      NULL}},
-    {PREDICT,
-     {"pipeline-model-parallel-size", "N", "ranks of the pipeline",
-      PEN__FIELD_COUNT, DEGREE(PP), 1, PEN_PLAN_MAX_STAGES, NULL}},
-    {PREDICT,
-     {"pp", "N", "the same", PEN__FIELD_COUNT, DEGREE(PP), 1,
-      PEN_PLAN_MAX_STAGES, NULL}},
-    {PREDICT,
-     {"num-virtual-stages-per-pipeline-rank", "N",
-      "stages on each pipeline rank", PEN__FIELD_COUNT, DEGREE(VPP), 1,
-      PEN_PLAN_MAX_STAGES, NULL}},
-    {PREDICT,
-     {"vpp", "N", "the same", PEN__FIELD_COUNT, DEGREE(VPP), 1,
-      PEN_PLAN_MAX_STAGES, NULL}},
-    {PREDICT,
-     {"context-parallel-size", "N", "devices that share each sequence",
-      PEN__FIELD_COUNT, DEGREE(CP), 1, MOST_DEGREE, NULL}},
-    {PREDICT,
-     {"cp", "N", "the same", PEN__FIELD_COUNT, DEGREE(CP), 1, MOST_DEGREE,
-      NULL}},
-    {PREDICT,
-     {"expert-model-parallel-size", "N", "replicas that share the experts",
-      PEN__FIELD_COUNT, DEGREE(EP), 1, MOST_DEGREE, NULL}},
-    {PREDICT,
-     {"ep", "N", "the same", PEN__FIELD_COUNT, DEGREE(EP), 1, MOST_DEGREE,
-      NULL}},
-    {PREDICT,
-     {"dp", "N",
-      "replicas of the pipeline; as many as the devices allow when "
-      "not given",
-      PEN__FIELD_COUNT, DEGREE(DP), 1, MOST_DEGREE, NULL}},
-    {PREDICT,
-     {"micro-batch-size", "N", "sequences per micro-batch; 1 when not given",
-      PEN__FIELD_SIZE, AT(micro_batch), 1, PEN_PLAN_MAX_COUNT, NULL}},
-    {PREDICT,
-     {"schedule", "NAME",
-      "a name from `penstock schedule list`; when not given, 1f1b, "
-      "or interleaved with several stages per rank",
-      PEN__FIELD_TEXT, AT(schedule), 0, 0, NULL}},
-    {PREDICT,
-     {"recompute-granularity", "NAME",
-      "none, selective or full; none when not given", PEN__FIELD_WORD,
-      AT(recompute), 0, 0, pen_recompute_names}},
-    {PREDICT,
-     {"use-distributed-optimizer", NULL, "the same as --sharding zero1",
-      PEN__FIELD_FLAG, AT(is_sharded), 0, 0, NULL}},
-    {PREDICT,
-     {"sharding", "NAME",
-      "over replicas: none, zero1, zero2 or zero3; when not given, the "
-      "first but none that the target has",
-      PEN__FIELD_WORD, AT(sharding), 0, 0, pen_sharding_names}},
-    {PREDICT,
-     {"sequence-parallel", NULL,
-      "also split norms over tp; on unless the target cannot do it",
-      PEN__FIELD_FLAG, AT(is_sequence_parallel), 0, 0, NULL}},
-    {PREDICT,
-     {"blocks", "LIST",
-      "blocks of each stage, as 1,2,2,3; as even as possible when "
-      "not given",
-      PEN__FIELD_TEXT, AT(stages), 0, 0, NULL}},
-    {PREDICT,
-     {"pipeline-model-parallel-layout", "LAYOUT",
-      "the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'",
-      PEN__FIELD_TEXT, AT(layout), 0, 0, NULL}},
-    {MAKERS,
-     {"from-megatron", "LINE",
-      "a Megatron-LM command line, from which to take the layout, "
-      "and the model if --model is not given; @FILE reads it from a "
-      "file; plan compares it with the best plan, option by option",
-      PEN__FIELD_TEXT, AT(megatron_line), 0, 0, NULL}},
-    {SEARCH,
-     {"why", "LIST",
-      "explain why the plans with these settings are not the best, as "
-      "tp=8,pp=4; also vpp, cp, ep, dp, micro-batch, schedule, recompute, "
-      "sharding",
-      PEN__FIELD_TEXT, AT(why), 0, 0, NULL}},
-    {SEARCH,
-     {"compare-targets", NULL, "print the best plan of each target",
-      PEN__FIELD_FLAG, AT(compares_targets), 0, 0, NULL}},
-    {ALL,
-     {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}},
+     TEXT("why", "LIST", why,
+          "explain why the plans with these settings are not the best, as "
+          "tp=8,pp=4; also vpp, cp, ep, dp, micro-batch, schedule, recompute, "
+          "sharding")},
+    {SEARCH, FLAG("compare-targets", compares_targets,
+                  "print the best plan of each target")},
+    {ALL, JSON("print JSON")},
 };
 
 #define NUM_ROWS (sizeof rows / sizeof *rows)
+
+/* Behind all others. */
+static const struct row outputs[] = {
+    {SEARCH, TEXT("output", "FILE", output,
+                  "write the best plan to FILE; plan.svg: a picture")},
+    {PREDICT | PEN__PLAN_CHECK,
+     TEXT("output", "FILE", output, "write the plan to FILE")}};
 
 /* --help of plan has these, so that it is one screen; --help-all has all. */
 static const char *const usual_names[] = {"seq-length", "global-batch-size",
@@ -210,40 +168,6 @@ static const char *const rare[] = {"use-distributed-optimizer",
                                    "blocks",
                                    NULL};
 
-struct parse {
-    struct pen__plan_args *args; /* the first: where fields go */
-    struct pen__field fields[PEN__FIELDS_MAX];
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    size_t num_fields;
-    enum pen__plan_verb verb;
-    char *word; /* the first argument, taken as the model */
-};
-
-static void list_options(enum pen__plan_verb verb, struct parse *parse)
-{
-    parse->verb = verb;
-    parse->num_fields = 0;
-    for (size_t i = 0; i < NUM_ROWS; i++)
-        if ((rows[i].verbs & verb) != 0)
-            parse->fields[parse->num_fields++] = rows[i].field;
-    for (size_t i = 0;
-         (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
-        parse->fields[parse->num_fields++] = pen__recipe_options[i];
-    pen__fields_list_output(
-        parse->fields, parse->num_fields, "FILE",
-        verb == PEN__PLAN_SEARCH
-            ? "write the best plan to FILE; plan.svg: a picture"
-            : "write the plan to FILE",
-        parse->options);
-}
-
-static void require(const struct argp_state *state, bool is_there,
-                    const char *name)
-{
-    if (!is_there)
-        argp_error(state, "--%s is required", name);
-}
-
 static void read_within(struct pen__plan_args *args,
                         const struct argp_state *state)
 {
@@ -257,15 +181,25 @@ static void read_within(struct pen__plan_args *args,
                    args->within);
 }
 
-/* A command line has its model: a single word is the cluster. */
-static void take_cluster(const struct parse *parse)
+/* A command line of Megatron has its model: a single word is the cluster. */
+static void take_words(struct pen__plan_args *args,
+                       const struct argp_state *state)
 {
-    struct pen__plan_args *args = parse->args;
-    if (args->megatron_line == NULL || parse->word == NULL ||
-        args->model != parse->word || args->cluster != NULL)
+    char **words = args->words.words;
+    size_t count = args->words.count;
+    if (args->verb == PEN__PLAN_CHECK) {
+        args->file = words[0];
         return;
-    args->cluster = args->model;
-    args->model = NULL;
+    }
+    bool is_cluster =
+        args->megatron_line != NULL && count == 1 && args->cluster == NULL;
+    for (size_t i = 0; i < count; i++) {
+        const char **place =
+            args->model == NULL && !is_cluster ? &args->model : &args->cluster;
+        if (*place != NULL)
+            argp_error(state, "unexpected argument '%s'", words[i]);
+        *place = words[i];
+    }
 }
 
 /* A question has an answer of its own, and no ranking. */
@@ -298,23 +232,19 @@ static void check_question(const struct pen__plan_args *args,
                        others[i].name, asked);
 }
 
-static void check_args(const struct parse *parse,
-                       const struct argp_state *state)
+static void check_args(void *context, const struct argp_state *state)
 {
-    const struct pen__plan_args *args = parse->args;
-    read_within(parse->args, state);
-    take_cluster(parse);
-    pen__recipe_args_take(&args->recipe_args, state, &parse->args->recipe);
-    parse->args->expert_tp = (uint32_t)args->recipe_args.expert_tp;
+    struct pen__plan_args *args = context;
+    read_within(args, state);
+    take_words(args, state);
+    pen__recipe_args_take(&args->recipe_args, state, &args->recipe);
+    args->expert_tp = (uint32_t)args->recipe_args.expert_tp;
     if (args->recipe.modules != 0 && args->recompute == PEN_RECOMPUTE_NONE)
-        parse->args->recompute = PEN_RECOMPUTE_SELECTIVE;
-    if (parse->verb == PEN__PLAN_SEARCH)
-        check_question(args, state);
-    if (parse->verb == PEN__PLAN_CHECK) {
-        if (args->file == NULL)
-            argp_error(state, "expected a PLAN");
+        args->recompute = PEN_RECOMPUTE_SELECTIVE;
+    if (args->verb == PEN__PLAN_CHECK)
         return;
-    }
+    if (args->verb == PEN__PLAN_SEARCH)
+        check_question(args, state);
     bool has_model = args->model != NULL || args->megatron_line != NULL;
     if (args->cluster == NULL || !has_model)
         argp_error(state, "%s%s%s required, as in: penstock %s",
@@ -323,7 +253,7 @@ static void check_args(const struct parse *parse,
                    args->cluster != NULL ? " is"
                    : has_model           ? "--cluster is"
                                          : "--cluster are",
-                   parse->verb == PEN__PLAN_SEARCH
+                   args->verb == PEN__PLAN_SEARCH
                        ? "plan llama-3.1-70b 64xh100"
                        : "predict llama-3.1-70b 64xh100 --tp 4 --pp 4");
     if (args->megatron_line != NULL) {
@@ -332,84 +262,84 @@ static void check_args(const struct parse *parse,
                               "command line; give its options there");
         return;
     }
-    require(state, args->global_batch != 0 || !pen_image_model_is(args->model),
-            "global-batch-size");
+    pen__line_require(
+        state, args->global_batch != 0 || !pen_image_model_is(args->model),
+        "global-batch-size");
     if (args->stages != NULL && args->layout != NULL)
         argp_error(state,
                    "--blocks and --pipeline-model-parallel-layout both set the "
                    "stages; give only one of them");
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+/* A line, and what it borrows. */
+struct plan_line {
+    struct pen__line line;
+    struct pen__field fields[PEN__FIELDS_MAX];
+    const char *hidden[PEN__FIELDS_MAX];
+};
+
+static void list_fields(enum pen__plan_verb verb, struct plan_line *out)
 {
-    struct parse *parse = state->input;
-    if (key == 'o') {
-        parse->args->output = text;
-        return 0;
-    }
-    if (key == ARGP_KEY_ARG && parse->verb == PEN__PLAN_CHECK &&
-        parse->args->file == NULL) {
-        parse->args->file = text;
-        return 0;
-    }
-    if (key == ARGP_KEY_ARG && (parse->verb & MAKERS) != 0) {
-        const char **place = parse->args->model == NULL ? &parse->args->model
-                                                        : &parse->args->cluster;
-        if (*place != NULL)
-            argp_error(state, "unexpected argument '%s'", text);
-        if (place == &parse->args->model)
-            parse->word = text;
-        *place = text;
-        return 0;
-    }
-    if (key == ARGP_KEY_END) {
-        check_args(parse, state);
-        return 0;
-    }
-    state->input = parse->args;
-    error_t error =
-        pen__fields_parse(parse->fields, parse->num_fields, key, text, state);
-    state->input = parse;
-    return error;
+    size_t count = 0;
+    for (size_t i = 0; i < NUM_ROWS; i++)
+        if ((rows[i].verbs & verb) != 0)
+            out->fields[count++] = rows[i].field;
+    for (size_t i = 0;
+         (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
+        out->fields[count++] = pen__recipe_options[i];
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        if ((outputs[i].verbs & verb) != 0)
+            out->fields[count++] = outputs[i].field;
+    out->line.fields = out->fields;
+    out->line.num_fields = count;
 }
 
-static struct argp parser_of(const struct parse *parse)
+/* --help has the options that most need. */
+static void hide_rare(enum pen__plan_verb verb, struct plan_line *out)
 {
-    struct argp parser = {.options = parse->options, .parser = parse_option};
-    switch (parse->verb) {
+    size_t count = 0;
+    if (verb == PEN__PLAN_SEARCH)
+        out->line.shown = usual_names;
+    if (verb != PEN__PLAN_PREDICT)
+        return;
+    for (; rare[count] != NULL; count++)
+        out->hidden[count] = rare[count];
+    for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
+        out->hidden[count++] = pen__recipe_options[i].name;
+    out->hidden[count] = NULL;
+    out->line.hidden = out->hidden;
+}
+
+static void make_line(enum pen__plan_verb verb, struct plan_line *out)
+{
+    out->line = (struct pen__line){
+        .words_offset = AT(words), .most_words = 2, .check = check_args};
+    list_fields(verb, out);
+    switch (verb) {
     case PEN__PLAN_SEARCH:
-        parser.args_doc = "[MODEL [CLUSTER]]\ncheck PLAN";
-        parser.doc =
+        out->line.name = "penstock plan";
+        out->line.usage = "[MODEL [CLUSTER]]\ncheck PLAN";
+        out->line.doc =
             "Finds the fastest layouts of a training that fit into "
             "memory, as in:\n  penstock plan llama-3.1-70b 64xh100\v"
             "All options: penstock plan --help-all. No device is needed. After "
             "you edit a plan, `penstock plan check PLAN` predicts it again.";
         break;
     case PEN__PLAN_CHECK:
-        parser.args_doc = "PLAN";
-        parser.doc = "Predicts a plan again.";
+        out->line.name = "penstock plan check";
+        out->line.usage = "PLAN";
+        out->line.expected = "a PLAN";
+        out->line.least_words = out->line.most_words = 1;
+        out->line.doc = "Predicts a plan again.";
         break;
     case PEN__PLAN_PREDICT:
-        parser.args_doc = "[MODEL [CLUSTER]]";
-        parser.doc = "Predicts time and memory of one layout of a training.\v"
-                     "All options: penstock predict --help-all.";
+        out->line.name = "penstock predict";
+        out->line.usage = "[MODEL [CLUSTER]]";
+        out->line.doc =
+            "Predicts time and memory of one layout of a training.\v"
+            "All options: penstock predict --help-all.";
         break;
     }
-    return parser;
-}
-
-/* --help has the options that most need. */
-static void hide_rare(enum pen__plan_verb verb, struct parse *parse)
-{
-    if (verb == PEN__PLAN_SEARCH)
-        pen__fields_show(usual_names, parse->options);
-    if (verb != PEN__PLAN_PREDICT)
-        return;
-    pen__fields_hide(rare, parse->options);
-    for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
-        pen__fields_hide(
-            (const char *const[]){pen__recipe_options[i].name, NULL},
-            parse->options);
 }
 
 void pen__plan_args_init(struct pen__plan_args *args)
@@ -422,27 +352,26 @@ void pen__plan_args_init(struct pen__plan_args *args)
     pen__recipe_args_init(&args->recipe_args);
 }
 
-void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
-                          char **argv, struct pen__plan_args *args)
+void pen__plan_args_parse(enum pen__plan_verb verb, int argc, char **argv,
+                          struct pen__plan_args *args)
 {
-    struct parse parse = {.args = args};
+    struct plan_line made;
     pen__plan_args_init(args);
-    list_options(verb, &parse);
-    hide_rare(verb, &parse);
-    struct argp parser = parser_of(&parse);
-    if (!pen__parse(&parser, name, ARGP_IN_ORDER, argc, argv, &parse))
+    args->verb = verb;
+    make_line(verb, &made);
+    hide_rare(verb, &made);
+    if (!pen__line_read(&made.line, argc, argv, args))
         argp_failure(NULL, PEN__EXIT_NO, ENOMEM,
                      "cannot read the command line");
 }
 
-void pen__plan_args_help(enum pen__plan_verb verb, char *name)
+void pen__plan_args_help(enum pen__plan_verb verb)
 {
-    struct parse parse = {.args = NULL};
-    list_options(verb, &parse);
+    struct plan_line made;
+    make_line(verb, &made);
     if (pen__help_is_collected())
-        hide_rare(verb, &parse);
-    struct argp parser = parser_of(&parse);
-    pen__parser_help(&parser, name);
+        hide_rare(verb, &made);
+    pen__line_help(&made.line);
 }
 
 /* ---- the setting ---- */

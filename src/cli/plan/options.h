@@ -5,7 +5,6 @@
 #include "cli/program/cli.h"
 #include "planner/search.h"
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -54,7 +53,8 @@ struct pen__plan_args {
     bool allows_local;
     bool is_explained;
     bool compares_targets;
-    bool is_json;
+    enum pen__plan_verb verb;
+    struct pen__rest words; /* beside the options: model and cluster, or file */
     struct pen__recipe_args recipe_args;
     struct pen_recipe recipe; /* what they say, or a command line */
     uint32_t expert_tp;       /* as the recipe */
@@ -63,13 +63,10 @@ struct pen__plan_args {
 /* As if no option was given. */
 void pen__plan_args_init(struct pen__plan_args *args);
 
-/*
- * Reads the command line; a wrong one ends the program with exit code 2. The
- * name is for messages.
- */
-void pen__plan_args_parse(enum pen__plan_verb verb, char *name, int argc,
-                          char **argv, struct pen__plan_args *args);
-void pen__plan_args_help(enum pen__plan_verb verb, char *name);
+/* Reads the command line; a wrong one ends the program with exit code 2. */
+void pen__plan_args_parse(enum pen__plan_verb verb, int argc, char **argv,
+                          struct pen__plan_args *args);
+void pen__plan_args_help(enum pen__plan_verb verb);
 
 /* Whether its devices are processors, on which penstock itself trains. */
 bool pen__cluster_is_processors(const struct pen_cluster *cluster);

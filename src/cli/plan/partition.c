@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "base/units.h"
-#include "cli/program/parser.h"
+#include "cli/program/answer.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "planner/max_load.h"
 #include "planner/pipedream.h"
 #include "planner/piper.h"
@@ -21,38 +23,11 @@
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-enum option_key {
-    KEY_DEVICES = 256,
-    KEY_BANDWIDTH,
-    KEY_MEMORY,
-    KEY_STRAIGHT,
-    KEY_NO_TRANSFERS,
-    KEY_JSON
-};
-
-static const struct argp_option options[] = {
-    {"devices", KEY_DEVICES, "N[,N...]", 0,
-     "number of devices, in place of the file's; for a PipeDream "
-     "profile, which has none: devices of each network level, "
-     "innermost first",
-     1},
-    {"bandwidth", KEY_BANDWIDTH, "B[,B...]", 0,
-     "bytes per second of each network level, or rates with a unit, as "
-     "10Gbit/s; for a PipeDream profile",
-     2},
-    {"memory-limit", KEY_MEMORY, "BYTES", 0,
-     "memory of a device, in bytes or with a unit, as 16GiB", 3},
-    {"straight", KEY_STRAIGHT, NULL, 0,
-     "replicate no stage; for a PipeDream profile", 4},
-    {"no-transfers", KEY_NO_TRANSFERS, NULL, 0,
-     "count no time for activations between stages, as PipeDream's "
-     "program does without a compression ratio",
-     5},
-    {"json", KEY_JSON, NULL, 0, "print JSON", 6},
-    {NULL, 0, NULL, 0, NULL, 0}};
-
 struct args {
-    const char *path;
+    struct pen__rest files; /* one */
+    const char *devices_text;
+    const char *rates_text;
+    const char *memory_text;
     double devices[PEN_PIPEDREAM_MAX_LEVELS];
     size_t num_devices; /* levels of them; 0: not given */
     double rates[PEN_PIPEDREAM_MAX_LEVELS];
@@ -60,8 +35,26 @@ struct args {
     double memory_bytes; /* 0: not given */
     bool is_straight;
     bool has_no_transfers;
-    bool prints_json;
 };
+
+#define AT(member) offsetof(struct args, member)
+
+static const struct pen__field fields[] = {
+    TEXT("devices", "N[,N...]", devices_text,
+         "number of devices, in place of the file's; for a PipeDream "
+         "profile, which has none: devices of each network level, "
+         "innermost first"),
+    TEXT("bandwidth", "B[,B...]", rates_text,
+         "bytes per second of each network level, or rates with a unit, as "
+         "10Gbit/s; for a PipeDream profile"),
+    TEXT("memory-limit", "BYTES", memory_text,
+         "memory of a device, in bytes or with a unit, as 16GiB"),
+    FLAG("straight", is_straight,
+         "replicate no stage; for a PipeDream profile"),
+    FLAG("no-transfers", has_no_transfers,
+         "count no time for activations between stages, as PipeDream's "
+         "program does without a compression ratio"),
+    JSON("print JSON")};
 
 /* A number with or without a unit; without where `unit` is PEN_UNITS. */
 static bool read_item(const char *text, enum pen_unit unit, double *out)
@@ -95,11 +88,12 @@ static size_t read_list(const char *text, const char *name, enum pen_unit unit,
     return 0;
 }
 
-static void read_devices(struct args *args, const char *text,
-                         const struct argp_state *state)
+static void read_devices(struct args *args, const struct argp_state *state)
 {
-    args->num_devices =
-        read_list(text, "--devices", PEN_UNITS, args->devices, state);
+    if (args->devices_text == NULL)
+        return;
+    args->num_devices = read_list(args->devices_text, "--devices", PEN_UNITS,
+                                  args->devices, state);
     for (size_t i = 0; i < args->num_devices; i++)
         if (args->devices[i] != floor(args->devices[i]) ||
             args->devices[i] > PEN_PIPEDREAM_MAX_DEVICES)
@@ -107,54 +101,33 @@ static void read_devices(struct args *args, const char *text,
                        PEN_PIPEDREAM_MAX_DEVICES);
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
-    struct args *args = state->input;
+    struct args *args = context;
     double memory[PEN_PIPEDREAM_MAX_LEVELS] = {0};
-    switch (key) {
-    case KEY_DEVICES:
-        read_devices(args, text, state);
-        return 0;
-    case KEY_BANDWIDTH:
-        args->num_rates = read_list(text, "--bandwidth", PEN_UNIT_BYTES_PER_SEC,
-                                    args->rates, state);
-        return 0;
-    case KEY_MEMORY:
-        if (read_list(text, "--memory-limit", PEN_UNIT_BYTES, memory, state) !=
-            1)
-            argp_error(state, "--memory-limit must be one number");
-        args->memory_bytes = memory[0];
-        return 0;
-    case KEY_STRAIGHT:
-        args->is_straight = true;
-        return 0;
-    case KEY_NO_TRANSFERS:
-        args->has_no_transfers = true;
-        return 0;
-    case KEY_JSON:
-        args->prints_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->path != NULL)
-            argp_error(state, "unexpected argument '%s'", text);
-        args->path = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (args->path == NULL)
-            argp_error(state, "expected FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    read_devices(args, state);
+    if (args->rates_text != NULL)
+        args->num_rates = read_list(args->rates_text, "--bandwidth",
+                                    PEN_UNIT_BYTES_PER_SEC, args->rates, state);
+    if (args->memory_text != NULL &&
+        read_list(args->memory_text, "--memory-limit", PEN_UNIT_BYTES, memory,
+                  state) != 1)
+        argp_error(state, "--memory-limit must be one number");
+    args->memory_bytes = memory[0];
 }
 
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
-    .args_doc = "FILE",
+static const struct pen__line command_line = {
+    .name = "penstock partition",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "FILE",
+    .words_offset = AT(files),
+    .least_words = 1,
+    .most_words = 1,
     .doc = "Cuts a network from a PipeDream, dnn-partitioning or Piper "
            "file into stages so that the slowest stage is as fast as "
-           "possible."};
+           "possible.",
+    .check = check};
 
 /* ---- results ---- */
 
@@ -198,13 +171,13 @@ static void set_nodes(struct result *result, const uint32_t *stages,
 }
 
 /* Prints and releases. */
-static int print_result(const struct args *args, struct result *result)
+static int print_result(struct result *result)
 {
     int code;
     (void)json_object_set_new(result->root, "stages", result->stages);
     (void)json_object_set_new(result->root, "text",
                               json_string(pen_text_string(&result->summary)));
-    if (args->prints_json) {
+    if (pen__answer_is_json()) {
         code = pen__print_json("partition", result->root);
     } else {
         struct pen_text text = PEN_TEXT_EMPTY;
@@ -221,8 +194,7 @@ static int print_result(const struct args *args, struct result *result)
 
 /* ---- PipeDream ---- */
 
-static int print_pipedream(const struct args *args,
-                           const struct pen_pipedream_profile *profile,
+static int print_pipedream(const struct pen_pipedream_profile *profile,
                            const struct pen_pipedream_plan *plan)
 {
     static const struct pen_column columns[] = {{"level", true, false},
@@ -254,7 +226,7 @@ static int print_pipedream(const struct args *args,
     set_number(&result, "one_device_sec", plan->one_device_sec);
     set_number(&result, "data_parallel_sec", plan->data_parallel_sec);
     set_nodes(&result, plan->node_stages, profile->graph.num_nodes);
-    return print_result(args, &result);
+    return print_result(&result);
 }
 
 static int cut_pipedream(const struct args *args, const struct pen_text *file,
@@ -283,7 +255,7 @@ static int cut_pipedream(const struct args *args, const struct pen_text *file,
         .is_straight = args->is_straight};
     if (status == PEN_OK)
         status = pen_pipedream_solve(&problem, &plan, why);
-    int code = status == PEN_OK ? print_pipedream(args, profile, plan)
+    int code = status == PEN_OK ? print_pipedream(profile, plan)
                                 : pen__refuse_as(status, why);
     pen_pipedream_plan_free(plan);
     pen_pipedream_profile_free(profile);
@@ -292,8 +264,7 @@ static int cut_pipedream(const struct args *args, const struct pen_text *file,
 
 /* ---- dnn-partitioning ---- */
 
-static int print_placement(const struct args *args,
-                           const struct pen_placement_graph *graph,
+static int print_placement(const struct pen_placement_graph *graph,
                            const struct pen_max_load_plan *plan)
 {
     static const struct pen_column columns[] = {{"stage", true, false},
@@ -321,7 +292,7 @@ static int print_placement(const struct args *args,
     set_number(&result, "bound", plan->bound);
     tell_left_out(&result, plan->left_out);
     set_nodes(&result, plan->node_stages, graph->graph.num_nodes);
-    return print_result(args, &result);
+    return print_result(&result);
 }
 
 static int cut_placement(const struct args *args, const struct pen_text *file,
@@ -344,7 +315,7 @@ static int cut_placement(const struct args *args, const struct pen_text *file,
     const struct pen_max_load_problem problem = {.graph = graph};
     if (status == PEN_OK)
         status = pen_max_load_solve(&problem, &plan, why);
-    int code = status == PEN_OK ? print_placement(args, graph, plan)
+    int code = status == PEN_OK ? print_placement(graph, plan)
                                 : pen__refuse_as(status, why);
     pen_max_load_plan_free(plan);
     pen_placement_graph_free(graph);
@@ -353,8 +324,7 @@ static int cut_placement(const struct args *args, const struct pen_text *file,
 
 /* ---- Piper ---- */
 
-static int print_piper(const struct args *args,
-                       const struct pen_piper_profile *profile,
+static int print_piper(const struct pen_piper_profile *profile,
                        const struct pen_piper_plan *plan)
 {
     static const struct pen_column columns[] = {
@@ -383,7 +353,7 @@ static int print_piper(const struct args *args,
     set_number(&result, "stage_sec", plan->stage_sec);
     tell_left_out(&result, plan->left_out);
     set_nodes(&result, plan->node_stages, profile->graph.num_nodes);
-    return print_result(args, &result);
+    return print_result(&result);
 }
 
 static int cut_piper(const struct args *args, const struct pen_text *file,
@@ -400,7 +370,7 @@ static int cut_piper(const struct args *args, const struct pen_text *file,
     const struct pen_piper_problem problem = {.profile = profile};
     if (status == PEN_OK)
         status = pen_piper_solve(&problem, &plan, why);
-    int code = status == PEN_OK ? print_piper(args, profile, plan)
+    int code = status == PEN_OK ? print_piper(profile, plan)
                                 : pen__refuse_as(status, why);
     pen_piper_plan_free(plan);
     pen_piper_profile_free(profile);
@@ -434,14 +404,15 @@ static int run(int argc, char **argv)
     struct args args = {0};
     struct pen_text file = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (!pen__parse(&parser, "penstock partition", 0, argc, argv, &args))
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
     int code;
-    pen_status status = pen_file_read(args.path, MAX_FILE_BYTES, &file, &why);
+    pen_status status =
+        pen_file_read(args.files.words[0], MAX_FILE_BYTES, &file, &why);
     if (status != PEN_OK) {
         code = pen__refuse_as(status, &why);
     } else {
-        pen_text_add(&why, "%s: ", args.path);
+        pen_text_add(&why, "%s: ", args.files.words[0]);
         code = cut(&args, &file, &why);
     }
     pen_text_release(&file);

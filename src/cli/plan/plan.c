@@ -238,7 +238,7 @@ static int print_answer(const struct pen__plan_args *args,
         report.sync_reason = pen_text_string(&answer->sync_reason);
     if (args->html != NULL && write_html(args, &report, why) != PEN_OK)
         return pen__refuse(why);
-    if (args->is_json)
+    if (pen__answer_is_json())
         return pen__print_json("plan", pen__plan_report_json(&report));
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__plan_report_print(&report, &text);
@@ -253,8 +253,7 @@ static int run_search(int argc, char **argv)
     struct pen__planning planning;
     struct answer answer = {.ranking = NULL, .sync_reason = PEN_TEXT_EMPTY};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock plan";
-    pen__plan_args_parse(PEN__PLAN_SEARCH, name, argc, argv, &args);
+    pen__plan_args_parse(PEN__PLAN_SEARCH, argc, argv, &args);
     if (args.megatron_line != NULL)
         return pen__plan_yours(&args);
     if (args.why != NULL)
@@ -320,7 +319,7 @@ static int print_check(const struct pen__plan_args *args,
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     int code;
-    if (args->is_json) {
+    if (pen__answer_is_json()) {
         code =
             pen__print_json("plan-check", check_json(args, planning, plan,
                                                      before_sec, prediction));
@@ -356,8 +355,7 @@ static int run_check(int argc, char **argv)
     struct pen__plan_args args;
     struct pen_plan *plan = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock plan check";
-    pen__plan_args_parse(PEN__PLAN_CHECK, name, argc, argv, &args);
+    pen__plan_args_parse(PEN__PLAN_CHECK, argc, argv, &args);
     pen_status status = pen_plan_load(args.file, &plan, &why);
     int code = status == PEN_OK ? check_plan(&args, plan, &why)
                                 : pen__refuse_as(status, &why);
@@ -382,14 +380,10 @@ static int run(int argc, char **argv)
 
 static int help(int argc, char **argv)
 {
-    char name[] = "penstock plan";
-    char check[] = "penstock plan check";
-    if (is_check(argc, argv))
-        pen__plan_args_help(PEN__PLAN_CHECK, check);
-    else
-        pen__plan_args_help(PEN__PLAN_SEARCH, name);
-    if (pen__help_is_collected() && !is_check(argc, argv))
-        pen__plan_args_help(PEN__PLAN_CHECK, check);
+    if (!is_check(argc, argv))
+        pen__plan_args_help(PEN__PLAN_SEARCH);
+    if (pen__help_is_collected() || is_check(argc, argv))
+        pen__plan_args_help(PEN__PLAN_CHECK);
     return PEN__EXIT_OK;
 }
 

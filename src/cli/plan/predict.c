@@ -4,6 +4,7 @@
 #include "cli/plan/print.h"
 
 #include "cli/plan/import.h"
+#include "cli/program/answer.h"
 #include "export/megatron_layout.h"
 #include "planner/target_rules.h"
 
@@ -277,7 +278,7 @@ static int print(const struct pen__plan_args *args,
                  const struct pen_prediction *prediction)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
-    if (args->is_json)
+    if (pen__answer_is_json())
         return pen__print_json(
             "predict", pen__plan_json_with_run(planning, plan, prediction,
                                                (double)args->tokens));
@@ -295,9 +296,8 @@ static int run(int argc, char **argv)
     struct pen_plan *plan = NULL;
     struct pen_prediction prediction = {.step_sec = 0};
     struct pen_text why = PEN_TEXT_EMPTY;
-    char name[] = "penstock predict";
     pen_status status;
-    pen__plan_args_parse(PEN__PLAN_PREDICT, name, argc, argv, &args);
+    pen__plan_args_parse(PEN__PLAN_PREDICT, argc, argv, &args);
     if (args.megatron_line != NULL) {
         status = import_plan(&args, &planning, &plan, &why);
     } else {
@@ -322,8 +322,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    char name[] = "penstock predict";
-    pen__plan_args_help(PEN__PLAN_PREDICT, name);
+    pen__plan_args_help(PEN__PLAN_PREDICT);
     return PEN__EXIT_OK;
 }
 

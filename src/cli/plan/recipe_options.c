@@ -1,5 +1,7 @@
 #include "cli/plan/options.h"
 
+#include "cli/program/field_rows.h"
+
 #include <string.h>
 
 enum { TYPE_ALLTOALL, TYPE_ALLGATHER, TYPE_FLEX, TYPES };
@@ -17,79 +19,65 @@ static const char *const graph_impls[] = {"none", "local", "transformer_engine",
 #define MOST_MTP 64
 
 const struct pen__field pen__recipe_options[] = {
-    {"expert-tensor-parallel-size", "N",
-     "devices that share the tensors of an expert; when not given, 1 with ep "
-     "for megatron, else as tp",
-     PEN__FIELD_COUNT, AT(expert_tp), 1, PEN_PLAN_MAX_DEGREE, NULL},
-    {"etp", "N", "the same", PEN__FIELD_COUNT, AT(expert_tp), 1,
-     PEN_PLAN_MAX_DEGREE, NULL},
-    {"dispatcher", "NAME",
-     "how tokens reach their experts: alltoall, allgather, deepep (one copy "
-     "per node) or hybridep (also NVLink over several nodes); alltoall when "
-     "not given",
-     PEN__FIELD_WORD, AT(dispatcher), 0, 0, pen_dispatcher_names},
-    {"moe-token-dispatcher-type", "NAME",
-     "the same in Megatron's words: alltoall, allgather or flex",
-     PEN__FIELD_WORD, AT(dispatcher_type), 0, 0, dispatcher_types},
-    {"moe-flex-dispatcher-backend", "NAME",
-     "of flex: deepep or hybridep; deepep when not given", PEN__FIELD_WORD,
-     AT(backend), 0, 0, flex_backends},
-    {"overlap-moe-expert-parallel-comm", NULL,
-     "send messages of experts while another micro-batch computes",
-     PEN__FIELD_FLAG, AT(overlaps_experts), 0, 0, NULL},
-    {"delay-wgrad-compute", NULL,
-     "fill the gaps of that overlap with weight gradients", PEN__FIELD_FLAG,
-     AT(delays_weights), 0, 0, NULL},
-    {"drop-tokens", NULL, "drop tokens beyond an equal share for each expert",
-     PEN__FIELD_FLAG, AT(drops_tokens), 0, 0, NULL},
-    {"moe-paged-stash", NULL, "keep stored inputs of experts in pages",
-     PEN__FIELD_FLAG, AT(is_paged), 0, 0, NULL},
-    {"fused-experts", NULL, "compute all experts of a device in one kernel",
-     PEN__FIELD_FLAG, AT(has_fused_experts), 0, 0, NULL},
-    {"graphs", "NAME",
-     "work that is launched as one piece: none, modules (attention, router, "
-     "dense MLP) or full (the whole step); none when not given",
-     PEN__FIELD_WORD, AT(graphs), 0, 0, pen_graphs_names},
-    {"cuda-graph-impl", "NAME",
-     "the same in Megatron's words: none, local, transformer_engine or "
-     "full_iteration",
-     PEN__FIELD_WORD, AT(graph_impl), 0, 0, graph_impls},
-    {"recompute-modules", "LIST",
-     "modules that selective recomputation computes again, as "
-     "moe_act,layernorm; also core_attn, mla_up_proj, mlp, moe, "
-     "shared_experts; when not given, plan chooses them for megatron; else "
-     "the target's usual ones",
-     PEN__FIELD_TEXT, AT(modules), 0, 0, NULL},
-    {"offload-modules", "LIST",
-     "modules whose inputs wait in the host's memory, from the same list",
-     PEN__FIELD_TEXT, AT(offloaded), 0, 0, NULL},
-    {"cpu-offloading-num-layers", "N",
-     "blocks whose activations wait in the host's memory; needs pp 1",
-     PEN__FIELD_COUNT, AT(offload_blocks), 1, MOST_OFFLOADED, NULL},
-    {"offload-blocks", "N", "the same", PEN__FIELD_COUNT, AT(offload_blocks), 1,
-     MOST_OFFLOADED, NULL},
-    {"optimizer-cpu-offload", NULL,
-     "keep and step the optimizer's state in the host's memory",
-     PEN__FIELD_FLAG, AT(offloads_optimizer), 0, 0, NULL},
-    {"optimizer", "NAME",
-     "adam, adam8 (moments in 8 bits), adafactor or muon; adam when not given",
-     PEN__FIELD_WORD, AT(optimizer), 0, 0, pen_optimizer_names},
-    {"grad-reduce-in-bf16", NULL, "accumulate and sum gradients in 2 bytes",
-     PEN__FIELD_FLAG, AT(has_narrow_gradients), 0, 0, NULL},
-    {"master-bytes", "N",
-     "bytes of a master weight: 2 or 4; as usual when not given",
-     PEN__FIELD_COUNT, AT(master_bytes), 2, 4, NULL},
-    {"moment-bytes", "N",
-     "bytes of both moments of a weight: 2 to 6 or 8; as usual when not given",
-     PEN__FIELD_COUNT, AT(moment_bytes), 2, 8, NULL},
-    {"fp8-param-gather", NULL, "gather weights in the 8 bits of the products",
-     PEN__FIELD_FLAG, AT(gathers_narrow), 0, 0, NULL},
-    {"fp8-dot-product-attention", NULL, "also compute attention in 8 bits",
-     PEN__FIELD_FLAG, AT(has_narrow_attention), 0, 0, NULL},
-    {"mtp-num-layers", "N",
-     "train N blocks that predict further tokens; none when not given",
-     PEN__FIELD_COUNT, AT(mtp_blocks), 1, MOST_MTP, NULL},
-    {NULL, NULL, NULL, PEN__FIELD_FLAG, 0, 0, 0, NULL}};
+    COUNT("expert-tensor-parallel-size", expert_tp, 1, PEN_PLAN_MAX_DEGREE,
+          "devices that share the tensors of an expert; when not given, 1 with "
+          "ep "
+          "for megatron, else as tp"),
+    COUNT("etp", expert_tp, 1, PEN_PLAN_MAX_DEGREE, "the same"),
+    WORD(
+        "dispatcher", dispatcher, pen_dispatcher_names,
+        "how tokens reach their experts: alltoall, allgather, deepep (one copy "
+        "per node) or hybridep (also NVLink over several nodes); alltoall when "
+        "not given"),
+    WORD("moe-token-dispatcher-type", dispatcher_type, dispatcher_types,
+         "the same in Megatron's words: alltoall, allgather or flex"),
+    WORD("moe-flex-dispatcher-backend", backend, flex_backends,
+         "of flex: deepep or hybridep; deepep when not given"),
+    FLAG("overlap-moe-expert-parallel-comm", overlaps_experts,
+         "send messages of experts while another micro-batch computes"),
+    FLAG("delay-wgrad-compute", delays_weights,
+         "fill the gaps of that overlap with weight gradients"),
+    FLAG("drop-tokens", drops_tokens,
+         "drop tokens beyond an equal share for each expert"),
+    FLAG("moe-paged-stash", is_paged, "keep stored inputs of experts in pages"),
+    FLAG("fused-experts", has_fused_experts,
+         "compute all experts of a device in one kernel"),
+    WORD(
+        "graphs", graphs, pen_graphs_names,
+        "work that is launched as one piece: none, modules (attention, router, "
+        "dense MLP) or full (the whole step); none when not given"),
+    WORD("cuda-graph-impl", graph_impl, graph_impls,
+         "the same in Megatron's words: none, local, transformer_engine or "
+         "full_iteration"),
+    TEXT("recompute-modules", "LIST", modules,
+         "modules that selective recomputation computes again, as "
+         "moe_act,layernorm; also core_attn, mla_up_proj, mlp, moe, "
+         "shared_experts; when not given, plan chooses them for megatron; else "
+         "the target's usual ones"),
+    TEXT("offload-modules", "LIST", offloaded,
+         "modules whose inputs wait in the host's memory, from the same list"),
+    COUNT("cpu-offloading-num-layers", offload_blocks, 1, MOST_OFFLOADED,
+          "blocks whose activations wait in the host's memory; needs pp 1"),
+    COUNT("offload-blocks", offload_blocks, 1, MOST_OFFLOADED, "the same"),
+    FLAG("optimizer-cpu-offload", offloads_optimizer,
+         "keep and step the optimizer's state in the host's memory"),
+    WORD("optimizer", optimizer, pen_optimizer_names,
+         "adam, adam8 (moments in 8 bits), adafactor or muon; adam when not "
+         "given"),
+    FLAG("grad-reduce-in-bf16", has_narrow_gradients,
+         "accumulate and sum gradients in 2 bytes"),
+    COUNT("master-bytes", master_bytes, 2, 4,
+          "bytes of a master weight: 2 or 4; as usual when not given"),
+    COUNT("moment-bytes", moment_bytes, 2, 8,
+          "bytes of both moments of a weight: 2 to 6 or 8; as usual when not "
+          "given"),
+    FLAG("fp8-param-gather", gathers_narrow,
+         "gather weights in the 8 bits of the products"),
+    FLAG("fp8-dot-product-attention", has_narrow_attention,
+         "also compute attention in 8 bits"),
+    COUNT("mtp-num-layers", mtp_blocks, 1, MOST_MTP,
+          "train N blocks that predict further tokens; none when not given"),
+    {.name = NULL}};
 
 void pen__recipe_args_init(struct pen__recipe_args *args)
 {

@@ -1,7 +1,7 @@
 #ifndef PEN_CLI_RECIPE_OPTIONS_H
 #define PEN_CLI_RECIPE_OPTIONS_H
 
-#include "cli/program/fields.h"
+#include "cli/program/line.h"
 #include "core/recipe.h"
 
 #include <argp.h>

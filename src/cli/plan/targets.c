@@ -6,6 +6,7 @@
 
 #include "cli/plan/cells.h"
 #include "cli/plan/print.h"
+#include "cli/program/answer.h"
 
 #include <inttypes.h>
 
@@ -175,7 +176,7 @@ int pen__plan_targets(const struct pen__plan_args *args)
     int code = PEN__EXIT_NO;
     if (status != PEN_OK)
         code = pen__refuse_as(status, &why);
-    else if (args->is_json)
+    else if (pen__answer_is_json())
         code = pen__print_json("plan-targets", answer_json(&answer));
     else
         code = print_text(&answer);

@@ -9,6 +9,7 @@
 #include "cli/plan/import.h"
 #include "cli/plan/modes.h"
 #include "cli/plan/print.h"
+#include "cli/program/answer.h"
 #include "planner/shortage.h"
 
 #include <inttypes.h>
@@ -416,7 +417,7 @@ int pen__plan_yours(struct pen__plan_args *args)
     int code = PEN__EXIT_NO;
     if (status != PEN_OK)
         code = pen__refuse_as(status, &why);
-    else if (args->is_json)
+    else if (pen__answer_is_json())
         code = pen__print_json("plan-from-megatron", answer_json(&answer));
     else
         code = print_text(&answer);

@@ -7,33 +7,29 @@
  */
 #include "cli/program/fields.h"
 
+#define FIELD(name, value, member, kind, least, most, words, help)             \
+    {                                                                          \
+        name, value, help, PEN__FIELD_##kind, AT(member), least, most, words   \
+    }
 #define FLAG(name, member, help)                                               \
-    {                                                                          \
-        name, NULL, help, PEN__FIELD_FLAG, AT(member), 0, 0, NULL              \
-    }
+    FIELD(name, NULL, member, FLAG, 0, 0, NULL, help)
 #define TEXT(name, value, member, help)                                        \
-    {                                                                          \
-        name, value, help, PEN__FIELD_TEXT, AT(member), 0, 0, NULL             \
-    }
+    FIELD(name, value, member, TEXT, 0, 0, NULL, help)
 #define LIST(name, value, member, help)                                        \
-    {                                                                          \
-        name, value, help, PEN__FIELD_LIST, AT(member), 0, 0, NULL             \
-    }
+    FIELD(name, value, member, LIST, 0, 0, NULL, help)
 #define COUNT(name, member, least, most, help)                                 \
-    {                                                                          \
-        name, "N", help, PEN__FIELD_COUNT, AT(member), least, most, NULL       \
-    }
+    FIELD(name, "N", member, COUNT, least, most, NULL, help)
 #define SIZE(name, member, least, most, help)                                  \
-    {                                                                          \
-        name, "N", help, PEN__FIELD_SIZE, AT(member), least, most, NULL        \
-    }
+    FIELD(name, "N", member, SIZE, least, most, NULL, help)
 #define REAL(name, member, least, most, help)                                  \
-    {                                                                          \
-        name, "X", help, PEN__FIELD_REAL, AT(member), least, most, NULL        \
-    }
+    FIELD(name, "X", member, REAL, least, most, NULL, help)
 #define WORD(name, member, words, help)                                        \
+    FIELD(name, "NAME", member, WORD, 0, 0, words, help)
+
+/* Whether it was given, cli/program/answer.h knows. */
+#define JSON(help)                                                             \
     {                                                                          \
-        name, "NAME", help, PEN__FIELD_WORD, AT(member), 0, 0, words           \
+        "json", NULL, help, PEN__FIELD_JSON, 0, 0, 0, NULL                     \
     }
 
 #endif

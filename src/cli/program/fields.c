@@ -22,31 +22,27 @@ void pen__list_release(struct pen__list *list)
     *list = (struct pen__list){0};
 }
 
+static bool is_output(const struct pen__field *field)
+{
+    return strcmp(field->name, "output") == 0;
+}
+
+static int key_of(const struct pen__field *field, size_t index)
+{
+    return is_output(field) ? 'o' : FIRST_KEY + (int)index;
+}
+
 void pen__fields_list(const struct pen__field *fields, size_t count,
                       struct argp_option out[PEN__FIELDS_MAX + 1])
 {
     PEN_BUG_UNLESS(count <= PEN__FIELDS_MAX);
     for (size_t i = 0; i < count; i++)
         out[i] = (struct argp_option){.name = fields[i].name,
-                                      .key = FIRST_KEY + (int)i,
+                                      .key = key_of(&fields[i], i),
                                       .arg = fields[i].value,
                                       .doc = fields[i].help,
                                       .group = 1 + (int)i};
     out[count] = (struct argp_option){0};
-}
-
-void pen__fields_list_output(const struct pen__field *fields, size_t count,
-                             const char *value, const char *help,
-                             struct argp_option out[PEN__FIELDS_MAX + 1])
-{
-    PEN_BUG_UNLESS(count < PEN__FIELDS_MAX);
-    pen__fields_list(fields, count, out);
-    out[count] = (struct argp_option){.name = "output",
-                                      .key = 'o',
-                                      .arg = value,
-                                      .doc = help,
-                                      .group = 1 + (int)count};
-    out[count + 1] = (struct argp_option){0};
 }
 
 void pen__fields_hide(const char *const *names, struct argp_option *options)
@@ -101,7 +97,7 @@ static double read_number(const struct pen__field *field, const char *text,
     double number = strtod(text, &end);
     double times = 1;
     bool is_size = field->kind == PEN__FIELD_SIZE;
-    bool is_count = is_size || field->kind == PEN__FIELD_COUNT;
+    bool is_count = field->kind != PEN__FIELD_REAL;
     bool is_read = is_count ? read_times(end, is_size, &times) : *end == '\0';
     number *= times;
     if (end == text || !is_read || errno != 0 ||
@@ -172,12 +168,17 @@ static error_t take_field(const struct pen__field *field, const char *text,
     case PEN__FIELD_FLAG:
         *(bool *)place = true;
         return 0;
+    case PEN__FIELD_JSON:
+        return 0;
     case PEN__FIELD_TEXT:
         *(const char **)place = text;
         return 0;
     case PEN__FIELD_COUNT:
     case PEN__FIELD_SIZE:
         *(uint64_t *)place = (uint64_t)read_number(field, text, state);
+        return 0;
+    case PEN__FIELD_SMALL:
+        *(uint32_t *)place = (uint32_t)read_number(field, text, state);
         return 0;
     case PEN__FIELD_REAL:
         *(double *)place = read_number(field, text, state);
@@ -196,14 +197,17 @@ error_t pen__fields_parse(const struct pen__field *fields, size_t count,
 {
     if (key == ARGP_KEY_ARG)
         return take_word(fields, count, text, state);
-    if (key < FIRST_KEY || key >= FIRST_KEY + (int)count)
+    size_t index = 0;
+    while (index < count && key_of(&fields[index], index) != key)
+        index++;
+    if (index == count)
         return ARGP_ERR_UNKNOWN;
     for (size_t i = 0; i < count; i++)
         if (fields[i].kind == PEN__FIELD_LIST)
             ((struct pen__list *)(void *)((char *)state->input +
                                           fields[i].offset))
                 ->is_open = false;
-    return take_field(&fields[key - FIRST_KEY], text, state);
+    return take_field(&fields[index], text, state);
 }
 
 size_t pen__fields_find(const struct pen__field *fields, size_t count,
@@ -240,11 +244,15 @@ static json_t *print_field(const struct pen__field *field, const void *args)
     switch (field->kind) {
     case PEN__FIELD_FLAG:
         return json_boolean(*(const bool *)place);
+    case PEN__FIELD_JSON:
+        return NULL;
     case PEN__FIELD_TEXT:
         return json_string(*(const char *const *)place);
     case PEN__FIELD_COUNT:
     case PEN__FIELD_SIZE:
         return json_integer((json_int_t) * (const uint64_t *)place);
+    case PEN__FIELD_SMALL:
+        return json_integer((json_int_t) * (const uint32_t *)place);
     case PEN__FIELD_REAL:
         return json_real(*(const double *)place);
     case PEN__FIELD_WORD:

@@ -9,12 +9,14 @@
 
 /*
  * Options as a table: for each its name, its help, and where its value goes in
- * the struct of the command. train has forty of them.
+ * the struct of the command. train has seventy of them.
  */
 enum pen__field_kind {
     PEN__FIELD_FLAG,  /* bool */
+    PEN__FIELD_JSON,  /* a flag that cli/program/answer.h has read; no place */
     PEN__FIELD_TEXT,  /* const char * */
     PEN__FIELD_COUNT, /* uint64_t; 2k is 2000, 4Mi 4 * 1024 * 1024 */
+    PEN__FIELD_SMALL, /* uint32_t; the same */
     PEN__FIELD_SIZE,  /* uint64_t; the same, but 8k is 8192 */
     PEN__FIELD_REAL,  /* double */
     PEN__FIELD_WORD,  /* unsigned: its place in `words` */
@@ -45,14 +47,10 @@ void pen__list_release(struct pen__list *list);
 
 enum { PEN__FIELDS_MAX = 96 };
 
-/* What argp wants to know; room for all fields and the end. */
+/* What argp wants to know; room for all fields and the end. The letter o
+ * stands for --output. */
 void pen__fields_list(const struct pen__field *fields, size_t count,
                       struct argp_option out[PEN__FIELDS_MAX + 1]);
-
-/* The same with -o, --output=VALUE as the last option. */
-void pen__fields_list_output(const struct pen__field *fields, size_t count,
-                             const char *value, const char *help,
-                             struct argp_option out[PEN__FIELDS_MAX + 1]);
 
 /* Leaves these, the last NULL, out of --help; they are taken as before. */
 void pen__fields_hide(const char *const *names, struct argp_option *options);

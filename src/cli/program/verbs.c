@@ -4,7 +4,6 @@
 #include "base/nearest.h"
 #include "cli/program/cli.h"
 #include "cli/program/help.h"
-#include "cli/program/parser.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,30 +53,31 @@ int pen__verbs_find(const struct pen__verbs *verbs, int argc, char **argv,
     return find(verbs, argv[1]);
 }
 
-/* The parser of one, and its name and description, which the caller releases.
- */
-static void describe(const struct pen__verbs *verbs, int index,
-                     struct argp *parser, struct pen_text *name,
-                     struct pen_text *doc)
+/* The line of one; what it borrows the caller releases. */
+static struct pen__line line_of(const struct pen__verbs *verbs, int index,
+                                struct pen_text *name, struct pen_text *doc)
 {
     const struct pen__verb *verb = &verbs->items[index];
     pen_text_add(name, "penstock %s %s", verbs->command, verb->name);
     pen_text_add(doc, "%s.\v%s", verb->summary, verb->doc);
-    *parser = (struct argp){.options = verb->options,
-                            .parser = verbs->parse,
-                            .args_doc = verb->words,
-                            .doc = pen_text_string(doc)};
+    return (struct pen__line){.name = pen_text_string(name),
+                              .fields = verb->fields,
+                              .num_fields = verb->num_fields,
+                              .usage = verb->words,
+                              .words_offset = verbs->words_offset,
+                              .least_words = verb->least_words,
+                              .most_words = verb->most_words,
+                              .doc = pen_text_string(doc),
+                              .check = verbs->check};
 }
 
 bool pen__verbs_parse(const struct pen__verbs *verbs, int index, int argc,
                       char **argv, void *args)
 {
-    struct argp parser;
     struct pen_text name = PEN_TEXT_EMPTY;
     struct pen_text doc = PEN_TEXT_EMPTY;
-    describe(verbs, index, &parser, &name, &doc);
-    bool is_read = pen__parse(&parser, pen_text_string(&name), 0, argc - 1,
-                              argv + 1, args);
+    struct pen__line line = line_of(verbs, index, &name, &doc);
+    bool is_read = pen__line_read(&line, argc - 1, argv + 1, args);
     pen_text_release(&name);
     pen_text_release(&doc);
     return is_read;
@@ -85,11 +85,10 @@ bool pen__verbs_parse(const struct pen__verbs *verbs, int index, int argc,
 
 static void help_on(const struct pen__verbs *verbs, int index)
 {
-    struct argp parser;
     struct pen_text name = PEN_TEXT_EMPTY;
     struct pen_text doc = PEN_TEXT_EMPTY;
-    describe(verbs, index, &parser, &name, &doc);
-    pen__parser_help(&parser, pen_text_string(&name));
+    struct pen__line line = line_of(verbs, index, &name, &doc);
+    pen__line_help(&line);
     pen_text_release(&name);
     pen_text_release(&doc);
 }

@@ -1,9 +1,7 @@
 #ifndef PEN_CLI_VERBS_H
 #define PEN_CLI_VERBS_H
 
-#include <argp.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include "cli/program/line.h"
 
 /* Commands that have commands of their own: `penstock checkpoint ls`. */
 
@@ -11,8 +9,11 @@ struct pen__verb {
     const char *name;
     const char *words; /* behind it; "" for none */
     const char *summary;
-    const char *doc;                   /* NULL: another program has it */
-    const struct argp_option *options; /* NULL for none */
+    const char *doc; /* NULL: another program has it */
+    const struct pen__field *fields;
+    size_t num_fields;
+    size_t least_words;
+    size_t most_words;
 };
 
 struct pen__verbs {
@@ -21,7 +22,9 @@ struct pen__verbs {
     size_t count;
     int name_width; /* of columns of the usage */
     int words_width;
-    argp_parser_t parse;
+    /* As in struct pen__line, for all of them. */
+    size_t words_offset;
+    void (*check)(void *args, const struct argp_state *state);
 };
 
 /*

@@ -5,64 +5,49 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/program/answer.h"
 #include "cli/program/cli.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 
 #include <stdlib.h>
 
-enum option_key { KEY_JSON = 256 };
-
-static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0,
-     "write an HTML page to FILE; print the figures on the terminal "
-     "when not given",
-     1},
-    {"json", KEY_JSON, NULL, 0, "print JSON", 2},
-    {NULL, 0, NULL, 0, NULL, 0}};
-
 struct args {
-    char *output;
-    bool is_json;
-    char **paths;
-    size_t num_paths;
+    const char *output;
+    struct pen__rest runs;
 };
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+#define AT(member) offsetof(struct args, member)
+
+static const struct pen__field fields[] = {
+    TEXT("output", "FILE", output,
+         "write an HTML page to FILE; print the figures on the terminal when "
+         "not given"),
+    JSON("print JSON")};
+
+static void check(void *context, const struct argp_state *state)
 {
-    struct args *args = state->input;
-    switch (key) {
-    case 'o':
-        args->output = text;
-        return 0;
-    case KEY_JSON:
-        args->is_json = true;
-        return 0;
-    case ARGP_KEY_ARGS:
-        args->paths = state->argv + state->next;
-        args->num_paths = (size_t)(state->argc - state->next);
-        return 0;
-    case ARGP_KEY_END:
-        if (args->num_paths == 0)
-            argp_error(state, "expected RUN...");
-        if (args->num_paths > PEN__REPORT_MAX_RUNS)
-            argp_error(state,
-                       "%zu runs are too many for one report; give at most %zu",
-                       args->num_paths, PEN__REPORT_MAX_RUNS);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct args *args = context;
+    if (args->runs.count > PEN__REPORT_MAX_RUNS)
+        argp_error(state,
+                   "%zu runs are too many for one report; give at most %zu",
+                   args->runs.count, PEN__REPORT_MAX_RUNS);
 }
 
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
-    .args_doc = "RUN...",
+static const struct pen__line command_line = {
+    .name = "penstock report",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "RUN...",
+    .words_offset = AT(runs),
+    .least_words = 1,
+    .most_words = SIZE_MAX,
     .doc = "Reports results, time and memory of trainings, and recommends "
            "changes; compares several runs.\vEach RUN is a folder that "
            "penstock train --run wrote, a file of --log, or a folder of "
            "--trace. The report lists missing parts and the option that "
-           "records each of them."};
+           "records each of them.",
+    .check = check};
 
 static pen_status write_page(const struct pen__report *report, const char *path,
                              struct pen_text *why)
@@ -85,7 +70,7 @@ static int show(const struct args *args, const struct pen__report *report)
         code = pen__refuse(&why);
     else if (args->output != NULL)
         pen_log(PEN_LOG_INFO, "wrote %s", args->output);
-    if (code == PEN__EXIT_OK && args->is_json) {
+    if (code == PEN__EXIT_OK && pen__answer_is_json()) {
         code = pen__print_json("report", pen__report_json(report));
     } else if (code == PEN__EXIT_OK && args->output == NULL) {
         pen__report_print(report, pen__page_width(), &text);
@@ -99,13 +84,13 @@ static int show(const struct args *args, const struct pen__report *report)
 static int load_and_show(const struct args *args, struct pen__report_run *runs)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct pen__report report = {runs, args->num_paths};
+    struct pen__report report = {runs, args->runs.count};
     pen_status status = PEN_OK;
-    for (size_t i = 0; i < args->num_paths && status == PEN_OK; i++)
-        status = pen__report_run_load(&runs[i], args->paths[i], &why);
+    for (size_t i = 0; i < args->runs.count && status == PEN_OK; i++)
+        status = pen__report_run_load(&runs[i], args->runs.words[i], &why);
     int code = PEN__EXIT_NO;
     if (status == PEN_OK) {
-        pen__report_name_runs(runs, args->num_paths);
+        pen__report_name_runs(runs, args->runs.count);
         code = show(args, &report);
     } else {
         code = pen__refuse_as(status, &why);
@@ -117,15 +102,15 @@ static int load_and_show(const struct args *args, struct pen__report_run *runs)
 static int run(int argc, char **argv)
 {
     struct args args = {.output = NULL};
-    if (!pen__parse(&parser, "penstock report", 0, argc, argv, &args))
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
-    struct pen__report_run *runs = calloc(args.num_paths, sizeof *runs);
+    struct pen__report_run *runs = calloc(args.runs.count, sizeof *runs);
     int code = PEN__EXIT_NO;
     if (runs != NULL)
         code = load_and_show(&args, runs);
     else
         pen_log(PEN_LOG_ERROR, "out of memory");
-    for (size_t i = 0; runs != NULL && i < args.num_paths; i++)
+    for (size_t i = 0; runs != NULL && i < args.runs.count; i++)
         pen__report_run_release(&runs[i]);
     free(runs);
     return code;

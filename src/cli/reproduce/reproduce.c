@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "cli/program/answer.h"
 #include "cli/program/cli.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,22 +18,21 @@
 #define AT(member) offsetof(struct pen__reproduce_args, member)
 
 static const struct pen__field fields[] = {
-    {"data", "DIR",
-     "parle: a folder with the four files of MNIST, which are not shipped; "
-     "2bw: a folder with a text as input.txt, as examples/shakespeare; wap: "
-     "not needed",
-     PEN__FIELD_TEXT, AT(data), 0, 0, NULL},
-    {"launcher", "COMMAND",
-     "starts ranks, as 'mpirun --bind-to none'; mpirun when not given",
-     PEN__FIELD_TEXT, AT(launcher), 0, 0, NULL},
-    {"short", NULL,
-     "a minute in place of half an hour: shows that everything works, and "
-     "decides nothing",
-     PEN__FIELD_FLAG, AT(is_short), 0, 0, NULL},
-    {"json", NULL, "print JSON: the figures, as in results.json",
-     PEN__FIELD_FLAG, AT(is_json), 0, 0, NULL}};
-
-#define NUM_FIELDS (sizeof fields / sizeof *fields)
+    TEXT(
+        "data", "DIR", data,
+        "parle: a folder with the four files of MNIST, which are not shipped; "
+        "2bw: a folder with a text as input.txt, as examples/shakespeare; wap: "
+        "not needed"),
+    TEXT("launcher", "COMMAND", launcher,
+         "starts ranks, as 'mpirun --bind-to none'; mpirun when not given"),
+    FLAG("short", is_short,
+         "a minute in place of half an hour: shows that everything works, and "
+         "decides nothing"),
+    JSON("print JSON: the figures, as in results.json"),
+    TEXT("output", "DIR", output,
+         "folder for the page, the logs and the figures; trainings that it has "
+         "already are not repeated; named after the experiment when not "
+         "given")};
 
 /* All experiments; `data` is what --data names, NULL: nothing. */
 static const struct experiment {
@@ -56,9 +55,10 @@ static const struct experiment *find(const char *name)
     return NULL;
 }
 
-static void check(const struct pen__reproduce_args *args,
-                  struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
+    struct pen__reproduce_args *args = context;
+    args->name = args->names.count == 0 ? NULL : args->names.words[0];
     const struct experiment *it = args->name == NULL ? NULL : find(args->name);
     if (args->name == NULL)
         argp_error(state, "name an experiment: " NAMES);
@@ -69,68 +69,36 @@ static void check(const struct pen__reproduce_args *args,
         argp_error(state, "--data is required: a folder with %s", it->data);
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    struct pen__reproduce_args *args = state->input;
-    switch (key) {
-    case 'o':
-        args->output = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->name != NULL)
-            argp_error(state, "unexpected argument '%s'", text);
-        args->name = text;
-        return 0;
-    case ARGP_KEY_END:
-        check(args, state);
-        return 0;
-    default:
-        return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
-    }
-}
-
-static void list_options(struct argp_option out[PEN__FIELDS_MAX + 1])
-{
-    pen__fields_list_output(
-        fields, NUM_FIELDS, "DIR",
-        "folder for the page, the logs and the figures; trainings that it has "
-        "already are not repeated; named after the experiment when not given",
-        out);
-}
-
-static struct argp parser_of(const struct argp_option *options)
-{
-    return (struct argp){
-        .options = options,
-        .parser = parse_option,
-        .args_doc = "parle\n2bw\nwap",
-        .doc = "Runs the experiment of a paper, and writes a page with its "
-               "claim, the figures and a verdict.\vparle: do three replicas "
-               "that synchronise every 25 steps learn sooner and better than "
-               "SGD (Chaudhari et al., 2017)? Trains a small network on MNIST "
-               "with SGD, synchronous SGD, local SGD, EASGD and both forms of "
-               "Parle, 5 seeds each; takes about 30 minutes on two cores.\n\n"
-               "2bw: are pipelines with two versions of the weights fast, "
-               "lean and as accurate as synchronous ones (PipeDream-2BW, "
-               "Narayanan et al., 2021)? Predicts a GPT of 2.2 billion "
-               "parameters on 64 V100, counts bytes, and trains a small GPT "
-               "with and without cures of the delay, 5 seeds each; takes about "
-               "30 minutes on two cores.\n\n"
-               "wap: is a program that uses as many devices as the workload "
-               "can use as fast, with less energy (WAP, Shin et al., 2018)? "
-               "Predicts AlexNet, VGG-16, ResNet-50 and GPT-2 on 1 to 8 "
-               "devices, and profiles, predicts and trains a small network on "
-               "1 and 2 ranks; takes about 2 minutes."};
-}
+static const struct pen__line command_line = {
+    .name = "penstock reproduce",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "parle\n2bw\nwap",
+    .words_offset = AT(names),
+    .most_words = 1,
+    .check = check,
+    .doc = "Runs the experiment of a paper, and writes a page with its "
+           "claim, the figures and a verdict.\vparle: do three replicas "
+           "that synchronise every 25 steps learn sooner and better than "
+           "SGD (Chaudhari et al., 2017)? Trains a small network on MNIST "
+           "with SGD, synchronous SGD, local SGD, EASGD and both forms of "
+           "Parle, 5 seeds each; takes about 30 minutes on two cores.\n\n"
+           "2bw: are pipelines with two versions of the weights fast, "
+           "lean and as accurate as synchronous ones (PipeDream-2BW, "
+           "Narayanan et al., 2021)? Predicts a GPT of 2.2 billion "
+           "parameters on 64 V100, counts bytes, and trains a small GPT "
+           "with and without cures of the delay, 5 seeds each; takes about "
+           "30 minutes on two cores.\n\n"
+           "wap: is a program that uses as many devices as the workload "
+           "can use as fast, with less energy (WAP, Shin et al., 2018)? "
+           "Predicts AlexNet, VGG-16, ResNet-50 and GPT-2 on 1 to 8 "
+           "devices, and profiles, predicts and trains a small network on "
+           "1 and 2 ranks; takes about 2 minutes."};
 
 static int run(int argc, char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
     struct pen__reproduce_args args = {.launcher = "mpirun"};
-    list_options(options);
-    struct argp parser = parser_of(options);
-    if (!pen__parse(&parser, "penstock reproduce", ARGP_IN_ORDER, argc, argv,
-                    &args))
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
     if (args.output == NULL)
         args.output = args.name;

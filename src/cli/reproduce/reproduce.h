@@ -2,7 +2,7 @@
 #define PEN_CLI_REPRODUCE_H
 
 #include "base/bootstrap.h"
-#include "cli/program/fields.h"
+#include "cli/program/line.h"
 #include "cli/reproduce/jobs.h"
 #include "core/run_log.h"
 #include "view/report.h"
@@ -11,12 +11,12 @@
 
 /* penstock reproduce: the experiment of a paper, from data to a verdict. */
 struct pen__reproduce_args {
-    const char *name;
     const char *output; /* a folder */
     const char *data;
     const char *launcher;
     bool is_short;
-    bool is_json;
+    struct pen__rest names;
+    const char *name; /* of them, the only one */
 };
 
 pen_status pen__reproduce_parle(const struct pen__reproduce_args *args,

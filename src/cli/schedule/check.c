@@ -275,9 +275,9 @@ static int print(const struct pen__schedule_args *args,
     int code = PEN__EXIT_OK;
     if (status != PEN_OK) {
         code = pen__refuse_as(status, why);
-        if (args->is_json && status == PEN_INVALID)
+        if (pen__answer_is_json() && status == PEN_INVALID)
             pen__print_json("schedule-check", mistakes_json(subject, why));
-    } else if (args->is_json) {
+    } else if (pen__answer_is_json()) {
         code = pen__print_json("schedule-check",
                                proof_json(args, subject, timing));
     } else {
@@ -297,7 +297,7 @@ static pen_status verify(const struct pen__schedule_args *args,
     pen_status status = pen_schedule_verify_all(schedule_of(subject), &rules,
                                                 take_mistake, subject, why);
     if (status == PEN_INVALID && subject->num_mistakes > 0)
-        refuse_all(subject, args->words[0], why);
+        refuse_all(subject, args->words.words[0], why);
     return status;
 }
 
@@ -307,9 +307,9 @@ int pen__schedule_check(const struct pen__schedule_args *args)
     struct pen_text why = PEN_TEXT_EMPTY;
     struct subject subject = {.written = NULL};
     struct pen_timing *timing = NULL;
-    pen_status status = open_file(args->words[0], &subject, &why);
+    pen_status status = open_file(args->words.words[0], &subject, &why);
     if (status == PEN_OK && subject.lowered != NULL)
-        pen__report_lowered(args->words[0]);
+        pen__report_lowered(args->words.words[0]);
     if (status == PEN_OK)
         status = verify(args, &subject, &why);
     if (status == PEN_OK)

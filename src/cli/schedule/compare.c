@@ -5,6 +5,7 @@
 
 #include "base/bug.h"
 #include "base/table.h"
+#include "cli/program/answer.h"
 #include "cli/program/progress.h"
 
 #include <stdlib.h>
@@ -244,14 +245,15 @@ static int print_for_people(const struct pen__schedule_args *args,
 static int collect(const struct pen__schedule_args *args,
                    struct comparison *comparison)
 {
-    for (int w = 0; w < args->num_words; w++) {
-        if (pen__find_generator(args->words[w]) == NULL)
+    for (size_t w = 0; w < args->words.count; w++) {
+        if (pen__find_generator(args->words.words[w]) == NULL)
             return PEN__EXIT_USAGE;
     }
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
-        bool is_wanted = args->num_words == 0;
-        for (int w = 0; w < args->num_words; w++)
-            is_wanted |= strcmp(args->words[w], pen_generator_at(i)->name) == 0;
+        bool is_wanted = args->words.count == 0;
+        for (size_t w = 0; w < args->words.count; w++)
+            is_wanted |=
+                strcmp(args->words.words[w], pen_generator_at(i)->name) == 0;
         if (is_wanted)
             comparison->entries[comparison->count++].generator =
                 pen_generator_at(i);
@@ -301,8 +303,8 @@ int pen__schedule_compare(const struct pen__schedule_args *args)
     int code = collect(args, &comparison);
     if (code == PEN__EXIT_OK) {
         fill(args, &comparison);
-        code = args->is_json ? print_as_json(args, &comparison)
-                             : print_for_people(args, &comparison);
+        code = pen__answer_is_json() ? print_as_json(args, &comparison)
+                                     : print_for_people(args, &comparison);
         if (code == PEN__EXIT_OK && comparison.entries[0].timing == NULL)
             code = PEN__EXIT_NO;
     }

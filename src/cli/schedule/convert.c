@@ -16,13 +16,13 @@ static pen_status check(const struct pen__schedule_args *args,
     struct pen_text wrong = PEN_TEXT_EMPTY;
     pen_status status = pen_schedule_verify(schedule, &rules, NULL, &wrong);
     if (status != PEN_OK && args->is_forced) {
-        pen_log(PEN_LOG_WARN, "%s: %s", args->words[0],
+        pen_log(PEN_LOG_WARN, "%s: %s", args->words.words[0],
                 pen_text_string(&wrong));
         status = PEN_OK;
     }
     if (status != PEN_OK)
         pen_why(why, "%s\n%s was not written; --force writes it all the same",
-                pen_text_string(&wrong), args->words[1]);
+                pen_text_string(&wrong), args->words.words[1]);
     pen_text_release(&wrong);
     return status;
 }
@@ -31,14 +31,15 @@ int pen__schedule_convert(const struct pen__schedule_args *args)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_schedule *schedule = NULL;
-    pen_status status = pen__load_lowered(args->words[0], &schedule, &why);
+    pen_status status =
+        pen__load_lowered(args->words.words[0], &schedule, &why);
     if (status == PEN_OK)
         status = check(args, schedule, &why);
     if (status == PEN_OK)
-        status = pen_schedule_save(schedule, args->words[1], &why);
+        status = pen_schedule_save(schedule, args->words.words[1], &why);
     int code = PEN__EXIT_OK;
     if (status == PEN_OK)
-        pen__report_written(schedule, args->words[1]);
+        pen__report_written(schedule, args->words.words[1]);
     else
         code = pen__refuse_as(status, &why);
     pen_schedule_free(schedule);

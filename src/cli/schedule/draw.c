@@ -37,8 +37,8 @@ generator_of(const struct pen__schedule_args *args, const char *word)
 static int check_words(const struct pen__schedule_args *args)
 {
     const struct pen_generator *named = NULL;
-    for (int i = 0; i < args->num_words && named == NULL; i++)
-        named = generator_of(args, args->words[i]);
+    for (size_t i = 0; i < args->words.count && named == NULL; i++)
+        named = generator_of(args, args->words.words[i]);
     if (named != NULL && (args->stages == 0 || args->microbatches == 0)) {
         pen_log(PEN_LOG_ERROR,
                 "%s is a published schedule, which needs --stages P and "
@@ -51,13 +51,13 @@ static int check_words(const struct pen__schedule_args *args)
                      args->batches != 0 || args->memory_limit != 0;
     if (named != NULL || !has_sizes)
         return PEN__EXIT_OK;
-    if (access(args->words[0], F_OK) != 0)
-        pen__find_generator(args->words[0]);
+    if (access(args->words.words[0], F_OK) != 0)
+        pen__find_generator(args->words.words[0]);
     else
         pen_log(PEN_LOG_ERROR,
                 "%s is a file, which has its own sizes; --stages and the "
                 "like are for names of `penstock schedule list`",
-                args->words[0]);
+                args->words.words[0]);
     return PEN__EXIT_USAGE;
 }
 
@@ -85,10 +85,10 @@ static pen_status load(const struct pen__schedule_args *args, const char *path,
 }
 
 /* Schedules of one name are told apart by their files. */
-static pen_status prepare(const struct pen__schedule_args *args, int index,
+static pen_status prepare(const struct pen__schedule_args *args, size_t index,
                           struct drawing *drawing, struct pen_text *why)
 {
-    const char *word = args->words[index];
+    const char *word = args->words.words[index];
     const struct pen_generator *generator = generator_of(args, word);
     const struct pen_time_options times = {.with_ops = true,
                                            .send_window = args->send_window};
@@ -101,7 +101,7 @@ static pen_status prepare(const struct pen__schedule_args *args, int index,
     if (status != PEN_OK)
         return status;
     pen_text_add_string(&drawing->label, drawing->schedule->name);
-    if (args->num_words > 1 && generator == NULL)
+    if (args->words.count > 1 && generator == NULL)
         pen_text_add(&drawing->label, " (%s)", word);
     drawing->item =
         (struct pen_picture_item){.schedule = drawing->schedule,
@@ -126,10 +126,10 @@ static int print_on_terminal(const struct pen_picture_item *items, size_t count)
 static int draw(const struct pen__schedule_args *args, struct drawing *drawings,
                 struct pen_picture_item *items)
 {
-    size_t count = (size_t)args->num_words;
+    size_t count = args->words.count;
     struct pen_text why = PEN_TEXT_EMPTY;
     pen_status status = PEN_OK;
-    for (int i = 0; i < args->num_words && status == PEN_OK; i++) {
+    for (size_t i = 0; i < args->words.count && status == PEN_OK; i++) {
         status = prepare(args, i, &drawings[i], &why);
         items[i] = drawings[i].item;
     }
@@ -151,7 +151,7 @@ int pen__schedule_draw(const struct pen__schedule_args *args)
     int wrong = check_words(args);
     if (wrong != PEN__EXIT_OK)
         return wrong;
-    size_t count = (size_t)args->num_words;
+    size_t count = args->words.count;
     struct drawing *drawings = calloc(count, sizeof *drawings);
     struct pen_picture_item *items = calloc(count, sizeof *items);
     int code = PEN__EXIT_NO;

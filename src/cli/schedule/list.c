@@ -5,6 +5,7 @@
 #include "cli/schedule/schedule.h"
 
 #include "base/table.h"
+#include "cli/program/answer.h"
 
 /* Options of `penstock schedule make` beside --stages and --microbatches. */
 static json_t *options_json(const struct pen_generator *generator)
@@ -106,7 +107,8 @@ static void print_origins(struct pen_text *out)
 
 int pen__schedule_list(const struct pen__schedule_args *args)
 {
-    if (args->is_json)
+    (void)args;
+    if (pen__answer_is_json())
         return print_as_json();
     struct pen_text text = PEN_TEXT_EMPTY;
     print_uses(&text);

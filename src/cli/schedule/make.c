@@ -66,7 +66,8 @@ static void tell_unused(const struct pen__schedule_args *args,
 
 int pen__schedule_make(const struct pen__schedule_args *args)
 {
-    const struct pen_generator *generator = pen__find_generator(args->words[0]);
+    const struct pen_generator *generator =
+        pen__find_generator(args->words.words[0]);
     if (generator == NULL)
         return PEN__EXIT_USAGE;
     int code = refuse_useless(args, generator);

@@ -6,154 +6,134 @@
 #include "base/bug.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "cli/program/help.h"
+#include "cli/program/verbs.h"
 #include "schedule/torch_csv.h"
 #include "schedule/verify.h"
 
-#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
-static const struct pen__schedule_command commands[] = {
-    {PEN__LIST, "list", "", 0, 0, "Lists all published schedules",
-     "For a schedule that cannot be made, the column 'included' "
-     "gives the reason.",
-     pen__schedule_list},
-    {PEN__MAKE, "make", "NAME", 1, 1, "Makes a published schedule by its name",
-     "Adds sends, receives and steps, verifies the schedule, and "
-     "writes it in the text form, or as PyTorch's CSV if FILE ends "
-     "in .csv.",
-     pen__schedule_make},
-    {PEN__SEARCH, "search", "", 0, 0,
-     "Searches a schedule for given costs and a memory limit",
-     "The result is never worse than the best published schedule "
-     "that fits. The search prints its result and a lower bound for "
-     "any schedule on standard error. Without --seconds the same "
-     "command gives the same schedule.",
-     pen__schedule_search},
-    {PEN__CHECK, "check", "FILE", 1, 1,
-     "Verifies order, completeness, deadlocks and memory",
-     "FILE may be - for standard input. It may have operations only, a line "
-     "per rank, as F0 F1 B0 B1. For a wrong schedule, check lists all mistakes "
-     "with line, column, rule, rank and operation, and exits with 1.",
-     pen__schedule_check},
-    {PEN__TIME, "time", "FILE", 1, 1,
-     "Prints time, waiting and memory of a schedule",
-     "makespan: from the first start to the last end of any rank. "
-     "span: the same for the slowest single rank, which is the time "
-     "per step in a run of many steps. bubble: (span - work of the "
-     "busiest rank) / span.",
-     pen__schedule_time},
-    {PEN__DRAW, "draw", "NAME|FILE...", 1, INT_MAX,
-     "Draws schedules over one time axis",
-     "A NAME of `penstock schedule list` needs --stages and --microbatches; "
-     "./NAME is always a file. The name of the output selects the format: "
-     ".svg, .png, .pdf, "
-     "or .json for ui.perfetto.dev. Without -o, draw prints a grid "
-     "of letters.",
-     pen__schedule_draw},
-    {PEN__COMPARE, "compare", "[NAME...]", 0, INT_MAX,
-     "Compares all schedules, or the named ones, best first",
-     "Synchronous schedules are ordered by span: the steps of a run "
-     "follow each other without a barrier, so the span is the cost "
-     "of one step. Asynchronous schedules make other updates and "
-     "are listed separately, ordered by the seconds of one batch. "
-     "--chunks and --slices apply to the schedules that have them.",
-     pen__schedule_compare},
-    {PEN__CONVERT, "convert", "IN OUT", 2, 2,
-     "Converts between the text form and PyTorch's CSV",
-     "The name of a file selects its format: .csv is PyTorch's, any "
-     "other name the text form. - is standard input or output, in "
-     "the text form. A schedule that deadlocks or breaks another rule is "
-     "refused, as by check.",
-     pen__schedule_convert},
+/* What a command is called and does; its options are in args.c. */
+struct command {
+    enum pen__schedule_verb verb;
+    int (*run)(const struct pen__schedule_args *args);
+    struct pen__verb words;
+};
+
+static const struct command commands[] = {
+    {PEN__LIST,
+     pen__schedule_list,
+     {"list", "", "Lists all published schedules",
+      "For a schedule that cannot be made, the column 'included' "
+      "gives the reason.",
+      NULL, 0, 0, 0}},
+    {PEN__MAKE,
+     pen__schedule_make,
+     {"make", "NAME", "Makes a published schedule by its name",
+      "Adds sends, receives and steps, verifies the schedule, and "
+      "writes it in the text form, or as PyTorch's CSV if FILE ends "
+      "in .csv.",
+      NULL, 0, 1, 1}},
+    {PEN__SEARCH,
+     pen__schedule_search,
+     {"search", "", "Searches a schedule for given costs and a memory limit",
+      "The result is never worse than the best published schedule "
+      "that fits. The search prints its result and a lower bound for "
+      "any schedule on standard error. Without --seconds the same "
+      "command gives the same schedule.",
+      NULL, 0, 0, 0}},
+    {PEN__CHECK,
+     pen__schedule_check,
+     {"check", "FILE", "Verifies order, completeness, deadlocks and memory",
+      "FILE may be - for standard input. It may have operations only, a line "
+      "per rank, as F0 F1 B0 B1. For a wrong schedule, check lists all "
+      "mistakes "
+      "with line, column, rule, rank and operation, and exits with 1.",
+      NULL, 0, 1, 1}},
+    {PEN__TIME,
+     pen__schedule_time,
+     {"time", "FILE", "Prints time, waiting and memory of a schedule",
+      "makespan: from the first start to the last end of any rank. "
+      "span: the same for the slowest single rank, which is the time "
+      "per step in a run of many steps. bubble: (span - work of the "
+      "busiest rank) / span.",
+      NULL, 0, 1, 1}},
+    {PEN__DRAW,
+     pen__schedule_draw,
+     {"draw", "NAME|FILE...", "Draws schedules over one time axis",
+      "A NAME of `penstock schedule list` needs --stages and --microbatches; "
+      "./NAME is always a file. The name of the output selects the format: "
+      ".svg, .png, .pdf, "
+      "or .json for ui.perfetto.dev. Without -o, draw prints a grid "
+      "of letters.",
+      NULL, 0, 1, SIZE_MAX}},
+    {PEN__COMPARE,
+     pen__schedule_compare,
+     {"compare", "[NAME...]",
+      "Compares all schedules, or the named ones, best first",
+      "Synchronous schedules are ordered by span: the steps of a run "
+      "follow each other without a barrier, so the span is the cost "
+      "of one step. Asynchronous schedules make other updates and "
+      "are listed separately, ordered by the seconds of one batch. "
+      "--chunks and --slices apply to the schedules that have them.",
+      NULL, 0, 0, SIZE_MAX}},
+    {PEN__CONVERT,
+     pen__schedule_convert,
+     {"convert", "IN OUT", "Converts between the text form and PyTorch's CSV",
+      "The name of a file selects its format: .csv is PyTorch's, any "
+      "other name the text form. - is standard input or output, in "
+      "the text form. A schedule that deadlocks or breaks another rule is "
+      "refused, as by check.",
+      NULL, 0, 2, 2}},
 };
 
 #define NUM_COMMANDS (sizeof commands / sizeof *commands)
 
-static void print_usage(FILE *out)
-{
-    fputs("Usage: penstock schedule COMMAND ...\n\n", out);
-    for (size_t i = 0; i < NUM_COMMANDS; i++)
-        fprintf(out, "  %-8s %-12s  %s\n", commands[i].name, commands[i].words,
-                commands[i].summary);
-    fputs("\nMore: penstock help schedule [COMMAND], or man "
-          "penstock-schedule.\n",
-          out);
-}
+/* All of them, with their options. */
+struct table {
+    struct pen__field fields[NUM_COMMANDS][PEN__FIELDS_MAX];
+    struct pen__verb items[NUM_COMMANDS];
+    struct pen__verbs verbs;
+};
 
-static const struct pen__schedule_command *find_command(const char *name)
+static void fill(struct table *table)
 {
-    struct pen_nearest nearest = pen_nearest_to(name);
     for (size_t i = 0; i < NUM_COMMANDS; i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-        pen_nearest_offer(&nearest, commands[i].name);
+        table->items[i] = commands[i].words;
+        table->items[i].fields = table->fields[i];
+        table->items[i].num_fields =
+            pen__schedule_fields(commands[i].verb, table->fields[i]);
     }
-    pen_log(PEN_LOG_ERROR, "there is no command 'schedule %s'%s%s", name,
-            nearest.best != NULL ? "; did you mean schedule " : "",
-            nearest.best != NULL ? nearest.best : "");
-    print_usage(stderr);
-    return NULL;
-}
-
-/* "penstock schedule make", the name that messages begin with. */
-static void name_command(const struct pen__schedule_command *command,
-                         struct pen_text *out)
-{
-    pen_text_add(out, "penstock schedule %s", command->name);
+    table->verbs = (struct pen__verbs){
+        .command = "schedule",
+        .items = table->items,
+        .count = NUM_COMMANDS,
+        .name_width = 8,
+        .words_width = 12,
+        .words_offset = offsetof(struct pen__schedule_args, words),
+        .check = pen__schedule_check_args};
 }
 
 static int run(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_usage(stderr);
-        return PEN__EXIT_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0) {
-        print_usage(stdout);
-        return PEN__EXIT_OK;
-    }
-    const struct pen__schedule_command *command = find_command(argv[1]);
-    if (command == NULL)
-        return PEN__EXIT_USAGE;
-    struct pen_text name = PEN_TEXT_EMPTY;
-    name_command(command, &name);
-    argv[1] = name.bytes;
-    struct pen__schedule_args args;
-    pen__schedule_args_parse(command, argc - 1, argv + 1, &args);
-    int code = command->run(&args);
-    pen__schedule_args_release(&args);
-    pen_text_release(&name);
+    struct table table;
+    int code = PEN__EXIT_USAGE;
+    fill(&table);
+    int index = pen__verbs_find(&table.verbs, argc, argv, &code);
+    if (index < 0)
+        return code;
+    struct pen__schedule_args args = {.verb = commands[index].verb};
+    if (pen__verbs_parse(&table.verbs, index, argc, argv, &args))
+        code = commands[index].run(&args);
+    pen_costs_release(&args.costs);
     return code;
-}
-
-static void help_on(const struct pen__schedule_command *command)
-{
-    struct pen_text name = PEN_TEXT_EMPTY;
-    name_command(command, &name);
-    pen__schedule_args_help(command, name.bytes);
-    pen_text_release(&name);
 }
 
 static int help(int argc, char **argv)
 {
-    if (argc >= 2) {
-        const struct pen__schedule_command *command = find_command(argv[1]);
-        if (command == NULL)
-            return PEN__EXIT_USAGE;
-        help_on(command);
-        return PEN__EXIT_OK;
-    }
-    bool is_collected = pen__help_is_collected();
-    if (!is_collected)
-        print_usage(stdout);
-    for (size_t i = 0; i < NUM_COMMANDS; i++) {
-        if (!is_collected)
-            putchar('\n');
-        help_on(&commands[i]);
-    }
-    return PEN__EXIT_OK;
+    struct table table;
+    fill(&table);
+    return pen__verbs_help(&table.verbs, argc, argv);
 }
 
 const struct pen__command pen__schedule = {

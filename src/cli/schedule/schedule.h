@@ -2,6 +2,7 @@
 #define PEN_CLI_SCHEDULE_H
 
 #include "cli/program/cli.h"
+#include "cli/program/line.h"
 #include "schedule/costs.h"
 #include "schedule/generators.h"
 #include "schedule/schedule.h"
@@ -43,39 +44,20 @@ struct pen__schedule_args {
     const char *memory_text;
     const char *output;
     bool has_vertical_sync;
-    bool is_json;
     bool has_all_ranks;
     bool is_forced;
-    char **words; /* what stands on the line beside the options */
-    int num_words;
+    struct pen__rest words; /* what stands on the line beside the options */
+    enum pen__schedule_verb verb;
     struct pen_costs costs; /* of costs_text and memory_text */
     bool has_memory;        /* one of them names the memory of the ops */
 };
 
-struct pen__schedule_command {
-    enum pen__schedule_verb verb;
-    const char *name;
-    const char *words; /* how the words are called in the usage line */
-    int least_words;
-    int most_words;
-    const char *summary; /* one line, no full stop */
-    const char *detail;  /* what the help says behind the options */
-    int (*run)(const struct pen__schedule_args *args);
-};
+/* The options of a command; returns how many. */
+size_t pen__schedule_fields(enum pen__schedule_verb verb,
+                            struct pen__field out[PEN__FIELDS_MAX]);
 
-/*
- * Reads the command line, argv[0] being the name for messages. A wrong one
- * ends the program with exit code 2. Release with
- * pen__schedule_args_release().
- */
-void pen__schedule_args_parse(const struct pen__schedule_command *command,
-                              int argc, char **argv,
-                              struct pen__schedule_args *args);
-void pen__schedule_args_release(struct pen__schedule_args *args);
-
-/* Prints usage, options and detail to stdout; `name` as in messages. */
-void pen__schedule_args_help(const struct pen__schedule_command *command,
-                             char *name);
+/* Behind the last word of the line: what is missing, and the costs. */
+void pen__schedule_check_args(void *args, const struct argp_state *state);
 
 /* --costs as given, or the default in the same form. */
 const char *pen__costs_words(const struct pen__schedule_args *args);

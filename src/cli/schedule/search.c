@@ -4,6 +4,7 @@
 #include "cli/schedule/schedule.h"
 
 #include "base/log.h"
+#include "cli/program/answer.h"
 #include "cli/program/progress.h"
 #include "schedule/search.h"
 
@@ -157,13 +158,13 @@ int pen__schedule_search(const struct pen__schedule_args *args)
     pen__progress_finish(&watch.progress);
     if (status == PEN_OK) {
         tell_report(&report);
-        if (!args->is_json || args->output != NULL)
+        if (!pen__answer_is_json() || args->output != NULL)
             status = pen_schedule_save(schedule, path, &why);
     }
     int code = PEN__EXIT_OK;
     if (status != PEN_OK)
         code = pen__refuse_as(status, &why);
-    else if (args->is_json)
+    else if (pen__answer_is_json())
         code = print_as_json(args, &wanted, &report, schedule);
     else
         pen__report_written(schedule, path);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "cli/program/answer.h"
 #include "schedule/verify.h"
 
 /* More ops than this are timed without recording each, hence without path. */
@@ -246,7 +247,8 @@ int pen__schedule_time(const struct pen__schedule_args *args)
     struct pen_schedule *schedule = NULL;
     struct pen_timing *timing = NULL;
     const struct pen_verify_options rules = {.send_window = args->send_window};
-    pen_status status = pen__load_lowered(args->words[0], &schedule, &why);
+    pen_status status =
+        pen__load_lowered(args->words.words[0], &schedule, &why);
     if (status == PEN_OK)
         status = pen_schedule_verify(schedule, &rules, NULL, &why);
     if (status == PEN_OK) {
@@ -260,7 +262,7 @@ int pen__schedule_time(const struct pen__schedule_args *args)
     int code = PEN__EXIT_OK;
     if (status != PEN_OK)
         code = pen__refuse_as(status, &why);
-    else if (args->is_json)
+    else if (pen__answer_is_json())
         code = print_as_json(args, schedule, timing);
     else
         code = print_for_people(args, schedule, timing);

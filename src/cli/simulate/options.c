@@ -3,7 +3,7 @@
 
 #include "cli/program/cli.h"
 #include "cli/program/field_rows.h"
-#include "cli/program/parser.h"
+#include "cli/program/line.h"
 #include "sim/mapping.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ static const struct pen__field fields[] = {
          "slow-rank=17@1:3:0.25, slow-link=rank-17@1:8:1 or "
          "jitter=0:0.2:0.05; rank 0 when none is named"),
     TEXT("plot", "FILE", plot, "draw the sweep: .svg, .png or .pdf"),
-    FLAG("json", is_json, "print JSON"),
+    JSON("print JSON"),
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)
@@ -254,12 +254,11 @@ static pen_status read_words(struct pen__simulate_args *args,
     return status;
 }
 
-static void complete(struct pen__simulate_args *args,
-                     const struct argp_state *state)
+static void complete(void *context, const struct argp_state *state)
 {
+    struct pen__simulate_args *args = context;
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (args->plan == NULL)
-        argp_error(state, "--plan is required");
+    pen__line_require(state, args->plan != NULL, "plan");
     if (read_words(args, &why) != PEN_OK)
         argp_error(state, "%s", pen_text_string(&why));
     pen_text_release(&why);
@@ -276,40 +275,25 @@ static void complete(struct pen__simulate_args *args,
         argp_error(state, "--trace records one run; leave out --sweep");
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    if (key == ARGP_KEY_END) {
-        complete(state->input, state);
-        return 0;
-    }
-    return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
-}
-
-static struct argp parser_of(const struct argp_option *options)
-{
-    return (struct argp){
-        .options = options,
-        .parser = parse_option,
-        .args_doc = "--plan PLAN",
-        .doc = "Runs a plan on simulated ranks: the trainer itself, on a "
-               "simulated network, with operations of the predicted "
-               "duration.\vNo device is needed. With a disturbance, simulate "
-               "also runs without it and compares both."};
-}
+static const struct pen__line command_line = {
+    .name = "penstock simulate",
+    .fields = fields,
+    .num_fields = NUM_FIELDS,
+    .usage = "--plan PLAN",
+    .doc = "Runs a plan on simulated ranks: the trainer itself, on a "
+           "simulated network, with operations of the predicted "
+           "duration.\vNo device is needed. With a disturbance, simulate "
+           "also runs without it and compares both.",
+    .check = complete};
 
 int pen__simulate_args_parse(struct pen__simulate_args *args, int argc,
                              char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
     memset(args, 0, sizeof *args);
     args->steps = 2;
     args->seed = 1;
-    pen__fields_list(fields, NUM_FIELDS, options);
-    struct argp parser = parser_of(options);
-    return pen__parse(&parser, "penstock simulate", ARGP_IN_ORDER, argc, argv,
-                      args)
-               ? PEN__EXIT_OK
-               : PEN__EXIT_USAGE;
+    return pen__line_read(&command_line, argc, argv, args) ? PEN__EXIT_OK
+                                                           : PEN__EXIT_USAGE;
 }
 
 void pen__simulate_args_release(struct pen__simulate_args *args)

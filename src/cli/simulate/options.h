@@ -56,7 +56,6 @@ struct pen__simulate_args {
     unsigned mapping; /* enum pen_mapping_kind */
     bool is_pipeline_first;
     bool is_uncontended;
-    bool is_json;
     struct pen__list slow_ranks;
     struct pen__list slow_links;
     struct pen__list failures;

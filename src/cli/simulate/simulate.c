@@ -6,6 +6,7 @@
 #include "cli/simulate/sweep.h"
 
 #include "base/file.h"
+#include "cli/program/answer.h"
 #include "sim/blame.h"
 
 /* ---- a trace ---- */
@@ -88,7 +89,7 @@ static pen_status run_both(struct pen__simulate_job *job,
 static int print(const struct pen__simulate_report *report)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
-    if (report->args->is_json)
+    if (pen__answer_is_json())
         return pen__print_json("simulate", pen__simulate_json(report));
     pen__simulate_print(report, &text);
     int code = pen__print(&text);

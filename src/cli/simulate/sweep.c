@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "cli/program/answer.h"
 #include "cli/simulate/print.h"
 #include "cli/simulate/run.h"
 #include "view/chart.h"
@@ -218,7 +219,8 @@ int pen__simulate_sweep(struct pen__simulate_job *job,
     if (status != PEN_OK)
         code = pen__refuse_as(status, &why);
     else
-        code = (args->is_json ? print_json : print_table)(job, args, points);
+        code = (pen__answer_is_json() ? print_json : print_table)(job, args,
+                                                                  points);
     free(points);
     pen_text_release(&why);
     return code;

@@ -5,6 +5,7 @@
 #include "cli/sync/sync.h"
 
 #include "base/units.h"
+#include "cli/program/answer.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void print_head(const struct pen__sync_args *args,
 static int print(const struct pen__sync_args *args,
                  const struct pen_replica_comparison *comparison)
 {
-    if (args->is_json) {
+    if (pen__answer_is_json()) {
         json_t *object = pen__sync_json(comparison);
         json_object_set_new(object, "model", json_string(args->model));
         return pen__print_json("sync-compare", object);
@@ -57,11 +58,11 @@ static pen_status compare(const struct pen__sync_args *args,
                           struct pen_replica_comparison **out,
                           struct pen_text *why)
 {
-    struct pen_replica_wish wish = {.methods =
-                                        (const char *const *)args->methods,
-                                    .num_methods = args->num_methods,
-                                    .interval = args->interval,
-                                    .compress = args->compress};
+    struct pen_replica_wish wish = {
+        .methods = (const char *const *)args->methods.words,
+        .num_methods = args->methods.count,
+        .interval = args->interval,
+        .compress = args->compress};
     if (args->factors != NULL) {
         pen_status status =
             pen_replica_factors_load(args->factors, factors, why);

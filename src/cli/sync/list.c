@@ -4,6 +4,8 @@
  */
 #include "cli/sync/sync.h"
 
+#include "cli/program/answer.h"
+
 #include <math.h>
 
 /* ---- the case that figures are told for ---- */
@@ -230,7 +232,8 @@ static void print_papers(struct pen_text *out)
 
 int pen__sync_list(const struct pen__sync_args *args)
 {
-    if (args->is_json)
+    (void)args;
+    if (pen__answer_is_json())
         return print_as_json();
     struct pen_text text = PEN_TEXT_EMPTY;
     print_methods(&text);

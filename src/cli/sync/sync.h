@@ -3,7 +3,7 @@
 
 #include "base/table.h"
 #include "cli/program/cli.h"
-#include "cli/program/fields.h"
+#include "cli/program/line.h"
 #include "planner/replica_compare.h"
 
 /*
@@ -27,13 +27,9 @@ struct pen__sync_args {
     uint64_t sequence;
     uint64_t global_batch;
     uint64_t interval;
-    unsigned is_sgd; /* --optimizer: the second of its words */
-    bool is_json;
-    char **methods; /* of the line */
-    size_t num_methods;
-
-    const struct pen__field *fields; /* of the command, for the parser */
-    size_t num_fields;
+    unsigned is_sgd;    /* --optimizer: the second of its words */
+    bool is_comparison; /* not the list */
+    struct pen__rest methods;
 };
 
 int pen__sync_list(const struct pen__sync_args *args);

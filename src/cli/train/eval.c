@@ -4,7 +4,9 @@
  */
 #include "cli/program/cli.h"
 
-#include "cli/program/parser.h"
+#include "cli/program/answer.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "cli/train/data.h"
 #include "host/threads.h"
 #include "runtime/pretrained.h"
@@ -23,7 +25,6 @@ struct args {
     bool is_bf16;
     unsigned engine;
     uint64_t threads;
-    bool has_json;
 };
 
 static const char *const engines[] = {"onednn", "reference", NULL};
@@ -31,62 +32,48 @@ static const char *const engines[] = {"onednn", "reference", NULL};
 #define AT(member) offsetof(struct args, member)
 
 static const struct pen__field fields[] = {
-    {"model", "MODEL", "a run, a checkpoint, or a folder with weights",
-     PEN__FIELD_TEXT, AT(model), 0, 0, NULL},
-    {"data-path", "PREFIX",
-     "file of tokens, or a folder with the files of MNIST or CIFAR-10",
-     PEN__FIELD_LIST, AT(data_path), 0, 0, NULL},
-    {"token-ids", "FILE",
-     "instead of --data-path: a text file of token ids, one "
-     "sequence per line, used in order",
-     PEN__FIELD_TEXT, AT(token_ids), 0, 0, NULL},
-    {"split", "SHARES",
-     "evaluate the validation part of this split, as in train; all "
-     "data when not given",
-     PEN__FIELD_TEXT, AT(split), 0, 0, NULL},
-    {"seq-length", "N",
-     "tokens per sequence; the model's positions when not given",
-     PEN__FIELD_SIZE, AT(seq_length), 1, 1u << 24, NULL},
-    {"micro-batch-size", "N", "samples per micro-batch; 1 when not given",
-     PEN__FIELD_SIZE, AT(micro_batch_size), 1, 1u << 24, NULL},
-    {"bf16", NULL, "products in bf16", PEN__FIELD_FLAG, AT(is_bf16), 0, 0,
-     NULL},
-    {"engine", "NAME",
-     "onednn or reference (plain loops); onednn when not given",
-     PEN__FIELD_WORD, AT(engine), 0, 0, engines},
-    {"threads", "N",
-     "compute threads; OMP_NUM_THREADS, or one per core, when not "
-     "given",
-     PEN__FIELD_COUNT, AT(threads), 1, 4096, NULL},
-    {"json", NULL, "print JSON", PEN__FIELD_FLAG, AT(has_json), 0, 0, NULL}};
+    TEXT("model", "MODEL", model,
+         "a run, a checkpoint, or a folder with weights"),
+    LIST("data-path", "PREFIX", data_path,
+         "file of tokens, or a folder with the files of MNIST or CIFAR-10"),
+    TEXT("token-ids", "FILE", token_ids,
+         "instead of --data-path: a text file of token ids, one "
+         "sequence per line, used in order"),
+    TEXT("split", "SHARES", split,
+         "evaluate the validation part of this split, as in train; all "
+         "data when not given"),
+    SIZE("seq-length", seq_length, 1, 1u << 24,
+         "tokens per sequence; the model's positions when not given"),
+    SIZE("micro-batch-size", micro_batch_size, 1, 1u << 24,
+         "samples per micro-batch; 1 when not given"),
+    FLAG("bf16", is_bf16, "products in bf16"),
+    WORD("engine", engine, engines,
+         "onednn or reference (plain loops); onednn when not given"),
+    COUNT("threads", threads, 1, 4096,
+          "compute threads; OMP_NUM_THREADS, or one per core, when not "
+          "given"),
+    JSON("print JSON")};
 
-enum { NUM_FIELDS = sizeof fields / sizeof *fields };
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
-    const struct args *args = state->input;
-    if (key != ARGP_KEY_END)
-        return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
-    if (args->model == NULL)
-        argp_error(state, "--model is required");
+    const struct args *args = context;
+    pen__line_require(state, args->model != NULL, "model");
     if ((args->data_path.count == 0) == (args->token_ids == NULL))
         argp_error(state, "one of --data-path and --token-ids is required");
     if (args->data_path.count > 1)
         argp_error(state, "eval takes one --data-path; give a single prefix");
-    return 0;
 }
 
-static struct argp parser_of(const struct argp_option *options)
-{
-    return (struct argp){
-        .options = options,
-        .parser = parse_option,
-        .doc = "Prints loss and perplexity of a model on tokens, or accuracy "
-               "on images.\vThe loss is the mean over all predictions of all "
-               "whole sequences, each used once; perplexity is its "
-               "exponential. For images, eval uses the whole test set, and "
-               "accuracy is the share of images with the right label."};
-}
+static const struct pen__line command_line = {
+    .name = "penstock eval",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .doc = "Prints loss and perplexity of a model on tokens, or accuracy "
+           "on images.\vThe loss is the mean over all predictions of all "
+           "whole sequences, each used once; perplexity is its "
+           "exponential. For images, eval uses the whole test set, and "
+           "accuracy is the share of images with the right label.",
+    .check = check};
 
 static pen_status open_data(const struct args *args,
                             const struct pen_any_model *model,
@@ -125,9 +112,9 @@ static pen_status make_trainer(const struct args *args, int threads,
 }
 
 /* A loss over tokens is also told as perplexity. */
-static int print_text(const struct args *args, double loss, uint64_t tokens)
+static int print_text(double loss, uint64_t tokens)
 {
-    if (args->has_json)
+    if (pen__answer_is_json())
         return pen__print_json("eval", json_pack("{s:f,s:f,s:I}", "loss", loss,
                                                  "perplexity", exp(loss),
                                                  "tokens", (json_int_t)tokens));
@@ -140,10 +127,9 @@ static int print_text(const struct args *args, double loss, uint64_t tokens)
     return code;
 }
 
-static int print_images(const struct args *args,
-                        const struct pen_evaluation *found, uint64_t images)
+static int print_images(const struct pen_evaluation *found, uint64_t images)
 {
-    if (args->has_json)
+    if (pen__answer_is_json())
         return pen__print_json(
             "eval", json_pack("{s:f,s:f,s:I}", "loss", found->loss, "accuracy",
                               found->accuracy, "images", (json_int_t)images));
@@ -155,11 +141,10 @@ static int print_images(const struct args *args,
     return code;
 }
 
-static int print(const struct args *args, const struct pen_evaluation *found,
-                 uint64_t num_targets)
+static int print(const struct pen_evaluation *found, uint64_t num_targets)
 {
-    return isnan(found->accuracy) ? print_text(args, found->loss, num_targets)
-                                  : print_images(args, found, num_targets);
+    return isnan(found->accuracy) ? print_text(found->loss, num_targets)
+                                  : print_images(found, num_targets);
 }
 
 static int evaluate(const struct args *args, struct pen_text *why)
@@ -182,10 +167,10 @@ static int evaluate(const struct args *args, struct pen_text *why)
     uint64_t count = batches == NULL ? 0 : pen_batches_epoch(batches);
     if (status == PEN_OK)
         status = pen_trainer_evaluate(trainer, batches, count, &found, why);
-    int code = status == PEN_OK
-                   ? print(args, &found,
-                           count * pen_batches_shape(batches).num_targets)
-                   : pen__refuse_as(status, why);
+    int code =
+        status == PEN_OK
+            ? print(&found, count * pen_batches_shape(batches).num_targets)
+            : pen__refuse_as(status, why);
     pen_trainer_free(trainer);
     pen_batches_free(batches);
     pen_pretrained_release(&pretrained);
@@ -194,13 +179,10 @@ static int evaluate(const struct args *args, struct pen_text *why)
 
 static int run(int argc, char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
     struct args args = {.micro_batch_size = 1};
     struct pen_text why = PEN_TEXT_EMPTY;
-    pen__fields_list(fields, NUM_FIELDS, options);
-    struct argp parser = parser_of(options);
     int code = PEN__EXIT_USAGE;
-    if (pen__parse(&parser, "penstock eval", ARGP_IN_ORDER, argc, argv, &args))
+    if (pen__line_read(&command_line, argc, argv, &args))
         code = evaluate(&args, &why);
     pen__list_release(&args.data_path);
     pen_text_release(&why);

@@ -3,8 +3,8 @@
  */
 #include "base/log.h"
 #include "cli/program/cli.h"
-#include "cli/program/fields.h"
-#include "cli/program/parser.h"
+#include "cli/program/field_rows.h"
+#include "cli/program/line.h"
 #include "data/tokenizer.h"
 #include "host/threads.h"
 #include "network/weights.h"
@@ -30,65 +30,26 @@ struct args {
 #define AT(member) offsetof(struct args, member)
 
 static const struct pen__field fields[] = {
-    {.name = "model",
-     .value = "MODEL",
-     .help = "a run, a checkpoint, or a folder with weights",
-     .kind = PEN__FIELD_TEXT,
-     .offset = AT(model)},
-    {.name = "tokenizer",
-     .value = "PATH",
-     .help = "tokenizer.json, a SentencePiece model, or a folder with one; "
-             "the model's own when not given",
-     .kind = PEN__FIELD_TEXT,
-     .offset = AT(tokenizer)},
-    {.name = "prompt",
-     .value = "TEXT",
-     .help = "the beginning of the text",
-     .kind = PEN__FIELD_TEXT,
-     .offset = AT(prompt)},
-    {.name = "max-tokens",
-     .value = "N",
-     .help = "tokens to generate; 100 when not given",
-     .kind = PEN__FIELD_COUNT,
-     .offset = AT(max_tokens),
-     .least = 1,
-     .most = 1e9},
-    {.name = "temperature",
-     .value = "T",
-     .help = "sampling temperature; 0 takes the most likely token; 1 when "
-             "not given",
-     .kind = PEN__FIELD_REAL,
-     .offset = AT(temperature),
-     .most = 1e6},
-    {.name = "top-p",
-     .value = "P",
-     .help = "sample from the likeliest tokens whose probabilities sum to "
-             "P; 1 when not given",
-     .kind = PEN__FIELD_REAL,
-     .offset = AT(top_p),
-     .least = 1e-9,
-     .most = 1},
-    {.name = "seed",
-     .value = "N",
-     .help = "seed of the random numbers; 1234 when not given",
-     .kind = PEN__FIELD_COUNT,
-     .offset = AT(seed),
-     .most = 1e18},
-    {.name = "bf16",
-     .help = "products in bf16",
-     .kind = PEN__FIELD_FLAG,
-     .offset = AT(is_bf16)},
-    {.name = "threads",
-     .value = "N",
-     .help = "compute threads; OMP_NUM_THREADS, or one per core, when not "
-             "given",
-     .kind = PEN__FIELD_COUNT,
-     .offset = AT(threads),
-     .least = 1,
-     .most = 4096},
-};
-
-enum { NUM_FIELDS = sizeof fields / sizeof *fields };
+    TEXT("model", "MODEL", model,
+         "a run, a checkpoint, or a folder with weights"),
+    TEXT("tokenizer", "PATH", tokenizer,
+         "tokenizer.json, a SentencePiece model, or a folder with one; the "
+         "model's own when not given"),
+    TEXT("prompt", "TEXT", prompt, "the beginning of the text"),
+    COUNT("max-tokens", max_tokens, 1, 1e9,
+          "tokens to generate; 100 when not given"),
+    FIELD("temperature", "T", temperature, REAL, 0, 1e6, NULL,
+          "sampling temperature; 0 takes the most likely token; 1 when not "
+          "given"),
+    FIELD("top-p", "P", top_p, REAL, 1e-9, 1, NULL,
+          "sample from the likeliest tokens whose probabilities sum to P; 1 "
+          "when not given"),
+    COUNT("seed", seed, 0, 1e18,
+          "seed of the random numbers; 1234 when not given"),
+    FLAG("bf16", is_bf16, "products in bf16"),
+    COUNT("threads", threads, 1, 4096,
+          "compute threads; OMP_NUM_THREADS, or one per core, when not "
+          "given")};
 
 /* What the command holds; all may be NULL. */
 struct writing {
@@ -101,29 +62,22 @@ struct writing {
     struct pen_generator *generator;
 };
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
-    const struct args *args = state->input;
-    if (key == ARGP_KEY_END) {
-        if (args->model == NULL)
-            argp_error(state, "--model is required");
-        if (args->prompt == NULL || args->prompt[0] == '\0')
-            argp_error(state, "--prompt is required: a model continues a text");
-        return 0;
-    }
-    return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
+    const struct args *args = context;
+    pen__line_require(state, args->model != NULL, "model");
+    if (args->prompt == NULL || args->prompt[0] == '\0')
+        argp_error(state, "--prompt is required: a model continues a text");
 }
 
-static struct argp parser_of(struct argp_option *options)
-{
-    pen__fields_list(fields, NUM_FIELDS, options);
-    return (struct argp){
-        .options = options,
-        .parser = parse_option,
-        .doc = "Generates text with a model.\vThe prompt and the generated "
-               "text are printed on stdout token by token. The text ends at "
-               "the end-of-document token, or after --max-tokens."};
-}
+static const struct pen__line command_line = {
+    .name = "penstock generate",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .doc = "Generates text with a model.\vThe prompt and the generated "
+           "text are printed on stdout token by token. The text ends at "
+           "the end-of-document token, or after --max-tokens.",
+    .check = check};
 
 static pen_status read_prompt(struct writing *writing, struct pen_text *why)
 {
@@ -297,14 +251,11 @@ static pen_status generate(struct writing *writing, struct pen_text *why)
 
 static int run(int argc, char **argv)
 {
-    struct argp_option options[PEN__FIELDS_MAX + 1];
-    struct argp parser = parser_of(options);
     struct writing writing = {
         .args = {
             .max_tokens = 100, .temperature = 1, .top_p = 1, .seed = 1234}};
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (!pen__parse(&parser, "penstock generate", ARGP_IN_ORDER, argc, argv,
-                    &writing.args))
+    if (!pen__line_read(&command_line, argc, argv, &writing.args))
         return PEN__EXIT_USAGE;
     pen_status status = generate(&writing, &why);
     int code = PEN__EXIT_OK;

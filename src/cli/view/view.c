@@ -5,8 +5,10 @@
 #include "cli/program/cli.h"
 
 #include "base/log.h"
+#include "cli/program/answer.h"
+#include "cli/program/field_rows.h"
 #include "cli/program/kind.h"
-#include "cli/program/parser.h"
+#include "cli/program/line.h"
 #include "cli/view/calls.h"
 #include "cli/view/plan.h"
 #include "view/view.h"
@@ -14,43 +16,28 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum option_key { KEY_STEP = 256, KEY_ALL_RANKS, KEY_RANKS, KEY_JSON };
-
-static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0,
-     "draw to FILE: .svg, .png, .pdf, or .json for Perfetto", 1},
-    {"step", KEY_STEP, "N", 0,
-     "the step to show; the step of median duration when not given", 2},
-    {"ranks", KEY_RANKS, "FIRST-LAST", 0,
-     "draw these ranks, one narrow row each, with waiting in colour", 2},
-    {"all-ranks", KEY_ALL_RANKS, NULL, 0,
-     "print a line for every rank, also of a long pipeline", 3},
-    {"json", KEY_JSON, NULL, 0, "print JSON", 4},
-    {NULL, 0, NULL, 0, NULL, 0}};
-
 struct args {
-    const char *folder; /* the first path */
-    char *const *paths; /* all of them */
-    size_t num_paths;
+    struct pen__rest paths;
     const char *output;
-    bool has_step;
+    uint64_t step; /* NO_STEP: not given */
+    const char *ranks_text;
+    struct pen_view_ranks ranks; /* of ranks_text */
     bool with_all_ranks;
-    bool has_ranks;
-    bool is_json;
-    uint32_t step;
-    struct pen_view_ranks ranks;
 };
 
-static uint32_t read_step(const char *text, const struct argp_state *state)
-{
-    char *end;
-    long long number = strtoll(text, &end, 10);
-    if (*end != '\0' || end == text || number < 0 || number > UINT32_MAX)
-        argp_error(state,
-                   "--step must be a whole number from 0 to %u, not '%s'",
-                   UINT32_MAX, text);
-    return (uint32_t)number;
-}
+#define AT(member) offsetof(struct args, member)
+#define NO_STEP UINT64_MAX
+
+static const struct pen__field fields[] = {
+    TEXT("output", "FILE", output,
+         "draw to FILE: .svg, .png, .pdf, or .json for Perfetto"),
+    COUNT("step", step, 0, UINT32_MAX,
+          "the step to show; the step of median duration when not given"),
+    TEXT("ranks", "FIRST-LAST", ranks_text,
+         "draw these ranks, one narrow row each, with waiting in colour"),
+    FLAG("all-ranks", with_all_ranks,
+         "print a line for every rank, also of a long pipeline"),
+    JSON("print JSON")};
 
 /* "0-63" or "17". */
 static struct pen_view_ranks read_ranks(const char *text,
@@ -73,48 +60,26 @@ static struct pen_view_ranks read_ranks(const char *text,
     return (struct pen_view_ranks){(uint32_t)first, (uint32_t)last};
 }
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
+static void check(void *context, const struct argp_state *state)
 {
-    struct args *args = state->input;
-    switch (key) {
-    case 'o':
-        args->output = text;
-        return 0;
-    case KEY_STEP:
-        args->step = read_step(text, state);
-        args->has_step = true;
-        return 0;
-    case KEY_RANKS:
-        args->ranks = read_ranks(text, state);
-        args->has_ranks = true;
-        return 0;
-    case KEY_ALL_RANKS:
-        args->with_all_ranks = true;
-        return 0;
-    case KEY_JSON:
-        args->is_json = true;
-        return 0;
-    case ARGP_KEY_ARGS:
-        args->paths = state->argv + state->next;
-        args->num_paths = (size_t)(state->argc - state->next);
-        args->folder = args->paths[0];
-        return 0;
-    case ARGP_KEY_END:
-        if (args->folder == NULL)
-            argp_error(state, "expected DIR, PLAN or FILE...");
-        if (args->has_ranks && args->output == NULL)
-            argp_error(state,
-                       "--ranks needs a file to draw to; give --output FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct args *args = context;
+    if (args->ranks_text == NULL)
+        return;
+    args->ranks = read_ranks(args->ranks_text, state);
+    if (args->output == NULL)
+        argp_error(state,
+                   "--ranks needs a file to draw to; give --output FILE");
 }
 
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
-    .args_doc = "DIR\nPLAN\nFILE...",
+static const struct pen__line command_line = {
+    .name = "penstock view",
+    .fields = fields,
+    .num_fields = sizeof fields / sizeof *fields,
+    .usage = "DIR\nPLAN\nFILE...",
+    .expected = "DIR, PLAN or FILE...",
+    .words_offset = AT(paths),
+    .least_words = 1,
+    .most_words = SIZE_MAX,
     .doc = "Shows one step of a traced training and its prediction, where "
            "they differ and why; or what is predicted of a plan; or the fault "
            "of a hang and the rank that others waited for, in records of "
@@ -122,12 +87,13 @@ static const struct argp parser = {
            "folder that penstock train --trace or --run wrote. If it has no "
            "prediction, view shows the measured step only. PLAN is a file of "
            "penstock plan -o. FILE is the record of one rank: PyTorch's "
-           "Flight Recorder (JSON, pickle), torch.profiler, Chrome's JSON."};
+           "Flight Recorder (JSON, pickle), torch.profiler, Chrome's JSON.",
+    .check = check};
 
 static pen_status draw(const struct args *args, const struct pen_view *view,
                        struct pen_text *why)
 {
-    return args->has_ranks
+    return args->ranks_text != NULL
                ? pen_view_draw_ranks(view, &args->ranks, args->output, why)
                : pen_view_draw(view, args->output, why);
 }
@@ -142,7 +108,7 @@ static int show(const struct args *args, const struct pen_view *view)
         code = pen__refuse_as(status, &why);
     else if (args->output != NULL)
         pen_log(PEN_LOG_INFO, "wrote %s", args->output);
-    if (code == PEN__EXIT_OK && args->is_json) {
+    if (code == PEN__EXIT_OK && pen__answer_is_json()) {
         code = pen__print_json("view", pen_view_json(view));
     } else if (code == PEN__EXIT_OK) {
         if (pen_view_print(view, pen__page_width(), args->with_all_ranks,
@@ -179,11 +145,11 @@ static pen_status find_trace(const char *path, struct pen_text *out,
 static int view_calls(const struct args *args)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    const char *wrong = args->has_step    ? "--step"
-                        : args->has_ranks ? "--ranks"
-                                          : NULL;
-    for (size_t i = 0; i < args->num_paths && why.length == 0; i++) {
-        const char *path = args->paths[i];
+    const char *wrong = args->step != NO_STEP      ? "--step"
+                        : args->ranks_text != NULL ? "--ranks"
+                                                   : NULL;
+    for (size_t i = 0; i < args->paths.count && why.length == 0; i++) {
+        const char *path = args->paths.words[i];
         enum pen__kind kind = pen__kind_of(path);
         if (kind == PEN__KIND_CALLS || kind == PEN__KIND_UNKNOWN)
             continue;
@@ -196,42 +162,46 @@ static int view_calls(const struct args *args)
                 wrong);
     int code = why.length > 0
                    ? pen__refuse_as(PEN_INVALID, &why)
-                   : pen__view_calls(args->paths, args->num_paths, args->output,
-                                     args->with_all_ranks, args->is_json);
+                   : pen__view_calls(args->paths.words, args->paths.count,
+                                     args->output, args->with_all_ranks,
+                                     pen__answer_is_json());
     pen_text_release(&why);
     return code;
 }
 
 static int view_plan(const struct args *args)
 {
-    const char *wrong = args->has_step         ? "--step"
-                        : args->has_ranks      ? "--ranks"
-                        : args->with_all_ranks ? "--all-ranks"
-                                               : NULL;
+    const char *wrong = args->step != NO_STEP      ? "--step"
+                        : args->ranks_text != NULL ? "--ranks"
+                        : args->with_all_ranks     ? "--all-ranks"
+                                                   : NULL;
     if (wrong == NULL)
-        return pen__view_plan(args->folder, args->output, args->is_json);
+        return pen__view_plan(args->paths.words[0], args->output,
+                              pen__answer_is_json());
     pen_log(PEN_LOG_ERROR, "%s is for traces, and %s is a plan; leave it out",
-            wrong, args->folder);
+            wrong, args->paths.words[0]);
     return PEN__EXIT_NO;
 }
 
 static int run(int argc, char **argv)
 {
-    struct args args = {.folder = NULL};
-    if (!pen__parse(&parser, "penstock view", 0, argc, argv, &args))
+    struct args args = {.step = NO_STEP};
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
-    enum pen__kind kind = pen__kind_of(args.folder);
-    if (kind == PEN__KIND_CALLS || args.num_paths > 1)
+    enum pen__kind kind = pen__kind_of(args.paths.words[0]);
+    if (kind == PEN__KIND_CALLS || args.paths.count > 1)
         return view_calls(&args);
     if (kind == PEN__KIND_PLAN)
         return view_plan(&args);
     struct pen_view *view = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_text folder = PEN_TEXT_EMPTY;
-    pen_status status = find_trace(args.folder, &folder, &why);
+    uint32_t step = (uint32_t)args.step;
+    pen_status status = find_trace(args.paths.words[0], &folder, &why);
     if (status == PEN_OK)
-        status = pen_view_load(pen_text_string(&folder),
-                               args.has_step ? &args.step : NULL, &view, &why);
+        status =
+            pen_view_load(pen_text_string(&folder),
+                          args.step == NO_STEP ? NULL : &step, &view, &why);
     int code =
         status == PEN_OK ? show(&args, view) : pen__refuse_as(status, &why);
     pen_view_free(view);
