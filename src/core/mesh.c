@@ -1,5 +1,6 @@
 #include "core/mesh.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 
 const char *const pen_mesh_order_names[PEN_MESH_ORDERS + 1] = {
@@ -29,6 +30,20 @@ struct pen_mesh pen_mesh_fill(enum pen_mesh_order order, uint32_t pipeline,
                               uint32_t num_ranks)
 {
     return pen_mesh_of(order, pipeline, num_ranks / pipeline);
+}
+
+pen_status pen_mesh_check_epoch(const struct pen_mesh *mesh, uint32_t rank,
+                                uint32_t epoch, struct pen_text *why)
+{
+    if (epoch == mesh->epoch)
+        return PEN_OK;
+    pen_why(why,
+            "rank %" PRIu32 " is in epoch %" PRIu32
+            " of the layout, but the run is in epoch %" PRIu32
+            ": it missed a change of the layout, or came from one that is "
+            "over; resume from the last checkpoint (--load)",
+            rank, epoch, mesh->epoch);
+    return PEN_INVALID;
 }
 
 uint32_t pen_mesh_size(const struct pen_mesh *mesh)

@@ -1,6 +1,9 @@
 #ifndef PEN_CORE_MESH_H
 #define PEN_CORE_MESH_H
 
+#include "base/status.h"
+#include "base/text.h"
+
 #include <stdint.h>
 
 /*
@@ -16,6 +19,10 @@
  *
  * The first axis of the order is the innermost: its neighbours have numbers
  * side by side, so they share a node first. Axes that are not used have size 1.
+ *
+ * The epoch of a mesh counts the layouts that a run has had before. What one
+ * rank hands to another outside of steps carries it, so that something of an
+ * older layout is refused and not mixed with the new one.
  */
 #define PEN_AXIS_TABLE(X)                                                      \
     X(TENSOR, "tp")                                                            \
@@ -47,6 +54,7 @@ extern const char *const pen_mesh_order_names[PEN_MESH_ORDERS + 1];
 struct pen_mesh {
     enum pen_mesh_order order;
     uint32_t sizes[PEN_AXES];
+    uint32_t epoch;
 };
 
 /* Coordinates of a rank. */
@@ -62,6 +70,10 @@ struct pen_mesh pen_mesh_of(enum pen_mesh_order order, uint32_t pipeline,
  */
 struct pen_mesh pen_mesh_fill(enum pen_mesh_order order, uint32_t pipeline,
                               uint32_t num_ranks);
+
+/* INVALID for what `rank` has made in another epoch. */
+pen_status pen_mesh_check_epoch(const struct pen_mesh *mesh, uint32_t rank,
+                                uint32_t epoch, struct pen_text *why);
 
 uint32_t pen_mesh_size(const struct pen_mesh *mesh);
 uint32_t pen_mesh_rank(const struct pen_mesh *mesh, struct pen_mesh_place of);

@@ -140,6 +140,12 @@ bool pen__contents_is_empty(const struct pen__contents *contents)
     return contents->count + contents->num_extras == 0;
 }
 
+uint32_t pen__contents_tensor(const struct pen__contents *contents,
+                              size_t index)
+{
+    return contents->places[index].slice.tensor;
+}
+
 struct pen_snapshot_contents
 pen__contents_list(const struct pen__contents *contents)
 {

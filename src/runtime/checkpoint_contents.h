@@ -31,6 +31,10 @@ void pen__contents_release(struct pen__contents *contents);
 /* Whether this rank writes nothing. */
 bool pen__contents_is_empty(const struct pen__contents *contents);
 
+/* The number of a listed tensor in the model. */
+uint32_t pen__contents_tensor(const struct pen__contents *contents,
+                              size_t index);
+
 /* Borrowed until the contents are released. */
 struct pen_snapshot_contents
 pen__contents_list(const struct pen__contents *contents);

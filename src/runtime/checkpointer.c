@@ -17,6 +17,7 @@ struct pen_checkpointer {
     struct pen_transport *transport;
     bool is_leader;
     struct pen__contents contents;
+    uint32_t epoch;                /* of the layout that they belong to */
     struct pen_snapshot *snapshot; /* NULL in the foreground */
     struct pen_saver *saver;       /* likewise */
 
@@ -37,15 +38,27 @@ struct pen_checkpointer {
     uint64_t durable_step; /* 0: none */
 };
 
-static pen_status make_thread(struct pen_checkpointer *checkpointer,
-                              struct pen_text *why)
+void pen_checkpointer_unload(struct pen_checkpointer *checkpointer)
 {
-    pen_status status = pen_saver_create(&checkpointer->saver, why);
-    const struct pen_snapshot_contents list =
-        pen__contents_list(&checkpointer->contents);
-    if (status == PEN_OK && !pen__contents_is_empty(&checkpointer->contents))
-        status = pen_snapshot_create(&list, &checkpointer->snapshot, why);
-    return status;
+    pen_snapshot_free(checkpointer->snapshot);
+    checkpointer->snapshot = NULL;
+    pen__contents_release(&checkpointer->contents);
+    checkpointer->contents = (struct pen__contents){0};
+}
+
+pen_status pen_checkpointer_reload(struct pen_checkpointer *checkpointer,
+                                   struct pen_text *why)
+{
+    struct pen_trainer *trainer = checkpointer->options.trainer;
+    struct pen__contents *contents = &checkpointer->contents;
+    pen_status status =
+        pen__contents_init(contents, trainer, checkpointer->is_leader, why);
+    checkpointer->epoch = trainer->layout.mesh.epoch;
+    if (status != PEN_OK || !checkpointer->options.is_in_background ||
+        pen__contents_is_empty(contents))
+        return status;
+    const struct pen_snapshot_contents list = pen__contents_list(contents);
+    return pen_snapshot_create(&list, &checkpointer->snapshot, why);
 }
 
 pen_status
@@ -61,11 +74,9 @@ pen_checkpointer_create(const struct pen_checkpointer_options *options,
     checkpointer->transport =
         has_own ? trainer->options.world : trainer->options.transport;
     checkpointer->is_leader = pen_transport_rank(checkpointer->transport) == 0;
-    pen_status status =
-        pen__contents_init(&checkpointer->contents, options->trainer,
-                           checkpointer->is_leader, why);
+    pen_status status = pen_checkpointer_reload(checkpointer, why);
     if (status == PEN_OK && options->is_in_background)
-        status = make_thread(checkpointer, why);
+        status = pen_saver_create(&checkpointer->saver, why);
     if (status == PEN_OK)
         *out = checkpointer;
     else
@@ -80,8 +91,7 @@ void pen_checkpointer_free(struct pen_checkpointer *checkpointer)
     pen_saver_free(checkpointer->saver);
     if (checkpointer->writer != NULL)
         pen_checkpoint_abandon(checkpointer->writer);
-    pen_snapshot_free(checkpointer->snapshot);
-    pen__contents_release(&checkpointer->contents);
+    pen_checkpointer_unload(checkpointer);
     pen_text_release(&checkpointer->record);
     pen_text_release(&checkpointer->why);
     pen_text_release(&checkpointer->last_why);
@@ -158,16 +168,32 @@ static pen_status begin_step(struct pen_checkpointer *checkpointer)
     return status;
 }
 
+/* A share of an older layout has other tensors than those that are missing. */
+static pen_status check_epochs(struct pen_checkpointer *checkpointer,
+                               uint32_t epoch)
+{
+    const struct pen_mesh *mesh = &checkpointer->options.trainer->layout.mesh;
+    struct pen_text *why = &checkpointer->why;
+    pen_status status = pen_mesh_check_epoch(mesh, 0, epoch, why);
+    if (status == PEN_OK)
+        status = pen_mesh_check_epoch(
+            mesh, pen_transport_rank(checkpointer->transport),
+            checkpointer->epoch, why);
+    return status;
+}
+
 /*
- * All ranks learn whether there is a directory to write to, and of which step:
- * replicas that do not wait for each other may stop at different ones.
+ * All ranks learn whether there is a directory to write to, of which step:
+ * replicas that do not wait for each other may stop at different ones, and in
+ * which epoch of the layout the leader is.
  */
 static void begin_all(struct pen_checkpointer *checkpointer)
 {
     struct {
         uint64_t step;
-        uint64_t has_begun;
-    } told = {checkpointer->step, 0};
+        uint32_t has_begun;
+        uint32_t epoch;
+    } told = {checkpointer->step, 0, checkpointer->epoch};
     if (checkpointer->is_leader) {
         checkpointer->status = begin_step(checkpointer);
         told.has_begun = checkpointer->status == PEN_OK;
@@ -175,6 +201,8 @@ static void begin_all(struct pen_checkpointer *checkpointer)
     pen_transport_share(checkpointer->transport, &told, sizeof told);
     checkpointer->has_begun = told.has_begun != 0;
     checkpointer->step = told.step;
+    if (checkpointer->has_begun)
+        checkpointer->status = check_epochs(checkpointer, told.epoch);
 }
 
 static void start_writing(struct pen_checkpointer *checkpointer)
@@ -232,7 +260,7 @@ void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
     pen_text_release(&checkpointer->why);
     await_replicas(checkpointer);
     begin_all(checkpointer);
-    if (checkpointer->has_begun)
+    if (checkpointer->has_begun && checkpointer->status == PEN_OK)
         start_sharing(checkpointer);
     else
         checkpointer->is_over = true;

@@ -41,6 +41,15 @@ pen_checkpointer_create(const struct pen_checkpointer_options *options,
                         struct pen_checkpointer **out, struct pen_text *why);
 void pen_checkpointer_free(struct pen_checkpointer *checkpointer);
 
+/*
+ * Around a move of the trainer (pen_trainer_move), with nothing under way:
+ * drops what belongs to the old layout, and makes what the new one needs. The
+ * steps that it keeps stay known. In between it may only be freed.
+ */
+void pen_checkpointer_unload(struct pen_checkpointer *checkpointer);
+pen_status pen_checkpointer_reload(struct pen_checkpointer *checkpointer,
+                                   struct pen_text *why);
+
 /* Bytes that it holds, and those that it takes and gives back. */
 size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer);
 size_t

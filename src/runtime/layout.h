@@ -21,14 +21,22 @@
  *     '-------'       |
  *         '-----------'
  */
+#define PEN_NO_REPLICA UINT32_MAX
+
 struct pen_layout {
     struct pen_shape shape; /* of the schedule */
     struct pen_mesh mesh;
-    uint32_t replica; /* of the pipeline; of this rank, as the row */
-    uint32_t row;
-    uint32_t num_logical;                /* replicas of the run */
+    uint32_t replica;     /* of the pipeline; of this rank, as the row */
+    uint32_t row;         /* of an idle rank: PEN_NO_REPLICA, and row 0 */
+    uint32_t num_logical; /* replicas of the run */
     const struct pen_layer_range *parts; /* of the model; borrowed */
 };
+
+/* Whether this rank has no place in the mesh. */
+static inline bool pen_layout_is_idle(const struct pen_layout *layout)
+{
+    return layout->replica == PEN_NO_REPLICA;
+}
 
 static inline uint32_t pen_layout_members(const struct pen_layout *layout)
 {

@@ -7,11 +7,8 @@
 
 #include <stdlib.h>
 
-void pen_trainer_free(struct pen_trainer *trainer)
+void pen__trainer_release_parts(struct pen_trainer *trainer)
 {
-    if (trainer == NULL)
-        return;
-    pen__replicas_free(trainer->replicas);
     pen__trainer_free_async(trainer);
     pen_exchange_free(trainer->exchange);
     pen_executor_free(trainer->evaluator);
@@ -21,9 +18,22 @@ void pen_trainer_free(struct pen_trainer *trainer)
         pen_engine_free(trainer->engine);
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
-    pen_transport_close(trainer->own_transport);
     free(trainer->losses);
     free(trainer->totals);
+    trainer->exchange = NULL;
+    trainer->evaluator = trainer->executor = trainer->longest = NULL;
+    trainer->engine = NULL;
+    trainer->evaluation = trainer->own_schedule = NULL;
+    trainer->losses = trainer->totals = NULL;
+}
+
+void pen_trainer_free(struct pen_trainer *trainer)
+{
+    if (trainer == NULL)
+        return;
+    pen__replicas_free(trainer->replicas);
+    pen__trainer_release_parts(trainer);
+    pen_transport_close(trainer->own_transport);
     free(trainer);
 }
 
@@ -245,6 +255,8 @@ static pen_status make_executor(struct pen_trainer *trainer,
         pen__trainer_executor_options(trainer);
     struct pen_stage *stages;
     uint32_t num_stages;
+    if (pen_layout_is_idle(&trainer->layout))
+        return PEN_OK;
     pen_status status = make_stages(trainer, &stages, &num_stages, why);
     if (status == PEN_OK)
         status = pen_executor_create(&options, stages, num_stages,
@@ -284,6 +296,9 @@ static bool defers_steps(const struct pen_trainer *trainer)
 static pen_status make_exchange(struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
+    if (trainer->executor == NULL || trainer->options.is_forward_only ||
+        trainer->options.sleeps != NULL)
+        return PEN_OK;
     struct pen_exchange_options options = {
         .transport = trainer->options.transport,
         .executor = trainer->executor,
@@ -296,23 +311,19 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .is_joint = trainer->is_joint,
         .has_second = defers_steps(trainer),
         .phantom = trainer->options.phantom};
-    if (trainer->options.is_forward_only || trainer->options.sleeps != NULL)
-        return PEN_OK;
     pen_status status = pen_exchange_create(&options, &trainer->exchange, why);
     return status == PEN_OK ? add_moments(trainer, why) : status;
 }
 
-static pen_status make_parts(struct pen_trainer *trainer, struct pen_text *why)
+pen_status pen__trainer_make_parts(struct pen_trainer *trainer,
+                                   struct pen_text *why)
 {
-    pen_status status = PEN_OK;
-    if (trainer->options.transport == NULL) {
-        status = pen_transport_open_alone(&trainer->own_transport);
-        trainer->options.transport = trainer->own_transport;
-    }
-    if (status == PEN_OK)
-        status = pen__trainer_make_layout(
-            trainer, pen_transport_rank(trainer->options.transport),
-            pen_transport_size(trainer->options.transport), why);
+    const struct pen_transport *transport = trainer->options.transport;
+    pen_status status = pen__trainer_make_layout(
+        trainer, pen_transport_rank(transport),
+        trainer->options.num_ranks != 0 ? trainer->options.num_ranks
+                                        : pen_transport_size(transport),
+        why);
     if (status == PEN_OK)
         status = make_engine(trainer, why);
     if (status == PEN_OK)
@@ -336,7 +347,12 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
     if (trainer == NULL)
         return PEN_NOMEM;
     trainer->options = *options;
-    status = make_parts(trainer, why);
+    if (options->transport == NULL) {
+        status = pen_transport_open_alone(&trainer->own_transport);
+        trainer->options.transport = trainer->own_transport;
+    }
+    if (status == PEN_OK)
+        status = pen__trainer_make_parts(trainer, why);
     if (status == PEN_OK)
         *out = trainer;
     else
@@ -360,7 +376,9 @@ pen_status pen_trainer_check(const struct pen_trainer_options *options,
 
 uint32_t pen_trainer_num_stages(const struct pen_trainer *trainer)
 {
-    return pen_executor_num_stages(trainer->executor);
+    return trainer->executor == NULL
+               ? 0
+               : pen_executor_num_stages(trainer->executor);
 }
 
 struct pen_network *pen_trainer_network(struct pen_trainer *trainer,

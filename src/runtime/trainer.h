@@ -56,6 +56,9 @@ struct pen_trainer_options {
     struct pen_cures cures;              /* likewise; passes of one step make
                                             those before stale_after */
     enum pen_mesh_order order;           /* of the ranks */
+    uint32_t num_ranks;                  /* that compute, the first ones; the
+                                            others wait. 0: all of the
+                                            transport */
     uint32_t logical_replicas;           /* 0: as many as there are members */
     bool is_sharded;      /* every rank keeps a share of the moments */
     bool has_fast_sums;   /* over members, in an order that is not promised */
@@ -92,6 +95,31 @@ void pen_trainer_free(struct pen_trainer *trainer);
 pen_status pen_trainer_check(const struct pen_trainer_options *options,
                              uint32_t rank, uint32_t num_ranks,
                              struct pen_text *why);
+
+/*
+ * Between two steps: from here on another layout, with the same bits. Of `to`
+ * num_ranks, schedule, parts, order, recompute and is_sharded count; all else
+ * stays. Values and moments go from rank to rank by way of memory. Called by
+ * all ranks of the transport, also those that are idle before or after it; they
+ * return together. Networks, verifiers and checkpointers that were made of this
+ * trainer are invalid then. After a failure it can only be freed.
+ */
+struct pen_move_cost {
+    double sec;
+    uint64_t sent_bytes; /* by all ranks together */
+};
+
+pen_status pen_trainer_move(struct pen_trainer *trainer,
+                            const struct pen_trainer_options *to,
+                            struct pen_move_cost *out, struct pen_text *why);
+
+/*
+ * Whether a trainer of `from` could move to `to`, whose num_ranks are told;
+ * nothing is made. INVALID where it cannot.
+ */
+pen_status pen_trainer_check_move(const struct pen_trainer_options *from,
+                                  const struct pen_trainer_options *to,
+                                  struct pen_text *why);
 
 /* Random weights, as pen_network_initialize() draws them. */
 pen_status pen_trainer_initialize(struct pen_trainer *trainer, uint64_t seed);

@@ -26,8 +26,8 @@ static int num_parts(const struct pen_trainer *trainer)
 }
 
 /* Moments are where the parameter is stepped. */
-static int num_parts_of(const struct pen_trainer *trainer, uint32_t stage,
-                        size_t parameter)
+int pen__trainer_num_kept(const struct pen_trainer *trainer, uint32_t stage,
+                          size_t parameter)
 {
     return pen_exchange_owns(trainer->exchange, stage, parameter)
                ? num_parts(trainer)
@@ -51,25 +51,19 @@ static size_t tensor_bytes(const struct pen_trainer *trainer)
     return most * sizeof(float);
 }
 
-static pen_status load_parameter(struct pen_trainer *trainer,
+static pen_status fill_parameter(struct pen_trainer *trainer,
                                  const struct pen_network_parameter *it,
                                  int count,
-                                 const struct pen_checkpoint *checkpoint,
+                                 const struct pen__trainer_source *source,
                                  float *plain, struct pen_text *why)
 {
     struct pen_engine *engine = trainer->engine;
     for (int p = 0; p < count; p++) {
         for (size_t k = 0; k < it->num_slices; k++) {
-            const struct pen_safetensor *tensor;
-            pen_status status = pen_checkpoint_find(
-                checkpoint, trainer->options.model, it->slices[k].tensor,
-                parts[p].in_file, &tensor, why);
-            if (status != PEN_OK)
-                return status;
-            size_t slice = it->slices[k].count;
-            float *values = plain + it->slices[k].first;
-            pen_dtype_to_float(tensor->dtype, tensor->bytes, slice, values);
-            status = pen_network_check_loaded(tensor, values, slice, why);
+            const struct pen_tensor_slice *slice = &it->slices[k];
+            pen_status status = source->read(
+                source->context, slice->tensor, parts[p].in_file, slice->count,
+                plain + slice->first, why);
             if (status != PEN_OK)
                 return status;
         }
@@ -77,6 +71,48 @@ static pen_status load_parameter(struct pen_trainer *trainer,
                                       it->order, plain);
     }
     return PEN_OK;
+}
+
+pen_status pen__trainer_fill(struct pen_trainer *trainer,
+                             const struct pen__trainer_source *source,
+                             struct pen_text *why)
+{
+    float *plain = malloc(tensor_bytes(trainer));
+    pen_status status = plain == NULL ? PEN_NOMEM : PEN_OK;
+    for (uint32_t s = 0;
+         s < pen_trainer_num_stages(trainer) && status == PEN_OK; s++) {
+        struct pen_network *network = pen_trainer_network(trainer, s);
+        for (size_t i = 0;
+             i < pen_network_num_parameters(network) && status == PEN_OK; i++)
+            status =
+                fill_parameter(trainer, pen_network_parameter(network, i),
+                               pen__trainer_num_kept(trainer, s, i), source,
+                               plain, why);
+    }
+    free(plain);
+    return status;
+}
+
+/* ---- out of a checkpoint ---- */
+
+struct reader {
+    const struct pen_trainer *trainer;
+    const struct pen_checkpoint *checkpoint;
+};
+
+static pen_status read_tensor(void *context, uint32_t number,
+                              enum pen_checkpoint_part part, size_t count,
+                              float *values, struct pen_text *why)
+{
+    const struct reader *reader = context;
+    const struct pen_safetensor *tensor;
+    pen_status status = pen_checkpoint_find(reader->checkpoint,
+                                            reader->trainer->options.model,
+                                            number, part, &tensor, why);
+    if (status != PEN_OK)
+        return status;
+    pen_dtype_to_float(tensor->dtype, tensor->bytes, count, values);
+    return pen_network_check_loaded(tensor, values, count, why);
 }
 
 static pen_status check_optimizer(const struct pen_trainer *trainer,
@@ -117,22 +153,6 @@ static pen_status check_replicas(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
-static pen_status load_stage(struct pen_trainer *trainer, uint32_t stage,
-                             const struct pen_checkpoint *checkpoint,
-                             float *plain, struct pen_text *why)
-{
-    struct pen_network *network = pen_trainer_network(trainer, stage);
-    pen_status status = PEN_OK;
-    for (size_t i = 0;
-         i < pen_network_num_parameters(network) && status == PEN_OK; i++)
-        status = load_parameter(trainer, pen_network_parameter(network, i),
-                                num_parts_of(trainer, stage, i), checkpoint,
-                                plain, why);
-    if (status == PEN_OK)
-        status = pen_network_load_statistics(network, checkpoint->model, why);
-    return status;
-}
-
 pen_status pen_trainer_load(struct pen_trainer *trainer,
                             const struct pen_checkpoint *checkpoint,
                             struct pen_text *why)
@@ -140,15 +160,14 @@ pen_status pen_trainer_load(struct pen_trainer *trainer,
     pen_status status = check_replicas(trainer, checkpoint, why);
     if (status == PEN_OK)
         status = check_optimizer(trainer, checkpoint, why);
-    if (status != PEN_OK)
-        return status;
-    float *plain = malloc(tensor_bytes(trainer));
-    if (plain == NULL)
-        return PEN_NOMEM;
+    struct reader reader = {trainer, checkpoint};
+    const struct pen__trainer_source source = {&reader, read_tensor};
+    if (status == PEN_OK)
+        status = pen__trainer_fill(trainer, &source, why);
     for (uint32_t s = 0;
          s < pen_trainer_num_stages(trainer) && status == PEN_OK; s++)
-        status = load_stage(trainer, s, checkpoint, plain, why);
-    free(plain);
+        status = pen_network_load_statistics(pen_trainer_network(trainer, s),
+                                             checkpoint->model, why);
     if (status == PEN_OK)
         trainer->progress = (struct pen_trainer_progress){
             checkpoint->manifest.step, checkpoint->manifest.sample};

@@ -103,7 +103,9 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
     const struct pen_engine *engine = trainer->engine;
     struct pen_trainer_memory memory = {
         .parameters = engine->ops->memory_bytes(engine),
-        .activations = pen_executor_bytes(trainer->executor),
+        .activations = trainer->executor == NULL
+                           ? 0
+                           : pen_executor_bytes(trainer->executor),
         .passing = engine->ops->passing_bytes(engine)};
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
         add_stage(pen_executor_stage(trainer->executor, s), &memory);

@@ -119,7 +119,7 @@ pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
         .num_per_step = 1};
     struct pen_stage *stages;
     uint32_t num_stages;
-    if (trainer->evaluator != NULL)
+    if (trainer->evaluator != NULL || trainer->executor == NULL)
         return PEN_OK;
     pen_status status = pen_schedule_create("forward", &trainer->layout.shape,
                                             &trainer->evaluation, why);
@@ -135,12 +135,6 @@ pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
 }
 
 /* ---- evaluating ---- */
-
-static bool is_summed(void *context)
-{
-    struct pen_trainer *trainer = context;
-    return pen_transport_test(trainer->options.transport, &trainer->request);
-}
 
 /* Losses of all micro-batches, each known to one rank, and what is right. */
 static pen_status run_all(struct pen_trainer *trainer,
@@ -193,7 +187,7 @@ static pen_status evaluate(struct pen_trainer *trainer,
         double sum = 0;
         pen_transport_sum(trainer->options.transport, totals, num_batches + 1,
                           &trainer->request);
-        pen_executor_wait(trainer->evaluator, is_summed, trainer, PEN_NO_RANK);
+        pen__trainer_await_sum(trainer, trainer->evaluator);
         for (size_t i = 0; i < num_batches; i++)
             sum += totals[1 + i];
         *out = (struct pen_evaluation){sum, trainer->num_labels == 0

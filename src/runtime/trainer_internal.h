@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_TRAINER_INTERNAL_H
 #define PEN_RUNTIME_TRAINER_INTERNAL_H
 
+#include "checkpoint/share.h"
 #include "engine/mirror.h"
 #include "runtime/exchange.h"
 #include "runtime/trainer.h"
@@ -87,6 +88,10 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
 
 /* trainer_step.c */
 
+/* Until a sum over the transport is there, whether the rank is idle or not. */
+void pen__trainer_await_sum(struct pen_trainer *trainer,
+                            struct pen_executor *executor);
+
 /* Samples of a step in all replicas, and those before this one's. */
 uint64_t pen__trainer_step_samples(const struct pen_trainer *trainer);
 uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer);
@@ -167,5 +172,29 @@ void pen__trainer_joint_step(struct pen_trainer *trainer,
 /* trainer.c: what the executor of the layout gets. */
 struct pen_executor_options
 pen__trainer_executor_options(struct pen_trainer *trainer);
+
+/* All that belongs to the layout: made anew, and freed. */
+pen_status pen__trainer_make_parts(struct pen_trainer *trainer,
+                                   struct pen_text *why);
+void pen__trainer_release_parts(struct pen_trainer *trainer);
+
+/* trainer_checkpoint.c */
+
+/* Where the numbers of a tensor come from, `count` of them. */
+struct pen__trainer_source {
+    void *context;
+    pen_status (*read)(void *context, uint32_t tensor,
+                       enum pen_checkpoint_part part, size_t count,
+                       float *values, struct pen_text *why);
+};
+
+/* Values of all parameters of this rank, and moments of those that it steps. */
+pen_status pen__trainer_fill(struct pen_trainer *trainer,
+                             const struct pen__trainer_source *source,
+                             struct pen_text *why);
+
+/* Of a parameter: the value, and moments where this rank steps it. */
+int pen__trainer_num_kept(const struct pen_trainer *trainer, uint32_t stage,
+                          size_t parameter);
 
 #endif

@@ -192,9 +192,13 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
                 layout->shape.num_ranks);
         return PEN_INVALID;
     }
+    uint32_t epoch = layout->mesh.epoch;
+    bool is_idle = rank >= size;
     layout->mesh = pen_mesh_fill(options->order, layout->shape.num_ranks, size);
-    layout->replica = pen_mesh_replica(&layout->mesh, rank);
-    layout->row = pen_mesh_row(&layout->mesh, rank);
+    layout->mesh.epoch = epoch;
+    layout->replica =
+        is_idle ? PEN_NO_REPLICA : pen_mesh_replica(&layout->mesh, rank);
+    layout->row = is_idle ? 0 : pen_mesh_row(&layout->mesh, rank);
     layout->num_logical = options->logical_replicas != 0
                               ? options->logical_replicas
                               : pen_layout_members(layout);

@@ -354,7 +354,7 @@ pen_status pen__trainer_check_step(struct pen_trainer *trainer,
     if (isfinite(step->loss) && isfinite(step->gradient_norm))
         return PEN_OK;
     begin_reason(step, why);
-    if (trainer->exchange == NULL) {
+    if (trainer->options.sleeps != NULL) {
         pen_why(why, DIVERGED);
         return PEN_INVALID;
     }

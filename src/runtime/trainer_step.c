@@ -102,6 +102,21 @@ static bool is_summed(void *context)
     return pen_transport_test(trainer->options.transport, &trainer->request);
 }
 
+void pen__trainer_await_sum(struct pen_trainer *trainer,
+                            struct pen_executor *executor)
+{
+    const struct pen_executor_hooks *watch = &trainer->options.watch;
+    if (executor != NULL) {
+        pen_executor_wait(executor, is_summed, trainer, PEN_NO_RANK);
+        return;
+    }
+    if (watch->wait != NULL)
+        watch->wait(watch->context, PEN_NO_RANK);
+    pen_transport_wait(trainer->options.transport, &trainer->request);
+    if (watch->resume != NULL)
+        watch->resume(watch->context);
+}
+
 void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
                       const struct pen_pass *pass, int64_t pass_ns)
 {
@@ -110,11 +125,11 @@ void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
     if (options->vote != NULL)
         options->vote(options->voter);
     further[BUSY_NS] = (double)pass->busy_ns;
-    further[PASS_NS] = (double)pass_ns;
+    further[PASS_NS] = trainer->executor == NULL ? 0 : (double)pass_ns;
     memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
     memset(trainer->votes, 0, sizeof trainer->votes);
     pen_transport_sum(options->transport, totals, count, &trainer->request);
-    pen_executor_wait(trainer->executor, is_summed, trainer, PEN_NO_RANK);
+    pen__trainer_await_sum(trainer, trainer->executor);
 }
 
 static void sum_totals(struct pen_trainer *trainer, const struct pen_pass *pass,
@@ -259,7 +274,9 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     int64_t begin = pen_clock_ns();
     if (trainer->exchange != NULL)
         pen_exchange_begin(trainer->exchange, 1);
-    pen_status status = pen_executor_run(trainer->executor, &pass, why);
+    pen_status status = PEN_OK;
+    if (trainer->executor != NULL)
+        status = pen_executor_run(trainer->executor, &pass, why);
     trainer->has_failed_alone = status != PEN_OK;
     if (status != PEN_OK)
         return status;
@@ -281,7 +298,8 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
         update(trainer, &step);
     else if (options->sleeps != NULL)
         sleep_steps(trainer);
-    tell_step(trainer, behind, ready);
+    if (trainer->executor != NULL)
+        tell_step(trainer, behind, ready);
     trainer->progress.steps++;
     trainer->progress.samples += pen__trainer_step_samples(trainer);
     if (trainer->replicas != NULL)

@@ -495,6 +495,7 @@ static const char *const tag_names[PEN_TAG_KINDS] = {
     [PEN_TAG_STATE] = "state, number",
     [PEN_TAG_REPLICA] = "message of the synchronisation, channel",
     [PEN_TAG_AGREE] = "agreement, number",
+    [PEN_TAG_MOVE] = "moved tensor, number",
 };
 
 static _Noreturn void leave_damaged(struct pen_transport *transport,

@@ -36,7 +36,7 @@ pen_status pen_verifier_create(struct pen_trainer *trainer,
                      "differ. Leave it out, or use --sync allreduce");
         return PEN_INVALID;
     }
-    if (num_members == 1 || trainer->exchange == NULL) {
+    if (num_members == 1 || trainer->options.sleeps != NULL) {
         pen_why(why, "--verify-interval needs replicas to compare, and there "
                      "is one alone. Leave it out, or start more ranks than "
                      "--pipeline-model-parallel-size");

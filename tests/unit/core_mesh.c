@@ -75,11 +75,28 @@ static void orders_are_as_documented(void **state)
     assert_int_equal(pen_mesh_rank_at(&mesh, 0, 1), 1);
 }
 
+static void what_is_of_another_epoch_is_refused(void **state)
+{
+    (void)state;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_mesh mesh = pen_mesh_of(PEN_MESH_PIPELINE_FIRST, 2, 2);
+    assert_int_equal(pen_mesh_check_epoch(&mesh, 3, 0, &why), PEN_OK);
+    mesh.epoch = 2;
+    assert_int_equal(pen_mesh_check_epoch(&mesh, 3, 2, &why), PEN_OK);
+    assert_int_equal(why.length, 0);
+    assert_int_equal(pen_mesh_check_epoch(&mesh, 3, 1, &why), PEN_INVALID);
+    assert_non_null(strstr(pen_text_string(&why),
+                           "rank 3 is in epoch 1 of the layout, but the run is "
+                           "in epoch 2"));
+    pen_text_release(&why);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_has_the_place_that_counting_gives),
         cmocka_unit_test(orders_are_as_documented),
+        cmocka_unit_test(what_is_of_another_epoch_is_refused),
     };
     return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);
 }
