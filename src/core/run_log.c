@@ -42,6 +42,10 @@ static const struct field {
      offsetof(struct pen_run_step, loss_usual), 2},
     {"grad_norm_usual", FIELD_OPTIONAL_REAL,
      offsetof(struct pen_run_step, grad_norm_usual), 2},
+    {"move_sec", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, move_sec),
+     2},
+    {"move_bytes", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, move_bytes), 2},
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)

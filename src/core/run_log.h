@@ -37,6 +37,10 @@ struct pen_run_step {
      * NaN, and not written: it is none. Since version 2. */
     double loss_usual;
     double grad_norm_usual;
+    /* Of the change of the layout before this step: seconds, and bytes that
+     * ranks sent; NaN, and not written: there was none. Since version 2. */
+    double move_sec;
+    double move_bytes;
 };
 
 /* The longest line that a step can have, its newline and a NUL included. */

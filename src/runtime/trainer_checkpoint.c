@@ -61,9 +61,9 @@ static pen_status fill_parameter(struct pen_trainer *trainer,
     for (int p = 0; p < count; p++) {
         for (size_t k = 0; k < it->num_slices; k++) {
             const struct pen_tensor_slice *slice = &it->slices[k];
-            pen_status status = source->read(
-                source->context, slice->tensor, parts[p].in_file, slice->count,
-                plain + slice->first, why);
+            pen_status status =
+                source->read(source->context, slice->tensor, parts[p].in_file,
+                             slice->count, plain + slice->first, why);
             if (status != PEN_OK)
                 return status;
         }
@@ -84,10 +84,9 @@ pen_status pen__trainer_fill(struct pen_trainer *trainer,
         struct pen_network *network = pen_trainer_network(trainer, s);
         for (size_t i = 0;
              i < pen_network_num_parameters(network) && status == PEN_OK; i++)
-            status =
-                fill_parameter(trainer, pen_network_parameter(network, i),
-                               pen__trainer_num_kept(trainer, s, i), source,
-                               plain, why);
+            status = fill_parameter(trainer, pen_network_parameter(network, i),
+                                    pen__trainer_num_kept(trainer, s, i),
+                                    source, plain, why);
     }
     free(plain);
     return status;
@@ -106,9 +105,9 @@ static pen_status read_tensor(void *context, uint32_t number,
 {
     const struct reader *reader = context;
     const struct pen_safetensor *tensor;
-    pen_status status = pen_checkpoint_find(reader->checkpoint,
-                                            reader->trainer->options.model,
-                                            number, part, &tensor, why);
+    pen_status status =
+        pen_checkpoint_find(reader->checkpoint, reader->trainer->options.model,
+                            number, part, &tensor, why);
     if (status != PEN_OK)
         return status;
     pen_dtype_to_float(tensor->dtype, tensor->bytes, count, values);

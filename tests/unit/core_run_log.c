@@ -67,7 +67,9 @@ static struct pen_run_step step_number(uint64_t number)
                                  .val_loss = NAN,
                                  .val_accuracy = NAN,
                                  .loss_usual = NAN,
-                                 .grad_norm_usual = NAN};
+                                 .grad_norm_usual = NAN,
+                                 .move_sec = NAN,
+                                 .move_bytes = NAN};
 }
 
 static struct pen_run *load(void)
@@ -136,6 +138,8 @@ static void expect_same_step(const struct pen_run_step *expected,
     expect_same_real(expected->loss_usual, found->loss_usual, "loss_usual");
     expect_same_real(expected->grad_norm_usual, found->grad_norm_usual,
                      "grad_norm_usual");
+    expect_same_real(expected->move_sec, found->move_sec, "move_sec");
+    expect_same_real(expected->move_bytes, found->move_bytes, "move_bytes");
 }
 
 /* Any bits that are a double: huge, tiny, negative, NaN, infinite. */
@@ -170,7 +174,9 @@ static void every_number_reads_back_the_same(void **state)
                                   .val_loss = random_real(&random),
                                   .val_accuracy = random_real(&random),
                                   .loss_usual = random_real(&random),
-                                  .grad_norm_usual = random_real(&random)};
+                                  .grad_norm_usual = random_real(&random),
+                                  .move_sec = random_real(&random),
+                                  .move_bytes = random_real(&random)};
         append(&log, steps[i]);
     }
     pen_run_log_close(&log);
@@ -209,6 +215,11 @@ static void a_line_is_as_the_document_says(void **state)
     pen_run_step_print(&step, line);
     assert_non_null(strstr(line, ",\"val_accuracy\":0.75,\"loss_usual\":1.5,"
                                  "\"grad_norm_usual\":0.5}"));
+    step.move_sec = 0.25;
+    step.move_bytes = 4096;
+    pen_run_step_print(&step, line);
+    assert_non_null(strstr(line, ",\"grad_norm_usual\":0.5,\"move_sec\":0.25,"
+                                 "\"move_bytes\":4096}"));
 }
 
 static void the_longest_line_fits(void **state)
@@ -216,9 +227,10 @@ static void the_longest_line_fits(void **state)
     (void)state;
     const double longest = -1.2345678901234567e-301;
     char line[PEN_RUN_LINE_SIZE];
-    struct pen_run_step step = {
-        INT64_MAX, longest,   longest, longest, INT64_MAX, longest, longest,
-        longest,   INT64_MAX, longest, longest, longest,   longest, longest};
+    struct pen_run_step step = {INT64_MAX, longest, longest, longest,
+                                INT64_MAX, longest, longest, longest,
+                                INT64_MAX, longest, longest, longest,
+                                longest,   longest, longest, longest};
     assert_in_range(pen_run_step_print(&step, line), 300, PEN_RUN_LINE_SIZE);
 }
 

@@ -13,10 +13,9 @@ pen_status pen__train_check_ranks(const struct pen_trainer_options *options,
                                   const struct pen__train_layout *layout,
                                   struct pen_text *why)
 {
-    uint32_t size = pen_transport_size(options->transport);
     uint32_t rank = pen_transport_rank(options->transport);
     if (!pen__train_check_stands_alone(layout, options->transport))
-        return pen_trainer_check(options, rank, size, why);
+        return pen_trainer_check(options, rank, layout->num_ranks, why);
     pen_status status = PEN_OK;
     for (uint32_t i = 0; i < layout->num_ranks && status == PEN_OK; i++)
         status = pen_trainer_check(options, i, layout->num_ranks, why);

@@ -83,10 +83,13 @@ static pen_status open_plan(struct pen__train_layout *layout,
         return status;
     uint64_t planned = pen_plan_num_ranks(layout->plan);
     bool is_rehearsed = args->is_check && layout->num_ranks == 1;
+    bool is_smaller = planned < layout->num_ranks && args->moves.count > 0;
     if (planned > UINT32_MAX ||
-        (planned != layout->num_ranks && !is_rehearsed)) {
-        pen_why(why, "%s is for %" PRIu64 " ranks, but this job has %u",
-                args->plan, planned, layout->num_ranks);
+        (planned != layout->num_ranks && !is_smaller && !is_rehearsed)) {
+        pen_why(why,
+                "%s is for %" PRIu64 " ranks, but this job has %u; start it "
+                "with mpirun -n %" PRIu64,
+                args->plan, planned, layout->num_ranks, planned);
         return PEN_INVALID;
     }
     layout->num_ranks = (uint32_t)planned;
@@ -595,6 +598,7 @@ struct pen_trainer_options pen__train_layout_options(
         .correction = layout->correction,
         .cures = args->cures,
         .order = (enum pen_mesh_order)args->mapping,
+        .num_ranks = layout->num_ranks,
         .logical_replicas = (uint32_t)args->logical_replicas,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
@@ -605,14 +609,18 @@ struct pen_trainer_options pen__train_layout_options(
         .rates = args->schedule};
 }
 
+uint64_t pen__train_layout_members(const struct pen__train_layout *layout)
+{
+    return (uint64_t)pen_mesh_num_replicas(&layout->mesh) *
+           layout->schedule->shape.num_copies;
+}
+
 uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
                                     uint64_t kept)
 {
     if (layout->schedule == NULL)
         return kept;
-    const struct pen_shape *shape = &layout->schedule->shape;
-    uint64_t members =
-        (uint64_t)pen_mesh_num_replicas(&layout->mesh) * shape->num_copies;
+    uint64_t members = pen__train_layout_members(layout);
     uint64_t share = kept / members;
     bool is_whole = share > 0 && kept % members == 0;
     bool can_sum =

@@ -36,7 +36,7 @@ struct pen__train_layout {
 /*
  * A plan sets options in args, and so does the schedule where --clip-grad is
  * not given; with --check a plan may also be for more ranks than the one that
- * there is. On success release it.
+ * there is, and with --move for fewer. On success release it.
  */
 pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                   struct pen__train_args *args,
@@ -62,6 +62,10 @@ pen_status pen__train_layout_set_pass(struct pen__train_layout *layout,
                                       uint64_t done,
                                       const struct pen_schedule **out,
                                       struct pen_text *why);
+
+/* Places that train each part: replicas, and copies of the schedule. */
+uint64_t pen__train_layout_members(const struct pen__train_layout *layout);
+
 /*
  * Logical replicas of a run that had `kept` of them: the same where the layout
  * can sum so, otherwise one for each replica and copy. A layout without a

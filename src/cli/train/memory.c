@@ -28,9 +28,9 @@ bytes_per_parameter(const struct pen__train_memory_question *question,
     const struct pen__train_args *args = question->args;
     double moments = 4.0 * pen_optimizer_moments(&args->numbers);
     double kept = args->is_sharded ? moments / num_members : moments;
-    bool has_snapshot =
-        args->save != NULL && (question->num_ranks > 1 ||
-                               pen_transport_size(question->transport) > 1);
+    bool has_snapshot = (args->save != NULL || args->moves.count > 0) &&
+                        (question->num_ranks > 1 ||
+                         pen_transport_size(question->transport) > 1);
     double snapshot =
         has_snapshot ? (4.0 + moments) / (num_members > 0 ? num_members : 1)
                      : 0;
@@ -119,7 +119,8 @@ static double whole_bytes(const struct pen__train_memory_question *question)
 uint64_t pen__train_predict(const struct pen__train_memory_question *question)
 {
     const struct pen_schedule *schedule = question->layout->schedule;
-    if (question->args->is_sleeping)
+    bool is_idle = question->rank >= question->num_ranks;
+    if (question->args->is_sleeping || is_idle)
         return 0;
     if (question->model->decoder == NULL)
         return (

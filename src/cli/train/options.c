@@ -154,6 +154,11 @@ static const struct pen__field fields[] = {
     TEXT("plan", "PLAN", plan,
          "take stages, schedule, batch and sharding from this "
          "plan.json, in place of their options"),
+    {"move", "STEP=PLAN...",
+     "after STEP, continue with the layout of this plan.json, on as many ranks "
+     "of the job as it needs; results do not change. Further moves: 10=A.json "
+     "20=B.json",
+     PEN__FIELD_LIST, AT(moves), 0, 0, NULL},
     FLAG("check", is_check,
          "check plan, model, data, schedule and memory, and end before the "
          "first step; nothing is written. One process checks all ranks of a "
@@ -240,12 +245,32 @@ static void require_args(const struct pen__train_args *args,
     pen_text_release(&missing);
 }
 
+const char *pen__train_move_plan(const char *word, uint64_t *step)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(word, &end, 10);
+    if (*word < '0' || *word > '9' || errno != 0 || *end != '=' ||
+        end[1] == '\0')
+        return NULL;
+    *step = number;
+    return end + 1;
+}
+
 static void check_args(const struct pen__train_args *args,
                        const struct argp_state *state)
 {
     require_args(args, state);
     if (args->data_path.count > 0 && args->token_ids != NULL)
         argp_error(state, "--data-path and --token-ids exclude each other");
+    for (size_t i = 0; i < args->moves.count; i++) {
+        uint64_t step;
+        if (pen__train_move_plan(args->moves.words[i], &step) == NULL)
+            argp_error(state,
+                       "--move must be STEP=PLAN, such as 100=plan.json, not "
+                       "'%s'",
+                       args->moves.words[i]);
+    }
     if (args->save_interval > 0 && args->save == NULL)
         argp_error(state, "--save-interval needs --save DIR");
     if (args->save_keep > 0 && args->save == NULL)
@@ -432,7 +457,8 @@ static error_t give(size_t index, const json_t *words, struct argp_state *state)
 
 static bool has_open_list(const struct pen__train_args *args)
 {
-    return args->data_path.is_open || args->sync_options.is_open;
+    return args->data_path.is_open || args->sync_options.is_open ||
+           args->moves.is_open;
 }
 
 static error_t take_text(const char *path, struct argp_state *state)
@@ -494,6 +520,15 @@ static error_t choose_options(struct pen__train_args *args,
 
 /* ---- the options of a run that is resumed ---- */
 
+/* Moves belong to the layout that the run began with. */
+static bool has_own_layout(const struct pen__train_args *args)
+{
+    for (size_t i = 0; i < NUM_FIELDS; i++)
+        if (args->given[i] != NULL && pen__recall_is_layout(fields[i].name))
+            return true;
+    return false;
+}
+
 /* A line that says what is trained, on what and how long, stands alone. */
 static bool is_complete(const struct pen__train_args *args)
 {
@@ -508,6 +543,7 @@ static error_t recall_options(struct pen__train_args *args,
     const struct pen__recall *recall = &args->recall;
     bool is_layout_same = recall->num_ranks == 0 || args->num_ranks == 0 ||
                           recall->num_ranks == args->num_ranks;
+    bool has_moves = !has_own_layout(args);
     error_t error = 0;
     const char *name;
     json_t *words;
@@ -515,7 +551,8 @@ static error_t recall_options(struct pen__train_args *args,
     {
         size_t index = pen__fields_find(fields, NUM_FIELDS, name);
         if (error != 0 || index == NUM_FIELDS || is_given(args, index) ||
-            !pen__recall_takes(name))
+            !pen__recall_takes(name) ||
+            (strcmp(name, "move") == 0 && !has_moves))
             continue;
         bool is_left = !is_layout_same && pen__recall_is_layout(name);
         pen__option_print(name, words, is_left ? &left : &args->recalled);
@@ -619,6 +656,7 @@ void pen__train_args_release(struct pen__train_args *args)
 {
     pen__list_release(&args->data_path);
     pen__list_release(&args->sync_options);
+    pen__list_release(&args->moves);
     pen_text_release(&args->run_log);
     pen_text_release(&args->run_trace);
     pen__list_release(&args->texts);

@@ -48,7 +48,8 @@ struct pen__train_args {
     struct pen_block_code stage_code; /* that it names; 0 bits: none */
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
     const char *plan;
-    bool is_check; /* up to the first step, and nothing is written */
+    struct pen__list moves; /* to other plans, as STEP=PLAN */
+    bool is_check;          /* up to the first step, and nothing is written */
     const char *profile;
     const char *trace;
     uint64_t verify_interval; /* steps; 0: replicas are not compared */
@@ -99,6 +100,9 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
 void pen__train_args_release(struct pen__train_args *args);
 
 void pen__train_help(void);
+
+/* The path in a word of --move, and its step; NULL for a word without them. */
+const char *pen__train_move_plan(const char *word, uint64_t *step);
 
 /* All settings by the names of their options; drop it with json_decref(). */
 json_t *pen__train_args_print(const struct pen__train_args *args);

@@ -30,6 +30,7 @@ bool pen__recall_is_layout(const char *name)
                                          "vpp",
                                          "schedule",
                                          "plan",
+                                         "move",
                                          "use-distributed-optimizer",
                                          "logical-replicas"};
     return is_in(layout, sizeof layout / sizeof *layout, name);

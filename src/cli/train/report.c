@@ -206,6 +206,13 @@ static void write_files(struct pen__train_report *report,
     pen_text_release(&why);
 }
 
+void pen__train_report_move(struct pen__train_report *report,
+                            const struct pen_move_cost *cost)
+{
+    report->has_moved = true;
+    report->move = *cost;
+}
+
 void pen__train_report_step(struct pen__train_report *report,
                             const struct pen_step *step, double sec,
                             const struct pen_evaluation *validation)
@@ -226,7 +233,11 @@ void pen__train_report_step(struct pen__train_report *report,
         .val_accuracy = validation->accuracy,
         .loss_usual = pen_spikes_take(&report->loss_spikes, step->loss),
         .grad_norm_usual =
-            pen_spikes_take(&report->norm_spikes, step->gradient_norm)};
+            pen_spikes_take(&report->norm_spikes, step->gradient_norm),
+        .move_sec = report->has_moved ? report->move.sec : (double)NAN,
+        .move_bytes =
+            report->has_moved ? (double)report->move.sent_bytes : (double)NAN};
+    report->has_moved = false;
     report->spent_sec += sec;
     report->line_sec += sec;
     report->line_steps++;

@@ -36,6 +36,9 @@ struct pen__train_report {
     bool is_terminal;
     bool is_shown;
 
+    bool has_moved; /* since the last step */
+    struct pen_move_cost move;
+
     struct pen_spikes loss_spikes;
     struct pen_spikes norm_spikes;
 
@@ -67,6 +70,10 @@ double pen__train_report_clock(const struct pen__train_report *report);
 void pen__train_report_step(struct pen__train_report *report,
                             const struct pen_step *step, double sec,
                             const struct pen_evaluation *validation);
+
+/* The layout changed before the coming step, whose line in the log says so. */
+void pen__train_report_move(struct pen__train_report *report,
+                            const struct pen_move_cost *cost);
 
 /* Removes the terminal's line; call it before printing anything else. */
 void pen__train_report_clear(struct pen__train_report *report);

@@ -46,19 +46,31 @@ pen__train_threads(const struct pen__train_args *args,
 
 /* ---- the same on all ranks ---- */
 
-static pen_status describe_plan(const struct pen__train_layout *layout,
+static void print_layout(const struct pen__train_layout *layout,
+                         struct pen_text *text)
+{
+    pen_schedule_print(layout->schedule, text);
+    for (uint32_t i = 0; i < pen_shape_parts(&layout->schedule->shape); i++)
+        pen_text_add(text, "%u %u %u\n", layout->parts[i].first,
+                     layout->parts[i].count,
+                     (unsigned)layout->parts[i].recompute);
+}
+
+static pen_status describe_plan(const struct pen__train_facts *facts,
                                 struct pen_launch_identity *identity,
                                 struct pen_text *why)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
-    const struct pen_schedule *schedule = layout->schedule;
+    const struct pen_schedule *schedule = facts->layout->schedule;
+    const struct pen__train_moves *moves = facts->moves;
     if (schedule == NULL)
         return PEN_OK;
-    pen_schedule_print(schedule, &text);
-    for (uint32_t i = 0; i < pen_shape_parts(&schedule->shape); i++)
-        pen_text_add(&text, "%u %u %u\n", layout->parts[i].first,
-                     layout->parts[i].count,
-                     (unsigned)layout->parts[i].recompute);
+    print_layout(facts->layout, &text);
+    for (size_t i = moves->next; i < moves->count; i++) {
+        pen_text_add(&text, "%u %d\n", moves->items[i].layout.num_ranks,
+                     moves->items[i].args.is_sharded);
+        print_layout(&moves->items[i].layout, &text);
+    }
     pen_status status = text.has_failed
                             ? PEN_NOMEM
                             : pen_launch_identity_set(
@@ -142,9 +154,7 @@ static pen_status describe_data(const struct pen__train_args *args,
     return status;
 }
 
-static pen_status describe(const struct pen__train_args *args,
-                           const struct pen__train_layout *layout,
-                           const struct pen_any_model *model,
+static pen_status describe(const struct pen__train_facts *facts,
                            struct pen_launch_identity *identity,
                            struct pen_text *why)
 {
@@ -160,19 +170,17 @@ static pen_status describe(const struct pen__train_args *args,
     pen_text_release(&library);
     pen_text_release(&instructions);
     if (status == PEN_OK)
-        status = describe_plan(layout, identity, why);
+        status = describe_plan(facts, identity, why);
     if (status == PEN_OK)
-        status = describe_model(model, identity, why);
+        status = describe_model(facts->model, identity, why);
     if (status == PEN_OK)
-        status = describe_options(args, identity, why);
+        status = describe_options(facts->args, identity, why);
     if (status == PEN_OK)
-        status = describe_data(args, identity, why);
+        status = describe_data(facts->args, identity, why);
     return status;
 }
 
-pen_status pen__train_describe(const struct pen__train_args *args,
-                               const struct pen__train_layout *layout,
-                               const struct pen_any_model *model,
+pen_status pen__train_describe(const struct pen__train_facts *facts,
                                const struct pen_transport *transport,
                                struct pen_launch_identity *out,
                                struct pen_text *why)
@@ -182,7 +190,7 @@ pen_status pen__train_describe(const struct pen__train_args *args,
         return PEN_OK;
     (void)gethostname(host, sizeof host - 1);
     pen_launch_identity_init(out, pen_transport_rank(transport), host);
-    return describe(args, layout, model, out, why);
+    return describe(facts, out, why);
 }
 
 pen_status pen__train_compare(const struct pen_launch_identity *own,

@@ -1,7 +1,7 @@
 #ifndef PEN_CLI_TRAIN_START_H
 #define PEN_CLI_TRAIN_START_H
 
-#include "cli/train/layout.h"
+#include "cli/train/moves.h"
 #include "host/threads.h"
 #include "watch/launch.h"
 #include "watch/launch_identity.h"
@@ -17,9 +17,7 @@ pen__train_threads(const struct pen__train_args *args,
 
 /* Build, plan, model, options and data of this rank; nothing of a single one.
  */
-pen_status pen__train_describe(const struct pen__train_args *args,
-                               const struct pen__train_layout *layout,
-                               const struct pen_any_model *model,
+pen_status pen__train_describe(const struct pen__train_facts *facts,
                                const struct pen_transport *transport,
                                struct pen_launch_identity *out,
                                struct pen_text *why);

@@ -42,7 +42,8 @@ struct training {
     struct pen_run_folder folder;   /* of --save */
     struct pen_batches *batches;
     struct pen_batches *validation;
-    struct pen__train_layout layout;
+    struct pen__train_layout layout; /* that it begins with */
+    struct pen__train_moves moves;   /* to others */
     struct pen_launch_identity identity;
     struct pen__train_watch watch;
     struct pen_trainer *trainer;
@@ -54,7 +55,8 @@ struct training {
     struct pen__train_metrics metrics;
     struct pen__train_report report;
     struct pen__train_signals signals;
-    bool is_stopped; /* before the last step */
+    size_t predicted_bytes; /* of memory, with the layout that it has */
+    bool is_stopped;        /* before the last step */
 };
 
 /* ---- making ready ---- */
@@ -94,6 +96,13 @@ static struct pen_transport *own_ranks(const struct training *training)
                                          training->transport);
 }
 
+/* Of the checkpoint that is resumed. */
+static uint64_t steps_before(const struct training *training)
+{
+    const struct pen_checkpoint *checkpoint = checkpoint_of(training);
+    return checkpoint == NULL ? 0 : checkpoint->manifest.step;
+}
+
 /* Logical replicas of the checkpoint; 0: nothing is resumed. */
 static uint64_t kept_replicas(const struct training *training)
 {
@@ -123,8 +132,9 @@ static pen_status make_layout(struct training *training, struct pen_text *why)
     if (is_open)
         training->args.logical_replicas = kept;
     uint32_t num_ranks = pen_transport_size(training->transport);
-    pen_status status = PEN_OK;
-    if (training->pretrained.model.decoder != NULL)
+    pen_status status = pen__train_moves_read(&training->moves, &training->args,
+                                              steps_before(training), why);
+    if (status == PEN_OK && training->pretrained.model.decoder != NULL)
         status = pen__train_take_sizes(&training->args, &num_ranks, why);
     if (status == PEN_OK)
         status = pen__train_replicas_init(&training->replicas, &training->args,
@@ -176,11 +186,13 @@ static void vote(void *context)
         pen_trainer_vote(trainer, PEN_VOTE_SAVED);
 }
 
-static struct pen_trainer_options trainer_options(struct training *training)
+static struct pen_trainer_options
+options_of(struct training *training, const struct pen__train_layout *layout,
+           const struct pen__train_args *args)
 {
-    struct pen_trainer_options options = pen__train_layout_options(
-        &training->layout, &training->args, &training->pretrained.model,
-        pen_batches_shape(training->batches));
+    struct pen_trainer_options options =
+        pen__train_layout_options(layout, args, &training->pretrained.model,
+                                  pen_batches_shape(training->batches));
     options.threads = training->threads;
     options.transport = own_ranks(training);
     options.world = training->replicas.has_method ? training->transport : NULL;
@@ -188,6 +200,58 @@ static struct pen_trainer_options trainer_options(struct training *training)
     options.vote = vote;
     options.voter = training;
     return options;
+}
+
+static struct pen_trainer_options trainer_options(struct training *training)
+{
+    return options_of(training, &training->layout, &training->args);
+}
+
+/* As far as one rank can see that without the others. */
+static pen_status check_move(struct training *training,
+                             const struct pen__train_move *move,
+                             struct pen_text *why)
+{
+    struct pen_trainer_options from = trainer_options(training);
+    struct pen_trainer_options to =
+        options_of(training, &move->layout, &move->args);
+    pen_status status = pen_trainer_check_move(&from, &to, why);
+    if (status == PEN_OK)
+        status = pen_trainer_check(&to, pen_transport_rank(to.transport),
+                                   to.num_ranks, why);
+    if (status != PEN_OK)
+        pen__train_move_name(move, why);
+    return status;
+}
+
+static struct pen__train_facts facts_of(const struct training *training)
+{
+    return (struct pen__train_facts){
+        .args = &training->args,
+        .layout = &training->layout,
+        .moves = &training->moves,
+        .model = &training->pretrained.model,
+        .sequence = pen_batches_shape(training->batches).num_ids};
+}
+
+/* Before the plans are read: whether the run could move anywhere. */
+static pen_status make_moves(struct training *training, struct pen_text *why)
+{
+    struct pen__train_moves *moves = &training->moves;
+    struct pen_trainer_options own = trainer_options(training);
+    const struct pen__train_facts run = facts_of(training);
+    pen_status status = PEN_OK;
+    if (moves->next < moves->count) {
+        status = pen_trainer_check_move(&own, &own, why);
+        if (status != PEN_OK)
+            pen__train_move_name(&moves->items[moves->next], why);
+    }
+    if (status == PEN_OK)
+        status = pen__train_moves_make(
+            moves, &run, pen_transport_size(training->transport), why);
+    for (size_t i = moves->next; i < moves->count && status == PEN_OK; i++)
+        status = check_move(training, &moves->items[i], why);
+    return status;
 }
 
 static pen_status check_ranks(struct training *training, struct pen_text *why)
@@ -303,26 +367,56 @@ static pen_status add_checksums(struct training *training, struct pen_text *why)
     return status;
 }
 
-/* Before anything large is allocated. */
-static pen_status check_memory(struct training *training, struct pen_text *why)
+static pen_status check_room(struct training *training,
+                             const struct pen__train_layout *layout,
+                             const struct pen__train_args *args,
+                             struct pen_text *why)
 {
     const struct pen__train_memory_question question = {
-        .args = &training->args,
-        .layout = &training->layout,
+        .args = args,
+        .layout = layout,
         .model = &training->pretrained.model,
         .sample = pen_batches_shape(training->batches),
         .transport = training->transport,
         .rank = pen_transport_rank(own_ranks(training)),
-        .num_ranks = training->layout.num_ranks};
+        .num_ranks = layout->num_ranks};
     return stands_alone(training) ? pen__train_check_fullest(&question, why)
                                   : pen__train_check_memory(&question, why);
 }
 
+/* Before anything large is allocated. */
+static pen_status check_memory(struct training *training, struct pen_text *why)
+{
+    const struct pen__train_moves *moves = &training->moves;
+    pen_status status =
+        check_room(training, &training->layout, &training->args, why);
+    for (size_t i = moves->next; i < moves->count && status == PEN_OK; i++) {
+        const struct pen__train_move *move = &moves->items[i];
+        status = check_room(training, &move->layout, &move->args, why);
+        if (status != PEN_OK)
+            pen__train_move_name(move, why);
+    }
+    return status;
+}
+
 static pen_status make_verifier(struct training *training, struct pen_text *why)
 {
-    if (training->args.verify_interval == 0)
+    const struct pen_layout *layout = pen_trainer_layout(training->trainer);
+    bool has_moved = layout->mesh.epoch > 0;
+    if (training->args.verify_interval == 0 ||
+        (has_moved && pen_layout_members(layout) == 1))
         return PEN_OK;
     return pen_verifier_create(training->trainer, &training->verifier, why);
+}
+
+/* Of a rank that writes to it, and did not claim it. */
+static pen_status join_folder(const struct training *training,
+                              struct pen_text *why)
+{
+    if (training->is_first ||
+        !pen_checkpointer_is_writing(training->checkpointer))
+        return PEN_OK;
+    return pen_run_folder_join(training->args.save, training->folder.run, why);
 }
 
 static pen_status make_checkpointer(struct training *training,
@@ -338,10 +432,7 @@ static pen_status make_checkpointer(struct training *training,
         .run_id = training->folder.run};
     pen_status status = pen__train_saver_create(&wish, training->trainer,
                                                 &training->checkpointer, why);
-    if (status == PEN_OK && !training->is_first &&
-        pen_checkpointer_is_writing(training->checkpointer))
-        status = pen_run_folder_join(folder, training->folder.run, why);
-    return status;
+    return status == PEN_OK ? join_folder(training, why) : status;
 }
 
 /* The status of one rank becomes that of all; see runtime/agree.h. */
@@ -376,9 +467,9 @@ static pen_status make_run(struct training *training, struct pen_text *why)
 
 static pen_status describe_run(struct training *training, struct pen_text *why)
 {
-    return pen__train_describe(&training->args, &training->layout,
-                               &training->pretrained.model, training->transport,
-                               &training->identity, why);
+    const struct pen__train_facts facts = facts_of(training);
+    return pen__train_describe(&facts, training->transport, &training->identity,
+                               why);
 }
 
 static pen_status compare_ranks(struct training *training, struct pen_text *why)
@@ -436,6 +527,7 @@ static const struct phase {
               {open_model, "opening the model", false},
               {open_data, "opening the data", false},
               {make_layout, "laying out the ranks", false},
+              {make_moves, "reading the plans of --move", false},
               {claim_folder, "claiming the folder of --save", false},
               {describe_run, "describing the run", true},
               {compare_ranks, "comparing the ranks", true},
@@ -473,6 +565,7 @@ static void release(struct training *training)
     pen_trainer_free(training->trainer);
     pen__train_watch_release(&training->watch);
     free(training->steps);
+    pen__train_moves_release(&training->moves);
     pen__train_layout_release(&training->layout);
     pen_batches_free(training->batches);
     pen_batches_free(training->validation);
@@ -486,8 +579,8 @@ static void release(struct training *training)
 
 /* ---- memory ---- */
 
-static size_t predict_memory(const struct training *training,
-                             struct pen_trainer_memory *memory)
+static void predict_memory(struct training *training,
+                           struct pen_trainer_memory *memory)
 {
     const struct pen_checkpointer *checkpointer = training->checkpointer;
     size_t kept = 0, passing = 0;
@@ -496,7 +589,7 @@ static size_t predict_memory(const struct training *training,
         passing = pen_checkpointer_passing_bytes(checkpointer);
     }
     pen_trainer_predict_memory(training->trainer, kept, passing, memory);
-    return memory->total;
+    training->predicted_bytes = memory->total;
 }
 
 static void tell_memory(const struct training *training,
@@ -669,6 +762,83 @@ static pen_status settle(struct training *training, struct pen_text *why)
     return status;
 }
 
+static void set_predictions(struct training *training)
+{
+    struct pen__train_metrics *metrics = &training->metrics;
+    const struct pen__train_report *report = &training->report;
+    pen__train_metrics_set(metrics, PEN_METRIC_RANKS,
+                           pen_transport_size(training->transport));
+    pen__train_metrics_set(metrics, PEN_METRIC_MEMORY_PREDICTED,
+                           (double)training->predicted_bytes);
+    pen__train_metrics_set(metrics, PEN_METRIC_BUBBLE_PREDICTED,
+                           report->has_bubble ? report->predicted_bubble
+                                              : (double)NAN);
+}
+
+/* ---- moving ---- */
+
+/* All that depends on the layout, on this rank alone. */
+static pen_status follow_move(struct training *training,
+                              const struct pen__train_move *move,
+                              struct pen_text *why)
+{
+    pen_status status = make_verifier(training, why);
+    if (status == PEN_OK && training->checkpointer != NULL)
+        status = pen_checkpointer_reload(training->checkpointer, why);
+    if (status == PEN_OK && training->checkpointer != NULL)
+        status = join_folder(training, why);
+    pen__train_watch_move(&training->watch, &move->layout,
+                          pen_transport_rank(training->transport));
+    return status;
+}
+
+static void report_move(struct training *training,
+                        const struct pen__train_move *move,
+                        const struct pen_move_cost *cost)
+{
+    struct pen__train_report *report = &training->report;
+    struct pen_trainer_memory memory;
+    predict_memory(training, &memory);
+    report->predicted_bubble = move->layout.predicted_bubble;
+    report->peak_flops = training->peak_flops * move->layout.num_ranks;
+    set_predictions(training);
+    pen__train_report_move(report, cost);
+    if (!training->is_first)
+        return;
+    pen__train_report_clear(report);
+    pen__train_move_tell(move, cost);
+}
+
+/* All ranks come here after the same step. */
+static pen_status move_on(struct training *training, uint64_t done,
+                          struct pen_text *why)
+{
+    struct pen__train_move *move =
+        pen__train_moves_take(&training->moves, done);
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    struct pen_move_cost cost;
+    if (move == NULL)
+        return PEN_OK;
+    pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
+    if (training->checkpointer != NULL) {
+        (void)pen_checkpointer_settle(training->checkpointer, &reason);
+        pen_checkpointer_unload(training->checkpointer);
+    }
+    pen_text_release(&reason); /* it was told */
+    pen_verifier_free(training->verifier);
+    training->verifier = NULL;
+    pen__train_watch_note(&training->watch, PEN_BOARD_PREPARING);
+    struct pen_trainer_options to =
+        options_of(training, &move->layout, &move->args);
+    pen_status status = pen_trainer_move(training->trainer, &to, &cost, why);
+    if (status == PEN_OK)
+        status = agree(training, follow_move(training, move, why),
+                       "following a move", why);
+    if (status == PEN_OK)
+        report_move(training, move, &cost);
+    return status;
+}
+
 /* Steps until the end or a signal, with checkpoints between and behind. */
 static pen_status run_steps(struct training *training, struct pen_text *why)
 {
@@ -687,17 +857,19 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
             step.votes[PEN_VOTE_STOP] > 0 && step.step < last;
         look_after_checkpoints(training, &step,
                                training->is_stopped || step.step == last);
+        if (!training->is_stopped)
+            status = move_on(training, step.step, why);
     }
     if (pen_trainer_replicas(training->trainer) != NULL)
         pen_replicas_leave(pen_trainer_replicas(training->trainer));
     return status;
 }
 
-static void tell_end(struct training *training, size_t predicted)
+static void tell_end(struct training *training)
 {
     const struct pen__train_args *args = &training->args;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
-    pen__train_tell_peaks(args, training->transport, predicted);
+    pen__train_tell_peaks(args, training->transport, training->predicted_bytes);
     if (training->is_first)
         pen__train_replicas_tell(training->trainer,
                                  done - training->report.first_step);
@@ -736,24 +908,13 @@ static pen_status open_report(struct training *training, uint64_t done,
     report->step_flops =
         pen_trainer_step_flops(training->trainer) * (double)num_replicas;
     report->peak_flops =
-        training->peak_flops * pen_transport_size(training->transport);
+        training->peak_flops * (training->replicas.has_method
+                                    ? pen_transport_size(training->transport)
+                                    : training->layout.num_ranks);
     report->has_bubble = pen_transport_size(training->transport) > 1;
     report->predicted_bubble = training->layout.predicted_bubble;
     report->metrics = &training->metrics;
     return PEN_OK;
-}
-
-static void set_predictions(struct training *training, size_t memory_bytes)
-{
-    struct pen__train_metrics *metrics = &training->metrics;
-    const struct pen__train_report *report = &training->report;
-    pen__train_metrics_set(metrics, PEN_METRIC_RANKS,
-                           pen_transport_size(training->transport));
-    pen__train_metrics_set(metrics, PEN_METRIC_MEMORY_PREDICTED,
-                           (double)memory_bytes);
-    pen__train_metrics_set(metrics, PEN_METRIC_BUBBLE_PREDICTED,
-                           report->has_bubble ? report->predicted_bubble
-                                              : (double)NAN);
 }
 
 static pen_status train(struct training *training, struct pen_text *why)
@@ -775,10 +936,10 @@ static pen_status train(struct training *training, struct pen_text *why)
         pen__train_report_close(&training->report);
         return status;
     }
-    size_t predicted = predict_memory(training, &memory);
+    predict_memory(training, &memory);
     tell_memory(training, &memory);
     warn_of_bf16(training);
-    set_predictions(training, predicted);
+    set_predictions(training);
     training->signals.is_quiet = !training->is_first;
     status = agree(training, pen__train_signals_watch(&training->signals),
                    "making ready for signals", why);
@@ -791,7 +952,7 @@ static pen_status train(struct training *training, struct pen_text *why)
                        "writing the last checkpoint", why);
     pen__train_report_close(&training->report);
     if (status == PEN_OK)
-        tell_end(training, predicted);
+        tell_end(training);
     return status;
 }
 

@@ -152,17 +152,22 @@ static pen_status open_trace(struct pen__train_watch *watch,
     const struct pen_schedule *schedule = layout->schedule;
     uint32_t rank = pen_transport_rank(transport);
     struct place place = find_place(layout, rank);
+    bool is_method = args->replica_batch < args->global_batch_size;
+    uint32_t num_ranks =
+        is_method ? pen_transport_size(transport) : layout->num_ranks;
     struct pen_tracer_settings settings = {
         .folder = args->trace,
         .rank = rank,
-        .num_ranks = pen_transport_size(transport),
+        .num_ranks = num_ranks,
         .replica = place.replica,
         .row = place.row,
         .num_ops = schedule->rows[place.row].count,
         .capacity = schedule->rows[place.row].count,
         .schedule = rank == 0 ? schedule : NULL,
         .costs = rank == 0 && layout->has_costs ? &layout->costs : NULL};
-    pen_status status = pen_tracer_create(&settings, &watch->tracer, why);
+    pen_status status = PEN_OK;
+    if (rank < num_ranks) /* others wait for a move */
+        status = pen_tracer_create(&settings, &watch->tracer, why);
     if (status != PEN_OK)
         pen_agree_name(transport, status, "opening the trace", why);
     status = pen__train_file_opened(PEN__FILE_TRACE, args->trace, status, why);
@@ -170,6 +175,21 @@ static pen_status open_trace(struct pen__train_watch *watch,
     if (watch->tracer != NULL)
         pen_tracer_set_clock_offset(watch->tracer, offset_ns);
     return status;
+}
+
+static void set_layout(struct pen__train_watch *watch,
+                       const struct pen__train_layout *layout, uint32_t rank)
+{
+    watch->has_prediction =
+        !isnan(layout->predicted_sec) && layout->predicted_sec > 0;
+    if (layout->schedule != NULL)
+        pen_board_set_row(watch->board, find_place(layout, rank).row);
+    pen_watchdog_set_schedule(watch->watchdog, layout->schedule);
+    pen_watchdog_expect(watch->watchdog,
+                        watch->has_prediction
+                            ? layout->predicted_sec * layout->overlapping_steps
+                            : 0,
+                        watch->least_sec);
 }
 
 pen_status pen__train_watch_init(struct pen__train_watch *watch,
@@ -181,22 +201,19 @@ pen_status pen__train_watch_init(struct pen__train_watch *watch,
     watch->traced = layout->schedule;
     watch->is_traced = true;
     watch->least_sec = least_patience(args);
-    watch->has_prediction =
-        !isnan(layout->predicted_sec) && layout->predicted_sec > 0;
-    if (layout->schedule != NULL)
-        pen_board_set_row(
-            watch->board,
-            find_place(layout, pen_transport_rank(transport)).row);
-    pen_watchdog_set_schedule(watch->watchdog, layout->schedule);
-    pen_watchdog_expect(watch->watchdog,
-                        watch->has_prediction
-                            ? layout->predicted_sec * layout->overlapping_steps
-                            : 0,
-                        watch->least_sec);
+    set_layout(watch, layout, pen_transport_rank(transport));
     pen__train_watch_note(watch, PEN_BOARD_PREPARING);
     return args->trace != NULL && layout->schedule != NULL
                ? open_trace(watch, args, layout, transport, why)
                : PEN_OK;
+}
+
+void pen__train_watch_move(struct pen__train_watch *watch,
+                           const struct pen__train_layout *layout,
+                           uint32_t rank)
+{
+    watch->is_traced = false;
+    set_layout(watch, layout, rank);
 }
 
 void pen__train_watch_expect(struct pen__train_watch *watch, double step_flops,

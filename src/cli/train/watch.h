@@ -47,6 +47,14 @@ pen_status pen__train_watch_init(struct pen__train_watch *watch,
                                  const struct pen__train_layout *layout,
                                  struct pen_transport *transport,
                                  struct pen_text *why);
+
+/*
+ * The run goes over to another layout, whose schedule must stay until the end.
+ * A trace ends here.
+ */
+void pen__train_watch_move(struct pen__train_watch *watch,
+                           const struct pen__train_layout *layout,
+                           uint32_t rank);
 void pen__train_watch_release(struct pen__train_watch *watch);
 
 /*
