@@ -66,6 +66,17 @@ pen_status pen__result_init(struct pen_sim_result *result,
     return simulation->with_trace ? make_traces(result, simulation) : PEN_OK;
 }
 
+struct pen_run_figures
+pen_sim_result_figures(const struct pen_sim_result *result)
+{
+    return (struct pen_run_figures){.step_sec = result->step_sec,
+                                    .num_steps = result->num_steps,
+                                    .ranks = result->ranks,
+                                    .num_ranks = result->num_ranks,
+                                    .trace = result->trace,
+                                    .waited_for = result->waited_for};
+}
+
 void pen_sim_result_release(struct pen_sim_result *result)
 {
     for (uint32_t i = 0; i < result->num_ranks && result->waited_for != NULL;

@@ -26,7 +26,7 @@ struct rank {
     const bool *is_fine; /* by position, see run.h */
     struct pen_timed_engine *timed;
     struct pen_trainer *trainer;
-    struct pen_sim_rank *told; /* of the result */
+    struct pen_rank_seconds *told; /* of the result */
     uint64_t num_ops;
 
     /* Waiting, of the op that runs and behind the pass. */
@@ -120,7 +120,7 @@ static void on_wait(void *context, uint32_t whom)
 
 static void note_neighbour(struct rank *rank, uint32_t whom, double seconds)
 {
-    struct pen_sim_rank *told = rank->told;
+    struct pen_rank_seconds *told = rank->told;
     told->pipeline_sec += seconds;
     if (seconds > told->longest_sec) {
         told->longest_sec = seconds;

@@ -4,6 +4,7 @@
 #include "core/any_model.h"
 #include "core/mesh.h"
 #include "core/trace.h"
+#include "culprits/blame.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
 #include "sim/disturbance.h"
@@ -54,17 +55,6 @@ struct pen_simulation {
     void *progress_context;
 };
 
-/* Where the seconds of a rank went, all steps together. */
-struct pen_sim_rank {
-    double busy_sec;     /* operations and the optimizer */
-    double pipeline_sec; /* waiting for a neighbour in the pipeline */
-    double sums_sec;     /* waiting for sums of gradients and for weights */
-    double all_sec;      /* waiting for all, to know the norm */
-    uint32_t
-        longest_for; /* the neighbour it waited for longest, or UINT32_MAX */
-    double longest_sec;
-};
-
 /* What a link carried. */
 struct pen_sim_link {
     char name[64];
@@ -77,7 +67,7 @@ struct pen_sim_link {
 struct pen_sim_result {
     double *step_sec; /* of each step, from the end of the one before */
     uint32_t num_steps;
-    struct pen_sim_rank *ranks;
+    struct pen_rank_seconds *ranks;
     uint32_t num_ranks;
     struct pen_sim_link links[PEN_SIM_MAX_LINKS]; /* the fullest first */
     uint32_t num_links;
@@ -99,5 +89,9 @@ struct pen_sim_result {
 pen_status pen_simulate(const struct pen_simulation *simulation,
                         struct pen_sim_result *out, struct pen_text *why);
 void pen_sim_result_release(struct pen_sim_result *result);
+
+/* What it is compared by; borrowed. */
+struct pen_run_figures
+pen_sim_result_figures(const struct pen_sim_result *result);
 
 #endif

@@ -1,5 +1,5 @@
 /* Which steps a trace has whole, and how long they took. */
-#include "view/course.h"
+#include "culprits/course.h"
 
 #include <stdlib.h>
 

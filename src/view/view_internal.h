@@ -1,7 +1,7 @@
 #ifndef PEN_VIEW_VIEW_INTERNAL_H
 #define PEN_VIEW_VIEW_INTERNAL_H
 
-#include "view/findings.h"
+#include "culprits/findings.h"
 #include "view/view.h"
 
 struct pen_view {

@@ -2,7 +2,7 @@
  * Runs of the simulated runtime in which one thing was made slower: it is the
  * one that is blamed, with traces and without.
  */
-#include "sim/blame.h"
+#include "culprits/blame.h"
 #include "support/sim_setting.h"
 #include "support/support.h"
 
@@ -28,8 +28,10 @@ static struct pen_blame blame_of(struct sim_setting *setting,
     struct pen_sim_result plain = run(setting, NULL, with_trace);
     struct pen_sim_result disturbed = run(setting, disturbances, with_trace);
     struct pen_blame blame;
+    struct pen_run_figures before = pen_sim_result_figures(&plain);
+    struct pen_run_figures after = pen_sim_result_figures(&disturbed);
     assert_int_equal(
-        PEN_OK, pen_blame_find(&disturbed, &plain, setting->schedule, &blame));
+        PEN_OK, pen_blame_find(&after, &before, setting->schedule, &blame));
     pen_blame_release(&blame);
     pen_sim_result_release(&plain);
     pen_sim_result_release(&disturbed);

@@ -41,8 +41,8 @@ static void begin(struct pen_sim_result *result, bool with_trace)
     for (uint32_t i = 0; i < STEPS; i++)
         result->step_sec[i] = 0.5 + i;
     for (uint32_t i = 0; i < RANKS; i++) {
-        result->ranks[i] = (struct pen_sim_rank){1.0 + i, 2.0 + i, 3.0 + i,
-                                                 4.0 + i, i,       5.0 + i};
+        result->ranks[i] = (struct pen_rank_seconds){1.0 + i, 2.0 + i, 3.0 + i,
+                                                     4.0 + i, i,       5.0 + i};
         result->waiting_for[i] = 40 + i;
     }
     strcpy(result->links[0].name, "rank-1.network");
@@ -85,8 +85,8 @@ static void expect_same(const struct pen_sim_result *expected,
     assert_memory_equal(expected->waiting_for, found->waiting_for,
                         RANKS * sizeof *found->waiting_for);
     for (uint32_t i = 0; i < RANKS; i++) {
-        const struct pen_sim_rank *one = &expected->ranks[i];
-        const struct pen_sim_rank *other = &found->ranks[i];
+        const struct pen_rank_seconds *one = &expected->ranks[i];
+        const struct pen_rank_seconds *other = &found->ranks[i];
         assert_true(one->busy_sec == other->busy_sec);
         assert_true(one->pipeline_sec == other->pipeline_sec);
         assert_true(one->sums_sec == other->sums_sec);

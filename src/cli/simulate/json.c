@@ -64,7 +64,7 @@ static json_t *ranks_json(const struct pen_sim_result *result)
 {
     json_t *ranks = json_array();
     for (uint32_t i = 0; i < result->num_ranks; i++) {
-        const struct pen_sim_rank *rank = &result->ranks[i];
+        const struct pen_rank_seconds *rank = &result->ranks[i];
         pen__json_append(&ranks,
                          json_pack("{s:f, s:f, s:f, s:f, s:o, s:f}", "busy_sec",
                                    rank->busy_sec, "pipeline_sec",

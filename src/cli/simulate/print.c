@@ -43,20 +43,20 @@ static const struct {
     const char *words;
     size_t offset;
 } spendings[PEN__SIM_OTHER] = {
-    {"busy", "computing", offsetof(struct pen_sim_rank, busy_sec)},
+    {"busy", "computing", offsetof(struct pen_rank_seconds, busy_sec)},
     {"pipeline", "waiting for the pipeline",
-     offsetof(struct pen_sim_rank, pipeline_sec)},
-    {"sums", "waiting for sums", offsetof(struct pen_sim_rank, sums_sec)},
-    {"all", "waiting for all", offsetof(struct pen_sim_rank, all_sec)}};
+     offsetof(struct pen_rank_seconds, pipeline_sec)},
+    {"sums", "waiting for sums", offsetof(struct pen_rank_seconds, sums_sec)},
+    {"all", "waiting for all", offsetof(struct pen_rank_seconds, all_sec)}};
 
-static double seconds_at(const struct pen_sim_rank *rank, int spending)
+static double seconds_at(const struct pen_rank_seconds *rank, int spending)
 {
     size_t offset = spendings[spending].offset;
     return *(const double *)(const void *)((const char *)rank + offset);
 }
 
 /* What is left of the run. */
-static double other_of(const struct pen_sim_rank *rank, double all_sec)
+static double other_of(const struct pen_rank_seconds *rank, double all_sec)
 {
     for (int i = 0; i < PEN__SIM_OTHER; i++)
         all_sec -= seconds_at(rank, i);
@@ -86,7 +86,7 @@ void pen__simulate_shares(const struct pen_sim_result *result,
     out[PEN__SIM_OTHER] =
         (struct pen__simulate_share){.key = "other", .words = "other"};
     for (uint32_t i = 0; i < result->num_ranks; i++) {
-        const struct pen_sim_rank *rank = &result->ranks[i];
+        const struct pen_rank_seconds *rank = &result->ranks[i];
         for (int j = 0; j < PEN__SIM_OTHER; j++)
             add_share(&out[j], per_step * seconds_at(rank, j), i,
                       result->num_ranks);

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "cli/program/answer.h"
-#include "sim/blame.h"
+#include "culprits/blame.h"
 
 /* ---- a trace ---- */
 
@@ -103,9 +103,11 @@ static int tell(const struct pen__simulate_job *job,
 {
     struct pen_text waited_for = PEN_TEXT_EMPTY;
     const struct pen_sim_result *result = &outcome->result;
-    if (outcome->has_plain && !result->is_stuck)
-        pen_blame_tell(result, &outcome->plain, job->simulation.schedule,
-                       &waited_for);
+    if (outcome->has_plain && !result->is_stuck) {
+        struct pen_run_figures before = pen_sim_result_figures(&outcome->plain);
+        struct pen_run_figures after = pen_sim_result_figures(result);
+        pen_blame_tell(&after, &before, job->simulation.schedule, &waited_for);
+    }
     const struct pen__simulate_report report = {
         .args = args,
         .job = job,

@@ -1,4 +1,4 @@
-#include "view/blame.h"
+#include "culprits/roots.h"
 
 #include <math.h>
 #include <stdlib.h>

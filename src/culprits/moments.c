@@ -1,31 +1,8 @@
-#include "sim/blame_run.h"
+#include "culprits/moments.h"
+
+#include "culprits/sends.h"
 
 #include <stdlib.h>
-
-#define NOWHERE UINT32_MAX
-
-static pen_status index_sends(struct pen__blame_run *run)
-{
-    const struct pen_shape *shape = &run->schedule->shape;
-    size_t count = (size_t)2 * shape->num_stages * shape->num_microbatches *
-                   shape->num_slices;
-    run->sends = malloc(count * sizeof *run->sends);
-    if (run->sends == NULL)
-        return PEN_NOMEM;
-    for (size_t i = 0; i < count; i++)
-        run->sends[i] = NOWHERE;
-    for (uint32_t row = 0; row < pen_mesh_num_rows(&run->mesh); row++) {
-        const struct pen_row *ops = &run->schedule->rows[row];
-        for (uint32_t i = 0; i < ops->count; i++) {
-            const struct pen_op_info *info = pen_op_info(ops->ops[i].kind);
-            if (info->op_class == PEN_OP_CLASS_SEND)
-                run->sends[pen_message_cell(shape, info->direction,
-                                            ops->ops[i].stage, &ops->ops[i])] =
-                    i;
-        }
-    }
-    return PEN_OK;
-}
 
 static pen_status index_ranks(struct pen__blame_run *run)
 {
@@ -91,8 +68,9 @@ pen_status pen__blame_run_init(struct pen__blame_run *run,
         .mesh = pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
                               schedule->shape.num_ranks, trace->num_ranks)};
     pen_status status = index_ranks(run);
-    if (status == PEN_OK)
-        status = index_sends(run);
+    run->sends = pen__sends_find(schedule);
+    if (run->sends == NULL)
+        status = PEN_NOMEM;
     if (status == PEN_OK)
         status = index_events(run);
     if (status != PEN_OK)
@@ -147,7 +125,7 @@ struct pen__moment pen__find_sender(const struct pen__blame_run *run,
         return nobody;
     uint32_t position = run->sends[pen_message_cell(
         shape, pen_op_info(op->kind)->direction, stage, op)];
-    if (position == NOWHERE)
+    if (position == PEN__NO_SEND)
         return nobody;
     uint32_t replica = run->trace->ranks[to.rank].head.replica;
     uint32_t line =

@@ -1,5 +1,5 @@
-#ifndef PEN_VIEW_COURSE_H
-#define PEN_VIEW_COURSE_H
+#ifndef PEN_CULPRITS_COURSE_H
+#define PEN_CULPRITS_COURSE_H
 
 #include "core/mesh.h"
 #include "core/trace.h"

@@ -1,7 +1,7 @@
-#ifndef PEN_VIEW_FINDINGS_H
-#define PEN_VIEW_FINDINGS_H
+#ifndef PEN_CULPRITS_FINDINGS_H
+#define PEN_CULPRITS_FINDINGS_H
 
-#include "view/blame.h"
+#include "culprits/roots.h"
 
 /*
  * Where measured and predicted differ, and why. Without a prediction the

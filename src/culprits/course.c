@@ -1,4 +1,4 @@
-#include "view/course.h"
+#include "culprits/course.h"
 
 #include <math.h>
 #include <stdlib.h>

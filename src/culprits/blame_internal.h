@@ -1,19 +1,19 @@
-#ifndef PEN_SIM_BLAME_INTERNAL_H
-#define PEN_SIM_BLAME_INTERNAL_H
+#ifndef PEN_CULPRITS_BLAME_INTERNAL_H
+#define PEN_CULPRITS_BLAME_INTERNAL_H
 
-#include "sim/blame.h"
+#include "culprits/blame.h"
 
 /* A step that is longer by less than this share of it is not longer. */
 #define PEN__NOT_LONGER 1e-3
 
 /* From the seconds of the ranks alone; blame->longer_sec is known. */
-void pen__blame_ranks(const struct pen_sim_result *disturbed,
-                      const struct pen_sim_result *plain,
+void pen__blame_ranks(const struct pen_run_figures *disturbed,
+                      const struct pen_run_figures *plain,
                       struct pen_blame *blame);
 
 /* The rank that waits most longer than undisturbed for sums, and how much. */
-uint32_t pen__slowest_sums(const struct pen_sim_result *disturbed,
-                           const struct pen_sim_result *plain,
+uint32_t pen__slowest_sums(const struct pen_run_figures *disturbed,
+                           const struct pen_run_figures *plain,
                            double *most_sec);
 
 #endif

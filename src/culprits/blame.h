@@ -1,7 +1,9 @@
-#ifndef PEN_SIM_BLAME_H
-#define PEN_SIM_BLAME_H
+#ifndef PEN_CULPRITS_BLAME_H
+#define PEN_CULPRITS_BLAME_H
 
-#include "sim/simulation.h"
+#include "core/mesh.h"
+#include "core/trace.h"
+#include "schedule/schedule.h"
 
 /*
  * What a disturbed run was waiting for, beside the same run undisturbed. With
@@ -11,6 +13,28 @@
  * undisturbed is why the run is longer. Without traces the seconds of the
  * ranks have to do.
  */
+
+/* Where the seconds of a rank went, all steps together. */
+struct pen_rank_seconds {
+    double busy_sec;     /* operations and the optimizer */
+    double pipeline_sec; /* waiting for a neighbour in the pipeline */
+    double sums_sec;     /* waiting for sums of gradients and for weights */
+    double all_sec;      /* waiting for all, to know the norm */
+    uint32_t
+        longest_for; /* the neighbour it waited for longest, or UINT32_MAX */
+    double longest_sec;
+};
+
+/* A run, as it is compared with another; all borrowed. */
+struct pen_run_figures {
+    const double *step_sec; /* of each step */
+    uint32_t num_steps;
+    const struct pen_rank_seconds *ranks; /* NULL: nobody knows */
+    uint32_t num_ranks;
+    const struct pen_trace *trace; /* likewise */
+    uint32_t *const *waited_for;   /* as the trace: whom each event waited for,
+                                      or UINT32_MAX */
+};
 
 enum pen_blame_kind {
     PEN_BLAME_NOBODY, /* the steps are not longer */
@@ -47,15 +71,15 @@ struct pen_blame {
  * `schedule` is the one that both ran. PEN_NOMEM is the only failure. On
  * success release with pen_blame_release().
  */
-pen_status pen_blame_find(const struct pen_sim_result *disturbed,
-                          const struct pen_sim_result *plain,
+pen_status pen_blame_find(const struct pen_run_figures *disturbed,
+                          const struct pen_run_figures *plain,
                           const struct pen_schedule *schedule,
                           struct pen_blame *out);
 void pen_blame_release(struct pen_blame *blame);
 
 /* The same in a sentence or two, with a newline behind. */
-void pen_blame_tell(const struct pen_sim_result *disturbed,
-                    const struct pen_sim_result *plain,
+void pen_blame_tell(const struct pen_run_figures *disturbed,
+                    const struct pen_run_figures *plain,
                     const struct pen_schedule *schedule, struct pen_text *out);
 void pen_blame_print(const struct pen_blame *blame, struct pen_text *out);
 

@@ -3,7 +3,7 @@
  * if somebody waited for it: then it came when that op was ready. If it was due
  * before that op began to wait, only the waiting counts.
  */
-#include "view/findings.h"
+#include "culprits/findings.h"
 
 #include <math.h>
 #include <stdlib.h>

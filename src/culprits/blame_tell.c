@@ -1,5 +1,5 @@
 /* Blame in words. */
-#include "sim/blame_internal.h"
+#include "culprits/blame_internal.h"
 
 #include <ctype.h>
 
@@ -109,8 +109,8 @@ void pen_blame_print(const struct pen_blame *blame, struct pen_text *out)
     }
 }
 
-void pen_blame_tell(const struct pen_sim_result *disturbed,
-                    const struct pen_sim_result *plain,
+void pen_blame_tell(const struct pen_run_figures *disturbed,
+                    const struct pen_run_figures *plain,
                     const struct pen_schedule *schedule, struct pen_text *out)
 {
     struct pen_blame blame;

@@ -1,9 +1,9 @@
-#include "view/sources.h"
+#include "culprits/sources.h"
+
+#include "culprits/sends.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-#define NOWHERE UINT32_MAX
 
 /* The stage behind (act) or before (grad) in the way of the bytes. */
 static uint32_t receiver_of(const struct pen_shape *shape, uint32_t stage,
@@ -64,21 +64,6 @@ static void number_links(struct pen__sources *sources)
     }
 }
 
-static void index_sends(struct pen__sources *sources)
-{
-    const struct pen_shape *shape = &sources->schedule->shape;
-    for (uint32_t rank = 0; rank < shape->num_ranks; rank++) {
-        const struct pen_row *row = &sources->schedule->rows[rank];
-        for (uint32_t i = 0; i < row->count; i++) {
-            const struct pen_op *op = &row->ops[i];
-            const struct pen_op_info *info = pen_op_info(op->kind);
-            if (info->op_class == PEN_OP_CLASS_SEND)
-                sources->sent_at[pen_message_cell(shape, info->direction,
-                                                  op->stage, op)] = i;
-        }
-    }
-}
-
 static uint64_t count_steps(const struct pen_schedule *schedule)
 {
     uint64_t count = 0;
@@ -109,10 +94,8 @@ pen_status pen__sources_init(struct pen__sources *sources,
                              const struct pen_schedule *schedule)
 {
     const struct pen_shape *shape = &schedule->shape;
-    size_t cells = (size_t)2 * shape->num_stages * shape->num_microbatches *
-                   shape->num_slices;
     *sources = (struct pen__sources){.schedule = schedule};
-    sources->sent_at = malloc(cells * sizeof *sources->sent_at);
+    sources->sent_at = pen__sends_find(schedule);
     sources->link_of =
         malloc((size_t)2 * shape->num_stages * sizeof *sources->link_of);
     sources->first_step =
@@ -124,9 +107,6 @@ pen_status pen__sources_init(struct pen__sources *sources,
         pen__sources_release(sources);
         return PEN_NOMEM;
     }
-    for (size_t i = 0; i < cells; i++)
-        sources->sent_at[i] = NOWHERE;
-    index_sends(sources);
     index_steps(sources);
     number_links(sources);
     return PEN_OK;
@@ -198,7 +178,7 @@ static struct pen__source message_of(const struct pen__sources *sources,
         return nobody;
     uint32_t position =
         sources->sent_at[pen_message_cell(shape, direction, stage, op)];
-    if (position == NOWHERE)
+    if (position == PEN__NO_SEND)
         return nobody;
     uint32_t from = line_with(course, line, stage);
     uint32_t stages = shape->num_stages;
@@ -236,7 +216,8 @@ static uint32_t count_syncs(const struct pen_row *row, uint32_t end,
     return count;
 }
 
-/* The place of SYNC number `number` of the stage; NOWHERE: there is none. */
+/* The place of SYNC number `number` of the stage; PEN__NO_SEND: there is none.
+ */
 static uint32_t find_sync(const struct pen_row *row, uint32_t number,
                           uint32_t stage)
 {
@@ -245,7 +226,7 @@ static uint32_t find_sync(const struct pen_row *row, uint32_t number,
             row->ops[i].stage == stage && number-- == 0)
             return i;
     }
-    return NOWHERE;
+    return PEN__NO_SEND;
 }
 
 /* Who came last, of all that hold the same layers. */
@@ -263,7 +244,8 @@ static struct pen__source group_of(const struct pen__course *course,
          stage < shape->num_stages; stage += parts) {
         uint32_t row = pen_shape_rank_of(shape, stage);
         uint32_t at = find_sync(&schedule->rows[row], number, stage);
-        for (uint32_t other = row; at != NOWHERE && other < course->num_lines;
+        for (uint32_t other = row;
+             at != PEN__NO_SEND && other < course->num_lines;
              other += shape->num_ranks) {
             double begin_sec = course->spans[other][at].begin_sec;
             if (begin_sec <= last.at_sec)
@@ -276,12 +258,13 @@ static struct pen__source group_of(const struct pen__course *course,
     return last.at_sec < 0 || last.line == line ? nobody : last;
 }
 
-/* The place of STEP number `number` of a row; NOWHERE: there is none. */
+/* The place of STEP number `number` of a row; PEN__NO_SEND: there is none. */
 static uint32_t find_step(const struct pen__sources *sources, uint32_t row,
                           uint32_t number)
 {
     uint64_t at = sources->first_step[row] + number;
-    return at < sources->first_step[row + 1] ? sources->steps[at] : NOWHERE;
+    return at < sources->first_step[row + 1] ? sources->steps[at]
+                                             : PEN__NO_SEND;
 }
 
 /* Who came last to the STEP of this number while this one waited in its. */
@@ -299,7 +282,8 @@ static struct pen__source step_of(const struct pen__sources *sources,
         number += own->ops[i].kind == PEN_OP_STEP;
     for (uint32_t row = 0; row < schedule->shape.num_ranks; row++) {
         uint32_t at = find_step(sources, row, number);
-        for (uint32_t other = row; at != NOWHERE && other < course->num_lines;
+        for (uint32_t other = row;
+             at != PEN__NO_SEND && other < course->num_lines;
              other += schedule->shape.num_ranks) {
             double begin_sec = course->spans[other][at].begin_sec;
             if (begin_sec <= last.at_sec || begin_sec > span->ready_sec)

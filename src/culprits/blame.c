@@ -1,6 +1,6 @@
-#include "sim/blame_internal.h"
+#include "culprits/blame_internal.h"
 
-#include "sim/blame_run.h"
+#include "culprits/moments.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -346,8 +346,8 @@ static void take_chain(struct walk *walk, struct pen_blame *blame)
     walk->chain = NULL;
 }
 
-static pen_status blame_traces(const struct pen_sim_result *disturbed,
-                               const struct pen_sim_result *plain,
+static pen_status blame_traces(const struct pen_run_figures *disturbed,
+                               const struct pen_run_figures *plain,
                                const struct pen_schedule *schedule,
                                struct pen_blame *blame)
 {
@@ -376,7 +376,7 @@ static pen_status blame_traces(const struct pen_sim_result *disturbed,
     return status;
 }
 
-static double mean_step_sec(const struct pen_sim_result *result)
+static double mean_step_sec(const struct pen_run_figures *result)
 {
     double sum_sec = 0;
     for (uint32_t i = 0; i < result->num_steps; i++)
@@ -384,8 +384,8 @@ static double mean_step_sec(const struct pen_sim_result *result)
     return result->num_steps == 0 ? 0 : sum_sec / result->num_steps;
 }
 
-pen_status pen_blame_find(const struct pen_sim_result *disturbed,
-                          const struct pen_sim_result *plain,
+pen_status pen_blame_find(const struct pen_run_figures *disturbed,
+                          const struct pen_run_figures *plain,
                           const struct pen_schedule *schedule,
                           struct pen_blame *out)
 {

@@ -1,7 +1,9 @@
-#ifndef PEN_SIM_BLAME_RUN_H
-#define PEN_SIM_BLAME_RUN_H
+#ifndef PEN_CULPRITS_MOMENTS_H
+#define PEN_CULPRITS_MOMENTS_H
 
-#include "sim/simulation.h"
+#include "core/mesh.h"
+#include "core/trace.h"
+#include "schedule/schedule.h"
 
 /* Where things are in the trace of a run. */
 

@@ -1,7 +1,7 @@
-#ifndef PEN_VIEW_SOURCES_H
-#define PEN_VIEW_SOURCES_H
+#ifndef PEN_CULPRITS_SOURCES_H
+#define PEN_CULPRITS_SOURCES_H
 
-#include "view/course.h"
+#include "culprits/course.h"
 
 /*
  * For whom an op waits, from the schedule:

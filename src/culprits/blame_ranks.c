@@ -1,5 +1,5 @@
 /* Who is to blame, from where the seconds of the ranks went. */
-#include "sim/blame_internal.h"
+#include "culprits/blame_internal.h"
 
 #include <math.h>
 
@@ -17,8 +17,8 @@ static void put(struct pen_blame *blame, enum pen_blame_kind kind,
 }
 
 /* The rank whose ops take most longer than undisturbed. */
-static bool blame_busy(const struct pen_sim_result *disturbed,
-                       const struct pen_sim_result *plain, double longer_sec,
+static bool blame_busy(const struct pen_run_figures *disturbed,
+                       const struct pen_run_figures *plain, double longer_sec,
                        struct pen_blame *blame)
 {
     uint32_t most = 0;
@@ -43,8 +43,8 @@ static bool blame_busy(const struct pen_sim_result *disturbed,
  * Waiting spreads from neighbour to neighbour: goes on to whom each waited for
  * longest, until that one does not wait longer itself or waits for this one.
  */
-static uint32_t root_of(const struct pen_sim_result *disturbed,
-                        const struct pen_sim_result *plain, uint32_t rank)
+static uint32_t root_of(const struct pen_run_figures *disturbed,
+                        const struct pen_run_figures *plain, uint32_t rank)
 {
     for (uint32_t i = 0; i < disturbed->num_ranks; i++) {
         uint32_t next = disturbed->ranks[rank].longest_for;
@@ -59,14 +59,14 @@ static uint32_t root_of(const struct pen_sim_result *disturbed,
 }
 
 /* The rank that waits most longer than undisturbed for a neighbour. */
-static bool blame_link(const struct pen_sim_result *disturbed,
-                       const struct pen_sim_result *plain, double longer_sec,
+static bool blame_link(const struct pen_run_figures *disturbed,
+                       const struct pen_run_figures *plain, double longer_sec,
                        struct pen_blame *blame)
 {
     uint32_t most = 0;
     double most_sec = 0;
     for (uint32_t i = 0; i < disturbed->num_ranks; i++) {
-        const struct pen_sim_rank *rank = &disturbed->ranks[i];
+        const struct pen_rank_seconds *rank = &disturbed->ranks[i];
         double sec = rank->pipeline_sec - plain->ranks[i].pipeline_sec;
         if (sec > most_sec && rank->longest_for != UINT32_MAX) {
             most = i;
@@ -82,8 +82,9 @@ static bool blame_link(const struct pen_sim_result *disturbed,
     return true;
 }
 
-uint32_t pen__slowest_sums(const struct pen_sim_result *disturbed,
-                           const struct pen_sim_result *plain, double *most_sec)
+uint32_t pen__slowest_sums(const struct pen_run_figures *disturbed,
+                           const struct pen_run_figures *plain,
+                           double *most_sec)
 {
     uint32_t most = 0;
     *most_sec = 0;
@@ -97,8 +98,8 @@ uint32_t pen__slowest_sums(const struct pen_sim_result *disturbed,
     return most;
 }
 
-static void blame_sums(const struct pen_sim_result *disturbed,
-                       const struct pen_sim_result *plain, double longer_sec,
+static void blame_sums(const struct pen_run_figures *disturbed,
+                       const struct pen_run_figures *plain, double longer_sec,
                        struct pen_blame *blame)
 {
     double sec = 0;
@@ -111,8 +112,8 @@ static void blame_sums(const struct pen_sim_result *disturbed,
  * Who computes longer makes others wait, and who waits longer for a neighbour
  * comes late to sums; not the other way round.
  */
-void pen__blame_ranks(const struct pen_sim_result *disturbed,
-                      const struct pen_sim_result *plain,
+void pen__blame_ranks(const struct pen_run_figures *disturbed,
+                      const struct pen_run_figures *plain,
                       struct pen_blame *blame)
 {
     double longer_sec = blame->longer_sec * disturbed->num_steps;

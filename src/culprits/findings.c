@@ -1,4 +1,4 @@
-#include "view/findings.h"
+#include "culprits/findings.h"
 
 #include "base/median.h"
 

@@ -3,7 +3,7 @@
  * causes (a rank, a link, sums, several) of several schedules, and what the
  * seconds of ranks alone tell.
  */
-#include "sim/blame.h"
+#include "culprits/blame.h"
 #include "support/folder.h"
 #include "support/support.h"
 #include "support/synthetic.h"
@@ -46,12 +46,18 @@ static double seconds_of(const struct pen_trace *trace)
     return (double)(last_ns - first_ns) * 1e-9;
 }
 
+struct made {
+    struct pen_run_figures figures;
+    struct pen_trace *trace;
+    double *step_sec;
+};
+
 /* A run of one step under these costs, one of each replica. */
-static struct pen_sim_result run(const struct pen_schedule *schedule,
-                                 const char *const *truth, uint32_t replicas)
+static struct made run(const struct pen_schedule *schedule,
+                       const char *const *truth, uint32_t replicas)
 {
     struct pen_costs costs[2];
-    struct pen_sim_result result = {.num_steps = 1};
+    struct made made = {.trace = NULL};
     struct synthetic synthetic = {.schedule = schedule,
                                   .truth = costs,
                                   .num_replicas = replicas,
@@ -60,22 +66,24 @@ static struct pen_sim_result run(const struct pen_schedule *schedule,
     for (uint32_t i = 0; i < replicas; i++)
         costs[i] = costs_of(truth[i]);
     if (write_synthetic(&synthetic, folder, &why) != PEN_OK ||
-        pen_trace_load(folder, &result.trace, &why) != PEN_OK)
+        pen_trace_load(folder, &made.trace, &why) != PEN_OK)
         fail_msg("%s: %s", schedule->name, pen_text_string(&why));
     for (uint32_t i = 0; i < replicas; i++)
         pen_costs_release(&costs[i]);
     pen_text_release(&why);
-    result.num_ranks = result.trace->num_ranks;
-    result.step_sec = malloc(sizeof *result.step_sec);
-    result.step_sec[0] = seconds_of(result.trace);
-    return result;
+    made.step_sec = malloc(sizeof *made.step_sec);
+    made.step_sec[0] = seconds_of(made.trace);
+    made.figures = (struct pen_run_figures){.step_sec = made.step_sec,
+                                            .num_steps = 1,
+                                            .num_ranks = made.trace->num_ranks,
+                                            .trace = made.trace};
+    return made;
 }
 
-static void release(struct pen_sim_result *result)
+static void release(struct made *made)
 {
-    pen_trace_free(result->trace);
-    free(result->step_sec);
-    free(result->ranks);
+    pen_trace_free(made->trace);
+    free(made->step_sec);
 }
 
 /* What is told of a run of which one replica has this for its costs. */
@@ -85,13 +93,13 @@ static struct pen_blame blame_of(const struct pen_schedule *schedule,
 {
     const char *const plain_truth[] = {",\"sync\":0.001", ",\"sync\":0.001"};
     const char *const disturbed_truth[] = {truth, ",\"sync\":0.001"};
-    struct pen_sim_result plain = run(schedule, plain_truth, replicas);
-    struct pen_sim_result disturbed = run(schedule, disturbed_truth, replicas);
+    struct made plain = run(schedule, plain_truth, replicas);
+    struct made disturbed = run(schedule, disturbed_truth, replicas);
     struct pen_blame blame;
-    assert_int_equal(PEN_OK,
-                     pen_blame_find(&disturbed, &plain, schedule, &blame));
+    assert_int_equal(PEN_OK, pen_blame_find(&disturbed.figures, &plain.figures,
+                                            schedule, &blame));
     if (words != NULL)
-        pen_blame_tell(&disturbed, &plain, schedule, words);
+        pen_blame_tell(&disturbed.figures, &plain.figures, schedule, words);
     assert_true(blame.num_chain > 0);
     pen_blame_release(&blame);
     release(&plain);
@@ -303,17 +311,17 @@ static void who_waits_for_room_waits_for_the_receiver(void **state)
     uint32_t *waited_for[] = {room, nobody};
     double plain_sec = 0.006;
     double sec = 0.016;
-    struct pen_sim_result plain = {.step_sec = &plain_sec,
-                                   .num_steps = 1,
-                                   .num_ranks = 2,
-                                   .trace =
-                                       trace_by_hand(schedule, 4, plain_times)};
-    struct pen_sim_result disturbed = {.step_sec = &sec,
-                                       .num_steps = 1,
-                                       .num_ranks = 2,
-                                       .waited_for = waited_for,
-                                       .trace =
-                                           trace_by_hand(schedule, 4, times)};
+    struct pen_trace *plain_trace = trace_by_hand(schedule, 4, plain_times);
+    struct pen_trace *trace = trace_by_hand(schedule, 4, times);
+    struct pen_run_figures plain = {.step_sec = &plain_sec,
+                                    .num_steps = 1,
+                                    .num_ranks = 2,
+                                    .trace = plain_trace};
+    struct pen_run_figures disturbed = {.step_sec = &sec,
+                                        .num_steps = 1,
+                                        .num_ranks = 2,
+                                        .waited_for = waited_for,
+                                        .trace = trace};
     struct pen_blame blame;
     assert_int_equal(PEN_OK,
                      pen_blame_find(&disturbed, &plain, schedule, &blame));
@@ -330,8 +338,8 @@ static void who_waits_for_room_waits_for_the_receiver(void **state)
         assert_int_equal(chain[i].event, blame.chain[i].event);
     }
     pen_blame_release(&blame);
-    pen_trace_free(plain.trace);
-    pen_trace_free(disturbed.trace);
+    pen_trace_free(plain_trace);
+    pen_trace_free(trace);
     pen_schedule_free(schedule);
 }
 
@@ -341,21 +349,21 @@ static void seconds_of_ranks_tell_the_same(void **state)
     struct pen_schedule *schedule = make("1f1b", 4, 8, 1);
     double plain_sec[] = {1, 1};
     double sec[] = {1.8, 1.8};
-    struct pen_sim_rank plain_ranks[8];
-    struct pen_sim_rank ranks[8];
+    struct pen_rank_seconds plain_ranks[8];
+    struct pen_rank_seconds ranks[8];
     for (uint32_t i = 0; i < 8; i++) {
-        plain_ranks[i] = (struct pen_sim_rank){.busy_sec = 1.6,
-                                               .pipeline_sec = 0.4,
-                                               .longest_for = i ^ 1u,
-                                               .longest_sec = 0.3};
+        plain_ranks[i] = (struct pen_rank_seconds){.busy_sec = 1.6,
+                                                   .pipeline_sec = 0.4,
+                                                   .longest_for = i ^ 1u,
+                                                   .longest_sec = 0.3};
         ranks[i] = plain_ranks[i];
         ranks[i].pipeline_sec = 2;
     }
-    struct pen_sim_result plain = {.step_sec = plain_sec,
-                                   .num_steps = 2,
-                                   .ranks = plain_ranks,
-                                   .num_ranks = 8};
-    struct pen_sim_result disturbed = {
+    struct pen_run_figures plain = {.step_sec = plain_sec,
+                                    .num_steps = 2,
+                                    .ranks = plain_ranks,
+                                    .num_ranks = 8};
+    struct pen_run_figures disturbed = {
         .step_sec = sec, .num_steps = 2, .ranks = ranks, .num_ranks = 8};
     struct pen_text words = PEN_TEXT_EMPTY;
 

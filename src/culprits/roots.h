@@ -1,7 +1,7 @@
-#ifndef PEN_VIEW_BLAME_H
-#define PEN_VIEW_BLAME_H
+#ifndef PEN_CULPRITS_ROOTS_H
+#define PEN_CULPRITS_ROOTS_H
 
-#include "view/sources.h"
+#include "culprits/sources.h"
 
 /*
  * What time was lost to. Somebody who waits is held up by what the one that

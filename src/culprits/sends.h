@@ -1,0 +1,16 @@
+#ifndef PEN_CULPRITS_SENDS_H
+#define PEN_CULPRITS_SENDS_H
+
+#include "schedule/schedule.h"
+
+/*
+ * Where in its row each message of a schedule is sent: positions by direction,
+ * stage that sends, micro-batch and slice (pen_message_cell). NULL when memory
+ * runs out; end with free().
+ */
+uint32_t *pen__sends_find(const struct pen_schedule *schedule);
+
+/* The place of a message that nobody sends. */
+#define PEN__NO_SEND UINT32_MAX
+
+#endif
