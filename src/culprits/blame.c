@@ -250,7 +250,7 @@ static pen_status walk_back(struct walk *walk)
     const struct pen_trace *trace = walk->disturbed.trace;
     for (uint32_t i = 0; i < trace->num_ranks; i++)
         walk->chain_room += trace->ranks[i].head.num_events;
-    walk->chain = malloc((walk->chain_room + 1) * sizeof *walk->chain);
+    walk->chain = malloc((size_t)(walk->chain_room + 1) * sizeof *walk->chain);
     if (walk->chain == NULL)
         return PEN_NOMEM;
     struct pen__moment moment = find_end(&walk->disturbed);
