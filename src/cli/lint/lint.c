@@ -202,7 +202,7 @@ static int print_answer(const struct args *args,
 
 static int run(int argc, char **argv)
 {
-    struct args args = {.paths = NULL};
+    struct args args = {.cluster = NULL};
     struct pen__lint_answer answer = {.files = NULL};
     struct pen_text diff = PEN_TEXT_EMPTY;
     struct pen_text why = PEN_TEXT_EMPTY;
