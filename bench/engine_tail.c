@@ -71,7 +71,8 @@ static struct pen_parameter *parameter(struct tail *tail,
     stop_unless(tail->ops->parameter_create(tail->engine, &shape, &why,
                                             &made) == PEN_OK,
                 pen_text_string(&why));
-    tail->ops->gradient_sum_squares(tail->engine, made); /* touches it */
+    double squares;
+    tail->ops->gradient_sum_squares(tail->engine, made, &squares); /* touches */
     return made;
 }
 
@@ -257,8 +258,9 @@ static void loss(struct tail *tail, int layer)
     (void)layer;
     struct pen_cross_entropy entropy = {tail->rows, WORDS, -1,
                                         (double)tail->rows};
+    double found;
     tail->ops->cross_entropy(tail->engine, &entropy, tail->ids, tail->logits,
-                             true);
+                             true, &found);
 }
 
 static const struct pen_adamw adamw = {.learning_rate = 1e-4,
@@ -284,15 +286,18 @@ static void step_layer(struct tail *tail, int layer)
 
 static void squares_words(struct tail *tail, int layer)
 {
+    double squares;
     (void)layer;
-    tail->ops->gradient_sum_squares(tail->engine, tail->words);
+    tail->ops->gradient_sum_squares(tail->engine, tail->words, &squares);
 }
 
 static void squares_layer(struct tail *tail, int layer)
 {
+    double squares;
     (void)layer;
     for (int i = 0; i < 4; i++)
-        tail->ops->gradient_sum_squares(tail->engine, tail->weights[i]);
+        tail->ops->gradient_sum_squares(tail->engine, tail->weights[i],
+                                        &squares);
 }
 
 /*

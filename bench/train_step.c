@@ -113,7 +113,7 @@ static double step(struct run *run, size_t rows, uint64_t number)
         run->engine->ops->adamw_step(
             run->engine, pen_network_parameter(run->network, i)->parameter,
             &adamw);
-    return batch.loss;
+    return pen_network_loss(run->network);
 }
 
 static void parse(int argc, char **argv, struct settings *settings)

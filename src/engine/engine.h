@@ -12,8 +12,9 @@
  * The engine: parameters, and the operations that layers are made of.
  *
  * An engine is a table of functions and a context. reference/ is plain loops
- * (the truth, also in double), onednn/ is the speed. Layers are written against
- * this file alone, so that a simulator can put a third one in their place.
+ * (the truth, also in double), onednn/ is the speed; registry.h has their list.
+ * Layers are written against this file alone, so that a simulator can put
+ * another one in their place.
  *
  * Two kinds of data:
  *
@@ -395,9 +396,12 @@ struct pen_engine_ops {
                               struct pen_parameter *parameter, size_t count,
                               const int32_t *rows, const void *from);
 
-    /* Sum of squares; its order depends on the shape only, not on threads. */
-    double (*gradient_sum_squares)(struct pen_engine *engine,
-                                   struct pen_parameter *parameter);
+    /*
+     * Sum of squares, to a number in staging; its order depends on the shape
+     * only, not on threads.
+     */
+    void (*gradient_sum_squares)(struct pen_engine *engine,
+                                 struct pen_parameter *parameter, double *sum);
 
     /* Leaves the gradient as it is. */
     void (*adamw_step)(struct pen_engine *engine,
@@ -482,13 +486,13 @@ struct pen_engine_ops {
                                const void *dout, void *dq, void *dk, void *dv);
 
     /*
-     * Returns sum of losses / count. With a gradient the logits are replaced
-     * by it, divided by count likewise.
+     * Sum of losses / count, to a number in staging. With a gradient the
+     * logits are replaced by it, divided by count likewise.
      */
-    double (*cross_entropy)(struct pen_engine *engine,
-                            const struct pen_cross_entropy *entropy,
-                            const int32_t *targets, void *logits,
-                            bool with_gradient);
+    void (*cross_entropy)(struct pen_engine *engine,
+                          const struct pen_cross_entropy *entropy,
+                          const int32_t *targets, void *logits,
+                          bool with_gradient, double *loss);
 
     /* sum = a + b; sum may be either. */
     void (*add)(struct pen_engine *engine, size_t count, const void *a,
@@ -590,6 +594,14 @@ pen_status pen_engine_reference_create(enum pen_precision dtype,
 pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_text *why,
                                     struct pen_engine **out);
+
+/*
+ * F32 or F64: the reference engine as a device would be, for tests of those
+ * who use engines (engine/distant/distant.h). threads does not matter.
+ */
+pen_status pen_engine_distant_create(enum pen_precision dtype, int threads,
+                                     struct pen_text *why,
+                                     struct pen_engine **out);
 
 /* Whether the processor multiplies bf16 itself, or oneDNN has to pretend. */
 bool pen_engine_onednn_has_bf16(void);

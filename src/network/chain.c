@@ -121,6 +121,10 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
                 network->block_bytes);
         return PEN_NOMEM;
     }
+    network->loss = pen_engine_take(network->options.engine, PEN_PLACE_STAGING,
+                                    sizeof *network->loss);
+    if (network->loss == NULL)
+        return PEN_NOMEM;
     network->scratch = pen__at(network->block, scratch_at);
     network->shared_stash = pen__at(network->block, stash_at);
     network->shared_hold = pen__at(network->block, hold_at);
@@ -149,6 +153,8 @@ void pen_network_free(struct pen_network *network)
                     network->statistic_bytes);
     pen_engine_give(engine, PEN_PLACE_ENGINE, network->block,
                     network->block_bytes);
+    pen_engine_give(engine, PEN_PLACE_STAGING, network->loss,
+                    sizeof *network->loss);
     free(network->places);
     free(network);
 }
@@ -230,6 +236,7 @@ static struct pen__pass pass_of(const struct pen_network *network,
     return (struct pen__pass){.engine = network->options.engine,
                               .microbatch = microbatch,
                               .scratch = network->scratch,
+                              .loss = network->loss,
                               .is_forward_only =
                                   network->options.is_forward_only ||
                                   microbatch->is_evaluation,
@@ -264,25 +271,45 @@ void pen_network_forward(struct pen_network *network,
     }
 }
 
+double pen_network_loss(const struct pen_network *network)
+{
+    return *network->loss;
+}
+
+/* Without staging memory to look at them they are taken to be. */
+static bool are_finite(struct pen_engine *engine, const void *numbers,
+                       size_t bytes)
+{
+    enum pen_dtype dtype = engine->dtype == PEN_PRECISION_BF16  ? PEN_DTYPE_BF16
+                           : engine->dtype == PEN_PRECISION_F32 ? PEN_DTYPE_F32
+                                                                : PEN_DTYPE_F64;
+    size_t count = bytes / pen_precision_bytes(engine->dtype);
+    if (engine->ops->is_host)
+        return pen_dtype_first_nonfinite(dtype, numbers, count) == count;
+    void *seen = pen_engine_take(engine, PEN_PLACE_STAGING, bytes);
+    if (seen == NULL)
+        return true;
+    engine->ops->copy(engine, numbers, seen, bytes);
+    pen_engine_await(engine);
+    bool is_finite = pen_dtype_first_nonfinite(dtype, seen, count) == count;
+    pen_engine_give(engine, PEN_PLACE_STAGING, seen, bytes);
+    return is_finite;
+}
+
 /* The layer with the head has no output but the loss. */
 uint32_t pen_network_first_nonfinite(const struct pen_network *network,
                                      const void *stash, const void *y,
                                      double loss)
 {
-    enum pen_precision precision = network->options.engine->dtype;
-    enum pen_dtype dtype = precision == PEN_PRECISION_BF16  ? PEN_DTYPE_BF16
-                           : precision == PEN_PRECISION_F32 ? PEN_DTYPE_F32
-                                                            : PEN_DTYPE_F64;
+    struct pen_engine *engine = network->options.engine;
     uint32_t count = network->options.num_layers;
     for (uint32_t k = 0; k < count; k++) {
         bool is_last = k + 1 == count;
         const char *out =
             is_last ? y : (const char *)stash + network->places[k + 1].input;
-        size_t num = (is_last ? network->sizes.output
-                              : network->layers[k + 1]->input_bytes) /
-                     pen_precision_bytes(precision);
-        if (out == NULL ? !isfinite(loss)
-                        : pen_dtype_first_nonfinite(dtype, out, num) < num)
+        size_t bytes = is_last ? network->sizes.output
+                               : network->layers[k + 1]->input_bytes;
+        if (out == NULL ? !isfinite(loss) : !are_finite(engine, out, bytes))
             return network->options.first_layer + k;
     }
     return PEN_NO_LAYER;

@@ -32,6 +32,7 @@ struct pen_network {
     /* One block: what passes need and micro-batches share. */
     void *block;
     size_t block_bytes;
+    double *loss; /* of the last forward pass; in staging */
     void *scratch;
     void *shared_stash;        /* of the layer that is computed again */
     void *shared_hold;         /* of the layer in a whole backward */

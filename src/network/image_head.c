@@ -57,9 +57,8 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
         return;
     struct pen_cross_entropy entropy = head->entropy;
     entropy.count = pass->microbatch->loss_count;
-    pass->microbatch->loss =
-        engine->ops->cross_entropy(engine, &entropy, pass->microbatch->targets,
-                                   logits, !pass->is_forward_only);
+    engine->ops->cross_entropy(engine, &entropy, pass->microbatch->targets,
+                               logits, !pass->is_forward_only, pass->loss);
 }
 
 static void backward_input(struct pen__layer *layer,

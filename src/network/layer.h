@@ -16,6 +16,7 @@ struct pen__pass {
     void *stash;   /* of this layer: from its forward to its backward weight */
     void *hold;    /* of this layer: from backward input to backward weight */
     void *scratch; /* of the network: until the pass ends */
+    double *loss;  /* in staging: set by the forward of the head */
     bool is_forward_only;
     bool measures; /* forward only, and running statistics change */
 };

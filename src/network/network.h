@@ -45,13 +45,14 @@ struct pen_network_options {
 };
 
 /*
- * One micro-batch: what comes from the data, and the loss.
+ * One micro-batch: what comes from the data.
  *
  * ids and targets have batch * sequence entries; the stage with the embedding
- * reads the one, the stage with the head the other, and both must stay until
- * the last pass of the micro-batch. Targets of `PEN_NO_TARGET` do not count.
- * Losses are divided by loss_count, the number of targets of the whole step,
- * so that the losses of its micro-batches add up to the mean.
+ * reads the one, the stage with the head the other; both lie in staging and
+ * must stay until the last pass of the micro-batch is finished. Targets of
+ * `PEN_NO_TARGET` do not count. Losses are divided by loss_count, the number of
+ * targets of the whole step, so that the losses of its micro-batches add up to
+ * the mean.
  *
  * A network for images (network/images.h) reads pixels in place of ids, and has
  * one target per image.
@@ -65,7 +66,6 @@ struct pen_microbatch {
     bool is_evaluation;  /* of a network that trains: no backward follows */
     bool measures;       /* an evaluation in which norms over batches measure */
     double loss_count;
-    double loss; /* set by the forward of the head */
 };
 
 /*
@@ -84,7 +84,10 @@ void pen_network_free(struct pen_network *network);
  */
 pen_status pen_network_initialize(struct pen_network *network, uint64_t seed);
 
-/* What one micro-batch takes, in bytes; multiples of 64. */
+/*
+ * What one micro-batch takes, in bytes; multiples of 64. Stash and hold are in
+ * the engine's memory or in staging, input and output of a stage in staging.
+ */
 struct pen_network_sizes {
     size_t stash;
     size_t hold;   /* for the split backward */
@@ -126,6 +129,12 @@ uint32_t pen_network_first_nonfinite(const struct pen_network *network,
                                      const void *stash, const void *y,
                                      double loss);
 
+/*
+ * The loss of the last forward pass through the head, once a mark behind it is
+ * reached.
+ */
+double pen_network_loss(const struct pen_network *network);
+
 /* dy is NULL on the stage with the head, dx on the one with the embedding. */
 void pen_network_backward_input(struct pen_network *network,
                                 struct pen_microbatch *microbatch, void *stash,
@@ -144,7 +153,7 @@ void *pen_network_input(struct pen_network *network, void *stash);
 
 /*
  * After forward-only passes: the logits of the micro-batch, of the engine's
- * dtype, [batch * sequence][vocab]. NULL without the head.
+ * dtype, [batch * sequence][vocab], in the stash. NULL without the head.
  */
 const void *pen_network_logits(const struct pen_network *network,
                                const void *stash);

@@ -71,7 +71,7 @@ static pen_status make_arena(struct pen__chain *chain, size_t rows,
     size_t id_bytes = align(rows * sizeof(int32_t));
     size_t pixel_bytes = align(rows * num_pixels(chain->model) * sizeof(float));
     size_t bytes = sizes.stash + sizes.hold + sizes.input + 2 * sizes.output +
-                   2 * id_bytes + pixel_bytes;
+                   2 * id_bytes + pixel_bytes + ALIGNMENT;
     chain->arena = pen_engine_take(pen_network_engine(chain->network),
                                    PEN_PLACE_STAGING, bytes);
     chain->arena_bytes = bytes;
@@ -89,6 +89,7 @@ static pen_status make_arena(struct pen__chain *chain, size_t rows,
     chain->ids = take(chain, &end, id_bytes);
     chain->targets = take(chain, &end, id_bytes);
     chain->pixels = take(chain, &end, pixel_bytes);
+    chain->squares = take(chain, &end, ALIGNMENT);
     return PEN_OK;
 }
 
@@ -258,7 +259,7 @@ static void square(struct pen__chain *chain,
                    const struct pen_network_parameter *it)
 {
     struct pen_engine *engine = pen_network_engine(chain->network);
-    (void)engine->ops->gradient_sum_squares(engine, it->parameter);
+    engine->ops->gradient_sum_squares(engine, it->parameter, chain->squares);
 }
 
 static void adam(struct pen__chain *chain,

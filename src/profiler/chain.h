@@ -33,6 +33,7 @@ struct pen__chain {
     double num_rows; /* tokens of a micro-batch, or images */
     uint64_t step;
     struct pen_mirror mirror; /* of a gradient */
+    double *squares;          /* of one, in the arena */
 
     /* Filled by a pass, between its layers. */
     int64_t *layer_ns; /* owned */

@@ -34,11 +34,9 @@ struct profiler {
 static pen_status make_engine(const struct pen_profiler_options *options,
                               struct pen_engine **out, struct pen_text *why)
 {
-    if (options->is_reference)
-        return pen_engine_reference_create(PEN_PRECISION_F32, why, out);
-    return pen_engine_onednn_create(options->is_bf16 ? PEN_PRECISION_BF16
-                                                     : PEN_PRECISION_F32,
-                                    options->threads, why, out);
+    return options->engine->create(options->is_bf16 ? PEN_PRECISION_BF16
+                                                    : PEN_PRECISION_F32,
+                                   options->threads, why, out);
 }
 
 static void cut_pieces(struct profiler *profiler)
@@ -276,12 +274,11 @@ static pen_status describe(const struct pen_profiler_options *options,
                            struct pen_profile *out, struct pen_text *why)
 {
     struct pen_text library = PEN_TEXT_EMPTY;
-    pen_engine_onednn_describe(&library);
-    bool has_library = !options->is_reference && library.length > 0;
-    snprintf(out->engine, sizeof out->engine, "%s",
-             options->is_reference ? "reference" : "onednn");
+    if (options->engine->describe != NULL)
+        options->engine->describe(&library);
+    snprintf(out->engine, sizeof out->engine, "%s", options->engine->name);
     snprintf(out->library, sizeof out->library, "%s",
-             has_library ? pen_text_string(&library) : "none");
+             library.length > 0 ? pen_text_string(&library) : "none");
     snprintf(out->family, sizeof out->family, "%s",
              pen_model_type(options->model));
     pen_text_release(&library);

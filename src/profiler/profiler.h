@@ -2,7 +2,7 @@
 #define PEN_PROFILER_PROFILER_H
 
 #include "core/profile.h"
-#include "engine/engine.h"
+#include "engine/registry.h"
 
 /*
  * Measures the layers of a model on this machine, as a training runs them: one
@@ -15,7 +15,7 @@ enum { PEN_PROFILER_LEAST_ROUNDS = 5 };
 
 struct pen_profiler_options {
     const struct pen_model *model; /* borrowed */
-    bool is_reference;             /* plain loops, for tests; else oneDNN */
+    const struct pen_engine_kind *engine;
     bool is_bf16;
     int threads;
     uint32_t micro_batch; /* sequences */

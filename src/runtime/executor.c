@@ -295,6 +295,19 @@ void pen_executor_sleep(struct pen_executor *executor, double seconds)
     pen_executor_poll(executor);
 }
 
+/* What an op computes is finished when it ends; messages move meanwhile. */
+static void finish(struct pen_executor *executor, const struct pen_stage *stage)
+{
+    if (stage->network == NULL)
+        return;
+    struct pen_engine *engine = pen_network_engine(stage->network);
+    if (engine->ops->is_host)
+        return;
+    uint64_t mark = engine->ops->mark(engine);
+    while (!pen_engine_is_reached(engine, mark))
+        pen_executor_poll(executor);
+}
+
 static const struct pen_cost *sleep_of(const struct pen_executor *executor,
                                        const struct pen_stage *stage)
 {
@@ -319,15 +332,20 @@ static void unuse(struct pen_executor *executor, struct pen_stage *stage,
 
 /* ---- forward ---- */
 
+/* Of the micro-batch whose forward pass has just been finished. */
+static double loss_of(const struct pen_stage *stage)
+{
+    return stage->network == NULL ? 0 : pen_network_loss(stage->network);
+}
+
 static void keep_loss(struct pen_executor *executor,
-                      const struct pen_stage *stage, const struct pen_op *op,
-                      const struct pen_microbatch *microbatch)
+                      const struct pen_stage *stage, const struct pen_op *op)
 {
     struct pen_pass *pass = executor->pass;
     const struct pen_stay *stay = &stage->stays[op->microbatch];
     if (!stage->has_head)
         return;
-    pass->losses[op->microbatch] = microbatch->loss;
+    pass->losses[op->microbatch] = loss_of(stage);
     if (pass->scored == NULL)
         return;
     struct pen_batch batch = pen_stage_batch(stage, stay->input);
@@ -361,11 +379,12 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
         pen_network_forward(stage->network, &microbatch,
                             room_at(&stage->stashes, stay->stash), in.in, y);
     unuse(executor, stage, op);
+    finish(executor, stage);
     if (executor->pass->computed != NULL)
         executor->pass->computed(executor->pass->context, stage,
                                  room_at(&stage->stashes, stay->stash), y,
-                                 microbatch.loss);
-    keep_loss(executor, stage, op, &microbatch);
+                                 loss_of(stage));
+    keep_loss(executor, stage, op);
     if (in.in != NULL)
         pen_mailbox_release(routes->act_in, in.in);
     fill(executor, routes->act_out, op, stay->version);
@@ -423,6 +442,7 @@ static void backward(struct pen_executor *executor, uint32_t index,
                                    room_at(&stage->holds, stay->hold), in.in,
                                    dx);
     unuse(executor, stage, op);
+    finish(executor, stage);
     if (in.in != NULL)
         pen_mailbox_release(routes->grad_in, in.in);
     fill(executor, routes->grad_out, op, stay->version);
@@ -445,6 +465,7 @@ static void backward_weight(struct pen_executor *executor, uint32_t index,
                                     room_at(&stage->stashes, stay->stash),
                                     room_at(&stage->holds, stay->hold));
     unuse(executor, stage, op);
+    finish(executor, stage);
     leave(executor, stage, op);
 }
 

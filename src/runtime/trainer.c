@@ -14,12 +14,13 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
     pen_executor_free(trainer->evaluator);
     pen_executor_free(trainer->executor);
     pen_executor_free(trainer->longest);
+    pen_engine_give(trainer->engine, PEN_PLACE_STAGING, trainer->totals,
+                    trainer->num_totals * sizeof *trainer->totals);
     if (trainer->options.maker == NULL)
         pen_engine_free(trainer->engine);
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
     free(trainer->losses);
-    free(trainer->totals);
     trainer->exchange = NULL;
     trainer->evaluator = trainer->executor = trainer->longest = NULL;
     trainer->engine = NULL;
@@ -37,6 +38,18 @@ void pen_trainer_free(struct pen_trainer *trainer)
     free(trainer);
 }
 
+static const struct pen_engine_kind *
+kind_of(const struct pen_trainer_options *options)
+{
+    return options->engine != NULL ? options->engine : pen_engine_kind_at(0);
+}
+
+static enum pen_precision
+precision_of(const struct pen_trainer_options *options)
+{
+    return options->is_bf16 ? PEN_PRECISION_BF16 : PEN_PRECISION_F32;
+}
+
 static pen_status check_options(const struct pen_trainer_options *options,
                                 struct pen_text *why)
 {
@@ -47,10 +60,12 @@ static pen_status check_options(const struct pen_trainer_options *options,
                 options->global_batch, options->micro_batch);
         return PEN_INVALID;
     }
-    if (options->engine == PEN_TRAINER_REFERENCE && options->is_bf16) {
+    const struct pen_engine_kind *engine = kind_of(options);
+    if (!pen_engine_has(engine, precision_of(options))) {
         pen_why(why,
-                "--bf16 needs --engine onednn; the reference engine computes "
-                "in f32 only");
+                "--bf16 needs --engine onednn; the %s engine computes in f32 "
+                "only",
+                engine->name);
         return PEN_INVALID;
     }
     pen_status status = pen__trainer_check_model(options, why);
@@ -66,12 +81,8 @@ static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
         trainer->engine = options->maker->engine;
         return PEN_OK;
     }
-    if (options->engine == PEN_TRAINER_REFERENCE)
-        return pen_engine_reference_create(PEN_PRECISION_F32, why,
-                                           &trainer->engine);
-    return pen_engine_onednn_create(options->is_bf16 ? PEN_PRECISION_BF16
-                                                     : PEN_PRECISION_F32,
-                                    options->threads, why, &trainer->engine);
+    return kind_of(options)->create(precision_of(options), options->threads,
+                                    why, &trainer->engine);
 }
 
 /* ---- stages ---- */

@@ -3,6 +3,7 @@
 
 #include "core/any_model.h"
 #include "core/weights.h"
+#include "engine/registry.h"
 #include "runtime/batches.h"
 #include "runtime/executor.h"
 #include "runtime/lr_schedule.h"
@@ -24,8 +25,6 @@ struct pen_trainer;
 struct pen_versions;      /* runtime/versions.h */
 struct pen_version_needs; /* likewise */
 
-enum pen_trainer_engine { PEN_TRAINER_ONEDNN, PEN_TRAINER_REFERENCE };
-
 /* Makes the networks of stages, on an engine of its own. */
 struct pen_network_maker {
     void *context;
@@ -38,7 +37,7 @@ struct pen_network_maker {
 struct pen_trainer_options {
     const struct pen_any_model *model; /* borrowed until the trainer is freed */
     struct pen_sample_shape sample;    /* of the data */
-    enum pen_trainer_engine engine;
+    const struct pen_engine_kind *engine; /* NULL: the registry's first */
     bool is_bf16; /* products and activations; the master weights are float */
     int threads;  /* 0: as many as OpenMP would take */
     size_t micro_batch;  /* samples */

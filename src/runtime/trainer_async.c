@@ -60,9 +60,18 @@ static void add_squares(struct pen_trainer *trainer,
     double *sum = &trainer->squares[step * num_parts(trainer) + stage->part];
     if (pen_layout_member(&trainer->layout, stage->stage) != 0)
         return;
-    for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++)
-        *sum += engine->ops->gradient_sum_squares(
-            engine, pen_network_parameter(stage->network, i)->parameter);
+    size_t count = pen_network_num_parameters(stage->network);
+    for (size_t i = 0; i < count; i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(stage->network, i);
+        engine->ops->gradient_sum_squares(
+            engine, it->parameter, &trainer->totals[it->slices[0].tensor]);
+    }
+    pen_engine_await(engine);
+    for (size_t i = 0; i < count; i++)
+        *sum +=
+            trainer->totals
+                [pen_network_parameter(stage->network, i)->slices[0].tensor];
 }
 
 /* A stage that only sleeps does so for its sum and its step, too. */

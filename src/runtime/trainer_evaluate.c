@@ -13,19 +13,18 @@
 struct score {
     struct pen_trainer *trainer;
     uint64_t num_right;
+    size_t logit_bytes; /* of a micro-batch */
+    void *logits;       /* in staging; NULL where they are read in the stash */
 };
 
 /* The label that the logits of a row rank first. */
-static int32_t guess(const struct pen_trainer *trainer,
-                     const struct pen_stage *stage, const void *stash,
+static int32_t guess(const struct pen_trainer *trainer, const void *all,
                      size_t row)
 {
     bool is_bf16 = trainer->options.is_bf16;
     enum pen_dtype dtype = is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
     size_t width = pen_dtype_bits(dtype) / 8;
-    const char *logits =
-        (const char *)pen_network_logits(stage->network, stash) +
-        row * trainer->num_labels * width;
+    const char *logits = (const char *)all + row * trainer->num_labels * width;
     int32_t best = 0;
     float most = -INFINITY;
     for (size_t i = 0; i < trainer->num_labels; i++) {
@@ -44,10 +43,28 @@ static void count_right(void *context, const struct pen_stage *stage,
 {
     struct score *score = context;
     const struct pen_trainer *trainer = score->trainer;
+    struct pen_engine *engine = trainer->engine;
+    const void *logits = pen_network_logits(stage->network, stash);
+    if (score->logits != NULL) {
+        engine->ops->copy(engine, logits, score->logits, score->logit_bytes);
+        pen_engine_await(engine);
+        logits = score->logits;
+    }
     for (size_t i = 0; i < trainer->options.micro_batch; i++)
         if (batch->targets[i] != PEN_NO_TARGET)
-            score->num_right +=
-                guess(trainer, stage, stash, i) == batch->targets[i];
+            score->num_right += guess(trainer, logits, i) == batch->targets[i];
+}
+
+static pen_status make_score(struct pen_trainer *trainer, struct score *score)
+{
+    const struct pen_engine *engine = trainer->engine;
+    if (trainer->num_labels == 0 || engine->ops->is_host)
+        return PEN_OK;
+    score->logit_bytes = trainer->options.micro_batch * trainer->num_labels *
+                         pen_precision_bytes(engine->dtype);
+    score->logits =
+        pen_engine_take(trainer->engine, PEN_PLACE_STAGING, score->logit_bytes);
+    return score->logits == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 /* ---- a schedule of forwards, of one micro-batch per replica ---- */
@@ -139,12 +156,12 @@ pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
 /* Losses of all micro-batches, each known to one rank, and what is right. */
 static pen_status run_all(struct pen_trainer *trainer,
                           struct pen_batches *batches, uint64_t count,
-                          double *totals, struct pen_text *why)
+                          struct score *score, double *totals,
+                          struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_layout *layout = &trainer->layout;
     uint64_t number = 0;
-    struct score score = {trainer, 0};
     double loss = 0;
     struct pen_pass pass = {
         .batches = batches,
@@ -153,7 +170,7 @@ static pen_status run_all(struct pen_trainer *trainer,
         .num_targets = (double)count * options->sample.num_targets,
         .losses = &loss,
         .scored = trainer->num_labels > 0 ? count_right : NULL,
-        .context = &score};
+        .context = score};
     for (uint64_t first = 0; first < count; first += options->micro_batch) {
         if (number % pen_mesh_num_replicas(&layout->mesh) == layout->replica) {
             loss = 0;
@@ -167,7 +184,7 @@ static pen_status run_all(struct pen_trainer *trainer,
         }
         number++;
     }
-    totals[0] = (double)score.num_right;
+    totals[0] = (double)score->num_right;
     return PEN_OK;
 }
 
@@ -178,11 +195,14 @@ static pen_status evaluate(struct pen_trainer *trainer,
     size_t micro = trainer->options.micro_batch;
     size_t num_batches = (size_t)((count + micro - 1) / micro);
     double *totals = calloc(num_batches + 1, sizeof *totals);
+    struct score score = {.trainer = trainer};
     pen_status status = totals == NULL ? PEN_NOMEM : PEN_OK;
     if (status == PEN_OK)
         status = pen__trainer_make_evaluator(trainer, why);
     if (status == PEN_OK)
-        status = run_all(trainer, batches, count, totals, why);
+        status = make_score(trainer, &score);
+    if (status == PEN_OK)
+        status = run_all(trainer, batches, count, &score, totals, why);
     if (status == PEN_OK) {
         double sum = 0;
         pen_transport_sum(trainer->options.transport, totals, num_batches + 1,
@@ -196,6 +216,8 @@ static pen_status evaluate(struct pen_trainer *trainer,
         status =
             pen__trainer_check_evaluation(trainer, sum, batches, count, why);
     }
+    pen_engine_give(trainer->engine, PEN_PLACE_STAGING, score.logits,
+                    score.logit_bytes);
     free(totals);
     return status;
 }

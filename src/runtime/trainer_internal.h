@@ -53,7 +53,10 @@ struct pen_trainer {
     double *losses; /* per micro-batch of the schedule */
     struct pen_request request;
 
-    /* Summed over all ranks at the end of a step; see trainer_step.c. */
+    /*
+     * Summed over all ranks at the end of a step; see trainer_step.c. In
+     * staging.
+     */
     double *totals;
     size_t num_totals;
     double votes[PEN_VOTES];

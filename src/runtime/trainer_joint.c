@@ -52,11 +52,17 @@ static void add_squares(struct pen_trainer *trainer)
             pen_network_parameter(stage->network, i);
         if (it->is_value_only)
             continue;
-        double *square = &trainer->totals[it->slices[0].tensor];
-        *square = engine->ops->gradient_sum_squares(engine, it->parameter);
-        *part += *square;
+        engine->ops->gradient_sum_squares(
+            engine, it->parameter, &trainer->totals[it->slices[0].tensor]);
     }
     pen_exchange_give_back(trainer->exchange, stage);
+    pen_engine_await(engine);
+    for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(stage->network, i);
+        if (!it->is_value_only)
+            *part += trainer->totals[it->slices[0].tensor];
+    }
 }
 
 static void begin_norm(struct pen_trainer *trainer)

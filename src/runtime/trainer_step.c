@@ -36,7 +36,9 @@ pen_status pen__trainer_make_totals(struct pen_trainer *trainer)
 {
     trainer->num_totals =
         num_tensors(trainer) + trainer->layout.num_logical + PEN__FURTHER;
-    trainer->totals = calloc(trainer->num_totals, sizeof *trainer->totals);
+    trainer->totals =
+        pen_engine_take(trainer->engine, PEN_PLACE_STAGING,
+                        trainer->num_totals * sizeof *trainer->totals);
     trainer->losses =
         calloc(trainer->layout.shape.num_microbatches, sizeof *trainer->losses);
     return trainer->totals == NULL || trainer->losses == NULL ? PEN_NOMEM
@@ -68,9 +70,10 @@ static void add_squares(struct pen_trainer *trainer, uint32_t index)
             pen_network_parameter(network, i);
         if ((is_first || trainer->options.is_sharded) &&
             pen_exchange_owns(trainer->exchange, index, i))
-            trainer->totals[it->slices[0].tensor] =
-                engine->ops->gradient_sum_squares(engine, it->parameter);
+            engine->ops->gradient_sum_squares(
+                engine, it->parameter, &trainer->totals[it->slices[0].tensor]);
     }
+    pen_engine_await(engine);
 }
 
 /* Of each logical replica of this rank, over its micro-batches in order. */

@@ -134,12 +134,12 @@ static void touch(struct pen_engine *engine, struct pen_parameter *parameter)
 }
 
 /* A norm that is no reason to clip. */
-static double sum_squares(struct pen_engine *engine,
-                          struct pen_parameter *parameter)
+static void sum_squares(struct pen_engine *engine,
+                        struct pen_parameter *parameter, double *sum)
 {
     (void)engine;
     (void)parameter;
-    return 0;
+    *sum = 0;
 }
 
 static void adamw_step(struct pen_engine *engine,

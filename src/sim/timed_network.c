@@ -31,7 +31,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     const struct timed_layer *it = layer_of(layer);
     (void)x;
     (void)y;
-    pass->microbatch->loss = 0;
+    (void)pass;
     pen_timed_engine_owe(it->timed, it->forward_sec);
     pen_timed_engine_pay(it->timed, it->is_last);
 }

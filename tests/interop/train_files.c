@@ -222,7 +222,7 @@ static pen_status write_gradients(const struct job *job, struct pen_text *why)
     pen_network_forward(network, &microbatch, stash, NULL, NULL);
     pen_network_backward(network, &microbatch, stash, NULL, NULL);
     pen_network_finish_gradients(network);
-    printf("%.9g\n", microbatch.loss);
+    printf("%.9g\n", pen_network_loss(network));
     struct tensors list = list_tensors(&job->pretrained.model);
     float *all = export_gradients(job, network, &list);
     status = write_floats(job, "gradients", list.specs, list.count, all, why);

@@ -375,7 +375,7 @@ static double run_microbatch(struct delay_trace *trace, uint32_t member,
                                      : trace->stages[s + 1].input_gradient,
                              s == 0 ? NULL : stage->input_gradient);
     }
-    return microbatch.loss;
+    return pen_network_loss(trace->stages[options->num_parts - 1].network);
 }
 
 /* The head's gradient of a tied matrix, plus the embedding's of the batch. */
@@ -499,9 +499,9 @@ static double norm_of(const struct delay_trace *trace)
             const struct pen_network_parameter *it =
                 pen_network_parameter(network, i);
             if (!it->is_value_only)
-                squares[it->slices[0].tensor] =
-                    trace->engine->ops->gradient_sum_squares(trace->engine,
-                                                             it->parameter);
+                trace->engine->ops->gradient_sum_squares(
+                    trace->engine, it->parameter,
+                    &squares[it->slices[0].tensor]);
         }
     }
     for (uint32_t i = 0; i < num_tensors; i++)

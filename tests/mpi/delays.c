@@ -289,7 +289,7 @@ static struct pen_trainer *make_trainer(const struct run *run,
     struct pen_trainer_options options = {
         .model = run->model,
         .sample = pen_batches_shape(run->batches),
-        .engine = PEN_TRAINER_ONEDNN,
+        .engine = pen_engine_find("onednn"),
         .is_bf16 = run->example->is_bf16,
         .threads = 1,
         .micro_batch = MICRO,

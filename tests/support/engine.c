@@ -19,8 +19,10 @@ void trial_release(struct trial *trial)
 {
     for (int i = 0; i < trial->num_results; i++)
         free(trial->results[i].numbers);
+    pen_engine_await(trial->engine);
     for (int i = 0; i < trial->num_blocks; i++)
-        free(trial->blocks[i]);
+        pen_engine_give(trial->engine, PEN_PLACE_STAGING, trial->blocks[i],
+                        trial->block_bytes[i]);
     for (int i = 0; i < trial->num_parameters; i++)
         trial->engine->ops->parameter_free(trial->engine, trial->parameters[i]);
 }
@@ -32,9 +34,10 @@ size_t trial_size(struct trial *trial)
 
 static void *block(struct trial *trial, size_t bytes)
 {
-    void *bytes_of = malloc(bytes);
+    void *bytes_of = pen_engine_take(trial->engine, PEN_PLACE_STAGING, bytes);
     assert_non_null(bytes_of);
     assert_true(trial->num_blocks < TRIAL_MAX * 2);
+    trial->block_bytes[trial->num_blocks] = bytes;
     return trial->blocks[trial->num_blocks++] = bytes_of;
 }
 
@@ -140,6 +143,7 @@ static void keep(struct trial *trial, const char *name, int input,
 {
     double *numbers = malloc(count * sizeof *numbers);
     assert_non_null(numbers);
+    pen_engine_await(trial->engine);
     for (size_t i = 0; i < count; i++)
         numbers[i] = get(dtype, array, i);
     assert_true(trial->num_results < TRIAL_MAX);
@@ -184,9 +188,14 @@ void trial_stats(struct trial *trial, const char *name, size_t count,
          stats);
 }
 
-void trial_number(struct trial *trial, const char *name, double number)
+void trial_number(struct trial *trial, const char *name, const double *number)
 {
-    keep(trial, name, -1, PEN_PRECISION_F64, 1, &number);
+    keep(trial, name, -1, PEN_PRECISION_F64, 1, number);
+}
+
+double *trial_double(struct trial *trial)
+{
+    return block(trial, sizeof(double));
 }
 
 double relative_distance(size_t count, const double *truth, const double *found)

@@ -38,8 +38,9 @@ struct trial {
     size_t input_counts[TRIAL_MAX];
     int num_results;
     struct trial_result results[TRIAL_MAX];
-    int num_blocks;
+    int num_blocks; /* in staging */
     void *blocks[TRIAL_MAX * 2];
+    size_t block_bytes[TRIAL_MAX * 2];
     int num_parameters;
     struct pen_parameter *parameters[TRIAL_MAX];
 };
@@ -84,7 +85,10 @@ void trial_parameter_part(struct trial *trial, const char *name, int input,
                           enum pen_parameter_part part);
 void trial_stats(struct trial *trial, const char *name, size_t count,
                  const void *stats);
-void trial_number(struct trial *trial, const char *name, double number);
+void trial_number(struct trial *trial, const char *name, const double *number);
+
+/* Room for a number that an operation gives. */
+double *trial_double(struct trial *trial);
 
 /* Norm of the difference over the norm of the truth. */
 double relative_distance(size_t count, const double *truth,

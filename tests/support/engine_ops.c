@@ -1,6 +1,5 @@
 /* The operations of an engine, each as a trial: forward and both backwards. */
 #include "support/engine.h"
-#include "support/span.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,8 +47,9 @@ static void run_linear(struct trial *trial)
                              PEN_PART_GRADIENT);
     OPS->linear_backward_weight(ENGINE, &linear, x, dy);
     trial_parameter_part(trial, "2 dw", -1, linear.weight, PEN_PART_GRADIENT);
-    trial_number(trial, "|2 dw|^2",
-                 OPS->gradient_sum_squares(ENGINE, linear.weight));
+    double *squares = trial_double(trial);
+    OPS->gradient_sum_squares(ENGINE, linear.weight, squares);
+    trial_number(trial, "|2 dw|^2", squares);
 }
 
 static int32_t *random_ids(struct trial *trial, size_t rows, size_t classes)
@@ -107,10 +107,11 @@ static void run_add_rows(struct trial *trial)
                             trial_slopes(trial, rows * width));
     OPS->embedding_backward(ENGINE, &gathered, ids,
                             trial_slopes(trial, rows * width));
-    size_t count;
     OPS->gradient_add_rows(
         ENGINE, tied.tokens, rows, to,
-        span_of_part(ENGINE, gathered.tokens, PEN_PART_GRADIENT, &count));
+        OPS->parameter_read(ENGINE, gathered.tokens, PEN_PART_GRADIENT, 0,
+                            rows * width,
+                            trial_stat_room(trial, rows * width)));
     trial_parameter_part(trial, "dtokens", -1, tied.tokens, PEN_PART_GRADIENT);
 }
 
@@ -293,10 +294,13 @@ static void run_cross_entropy(struct trial *trial)
     int32_t *targets = random_ids(trial, entropy.rows, entropy.classes);
     if (entropy.rows > 2)
         targets[1] = entropy.ignore;
-    double alone = OPS->cross_entropy(ENGINE, &entropy, targets, logits, false);
-    trial->loss = OPS->cross_entropy(ENGINE, &entropy, targets, logits, true);
-    assert_true(alone == trial->loss);
-    trial_number(trial, "loss", trial->loss);
+    double *alone = trial_double(trial);
+    double *loss = trial_double(trial);
+    OPS->cross_entropy(ENGINE, &entropy, targets, logits, false, alone);
+    OPS->cross_entropy(ENGINE, &entropy, targets, logits, true, loss);
+    trial_number(trial, "loss", loss);
+    trial->loss = *loss;
+    assert_true(*alone == *loss);
     trial_gradient(trial, "dlogits", x_id, count, logits);
 }
 

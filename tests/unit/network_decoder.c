@@ -108,7 +108,7 @@ static double loss_of(struct pen_network *network)
     for (int m = 0; m < MICROBATCHES; m++) {
         struct pen_microbatch batch = microbatch_of(m);
         pen_network_forward(network, &batch, stash, NULL, NULL);
-        loss += batch.loss;
+        loss += pen_network_loss(network);
     }
     free(stash);
     return loss;
@@ -244,7 +244,7 @@ static double run_stages(struct pen_network **stages, uint32_t count)
         struct pen_microbatch batch = microbatch_of(m);
         for (uint32_t s = 0; s < count; s++)
             pen_network_forward(stages[s], &batch, stashes[s], x[s], x[s + 1]);
-        loss += batch.loss;
+        loss += pen_network_loss(stages[count - 1]);
         for (uint32_t s = count; s-- > 0;)
             pen_network_backward(stages[s], &batch, stashes[s], dx[s + 1],
                                  dx[s]);

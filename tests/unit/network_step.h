@@ -38,7 +38,7 @@ static inline double network_step(struct pen_network *network,
         stashes[m] = room(sizes.stash);
         holds[m] = room(sizes.hold);
         pen_network_forward(network, &batches[m], stashes[m], NULL, NULL);
-        loss += batches[m].loss;
+        loss += pen_network_loss(network);
     }
     for (int m = 0; m < count; m++)
         if (is_split)

@@ -44,7 +44,7 @@ static struct pen_profiler_options options_of(const struct pen_model *model,
                                               struct progress *progress)
 {
     return (struct pen_profiler_options){.model = model,
-                                         .is_reference = true,
+                                         .engine = pen_engine_find("reference"),
                                          .threads = 1,
                                          .micro_batch = BATCH,
                                          .sequence = SEQUENCE,

@@ -75,7 +75,7 @@ static struct pen_trainer_options options_of(const struct run *run)
     return (struct pen_trainer_options){
         .model = &run->model,
         .sample = pen_batches_shape(run->batches),
-        .engine = PEN_TRAINER_REFERENCE,
+        .engine = pen_engine_find("reference"),
         .micro_batch = 1,
         .global_batch = BATCH,
         .logical_replicas = 2,

@@ -95,7 +95,8 @@ static void check(void *context, const struct argp_state *state)
 {
     struct args *args = context;
     pen__line_require(state, args->model != NULL, "model");
-    if (args->is_bf16 && strcmp(engines[args->engine], "reference") == 0)
+    if (args->is_bf16 && !pen_engine_has(pen_engine_find(engines[args->engine]),
+                                         PEN_PRECISION_BF16))
         argp_error(state, "--bf16 needs --engine onednn");
     if (!read_sizes(args))
         argp_error(state,
@@ -155,7 +156,7 @@ static void set_options(const struct args *args, const struct pen_model *model,
                         struct pen_profiler_options *out)
 {
     out->model = model;
-    out->is_reference = strcmp(engines[args->engine], "reference") == 0;
+    out->engine = pen_engine_find(engines[args->engine]);
     out->is_bf16 = args->is_bf16;
     out->micro_batch = args->sizes[0];
     out->sequence = args->seq_length == 0 ? model->max_positions

@@ -95,7 +95,7 @@ static pen_status make_trainer(const struct args *args, int threads,
     struct pen_trainer_options options = {
         .model = &pretrained->model,
         .sample = pen_batches_shape(batches),
-        .engine = (enum pen_trainer_engine)args->engine,
+        .engine = pen_engine_find(engines[args->engine]),
         .is_bf16 = args->is_bf16,
         .threads = threads,
         .micro_batch = args->micro_batch_size,

@@ -6,6 +6,7 @@
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
 #include "data/tokenizer.h"
+#include "engine/registry.h"
 #include "host/threads.h"
 #include "network/weights.h"
 #include "runtime/generator.h"
@@ -129,8 +130,8 @@ static pen_status make_network(struct writing *writing, struct pen_text *why)
         length = model->max_positions;
     enum pen_precision dtype =
         args->is_bf16 ? PEN_PRECISION_BF16 : PEN_PRECISION_F32;
-    pen_status status = pen_engine_onednn_create(dtype, (int)args->threads, why,
-                                                 &writing->engine);
+    pen_status status = pen_engine_kind_at(0)->create(dtype, (int)args->threads,
+                                                      why, &writing->engine);
     if (status != PEN_OK)
         return status;
     struct pen_network_options options = {.engine = writing->engine,

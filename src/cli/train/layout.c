@@ -588,7 +588,7 @@ struct pen_trainer_options pen__train_layout_options(
     return (struct pen_trainer_options){
         .model = model,
         .sample = sample,
-        .engine = (enum pen_trainer_engine)args->engine,
+        .engine = args->engine,
         .is_bf16 = args->is_bf16,
         .micro_batch = args->micro_batch_size,
         .global_batch = args->replica_batch,

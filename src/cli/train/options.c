@@ -94,8 +94,9 @@ static const struct pen__field fields[] = {
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
     TEXT("engine", "NAME", engine_name,
          "onednn, reference (plain loops), sleep:5ms (operations only "
-         "wait) or sleep:profile (they wait as long as in --profile); "
-         "onednn when not given"),
+         "wait), sleep:profile (they wait as long as in --profile) or "
+         "distant (for tests: plain loops as on a device); onednn when not "
+         "given"),
     COUNT("pp", pipeline_size, 1, PEN_MAX_STAGES,
           "ranks per pipeline; ranks beyond one pipeline form further "
           "replicas; 1 when not given"),
@@ -316,12 +317,10 @@ static void read_engine(struct pen__train_args *args,
     bool has_duration = strcmp(name, "sleep:profile") != 0;
     args->sleep_ns = has_duration ? read_sleep(name) : 0;
     args->is_sleeping = !has_duration || args->sleep_ns > 0;
-    args->engine = strcmp(name, "onednn") == 0 ? PEN_TRAINER_ONEDNN
-                                               : PEN_TRAINER_REFERENCE;
+    args->engine = pen_engine_find(args->is_sleeping ? "reference" : name);
     if (!has_duration && args->profile == NULL)
         argp_error(state, "--engine sleep:profile needs --profile FILE");
-    if (args->engine == PEN_TRAINER_REFERENCE && !args->is_sleeping &&
-        strcmp(name, "reference") != 0)
+    if (args->engine == NULL)
         argp_error(state,
                    "--engine must be onednn, reference, sleep:profile or "
                    "sleep:DURATION such as sleep:5ms, not '%s'",

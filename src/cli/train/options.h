@@ -59,8 +59,9 @@ struct pen__train_args {
 
     bool is_bf16;
     const char *engine_name;
-    unsigned engine;  /* enum pen_trainer_engine */
-    bool is_sleeping; /* operations only wait */
+    const struct pen_engine_kind *engine; /* of those that only wait: one
+                                             that takes no threads */
+    bool is_sleeping;                     /* operations only wait */
     int64_t sleep_ns; /* so long; 0: as long as the profile says */
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute */

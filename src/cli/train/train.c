@@ -337,7 +337,7 @@ static pen_status start_threads(struct training *training, struct pen_text *why)
     struct pen_threads_options options =
         pen__train_threads(args, &training->launch);
     struct pen_threads threads = {.count = 0};
-    if (args->engine != PEN_TRAINER_ONEDNN)
+    if (!args->engine->uses_threads)
         return PEN_OK;
     pen_status status = pen_threads_start(&options, &threads, why);
     training->threads = threads.count;
@@ -349,7 +349,7 @@ static pen_status measure_peak(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     training->peak_flops = (double)NAN;
-    if (args->engine != PEN_TRAINER_ONEDNN || args->is_check)
+    if (!args->engine->uses_threads || args->is_check)
         return PEN_OK;
     return pen_peak_flops(args->is_bf16 ? PEN_PRECISION_BF16
                                         : PEN_PRECISION_F32,
@@ -612,11 +612,19 @@ static void tell_memory(const struct training *training,
                 PEN__MB(memory->loading));
 }
 
+static void warn_of_engine(const struct training *training)
+{
+    if (training->is_first && training->args.engine->is_for_tests)
+        pen_log(PEN_LOG_WARN,
+                "--engine %s is for tests of this program; use onednn or "
+                "reference to train",
+                training->args.engine_name);
+}
+
 static void warn_of_bf16(const struct training *training)
 {
     if (training->is_first && training->args.is_bf16 &&
-        training->args.engine == PEN_TRAINER_ONEDNN &&
-        !pen_engine_onednn_has_bf16())
+        training->args.engine->uses_threads && !pen_engine_onednn_has_bf16())
         pen_log(PEN_LOG_WARN,
                 "this processor has no bf16 and emulates it, many times slower "
                 "than f32; leave out --bf16, or see penstock doctor");
@@ -938,6 +946,7 @@ static pen_status train(struct training *training, struct pen_text *why)
     }
     predict_memory(training, &memory);
     tell_memory(training, &memory);
+    warn_of_engine(training);
     warn_of_bf16(training);
     set_predictions(training);
     training->signals.is_quiet = !training->is_first;

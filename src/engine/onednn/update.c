@@ -259,8 +259,8 @@ static void gradient_add_rows(struct pen_engine *engine,
 }
 
 /* Sums of 64 shares of the array, whose bounds depend on its length alone. */
-static double gradient_sum_squares(struct pen_engine *engine,
-                                   struct pen_parameter *parameter)
+static void gradient_sum_squares(struct pen_engine *engine,
+                                 struct pen_parameter *parameter, double *out)
 {
     enum { SHARES = 64 };
     double sums[SHARES] = {0};
@@ -279,7 +279,7 @@ static double gradient_sum_squares(struct pen_engine *engine,
     double total = 0;
     for (size_t at = 0; at < SHARES; at++)
         total += sums[at];
-    return total;
+    *out = total;
 }
 
 void PEN__FOR_ISA(pen__update_fill)(struct pen_engine_ops *ops)

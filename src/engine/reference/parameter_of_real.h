@@ -216,15 +216,15 @@ static void gradient_add_rows(struct pen_engine *engine,
     }
 }
 
-static double gradient_sum_squares(struct pen_engine *engine,
-                                   struct pen_parameter *parameter)
+static void gradient_sum_squares(struct pen_engine *engine,
+                                 struct pen_parameter *parameter, double *out)
 {
     (void)engine;
     const REAL *gradient = parameter->parts[PEN_PART_GRADIENT];
     double sum = 0;
     for (size_t i = 0; i < parameter->count; i++)
         sum += (double)gradient[i] * (double)gradient[i];
-    return sum;
+    *out = sum;
 }
 
 /* Loshchilov and Hutter, ICLR 2019, algorithm 2. */

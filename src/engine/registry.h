@@ -1,0 +1,39 @@
+#ifndef PEN_ENGINE_REGISTRY_H
+#define PEN_ENGINE_REGISTRY_H
+
+#include "engine/engine.h"
+
+/*
+ * The engines that there are: a row of registry.c each. Commands and tests that
+ * let the user choose one go over the rows.
+ */
+struct pen_engine_kind {
+    const char *name; /* of --engine */
+    bool is_for_tests;
+    bool uses_threads;   /* of OpenMP */
+    unsigned precisions; /* see pen_engine_has() */
+
+    /* threads 0: as many as OpenMP would take. On failure *out is untouched. */
+    pen_status (*create)(enum pen_precision dtype, int threads,
+                         struct pen_text *why, struct pen_engine **out);
+
+    /*
+     * Adds the device, driver and library with their versions, which are part
+     * of a run's identity; NULL: there are none.
+     */
+    void (*describe)(struct pen_text *out);
+};
+
+size_t pen_engine_num_kinds(void);
+
+/* Number 0 is the engine of a run that names none. */
+const struct pen_engine_kind *pen_engine_kind_at(size_t index);
+
+/* NULL for a name that there is not. */
+const struct pen_engine_kind *pen_engine_find(const char *name);
+
+/* Whether it computes in this type. */
+bool pen_engine_has(const struct pen_engine_kind *kind,
+                    enum pen_precision dtype);
+
+#endif
