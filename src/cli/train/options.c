@@ -322,8 +322,8 @@ static void read_engine(struct pen__train_args *args,
         argp_error(state, "--engine sleep:profile needs --profile FILE");
     if (args->engine == NULL)
         argp_error(state,
-                   "--engine must be onednn, reference, sleep:profile or "
-                   "sleep:DURATION such as sleep:5ms, not '%s'",
+                   "--engine must be onednn, reference, distant, sleep:profile "
+                   "or sleep:DURATION such as sleep:5ms, not '%s'",
                    name);
 }
 
