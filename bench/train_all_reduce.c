@@ -87,7 +87,8 @@ static double time_round(struct setting *it, int is_ours)
 {
     int is_busy[MOST_LANES] = {0};
     int started = 0, left = PIECES;
-    pen_transport_meet(it->transport);
+    if (pen_transport_meet(it->transport) != PEN_OK)
+        abort();
     double begun = now_ms(), idle = begun;
     while (left > 0) {
         int before = left;
@@ -104,7 +105,8 @@ static double time_round(struct setting *it, int is_ours)
             idle = now_ms();
         pen_transport_pause(it->transport, (int64_t)(1e6 * (now_ms() - idle)));
     }
-    pen_transport_meet(it->transport);
+    if (pen_transport_meet(it->transport) != PEN_OK)
+        abort();
     return now_ms() - begun;
 }
 

@@ -13,7 +13,9 @@
     X(INFEASIBLE, "nothing fits the given limits")                             \
     X(IO, "cannot read or write a file")                                       \
     X(DAMAGED, "numbers were changed in memory or on their way")               \
-    X(LATE, "another process did not come in time")
+    X(LATE, "another process did not come in time")                            \
+    X(BUSY, "not done yet")                                                    \
+    X(LOST, "another process is lost")
 
 enum pen_status_code {
 #define PEN_STATUS_ENUM(name, text) PEN_##name,
@@ -22,6 +24,9 @@ enum pen_status_code {
 };
 
 typedef enum pen_status_code pen_status;
+
+/* For functions whose answer must not be dropped: all that wait. */
+#define PEN_MUST_CHECK __attribute__((warn_unused_result))
 
 /* Never NULL; a constant. */
 const char *pen_status_text(pen_status status);

@@ -111,16 +111,19 @@ static _Noreturn void leave_missing(const struct meeting *it,
 
 /* ---- waiting ---- */
 
-static bool await_until(const struct meeting *it, struct pen_request *request,
-                        int64_t end_ns)
+/* PEN_OK, PEN_LOST, or PEN_BUSY when the time is over. */
+static pen_status await_until(const struct meeting *it,
+                              struct pen_request *request, int64_t end_ns)
 {
-    while (!pen_transport_test(it->transport, request)) {
+    pen_status status = pen_transport_test(it->transport, request);
+    while (status == PEN_BUSY) {
         int64_t now = pen_clock_ns();
         if (now >= end_ns)
-            return false;
+            break;
         pen_transport_pause(it->transport, now - it->begin_ns);
+        status = pen_transport_test(it->transport, request);
     }
-    return true;
+    return status;
 }
 
 static int64_t ns_of(double sec)
@@ -152,7 +155,7 @@ static _Noreturn void name_missing(const struct meeting *it, uint32_t rank)
         struct ballot ballot;
         pen_transport_receive(it->transport, rank, tag, &ballot, sizeof ballot,
                               &request);
-        if (await_until(it, &request, pen_clock_ns() + ns_of(1e-3)))
+        if (await_until(it, &request, pen_clock_ns() + ns_of(1e-3)) == PEN_OK)
             continue;
         if (count++ < MOST_NAMED)
             pen_text_add(&names, ", rank %" PRIu32, rank);
@@ -166,16 +169,20 @@ static _Noreturn void name_missing(const struct meeting *it, uint32_t rank)
 
 /* ---- the meeting ---- */
 
-static void send_verdicts(const struct meeting *it, pen_status status)
+static pen_status send_verdicts(const struct meeting *it, pen_status status)
 {
     struct verdict verdict = {(uint32_t)status};
-    for (uint32_t i = 1; i < pen_transport_size(it->transport); i++) {
+    pen_status sent = PEN_OK;
+    for (uint32_t i = 1;
+         i < pen_transport_size(it->transport) && sent == PEN_OK; i++) {
         struct pen_request request = {.is_active = false};
         pen_transport_send(it->transport, i, tag, &verdict, sizeof verdict,
                            &request);
-        if (!await_until(it, &request, it->end_ns))
+        sent = await_until(it, &request, it->end_ns);
+        if (sent == PEN_BUSY)
             name_missing(it, i);
     }
+    return sent;
 }
 
 /* Ballots in the order of ranks; those that are early wait inside MPI. */
@@ -190,17 +197,20 @@ static pen_status lead(const struct meeting *it, struct pen_text *why)
         struct ballot ballot;
         pen_transport_receive(it->transport, i, tag, &ballot, sizeof ballot,
                               &request);
-        if (!await_until(it, &request, it->end_ns)) {
-            if (has_failed)
-                leave_alone(it->transport, &it->own);
+        pen_status come = await_until(it, &request, it->end_ns);
+        if (come == PEN_LOST)
+            return come;
+        if (come == PEN_BUSY && has_failed)
+            leave_alone(it->transport, &it->own);
+        if (come == PEN_BUSY)
             name_missing(it, i);
-        }
         if (ballot.status != PEN_OK && num_failed++ == 0) {
             first = i;
             kept = ballot;
         }
     }
-    send_verdicts(it, (pen_status)kept.status);
+    if (send_verdicts(it, (pen_status)kept.status) == PEN_LOST)
+        return PEN_LOST;
     if (why != NULL)
         pen_text_clear(why);
     bool is_common = num_failed == size || names_rank(kept.reason);
@@ -218,12 +228,15 @@ static pen_status follow(const struct meeting *it, struct pen_text *why)
                                              : sizeof it->own;
     pen_transport_receive(it->transport, 0, tag, &verdict, sizeof verdict, &in);
     pen_transport_send(it->transport, 0, tag, &it->own, length, &out);
-    if (!await_until(it, &in, it->end_ns) ||
-        !await_until(it, &out, it->end_ns)) {
-        if (it->own.status != PEN_OK)
-            leave_alone(it->transport, &it->own);
+    pen_status come = await_until(it, &in, it->end_ns);
+    if (come == PEN_OK)
+        come = await_until(it, &out, it->end_ns);
+    if (come == PEN_LOST)
+        return come;
+    if (come == PEN_BUSY && it->own.status != PEN_OK)
+        leave_alone(it->transport, &it->own);
+    if (come == PEN_BUSY)
         leave_missing(it, "rank 0");
-    }
     if (why != NULL)
         pen_text_clear(why);
     return it->own.status != PEN_OK ? (pen_status)it->own.status
@@ -244,6 +257,8 @@ pen_status pen_agree(struct pen_transport *transport, pen_status status,
             pen_text_add(why, "%s", it.own.reason);
         return status;
     }
+    if (pen_transport_has_lost(transport))
+        return PEN_LOST;
     set_end(&it);
     return pen_transport_rank(transport) == 0 ? lead(&it, why)
                                               : follow(&it, why);

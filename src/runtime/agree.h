@@ -13,6 +13,7 @@
  *
  * Nobody waits for ever here:
  *
+ *   a rank is lost       all return PEN_LOST, whatever they came with
  *   all come             rank 0 has the reason of the first rank that failed
  *   this rank failed,    it waits PEN_AGREE_FAILED_SEC, prints its reason and
  *   others do not come   ends the job with exit code 1
@@ -39,7 +40,7 @@
  */
 pen_status pen_agree(struct pen_transport *transport, pen_status status,
                      const char *doing, double deadline_sec,
-                     struct pen_text *why);
+                     struct pen_text *why) PEN_MUST_CHECK;
 
 /*
  * Makes the reason of this rank one that names rank and host, as "rank 2 on

@@ -202,8 +202,10 @@ bool pen_all_reduce_poll(struct pen_all_reduce *it)
 {
     struct pen_transport *transport = it->options.transport;
     while (it->step < it->end) {
-        bool has_come = pen_transport_test(transport, &it->requests[0]);
-        bool has_gone = pen_transport_test(transport, &it->requests[1]);
+        bool has_come =
+            pen_transport_test(transport, &it->requests[0]) == PEN_OK;
+        bool has_gone =
+            pen_transport_test(transport, &it->requests[1]) == PEN_OK;
         if (!has_come || !has_gone)
             return false;
         finish(it);

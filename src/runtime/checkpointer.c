@@ -187,7 +187,7 @@ static pen_status check_epochs(struct pen_checkpointer *checkpointer,
  * replicas that do not wait for each other may stop at different ones, and in
  * which epoch of the layout the leader is.
  */
-static void begin_all(struct pen_checkpointer *checkpointer)
+static pen_status begin_all(struct pen_checkpointer *checkpointer)
 {
     struct {
         uint64_t step;
@@ -198,11 +198,13 @@ static void begin_all(struct pen_checkpointer *checkpointer)
         checkpointer->status = begin_step(checkpointer);
         told.has_begun = checkpointer->status == PEN_OK;
     }
-    pen_transport_share(checkpointer->transport, &told, sizeof told);
-    checkpointer->has_begun = told.has_begun != 0;
+    pen_status status =
+        pen_transport_share(checkpointer->transport, &told, sizeof told);
+    checkpointer->has_begun = status == PEN_OK && told.has_begun != 0;
     checkpointer->step = told.step;
     if (checkpointer->has_begun)
         checkpointer->status = check_epochs(checkpointer, told.epoch);
+    return status;
 }
 
 static void start_writing(struct pen_checkpointer *checkpointer)
@@ -227,29 +229,37 @@ static void start_writing(struct pen_checkpointer *checkpointer)
  * Before ranks wait for each other here: those who are early serve the others
  * until they come.
  */
-static void await_replicas(struct pen_checkpointer *checkpointer)
+static pen_status await_replicas(struct pen_checkpointer *checkpointer)
 {
-    if (checkpointer->contents.replicas != NULL)
-        pen_replicas_settle(
-            pen_trainer_replicas(checkpointer->options.trainer));
+    if (checkpointer->contents.replicas == NULL)
+        return PEN_OK;
+    return pen_replicas_settle(
+        pen_trainer_replicas(checkpointer->options.trainer));
 }
 
 /* Replicas show their one model meanwhile. */
-static void start_sharing(struct pen_checkpointer *checkpointer)
+static pen_status start_sharing(struct pen_checkpointer *checkpointer)
 {
+    pen_status status = PEN_OK;
     if (checkpointer->contents.replicas != NULL)
-        pen_replicas_saver_begin(checkpointer->contents.replicas);
+        status = pen_replicas_saver_begin(checkpointer->contents.replicas);
+    if (status != PEN_OK)
+        return status;
     start_writing(checkpointer);
     if (checkpointer->contents.replicas != NULL)
-        pen_replicas_saver_end(checkpointer->contents.replicas);
+        status = pen_replicas_saver_end(checkpointer->contents.replicas);
+    return status;
 }
 
-void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
+pen_status pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
 {
     struct pen_text unused = PEN_TEXT_EMPTY;
+    pen_status status = PEN_OK;
     if (checkpointer->is_committing) /* slower than the steps between two */
-        (void)pen_checkpointer_settle(checkpointer, &unused);
+        status = pen_checkpointer_settle(checkpointer, &unused);
     pen_text_release(&unused);
+    if (status == PEN_LOST)
+        return status;
     PEN_BUG_UNLESS(!checkpointer->is_busy);
     checkpointer->is_busy = true;
     checkpointer->is_over = false;
@@ -258,12 +268,14 @@ void pen_checkpointer_begin(struct pen_checkpointer *checkpointer)
         pen_trainer_progress(checkpointer->options.trainer).steps;
     pen_text_release(&checkpointer->record);
     pen_text_release(&checkpointer->why);
-    await_replicas(checkpointer);
-    begin_all(checkpointer);
+    status = await_replicas(checkpointer);
+    if (status == PEN_OK)
+        status = begin_all(checkpointer);
     if (checkpointer->has_begun && checkpointer->status == PEN_OK)
-        start_sharing(checkpointer);
+        status = start_sharing(checkpointer);
     else
         checkpointer->is_over = true;
+    return status;
 }
 
 bool pen_checkpointer_is_writing(const struct pen_checkpointer *checkpointer)
@@ -318,7 +330,7 @@ static void name_failure(const struct pen_checkpointer *checkpointer,
                        why);
 }
 
-static void send_answer(struct pen_checkpointer *checkpointer)
+static pen_status send_answer(struct pen_checkpointer *checkpointer)
 {
     struct pen_request requests[2] = {{.is_active = false},
                                       {.is_active = false}};
@@ -333,8 +345,11 @@ static void send_answer(struct pen_checkpointer *checkpointer)
     if (text->length > 0)
         pen_transport_send(checkpointer->transport, 0, tag,
                            pen_text_string(text), text->length, &requests[1]);
-    pen_transport_wait(checkpointer->transport, &requests[0]);
-    pen_transport_wait(checkpointer->transport, &requests[1]);
+    pen_status status =
+        pen_transport_wait(checkpointer->transport, &requests[0]);
+    return status == PEN_OK
+               ? pen_transport_wait(checkpointer->transport, &requests[1])
+               : status;
 }
 
 static pen_status take_text(struct pen_checkpointer *checkpointer,
@@ -359,7 +374,9 @@ static pen_status take_answer(struct pen_checkpointer *checkpointer,
     struct answer answer;
     pen_transport_receive(checkpointer->transport, rank, tag, &answer,
                           sizeof answer, &request);
-    pen_transport_wait(checkpointer->transport, &request);
+    pen_status status = pen_transport_wait(checkpointer->transport, &request);
+    if (status != PEN_OK)
+        return status;
     char *text = malloc(answer.length + 1);
     if (text == NULL)
         pen_agree_alone(checkpointer->transport, PEN_NOMEM,
@@ -367,9 +384,10 @@ static pen_status take_answer(struct pen_checkpointer *checkpointer,
     if (answer.length > 0) {
         pen_transport_receive(checkpointer->transport, rank, tag, text,
                               answer.length, &request);
-        pen_transport_wait(checkpointer->transport, &request);
+        status = pen_transport_wait(checkpointer->transport, &request);
     }
-    pen_status status = take_text(checkpointer, &answer, text);
+    if (status == PEN_OK)
+        status = take_text(checkpointer, &answer, text);
     free(text);
     return status;
 }
@@ -400,7 +418,8 @@ static void tell_result(struct pen_checkpointer *checkpointer,
                 checkpointer->step, pen_text_string(&checkpointer->last_why));
 }
 
-static void lead(struct pen_checkpointer *checkpointer)
+/* Of a loss only: what became of the checkpoint is told later. */
+static pen_status lead(struct pen_checkpointer *checkpointer)
 {
     struct pen_saver_job job = {commit, checkpointer};
     uint32_t size = pen_transport_size(checkpointer->transport);
@@ -412,12 +431,14 @@ static void lead(struct pen_checkpointer *checkpointer)
     name_failure(checkpointer, status, &checkpointer->why);
     for (uint32_t rank = 1; rank < size && checkpointer->has_begun; rank++) {
         pen_status theirs = take_answer(checkpointer, rank);
+        if (theirs == PEN_LOST)
+            return theirs;
         status = status == PEN_OK ? theirs : status;
     }
     if (status == PEN_OK && checkpointer->saver != NULL) {
         checkpointer->is_committing = true;
         pen_saver_start(checkpointer->saver, &job);
-        return;
+        return PEN_OK;
     }
     if (status == PEN_OK)
         status = commit(checkpointer, &checkpointer->why);
@@ -425,16 +446,19 @@ static void lead(struct pen_checkpointer *checkpointer)
         pen_checkpoint_abandon(checkpointer->writer);
     checkpointer->writer = NULL;
     tell_result(checkpointer, status, &checkpointer->why);
+    return PEN_OK;
 }
 
-void pen_checkpointer_collect(struct pen_checkpointer *checkpointer)
+pen_status pen_checkpointer_collect(struct pen_checkpointer *checkpointer)
 {
+    pen_status status = PEN_OK;
     PEN_BUG_UNLESS(checkpointer->is_busy && checkpointer->is_over);
     if (checkpointer->is_leader)
-        lead(checkpointer);
+        status = lead(checkpointer);
     else if (checkpointer->has_begun)
-        send_answer(checkpointer);
+        status = send_answer(checkpointer);
     checkpointer->is_busy = false;
+    return status;
 }
 
 uint64_t pen_checkpointer_durable_step(struct pen_checkpointer *checkpointer)
@@ -454,13 +478,14 @@ pen_status pen_checkpointer_settle(struct pen_checkpointer *checkpointer,
                                    struct pen_text *why)
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = PEN_OK;
     if (checkpointer->is_busy)
-        await_replicas(checkpointer);
+        status = await_replicas(checkpointer);
     if (checkpointer->is_busy && !pen_checkpointer_is_over(checkpointer))
         hear_thread(checkpointer,
                     pen_saver_wait(checkpointer->saver, &checkpointer->why));
-    if (checkpointer->is_busy)
-        pen_checkpointer_collect(checkpointer);
+    if (checkpointer->is_busy && status == PEN_OK)
+        status = pen_checkpointer_collect(checkpointer);
     if (checkpointer->is_committing) {
         enum pen_saver_state state =
             pen_saver_wait(checkpointer->saver, &reason);
@@ -468,6 +493,8 @@ pen_status pen_checkpointer_settle(struct pen_checkpointer *checkpointer,
                     &reason);
     }
     pen_text_release(&reason);
+    if (status == PEN_LOST)
+        return status;
     if (checkpointer->last != PEN_OK)
         pen_why(why, "%s", pen_text_string(&checkpointer->last_why));
     return checkpointer->last;

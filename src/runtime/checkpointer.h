@@ -58,8 +58,9 @@ pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer);
 /* Whether this rank writes to the directory. */
 bool pen_checkpointer_is_writing(const struct pen_checkpointer *checkpointer);
 
-/* Nothing may be under way. */
-void pen_checkpointer_begin(struct pen_checkpointer *checkpointer);
+/* Nothing may be under way. LOST; other failures are told by settle(). */
+pen_status
+pen_checkpointer_begin(struct pen_checkpointer *checkpointer) PEN_MUST_CHECK;
 
 /* True from begin() to the end of collect(). */
 bool pen_checkpointer_is_busy(const struct pen_checkpointer *checkpointer);
@@ -76,7 +77,8 @@ uint64_t pen_checkpointer_durable_step(struct pen_checkpointer *checkpointer);
 /* Whether this rank has written its share, well or not. */
 bool pen_checkpointer_is_over(struct pen_checkpointer *checkpointer);
 
-void pen_checkpointer_collect(struct pen_checkpointer *checkpointer);
+pen_status
+pen_checkpointer_collect(struct pen_checkpointer *checkpointer) PEN_MUST_CHECK;
 
 /*
  * Waits until nothing is under way. Says whether the last step is durable: on

@@ -219,19 +219,22 @@ void pen_exchange_layer(struct pen_exchange *exchange,
         pen_reduction_layer(sums->reduction, layer);
 }
 
-void pen_exchange_gradient(struct pen_exchange *exchange,
-                           const struct pen_stage *stage, uint32_t number)
+pen_status pen_exchange_gradient(struct pen_exchange *exchange,
+                                 const struct pen_stage *stage, uint32_t number)
 {
+    pen_status status = PEN_OK;
     const struct pen_exchange_options *options = &exchange->options;
     uint32_t per_replica =
         options->num_per_step / pen_layout_share(&options->layout);
     if ((number + 1) % per_replica != 0)
-        return;
+        return PEN_OK;
     pen_gradients_close(
         exchange->sums[pen__exchange_index(exchange, stage)].gradients);
-    for (uint32_t i = 0; i < exchange->num_tied; i++)
+    for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)
         if (pen_tied_is_embedding(exchange->tied[i], stage->network))
-            pen_tied_hand_over(exchange->tied[i], number / per_replica);
+            status =
+                pen_tied_hand_over(exchange->tied[i], number / per_replica);
+    return status;
 }
 
 void pen_exchange_sync(struct pen_exchange *exchange,
@@ -260,12 +263,12 @@ static bool is_done(void *context)
     return true;
 }
 
-void pen_exchange_await(struct pen_exchange *exchange,
-                        const struct pen_stage *stage)
+pen_status pen_exchange_await(struct pen_exchange *exchange,
+                              const struct pen_stage *stage)
 {
-    pen_executor_wait(exchange->options.executor, is_summed,
-                      &exchange->sums[pen__exchange_index(exchange, stage)],
-                      PEN_NO_RANK);
+    return pen_executor_wait(
+        exchange->options.executor, is_summed,
+        &exchange->sums[pen__exchange_index(exchange, stage)], PEN_NO_RANK);
 }
 
 void pen_exchange_set_executor(struct pen_exchange *exchange,
@@ -276,15 +279,18 @@ void pen_exchange_set_executor(struct pen_exchange *exchange,
         pen_tied_set_executor(exchange->tied[i], executor);
 }
 
-void pen_exchange_finish(struct pen_exchange *exchange)
+pen_status pen_exchange_finish(struct pen_exchange *exchange)
 {
-    for (uint32_t i = 0; i < exchange->num_tied; i++)
-        pen_tied_join(exchange->tied[i]);
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)
+        status = pen_tied_join(exchange->tied[i]);
+    if (status != PEN_OK)
+        return status;
     for (uint32_t i = 0; i < exchange->num_stages; i++)
         if (exchange->sums[i].reduction != NULL)
             pen_reduction_start_tied(exchange->sums[i].reduction);
-    pen_executor_wait(exchange->options.executor, is_done, exchange,
-                      PEN_NO_RANK);
+    return pen_executor_wait(exchange->options.executor, is_done, exchange,
+                             PEN_NO_RANK);
 }
 
 /* ---- the values ---- */
@@ -300,18 +306,21 @@ static void values_changed(struct pen_exchange *exchange, uint32_t index)
                 engine, pen_network_parameter(network, i)->parameter);
 }
 
-void pen_exchange_values(struct pen_exchange *exchange)
+pen_status pen_exchange_values(struct pen_exchange *exchange)
 {
     bool is_shared = exchange->options.is_sharded && exchange->num_stages > 0 &&
                      exchange->sums[0].reduction != NULL;
     for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
         pen_reduction_share(exchange->sums[i].reduction);
-    pen_executor_wait(exchange->options.executor, is_done, exchange,
-                      PEN_NO_RANK);
+    pen_status status = pen_executor_wait(exchange->options.executor, is_done,
+                                          exchange, PEN_NO_RANK);
+    if (status != PEN_OK)
+        return status;
     for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
         values_changed(exchange, i);
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_send_value(exchange->tied[i]);
-    for (uint32_t i = 0; i < exchange->num_tied; i++)
-        pen_tied_take_value(exchange->tied[i]);
+    for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)
+        status = pen_tied_take_value(exchange->tied[i]);
+    return status;
 }

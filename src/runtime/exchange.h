@@ -41,8 +41,9 @@ void pen_exchange_poll(struct pen_exchange *exchange);
 bool pen_exchange_is_busy(const struct pen_exchange *exchange);
 void pen_exchange_layer(struct pen_exchange *exchange,
                         const struct pen_stage *stage, uint32_t layer);
-void pen_exchange_gradient(struct pen_exchange *exchange,
-                           const struct pen_stage *stage, uint32_t number);
+pen_status pen_exchange_gradient(struct pen_exchange *exchange,
+                                 const struct pen_stage *stage,
+                                 uint32_t number) PEN_MUST_CHECK;
 void pen_exchange_sync(struct pen_exchange *exchange,
                        const struct pen_stage *stage);
 
@@ -51,14 +52,14 @@ void pen_exchange_sync(struct pen_exchange *exchange,
  * gradients are summed.
  */
 void pen_exchange_begin(struct pen_exchange *exchange, uint32_t steps);
-void pen_exchange_finish(struct pen_exchange *exchange);
+pen_status pen_exchange_finish(struct pen_exchange *exchange) PEN_MUST_CHECK;
 
 /*
  * The same for one stage, where steps overlap: waits until its gradients are
  * summed; and clears them for the next step.
  */
-void pen_exchange_await(struct pen_exchange *exchange,
-                        const struct pen_stage *stage);
+pen_status pen_exchange_await(struct pen_exchange *exchange,
+                              const struct pen_stage *stage) PEN_MUST_CHECK;
 void pen_exchange_clear(struct pen_exchange *exchange,
                         const struct pen_stage *stage);
 
@@ -80,19 +81,21 @@ void pen_exchange_give_back(struct pen_exchange *exchange,
                             const struct pen_stage *stage);
 
 /* Before the optimizer steps the stage with them, and after it. */
-void pen_exchange_before_step(struct pen_exchange *exchange,
-                              const struct pen_stage *stage);
-void pen_exchange_after_step(struct pen_exchange *exchange,
-                             const struct pen_stage *stage);
+pen_status
+pen_exchange_before_step(struct pen_exchange *exchange,
+                         const struct pen_stage *stage) PEN_MUST_CHECK;
+pen_status
+pen_exchange_after_step(struct pen_exchange *exchange,
+                        const struct pen_stage *stage) PEN_MUST_CHECK;
 
 /* Behind a pass of joint steps: all has left that was sent. */
-void pen_exchange_end(struct pen_exchange *exchange);
+pen_status pen_exchange_end(struct pen_exchange *exchange) PEN_MUST_CHECK;
 
 /* From here on waits with another executor, of the same stages. */
 void pen_exchange_set_executor(struct pen_exchange *exchange,
                                struct pen_executor *executor);
 
 /* After the optimizer: waits until all ranks have the new values. */
-void pen_exchange_values(struct pen_exchange *exchange);
+pen_status pen_exchange_values(struct pen_exchange *exchange) PEN_MUST_CHECK;
 
 #endif

@@ -45,7 +45,8 @@ void pen__exchange_poll_tied(struct pen_exchange *exchange, uint32_t index)
             continue;
         if (exchange->options.has_second)
             swap_gradients(exchange, index);
-        pen_tied_join(exchange->tied[i]);
+        if (pen_tied_join(exchange->tied[i]) != PEN_OK)
+            return;
         if (exchange->options.has_second)
             swap_gradients(exchange, index);
         sums->is_whole = true;
@@ -89,18 +90,22 @@ void pen_exchange_give_back(struct pen_exchange *exchange,
     pen_exchange_lend(exchange, stage);
 }
 
-void pen_exchange_before_step(struct pen_exchange *exchange,
-                              const struct pen_stage *stage)
+pen_status pen_exchange_before_step(struct pen_exchange *exchange,
+                                    const struct pen_stage *stage)
 {
-    for (uint32_t i = 0; i < exchange->num_tied; i++)
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)
         if (pen_tied_is_head(exchange->tied[i], stage->network))
-            pen_tied_await_sent(exchange->tied[i]);
-    pen_exchange_lend(exchange, stage);
+            status = pen_tied_await_sent(exchange->tied[i]);
+    if (status == PEN_OK)
+        pen_exchange_lend(exchange, stage);
+    return status;
 }
 
-void pen_exchange_after_step(struct pen_exchange *exchange,
-                             const struct pen_stage *stage)
+pen_status pen_exchange_after_step(struct pen_exchange *exchange,
+                                   const struct pen_stage *stage)
 {
+    pen_status status = PEN_OK;
     struct pen__sums *sums =
         &exchange->sums[pen__exchange_index(exchange, stage)];
     pen_exchange_give_back(exchange, stage);
@@ -109,16 +114,19 @@ void pen_exchange_after_step(struct pen_exchange *exchange,
         pen__exchange_begin_sums(sums);
     else if (sums->reduction != NULL)
         pen_reduction_begin(sums->reduction);
-    for (uint32_t i = 0; i < exchange->num_tied; i++) {
+    for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++) {
         if (pen_tied_is_head(exchange->tied[i], stage->network))
             pen_tied_send_value(exchange->tied[i]);
         else if (pen_tied_is_embedding(exchange->tied[i], stage->network))
-            pen_tied_take_value(exchange->tied[i]);
+            status = pen_tied_take_value(exchange->tied[i]);
     }
+    return status;
 }
 
-void pen_exchange_end(struct pen_exchange *exchange)
+pen_status pen_exchange_end(struct pen_exchange *exchange)
 {
-    for (uint32_t i = 0; i < exchange->num_tied; i++)
-        pen_tied_await_sent(exchange->tied[i]);
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)
+        status = pen_tied_await_sent(exchange->tied[i]);
+    return status;
 }

@@ -21,20 +21,23 @@ void pen_executor_poll(struct pen_executor *executor)
         hooks->poll(hooks->context);
 }
 
-void pen_executor_wait(struct pen_executor *executor,
-                       bool (*is_done)(void *context), void *context,
-                       uint32_t rank)
+/* After a loss the board shows where each rank waited: nothing resumes. */
+pen_status pen_executor_wait(struct pen_executor *executor,
+                             bool (*is_done)(void *context), void *context,
+                             uint32_t rank)
 {
     const struct pen_executor_hooks *hooks = &executor->options.hooks;
     if (is_done(context))
-        return;
+        return PEN_OK;
     pen_executor_poll(executor);
     if (is_done(context))
-        return;
+        return PEN_OK;
     int64_t begin = pen_clock_ns();
     if (hooks->wait != NULL)
         hooks->wait(hooks->context, rank);
     while (!is_done(context)) {
+        if (pen_transport_has_lost(executor->options.transport))
+            return PEN_LOST;
         pen_transport_pause(executor->options.transport,
                             pen_clock_ns() - begin);
         pen_executor_poll(executor);
@@ -43,6 +46,7 @@ void pen_executor_wait(struct pen_executor *executor,
         hooks->resume(hooks->context);
     if (executor->pass != NULL)
         executor->pass->wait_ns += pen_clock_ns() - begin;
+    return PEN_OK;
 }
 
 /* A buffer of a mailbox that is waited for, in or out. */
@@ -70,25 +74,29 @@ static bool is_free(void *context)
     return want->out != NULL;
 }
 
-static struct want receive(struct pen_executor *executor,
-                           struct pen_mailbox *mailbox, const struct pen_op *op)
+/* out->in is NULL where nothing comes from another stage. */
+static pen_status receive(struct pen_executor *executor,
+                          struct pen_mailbox *mailbox, const struct pen_op *op,
+                          struct want *out)
 {
-    struct want want = {
+    *out = (struct want){
         .mailbox = mailbox, .stage = op->stage, .microbatch = op->microbatch};
-    if (mailbox != NULL)
-        pen_executor_wait(executor, is_there, &want,
-                          pen_mailbox_options(mailbox)->peer);
-    return want;
+    return mailbox == NULL
+               ? PEN_OK
+               : pen_executor_wait(executor, is_there, out,
+                                   pen_mailbox_options(mailbox)->peer);
 }
 
-static void *claim(struct pen_executor *executor, struct pen_mailbox *mailbox)
+static pen_status claim(struct pen_executor *executor,
+                        struct pen_mailbox *mailbox, void **out)
 {
     struct want want = {.mailbox = mailbox};
-    if (mailbox == NULL)
-        return NULL;
-    pen_executor_wait(executor, is_free, &want,
-                      pen_mailbox_options(mailbox)->peer);
-    return want.out;
+    pen_status status = PEN_OK;
+    if (mailbox != NULL)
+        status = pen_executor_wait(executor, is_free, &want,
+                                   pen_mailbox_options(mailbox)->peer);
+    *out = want.out;
+    return status;
 }
 
 static bool has_left(void *context)
@@ -114,18 +122,19 @@ static bool has_come(void *context)
 }
 
 /* The F of a pair begins when its B can. */
-static void await_partner(struct pen_executor *executor)
+static pen_status await_partner(struct pen_executor *executor)
 {
     const struct pen_op *op = &executor->row->ops[executor->position + 1];
     if (!is_pair(executor, executor->position))
-        return;
+        return PEN_OK;
     struct pen_mailbox *mailbox =
         executor->routes[pen__executor_find(executor, op->stage)].grad_in;
     struct want want = {
         .mailbox = mailbox, .stage = op->stage, .microbatch = op->microbatch};
-    if (mailbox != NULL)
-        pen_executor_wait(executor, has_come, &want,
-                          pen_mailbox_options(mailbox)->peer);
+    return mailbox == NULL
+               ? PEN_OK
+               : pen_executor_wait(executor, has_come, &want,
+                                   pen_mailbox_options(mailbox)->peer);
 }
 
 /* What an op made is complete: it stays until its send, or is there. */
@@ -151,7 +160,7 @@ static bool is_sent(void *context)
 }
 
 /* Waits while as many messages of the channel are under way as may be. */
-static void send(struct pen_executor *executor, const struct pen_op *op)
+static pen_status send(struct pen_executor *executor, const struct pen_op *op)
 {
     const struct pen_shape *shape = &executor->options.layout.shape;
     const struct pen__routes *routes =
@@ -163,9 +172,10 @@ static void send(struct pen_executor *executor, const struct pen_op *op)
                                    : pen_shape_previous_stage(shape, op->stage),
                         .microbatch = op->microbatch};
     uint32_t peer = pen_mailbox_options(want.mailbox)->peer;
-    pen_executor_wait(executor, is_sent, &want, peer);
-    if (executor->options.is_blocking)
-        pen_executor_wait(executor, has_left, want.mailbox, peer);
+    pen_status status = pen_executor_wait(executor, is_sent, &want, peer);
+    if (status == PEN_OK && executor->options.is_blocking)
+        status = pen_executor_wait(executor, has_left, want.mailbox, peer);
+    return status;
 }
 
 /* ---- what ops have in common ---- */
@@ -183,14 +193,15 @@ static bool has_room(void *context)
 }
 
 /* Waits only for stashes that are still on their way to the partner. */
-static uint32_t take_room(struct pen_executor *executor,
-                          struct pen_shelf *shelf)
+static pen_status take_room(struct pen_executor *executor,
+                            struct pen_shelf *shelf, uint32_t *out)
 {
     struct wanted_room wanted = {shelf, PEN_SHELF_NONE};
-    if (shelf->count == 0 || shelf->bytes == 0)
-        return PEN_SHELF_NONE;
-    pen_executor_wait(executor, has_room, &wanted, PEN_NO_RANK);
-    return wanted.index;
+    pen_status status = PEN_OK;
+    if (shelf->count > 0 && shelf->bytes > 0)
+        status = pen_executor_wait(executor, has_room, &wanted, PEN_NO_RANK);
+    *out = wanted.index;
+    return status;
 }
 
 static void give_room(struct pen_shelf *shelf, uint32_t *index)
@@ -359,16 +370,21 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     struct pen_stage *stage = &executor->stages[index];
     const struct pen__routes *routes = &executor->routes[index];
     struct pen_stay *stay = &stage->stays[op->microbatch];
-    pen_status status = PEN_OK;
-    stay->stash = take_room(executor, &stage->stashes);
-    stay->input = take_room(executor, &stage->inputs);
-    if (stage->reads_data)
+    struct want in;
+    void *y;
+    pen_status status = take_room(executor, &stage->stashes, &stay->stash);
+    if (status == PEN_OK)
+        status = take_room(executor, &stage->inputs, &stay->input);
+    if (status == PEN_OK && stage->reads_data)
         status = read_input(executor, stage, op->microbatch, why);
+    if (status == PEN_OK)
+        status = receive(executor, routes->act_in, op, &in);
+    if (status == PEN_OK)
+        status = await_partner(executor);
+    if (status == PEN_OK)
+        status = claim(executor, routes->act_out, &y);
     if (status != PEN_OK)
         return status;
-    struct want in = receive(executor, routes->act_in, op);
-    await_partner(executor);
-    void *y = claim(executor, routes->act_out);
     executor->ready_ns = pen_clock_ns();
     uint32_t carried = in.in == NULL ? PEN_OP_CURRENT : in.label.version;
     stay->version = use(executor, stage, op, carried);
@@ -397,8 +413,8 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
 
 /* ---- backward ---- */
 
-static void leave(struct pen_executor *executor, struct pen_stage *stage,
-                  const struct pen_op *op)
+static pen_status leave(struct pen_executor *executor, struct pen_stage *stage,
+                        const struct pen_op *op)
 {
     const struct pen_executor_hooks *hooks = &executor->options.hooks;
     struct pen_stay *stay = &stage->stays[op->microbatch];
@@ -406,26 +422,34 @@ static void leave(struct pen_executor *executor, struct pen_stage *stage,
     give_room(&stage->stashes, &stay->stash);
     give_room(&stage->inputs, &stay->input);
     executor->last_of = NULL;
-    if (hooks->gradient != NULL)
-        hooks->gradient(hooks->context, stage,
-                        number_of(executor, op->microbatch) %
-                            executor->options.num_per_step);
+    if (hooks->gradient == NULL)
+        return PEN_OK;
+    return hooks->gradient(hooks->context, stage,
+                           number_of(executor, op->microbatch) %
+                               executor->options.num_per_step);
 }
 
 /* The gradient of the input, and with a whole backward that of the weights. */
-static void backward(struct pen_executor *executor, uint32_t index,
-                     const struct pen_op *op)
+static pen_status backward(struct pen_executor *executor, uint32_t index,
+                           const struct pen_op *op)
 {
     struct pen_stage *stage = &executor->stages[index];
     const struct pen__routes *routes = &executor->routes[index];
     struct pen_stay *stay = &stage->stays[op->microbatch];
     bool is_whole = op->kind == PEN_OP_BACKWARD;
+    struct want in;
+    void *dx;
+    pen_status status = PEN_OK;
     if (executor->guests != NULL)
-        pen_guests_await(executor->guests, op);
-    struct want in = receive(executor, routes->grad_in, op);
-    void *dx = claim(executor, routes->grad_out);
-    if (!is_whole)
-        stay->hold = take_room(executor, &stage->holds);
+        status = pen_guests_await(executor->guests, op);
+    if (status == PEN_OK)
+        status = receive(executor, routes->grad_in, op, &in);
+    if (status == PEN_OK)
+        status = claim(executor, routes->grad_out, &dx);
+    if (status == PEN_OK && !is_whole)
+        status = take_room(executor, &stage->holds, &stay->hold);
+    if (status != PEN_OK)
+        return status;
     executor->ready_ns = pen_clock_ns();
     use(executor, stage, op, stay->version);
     void *stash = room_at(&stage->stashes, stay->stash);
@@ -446,12 +470,11 @@ static void backward(struct pen_executor *executor, uint32_t index,
     if (in.in != NULL)
         pen_mailbox_release(routes->grad_in, in.in);
     fill(executor, routes->grad_out, op, stay->version);
-    if (is_whole)
-        leave(executor, stage, op);
+    return is_whole ? leave(executor, stage, op) : PEN_OK;
 }
 
-static void backward_weight(struct pen_executor *executor, uint32_t index,
-                            const struct pen_op *op)
+static pen_status backward_weight(struct pen_executor *executor, uint32_t index,
+                                  const struct pen_op *op)
 {
     struct pen_stage *stage = &executor->stages[index];
     struct pen_stay *stay = &stage->stays[op->microbatch];
@@ -466,7 +489,7 @@ static void backward_weight(struct pen_executor *executor, uint32_t index,
                                     room_at(&stage->holds, stay->hold));
     unuse(executor, stage, op);
     finish(executor, stage);
-    leave(executor, stage, op);
+    return leave(executor, stage, op);
 }
 
 /* ---- the row ---- */
@@ -492,15 +515,12 @@ static pen_status compute(struct pen_executor *executor,
         return forward(executor, index, op, why);
     case PEN_OP_BACKWARD:
     case PEN_OP_BACKWARD_INPUT:
-        backward(executor, index, op);
-        break;
+        return backward(executor, index, op);
     case PEN_OP_BACKWARD_WEIGHT:
-        backward_weight(executor, index, op);
-        break;
+        return backward_weight(executor, index, op);
     default: /* the backward computes again what its stage did not keep */
-        break;
+        return PEN_OK;
     }
-    return PEN_OK;
 }
 
 static pen_status run_op(struct pen_executor *executor, const struct pen_op *op,
@@ -511,8 +531,7 @@ static pen_status run_op(struct pen_executor *executor, const struct pen_op *op,
     case PEN_OP_CLASS_COMPUTE:
         return compute(executor, op, why);
     case PEN_OP_CLASS_SEND:
-        send(executor, op);
-        break;
+        return send(executor, op);
     case PEN_OP_CLASS_RECV: /* posted ahead, at the latest here */
         break;
     case PEN_OP_CLASS_SYNC:
@@ -523,14 +542,13 @@ static pen_status run_op(struct pen_executor *executor, const struct pen_op *op,
         break;
     case PEN_OP_CLASS_STEP:
         if (hooks->step != NULL)
-            hooks->step(
+            return hooks->step(
                 hooks->context,
                 &executor->stages[pen__executor_find(executor, op->stage)],
                 op->version);
         break;
     case PEN_OP_CLASS_MOVE:
-        pen_guests_move(executor->guests, op);
-        break;
+        return pen_guests_move(executor->guests, op);
     }
     return PEN_OK;
 }
@@ -574,6 +592,8 @@ pen_status pen_executor_run(struct pen_executor *executor,
         if (hooks->op != NULL)
             hooks->op(hooks->context, pass->number, i);
         status = run_op(executor, &row->ops[i], why);
+        if (status == PEN_LOST)
+            break;
         int64_t end = pen_clock_ns();
         if (pen_op_is_compute(row->ops[i].kind))
             pass->busy_ns += end - executor->ready_ns;
@@ -582,7 +602,7 @@ pen_status pen_executor_run(struct pen_executor *executor,
                         executor->ready_ns, end);
     }
     if (status == PEN_OK)
-        pen_executor_wait(executor, is_quiet, executor, PEN_NO_RANK);
+        status = pen_executor_wait(executor, is_quiet, executor, PEN_NO_RANK);
     executor->pass = NULL;
     return status;
 }

@@ -37,9 +37,11 @@ struct pen_executor_hooks {
     void (*layer)(void *context, struct pen_stage *stage, uint32_t layer);
     /* A stage has the weight gradient of a micro-batch, by its number among
      * those of the member and the step. */
-    void (*gradient)(void *context, struct pen_stage *stage, uint32_t number);
+    pen_status (*gradient)(void *context, struct pen_stage *stage,
+                           uint32_t number);
     void (*sync)(void *context, struct pen_stage *stage);
-    void (*step)(void *context, struct pen_stage *stage, uint32_t version);
+    pen_status (*step)(void *context, struct pen_stage *stage,
+                       uint32_t version);
     /* About to wait for a rank (PEN_NO_RANK: for all), and done with it. */
     void (*op)(void *context, uint64_t pass, uint32_t position);
     void (*wait)(void *context, uint32_t rank);
@@ -107,7 +109,10 @@ struct pen_pass {
     int64_t busy_ns; /* out: spent in compute ops */
 };
 
-/* INVALID when a sample is wrong: the other ranks then wait forever. */
+/*
+ * INVALID when a sample is wrong: the other ranks then wait forever. LOST when
+ * a rank is: the pass has ended in the middle, and so have those of the others.
+ */
 pen_status pen_executor_run(struct pen_executor *executor,
                             struct pen_pass *pass, struct pen_text *why);
 
@@ -115,11 +120,12 @@ pen_status pen_executor_run(struct pen_executor *executor,
 void pen_executor_poll(struct pen_executor *executor);
 
 /*
- * Looks after messages until is_done() says so. `rank` is who is waited for.
+ * Looks after messages until is_done() says so, or a rank is lost: PEN_OK or
+ * PEN_LOST. `rank` is who is waited for.
  */
-void pen_executor_wait(struct pen_executor *executor,
-                       bool (*is_done)(void *context), void *context,
-                       uint32_t rank);
+pen_status pen_executor_wait(struct pen_executor *executor,
+                             bool (*is_done)(void *context), void *context,
+                             uint32_t rank) PEN_MUST_CHECK;
 
 /* In place of an operation: waits so long, and looks after messages. */
 void pen_executor_sleep(struct pen_executor *executor, double seconds);

@@ -70,18 +70,20 @@ static const struct pen_op *nth(const struct pen_row *row,
 }
 
 /* Bytes of a stash here for bytes of one there. */
-static uint64_t exchange_bytes(struct pen_guests *guests, uint64_t own)
+static pen_status exchange_bytes(struct pen_guests *guests, uint64_t *bytes)
 {
     struct pen_request out = {0}, in = {0};
     struct pen_tag tag = {PEN_TAG_STATE, 0};
-    uint64_t theirs = 0;
+    uint64_t own = *bytes, theirs = 0;
     pen_transport_receive(guests->transport, guests->partner, tag, &theirs,
                           sizeof theirs, &in);
     pen_transport_send(guests->transport, guests->partner, tag, &own,
                        sizeof own, &out);
-    pen_transport_wait(guests->transport, &in);
-    pen_transport_wait(guests->transport, &out);
-    return theirs;
+    pen_status status = pen_transport_wait(guests->transport, &in);
+    if (status == PEN_OK)
+        status = pen_transport_wait(guests->transport, &out);
+    *bytes = theirs;
+    return status;
 }
 
 static uint32_t evicting_stage(const struct pen_row *row)
@@ -107,7 +109,9 @@ static pen_status make_room(struct pen_guests *guests,
                     .sizes.stash;
     if (bytes == 0) /* an embedding alone has nothing to move */
         guests->num_moves = 0;
-    bytes = exchange_bytes(guests, bytes);
+    pen_status status = exchange_bytes(guests, &bytes);
+    if (status != PEN_OK)
+        return status;
     if (bytes == 0)
         most = guests->num_per_pass = 0;
     guests->moves = calloc(guests->num_moves + 1, sizeof *guests->moves);
@@ -181,7 +185,7 @@ static void poll_guests(struct pen_guests *guests)
     for (uint32_t place = 0; place < guests->shelf.count; place++) {
         struct guest *guest = &guests->guests[place];
         if (!guests->shelf.is_taken[place] ||
-            !pen_transport_test(guests->transport, &guest->request))
+            pen_transport_test(guests->transport, &guest->request) != PEN_OK)
             continue;
         if (guest->is_returning) {
             pen_shelf_give(&guests->shelf, place);
@@ -204,7 +208,7 @@ static void poll_moves(struct pen_guests *guests)
     for (uint32_t i = 0; i < guests->num_moves; i++) {
         struct move *move = &guests->moves[i];
         if (!move->is_open ||
-            !pen_transport_test(guests->transport, &move->request))
+            pen_transport_test(guests->transport, &move->request) != PEN_OK)
             continue;
         move->is_open = false;
         if (move->is_load)
@@ -237,22 +241,25 @@ static bool has_stash(void *context)
     return move->stash != PEN_SHELF_NONE;
 }
 
-void pen_guests_move(struct pen_guests *guests, const struct pen_op *op)
+pen_status pen_guests_move(struct pen_guests *guests, const struct pen_op *op)
 {
     PEN_BUG_UNLESS(guests != NULL);
     if (guests->num_moves == 0)
-        return;
+        return PEN_OK;
     struct move *move = new_move(guests, op);
     struct pen_shelf *shelf = &move->stage->stashes;
     if (move->is_load) {
         move->is_open = false; /* nothing is posted while it waits for room */
-        pen_executor_wait(guests->executor, has_stash, move, PEN_NO_RANK);
+        pen_status status =
+            pen_executor_wait(guests->executor, has_stash, move, PEN_NO_RANK);
+        if (status != PEN_OK)
+            return status;
         move->is_open = true;
         pen_transport_receive(guests->transport, guests->partner,
                               (struct pen_tag){PEN_TAG_LOAD, guests->own_stage},
                               pen_shelf_at(shelf, move->stash), shelf->bytes,
                               &move->request);
-        return;
+        return PEN_OK;
     }
     struct pen_stay *stay = &move->stage->stays[op->microbatch];
     move->stash = stay->stash;
@@ -261,6 +268,7 @@ void pen_guests_move(struct pen_guests *guests, const struct pen_op *op)
                        (struct pen_tag){PEN_TAG_EVICT, guests->own_stage},
                        pen_shelf_at(shelf, move->stash), shelf->bytes,
                        &move->request);
+    return PEN_OK;
 }
 
 struct awaited {
@@ -282,10 +290,11 @@ static bool is_back(void *context)
     return true;
 }
 
-void pen_guests_await(struct pen_guests *guests, const struct pen_op *op)
+pen_status pen_guests_await(struct pen_guests *guests, const struct pen_op *op)
 {
     struct awaited awaited = {guests, op};
-    pen_executor_wait(guests->executor, is_back, &awaited, guests->partner);
+    return pen_executor_wait(guests->executor, is_back, &awaited,
+                             guests->partner);
 }
 
 /* ---- both ---- */

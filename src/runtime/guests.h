@@ -32,9 +32,11 @@ void pen_guests_poll(struct pen_guests *guests);
 bool pen_guests_is_idle(const struct pen_guests *guests);
 
 /* Carries out EV or LD. */
-void pen_guests_move(struct pen_guests *guests, const struct pen_op *op);
+pen_status pen_guests_move(struct pen_guests *guests,
+                           const struct pen_op *op) PEN_MUST_CHECK;
 
 /* Waits until the stash that a backward wants is back. */
-void pen_guests_await(struct pen_guests *guests, const struct pen_op *op);
+pen_status pen_guests_await(struct pen_guests *guests,
+                            const struct pen_op *op) PEN_MUST_CHECK;
 
 #endif

@@ -230,7 +230,7 @@ void pen_mailbox_poll(struct pen_mailbox *mailbox)
     for (uint32_t i = 0; i < mailbox->options.num_slots; i++) {
         struct slot *slot = &mailbox->slots[i];
         if (!slot->request.is_active ||
-            !pen_transport_test(mailbox->transport, &slot->request))
+            pen_transport_test(mailbox->transport, &slot->request) != PEN_OK)
             continue;
         if (mailbox->options.kind == PEN_MAILBOX_IN) {
             read_label(mailbox, slot);

@@ -546,8 +546,8 @@ static bool is_quiet(struct pen_reduction *reduction, struct lane *lane)
 {
     bool is_done = true;
     for (uint32_t k = 0; k < reduction->options.num_members; k++)
-        if (!pen_transport_test(reduction->options.transport,
-                                &lane->requests[k]))
+        if (pen_transport_test(reduction->options.transport,
+                               &lane->requests[k]) != PEN_OK)
             is_done = false;
     return is_done;
 }

@@ -50,7 +50,7 @@ static void peers_receive(struct pen_peers *peers, uint32_t from,
 static bool peers_test(struct pen_peers *peers,
                        struct pen_peers_request *request)
 {
-    return pen_transport_test(of(peers)->world, request_of(request));
+    return pen_transport_test(of(peers)->world, request_of(request)) == PEN_OK;
 }
 
 static void peers_wait(struct pen_peers *peers, bool (*is_done)(void *context),
@@ -58,9 +58,10 @@ static void peers_wait(struct pen_peers *peers, bool (*is_done)(void *context),
 {
     struct pen_replica_peers *it = of(peers);
     int64_t since = pen_clock_ns();
-    if (it->executor != NULL)
-        pen_executor_wait(it->executor, is_done, context, PEN_NO_RANK);
-    while (it->executor == NULL && !is_done(context))
+    bool is_over = it->executor != NULL &&
+                   pen_executor_wait(it->executor, is_done, context,
+                                     PEN_NO_RANK) == PEN_OK;
+    while (!is_over && !is_done(context))
         pen_transport_pause(it->world, pen_clock_ns() - since);
 }
 

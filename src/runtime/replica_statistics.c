@@ -147,8 +147,9 @@ static void measure_anew(struct pen_replica_statistics *statistics,
         statistics->mean[i] /= (float)weight;
 }
 
-void pen_replica_statistics_show(struct pen_replica_statistics *statistics,
-                                 pen_replica_measure *measure, void *context)
+pen_status
+pen_replica_statistics_show(struct pen_replica_statistics *statistics,
+                            pen_replica_measure *measure, void *context)
 {
     get(statistics, statistics->own);
     measure_anew(statistics, measure, context);
@@ -158,6 +159,7 @@ void pen_replica_statistics_show(struct pen_replica_statistics *statistics,
     for (size_t i = 0; i < statistics->count; i++)
         statistics->mean[i] /= (float)statistics->peers->size;
     put(statistics, statistics->mean);
+    return PEN_OK;
 }
 
 void pen_replica_statistics_hide(struct pen_replica_statistics *statistics)

@@ -32,8 +32,10 @@ pen_replica_statistics_bytes(const struct pen_replica_statistics *statistics);
  * statistics of it; and its own again. All replicas measure the same number of
  * batches; where that is 0 the mean of the own statistics is shown.
  */
-void pen_replica_statistics_show(struct pen_replica_statistics *statistics,
-                                 pen_replica_measure *measure, void *context);
+pen_status
+pen_replica_statistics_show(struct pen_replica_statistics *statistics,
+                            pen_replica_measure *measure,
+                            void *context) PEN_MUST_CHECK;
 void pen_replica_statistics_hide(struct pen_replica_statistics *statistics);
 
 /*

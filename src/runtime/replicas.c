@@ -312,8 +312,9 @@ void pen__replicas_free(struct pen_replicas *replicas)
 {
     if (replicas == NULL)
         return;
-    if (replicas->is_counting)
-        pen_transport_wait(replicas->world, &replicas->request);
+    if (replicas->is_counting &&
+        pen_transport_wait(replicas->world, &replicas->request) == PEN_OK)
+        replicas->is_counting = false;
     if (replicas->sync != NULL)
         replicas->choice.method->free(replicas->sync);
     pen_replica_statistics_free(replicas->statistics);
@@ -385,13 +386,19 @@ pen_replicas_place(const struct pen_replicas *replicas, size_t index)
  * Layers take long, and one look at a connection takes a piece of what has
  * come: many looks at once keep a fast link busy until the next layer.
  */
+static bool is_counted(void *context)
+{
+    struct pen_replicas *replicas = context;
+    return pen_transport_test(replicas->world, &replicas->request) == PEN_OK;
+}
+
 void pen__replicas_poll(struct pen_replicas *replicas)
 {
     enum { LOOKS = 64 };
     for (int i = 0; i < LOOKS && replicas->choice.method->poll != NULL; i++)
         replicas->choice.method->poll(replicas->sync);
     if (replicas->is_counting)
-        (void)pen_transport_test(replicas->world, &replicas->request);
+        (void)is_counted(replicas);
 }
 
 static struct pen_sync_step at_step(const struct pen_step *step)
@@ -399,15 +406,16 @@ static struct pen_sync_step at_step(const struct pen_step *step)
     return (struct pen_sync_step){step->step, step->learning_rate};
 }
 
-void pen__replicas_before_step(struct pen_replicas *replicas,
-                               const struct pen_step *step)
+pen_status pen__replicas_before_step(struct pen_replicas *replicas,
+                                     const struct pen_step *step)
 {
     struct pen_sync_step at = at_step(step);
     if (replicas->choice.method->before_step == NULL)
-        return;
+        return PEN_OK;
     refresh(replicas);
     replicas->choice.method->before_step(replicas->sync, &at);
     put_back(replicas);
+    return PEN_OK;
 }
 
 /* Clipping is the optimizer's; a method with a step of its own has it done. */
@@ -424,8 +432,8 @@ static void clip(struct pen_replicas *replicas, double norm)
     }
 }
 
-void pen__replicas_step(struct pen_replicas *replicas,
-                        const struct pen_step *step)
+pen_status pen__replicas_step(struct pen_replicas *replicas,
+                              const struct pen_step *step)
 {
     const struct pen_sync_method *method = replicas->choice.method;
     struct pen_sync_step at = at_step(step);
@@ -445,27 +453,23 @@ void pen__replicas_step(struct pen_replicas *replicas,
         pen_sync_is_due(&at, replicas->setting.interval))
         tell_change(replicas);
     replicas->step = NULL;
+    return PEN_OK;
 }
 
 /* ---- votes ---- */
-
-static bool is_counted(void *context)
-{
-    struct pen_replicas *replicas = context;
-    return pen_transport_test(replicas->world, &replicas->request);
-}
 
 /*
  * Counts begin every few steps and are read when the next begins, so that the
  * way there and back hides behind the steps between.
  */
-void pen__replicas_vote(struct pen_replicas *replicas, struct pen_step *step)
+pen_status pen__replicas_vote(struct pen_replicas *replicas,
+                              struct pen_step *step)
 {
     double *votes = step->votes;
     uint32_t size = pen_transport_size(replicas->trainer->options.transport);
     if ((replicas->choice.method->is & PEN_SYNC_IS_FREE) != 0) {
         votes[PEN_VOTE_SAVE] = votes[PEN_VOTE_SAVED] = 0;
-        return;
+        return PEN_OK;
     }
     bool are_saved = votes[PEN_VOTE_SAVED] == size;
     for (int i = 0; i < PEN_VOTES; i++) {
@@ -474,10 +478,12 @@ void pen__replicas_vote(struct pen_replicas *replicas, struct pen_step *step)
     }
     replicas->given[PEN_VOTE_SAVED] = are_saved;
     if (step->step % VOTE_STEPS != 0)
-        return;
+        return PEN_OK;
     if (replicas->is_counting) {
-        pen_executor_wait(replicas->trainer->executor, is_counted, replicas,
-                          PEN_NO_RANK);
+        pen_status status = pen_executor_wait(
+            replicas->trainer->executor, is_counted, replicas, PEN_NO_RANK);
+        if (status != PEN_OK)
+            return status;
         memcpy(votes, replicas->counts, sizeof replicas->counts);
         step->vote_delay = VOTE_STEPS;
     }
@@ -486,17 +492,19 @@ void pen__replicas_vote(struct pen_replicas *replicas, struct pen_step *step)
     replicas->is_counting = true;
     pen_transport_sum(replicas->world, replicas->counts, PEN_VOTES,
                       &replicas->request);
+    return PEN_OK;
 }
 
 /* ---- the one model ---- */
 
-void pen_replicas_settle(struct pen_replicas *replicas)
+pen_status pen_replicas_settle(struct pen_replicas *replicas)
 {
     if (replicas->choice.method->settle != NULL)
         replicas->choice.method->settle(replicas->sync);
+    return PEN_OK;
 }
 
-static void exchange_shown(struct pen_replicas *replicas)
+static pen_status exchange_shown(struct pen_replicas *replicas)
 {
     for (size_t i = 0; i < replicas->setting.num_tensors; i++) {
         const struct pen_sync_tensor *tensor = &replicas->setting.tensors[i];
@@ -508,7 +516,7 @@ static void exchange_shown(struct pen_replicas *replicas)
         }
     }
     tell_change(replicas);
-    pen_exchange_values(replicas->trainer->exchange);
+    return pen_exchange_values(replicas->trainer->exchange);
 }
 
 /* A batch of each of the next steps; nothing depends on their losses. */
@@ -536,27 +544,31 @@ static uint32_t measure_statistics(void *context)
     return MEASURED_BATCHES;
 }
 
-void pen_replicas_show(struct pen_replicas *replicas)
+pen_status pen_replicas_show(struct pen_replicas *replicas)
 {
     PEN_BUG_UNLESS(!replicas->is_shown);
-    pen_replicas_settle(replicas);
+    pen_status status = pen_replicas_settle(replicas);
+    if (status != PEN_OK)
+        return status;
     refresh(replicas);
     replicas->choice.method->consistent(replicas->sync, replicas->shown);
-    exchange_shown(replicas);
-    if (replicas->statistics != NULL)
-        pen_replica_statistics_show(replicas->statistics, measure_statistics,
-                                    replicas);
+    status = exchange_shown(replicas);
+    if (status == PEN_OK && replicas->statistics != NULL)
+        status = pen_replica_statistics_show(replicas->statistics,
+                                             measure_statistics, replicas);
     replicas->is_shown = true;
+    return status;
 }
 
-void pen_replicas_hide(struct pen_replicas *replicas)
+pen_status pen_replicas_hide(struct pen_replicas *replicas)
 {
     PEN_BUG_UNLESS(replicas->is_shown);
     refresh(replicas);
-    exchange_shown(replicas);
+    pen_status status = exchange_shown(replicas);
     if (replicas->statistics != NULL)
         pen_replica_statistics_hide(replicas->statistics);
     replicas->is_shown = false;
+    return status;
 }
 
 const float *pen_replicas_hidden(const struct pen_replicas *replicas)
@@ -582,18 +594,19 @@ void pen_replicas_states(struct pen_replicas *replicas,
         replicas->choice.method->states(replicas->sync, out);
 }
 
-void pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps)
+pen_status pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps)
 {
     refresh(replicas);
     if (replicas->choice.method->restored != NULL)
         replicas->choice.method->restored(replicas->sync, steps);
     tell_change(replicas);
-    pen_exchange_values(replicas->trainer->exchange);
+    return pen_exchange_values(replicas->trainer->exchange);
 }
 
-void pen_replicas_leave(struct pen_replicas *replicas)
+pen_status pen_replicas_leave(struct pen_replicas *replicas)
 {
     refresh(replicas);
     if (replicas->choice.method->leave != NULL)
         replicas->choice.method->leave(replicas->sync);
+    return PEN_OK;
 }

@@ -55,7 +55,7 @@ void pen_replicas_sent(const struct pen_replicas *replicas, uint64_t *bytes,
  * Between two steps, by all ranks: waits until nothing is under way between
  * replicas; then the states of the method are complete.
  */
-void pen_replicas_settle(struct pen_replicas *replicas);
+pen_status pen_replicas_settle(struct pen_replicas *replicas) PEN_MUST_CHECK;
 
 /* Parameters of this rank that it keeps together, in their order. */
 struct pen_replicas_place {
@@ -72,14 +72,15 @@ void pen_replicas_states(struct pen_replicas *replicas,
                          struct pen_sync_states *out);
 
 /* All states, weights and moments were loaded, those of step `steps`. */
-void pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps);
+pen_status pen_replicas_restored(struct pen_replicas *replicas,
+                                 uint64_t steps) PEN_MUST_CHECK;
 
 /*
  * Between two steps, by all ranks: the weights are those of the one model; and
  * back to the own ones.
  */
-void pen_replicas_show(struct pen_replicas *replicas);
-void pen_replicas_hide(struct pen_replicas *replicas);
+pen_status pen_replicas_show(struct pen_replicas *replicas) PEN_MUST_CHECK;
+pen_status pen_replicas_hide(struct pen_replicas *replicas) PEN_MUST_CHECK;
 
 /* The own weights between the two: a vector of all places in their order. */
 const float *pen_replicas_hidden(const struct pen_replicas *replicas);
@@ -89,6 +90,6 @@ const void *pen_replicas_hidden_statistic(const struct pen_replicas *replicas,
                                           uint32_t tensor);
 
 /* Behind the last step, by all ranks. */
-void pen_replicas_leave(struct pen_replicas *replicas);
+pen_status pen_replicas_leave(struct pen_replicas *replicas) PEN_MUST_CHECK;
 
 #endif

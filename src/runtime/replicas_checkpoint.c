@@ -314,19 +314,22 @@ size_t pen_replicas_saver_room(const struct pen_replicas_saver *saver)
     return saver->list.room_bytes;
 }
 
-void pen_replicas_saver_begin(struct pen_replicas_saver *saver)
+pen_status pen_replicas_saver_begin(struct pen_replicas_saver *saver)
 {
     struct list *list = &saver->list;
     size_t count = list->states.count;
-    pen_replicas_show(list->replicas);
+    pen_status status = pen_replicas_show(list->replicas);
+    if (status != PEN_OK)
+        return status;
     list->states.count = 0; /* where they lie may have changed */
     pen_replicas_states(list->replicas, &list->states);
     PEN_BUG_UNLESS(list->states.count == count);
+    return PEN_OK;
 }
 
-void pen_replicas_saver_end(struct pen_replicas_saver *saver)
+pen_status pen_replicas_saver_end(struct pen_replicas_saver *saver)
 {
-    pen_replicas_hide(saver->list.replicas);
+    return pen_replicas_hide(saver->list.replicas);
 }
 
 static void read_part(const struct list *list, const struct entry *entry,

@@ -29,8 +29,10 @@ size_t pen_replicas_saver_room(const struct pen_replicas_saver *saver);
  * Between two steps, by all ranks: from here to the end the weights are those
  * of the one model, and extras can be read.
  */
-void pen_replicas_saver_begin(struct pen_replicas_saver *saver);
-void pen_replicas_saver_end(struct pen_replicas_saver *saver);
+pen_status
+pen_replicas_saver_begin(struct pen_replicas_saver *saver) PEN_MUST_CHECK;
+pen_status
+pen_replicas_saver_end(struct pen_replicas_saver *saver) PEN_MUST_CHECK;
 
 /* Where the bytes of an extra are, until the next is read. Uses the gradients.
  */

@@ -6,19 +6,21 @@
 /* Hooks of the trainer. */
 void pen__replicas_free(struct pen_replicas *replicas);
 void pen__replicas_poll(struct pen_replicas *replicas);
-void pen__replicas_before_step(struct pen_replicas *replicas,
-                               const struct pen_step *step);
+pen_status
+pen__replicas_before_step(struct pen_replicas *replicas,
+                          const struct pen_step *step) PEN_MUST_CHECK;
 
 /* In place of the optimizer of the run, or with it; and what follows. */
-void pen__replicas_step(struct pen_replicas *replicas,
-                        const struct pen_step *step);
+pen_status pen__replicas_step(struct pen_replicas *replicas,
+                              const struct pen_step *step) PEN_MUST_CHECK;
 
 /*
  * What the ranks of this replica want, at the end of a step: into what those of
  * all replicas wanted a little before, the same on all of them. Where replicas
  * do not wait for each other each goes by its own, and saves when all do.
  */
-void pen__replicas_vote(struct pen_replicas *replicas, struct pen_step *step);
+pen_status pen__replicas_vote(struct pen_replicas *replicas,
+                              struct pen_step *step) PEN_MUST_CHECK;
 
 /* trainer_step.c: the optimizer of the run, on what this rank steps. */
 void pen__trainer_optimize(struct pen_trainer *trainer,

@@ -164,16 +164,18 @@ static bool is_done(void *context)
     const struct pending *pending = context;
     bool all = true;
     for (int i = 0; i < pending->count; i++)
-        if (!pen_transport_test(pending->transport, &pending->requests[i]))
+        if (pen_transport_test(pending->transport, &pending->requests[i]) !=
+            PEN_OK)
             all = false;
     return all;
 }
 
-static void await(struct pen_tied *tied, struct pen_request *requests,
-                  int count)
+static pen_status await(struct pen_tied *tied, struct pen_request *requests,
+                        int count)
 {
     struct pending pending = {tied->options.transport, requests, count};
-    pen_executor_wait(tied->options.executor, is_done, &pending, tied->peer);
+    return pen_executor_wait(tied->options.executor, is_done, &pending,
+                             tied->peer);
 }
 
 /* ---- gradients ---- */
@@ -214,8 +216,8 @@ void pen_tied_begin(struct pen_tied *tied, uint32_t steps)
         post_receives(tied);
 }
 
-static void send_rows(struct pen_tied *tied, size_t count, const int32_t *words,
-                      const void *rows)
+static pen_status send_rows(struct pen_tied *tied, size_t count,
+                            const int32_t *words, const void *rows)
 {
     struct parcel *parcel = &tied->parcels[0];
     pen_engine_await(engine_of(tied));
@@ -226,11 +228,12 @@ static void send_rows(struct pen_tied *tied, size_t count, const int32_t *words,
                        &parcel->requests[0]);
     pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, ROWS),
                        rows, count * tied->row_bytes, &parcel->requests[1]);
-    await(tied, parcel->requests, 2);
+    return await(tied, parcel->requests, 2);
 }
 
-void pen_tied_hand_over(struct pen_tied *tied, uint32_t replica)
+pen_status pen_tied_hand_over(struct pen_tied *tied, uint32_t replica)
 {
+    pen_status status = PEN_OK;
     size_t count;
     const int32_t *words;
     const void *rows;
@@ -239,8 +242,10 @@ void pen_tied_hand_over(struct pen_tied *tied, uint32_t replica)
         pen_gradients_join(tied->options.gradients, replica, count, words,
                            rows);
     else
-        send_rows(tied, count, words, rows);
-    pen_network_clear_gathered(tied->options.embedding);
+        status = send_rows(tied, count, words, rows);
+    if (status == PEN_OK)
+        pen_network_clear_gathered(tied->options.embedding);
+    return status;
 }
 
 bool pen_tied_has_come(struct pen_tied *tied)
@@ -254,13 +259,15 @@ bool pen_tied_has_come(struct pen_tied *tied)
     return has_come;
 }
 
-void pen_tied_join(struct pen_tied *tied)
+pen_status pen_tied_join(struct pen_tied *tied)
 {
     if (!is_receiving(tied))
-        return;
+        return PEN_OK;
     for (uint32_t i = 0; i < tied->num_parcels; i++) {
         struct parcel *parcel = &tied->parcels[i];
-        await(tied, parcel->requests, 2);
+        pen_status status = await(tied, parcel->requests, 2);
+        if (status != PEN_OK)
+            return status;
         PEN_BUG_UNLESS(parcel->words[0] >= 0 &&
                        (size_t)parcel->words[0] <= tied->capacity);
         pen_gradients_join(tied->options.gradients, i, (size_t)parcel->words[0],
@@ -268,6 +275,7 @@ void pen_tied_join(struct pen_tied *tied)
     }
     if (--tied->steps_left > 0)
         post_receives(tied);
+    return PEN_OK;
 }
 
 /* ---- the value ---- */
@@ -290,9 +298,9 @@ void pen_tied_send_value(struct pen_tied *tied)
                        value.count * sizeof(float), &tied->value);
 }
 
-void pen_tied_await_sent(struct pen_tied *tied)
+pen_status pen_tied_await_sent(struct pen_tied *tied)
 {
-    await(tied, &tied->value, 1);
+    return await(tied, &tied->value, 1);
 }
 
 static void receive_value(struct pen_tied *tied)
@@ -310,16 +318,17 @@ static void receive_value(struct pen_tied *tied)
     }
 }
 
-void pen_tied_take_value(struct pen_tied *tied)
+pen_status pen_tied_take_value(struct pen_tied *tied)
 {
     struct pen_network *embedding = tied->options.embedding;
     if (embedding != NULL)
         receive_value(tied);
-    await(tied, &tied->value, 1);
-    if (embedding != NULL) {
+    pen_status status = await(tied, &tied->value, 1);
+    if (status == PEN_OK && embedding != NULL) {
         struct pen_engine *engine = pen_network_engine(embedding);
         pen_mirror_put(&tied->embedding);
         engine->ops->parameter_value_changed(
             engine, pen_network_tied(embedding)->parameter);
     }
+    return status;
 }

@@ -47,21 +47,22 @@ bool pen_tied_is_embedding(const struct pen_tied *tied,
 void pen_tied_begin(struct pen_tied *tied, uint32_t steps);
 
 /* The embedding has gathered the gradient of a logical replica. */
-void pen_tied_hand_over(struct pen_tied *tied, uint32_t replica);
+pen_status pen_tied_hand_over(struct pen_tied *tied,
+                              uint32_t replica) PEN_MUST_CHECK;
 
 /*
  * The head has the gradients of all logical replicas of a step; never waits.
  * Then they join, and the receives of the next step of the pass are posted.
  */
 bool pen_tied_has_come(struct pen_tied *tied);
-void pen_tied_join(struct pen_tied *tied);
+pen_status pen_tied_join(struct pen_tied *tied) PEN_MUST_CHECK;
 
 /*
  * After the optimizer: first all that send, then all that receive, who wait.
  * Before the head's value changes again, what it sent has to have left.
  */
 void pen_tied_send_value(struct pen_tied *tied);
-void pen_tied_take_value(struct pen_tied *tied);
-void pen_tied_await_sent(struct pen_tied *tied);
+pen_status pen_tied_take_value(struct pen_tied *tied) PEN_MUST_CHECK;
+pen_status pen_tied_await_sent(struct pen_tied *tied) PEN_MUST_CHECK;
 
 #endif

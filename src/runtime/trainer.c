@@ -173,11 +173,13 @@ static void on_layer(void *context, struct pen_stage *stage, uint32_t layer)
         pen_exchange_layer(trainer->exchange, stage, layer);
 }
 
-static void on_gradient(void *context, struct pen_stage *stage, uint32_t number)
+static pen_status on_gradient(void *context, struct pen_stage *stage,
+                              uint32_t number)
 {
     struct pen_trainer *trainer = context;
-    if (trainer->exchange != NULL)
-        pen_exchange_gradient(trainer->exchange, stage, number);
+    return trainer->exchange == NULL
+               ? PEN_OK
+               : pen_exchange_gradient(trainer->exchange, stage, number);
 }
 
 static void on_sync(void *context, struct pen_stage *stage)

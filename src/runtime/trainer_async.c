@@ -85,24 +85,26 @@ void pen__trainer_sleep_step(struct pen_trainer *trainer,
     trainer->step_ns += pen_clock_ns() - begin;
 }
 
-static void on_step(void *context, struct pen_stage *stage, uint32_t version)
+static pen_status on_step(void *context, struct pen_stage *stage,
+                          uint32_t version)
 {
     struct pen_trainer *trainer = context;
     struct pen_versions *versions = versions_of(trainer, stage);
-    if (trainer->is_joint) {
-        pen__trainer_joint_step(trainer, stage, versions, version);
-        return;
-    }
+    if (trainer->is_joint)
+        return pen__trainer_joint_step(trainer, stage, versions, version);
     if (versions == NULL) {
         pen__trainer_sleep_step(trainer, stage);
-        return;
+        return PEN_OK;
     }
-    pen_exchange_await(trainer->exchange, stage);
+    pen_status status = pen_exchange_await(trainer->exchange, stage);
+    if (status != PEN_OK)
+        return status;
     int64_t begin = pen_clock_ns();
     add_squares(trainer, stage, pen_versions_newest(versions));
     pen_versions_step(versions, version, 0);
     pen_exchange_clear(trainer->exchange, stage);
     trainer->step_ns += pen_clock_ns() - begin;
+    return PEN_OK;
 }
 
 void pen__trainer_hook_async(struct pen_executor_hooks *hooks)
@@ -369,14 +371,16 @@ pen_status pen_trainer_pass(struct pen_trainer *trainer,
                    pen_trainer_pass_steps(trainer) == 1);
     begin_pass(trainer);
     pen_status status = pen_executor_run(trainer->executor, &pass, why);
-    trainer->has_failed_alone = status != PEN_OK;
+    trainer->has_failed_alone = status != PEN_OK && status != PEN_LOST;
+    if (status == PEN_OK && trainer->is_joint && trainer->exchange != NULL)
+        status = pen_exchange_end(trainer->exchange);
     if (status != PEN_OK)
         return status;
-    if (trainer->is_joint && trainer->exchange != NULL)
-        pen_exchange_end(trainer->exchange);
     put_losses(trainer, losses);
     pass.busy_ns += trainer->step_ns;
-    pen__trainer_sum(trainer, trainer->squares, num_totals(trainer), &pass,
-                     pen_clock_ns() - begin);
+    status = pen__trainer_sum(trainer, trainer->squares, num_totals(trainer),
+                              &pass, pen_clock_ns() - begin);
+    if (status != PEN_OK)
+        return status;
     return read_steps(trainer, losses, out, why);
 }

@@ -204,10 +204,12 @@ static pen_status evaluate(struct pen_trainer *trainer,
     if (status == PEN_OK)
         status = run_all(trainer, batches, count, &score, totals, why);
     if (status == PEN_OK) {
-        double sum = 0;
         pen_transport_sum(trainer->options.transport, totals, num_batches + 1,
                           &trainer->request);
-        pen__trainer_await_sum(trainer, trainer->evaluator);
+        status = pen__trainer_await_sum(trainer, trainer->evaluator);
+    }
+    if (status == PEN_OK) {
+        double sum = 0;
         for (size_t i = 0; i < num_batches; i++)
             sum += totals[1 + i];
         *out = (struct pen_evaluation){sum, trainer->num_labels == 0
@@ -232,15 +234,16 @@ struct meeting {
 static bool have_met(void *context)
 {
     struct meeting *meeting = context;
-    return pen_transport_test(meeting->world, &meeting->request);
+    return pen_transport_test(meeting->world, &meeting->request) == PEN_OK;
 }
 
 /* Waits without keeping a core busy: one replica still computes. */
-static void meet(struct pen_trainer *trainer)
+static pen_status meet(struct pen_trainer *trainer)
 {
     struct meeting meeting = {.world = trainer->options.world};
     pen_transport_sum(meeting.world, &meeting.count, 1, &meeting.request);
-    pen_executor_wait(trainer->executor, have_met, &meeting, PEN_NO_RANK);
+    return pen_executor_wait(trainer->executor, have_met, &meeting,
+                             PEN_NO_RANK);
 }
 
 /*
@@ -257,10 +260,13 @@ pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
     if (replicas == NULL)
         return evaluate(trainer, batches, count, out, why);
     *out = (struct pen_evaluation){(double)NAN, (double)NAN};
-    pen_replicas_show(replicas);
-    if (pen_replicas_number(replicas) == 0)
+    status = pen_replicas_show(replicas);
+    if (status == PEN_OK && pen_replicas_number(replicas) == 0)
         status = evaluate(trainer, batches, count, out, why);
-    pen_replicas_hide(replicas);
-    meet(trainer);
-    return status;
+    if (status == PEN_LOST)
+        return status;
+    pen_status hidden = pen_replicas_hide(replicas);
+    if (hidden == PEN_OK)
+        hidden = meet(trainer);
+    return status == PEN_OK ? hidden : status;
 }

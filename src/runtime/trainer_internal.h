@@ -92,8 +92,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
 /* trainer_step.c */
 
 /* Until a sum over the transport is there, whether the rank is idle or not. */
-void pen__trainer_await_sum(struct pen_trainer *trainer,
-                            struct pen_executor *executor);
+pen_status pen__trainer_await_sum(struct pen_trainer *trainer,
+                                  struct pen_executor *executor) PEN_MUST_CHECK;
 
 /* Samples of a step in all replicas, and those before this one's. */
 uint64_t pen__trainer_step_samples(const struct pen_trainer *trainer);
@@ -105,8 +105,9 @@ pen_status pen__trainer_make_totals(struct pen_trainer *trainer);
 enum { PEN__FURTHER = 2 + PEN_VOTES };
 
 /* Adds `totals` up over all ranks; the last PEN__FURTHER are filled in here. */
-void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
-                      const struct pen_pass *pass, int64_t pass_ns);
+pen_status pen__trainer_sum(struct pen_trainer *trainer, double *totals,
+                            size_t count, const struct pen_pass *pass,
+                            int64_t pass_ns) PEN_MUST_CHECK;
 void pen__trainer_read_further(const double *further, struct pen_step *out);
 
 /* Of the squares that the totals begin with, added in the tensors' order. */
@@ -168,9 +169,10 @@ void pen__trainer_joint_sync(struct pen_trainer *trainer,
                              const struct pen_stage *stage);
 
 /* `versions` is NULL for a stage that only sleeps. */
-void pen__trainer_joint_step(struct pen_trainer *trainer,
-                             const struct pen_stage *stage,
-                             struct pen_versions *versions, uint32_t version);
+pen_status pen__trainer_joint_step(struct pen_trainer *trainer,
+                                   const struct pen_stage *stage,
+                                   struct pen_versions *versions,
+                                   uint32_t version) PEN_MUST_CHECK;
 
 /* trainer.c: what the executor of the layout gets. */
 struct pen_executor_options

@@ -84,7 +84,8 @@ void pen__trainer_poll_joint(struct pen_trainer *trainer)
         joint->state = PEN__JOINT_NORMING;
     }
     if (joint->state == PEN__JOINT_NORMING &&
-        pen_transport_test(trainer->options.transport, &trainer->request)) {
+        pen_transport_test(trainer->options.transport, &trainer->request) ==
+            PEN_OK) {
         trainer->norms[joint->step] = pen__trainer_total_norm(trainer);
         joint->state = PEN__JOINT_KNOWN;
     }
@@ -109,20 +110,26 @@ static bool is_known(void *context)
     return trainer->joint.state == PEN__JOINT_KNOWN;
 }
 
-void pen__trainer_joint_step(struct pen_trainer *trainer,
-                             const struct pen_stage *stage,
-                             struct pen_versions *versions, uint32_t version)
+pen_status pen__trainer_joint_step(struct pen_trainer *trainer,
+                                   const struct pen_stage *stage,
+                                   struct pen_versions *versions,
+                                   uint32_t version)
 {
-    pen_executor_wait(trainer->executor, is_known, trainer, PEN_NO_RANK);
+    pen_status status =
+        pen_executor_wait(trainer->executor, is_known, trainer, PEN_NO_RANK);
+    if (status != PEN_OK)
+        return status;
     trainer->joint.state = PEN__JOINT_IDLE;
     double norm = trainer->norms[trainer->joint.step++];
     if (versions == NULL) {
         pen__trainer_sleep_step(trainer, stage);
-        return;
+        return PEN_OK;
     }
-    pen_exchange_before_step(trainer->exchange, stage);
+    status = pen_exchange_before_step(trainer->exchange, stage);
+    if (status != PEN_OK)
+        return status;
     int64_t begin = pen_clock_ns();
     pen_versions_step(versions, version, norm);
     trainer->step_ns += pen_clock_ns() - begin;
-    pen_exchange_after_step(trainer->exchange, stage);
+    return pen_exchange_after_step(trainer->exchange, stage);
 }

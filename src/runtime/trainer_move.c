@@ -214,8 +214,7 @@ static pen_status meet(struct move *move, struct pen_text *why)
     pen_transport_sum(move->transport, move->table,
                       (size_t)move->size * (FIELDS + move->num_tensors),
                       &request);
-    pen_transport_wait(move->transport, &request);
-    pen_status status = PEN_OK;
+    pen_status status = pen_transport_wait(move->transport, &request);
     for (uint32_t i = 0; i < move->size && status == PEN_OK; i++) {
         const double *it = move->table + (size_t)i * FIELDS;
         status = pen_mesh_check_epoch(mesh, i, (uint32_t)it[EPOCH], why);
@@ -305,8 +304,7 @@ static pen_status read_tensor(void *context, uint32_t tensor,
     pen_transport_receive(move->transport, holder_of(move, tensor),
                           tag_of(move, tensor, (uint32_t)part), values,
                           count * sizeof *values, &request);
-    pen_transport_wait(move->transport, &request);
-    return PEN_OK;
+    return pen_transport_wait(move->transport, &request);
 }
 
 static pen_status fill(struct move *move, struct pen_text *why)
@@ -314,10 +312,10 @@ static pen_status fill(struct move *move, struct pen_text *why)
     const struct pen__trainer_source source = {move, read_tensor};
     send_all(move);
     pen_status status = pen__trainer_fill(move->trainer, &source, why);
-    if (status != PEN_OK) /* others wait for messages to or from this rank */
+    if (status != PEN_OK && status != PEN_LOST) /* others wait for this rank */
         pen_agree_alone(move->transport, status, doing, why);
-    for (size_t i = 0; i < move->num_requests; i++)
-        pen_transport_wait(move->transport, &move->requests[i]);
+    for (size_t i = 0; i < move->num_requests && status == PEN_OK; i++)
+        status = pen_transport_wait(move->transport, &move->requests[i]);
     return status;
 }
 
@@ -354,13 +352,14 @@ static pen_status carry_out(struct move *move,
 }
 
 /* What all ranks have sent. */
-static uint64_t sum_bytes(const struct move *move)
+static pen_status sum_bytes(const struct move *move, uint64_t *out)
 {
     struct pen_request request = {.is_active = false};
     double bytes = (double)move->sent_bytes;
     pen_transport_sum(move->transport, &bytes, 1, &request);
-    pen_transport_wait(move->transport, &request);
-    return (uint64_t)bytes;
+    pen_status status = pen_transport_wait(move->transport, &request);
+    *out = (uint64_t)bytes;
+    return status;
 }
 
 pen_status pen_trainer_move(struct pen_trainer *trainer,
@@ -382,9 +381,9 @@ pen_status pen_trainer_move(struct pen_trainer *trainer,
         return status;
     status = carry_out(&move, to, why);
     if (status == PEN_OK)
-        *out = (struct pen_move_cost){.sent_bytes = sum_bytes(&move),
-                                      .sec = 1e-9 *
-                                             (double)(pen_clock_ns() - begin)};
+        status = sum_bytes(&move, &out->sent_bytes);
+    if (status == PEN_OK)
+        out->sec = 1e-9 * (double)(pen_clock_ns() - begin);
     release(&move);
     return status;
 }

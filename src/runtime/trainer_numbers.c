@@ -77,7 +77,8 @@ static uint32_t share_finds(struct search *search)
     uint32_t best = search->size;
     pen_transport_sum(transport, search->all, (size_t)search->size * FIELDS,
                       &request);
-    pen_transport_wait(transport, &request);
+    if (pen_transport_wait(transport, &request) != PEN_OK)
+        return search->size;
     for (uint32_t i = 0; i < search->size; i++) {
         const double *it = search->all + (size_t)i * FIELDS;
         const double *so_far = search->all + (size_t)best * FIELDS;
@@ -267,7 +268,7 @@ static bool explain_activations(struct search *search,
     uint64_t micro = search->trainer->options.micro_batch;
     clear(search);
     pen_status status = look_at_forwards(search, batches, first, count, why);
-    search->trainer->has_failed_alone = status != PEN_OK;
+    search->trainer->has_failed_alone = status != PEN_OK && status != PEN_LOST;
     if (status != PEN_OK)
         return true;
     uint32_t rank = share_finds(search);

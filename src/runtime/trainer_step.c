@@ -102,26 +102,29 @@ void pen__trainer_put_losses(const struct pen_trainer *trainer,
 static bool is_summed(void *context)
 {
     struct pen_trainer *trainer = context;
-    return pen_transport_test(trainer->options.transport, &trainer->request);
+    return pen_transport_test(trainer->options.transport, &trainer->request) ==
+           PEN_OK;
 }
 
-void pen__trainer_await_sum(struct pen_trainer *trainer,
-                            struct pen_executor *executor)
+/* After a loss nothing resumes: see pen_executor_wait(). */
+pen_status pen__trainer_await_sum(struct pen_trainer *trainer,
+                                  struct pen_executor *executor)
 {
     const struct pen_executor_hooks *watch = &trainer->options.watch;
-    if (executor != NULL) {
-        pen_executor_wait(executor, is_summed, trainer, PEN_NO_RANK);
-        return;
-    }
+    if (executor != NULL)
+        return pen_executor_wait(executor, is_summed, trainer, PEN_NO_RANK);
     if (watch->wait != NULL)
         watch->wait(watch->context, PEN_NO_RANK);
-    pen_transport_wait(trainer->options.transport, &trainer->request);
-    if (watch->resume != NULL)
+    pen_status status =
+        pen_transport_wait(trainer->options.transport, &trainer->request);
+    if (status == PEN_OK && watch->resume != NULL)
         watch->resume(watch->context);
+    return status;
 }
 
-void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
-                      const struct pen_pass *pass, int64_t pass_ns)
+pen_status pen__trainer_sum(struct pen_trainer *trainer, double *totals,
+                            size_t count, const struct pen_pass *pass,
+                            int64_t pass_ns)
 {
     const struct pen_trainer_options *options = &trainer->options;
     double *further = totals + count - PEN__FURTHER;
@@ -132,11 +135,11 @@ void pen__trainer_sum(struct pen_trainer *trainer, double *totals, size_t count,
     memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
     memset(trainer->votes, 0, sizeof trainer->votes);
     pen_transport_sum(options->transport, totals, count, &trainer->request);
-    pen__trainer_await_sum(trainer, trainer->executor);
+    return pen__trainer_await_sum(trainer, trainer->executor);
 }
 
-static void sum_totals(struct pen_trainer *trainer, const struct pen_pass *pass,
-                       int64_t pass_ns)
+static pen_status sum_totals(struct pen_trainer *trainer,
+                             const struct pen_pass *pass, int64_t pass_ns)
 {
     memset(trainer->totals, 0, trainer->num_totals * sizeof *trainer->totals);
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
@@ -146,8 +149,8 @@ static void sum_totals(struct pen_trainer *trainer, const struct pen_pass *pass,
                                 pen_executor_stage(trainer->executor, s), 0,
                                 losses_of(trainer));
     }
-    pen__trainer_sum(trainer, trainer->totals, trainer->num_totals, pass,
-                     pass_ns);
+    return pen__trainer_sum(trainer, trainer->totals, trainer->num_totals, pass,
+                            pass_ns);
 }
 
 /* ---- what all know then ---- */
@@ -199,13 +202,15 @@ void pen__trainer_optimize(struct pen_trainer *trainer,
     }
 }
 
-static void update(struct pen_trainer *trainer, const struct pen_step *step)
+static pen_status update(struct pen_trainer *trainer,
+                         const struct pen_step *step)
 {
+    pen_status status = PEN_OK;
     if (trainer->replicas != NULL)
-        pen__replicas_step(trainer->replicas, step);
+        status = pen__replicas_step(trainer->replicas, step);
     else
         pen__trainer_optimize(trainer, step);
-    pen_exchange_values(trainer->exchange);
+    return status == PEN_OK ? pen_exchange_values(trainer->exchange) : status;
 }
 
 /* Stages that only sleep do so for their sums and for their steps, too. */
@@ -280,17 +285,20 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     pen_status status = PEN_OK;
     if (trainer->executor != NULL)
         status = pen_executor_run(trainer->executor, &pass, why);
-    trainer->has_failed_alone = status != PEN_OK;
+    trainer->has_failed_alone = status != PEN_OK && status != PEN_LOST;
     if (status != PEN_OK)
         return status;
     int64_t behind = pen_clock_ns();
     if (trainer->exchange != NULL)
-        pen_exchange_finish(trainer->exchange);
+        status = pen_exchange_finish(trainer->exchange);
     else if (options->sleeps != NULL)
         sleep_sums(trainer);
-    if (trainer->replicas != NULL)
-        pen__replicas_before_step(trainer->replicas, &step);
-    sum_totals(trainer, &pass, pen_clock_ns() - begin);
+    if (status == PEN_OK && trainer->replicas != NULL)
+        status = pen__replicas_before_step(trainer->replicas, &step);
+    if (status == PEN_OK)
+        status = sum_totals(trainer, &pass, pen_clock_ns() - begin);
+    if (status != PEN_OK)
+        return status;
     int64_t ready = pen_clock_ns();
     read_totals(trainer, &step);
     status = pen__trainer_check_step(trainer, &step, batches, pass.first_sample,
@@ -298,15 +306,17 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     if (status != PEN_OK)
         return status;
     if (trainer->exchange != NULL)
-        update(trainer, &step);
+        status = update(trainer, &step);
     else if (options->sleeps != NULL)
         sleep_steps(trainer);
+    if (status != PEN_OK)
+        return status;
     if (trainer->executor != NULL)
         tell_step(trainer, behind, ready);
     trainer->progress.steps++;
     trainer->progress.samples += pen__trainer_step_samples(trainer);
     if (trainer->replicas != NULL)
-        pen__replicas_vote(trainer->replicas, &step);
+        status = pen__replicas_vote(trainer->replicas, &step);
     *out = step;
-    return PEN_OK;
+    return status;
 }

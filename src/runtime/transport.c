@@ -55,6 +55,13 @@ struct simulated {
     bool has_timer;
 };
 
+/* Who is lost: once somebody is, that stays so. */
+struct losses {
+    const struct pen_board *board; /* or NULL */
+    bool has_lost;
+    uint32_t member; /* of the world, or PEN_BOARD_NOBODY */
+};
+
 struct pen_transport {
     bool has_mpi;
     uint32_t rank;
@@ -69,6 +76,9 @@ struct pen_transport {
     uint64_t *sent;                   /* those of the whole */
     void (*told)(void *context, uint32_t to, size_t length); /* or NULL */
     void *told_context;
+
+    struct losses own_losses;
+    struct losses *losses; /* those of the whole */
 
     struct simulated own;
     struct simulated *simulated; /* that of the whole */
@@ -99,6 +109,9 @@ static void start_mpi(struct pen_transport *transport)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     transport->has_mpi = true;
     transport->all = MPI_COMM_WORLD;
+    /* Communicators that are made of this one inherit it. */
+    if (!PEN__HAS_SIMULATED_MPI)
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     transport->rank = (uint32_t)rank;
     transport->size = (uint32_t)size;
     transport->most_tags = most_tags(transport->all);
@@ -113,6 +126,8 @@ pen_status pen_transport_open_alone(struct pen_transport **out)
     transport->most_tags = UINT32_MAX;
     transport->simulated = &transport->own;
     transport->sent = transport->own_sent;
+    transport->losses = &transport->own_losses;
+    transport->losses->member = PEN_BOARD_NOBODY;
     *out = transport;
     return PEN_OK;
 }
@@ -147,11 +162,12 @@ void pen_transport_close(struct pen_transport *transport)
 {
     if (transport == NULL)
         return;
-    if (transport->has_checksums)
+    bool is_whole = !transport->losses->has_lost; /* or MPI waits for ever */
+    if (transport->has_checksums && is_whole)
         MPI_Comm_free(&transport->checks);
-    if (transport->has_mpi && transport->is_part)
+    if (transport->has_mpi && transport->is_part && is_whole)
         MPI_Comm_free(&transport->all);
-    else if (transport->has_mpi)
+    else if (transport->has_mpi && is_whole)
         MPI_Finalize();
     free(transport->own.under_way);
     free(transport->own.handles);
@@ -196,6 +212,49 @@ uint32_t pen_transport_rank(const struct pen_transport *transport)
 uint32_t pen_transport_size(const struct pen_transport *transport)
 {
     return transport->size;
+}
+
+/* ---- losses ---- */
+
+void pen_transport_guard(struct pen_transport *transport,
+                         const struct pen_board *board)
+{
+    transport->losses->board = board;
+}
+
+static void lose(struct pen_transport *transport, uint32_t member)
+{
+    if (transport->losses->has_lost)
+        return;
+    transport->losses->has_lost = true;
+    transport->losses->member = member;
+}
+
+/* An error of MPI about a rank, or PEN_BOARD_NOBODY: any of them. */
+static void take_code(struct pen_transport *transport, uint32_t peer, int code)
+{
+    int kind = MPI_SUCCESS;
+    if (code == MPI_SUCCESS || PEN__HAS_SIMULATED_MPI)
+        return;
+    MPI_Error_class(code, &kind);
+    PEN_BUG_UNLESS(kind != MPI_ERR_TRUNCATE);
+    lose(transport,
+         peer == PEN_BOARD_NOBODY ? PEN_BOARD_NOBODY : transport->first + peer);
+}
+
+bool pen_transport_has_lost(const struct pen_transport *transport)
+{
+    struct losses *losses = transport->losses;
+    if (!losses->has_lost && pen_board_has_lost(losses->board)) {
+        losses->has_lost = true;
+        losses->member = pen_board_word(losses->board, PEN_BOARD_LOST) - 1;
+    }
+    return losses->has_lost;
+}
+
+uint32_t pen_transport_lost(const struct pen_transport *transport)
+{
+    return transport->losses->member;
 }
 
 /* ---- tags ---- */
@@ -261,12 +320,19 @@ static void forget(struct simulated *it, const struct pen_request *request)
     it->has_moved = true;
 }
 
-static void begin(struct pen_transport *transport, struct pen_request *request)
+/* False when nothing is to be posted any more. */
+static bool begin(struct pen_transport *transport, uint32_t peer,
+                  struct pen_request *request)
 {
+    if (pen_transport_has_lost(transport))
+        return false;
     PEN_BUG_UNLESS(!request->is_active && transport->has_mpi);
     request->is_active = true;
+    request->peer = peer;
+    *handle_of(request) = MPI_REQUEST_NULL;
     if (PEN__HAS_SIMULATED_MPI)
         note(transport, request);
+    return true;
 }
 
 static void end(struct pen_transport *transport, struct pen_request *request)
@@ -446,15 +512,15 @@ static MPI_Request *check_handle_of(struct pen_request *request)
 }
 
 /* The messages of one tag keep their order, and so do those of their checks. */
-static void begin_check(struct pen_transport *transport, uint32_t peer,
-                        struct pen_tag tag, const void *bytes, size_t length,
+static void begin_check(struct pen_transport *transport, struct pen_tag tag,
+                        const void *bytes, size_t length,
                         struct pen_request *request)
 {
     request->has_check = transport->has_checksums;
     if (!request->has_check)
         return;
-    request->peer = peer;
     request->tag = tag;
+    *check_handle_of(request) = MPI_REQUEST_NULL;
     request->bytes = bytes;
     request->length = length;
 }
@@ -467,9 +533,10 @@ static void send_check(struct pen_transport *transport,
     request->is_received = false;
     request->check[0] = request->length;
     request->check[1] = pen_crc32c(request->bytes, request->length);
-    MPI_Isend(request->check, (int)sizeof request->check, MPI_BYTE,
-              (int)request->peer, tag_of(request->tag), transport->checks,
-              check_handle_of(request));
+    take_code(transport, request->peer,
+              MPI_Isend(request->check, (int)sizeof request->check, MPI_BYTE,
+                        (int)request->peer, tag_of(request->tag),
+                        transport->checks, check_handle_of(request)));
 }
 
 static void receive_check(struct pen_transport *transport,
@@ -478,9 +545,10 @@ static void receive_check(struct pen_transport *transport,
     if (!request->has_check)
         return;
     request->is_received = true;
-    MPI_Irecv(request->check, (int)sizeof request->check, MPI_BYTE,
-              (int)request->peer, tag_of(request->tag), transport->checks,
-              check_handle_of(request));
+    take_code(transport, request->peer,
+              MPI_Irecv(request->check, (int)sizeof request->check, MPI_BYTE,
+                        (int)request->peer, tag_of(request->tag),
+                        transport->checks, check_handle_of(request)));
 }
 
 static const char *const tag_names[PEN_TAG_KINDS] = {
@@ -522,8 +590,9 @@ static bool test_check(struct pen_transport *transport,
     int is_done = 1;
     if (!request->has_check)
         return true;
-    MPI_Test(check_handle_of(request), &is_done, MPI_STATUS_IGNORE);
-    if (!is_done)
+    int code = MPI_Test(check_handle_of(request), &is_done, MPI_STATUS_IGNORE);
+    take_code(transport, request->peer, code);
+    if (!is_done || code != MPI_SUCCESS)
         return false;
     request->has_check = false;
     if (!request->is_received)
@@ -548,19 +617,18 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
                         struct pen_tag tag, const void *bytes, size_t length,
                         struct pen_request *request)
 {
-    begin(transport, request);
-    count(transport, to, tag, length);
-    begin_check(transport, to, tag, bytes, length, request);
-    send_check(transport, request);
-    if (length <= INT_MAX) {
-        MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, tag_of(tag),
-                  transport->all, handle_of(request));
+    if (!begin(transport, to, request))
         return;
-    }
-    MPI_Datatype type = long_type(length);
-    MPI_Isend(bytes, 1, type, (int)to, tag_of(tag), transport->all,
-              handle_of(request));
-    MPI_Type_free(&type);
+    count(transport, to, tag, length);
+    begin_check(transport, tag, bytes, length, request);
+    send_check(transport, request);
+    bool is_long = length > INT_MAX;
+    MPI_Datatype type = is_long ? long_type(length) : MPI_BYTE;
+    take_code(transport, to,
+              MPI_Isend(bytes, is_long ? 1 : (int)length, type, (int)to,
+                        tag_of(tag), transport->all, handle_of(request)));
+    if (is_long)
+        MPI_Type_free(&type);
 }
 
 uint64_t pen_transport_sent(const struct pen_transport *transport,
@@ -573,18 +641,17 @@ void pen_transport_receive(struct pen_transport *transport, uint32_t from,
                            struct pen_tag tag, void *bytes, size_t length,
                            struct pen_request *request)
 {
-    begin(transport, request);
-    begin_check(transport, from, tag, bytes, length, request);
-    receive_check(transport, request);
-    if (length <= INT_MAX) {
-        MPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, tag_of(tag),
-                  transport->all, handle_of(request));
+    if (!begin(transport, from, request))
         return;
-    }
-    MPI_Datatype type = long_type(length);
-    MPI_Irecv(bytes, 1, type, (int)from, tag_of(tag), transport->all,
-              handle_of(request));
-    MPI_Type_free(&type);
+    begin_check(transport, tag, bytes, length, request);
+    receive_check(transport, request);
+    bool is_long = length > INT_MAX;
+    MPI_Datatype type = is_long ? long_type(length) : MPI_BYTE;
+    take_code(transport, from,
+              MPI_Irecv(bytes, is_long ? 1 : (int)length, type, (int)from,
+                        tag_of(tag), transport->all, handle_of(request)));
+    if (is_long)
+        MPI_Type_free(&type);
 }
 
 void pen_transport_send_phantom(struct pen_transport *transport, uint32_t to,
@@ -594,7 +661,8 @@ void pen_transport_send_phantom(struct pen_transport *transport, uint32_t to,
 {
     PEN_BUG_UNLESS(PEN__HAS_SIMULATED_MPI && held <= length &&
                    length <= INT_MAX);
-    begin(transport, request);
+    if (!begin(transport, to, request))
+        return;
     count(transport, to, tag, length);
     MPI_Isend(bytes == NULL ? "" : bytes, (int)length, MPI_BYTE, (int)to,
               tag_of(tag), transport->all, handle_of(request));
@@ -608,7 +676,8 @@ void pen_transport_receive_phantom(struct pen_transport *transport,
 {
     char none[1];
     PEN_BUG_UNLESS(PEN__HAS_SIMULATED_MPI && held <= length);
-    begin(transport, request);
+    if (!begin(transport, from, request))
+        return;
     MPI_Irecv(held == 0 ? none : bytes, (int)held, MPI_BYTE, (int)from,
               tag_of(tag), transport->all, handle_of(request));
 }
@@ -638,10 +707,12 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
         sum_at_once(transport, values, count);
         return;
     }
-    begin(transport, request);
+    if (!begin(transport, PEN_BOARD_NOBODY, request))
+        return;
     request->has_check = false;
-    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM,
-                   transport->all, handle_of(request));
+    take_code(transport, PEN_BOARD_NOBODY,
+              MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE,
+                             MPI_SUM, transport->all, handle_of(request)));
 }
 
 /* ---- some of the ranks ---- */
@@ -704,6 +775,7 @@ pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
     part->most_tags = whole->most_tags;
     part->simulated = whole->simulated;
     part->sent = whole->sent;
+    part->losses = whole->losses;
     MPI_Comm_group(whole->all, &all);
     MPI_Group_range_incl(all, 1, range, &some);
     MPI_Comm_create_group(whole->all, some, tag_of(tag), &part->all);
@@ -737,14 +809,14 @@ pen_status pen_window_create(struct pen_group *group, size_t length,
     if (window == NULL)
         return PEN_NOMEM;
     window->transport = group->transport;
-    MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_RETURN);
     int code = MPI_Win_allocate((MPI_Aint)length, 1, MPI_INFO_NULL, group->comm,
                                 &window->bytes, &window->win);
-    MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_ARE_FATAL);
     if (code != MPI_SUCCESS) {
         free(window);
         return PEN_INVALID;
     }
+    if (!PEN__HAS_SIMULATED_MPI)
+        MPI_Win_set_errhandler(window->win, MPI_ERRORS_RETURN);
     memset(window->bytes, 0, length);
     MPI_Win_lock_all(0, window->win);
     MPI_Win_sync(window->win);
@@ -813,9 +885,10 @@ void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
     }
     if (length > 0)
         memcpy(put->bytes, bytes, length);
-    MPI_Raccumulate(put->bytes, (int)length, MPI_BYTE, (int)to, (MPI_Aint)first,
-                    (int)length, MPI_BYTE, MPI_REPLACE, window->win,
-                    &put->request);
+    take_code(window->transport, PEN_BOARD_NOBODY,
+              MPI_Raccumulate(put->bytes, (int)length, MPI_BYTE, (int)to,
+                              (MPI_Aint)first, (int)length, MPI_BYTE,
+                              MPI_REPLACE, window->win, &put->request));
 }
 
 /*
@@ -845,12 +918,14 @@ static bool look_once(struct pen_transport *transport,
 }
 
 /* What has arrived may be shorter than its room. */
-static bool test_message(struct pen_request *request)
+static bool test_message(struct pen_transport *transport,
+                         struct pen_request *request)
 {
     MPI_Status status;
-    int is_done, length;
+    int is_done = 0, length;
     bool is_under_way = *handle_of(request) != MPI_REQUEST_NULL;
-    MPI_Test(handle_of(request), &is_done, &status);
+    take_code(transport, request->peer,
+              MPI_Test(handle_of(request), &is_done, &status));
     if (is_done && is_under_way && request->has_check && request->is_received) {
         MPI_Get_count(&status, MPI_BYTE, &length);
         if (length >= 0 && request->length <= INT_MAX)
@@ -859,72 +934,135 @@ static bool test_message(struct pen_request *request)
     return is_done;
 }
 
-bool pen_transport_test(struct pen_transport *transport,
-                        struct pen_request *request)
+pen_status pen_transport_test(struct pen_transport *transport,
+                              struct pen_request *request)
 {
-    int is_done = 1;
+    bool is_done = false;
+    if (pen_transport_has_lost(transport))
+        return PEN_LOST;
     if (!request->is_active)
-        return true;
+        return PEN_OK;
     if (PEN__HAS_SIMULATED_MPI)
         is_done = look_once(transport, request);
     else
-        is_done = test_message(request) && test_check(transport, request);
+        is_done =
+            test_message(transport, request) && test_check(transport, request);
+    if (transport->losses->has_lost)
+        return PEN_LOST;
     if (is_done)
         end(transport, request);
-    return is_done;
+    return is_done ? PEN_OK : PEN_BUSY;
 }
 
-void pen_transport_wait(struct pen_transport *transport,
-                        struct pen_request *request)
+pen_status pen_transport_wait(struct pen_transport *transport,
+                              struct pen_request *request)
 {
     int64_t since = pen_clock_ns();
-    while (!pen_transport_test(transport, request))
+    pen_status status = pen_transport_test(transport, request);
+    while (status == PEN_BUSY) {
         pen_transport_pause(transport, pen_clock_ns() - since);
+        status = pen_transport_test(transport, request);
+    }
+    return status;
 }
 
-void pen_transport_share(struct pen_transport *transport, void *bytes,
-                         size_t length)
+/*
+ * Posted and tested like a message, since a call that waits inside MPI would
+ * not end when a rank is lost. SMPI tells deadlocks by such calls alone.
+ */
+pen_status pen_transport_share(struct pen_transport *transport, void *bytes,
+                               size_t length)
 {
+    struct pen_request request = {.is_active = false};
     PEN_BUG_UNLESS(length <= INT_MAX);
-    if (transport->size > 1)
+    if (transport->size == 1)
+        return PEN_OK;
+    if (PEN__HAS_SIMULATED_MPI) {
         MPI_Bcast(bytes, (int)length, MPI_BYTE, 0, transport->all);
+        return PEN_OK;
+    }
+    if (begin(transport, PEN_BOARD_NOBODY, &request))
+        take_code(transport, PEN_BOARD_NOBODY,
+                  MPI_Ibcast(bytes, (int)length, MPI_BYTE, 0, transport->all,
+                             handle_of(&request)));
+    return pen_transport_wait(transport, &request);
 }
 
-void pen_transport_meet(struct pen_transport *transport)
+pen_status pen_transport_meet(struct pen_transport *transport)
 {
-    if (transport->size > 1)
+    struct pen_request request = {.is_active = false};
+    if (transport->size == 1)
+        return PEN_OK;
+    if (PEN__HAS_SIMULATED_MPI) {
         MPI_Barrier(transport->all);
+        return PEN_OK;
+    }
+    if (begin(transport, PEN_BOARD_NOBODY, &request))
+        take_code(transport, PEN_BOARD_NOBODY,
+                  MPI_Ibarrier(transport->all, handle_of(&request)));
+    return pen_transport_wait(transport, &request);
 }
 
 /* ---- clocks ---- */
 
-/* Rank 0 answers with its clock. */
-static void serve_clock(struct pen_transport *transport, int rank, int tag)
+static const struct pen_tag clock_tag = {PEN_TAG_STATE, 2};
+
+/* Without a pause, which takes longer than the message. */
+static pen_status await_clock(struct pen_transport *transport,
+                              struct pen_request *request)
 {
-    int64_t theirs, own;
-    MPI_Recv(&theirs, 1, MPI_INT64_T, rank, tag, transport->all,
-             MPI_STATUS_IGNORE);
-    own = pen_clock_ns();
-    MPI_Send(&own, 1, MPI_INT64_T, rank, tag, transport->all);
+    pen_status status = pen_transport_test(transport, request);
+    while (status == PEN_BUSY) {
+        pen_transport_pause(transport, 0);
+        status = pen_transport_test(transport, request);
+    }
+    return status;
+}
+
+static pen_status send_clock(struct pen_transport *transport, uint32_t to,
+                             int64_t clock)
+{
+    struct pen_request request = {.is_active = false};
+    pen_transport_send(transport, to, clock_tag, &clock, sizeof clock,
+                       &request);
+    return await_clock(transport, &request);
+}
+
+static pen_status receive_clock(struct pen_transport *transport, uint32_t from,
+                                int64_t *clock)
+{
+    struct pen_request request = {.is_active = false};
+    pen_transport_receive(transport, from, clock_tag, clock, sizeof *clock,
+                          &request);
+    return await_clock(transport, &request);
+}
+
+/* Rank 0 answers with its clock. */
+static pen_status serve_clock(struct pen_transport *transport, uint32_t rank)
+{
+    int64_t theirs;
+    pen_status status = receive_clock(transport, rank, &theirs);
+    return status == PEN_OK ? send_clock(transport, rank, pen_clock_ns())
+                            : status;
 }
 
 int64_t pen_transport_clock_offset(struct pen_transport *transport)
 {
     enum { TRIES = 20 };
-    int tag = tag_of((struct pen_tag){PEN_TAG_STATE, 2});
     int64_t shortest = INT64_MAX, offset = 0;
-    if (transport->rank == 0) {
-        for (uint32_t rank = 1; rank < transport->size; rank++)
-            for (int i = 0; i < TRIES; i++)
-                serve_clock(transport, (int)rank, tag);
-        return 0;
-    }
-    for (int i = 0; i < TRIES; i++) {
+    pen_status status = PEN_OK;
+    for (uint32_t rank = 1; transport->rank == 0 && rank < transport->size;
+         rank++)
+        for (int i = 0; i < TRIES && status == PEN_OK; i++)
+            status = serve_clock(transport, rank);
+    for (int i = 0; i < TRIES && transport->rank > 0; i++) {
         int64_t theirs, begin = pen_clock_ns();
-        MPI_Send(&begin, 1, MPI_INT64_T, 0, tag, transport->all);
-        MPI_Recv(&theirs, 1, MPI_INT64_T, 0, tag, transport->all,
-                 MPI_STATUS_IGNORE);
+        status = send_clock(transport, 0, begin);
+        if (status == PEN_OK)
+            status = receive_clock(transport, 0, &theirs);
         int64_t end = pen_clock_ns();
+        if (status != PEN_OK)
+            return 0;
         if (end - begin >= shortest)
             continue;
         shortest = end - begin; /* the answer was made half way */

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "watch/board.h"
 #include "watch/launch.h"
 
 #include <stdbool.h>
@@ -17,6 +18,11 @@
  * A step waits for nothing here: sends, receives and sums are posted, and
  * tested by whoever needs them. Messages between two ranks with one tag arrive
  * in the order in which they were sent. A message may have any length.
+ *
+ * A member that is lost, to the watchdog (board.h) or to MPI, makes everything
+ * void that is or will be under way, on parts of the transport, too: whatever
+ * is posted from then on does nothing, every test and wait returns PEN_LOST.
+ * So a wait ends when a rank dies or hangs, whomever it waits for.
  */
 struct pen_transport;
 
@@ -44,6 +50,17 @@ void pen_transport_close(struct pen_transport *transport);
 
 /* Ends all processes of the run with this exit code. */
 _Noreturn void pen_transport_abort(struct pen_transport *transport, int code);
+
+/* The watchdog of this board says who is lost; borrowed until the end. */
+void pen_transport_guard(struct pen_transport *transport,
+                         const struct pen_board *board);
+
+/*
+ * The member that was lost first, by its number in the world; PEN_BOARD_NOBODY:
+ * none, or which one is unknown. `has_lost` says whether there is one.
+ */
+uint32_t pen_transport_lost(const struct pen_transport *transport);
+bool pen_transport_has_lost(const struct pen_transport *transport);
 
 uint32_t pen_transport_rank(const struct pen_transport *transport);
 uint32_t pen_transport_size(const struct pen_transport *transport);
@@ -167,9 +184,9 @@ void *pen_window_bytes(struct pen_window *window);
 void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
                     const void *bytes, size_t length);
 
-/* True when it is done, or was not under way. */
-bool pen_transport_test(struct pen_transport *transport,
-                        struct pen_request *request);
+/* PEN_OK when it is done, or was not under way; PEN_BUSY; PEN_LOST. */
+pen_status pen_transport_test(struct pen_transport *transport,
+                              struct pen_request *request) PEN_MUST_CHECK;
 
 /*
  * Between two looks at what is waited for, for `waited_ns` so far: lets others
@@ -190,17 +207,17 @@ bool pen_transport_nap(struct pen_transport *transport, int64_t end_ns,
 
 /*
  * For what is not part of a step, with ranks that do the same: these wait.
- * `bytes` of rank 0 come to all others.
+ * `bytes` of rank 0 come to all others. PEN_OK or PEN_LOST.
  */
-void pen_transport_wait(struct pen_transport *transport,
-                        struct pen_request *request);
-void pen_transport_share(struct pen_transport *transport, void *bytes,
-                         size_t length);
-void pen_transport_meet(struct pen_transport *transport);
+pen_status pen_transport_wait(struct pen_transport *transport,
+                              struct pen_request *request) PEN_MUST_CHECK;
+pen_status pen_transport_share(struct pen_transport *transport, void *bytes,
+                               size_t length) PEN_MUST_CHECK;
+pen_status pen_transport_meet(struct pen_transport *transport) PEN_MUST_CHECK;
 
 /*
  * What has to be added to this rank's CLOCK_MONOTONIC to have rank 0's, in ns.
- * All ranks must ask at the same time.
+ * All ranks must ask at the same time. 0 when a member is lost.
  */
 int64_t pen_transport_clock_offset(struct pen_transport *transport);
 

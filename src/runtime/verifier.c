@@ -123,13 +123,13 @@ static void join(void *context, const struct pen_network_parameter *it,
     *joined = pen_crc32c(both, sizeof both);
 }
 
-static void sum(const struct pen_verifier *verifier, double *values,
-                size_t count)
+static pen_status sum(const struct pen_verifier *verifier, double *values,
+                      size_t count)
 {
     struct pen_transport *transport = verifier->trainer->options.transport;
     struct pen_request request = {.is_active = false};
     pen_transport_sum(transport, values, count, &request);
-    pen_transport_wait(transport, &request);
+    return pen_transport_wait(transport, &request);
 }
 
 /* ---- who differs ---- */
@@ -216,8 +216,10 @@ static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
     uint32_t s = stage_of_part(verifier, part, 0);
     if (s < num_stages && member_of(verifier, s) == 0)
         visit(verifier, s, count_row, &num_rows);
-    sum(verifier, &num_rows, 1);
+    pen_status status = sum(verifier, &num_rows, 1);
     *table = (struct table){.verifier = verifier, .num_rows = (size_t)num_rows};
+    if (status != PEN_OK)
+        return status;
     size_t count = table->num_rows * (verifier->num_members + (size_t)2);
     table->tensors = calloc(count, sizeof *table->tensors);
     if (table->tensors == NULL)
@@ -229,8 +231,7 @@ static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
         table->member = member_of(verifier, s);
         visit(verifier, s, fill_row, table);
     }
-    sum(verifier, table->tensors, count);
-    return PEN_OK;
+    return sum(verifier, table->tensors, count);
 }
 
 /* "rank 2", "ranks 2 and 5", "ranks 0, 1 and 3" */
@@ -286,8 +287,10 @@ static pen_status explain(struct pen_verifier *verifier, uint32_t part,
     struct table table;
     size_t num_different = 0, first = 0;
     pen_status status = make_table(verifier, part, &table);
-    if (status != PEN_OK)
+    if (status != PEN_OK) {
+        free(table.tensors);
         return status;
+    }
     for (size_t i = table.num_rows; i-- > 0;) {
         if (all_agree(table.checks + i * verifier->num_members,
                       verifier->num_members))
@@ -331,7 +334,9 @@ pen_status pen_verifier_check(struct pen_verifier *verifier, uint64_t step,
         verifier->checks[(size_t)part * num_members + member_of(verifier, s)] =
             check;
     }
-    sum(verifier, verifier->checks, count);
+    pen_status status = sum(verifier, verifier->checks, count);
+    if (status != PEN_OK)
+        return status;
     for (uint32_t part = 0; part < verifier->num_parts; part++)
         if (!all_agree(verifier->checks + (size_t)part * num_members,
                        num_members))

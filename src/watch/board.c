@@ -570,6 +570,11 @@ uint32_t pen_board_own(const struct pen_board *board)
     return board->local_rank;
 }
 
+bool pen_board_has_lost(const struct pen_board *board)
+{
+    return board != NULL && pen_board_word(board, PEN_BOARD_LOST) != 0;
+}
+
 uint32_t pen_board_word(const struct pen_board *board, enum pen_board_word word)
 {
     return atomic_load(&board->memory->words[word]);

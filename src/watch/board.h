@@ -138,11 +138,15 @@ enum pen_board_word {
     PEN_BOARD_HANG_TOLD,    /* how many ranks have told what they wait for */
     PEN_BOARD_HANG_OVER,    /* 1 once all have told it that could */
     PEN_BOARD_WARNED,       /* second of the clock of the last warning */
+    PEN_BOARD_LOST,         /* rank in the world + 1 of a member that is lost */
     PEN_BOARD_WORDS
 };
 
 uint32_t pen_board_word(const struct pen_board *board,
                         enum pen_board_word word);
+
+/* Whether a watchdog of this node has marked a rank as lost; NULL: no. */
+bool pen_board_has_lost(const struct pen_board *board);
 
 /* Sets a word that is still 0; false when another was first. */
 bool pen_board_claim(struct pen_board *board, enum pen_board_word word,

@@ -14,12 +14,15 @@
  *      |   been stopped for stopped_ns                          |
  *      |                                                        v
  *      |                                                     HANGING: reports,
- *      |                                                     leaves with all
- *      |   a rank died that is not FINISHED                  others (76)
+ *      |                                                     marks the root of
+ *      |   a rank died that is not FINISHED                  the wait as lost
  *      +-- in WATCHING or WARNED -------------------------> BEREAVED: one rank
- *      |                                                     reports, all leave
- *      |   pen_watchdog_free()                               (69)
+ *      |                                                     reports, all mark
+ *      |   pen_watchdog_free(), in any state                 the rank as lost
  *      +--------------------------------------------------> ENDED
+ *
+ *   HANGING, BEREAVED --- pen_watchdog_leave(), or the main thread does neither
+ *                         for *_MAIN_NS ---> the process ends (76, 69)
  *
  * In every state:
  *   1. The thread calls neither MPI nor malloc(), and takes no lock that the
@@ -28,7 +31,9 @@
  *      LONGEST_TICK_NS per look: a job that is suspended does not hang.
  *   3. A rank that says FINISHED is never reported as dead or stopped.
  *   4. A report is one write(), and comes before the process ends.
- *   5. HANGING and BEREAVED end in _exit(): no state follows.
+ *   5. HANGING and BEREAVED look at nothing any more: what becomes of the
+ *      process is up to the main thread, whose waits return PEN_LOST. One that
+ *      computes for ever, or blocks inside MPI, is not waited for.
  *   6. The word HANG is set once, by the rank that saw the hang first; each
  * rank that can reports exactly once after that. The rank that set it wakes up
  *      stopped ranks, which leave without a report: a launcher passes on the
@@ -83,6 +88,12 @@ enum {
 
 #define UNKNOWN_STEP_SEC 10.0
 
+/* For the main thread to hear of a loss; one that hangs itself never does. */
+#define DEATH_MAIN_NS (30 * NS_PER_SEC)
+#define HANG_MAIN_NS NS_PER_SEC
+
+enum loss { NOTHING_LOST, HANGING, BEREAVED };
+
 struct pen_watchdog {
     struct pen_watchdog_options options;
     pthread_t thread;
@@ -92,6 +103,7 @@ struct pen_watchdog {
     _Atomic double step_sec;  /* that steps take */
     _Atomic double least_sec; /* that idle ranks are given */
     _Atomic(const struct pen_schedule *) schedule;
+    _Atomic bool is_leaving; /* the main thread wants the process to end */
 
     /* Of the executor's thread. */
     double steps[STEPS_KEPT];
@@ -99,6 +111,8 @@ struct pen_watchdog {
 
     /* Of the watchdog's thread. */
     struct pen__patience patience;
+    enum loss loss;
+    uint32_t dead; /* local rank; BEREAVED */
     uint32_t next; /* local rank whose end it waits for; NO_RANK: none */
     int socket;    /* copy of its socket to the launcher, or -1 */
     int64_t last_look_ns;
@@ -162,12 +176,15 @@ static int64_t sample_ns(const struct pen__patience *patience)
 /* ---- hangs ---- */
 
 /* Invariant 6. */
-static _Noreturn void hang(struct pen_watchdog *watchdog)
+static void hang(struct pen_watchdog *watchdog)
 {
     struct pen_board *board = watchdog->options.board;
+    if (watchdog->loss != NOTHING_LOST)
+        return;
     pen_board_claim(board, PEN_BOARD_HANG, pen_board_own(board) + 1);
     PEN_BUG_UNLESS(pen_board_word(board, PEN_BOARD_HANG) != 0);
-    pen__end_by_hang(&watchdog->reporter);
+    watchdog->loss = HANGING;
+    pen__report_hang(&watchdog->reporter);
 }
 
 /* Once a rank has said that the job hangs, none goes on. */
@@ -176,9 +193,9 @@ static void look_for_hang(struct pen_watchdog *watchdog)
     struct pen_board *board = watchdog->options.board;
     if (pen_board_word(board, PEN_BOARD_HANG) == 0)
         return;
-    if (pen_board_word(board, PEN_BOARD_HANG_OVER) == 0)
-        pen__end_by_hang(&watchdog->reporter);
-    pen__end_after_hang(&watchdog->reporter);
+    if (pen_board_word(board, PEN_BOARD_HANG_OVER) != 0)
+        pen__leave_after_hang(&watchdog->reporter);
+    hang(watchdog);
 }
 
 /* Counts only time that this process has seen pass: a pause is not a wait. */
@@ -263,6 +280,7 @@ static void look_at_wait(struct pen_watchdog *watchdog)
                              factor_of(&view, own, &root))) {
     case PEN__HANGS:
         hang(watchdog);
+        break;
     case PEN__WARN:
         if (!watchdog->has_warned)
             pen__report_warning(&watchdog->reporter, &view,
@@ -293,7 +311,8 @@ static void look_at_next(struct pen_watchdog *watchdog, int64_t passed_ns)
     watchdog->since_stop_look_ns = 0;
     if (watchdog->next_stopped_ns >= watchdog->patience.stopped_ns)
         hang(watchdog);
-    if (before_ns < STOP_WARN_NS && watchdog->next_stopped_ns >= STOP_WARN_NS) {
+    else if (before_ns < STOP_WARN_NS &&
+             watchdog->next_stopped_ns >= STOP_WARN_NS) {
         struct pen__node_view view = pen__report_view(&watchdog->reporter);
         pen__report_warning(&watchdog->reporter, &view,
                             "the job ends unless it continues (kill -CONT) "
@@ -302,6 +321,25 @@ static void look_at_next(struct pen_watchdog *watchdog, int64_t passed_ns)
 }
 
 /* ---- deaths ---- */
+
+static void bereave(struct pen_watchdog *watchdog, uint32_t dead)
+{
+    if (watchdog->loss != NOTHING_LOST)
+        return;
+    watchdog->loss = BEREAVED;
+    watchdog->dead = dead;
+    pen__report_death(&watchdog->reporter, dead);
+}
+
+/* What one rank of the node has seen all have. */
+static void look_at_lost(struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    uint32_t lost = pen_board_word(board, PEN_BOARD_LOST);
+    for (uint32_t i = 0; i < pen_board_count(board) && lost != 0; i++)
+        if (pen_board_read(board, i).rank + 1 == lost)
+            bereave(watchdog, i);
+}
 
 /* Invariant 3. */
 static void look_at_ends(struct pen_watchdog *watchdog)
@@ -314,7 +352,7 @@ static void look_at_ends(struct pen_watchdog *watchdog)
         if (!has_ended)
             continue;
         if (pen_board_read(board, i).state != PEN_BOARD_FINISHED)
-            pen__end_by_death(&watchdog->reporter, i);
+            bereave(watchdog, i);
         if (poll_of->fd >= 0) {
             close(poll_of->fd);
             poll_of->fd = -1;
@@ -351,8 +389,9 @@ static void await_next(struct pen_watchdog *watchdog)
     watchdog->next = NO_RANK;
     if (fate == PEN_BOARD_DIED && pen_board_word(board, PEN_BOARD_HANG) == 0 &&
         pen_board_read(board, next).state != PEN_BOARD_FINISHED)
-        pen__end_by_death(&watchdog->reporter, next);
-    close_socket(watchdog);
+        bereave(watchdog, next);
+    else
+        close_socket(watchdog);
 }
 
 /* ---- the thread ---- */
@@ -367,10 +406,36 @@ static void look(struct pen_watchdog *watchdog)
     watchdog->last_look_ns = now;
     watchdog->reporter.schedule = atomic_load(&watchdog->schedule);
     look_at_ends(watchdog);
+    look_at_lost(watchdog);
+    if (watchdog->loss != NOTHING_LOST)
+        return;
     update_patience(watchdog);
     count_wait(watchdog, &own, passed_ns);
     look_at_wait(watchdog);
-    look_at_next(watchdog, passed_ns);
+    if (watchdog->loss == NOTHING_LOST)
+        look_at_next(watchdog, passed_ns);
+}
+
+/* Nothing that happens in MPI_Init reaches the main thread. */
+static int64_t main_ns(const struct pen_watchdog *watchdog)
+{
+    const struct pen_board *board = watchdog->options.board;
+    if (pen_board_read(board, pen_board_own(board)).state <= PEN_BOARD_JOINING)
+        return 0;
+    return watchdog->loss == HANGING ? HANG_MAIN_NS : DEATH_MAIN_NS;
+}
+
+/* Invariant 5. Returns when the main thread goes on without the others. */
+static void await_main(struct pen_watchdog *watchdog)
+{
+    struct pollfd wake = {.fd = watchdog->wake, .events = POLLIN};
+    int64_t left_ms = main_ns(watchdog) / 1000000;
+    int ready = poll(&wake, 1, (int)left_ms);
+    if (ready > 0 && !atomic_load(&watchdog->is_leaving))
+        return;
+    if (watchdog->loss == HANGING)
+        pen__leave_hang(&watchdog->reporter);
+    pen__leave_dead(&watchdog->reporter, watchdog->dead);
 }
 
 static void *watch(void *context)
@@ -388,9 +453,15 @@ static void *watch(void *context)
         if (ready < 0 && errno != EINTR)
             return NULL;
         look_for_hang(watchdog);
-        if (ready > 0 && (wake->revents & POLLIN) != 0)
+        if (ready > 0 && (wake->revents & POLLIN) != 0 &&
+            !atomic_load(&watchdog->is_leaving))
             return NULL;
-        look(watchdog);
+        if (watchdog->loss == NOTHING_LOST)
+            look(watchdog);
+        if (watchdog->loss != NOTHING_LOST) {
+            await_main(watchdog);
+            return NULL;
+        }
     }
 }
 
@@ -496,6 +567,7 @@ pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
     atomic_init(&watchdog->step_sec, 0);
     atomic_init(&watchdog->least_sec, 0);
     atomic_init(&watchdog->schedule, options->schedule);
+    atomic_init(&watchdog->is_leaving, false);
     pen_status status = allocate(watchdog, count);
     if (status != PEN_OK) {
         release(watchdog);
@@ -515,13 +587,27 @@ pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
     return PEN_OK;
 }
 
+static void wake(const struct pen_watchdog *watchdog)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(watchdog->wake, &one, sizeof one);
+    (void)written;
+}
+
+/* The thread has reported, or will do so at its next look, and ends all. */
+_Noreturn void pen_watchdog_leave(struct pen_watchdog *watchdog)
+{
+    atomic_store(&watchdog->is_leaving, true);
+    wake(watchdog);
+    for (;;)
+        pause();
+}
+
 void pen_watchdog_free(struct pen_watchdog *watchdog)
 {
     if (watchdog == NULL)
         return;
-    const uint64_t one = 1;
-    ssize_t written = write(watchdog->wake, &one, sizeof one);
-    (void)written;
+    wake(watchdog);
     pthread_join(watchdog->thread, NULL);
     close_processes(watchdog);
     release(watchdog);

@@ -6,7 +6,12 @@
 
 /*
  * A thread beside the executor that notices when the job cannot go on, says
- * why on stderr, and ends the process. It never calls MPI and takes no signal.
+ * why on stderr, and marks the rank on the board that is lost (board.h): every
+ * wait of the main thread then returns PEN_LOST. The main thread ends the
+ * process with pen_watchdog_leave(), or goes on without the rank after
+ * pen_watchdog_free(). One that does neither, since it computes or blocks
+ * inside MPI, is ended by the watchdog within 30 s. It never calls MPI and
+ * takes no signal.
  *
  *   a rank of this node dies   one of the others says which and in which op
  *   nothing moves              every rank says in which op it waits for whom,
@@ -52,6 +57,12 @@ pen_status pen_watchdog_create(const struct pen_watchdog_options *options,
 
 /* Ends the thread. NULL is fine. */
 void pen_watchdog_free(struct pen_watchdog *watchdog);
+
+/*
+ * After PEN_LOST: ends the process with the exit code above that is due, at the
+ * same time as the other ranks of this node. The board must have a loss.
+ */
+_Noreturn void pen_watchdog_leave(struct pen_watchdog *watchdog);
 
 /*
  * The executor has taken a step in so many seconds. Does nothing when the

@@ -132,10 +132,18 @@ static void wake_stopped(struct pen_board *board,
             kill(view->ranks[i].entry.pid, SIGCONT);
 }
 
-_Noreturn void pen__end_by_hang(struct pen__reporter *reporter)
+/* The first to mark one is right: the others see what follows from it. */
+static void mark_lost(struct pen_board *board, uint32_t rank)
+{
+    pen_board_claim(board, PEN_BOARD_LOST, rank + 1);
+}
+
+/* Nobody is lost before all have reported: waits that end change the board. */
+void pen__report_hang(struct pen__reporter *reporter)
 {
     struct pen_board *board = reporter->board;
     struct pen__node_view view = pen__report_view(reporter);
+    struct pen__root root = pen__wait_root(&view, pen_board_own(board));
     struct pen_text *line = &reporter->line;
     pen_text_clear(line);
     pen_text_add_string(line, "penstock: ");
@@ -144,6 +152,15 @@ _Noreturn void pen__end_by_hang(struct pen__reporter *reporter)
     write_line(line);
     pen_board_count_up(board, PEN_BOARD_HANG_TOLD);
     await_told(board, count_ranks(&view, can_tell), GRACE_NS);
+    mark_lost(board, root.kind == PEN__ROOT_HERE
+                         ? view.ranks[root.local_rank].entry.rank
+                         : PEN_BOARD_NOBODY);
+}
+
+_Noreturn void pen__leave_hang(struct pen__reporter *reporter)
+{
+    struct pen_board *board = reporter->board;
+    struct pen__node_view view = pen__report_view(reporter);
     if (pen_board_word(board, PEN_BOARD_HANG) == pen_board_own(board) + 1)
         wake_stopped(board, &view);
     uint32_t num_all =
@@ -155,7 +172,7 @@ _Noreturn void pen__end_by_hang(struct pen__reporter *reporter)
     pen__leave_together(board, PEN_EXIT_HANG);
 }
 
-_Noreturn void pen__end_after_hang(struct pen__reporter *reporter)
+_Noreturn void pen__leave_after_hang(struct pen__reporter *reporter)
 {
     pen_board_count_up(reporter->board, PEN_BOARD_HANG_TOLD);
     pen__leave_together(reporter->board, PEN_EXIT_HANG);
@@ -192,6 +209,23 @@ static void tell_death(struct pen__reporter *reporter, uint32_t dead)
     pen_board_claim(board, PEN_BOARD_DEATH_TOLD, 1);
 }
 
+/* The rank that reports may die before it has: then another one does. */
+void pen__report_death(struct pen__reporter *reporter, uint32_t dead)
+{
+    struct pen_board *board = reporter->board;
+    uint32_t own = pen_board_own(board) + 1;
+    int64_t end = pen_clock_ns() + TELLER_NS;
+    if (pen_board_claim(board, PEN_BOARD_DEATH_TELLER, own))
+        tell_death(reporter, dead);
+    uint32_t teller = pen_board_word(board, PEN_BOARD_DEATH_TELLER) - 1;
+    while (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0 &&
+           pen_clock_ns() < end && pen_board_is_alive(board, teller))
+        pause_a_little();
+    if (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0)
+        tell_death(reporter, dead);
+    mark_lost(board, pen_board_read(board, dead).rank);
+}
+
 /*
  * Launchers that wait for their processes make the first bad end that they
  * learn of the exit code of the job. Until the dead rank is collected, its
@@ -210,29 +244,13 @@ static void await_collected(int pid)
  * all ranks, some of which have ended by themselves, and makes a code of all
  * these ends. They are all the same if each rank is killed.
  */
-static _Noreturn void leave_dead(int pid)
+_Noreturn void pen__leave_dead(struct pen__reporter *reporter, uint32_t dead)
 {
+    int pid = pen_board_read(reporter->board, dead).pid;
     enum pen_launcher launcher = pen_launch_read_own().launcher;
     if (pen_launcher_is_hydra(launcher))
         raise(SIGKILL);
     if (launcher != PEN_LAUNCHER_NONE)
         await_collected(pid);
     _exit(PEN_EXIT_PEER_DIED);
-}
-
-/* The rank that reports may die before it has: then another one does. */
-_Noreturn void pen__end_by_death(struct pen__reporter *reporter, uint32_t dead)
-{
-    struct pen_board *board = reporter->board;
-    uint32_t own = pen_board_own(board) + 1;
-    int64_t end = pen_clock_ns() + TELLER_NS;
-    if (pen_board_claim(board, PEN_BOARD_DEATH_TELLER, own))
-        tell_death(reporter, dead);
-    uint32_t teller = pen_board_word(board, PEN_BOARD_DEATH_TELLER) - 1;
-    while (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0 &&
-           pen_clock_ns() < end && pen_board_is_alive(board, teller))
-        pause_a_little();
-    if (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0)
-        tell_death(reporter, dead);
-    leave_dead(pen_board_read(board, dead).pid);
 }

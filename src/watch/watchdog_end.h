@@ -5,7 +5,7 @@
 #include "watch/stall.h"
 
 /*
- * What a watchdog says, and how its process ends. Each report is one write(),
+ * What a watchdog says, and how its process leaves. Each report is one write(),
  * since a launcher may end all ranks a millisecond later. Nothing here calls
  * malloc(): the main thread may hold its lock.
  */
@@ -29,15 +29,24 @@ void pen__report_warning(struct pen__reporter *reporter,
                          const struct pen__node_view *view, const char *end);
 
 /*
- * All ranks of the node report, wake up those that are stopped, and leave
- * together with PEN_EXIT_HANG.
+ * This rank says what it waits for, and marks the root of the wait as lost. All
+ * ranks of the node do so.
  */
-_Noreturn void pen__end_by_hang(struct pen__reporter *reporter);
+void pen__report_hang(struct pen__reporter *reporter);
+
+/*
+ * After that: wakes up those that are stopped, and leaves together with all
+ * others with PEN_EXIT_HANG.
+ */
+_Noreturn void pen__leave_hang(struct pen__reporter *reporter);
 
 /* For a rank that was stopped while the others reported: it leaves as well. */
-_Noreturn void pen__end_after_hang(struct pen__reporter *reporter);
+_Noreturn void pen__leave_after_hang(struct pen__reporter *reporter);
 
-/* One rank of the node reports the death, all leave with PEN_EXIT_PEER_DIED. */
-_Noreturn void pen__end_by_death(struct pen__reporter *reporter, uint32_t dead);
+/* One rank of the node reports the death, and all mark the rank as lost. */
+void pen__report_death(struct pen__reporter *reporter, uint32_t dead);
+
+/* After that: all leave with PEN_EXIT_PEER_DIED. */
+_Noreturn void pen__leave_dead(struct pen__reporter *reporter, uint32_t dead);
 
 #endif

@@ -131,19 +131,21 @@ static int miss(uint32_t who)
     if (rank == who)
         for (;;)
             sleep(1);
-    (void)pen_agree(transport, PEN_OK, "testing", 1, &why);
-    fprintf(stderr, "rank %u came back\n", rank);
+    pen_status status = pen_agree(transport, PEN_OK, "testing", 1, &why);
+    fprintf(stderr, "rank %u came back: %s\n", rank, pen_status_text(status));
     return 0;
 }
 
 static int fail_alone(uint32_t who)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
+    pen_status status = PEN_OK;
     if (rank != who)
-        pen_transport_meet(transport);
+        status = pen_transport_meet(transport);
     pen_text_add(&why, "the disk is full");
-    (void)pen_agree(transport, PEN_IO, "testing", DEADLINE_SEC, &why);
-    fprintf(stderr, "rank %u came back\n", rank);
+    if (status == PEN_OK)
+        status = pen_agree(transport, PEN_IO, "testing", DEADLINE_SEC, &why);
+    fprintf(stderr, "rank %u came back: %s\n", rank, pen_status_text(status));
     return 0;
 }
 

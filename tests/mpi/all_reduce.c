@@ -85,8 +85,7 @@ static void add_over_ranks(double *values, size_t count)
 {
     struct pen_request request = {0};
     pen_transport_sum(transport, values, count, &request);
-    while (!pen_transport_test(transport, &request))
-        ;
+    assert_int_equal(pen_transport_wait(transport, &request), PEN_OK);
 }
 
 /* ---- claims ---- */

@@ -44,12 +44,12 @@ static double run_once(const struct pen_sync_method *method, int slower)
     struct pen_request request = {0};
     for (uint32_t i = 0; i < size; i++)
         run.slow_ns[i] = (int64_t)GRADIENT_NS * (i + 1 == size ? slower : 1);
-    pen_transport_meet(world);
+    assert_int_equal(pen_transport_meet(world), PEN_OK);
     sync_replica_run(&run, pen_replica_peers_of(peers), &trace);
     secs[rank] = 1e-9 * (double)trace.busy_ns;
     sync_trace_release(&trace, 1);
     pen_transport_sum(world, secs, size, &request);
-    pen_transport_wait(world, &request);
+    assert_int_equal(pen_transport_wait(world, &request), PEN_OK);
     double longest = 0;
     for (uint32_t i = 0; i + 1 < size; i++)
         longest = secs[i] > longest ? secs[i] : longest;

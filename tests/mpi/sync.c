@@ -70,13 +70,13 @@ static void gather(const struct result *own, struct result *all)
     struct pen_request request = {0};
     if (rank != 0) {
         pen_transport_send(world, 0, tag, own, sizeof *own, &request);
-        pen_transport_wait(world, &request);
+        assert_int_equal(pen_transport_wait(world, &request), PEN_OK);
         return;
     }
     all[0] = *own;
     for (uint32_t i = 1; i < pen_transport_size(world); i++) {
         pen_transport_receive(world, i, tag, &all[i], sizeof all[i], &request);
-        pen_transport_wait(world, &request);
+        assert_int_equal(pen_transport_wait(world, &request), PEN_OK);
     }
 }
 

@@ -28,8 +28,9 @@ static bool is_last(void)
 
 static void complete(struct pen_request *request)
 {
-    while (!pen_transport_test(transport, request))
+    while (pen_transport_test(transport, request) == PEN_BUSY)
         ;
+    assert_false(pen_transport_has_lost(transport));
 }
 
 static void there_are_several_ranks(void **state)
@@ -157,8 +158,9 @@ static void all_get_what_the_first_rank_has(void **state)
 {
     int values[] = {is_first() ? 7 : 0, is_first() ? 9 : 0};
     (void)state;
-    pen_transport_meet(transport);
-    pen_transport_share(transport, values, sizeof values);
+    assert_int_equal(pen_transport_meet(transport), PEN_OK);
+    assert_int_equal(pen_transport_share(transport, values, sizeof values),
+                     PEN_OK);
     assert_int_equal(values[0], 7);
     assert_int_equal(values[1], 9);
 }
@@ -177,8 +179,9 @@ static bool has_memory(size_t bytes)
     double available =
         (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     bool is_enough = available > 2.5 * (double)bytes;
-    pen_transport_share(transport, &is_enough, sizeof is_enough);
-    return is_enough;
+    return pen_transport_share(transport, &is_enough, sizeof is_enough) ==
+               PEN_OK &&
+           is_enough;
 }
 
 static void a_message_longer_than_an_int_arrives_whole(void **state)

@@ -175,7 +175,7 @@ static void a_share_of_an_older_epoch_is_refused(void **state)
     require(pen_checkpointer_create(&options, &checkpointer, &why), &why);
     (void)train(&run);
     move(&run, true);
-    pen_checkpointer_begin(checkpointer);
+    assert_int_equal(pen_checkpointer_begin(checkpointer), PEN_OK);
     assert_int_not_equal(pen_checkpointer_settle(checkpointer, &why), PEN_OK);
     assert_non_null(strstr(pen_text_string(&why),
                            "rank 0 is in epoch 0 of the layout, but the run "
@@ -183,7 +183,7 @@ static void a_share_of_an_older_epoch_is_refused(void **state)
     pen_text_clear(&why);
     pen_checkpointer_unload(checkpointer);
     require(pen_checkpointer_reload(checkpointer, &why), &why);
-    pen_checkpointer_begin(checkpointer);
+    assert_int_equal(pen_checkpointer_begin(checkpointer), PEN_OK);
     require(pen_checkpointer_settle(checkpointer, &why), &why);
     assert_int_equal(pen_checkpointer_durable_step(checkpointer), STEPS);
     pen_checkpointer_free(checkpointer);

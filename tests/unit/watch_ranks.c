@@ -109,6 +109,7 @@ struct player {
     struct play *play;
     uint32_t rank;
     struct pen_board *board;
+    struct pen_watchdog *watchdog;
     uint64_t step;
     uint32_t position;
 };
@@ -145,11 +146,11 @@ static void take(struct player *player, uint32_t from, int kind)
 {
     char byte;
     int handle = player->play->links[from][player->rank][kind][0];
-    ssize_t got;
-    do {
-        got = read(handle, &byte, 1);
-    } while (got < 0 && errno == EINTR);
-    if (got != 1)
+    struct pollfd come = {.fd = handle, .events = POLLIN};
+    while (poll(&come, 1, 5) != 1)
+        if (pen_board_has_lost(player->board))
+            pen_watchdog_leave(player->watchdog);
+    if (read(handle, &byte, 1) != 1)
         _exit(1);
 }
 
@@ -215,7 +216,7 @@ static void execute(struct player *player, const struct pen_op *op)
     }
 }
 
-static void take_steps(struct player *player, struct pen_watchdog *watchdog)
+static void take_steps(struct player *player)
 {
     const struct pen_row *row =
         &player->play->schedule->rows[player->rank % STAGES];
@@ -225,7 +226,7 @@ static void take_steps(struct player *player, struct pen_watchdog *watchdog)
         for (player->position = 0; player->position < row->count;
              player->position++)
             execute(player, &row->ops[player->position]);
-        pen_watchdog_add_step(watchdog, now_sec() - begin);
+        pen_watchdog_add_step(player->watchdog, now_sec() - begin);
     }
 }
 
@@ -234,7 +235,6 @@ static _Noreturn void be_rank(struct play *play, uint32_t rank)
     char path[64];
     struct pen_text why = PEN_TEXT_EMPTY;
     struct player player = {.play = play, .rank = rank};
-    struct pen_watchdog *watchdog = NULL;
     path_of(rank, path, sizeof path);
     int handle = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (handle < 0 || dup2(handle, STDERR_FILENO) < 0)
@@ -254,15 +254,15 @@ static _Noreturn void be_rank(struct play *play, uint32_t rank)
                                              .hang_timeout_sec =
                                                  play->hang_timeout_sec};
     if (status == PEN_OK)
-        status = pen_watchdog_create(&dog, &watchdog, &why);
+        status = pen_watchdog_create(&dog, &player.watchdog, &why);
     if (status != PEN_OK) {
         fprintf(stderr, "%s\n", pen_text_string(&why));
         _exit(1);
     }
-    take_steps(&player, watchdog);
+    take_steps(&player);
     pen_board_note(player.board, player.step, PEN_BOARD_NO_OP,
                    PEN_BOARD_FINISHED, PEN_BOARD_NOBODY);
-    pen_watchdog_free(watchdog);
+    pen_watchdog_free(player.watchdog);
     pen_board_free(player.board);
     _exit(0);
 }

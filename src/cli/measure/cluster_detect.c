@@ -12,6 +12,7 @@
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
 #include "cli/program/progress.h"
+#include "cli/train/lost.h"
 #include "core/cluster.h"
 #include "host/peak.h"
 #include "host/threads.h"
@@ -114,19 +115,25 @@ static pen_status measure_own(struct detection *it, struct figures *out,
     out->host = number_host();
     out->memory_bytes = usable_memory(&it->topology);
     show(it, 0, "products in f32");
-    pen_transport_meet(it->transport);
+    status = pen_transport_meet(it->transport);
+    if (status != PEN_OK)
+        return status;
     status =
         pen_peak_flops(PEN_PRECISION_F32, it->threads, why, &out->f32_flops);
     if (status != PEN_OK)
         return status;
     show(it, 1, "products in bf16");
-    pen_transport_meet(it->transport);
+    status = pen_transport_meet(it->transport);
+    if (status != PEN_OK)
+        return status;
     if (pen_peak_flops(PEN_PRECISION_BF16, it->threads, &no_bf16,
                        &out->bf16_flops) != PEN_OK)
         out->bf16_flops = 0;
     pen_text_release(&no_bf16);
     show(it, 2, "memory");
-    pen_transport_meet(it->transport);
+    status = pen_transport_meet(it->transport);
+    if (status != PEN_OK)
+        return status;
     return pen_peak_bandwidth(&it->topology, it->threads, why,
                               &out->memory_bytes_per_sec);
 }
@@ -144,8 +151,7 @@ static pen_status gather(struct detection *it, const struct figures *own,
     it->ranks[pen_transport_rank(it->transport)] = *own;
     pen_transport_sum(it->transport, (double *)it->ranks,
                       it->num_ranks * (sizeof *own / sizeof(double)), &request);
-    pen_transport_wait(it->transport, &request);
-    return PEN_OK;
+    return pen_transport_wait(it->transport, &request);
 }
 
 /* ---- who is where ---- */
@@ -389,6 +395,8 @@ static int detect(const struct args *args, struct detection *it,
     pen__progress_finish(&it->progress);
     status = pen_agree(it->transport, status, "measuring the machine",
                        PEN_AGREE_DEADLINE_SEC, why);
+    if (status == PEN_LOST)
+        pen__end_lost(it->transport, NULL, NULL);
     if (status == PEN_OK && is_first) {
         warn(it);
         status =

@@ -9,6 +9,7 @@
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
 #include "cli/program/progress.h"
+#include "cli/train/lost.h"
 #include "host/threads.h"
 #include "profiler/profiler.h"
 #include "runtime/agree.h"
@@ -178,7 +179,9 @@ static pen_status measure_sizes(const struct args *args,
 {
     pen_status status = pen_profiler_run(options, out, why);
     for (uint32_t i = 1; status == PEN_OK && i < args->num_sizes; i++) {
-        pen_transport_meet(transport);
+        status = pen_transport_meet(transport);
+        if (status != PEN_OK)
+            return status;
         options->micro_batch = args->sizes[i];
         status = pen_profiler_run_more(options, out, why);
     }
@@ -195,13 +198,13 @@ static pen_status measure(const struct args *args,
     if (status != PEN_OK)
         return status;
     out->num_ranks = pen_transport_size(transport);
-    pen_transport_meet(transport);
-    status = measure_sizes(args, options, transport, out, why);
-    if (status != PEN_OK)
+    status = pen_transport_meet(transport);
+    if (status == PEN_OK)
+        status = measure_sizes(args, options, transport, out, why);
+    if (status == PEN_OK)
+        status = pen_transport_meet(transport);
+    if (status != PEN_OK || out->num_ranks == 1)
         return status;
-    pen_transport_meet(transport);
-    if (out->num_ranks == 1)
-        return PEN_OK;
     uint32_t rank = pen_transport_rank(transport);
     return pen__profile_link(transport, rank < 2 ? 1 - rank : rank,
                              out->layers[PEN_LAYER_BLOCK].output_bytes,
@@ -345,6 +348,8 @@ static int profile_model(const struct args *args, int threads,
     pen__progress_finish(&progress);
     status = pen_agree(transport, status, "measuring layers",
                        PEN_AGREE_DEADLINE_SEC, why);
+    if (status == PEN_LOST)
+        pen__end_lost(transport, NULL, NULL);
     if (status != PEN_OK)
         return pen__refuse_as(status, why); /* the first rank has the reason */
     return is_first ? answer(args, &profile, why) : PEN__EXIT_OK;

@@ -24,9 +24,10 @@ struct ball {
     struct pen_request receive;
 };
 
+/* Whether a rank is lost is seen when all meet. */
 static void finish(const struct ball *ball, struct pen_request *request)
 {
-    while (!pen_transport_test(ball->transport, request))
+    while (pen_transport_test(ball->transport, request) == PEN_BUSY)
         continue;
 }
 
@@ -47,14 +48,14 @@ static void throw_ball(struct ball *ball)
 }
 
 /* The shortest of all trips, one way: what disturbs is not the link's. */
-static double measure_way(struct ball *ball, size_t bytes)
+static pen_status measure_way(struct ball *ball, size_t bytes, double *out)
 {
     int64_t least = INT64_MAX;
     bool is_first = pen_transport_rank(ball->transport) < ball->peer;
     ball->bytes = bytes;
     post(ball);
-    pen_transport_meet(ball->transport);
-    for (int i = -WARM_TRIPS; i < TRIPS; i++) {
+    pen_status status = pen_transport_meet(ball->transport);
+    for (int i = -WARM_TRIPS; i < TRIPS && status == PEN_OK; i++) {
         int64_t begin = pen_clock_ns();
         if (is_first)
             throw_ball(ball);
@@ -67,24 +68,29 @@ static double measure_way(struct ball *ball, size_t bytes)
         if (i >= 0 && taken < least)
             least = taken;
     }
-    return 0.5e-9 * (double)least;
+    *out = 0.5e-9 * (double)least;
+    return status;
 }
 
 /* seconds[0] of a short message, seconds[1] of one of `bytes`. */
-static void play(struct ball *ball, size_t bytes, double seconds[2])
+static pen_status play(struct ball *ball, size_t bytes, double seconds[2])
 {
+    pen_status status = PEN_OK;
     bool is_player = pen_transport_rank(ball->transport) != ball->peer;
     for (int round = 0; round < ROUNDS; round++)
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2 && status == PEN_OK; i++) {
+            double taken = 0;
             if (!is_player) {
-                pen_transport_meet(ball->transport);
+                status = pen_transport_meet(ball->transport);
                 continue;
             }
-            double taken = measure_way(ball, i == 0 ? SHORT_BYTES : bytes);
+            status = measure_way(ball, i == 0 ? SHORT_BYTES : bytes, &taken);
             if (round == 0 || taken < seconds[i])
                 seconds[i] = taken;
         }
-    pen_transport_share(ball->transport, seconds, 2 * sizeof *seconds);
+    return status == PEN_OK ? pen_transport_share(ball->transport, seconds,
+                                                  2 * sizeof *seconds)
+                            : status;
 }
 
 pen_status pen__profile_link(struct pen_transport *transport, uint32_t peer,
@@ -101,9 +107,13 @@ pen_status pen__profile_link(struct pen_transport *transport, uint32_t peer,
     memset(block, 1, 2 * room);
     struct ball ball = {
         .transport = transport, .peer = peer, .out = block, .in = block + room};
-    for (int i = 0; i < TRIES && seconds[1] <= seconds[0]; i++)
-        play(&ball, room, seconds);
+    pen_status status = PEN_OK;
+    for (int i = 0; i < TRIES && seconds[1] <= seconds[0] && status == PEN_OK;
+         i++)
+        status = play(&ball, room, seconds);
     free(block);
+    if (status != PEN_OK)
+        return status;
     if (seconds[1] <= seconds[0]) {
         pen_why(why,
                 "a message of %zu bytes takes %g s, one of %d bytes %g s: the "

@@ -69,7 +69,9 @@ pen_status pen__train_folder_claim(const struct pen__train_args *args,
         claim.step = loaded->manifest.step;
         memcpy(claim.hash, loaded->manifest.hash, sizeof claim.hash);
     }
-    pen_transport_share(transport, &claim, sizeof claim);
+    pen_status shared = pen_transport_share(transport, &claim, sizeof claim);
+    if (shared != PEN_OK)
+        return shared;
     memcpy(out->run, claim.run, sizeof claim.run);
     if (rank == 0)
         return status;

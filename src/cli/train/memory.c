@@ -179,7 +179,7 @@ static pen_status add_up(const struct pen__train_memory_question *question,
     own[GROUP] = pen_memory_group_key("");
     pen_transport_sum(question->transport, all, (size_t)size * FIELDS,
                       &request);
-    pen_transport_wait(question->transport, &request);
+    pen_status status = pen_transport_wait(question->transport, &request);
     *out = (struct together){.bytes = {own_bytes},
                              .num_ranks = {[PEN_MEMORY_PROCESS] = 1}};
     for (uint32_t i = 0; i < size; i++) {
@@ -192,7 +192,7 @@ static pen_status add_up(const struct pen__train_memory_question *question,
         out->num_ranks[PEN_MEMORY_GROUP] += is_of_group;
     }
     free(all);
-    return PEN_OK;
+    return status;
 }
 
 /* ---- comparing ---- */

@@ -201,15 +201,17 @@ pen_status pen__train_compare(const struct pen_launch_identity *own,
     struct pen_launch_identity first = *own;
     if (pen_transport_size(transport) == 1)
         return PEN_OK;
-    pen_transport_share(transport, &first, sizeof first);
-    return pen_launch_identity_compare(own, &first, why);
+    pen_status status = pen_transport_share(transport, &first, sizeof first);
+    return status == PEN_OK ? pen_launch_identity_compare(own, &first, why)
+                            : status;
 }
 
-static void sum(struct pen_transport *transport, double *values, size_t count)
+static pen_status sum(struct pen_transport *transport, double *values,
+                      size_t count)
 {
     struct pen_request request = {.is_active = false};
     pen_transport_sum(transport, values, count, &request);
-    pen_transport_wait(transport, &request);
+    return pen_transport_wait(transport, &request);
 }
 
 double pen__train_patience(const struct pen__train_args *args)
@@ -316,8 +318,9 @@ static pen_status write_ranks(const char *folder, const double *peaks,
     return status;
 }
 
-void pen__train_tell_peaks(const struct pen__train_args *args,
-                           struct pen_transport *transport, size_t predicted)
+pen_status pen__train_tell_peaks(const struct pen__train_args *args,
+                                 struct pen_transport *transport,
+                                 size_t predicted)
 {
     uint32_t size = pen_transport_size(transport);
     uint32_t rank = pen_transport_rank(transport);
@@ -329,13 +332,17 @@ void pen__train_tell_peaks(const struct pen__train_args *args,
     status = pen_agree(transport, status, "summing up peaks of memory",
                        pen__train_patience(args), &why);
     if (status != PEN_OK || both == NULL || pen_memory_peak() == 0) {
-        warn_of_peaks(rank, status, &why);
+        warn_of_peaks(rank, status == PEN_LOST ? PEN_OK : status, &why);
         free(both);
-        return;
+        return status == PEN_LOST ? status : PEN_OK;
     }
     both[rank] = (double)pen_memory_peak();
     both[size + rank] = (double)predicted;
-    sum(transport, both, (size_t)2 * size);
+    status = sum(transport, both, (size_t)2 * size);
+    if (status != PEN_OK) {
+        free(both);
+        return status;
+    }
     if (size == 1)
         pen_log(PEN_LOG_INFO,
                 "memory was %.1f MB at its peak, %+.1f %%; %.1f MB at the end",
@@ -347,21 +354,23 @@ void pen__train_tell_peaks(const struct pen__train_args *args,
         status = write_ranks(args->run, both, both + size, size, &why);
     warn_of_peaks(rank, status, &why);
     free(both);
+    return PEN_OK;
 }
 
-void pen__train_tell_sent(struct pen_transport *transport)
+pen_status pen__train_tell_sent(struct pen_transport *transport)
 {
     double sent[PEN_TAG_KINDS];
     for (int kind = 0; kind < PEN_TAG_KINDS; kind++)
         sent[kind] =
             (double)pen_transport_sent(transport, (enum pen_tag_kind)kind);
     if (pen_transport_size(transport) == 1)
-        return;
-    sum(transport, sent, PEN_TAG_KINDS);
-    if (pen_transport_rank(transport) == 0)
+        return PEN_OK;
+    pen_status status = sum(transport, sent, PEN_TAG_KINDS);
+    if (status == PEN_OK && pen_transport_rank(transport) == 0)
         pen_log(PEN_LOG_INFO,
                 "sent %.0f bytes between stages, %.0f of gradients to be "
                 "summed and %.0f of their sums",
                 sent[PEN_TAG_ACT] + sent[PEN_TAG_GRAD], sent[PEN_TAG_GRADIENT],
                 sent[PEN_TAG_SUM]);
+    return status;
 }

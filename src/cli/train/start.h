@@ -44,10 +44,11 @@ pen_status pen__train_make_run(const struct pen__train_args *args,
  * On rank 0: the peak of every rank against what it predicted, told and, in
  * the folder of --run, written. A failure is a warning.
  */
-void pen__train_tell_peaks(const struct pen__train_args *args,
-                           struct pen_transport *transport, size_t predicted);
+pen_status pen__train_tell_peaks(const struct pen__train_args *args,
+                                 struct pen_transport *transport,
+                                 size_t predicted) PEN_MUST_CHECK;
 
 /* On rank 0: the bytes that all ranks have sent. */
-void pen__train_tell_sent(struct pen_transport *transport);
+pen_status pen__train_tell_sent(struct pen_transport *transport) PEN_MUST_CHECK;
 
 #endif

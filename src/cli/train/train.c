@@ -9,6 +9,7 @@
 #include "cli/train/checkpoint.h"
 #include "cli/train/data.h"
 #include "cli/train/folder.h"
+#include "cli/train/lost.h"
 #include "cli/train/memory.h"
 #include "cli/train/replicas.h"
 #include "cli/train/report.h"
@@ -440,10 +441,13 @@ static pen_status agree(struct training *training, pen_status status,
                         const char *doing, struct pen_text *why)
 {
     enum pen_board_state before = training->watch.state;
+    if (status == PEN_LOST)
+        return status;
     pen__train_watch_note(&training->watch, PEN_BOARD_COLLECTIVE);
     status = pen_agree(training->transport, status, doing,
                        pen__train_patience(&training->args), why);
-    pen__train_watch_note(&training->watch, before);
+    if (status != PEN_LOST) /* or others read that this rank goes on */
+        pen__train_watch_note(&training->watch, before);
     return status;
 }
 
@@ -509,10 +513,10 @@ static pen_status restore_replicas(struct training *training,
                                    struct pen_text *why)
 {
     (void)why;
-    if (training->replicas.has_method && checkpoint_of(training) != NULL)
-        pen_replicas_restored(pen_trainer_replicas(training->trainer),
-                              checkpoint_of(training)->manifest.step);
-    return PEN_OK;
+    if (!training->replicas.has_method || checkpoint_of(training) == NULL)
+        return PEN_OK;
+    return pen_replicas_restored(pen_trainer_replicas(training->trainer),
+                                 checkpoint_of(training)->manifest.step);
 }
 
 /* All ranks agree after each phase, and begin the next one together. */
@@ -730,28 +734,34 @@ static pen_status verify(struct training *training, uint64_t done,
 }
 
 /* All ranks do the same here: they know the same votes. */
-static void look_after_checkpoints(struct training *training,
-                                   const struct pen_step *step, bool is_last)
+static pen_status look_after_checkpoints(struct training *training,
+                                         const struct pen_step *step,
+                                         bool is_last)
 {
     struct pen_checkpointer *checkpointer = training->checkpointer;
     double size = pen_transport_size(training->transport);
+    pen_status status = PEN_OK;
     if (checkpointer == NULL)
-        return;
+        return PEN_OK;
     bool is_wanted = is_last || step->votes[PEN_VOTE_SAVE] > 0 ||
                      is_due(step->step, training->args.save_interval);
     pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
     if (pen_checkpointer_is_busy(checkpointer) &&
         step->votes[PEN_VOTE_SAVED] == size &&
         step->step - step->vote_delay > pen_checkpointer_step(checkpointer))
-        pen_checkpointer_collect(checkpointer);
-    if (is_wanted && pen_checkpointer_is_busy(checkpointer)) {
+        status = pen_checkpointer_collect(checkpointer);
+    if (status == PEN_OK && is_wanted &&
+        pen_checkpointer_is_busy(checkpointer)) {
         struct pen_text why = PEN_TEXT_EMPTY;
-        (void)pen_checkpointer_settle(checkpointer, &why); /* it was told */
+        status = pen_checkpointer_settle(checkpointer, &why); /* it was told */
         pen_text_release(&why);
     }
-    if (is_wanted)
-        pen_checkpointer_begin(checkpointer);
+    if (is_wanted && status != PEN_LOST)
+        status = pen_checkpointer_begin(checkpointer);
+    if (status == PEN_LOST)
+        return status;
     pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
+    return PEN_OK;
 }
 
 static pen_status settle(struct training *training, struct pen_text *why)
@@ -762,7 +772,7 @@ static pen_status settle(struct training *training, struct pen_text *why)
     pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
     pen_status status =
         pen_checkpointer_settle(training->checkpointer, &reason);
-    if (status != PEN_OK)
+    if (status != PEN_OK && status != PEN_LOST)
         pen_why(why, "the last checkpoint was not written: %s",
                 reason.length > 0 ? pen_text_string(&reason)
                                   : pen_status_text(status));
@@ -828,11 +838,14 @@ static pen_status move_on(struct training *training, uint64_t done,
     if (move == NULL)
         return PEN_OK;
     pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
-    if (training->checkpointer != NULL) {
-        (void)pen_checkpointer_settle(training->checkpointer, &reason);
-        pen_checkpointer_unload(training->checkpointer);
-    }
+    pen_status settled = PEN_OK;
+    if (training->checkpointer != NULL)
+        settled = pen_checkpointer_settle(training->checkpointer, &reason);
     pen_text_release(&reason); /* it was told */
+    if (settled == PEN_LOST)
+        return settled;
+    if (training->checkpointer != NULL)
+        pen_checkpointer_unload(training->checkpointer);
     pen_verifier_free(training->verifier);
     training->verifier = NULL;
     pen__train_watch_note(&training->watch, PEN_BOARD_PREPARING);
@@ -863,31 +876,35 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
             return status;
         training->is_stopped =
             step.votes[PEN_VOTE_STOP] > 0 && step.step < last;
-        look_after_checkpoints(training, &step,
-                               training->is_stopped || step.step == last);
-        if (!training->is_stopped)
+        status = look_after_checkpoints(
+            training, &step, training->is_stopped || step.step == last);
+        if (status == PEN_OK && !training->is_stopped)
             status = move_on(training, step.step, why);
     }
-    if (pen_trainer_replicas(training->trainer) != NULL)
-        pen_replicas_leave(pen_trainer_replicas(training->trainer));
+    if (status == PEN_OK && pen_trainer_replicas(training->trainer) != NULL)
+        status = pen_replicas_leave(pen_trainer_replicas(training->trainer));
     return status;
 }
 
-static void tell_end(struct training *training)
+static pen_status tell_end(struct training *training)
 {
     const struct pen__train_args *args = &training->args;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
-    pen__train_tell_peaks(args, training->transport, training->predicted_bytes);
-    if (training->is_first)
+    pen_status status = pen__train_tell_peaks(args, training->transport,
+                                              training->predicted_bytes);
+    if (status == PEN_OK && training->is_first)
         pen__train_replicas_tell(training->trainer,
                                  done - training->report.first_step);
-    pen__train_tell_sent(training->transport);
+    if (status == PEN_OK)
+        status = pen__train_tell_sent(training->transport);
+    if (status != PEN_OK)
+        return status;
     if (training->is_first && args->texts.count > 0)
         pen_log(PEN_LOG_INFO,
                 "to write with it: penstock generate --model %s --prompt A",
                 args->save);
     if (!training->is_stopped || !training->is_first)
-        return;
+        return PEN_OK;
     if (args->save != NULL)
         pen_log(PEN_LOG_INFO,
                 "stopped after step %" PRIu64
@@ -898,6 +915,7 @@ static void tell_end(struct training *training)
                 "stopped after step %" PRIu64
                 "; no checkpoint was written, because --save is not given",
                 done);
+    return PEN_OK;
 }
 
 static pen_status open_report(struct training *training, uint64_t done,
@@ -960,9 +978,7 @@ static pen_status train(struct training *training, struct pen_text *why)
         status = agree(training, settle(training, why),
                        "writing the last checkpoint", why);
     pen__train_report_close(&training->report);
-    if (status == PEN_OK)
-        tell_end(training);
-    return status;
+    return status == PEN_OK ? tell_end(training) : status;
 }
 
 /* ---- the command ---- */
@@ -1054,6 +1070,9 @@ static int run(int argc, char **argv)
         code = tell_check(&training);
     else if (status == PEN_OK)
         status = train(&training, &why);
+    if (status == PEN_LOST)
+        pen__end_lost(training.transport, training.watch.board,
+                      training.watch.watchdog);
     if (status != PEN_OK)
         code = refuse(status, &why);
     if (status == PEN_LATE)

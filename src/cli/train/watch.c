@@ -24,13 +24,13 @@ static void host_name(char out[HOST_SIZE])
 }
 
 /* The same on all ranks, and of no other job: made by the first of them. */
-static void job_name(struct pen_transport *transport, const char *host,
-                     char out[JOB_SIZE])
+static pen_status job_name(struct pen_transport *transport, const char *host,
+                           char out[JOB_SIZE])
 {
     memset(out, 0, JOB_SIZE);
     snprintf(out, JOB_SIZE, "%s-%ld-%" PRId64, host, (long)getpid(),
              pen_clock_ns());
-    pen_transport_share(transport, out, JOB_SIZE);
+    return pen_transport_share(transport, out, JOB_SIZE);
 }
 
 /* Replicas that rarely talk may wait for much longer than steps take. */
@@ -114,11 +114,13 @@ pen_status pen__train_watch_join(struct pen__train_watch *watch,
     if (watch->board == NULL && pen_transport_size(transport) > 1 &&
         has_node(launch)) {
         host_name(host);
-        job_name(transport, host, job);
-        status =
-            open_board(watch, args, launch, job, pen_transport_rank(transport),
-                       pen_transport_size(transport), why);
+        status = job_name(transport, host, job);
+        if (status == PEN_OK)
+            status = open_board(watch, args, launch, job,
+                                pen_transport_rank(transport),
+                                pen_transport_size(transport), why);
     }
+    pen_transport_guard(transport, watch->board);
     pen__train_watch_note(watch, PEN_BOARD_LOADING);
     return status;
 }
