@@ -53,16 +53,19 @@ static bool peers_test(struct pen_peers *peers,
     return pen_transport_test(of(peers)->world, request_of(request)) == PEN_OK;
 }
 
-static void peers_wait(struct pen_peers *peers, bool (*is_done)(void *context),
-                       void *context)
+static pen_status peers_wait(struct pen_peers *peers,
+                             bool (*is_done)(void *context), void *context)
 {
     struct pen_replica_peers *it = of(peers);
     int64_t since = pen_clock_ns();
-    bool is_over = it->executor != NULL &&
-                   pen_executor_wait(it->executor, is_done, context,
-                                     PEN_NO_RANK) == PEN_OK;
-    while (!is_over && !is_done(context))
+    if (it->executor != NULL)
+        return pen_executor_wait(it->executor, is_done, context, PEN_NO_RANK);
+    while (!is_done(context)) {
+        if (pen_transport_has_lost(it->world))
+            return PEN_LOST;
         pen_transport_pause(it->world, pen_clock_ns() - since);
+    }
+    return PEN_OK;
 }
 
 /* ---- windows ---- */

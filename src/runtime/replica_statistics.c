@@ -156,6 +156,8 @@ pen_replica_statistics_show(struct pen_replica_statistics *statistics,
     pen_collective_sum(statistics->collective, statistics->mean,
                        statistics->count);
     pen_collective_wait(statistics->collective);
+    if (pen_peers_status(statistics->peers) != PEN_OK)
+        return PEN_LOST;
     for (size_t i = 0; i < statistics->count; i++)
         statistics->mean[i] /= (float)statistics->peers->size;
     put(statistics, statistics->mean);

@@ -415,7 +415,7 @@ pen_status pen__replicas_before_step(struct pen_replicas *replicas,
     refresh(replicas);
     replicas->choice.method->before_step(replicas->sync, &at);
     put_back(replicas);
-    return PEN_OK;
+    return pen_peers_status(replicas->setting.peers);
 }
 
 /* Clipping is the optimizer's; a method with a step of its own has it done. */
@@ -453,7 +453,7 @@ pen_status pen__replicas_step(struct pen_replicas *replicas,
         pen_sync_is_due(&at, replicas->setting.interval))
         tell_change(replicas);
     replicas->step = NULL;
-    return PEN_OK;
+    return pen_peers_status(replicas->setting.peers);
 }
 
 /* ---- votes ---- */
@@ -501,7 +501,7 @@ pen_status pen_replicas_settle(struct pen_replicas *replicas)
 {
     if (replicas->choice.method->settle != NULL)
         replicas->choice.method->settle(replicas->sync);
-    return PEN_OK;
+    return pen_peers_status(replicas->setting.peers);
 }
 
 static pen_status exchange_shown(struct pen_replicas *replicas)
@@ -552,6 +552,9 @@ pen_status pen_replicas_show(struct pen_replicas *replicas)
         return status;
     refresh(replicas);
     replicas->choice.method->consistent(replicas->sync, replicas->shown);
+    status = pen_peers_status(replicas->setting.peers);
+    if (status != PEN_OK)
+        return status;
     status = exchange_shown(replicas);
     if (status == PEN_OK && replicas->statistics != NULL)
         status = pen_replica_statistics_show(replicas->statistics,
@@ -599,6 +602,9 @@ pen_status pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps)
     refresh(replicas);
     if (replicas->choice.method->restored != NULL)
         replicas->choice.method->restored(replicas->sync, steps);
+    pen_status status = pen_peers_status(replicas->setting.peers);
+    if (status != PEN_OK)
+        return status;
     tell_change(replicas);
     return pen_exchange_values(replicas->trainer->exchange);
 }
@@ -608,5 +614,5 @@ pen_status pen_replicas_leave(struct pen_replicas *replicas)
     refresh(replicas);
     if (replicas->choice.method->leave != NULL)
         replicas->choice.method->leave(replicas->sync);
-    return PEN_OK;
+    return pen_peers_status(replicas->setting.peers);
 }

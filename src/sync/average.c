@@ -108,6 +108,8 @@ static bool end_round(struct pen_average *average)
 void pen_average_start(struct pen_average *average, uint64_t step,
                        float *vector)
 {
+    if (average->setting.peers->has_lost)
+        return;
     PEN_BUG_UNLESS(!average->is_under_way);
     average->is_under_way = true;
     average->round = 0;
@@ -140,7 +142,7 @@ void pen_average_wait(struct pen_average *average)
 void pen_average_states(struct pen_average *average,
                         struct pen_sync_states *out)
 {
-    PEN_BUG_UNLESS(!average->is_under_way);
+    PEN_BUG_UNLESS(!average->is_under_way || average->setting.peers->has_lost);
     if (average->compressor != NULL && average->compressor->states != NULL)
         average->compressor->states(average->state, out);
 }

@@ -185,6 +185,8 @@ static bool take_turn(struct pen_collective *collective)
 void pen_collective_sum(struct pen_collective *collective, float *values,
                         size_t count)
 {
+    if (collective->peers->has_lost)
+        return;
     PEN_BUG_UNLESS(collective->state == IDLE && count <= collective->most);
     collective->values = values;
     collective->count = count;
@@ -253,7 +255,7 @@ static void write_message(const struct pen_collective *collective,
 static void receive_messages(struct pen_collective *collective)
 {
     struct pen_peers *peers = collective->peers;
-    PEN_BUG_UNLESS(collective->state == IDLE);
+    PEN_BUG_UNLESS(collective->state == IDLE || peers->has_lost);
     collective->state = GATHERING;
     for (uint32_t k = 0; k < peers->size; k++)
         if (k != peers->self)

@@ -16,6 +16,10 @@
  * A send is complete when its receive is posted and not before; messages
  * between two members on one channel arrive in the order in which they were
  * sent.
+ *
+ * When a member is lost, that stays so (has_lost): nothing is posted any more,
+ * every wait ends at once, and what a method makes of it is void. The hooks of
+ * methods need not care; the code that calls them asks pen_peers_status().
  */
 struct pen_peers;
 
@@ -37,9 +41,10 @@ struct pen_peers_ops {
                     struct pen_peers_request *request);
     /* True when it is done, or was not under way. Never waits. */
     bool (*test)(struct pen_peers *peers, struct pen_peers_request *request);
-    /* Looks again and again until is_done() says so; others may compute. */
-    void (*wait)(struct pen_peers *peers, bool (*is_done)(void *context),
-                 void *context);
+    /* Looks again and again until is_done() says so; others may compute.
+     * PEN_LOST when a member is lost. */
+    pen_status (*wait)(struct pen_peers *peers, bool (*is_done)(void *context),
+                       void *context);
 
     /*
      * One-sided: all members expose `length` bytes each, at the same time;
@@ -60,6 +65,7 @@ struct pen_peers {
     const struct pen_peers_ops *ops;
     uint32_t size; /* members */
     uint32_t self; /* the number of this one */
+    bool has_lost; /* a member */
     /* Payload, counted where it is sent. */
     uint64_t num_bytes;
     uint64_t num_messages;
@@ -70,6 +76,8 @@ static inline void pen_peers_send(struct pen_peers *peers, uint32_t to,
                                   size_t length,
                                   struct pen_peers_request *request)
 {
+    if (peers->has_lost)
+        return;
     peers->num_bytes += length;
     peers->num_messages++;
     peers->ops->send(peers, to, channel, bytes, length, request);
@@ -80,25 +88,35 @@ static inline void pen_peers_receive(struct pen_peers *peers, uint32_t from,
                                      size_t length,
                                      struct pen_peers_request *request)
 {
-    peers->ops->receive(peers, from, channel, bytes, length, request);
+    if (!peers->has_lost)
+        peers->ops->receive(peers, from, channel, bytes, length, request);
 }
 
 static inline bool pen_peers_test(struct pen_peers *peers,
                                   struct pen_peers_request *request)
 {
-    return peers->ops->test(peers, request);
+    return !peers->has_lost && peers->ops->test(peers, request);
 }
 
 static inline void pen_peers_wait(struct pen_peers *peers,
                                   bool (*is_done)(void *context), void *context)
 {
-    peers->ops->wait(peers, is_done, context);
+    if (!peers->has_lost)
+        peers->has_lost = peers->ops->wait(peers, is_done, context) == PEN_LOST;
+}
+
+/* Whether what came since the members met can be used: PEN_OK or PEN_LOST. */
+static inline pen_status pen_peers_status(const struct pen_peers *peers)
+{
+    return peers->has_lost ? PEN_LOST : PEN_OK;
 }
 
 static inline void pen_peers_put(struct pen_peers *peers,
                                  struct pen_peers_window *window, uint32_t to,
                                  size_t first, const void *bytes, size_t length)
 {
+    if (peers->has_lost)
+        return;
     peers->num_bytes += length;
     peers->num_messages++;
     peers->ops->put(peers, window, to, first, bytes, length);

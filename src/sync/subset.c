@@ -30,10 +30,11 @@ static bool test(struct pen_peers *peers, struct pen_peers_request *request)
     return pen_peers_test(subset_of(peers)->all, request);
 }
 
-static void wait_until(struct pen_peers *peers, bool (*is_done)(void *context),
-                       void *context)
+static pen_status wait_until(struct pen_peers *peers,
+                             bool (*is_done)(void *context), void *context)
 {
     pen_peers_wait(subset_of(peers)->all, is_done, context);
+    return pen_peers_status(subset_of(peers)->all);
 }
 
 static const struct pen_peers_ops ops = {

@@ -171,8 +171,8 @@ static bool peers_test(struct pen_peers *peers,
     return is_done;
 }
 
-static void peers_wait(struct pen_peers *peers, bool (*is_done)(void *context),
-                       void *context)
+static pen_status peers_wait(struct pen_peers *peers,
+                             bool (*is_done)(void *context), void *context)
 {
     struct member *member = member_of(peers);
     struct thread_world *world = member->world;
@@ -182,7 +182,7 @@ static void peers_wait(struct pen_peers *peers, bool (*is_done)(void *context),
         unlock(world);
         deliver(member);
         if (is_done(context))
-            return;
+            return PEN_OK;
         lock(world);
         while (world->num_moves == seen)
             pthread_cond_wait(&world->moved, &world->lock);
