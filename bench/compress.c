@@ -52,12 +52,13 @@ static bool mirror_test(struct pen_peers *peers,
     return true;
 }
 
-static void mirror_wait(struct pen_peers *peers, bool (*is_done)(void *context),
-                        void *context)
+static pen_status mirror_wait(struct pen_peers *peers,
+                              bool (*is_done)(void *context), void *context)
 {
     (void)peers;
     while (!is_done(context))
         continue;
+    return PEN_OK;
 }
 
 static const struct pen_peers_ops mirror_ops = {.send = mirror_send,
