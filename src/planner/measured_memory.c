@@ -228,6 +228,12 @@ static uint64_t stepped(const struct holder *holder)
                   holder->largest_owned);
 }
 
+/* Of each parameter that a rank steps: value and moments, to undo a step. */
+static uint64_t saved_values(const struct holder *holder)
+{
+    return holder->measured->schedule->rules.is_optimistic ? 1 + MOMENTS : 0;
+}
+
 static void tell(const struct holder *holder, struct pen_plan_memory *out)
 {
     uint64_t gradients = holder->trained * sizeof(float);
@@ -235,7 +241,7 @@ static void tell(const struct holder *holder, struct pen_plan_memory *out)
     out->bytes[PEN_MEMORY_WEIGHTS] = holder->parameters - gradients - moments;
     out->bytes[PEN_MEMORY_GRADIENTS] = gradients;
     out->bytes[PEN_MEMORY_OPTIMIZER] =
-        MOMENTS * stepped(holder) * sizeof(float);
+        (MOMENTS + saved_values(holder)) * stepped(holder) * sizeof(float);
     out->bytes[PEN_MEMORY_ACTIVATIONS] = holder->activations;
     out->bytes[PEN_MEMORY_LOSS] = 0; /* logits are part of a stash */
     out->bytes[PEN_MEMORY_BUFFERS] = holder->messages + holder->sums;

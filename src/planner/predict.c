@@ -62,7 +62,7 @@ static double measured_span(const struct pen__work *work,
         pen__sum_rank(work, i, &rank);
         longest = fmax(longest, rank.update_sec);
     }
-    return timing->makespan_sec + longest;
+    return timing->step_sec + longest;
 }
 
 static double compute_of(const struct pen__work *work,
@@ -205,6 +205,10 @@ static double bound_span(const struct pen__work *work)
         double compute = compute_of(work, &rank);
         if (!work->generator->is_synchronous) { /* all the time */
             most = fmax(most, compute + rank.gather_sec + rank.update_sec);
+            continue;
+        }
+        if (pen__is_optimistic(work)) { /* rows follow each other */
+            most = fmax(most, compute + rank.behind_sec);
             continue;
         }
         double needed = compute; /* before the others can end */

@@ -122,6 +122,23 @@ static uint64_t further_weights(const struct pen__work *work,
     return (versions > 1 ? versions - 1 : 0) + is_corrected + has_two_gradients;
 }
 
+/* Of values and moments, which this program's trainer restores from it. */
+static double saved_bytes(const struct pen__work *work,
+                          const struct pen__stage *rank)
+{
+    const struct pen_plan *plan = work->plan;
+    bool is_sharded = plan->sharding >= PEN_SHARDING_ZERO1;
+    bool has_masters = pen_number_bytes(work->setting->number) < 4;
+    if (!pen__is_optimistic(work))
+        return 0;
+    return pen__optimizer_bytes(work->setting, plan, &rank->bytes,
+                                &rank->matrices) +
+           (has_masters
+                ? 0
+                : 4 * (is_sharded ? share_of(work, rank)
+                                  : (double)rank->bytes.num_parameters));
+}
+
 static void fill_rank(const struct pen__work *work,
                       const struct pen_timing *timing, uint32_t index,
                       bool has_head, struct pen_plan_memory *out)
@@ -146,6 +163,7 @@ static void fill_rank(const struct pen__work *work,
         stash += (double)rank.bytes.stash_bytes /
                  pen__degree(work->plan, PEN_DEGREE_VPP);
     fill_memory(work, &rank, stash, has_head, out);
+    out->bytes[PEN_MEMORY_OPTIMIZER] += (uint64_t)saved_bytes(work, &rank);
     if (timing != NULL)
         out->bytes[PEN_MEMORY_WEIGHTS] *= timing->ranks[index].versions;
 }

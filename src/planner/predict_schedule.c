@@ -157,6 +157,13 @@ static uint32_t few_batches(const struct pen__work *work)
            2;
 }
 
+bool pen__is_optimistic(const struct pen__work *work)
+{
+    return work->setting->target == PEN_TARGET_PENSTOCK &&
+           work->generator->is_optimistic &&
+           pen__degree(work->plan, PEN_DEGREE_PP) > 1;
+}
+
 /*
  * Where no step waits for the one before, one takes what each batch adds when
  * the pipeline is full.
@@ -170,7 +177,8 @@ pen_status pen__time_schedule(const struct pen__work *work,
     uint32_t few = is_whole ? 0 : few_batches(work);
     pen_status status = time_batches(work, 2 * few, true, out, why);
     if (status == PEN_OK && is_whole)
-        *span_sec = (*out)->makespan_sec;
+        *span_sec =
+            pen__is_optimistic(work) ? (*out)->step_sec : (*out)->makespan_sec;
     if (status != PEN_OK || is_whole)
         return status;
     status = time_batches(work, few, false, &less, why);

@@ -84,6 +84,12 @@ double pen__busy_sec(const struct pen__work *work,
 /* Seconds of a step that nobody counts. */
 double pen__other_sec(const struct pen__work *work);
 
+/*
+ * Whether steps go ahead of the norm of all gradients: this program's trainer
+ * does so where the schedule says it, others wait.
+ */
+bool pen__is_optimistic(const struct pen__work *work);
+
 /* Times it; *span_sec is what one batch takes. Free *out. */
 pen_status pen__time_schedule(const struct pen__work *work,
                               struct pen_timing **out, double *span_sec,

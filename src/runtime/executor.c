@@ -541,11 +541,10 @@ static pen_status run_op(struct pen_executor *executor, const struct pen_op *op,
                 &executor->stages[pen__executor_find(executor, op->stage)]);
         break;
     case PEN_OP_CLASS_STEP:
-        if (hooks->step != NULL)
-            return hooks->step(
-                hooks->context,
-                &executor->stages[pen__executor_find(executor, op->stage)],
-                op->version);
+        return hooks->step(
+            hooks->context,
+            &executor->stages[pen__executor_find(executor, op->stage)],
+            op->version);
         break;
     case PEN_OP_CLASS_MOVE:
         return pen_guests_move(executor->guests, op);
@@ -562,18 +561,97 @@ static bool is_quiet(void *context)
     return executor->guests == NULL || pen_guests_is_idle(executor->guests);
 }
 
-/* A step that nobody takes here is taken behind the pass, and told then. */
-static bool is_deferred(const struct pen_executor *executor,
-                        const struct pen_op *op)
+pen_status pen_executor_finish(struct pen_executor *executor)
 {
-    return op->kind == PEN_OP_STEP && executor->options.hooks.step == NULL;
+    return pen_executor_wait(executor, is_quiet, executor, PEN_NO_RANK);
+}
+
+static void begin_pass(struct pen_executor *executor)
+{
+    const struct pen_pass *pass = executor->pass;
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        pen_mailbox_begin(executor->mailboxes[i], pass->number,
+                          !pass->is_gated);
+}
+
+void pen_executor_open(struct pen_executor *executor)
+{
+    executor->pass->is_gated = false;
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        pen_mailbox_open(executor->mailboxes[i]);
+}
+
+static bool is_rewound(void *context)
+{
+    const struct pen_executor *executor = context;
+    bool is_all = true;
+    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
+        if (!pen_mailbox_rewind(executor->mailboxes[i]))
+            is_all = false;
+    return is_all;
+}
+
+pen_status pen_executor_rewind(struct pen_executor *executor)
+{
+    pen_status status =
+        pen_executor_wait(executor, is_rewound, executor, PEN_NO_RANK);
+    for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++) {
+        struct pen_stage *stage = &executor->stages[i];
+        for (uint32_t k = 0; k < stage->num_microbatches; k++) {
+            give_room(&stage->stashes, &stage->stays[k].stash);
+            give_room(&stage->inputs, &stage->stays[k].input);
+        }
+    }
+    return status;
+}
+
+/* At the gate; *position is where the row goes on. */
+static pen_status validate(struct pen_executor *executor, uint32_t *position,
+                           struct pen_text *why)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    bool is_again = false;
+    pen_status status = hooks->validate(hooks->context, &is_again, why);
+    if (status != PEN_OK)
+        return status;
+    if (is_again) {
+        executor->pass->is_gated = false;
+        begin_pass(executor);
+        *position = 0;
+    } else {
+        pen_executor_open(executor);
+    }
+    return PEN_OK;
+}
+
+static pen_status run_position(struct pen_executor *executor, uint32_t position,
+                               struct pen_text *why)
+{
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    const struct pen_op *op = &executor->row->ops[position];
+    struct pen_pass *pass = executor->pass;
+    bool is_deferred = op->kind == PEN_OP_STEP && !pass->takes_steps;
+    int64_t begin = pen_clock_ns();
+    executor->position = position;
+    executor->ready_ns = begin;
+    if (hooks->op != NULL)
+        hooks->op(hooks->context, pass->number, position);
+    pen_status status = is_deferred ? PEN_OK : run_op(executor, op, why);
+    if (status == PEN_LOST)
+        return status;
+    int64_t end = pen_clock_ns();
+    if (pen_op_is_compute(op->kind))
+        pass->busy_ns += end - executor->ready_ns;
+    if (hooks->done != NULL && !is_deferred)
+        hooks->done(hooks->context, pass->number, position, begin,
+                    executor->ready_ns, end);
+    return status;
 }
 
 pen_status pen_executor_run(struct pen_executor *executor,
                             struct pen_pass *pass, struct pen_text *why)
 {
-    const struct pen_executor_hooks *hooks = &executor->options.hooks;
-    const struct pen_row *row = executor->row;
+    uint32_t gate = executor->gates[executor->options.layout.row];
     pen_status status = PEN_OK;
     executor->pass = pass;
     for (uint32_t i = 0; i < executor->num_stages; i++)
@@ -581,28 +659,20 @@ pen_status pen_executor_run(struct pen_executor *executor,
             pen_network_set_progress(executor->stages[i].network,
                                      between_layers, executor);
     pass->wait_ns = pass->busy_ns = 0;
-    for (uint32_t i = 0; i < executor->num_mailboxes; i++)
-        pen_mailbox_begin(executor->mailboxes[i], pass->number);
+    bool is_asked = !pass->is_gated;
+    begin_pass(executor);
     if (executor->guests != NULL)
         pen_guests_begin(executor->guests);
-    for (uint32_t i = 0; i < row->count && status == PEN_OK; i++) {
-        int64_t begin = pen_clock_ns();
-        executor->position = i;
-        executor->ready_ns = begin;
-        if (hooks->op != NULL)
-            hooks->op(hooks->context, pass->number, i);
-        status = run_op(executor, &row->ops[i], why);
-        if (status == PEN_LOST)
-            break;
-        int64_t end = pen_clock_ns();
-        if (pen_op_is_compute(row->ops[i].kind))
-            pass->busy_ns += end - executor->ready_ns;
-        if (hooks->done != NULL && !is_deferred(executor, &row->ops[i]))
-            hooks->done(hooks->context, pass->number, i, begin,
-                        executor->ready_ns, end);
+    for (uint32_t i = 0; i < executor->row->count && status == PEN_OK;) {
+        if (i == gate && !is_asked) {
+            is_asked = true;
+            status = validate(executor, &i, why);
+            continue;
+        }
+        status = run_position(executor, i++, why);
     }
-    if (status == PEN_OK)
-        status = pen_executor_wait(executor, is_quiet, executor, PEN_NO_RANK);
+    if (status == PEN_OK && !pass->is_chained)
+        status = pen_executor_finish(executor);
     executor->pass = NULL;
     return status;
 }
@@ -653,6 +723,7 @@ void pen_executor_free(struct pen_executor *executor)
     pen_guests_free(executor->guests);
     free(executor->mailboxes);
     free(executor->routes);
+    free(executor->gates);
     free(executor->stages);
     free(executor);
 }

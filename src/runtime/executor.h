@@ -42,6 +42,9 @@ struct pen_executor_hooks {
     void (*sync)(void *context, struct pen_stage *stage);
     pen_status (*step)(void *context, struct pen_stage *stage,
                        uint32_t version);
+    /* At the gate of a gated pass: whether its ops so far were in vain and
+     * were taken back (pen_executor_rewind), so that it begins again. */
+    pen_status (*validate)(void *context, bool *is_again, struct pen_text *why);
     /* About to wait for a rank (PEN_NO_RANK: for all), and done with it. */
     void (*op)(void *context, uint64_t pass, uint32_t position);
     void (*wait)(void *context, uint32_t rank);
@@ -104,9 +107,13 @@ struct pen_pass {
     /* After the forward of a stage, with its stash and output; may be NULL. */
     void (*computed)(void *context, const struct pen_stage *stage,
                      const void *stash, const void *y, double loss);
-    void *context;   /* of both */
-    int64_t wait_ns; /* out: spent waiting */
-    int64_t busy_ns; /* out: spent in compute ops */
+    void *context;    /* of both */
+    bool takes_steps; /* STEP ops call the hook; else the caller runs and
+                         reports them after the pass */
+    bool is_gated;    /* the step before is to be validated on the way */
+    bool is_chained;  /* returns while messages may still be under way */
+    int64_t wait_ns;  /* out: spent waiting */
+    int64_t busy_ns;  /* out: spent in compute ops */
 };
 
 /*
@@ -115,6 +122,18 @@ struct pen_pass {
  */
 pen_status pen_executor_run(struct pen_executor *executor,
                             struct pen_pass *pass, struct pen_text *why);
+
+/* After a chained pass: waits until its messages have left. */
+pen_status pen_executor_finish(struct pen_executor *executor) PEN_MUST_CHECK;
+
+/* Of a gated pass: the last step is valid, more than forwards may come. */
+void pen_executor_open(struct pen_executor *executor);
+
+/*
+ * Likewise, at the gate of all ranks: throws away what they did in the pass and
+ * waits until no message of it is under way.
+ */
+pen_status pen_executor_rewind(struct pen_executor *executor) PEN_MUST_CHECK;
 
 /* Looks after messages once. */
 void pen_executor_poll(struct pen_executor *executor);

@@ -23,6 +23,7 @@ struct pen_executor {
     struct pen_mailbox **mailboxes;
     uint32_t num_mailboxes;
     struct pen_guests *guests; /* NULL: nothing is evicted */
+    uint32_t *gates;           /* of all rows; see schedule.h */
 
     /* Of the op that runs. */
     struct pen_pass *pass;

@@ -64,6 +64,17 @@ static pen_status add_mailbox(struct pen_executor *executor,
     return status;
 }
 
+/* Of a channel: messages that leave before the gate of their sender. */
+static uint32_t count_early(const struct pen_executor *executor,
+                            const struct boundary *at, uint32_t peer)
+{
+    if (!at->is_in || at->direction != PEN_DIRECTION_ACT)
+        return 0;
+    return pen_row_count_sends(executor->options.schedule, peer,
+                               executor->gates[peer], PEN_OP_SEND_ACT,
+                               executor->options.layout.row);
+}
+
 static pen_status remote_mailbox(struct pen_executor *executor,
                                  const struct boundary *at,
                                  struct pen_mailbox **out)
@@ -82,7 +93,8 @@ static pen_status remote_mailbox(struct pen_executor *executor,
         .window = pen_schedule_window(schedule),
         .bytes = bytes_of(executor, at),
         .code = executor->options.code,
-        .is_phantom = executor->options.is_phantom};
+        .is_phantom = executor->options.is_phantom,
+        .num_early = count_early(executor, at, peer)};
     *out = find_mailbox(executor, &options);
     return *out != NULL ? PEN_OK : add_mailbox(executor, &options, out);
 }
@@ -198,7 +210,12 @@ pen_status pen__executor_make_room(struct pen_executor *executor,
 {
     const struct pen_executor_options *options = &executor->options;
     executor->routes = calloc(executor->num_stages, sizeof *executor->routes);
-    pen_status status = executor->routes == NULL ? PEN_NOMEM : PEN_OK;
+    executor->gates =
+        calloc(options->layout.shape.num_ranks, sizeof *executor->gates);
+    pen_status status =
+        executor->routes == NULL || executor->gates == NULL
+            ? PEN_NOMEM
+            : pen_schedule_find_gates(options->schedule, executor->gates);
     for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++) {
         struct pen_stage *stage = &executor->stages[i];
         struct pen_stage_needs needs =

@@ -43,6 +43,7 @@ struct pen_mailbox {
     uint32_t num_expected;
     uint32_t capacity;
     uint32_t num_posted; /* of them, in this pass */
+    bool is_open;        /* more than the early ones may be */
 };
 
 static bool is_coded(const struct pen_mailbox_options *options)
@@ -188,9 +189,16 @@ static void send(struct pen_mailbox *mailbox, struct slot *slot)
                            message_bytes(options), &slot->request);
 }
 
+/* Receives that may be posted, of the pass. */
+static uint32_t most_posted(const struct pen_mailbox *mailbox)
+{
+    return mailbox->is_open ? mailbox->num_expected
+                            : mailbox->options.num_early;
+}
+
 static void post_receives(struct pen_mailbox *mailbox)
 {
-    while (mailbox->num_posted < mailbox->num_expected) {
+    while (mailbox->num_posted < most_posted(mailbox)) {
         struct slot *slot = free_slot(mailbox);
         if (slot == NULL)
             return;
@@ -203,16 +211,36 @@ static void post_receives(struct pen_mailbox *mailbox)
     }
 }
 
-void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass)
+void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass, bool is_open)
 {
-    PEN_BUG_UNLESS(mailbox->num_posted == mailbox->num_expected ||
+    bool is_in = mailbox->options.kind == PEN_MAILBOX_IN;
+    PEN_BUG_UNLESS(!is_in || mailbox->num_posted == most_posted(mailbox) ||
                    mailbox->pass == 0);
     for (uint32_t i = 0; i < mailbox->options.num_slots; i++)
         PEN_BUG_UNLESS(mailbox->slots[i].state != FILLED);
     mailbox->pass = pass;
     mailbox->num_posted = 0;
+    mailbox->is_open = is_open;
+    if (is_in)
+        post_receives(mailbox);
+}
+
+void pen_mailbox_open(struct pen_mailbox *mailbox)
+{
+    mailbox->is_open = true;
     if (mailbox->options.kind == PEN_MAILBOX_IN)
         post_receives(mailbox);
+}
+
+bool pen_mailbox_rewind(struct pen_mailbox *mailbox)
+{
+    PEN_BUG_UNLESS(!mailbox->is_open && mailbox->claimed == NULL);
+    for (uint32_t i = 0; i < mailbox->options.num_slots; i++)
+        if (!mailbox->slots[i].request.is_active)
+            mailbox->slots[i].state = FREE;
+    if (mailbox->options.kind == PEN_MAILBOX_IN)
+        post_receives(mailbox);
+    return pen_mailbox_is_idle(mailbox);
 }
 
 static void read_label(struct pen_mailbox *mailbox, struct slot *slot)

@@ -43,6 +43,8 @@ struct pen_mailbox_options {
     struct pen_message_code code; /* on its way; not for local */
     bool is_phantom;              /* the buffers have labels alone */
     struct pen_engine *engine;    /* whose staging memory they are, or NULL */
+    uint32_t num_early;           /* messages of a pass that are received before
+                                     an IN is opened */
 };
 
 /* On failure *out is untouched. */
@@ -61,8 +63,19 @@ size_t pen_mailbox_bytes(const struct pen_mailbox *mailbox);
 pen_status pen_mailbox_expect(struct pen_mailbox *mailbox, uint32_t stage,
                               uint32_t microbatch);
 
-/* Begins a pass; everything of the one before has been taken. */
-void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass);
+/*
+ * Begins a pass; everything of the one before has been taken. One that is not
+ * open receives its early messages alone.
+ */
+void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass,
+                       bool is_open);
+void pen_mailbox_open(struct pen_mailbox *mailbox);
+
+/*
+ * Of a pass that begins again before it was opened: throws away what was made
+ * and what came. True when that is all, and nothing is under way.
+ */
+bool pen_mailbox_rewind(struct pen_mailbox *mailbox);
 
 /* Tests what is under way, posts what can be. */
 void pen_mailbox_poll(struct pen_mailbox *mailbox);

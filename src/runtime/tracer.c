@@ -170,6 +170,11 @@ void pen_tracer_record(struct pen_tracer *tracer,
         tracer->head.num_lost++;
 }
 
+void pen_tracer_forget(struct pen_tracer *tracer)
+{
+    tracer->count = 0;
+}
+
 pen_status pen_tracer_flush(struct pen_tracer *tracer, struct pen_text *why)
 {
     struct pen_trace_head *head = &tracer->head;

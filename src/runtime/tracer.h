@@ -49,6 +49,9 @@ static inline int64_t pen_tracer_now(void)
 void pen_tracer_record(struct pen_tracer *tracer,
                        const struct pen_trace_event *event);
 
+/* Drops what was recorded since the last flush. */
+void pen_tracer_forget(struct pen_tracer *tracer);
+
 /*
  * Writes what was recorded since the last time, so that there is room again.
  * Does not allocate. What cannot be written (the disk is full) is counted as

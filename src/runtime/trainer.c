@@ -10,6 +10,7 @@
 void pen__trainer_release_parts(struct pen_trainer *trainer)
 {
     pen__trainer_free_async(trainer);
+    pen__trainer_free_ahead(trainer);
     pen_exchange_free(trainer->exchange);
     pen_executor_free(trainer->evaluator);
     pen_executor_free(trainer->executor);
@@ -155,12 +156,14 @@ static void on_poll(void *context)
         pen__replicas_poll(trainer->replicas);
     if (trainer->is_joint)
         pen__trainer_poll_joint(trainer);
+    pen__trainer_poll_ahead(trainer);
 }
 
 static bool is_busy(void *context)
 {
     const struct pen_trainer *trainer = context;
     return trainer->replicas != NULL ||
+           trainer->ahead.state == PEN__AHEAD_SUMMING ||
            trainer->joint.state != PEN__JOINT_IDLE ||
            (trainer->exchange != NULL &&
             pen_exchange_is_busy(trainer->exchange));
@@ -256,6 +259,8 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
         (struct pen_message_code){options->stage_code, options->is_bf16};
     if (trainer->is_asynchronous)
         pen__trainer_hook_async(&wanted.hooks);
+    else
+        pen__trainer_hook_ahead(&wanted.hooks);
     return wanted;
 }
 
@@ -347,6 +352,8 @@ pen_status pen__trainer_make_parts(struct pen_trainer *trainer,
         status = pen__trainer_make_totals(trainer);
     if (status == PEN_OK && trainer->is_asynchronous)
         status = pen__trainer_make_async(trainer, why);
+    if (status == PEN_OK)
+        status = pen__trainer_make_ahead(trainer, why);
     return status;
 }
 

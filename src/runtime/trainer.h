@@ -163,15 +163,7 @@ struct pen_step {
     uint64_t vote_delay; /* they are of so many steps before */
 };
 
-/*
- * One step of a synchronous schedule on the next samples. INVALID when a sample
- * has an id that the model does not have (this rank alone knows) or the loss is
- * no number (all do); the parameters are then unchanged.
- */
 void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
-pen_status pen_trainer_step(struct pen_trainer *trainer,
-                            struct pen_batches *batches, struct pen_step *out,
-                            struct pen_text *why);
 
 /* In place of computing, inside a step or behind it; see the executor's. */
 void pen_trainer_sleep(struct pen_trainer *trainer, double seconds);
@@ -180,15 +172,33 @@ void pen_trainer_sleep(struct pen_trainer *trainer, double seconds);
 bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);
 
 /*
- * One pass over the schedule, of either kind: `out` has a place for each of
- * its steps. Where steps overlap the pass begins with an empty pipeline and
- * ends with one, so that delays begin anew; the parameters have changed when
- * it returns INVALID, and votes are counted at its end.
+ * One pass over the schedule on the next samples: `out` has a place for each of
+ * its steps, of which *count are known when it returns. INVALID when a sample
+ * has an id that the model does not have (this rank alone knows) or the loss is
+ * no number (all do); the parameters are then unchanged. Where steps overlap
+ * the pass begins with an empty pipeline and ends with one, so that delays
+ * begin anew; the parameters have changed when it returns INVALID, and votes
+ * are counted at its end.
+ *
+ * Optimistic steps (rules of the schedule) are validated in the next pass: the
+ * known step is then the one before, whose votes are told with it, and the
+ * parameters are those of the last step only after it was settled.
  */
 uint32_t pen_trainer_pass_steps(const struct pen_trainer *trainer);
 pen_status pen_trainer_pass(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
-                            struct pen_text *why);
+                            uint32_t *count, struct pen_text *why);
+
+/*
+ * Waits until the last step is valid, after it was undone and done again where
+ * it had to be clipped: before anything else than passes. *count is 0 where
+ * none was outstanding. INVALID as pen_trainer_pass().
+ */
+pen_status pen_trainer_settle(struct pen_trainer *trainer, struct pen_step *out,
+                              uint32_t *count, struct pen_text *why);
+
+/* Steps that were undone and done again so far. */
+uint64_t pen_trainer_num_redone(const struct pen_trainer *trainer);
 
 /*
  * From here on passes of another schedule, which has fewer micro-batches than

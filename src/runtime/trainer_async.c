@@ -352,16 +352,16 @@ static pen_status read_steps(struct pen_trainer *trainer, double *losses,
     return PEN_OK;
 }
 
-pen_status pen_trainer_pass(struct pen_trainer *trainer,
-                            struct pen_batches *batches, struct pen_step *out,
-                            struct pen_text *why)
+pen_status pen__trainer_pass_async(struct pen_trainer *trainer,
+                                   struct pen_batches *batches,
+                                   struct pen_step *out, uint32_t *count,
+                                   struct pen_text *why)
 {
-    if (!trainer->is_asynchronous)
-        return pen_trainer_step(trainer, batches, out, why);
     struct pen_pass pass = {.number = ++trainer->num_passes,
                             .first_sample = trainer->progress.samples,
                             .batches = batches,
-                            .losses = trainer->losses};
+                            .losses = trainer->losses,
+                            .takes_steps = true};
     double *losses =
         trainer->squares +
         (size_t)pen_trainer_pass_steps(trainer) * num_parts(trainer);
@@ -382,5 +382,6 @@ pen_status pen_trainer_pass(struct pen_trainer *trainer,
                               &pass, pen_clock_ns() - begin);
     if (status != PEN_OK)
         return status;
+    *count = pen_trainer_pass_steps(trainer);
     return read_steps(trainer, losses, out, why);
 }

@@ -4,7 +4,9 @@
 #include "checkpoint/share.h"
 #include "engine/mirror.h"
 #include "runtime/exchange.h"
+#include "runtime/saved_state.h"
 #include "runtime/trainer.h"
+#include "runtime/tree_sum.h"
 #include "runtime/versions.h"
 
 /* How far a rank is with its outstanding step; see trainer_joint.c. */
@@ -18,6 +20,30 @@ enum pen__joint_state {
 struct pen__joint {
     enum pen__joint_state state;
     uint32_t step; /* of the pass */
+};
+
+/* The last step of an optimistic schedule; see trainer_ahead.c. */
+enum pen__ahead_state {
+    PEN__AHEAD_IDLE,    /* it is validated, or there is none */
+    PEN__AHEAD_SUMMING, /* numbers of all ranks */
+    PEN__AHEAD_KNOWN    /* they are in `step` */
+};
+
+struct pen__ahead {
+    enum pen__ahead_state state;
+    bool is_exact;   /* it waited for the norm */
+    bool is_wary;    /* the next one does */
+    bool is_refused; /* it was not finite */
+    struct pen_step step;
+    struct pen_step valid;       /* the one that was validated last */
+    struct pen_batches *batches; /* that it read, and the first sample */
+    uint64_t first_sample;
+    struct pen_pass *pass; /* the one that runs, and when it began */
+    int64_t begin_ns;
+    uint32_t num_stepped; /* STEP ops of it so far */
+    struct pen_tree_sum *sum;
+    struct pen_saved_state *saved; /* NULL: there are no weights */
+    uint64_t num_redone;
 };
 
 /* What the files of the trainer share. */
@@ -44,9 +70,11 @@ struct pen_trainer {
     bool is_joint;                  /* steps wait for all stages */
     struct pen__joint joint;
     double *norms; /* of joint steps, per step of a pass */
+    struct pen__ahead ahead;
 
     struct pen_trainer_progress progress;
     uint64_t num_passes;
+    uint64_t num_sound; /* steps whose loss and norm were finite */
     bool has_failed_alone;
     size_t num_labels; /* whose accuracy is told; 0: it is not */
 
@@ -110,6 +138,17 @@ pen_status pen__trainer_sum(struct pen_trainer *trainer, double *totals,
                             int64_t pass_ns) PEN_MUST_CHECK;
 void pen__trainer_read_further(const double *further, struct pen_step *out);
 
+/*
+ * The same of a synchronous step, in three parts: what this rank contributes to
+ * the totals, what all know when they are summed, and the update.
+ */
+void pen__trainer_put_totals(struct pen_trainer *trainer,
+                             const struct pen_pass *pass, int64_t pass_ns);
+void pen__trainer_read_totals(const struct pen_trainer *trainer,
+                              struct pen_step *out);
+pen_status pen__trainer_update(struct pen_trainer *trainer,
+                               const struct pen_step *step);
+
 /* Of the squares that the totals begin with, added in the tensors' order. */
 double pen__trainer_total_norm(const struct pen_trainer *trainer);
 
@@ -149,7 +188,23 @@ pen_status pen__trainer_check_evaluation(struct pen_trainer *trainer,
 pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
                                        struct pen_text *why);
 
+/* trainer_ahead.c: optimistic steps. */
+pen_status pen__trainer_make_ahead(struct pen_trainer *trainer,
+                                   struct pen_text *why);
+void pen__trainer_free_ahead(struct pen_trainer *trainer);
+void pen__trainer_hook_ahead(struct pen_executor_hooks *hooks);
+bool pen__trainer_goes_ahead(const struct pen_trainer *trainer);
+void pen__trainer_poll_ahead(struct pen_trainer *trainer);
+pen_status pen__trainer_pass_ahead(struct pen_trainer *trainer,
+                                   struct pen_batches *batches,
+                                   struct pen_step *out, uint32_t *count,
+                                   struct pen_text *why);
+
 /* trainer_async.c */
+pen_status pen__trainer_pass_async(struct pen_trainer *trainer,
+                                   struct pen_batches *batches,
+                                   struct pen_step *out, uint32_t *count,
+                                   struct pen_text *why);
 
 /* The versions of all stages, and totals. */
 pen_status pen__trainer_make_async(struct pen_trainer *trainer,

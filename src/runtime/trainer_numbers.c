@@ -351,9 +351,11 @@ pen_status pen__trainer_check_step(struct pen_trainer *trainer,
 {
     struct search search;
     uint64_t count = trainer->options.global_batch;
-    bool is_first = trainer->num_passes == 1;
-    if (isfinite(step->loss) && isfinite(step->gradient_norm))
+    bool is_first = trainer->num_sound == 0;
+    if (isfinite(step->loss) && isfinite(step->gradient_norm)) {
+        trainer->num_sound++;
         return PEN_OK;
+    }
     begin_reason(step, why);
     if (trainer->options.sleeps != NULL) {
         pen_why(why, DIVERGED);

@@ -122,23 +122,29 @@ pen_status pen__trainer_await_sum(struct pen_trainer *trainer,
     return status;
 }
 
-pen_status pen__trainer_sum(struct pen_trainer *trainer, double *totals,
-                            size_t count, const struct pen_pass *pass,
-                            int64_t pass_ns)
+static void put_further(struct pen_trainer *trainer, double *further,
+                        const struct pen_pass *pass, int64_t pass_ns)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    double *further = totals + count - PEN__FURTHER;
     if (options->vote != NULL)
         options->vote(options->voter);
     further[BUSY_NS] = (double)pass->busy_ns;
     further[PASS_NS] = trainer->executor == NULL ? 0 : (double)pass_ns;
     memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
     memset(trainer->votes, 0, sizeof trainer->votes);
-    pen_transport_sum(options->transport, totals, count, &trainer->request);
+}
+
+pen_status pen__trainer_sum(struct pen_trainer *trainer, double *totals,
+                            size_t count, const struct pen_pass *pass,
+                            int64_t pass_ns)
+{
+    put_further(trainer, totals + count - PEN__FURTHER, pass, pass_ns);
+    pen_transport_sum(trainer->options.transport, totals, count,
+                      &trainer->request);
     return pen__trainer_await_sum(trainer, trainer->executor);
 }
 
-static pen_status sum_totals(struct pen_trainer *trainer,
+void pen__trainer_put_totals(struct pen_trainer *trainer,
                              const struct pen_pass *pass, int64_t pass_ns)
 {
     memset(trainer->totals, 0, trainer->num_totals * sizeof *trainer->totals);
@@ -149,8 +155,16 @@ static pen_status sum_totals(struct pen_trainer *trainer,
                                 pen_executor_stage(trainer->executor, s), 0,
                                 losses_of(trainer));
     }
-    return pen__trainer_sum(trainer, trainer->totals, trainer->num_totals, pass,
-                            pass_ns);
+    put_further(trainer, further_of(trainer), pass, pass_ns);
+}
+
+static pen_status sum_totals(struct pen_trainer *trainer,
+                             const struct pen_pass *pass, int64_t pass_ns)
+{
+    pen__trainer_put_totals(trainer, pass, pass_ns);
+    pen_transport_sum(trainer->options.transport, trainer->totals,
+                      trainer->num_totals, &trainer->request);
+    return pen__trainer_await_sum(trainer, trainer->executor);
 }
 
 /* ---- what all know then ---- */
@@ -180,7 +194,8 @@ void pen__trainer_read_further(const double *further, struct pen_step *out)
     memcpy(out->votes, further + VOTES, sizeof out->votes);
 }
 
-static void read_totals(const struct pen_trainer *trainer, struct pen_step *out)
+void pen__trainer_read_totals(const struct pen_trainer *trainer,
+                              struct pen_step *out)
 {
     out->loss = pen__trainer_join_losses(trainer, losses_of(trainer));
     out->gradient_norm = pen__trainer_total_norm(trainer);
@@ -202,8 +217,8 @@ void pen__trainer_optimize(struct pen_trainer *trainer,
     }
 }
 
-static pen_status update(struct pen_trainer *trainer,
-                         const struct pen_step *step)
+pen_status pen__trainer_update(struct pen_trainer *trainer,
+                               const struct pen_step *step)
 {
     pen_status status = PEN_OK;
     if (trainer->replicas != NULL)
@@ -265,12 +280,12 @@ uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer)
                      pen_replicas_number(trainer->replicas);
 }
 
-pen_status pen_trainer_step(struct pen_trainer *trainer,
+/* With a sum over all ranks before the update. */
+static pen_status take_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    PEN_BUG_UNLESS(!options->is_forward_only && !trainer->is_asynchronous);
     struct pen_step step = {.step = trainer->progress.steps + 1,
                             .learning_rate = pen_lr_schedule_rate(
                                 &options->rates, trainer->progress.steps)};
@@ -300,13 +315,13 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     if (status != PEN_OK)
         return status;
     int64_t ready = pen_clock_ns();
-    read_totals(trainer, &step);
+    pen__trainer_read_totals(trainer, &step);
     status = pen__trainer_check_step(trainer, &step, batches, pass.first_sample,
                                      why);
     if (status != PEN_OK)
         return status;
     if (trainer->exchange != NULL)
-        status = update(trainer, &step);
+        status = pen__trainer_update(trainer, &step);
     else if (options->sleeps != NULL)
         sleep_steps(trainer);
     if (status != PEN_OK)
@@ -318,5 +333,20 @@ pen_status pen_trainer_step(struct pen_trainer *trainer,
     if (trainer->replicas != NULL)
         status = pen__replicas_vote(trainer->replicas, &step);
     *out = step;
+    return status;
+}
+
+pen_status pen_trainer_pass(struct pen_trainer *trainer,
+                            struct pen_batches *batches, struct pen_step *out,
+                            uint32_t *count, struct pen_text *why)
+{
+    PEN_BUG_UNLESS(!trainer->options.is_forward_only);
+    if (trainer->is_asynchronous)
+        return pen__trainer_pass_async(trainer, batches, out, count, why);
+    if (pen__trainer_goes_ahead(trainer))
+        return pen__trainer_pass_ahead(trainer, batches, out, count, why);
+    pen_status status = take_step(trainer, batches, out, why);
+    if (status == PEN_OK)
+        *count = 1;
     return status;
 }

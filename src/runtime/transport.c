@@ -562,6 +562,7 @@ static const char *const tag_names[PEN_TAG_KINDS] = {
     [PEN_TAG_TIED] = "tied matrix, number",
     [PEN_TAG_STATE] = "state, number",
     [PEN_TAG_REPLICA] = "message of the synchronisation, channel",
+    [PEN_TAG_TOTAL] = "sum over all ranks, number",
     [PEN_TAG_AGREE] = "agreement, number",
     [PEN_TAG_MOVE] = "moved tensor, number",
 };

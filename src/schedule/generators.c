@@ -68,6 +68,7 @@ pen_status pen_generator_make(const struct pen_generator *generator,
     pen_status status = generator->generate(args, &compute, why);
     if (status != PEN_OK)
         return status;
+    compute->rules.is_optimistic = generator->is_optimistic && args->ranks > 1;
     status = pen_schedule_lower(compute, out, why);
     pen_schedule_free(compute);
     return status;

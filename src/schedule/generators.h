@@ -49,6 +49,8 @@ struct pen_generator {
     uint32_t least_rounds;  /* m is at least so many times p */
     bool joins_steps; /* steps that overlap can wait for all stages: for a norm
                          over them, or a matrix of two of them */
+    bool is_optimistic; /* steps do not wait for the norm of all gradients, on
+                           several ranks; see schedule.h */
     enum pen_correction correction; /* that its method computes with */
     const char *note;    /* where it is ours rather than the paper's; or NULL */
     const char *finding; /* what our experiment on it found; or NULL */

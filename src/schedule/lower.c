@@ -8,7 +8,8 @@
  * for all schedules in generators/; the verifier proves it for the rest.
  */
 #include "base/bug.h"
-#include "schedule/schedule.h"
+#include "base/file.h"
+#include "schedule/torch_csv.h"
 
 #include <stdlib.h>
 
@@ -151,9 +152,13 @@ fail:
     return low.status;
 }
 
-pen_status pen_schedule_complete(const struct pen_schedule *loaded,
-                                 struct pen_schedule **out,
-                                 struct pen_text *why)
+/*
+ * What a schedule without sends and receives becomes by lowering; *out is NULL
+ * when that adds nothing. One that has SYNC and lacks messages is refused: it
+ * is neither compute-only nor complete.
+ */
+static pen_status complete(const struct pen_schedule *loaded,
+                           struct pen_schedule **out, struct pen_text *why)
 {
     struct pen_schedule *lowered = NULL;
     *out = NULL;
@@ -176,26 +181,50 @@ pen_status pen_schedule_complete(const struct pen_schedule *loaded,
     return PEN_OK;
 }
 
+pen_status pen_schedule_open(const char *path, struct pen_schedule_file *out,
+                             struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    *out = (struct pen_schedule_file){.written = NULL};
+    pen_status status =
+        pen_file_read(path, PEN_SCHEDULE_MOST_BYTES, &out->source, why);
+    if (status != PEN_OK)
+        return status;
+    const char *bytes = out->source.bytes;
+    size_t length = out->source.length;
+    status = pen_torch_csv_is_path(path)
+                 ? pen_torch_csv_parse(bytes, length, &out->written, &reason)
+                 : pen_schedule_parse(bytes, length, &out->written, &reason);
+    if (status == PEN_OK)
+        status = complete(out->written, &out->lowered, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+    pen_text_release(&reason);
+    return status;
+}
+
+void pen_schedule_file_release(struct pen_schedule_file *file)
+{
+    pen_text_release(&file->source);
+    pen_schedule_free(file->written);
+    pen_schedule_free(file->lowered);
+    *file = (struct pen_schedule_file){.written = NULL};
+}
+
 pen_status pen_schedule_load_lowered(const char *path,
                                      struct pen_schedule **out,
                                      bool *is_lowered, struct pen_text *why)
 {
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    struct pen_schedule *loaded = NULL;
-    struct pen_schedule *lowered = NULL;
-    pen_status status = pen_schedule_load(path, &loaded, why);
-    if (status != PEN_OK)
-        return status;
-    status = pen_schedule_complete(loaded, &lowered, &reason);
+    struct pen_schedule_file file;
+    pen_status status = pen_schedule_open(path, &file, why);
     if (status == PEN_OK) {
-        *out = lowered != NULL ? lowered : loaded;
+        struct pen_schedule **whole =
+            file.lowered != NULL ? &file.lowered : &file.written;
         if (is_lowered != NULL)
-            *is_lowered = lowered != NULL;
-    } else {
-        pen_why(why, "%s: %s", path, pen_text_string(&reason));
+            *is_lowered = file.lowered != NULL;
+        *out = *whole;
+        *whole = NULL;
     }
-    if (status != PEN_OK || lowered != NULL)
-        pen_schedule_free(loaded);
-    pen_text_release(&reason);
+    pen_schedule_file_release(&file);
     return status;
 }

@@ -103,7 +103,7 @@ static bool rules_equal(const struct pen_rules *a, const struct pen_rules *b)
 {
     return a->send_window == b->send_window && a->versions == b->versions &&
            a->period == b->period && a->is_stale == b->is_stale &&
-           a->is_joint == b->is_joint;
+           a->is_joint == b->is_joint && a->is_optimistic == b->is_optimistic;
 }
 
 bool pen_schedule_equal(const struct pen_schedule *a,

@@ -31,6 +31,9 @@ struct pen_rules {
     bool is_stale;        /* a backward may use another version than its F */
     bool is_joint;        /* a STEP waits for the SYNC of every stage, and may
                              stand behind weight gradients of the next step */
+    bool is_optimistic;   /* a STEP, at the end of its row, does not wait for
+                             the norm of all gradients: it is validated in the
+                             next step, and undone where it was wrong */
 };
 
 #define PEN_DEFAULT_SEND_WINDOW 2u
@@ -82,6 +85,20 @@ bool pen_schedule_has_class(const struct pen_schedule *schedule,
  * the other copies of its part, or of all stages.
  */
 uint32_t pen_schedule_sync_stride(const struct pen_schedule *schedule);
+
+/*
+ * Where a row of optimistic steps waits until the last one is validated: up to
+ * here it has forwards and their messages alone, and no receive whose send
+ * stands behind this place of its own row. So all ranks can begin the rows
+ * again when the last step was wrong. `out` has a place for each row; all are 0
+ * without that rule. NOMEM is the only failure.
+ */
+pen_status pen_schedule_find_gates(const struct pen_schedule *schedule,
+                                   uint32_t *out);
+
+/* Sends of this kind to a rank, among the first ops of a row. */
+uint32_t pen_row_count_sends(const struct pen_schedule *schedule, uint32_t row,
+                             uint32_t end, enum pen_op_kind kind, uint32_t to);
 
 /* K of the waiting rules: the schedule's own, or the default. */
 uint32_t pen_schedule_window(const struct pen_schedule *schedule);
@@ -168,19 +185,24 @@ pen_status pen_schedule_join_steps(const struct pen_schedule *schedule,
 /* Whether a stage has weight gradients between a SYNC and its STEP. */
 bool pen_row_defers_steps(const struct pen_row *row, uint32_t stage);
 
-/*
- * What a schedule without sends and receives becomes by lowering; *out is NULL
- * when that adds nothing. One that has SYNC and lacks messages is refused: it
- * is neither compute-only nor complete.
- */
-pen_status pen_schedule_complete(const struct pen_schedule *loaded,
-                                 struct pen_schedule **out,
-                                 struct pen_text *why);
+/* A file, what it says, and what that became by completing. */
+struct pen_schedule_file {
+    struct pen_text source;
+    struct pen_schedule *written;
+    struct pen_schedule *lowered; /* NULL: nothing was added */
+};
 
 /*
- * Reads a file as pen_schedule_load() does and completes it. *is_lowered, which
- * may be NULL, tells whether that added anything.
+ * The one way to a schedule that is verified, timed or run, so that all judge a
+ * file alike: reads as pen_schedule_load() does and completes. Release in any
+ * case.
  */
+pen_status pen_schedule_open(const char *path, struct pen_schedule_file *out,
+                             struct pen_text *why);
+void pen_schedule_file_release(struct pen_schedule_file *file);
+
+/* Likewise, without the file. *is_lowered, which may be NULL, tells whether
+ * completing added anything. */
 pen_status pen_schedule_load_lowered(const char *path,
                                      struct pen_schedule **out,
                                      bool *is_lowered, struct pen_text *why);

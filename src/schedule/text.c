@@ -7,11 +7,11 @@
  *   rank 0: 0F0 0SA0 0F1 0SA1 0RG0 0B0 0RG1 0B1 0SYNC 0STEP
  *   rank 1: 1RA0 1F0 1B0 1SG0 1RA1 1F1 1B1 1SG1 1SYNC 1STEP
  *
- * A line `rules window 4 versions 2 period 8 stale joint` stands before the
- * first rank when one of these differs from its default; with `joint` it is
- * version 2, which older programs refuse. Reading forgives blank
- * lines, comments and doubled spaces; writing uses none. Rows without a header
- * are read too, text_bare.c.
+ * A line `rules window 4 versions 2 period 8 stale joint optimistic` stands
+ * before the first rank when one of these differs from its default; with
+ * `joint` it is version 2, with `optimistic` version 3, which older programs
+ * refuse. Reading forgives blank lines, comments and doubled spaces; writing
+ * uses none. Rows without a header are read too, text_bare.c.
  */
 #include "base/bug.h"
 #include "base/file.h"
@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-#define NEWEST_VERSION 2
+#define NEWEST_VERSION 3
 
 void pen_op_print(const struct pen_op *op, struct pen_text *out)
 {
@@ -45,7 +45,7 @@ void pen_op_print(const struct pen_op *op, struct pen_text *out)
 static void print_rules(const struct pen_rules *rules, struct pen_text *out)
 {
     if (rules->send_window == 0 && rules->versions == 0 && rules->period == 0 &&
-        !rules->is_stale && !rules->is_joint)
+        !rules->is_stale && !rules->is_joint && !rules->is_optimistic)
         return;
     pen_text_add_string(out, "rules");
     if (rules->send_window != 0)
@@ -58,6 +58,8 @@ static void print_rules(const struct pen_rules *rules, struct pen_text *out)
         pen_text_add_string(out, " stale");
     if (rules->is_joint)
         pen_text_add_string(out, " joint");
+    if (rules->is_optimistic)
+        pen_text_add_string(out, " optimistic");
     pen_text_add_string(out, "\n");
 }
 
@@ -65,8 +67,12 @@ void pen_schedule_print(const struct pen_schedule *schedule,
                         struct pen_text *out)
 {
     const struct pen_shape *shape = &schedule->shape;
+    const struct pen_rules *rules = &schedule->rules;
     pen_text_add(out, "# penstock-schedule %d\nname %s\n",
-                 schedule->rules.is_joint ? 2 : 1, schedule->name);
+                 rules->is_optimistic ? 3
+                 : rules->is_joint    ? 2
+                                      : 1,
+                 schedule->name);
     pen_text_add(out,
                  "ranks %u stages %u microbatches %u slices %u copies %u "
                  "placement %s\n",
@@ -174,11 +180,15 @@ static pen_status read_rules(struct pen__reader *reader,
     rules->is_stale = pen__reader_take_word(reader, "stale");
     rules->is_joint =
         reader->version > 1 && pen__reader_take_word(reader, "joint");
+    rules->is_optimistic =
+        reader->version > 2 && pen__reader_take_word(reader, "optimistic");
     if (pen__reader_at_line_end(reader))
         return PEN_OK;
     return pen__reader_refuse(
         reader, reader->at,
-        reader->version > 1
+        reader->version > 2 ? "rules are 'window N', 'versions N', 'period N', "
+                              "'stale', 'joint' and 'optimistic', in this order"
+        : reader->version > 1
             ? "rules are 'window N', 'versions N', 'period N', "
               "'stale' and 'joint', in this order"
             : "rules are 'window N', 'versions N', 'period N' and "
@@ -261,8 +271,8 @@ pen_status pen_schedule_parse(const char *text, size_t length,
         text[at] < '1' || text[at] > '0' + NEWEST_VERSION)
         return pen__reader_refuse(
             &reader, 0,
-            "a schedule must begin with '# penstock-schedule 1' or 2, or have "
-            "operations only, a line per rank, as F0 F1 B0 B1");
+            "a schedule must begin with '# penstock-schedule 1', 2 or 3, or "
+            "have operations only, a line per rank, as F0 F1 B0 B1");
     reader.version = (uint32_t)(text[at] - '0');
     reader.at = at + 1;
     pen_status status = pen__reader_expect_line_end(&reader);

@@ -292,6 +292,8 @@ static pen_status time_schedule(const struct pen_schedule *schedule,
             pen_why(why, "out of memory while timing");
         return status;
     }
+    timing->step_sec =
+        schedule->rules.is_optimistic ? timing->span_sec : timing->makespan_sec;
     for (uint32_t rank = 0; rank < timing->num_ranks; rank++)
         timing->ranks[rank].versions =
             timer != NULL ? timer->versions[rank] : versions_of(schedule, rank);

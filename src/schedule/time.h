@@ -52,6 +52,9 @@ struct pen_path_step {
 struct pen_timing {
     double makespan_sec;
     double span_sec;
+    double step_sec; /* in a run of many: the span where steps are optimistic,
+                        for rows then follow each other; the makespan where all
+                        ranks wait for each other before they step */
     double bubble;
     bool is_extrapolated; /* the periodic part was not walked through */
     uint32_t num_ranks;

@@ -536,6 +536,28 @@ static pen_status check_step(struct verifier *verifier, uint32_t rank,
     return PEN_OK;
 }
 
+/* Optimistic steps: a synchronous schedule, and no compute op behind them. */
+static pen_status check_optimistic(struct verifier *verifier, uint32_t rank)
+{
+    const struct pen_rules *rules = &verifier->schedule->rules;
+    const struct pen_row *row = &verifier->schedule->rows[rank];
+    bool has_stepped = false;
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0;
+         i < row->count && rules->is_optimistic && status == PEN_OK; i++) {
+        const struct pen_op *op = &row->ops[i];
+        has_stepped = has_stepped || op->kind == PEN_OP_STEP;
+        if (op->kind == PEN_OP_STEP && (rules->period != 0 || rules->is_joint))
+            status = refuse(verifier, 7, rank, i,
+                            "it is optimistic although steps overlap");
+        else if (has_stepped && pen_op_is_compute(op->kind))
+            status = refuse(verifier, 7, rank, i,
+                            "a STEP of this rank comes before it although "
+                            "steps are optimistic");
+    }
+    return status;
+}
+
 /* V7: SYNC and STEP, once per period and behind its last weight gradient. */
 static pen_status check_steps(struct verifier *verifier)
 {
@@ -567,6 +589,8 @@ static pen_status check_steps(struct verifier *verifier)
                 stage->done++;
             }
         }
+        if (status == PEN_OK)
+            status = check_optimistic(verifier, rank);
     }
     for (uint32_t i = 0; i < shape->num_stages && status == PEN_OK; i++) {
         uint32_t rank = pen_shape_rank_of(shape, i);

@@ -222,12 +222,13 @@ static pen_status train(struct rank *rank, struct pen_text *why)
     struct pen_batches batches = {.ops = &nothing,
                                   .shape = {.num_ids = 1, .num_targets = 1}};
     double *ends = rank->run->ends;
+    uint32_t count;
     struct pen_step *steps =
         calloc(pen_trainer_pass_steps(rank->trainer), sizeof *steps);
     pen_status status = steps == NULL ? PEN_NOMEM : PEN_OK;
     rank->run->progress->num_started++;
     for (uint32_t i = 0; i < simulation->num_steps && status == PEN_OK; i++) {
-        status = pen_trainer_pass(rank->trainer, &batches, steps, why);
+        status = pen_trainer_pass(rank->trainer, &batches, steps, &count, why);
         pen_timed_engine_begin(rank->timed, 1, false);
         pen_trainer_sleep(rank->trainer, simulation->other_sec);
         double now = simgrid_get_clock();
@@ -235,6 +236,8 @@ static pen_status train(struct rank *rank, struct pen_text *why)
         rank->run->progress->num_steps++;
         rank->run->progress->simulated_sec = now;
     }
+    if (status == PEN_OK)
+        status = pen_trainer_settle(rank->trainer, steps, &count, why);
     free(steps);
     return status;
 }

@@ -106,6 +106,39 @@ make_file late.pen pipedream --stages 2 --microbatches 1 --batches 5
 run 0 "${train[@]}" --check --schedule "$work/late.pen"
 out_has "would start on 2 ranks with pipedream, 5 steps of 1 samples"
 
+# `schedule check` and `train` judge a file alike: both complete it, or both refuse it.
+alike() { # FILE: sets `judged`, the exit code of both
+    local code=0
+    judged=0
+    line="check and train of $1"
+    "$PENSTOCK" schedule check "$1" >"$work/out" 2>"$work/err" || judged=$?
+    "$PENSTOCK" "${train[@]}" --check --schedule "$1" >"$work/out" 2>"$work/err" || code=$?
+    same "exit code" "$code" "$judged"
+}
+make_file plain.pen 1f1b --stages 2 --microbatches 4
+sed -E 's/ [01](SA|RA|SG|RG)[0-9]+//g; s/ [01](SYNC|STEP)//g' "$work/plain.pen" >"$work/compute.pen"
+sed -E 's/ [01](SA|RA|SG|RG)[0-9]+//g' "$work/plain.pen" >"$work/half.pen"
+sed -E 's/ 0SA2//' "$work/plain.pen" >"$work/lost.pen"
+run 0 schedule convert "$work/plain.pen" "$work/plain.csv"
+for file in plain.pen compute.pen plain.csv mine; do
+    alike "$work/$file"
+    same "judged" "$judged" 0
+done
+for file in half.pen lost.pen bad.json; do
+    alike "$work/$file"
+    same "judged" "$judged" 1
+done
+alike "$work/half.pen"
+err_has "half.pen: the schedule has SYNC, but no sends and receives"
+num_refused=0
+for file in "$(dirname "$0")"/../negative/*.txt; do
+    case $file in */v5_*) continue ;; esac # the limit is an option
+    alike "$file"
+    num_refused=$((num_refused + judged))
+done
+line="refused files"
+[ "$num_refused" -ge 25 ] || fail "only $num_refused are refused"
+
 # own_ranks COUNT CODE WORDS...: trains with the file on so many ranks.
 own_ranks() {
     local code=0

@@ -470,7 +470,8 @@ static void compare_pass(struct run *run, struct pen_trainer *trainer,
     struct pen_step steps[FIRST];
     double losses[FIRST], norms[FIRST];
     uint32_t count = pen_trainer_pass_steps(trainer);
-    need(run, pen_trainer_pass(trainer, run->batches, steps, &why), &why);
+    need(run, pen_trainer_pass(trainer, run->batches, steps, &count, &why),
+         &why);
     delay_trace_run(trace, count, losses, norms);
     for (uint32_t i = 0; i < count; i++)
         if (steps[i].loss != losses[i])

@@ -79,13 +79,14 @@ static void measure(const struct example *example, size_t sequence,
         .recompute = example->recompute,
         .optimizer = {.kind = PEN_STEP_RULE_SGD},
         .rates = {.style = PEN_LR_CONSTANT, .rate = 1e-3}};
+    uint32_t count;
     size_t before = pen_memory_resident();
     if (pen_trainer_create(&options, &trainer, &why) != PEN_OK ||
         pen_trainer_initialize(trainer, 7) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));
     pen_trainer_predict_memory(trainer, 0, 0, &memory);
     if (example->has_step &&
-        pen_trainer_step(trainer, batches, &step, &why) != PEN_OK)
+        pen_trainer_pass(trainer, batches, &step, &count, &why) != PEN_OK)
         fail_msg("%s: %s", example->name, pen_text_string(&why));
     *out = (struct found){.activations =
                               (double)(memory.activations + memory.parameters),

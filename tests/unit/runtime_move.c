@@ -110,9 +110,11 @@ static double train(struct run *run)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_step step = {.loss = 0};
+    uint32_t count;
     for (int i = 0; i < STEPS; i++)
-        require(pen_trainer_step(run->trainer, run->batches, &step, &why),
-                &why);
+        require(
+            pen_trainer_pass(run->trainer, run->batches, &step, &count, &why),
+            &why);
     return step.loss;
 }
 

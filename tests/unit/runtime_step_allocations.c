@@ -101,7 +101,8 @@ static void step(struct pen_trainer *trainer, struct pen_batches *batches)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_step done;
-    if (pen_trainer_step(trainer, batches, &done, &why) != PEN_OK)
+    uint32_t count;
+    if (pen_trainer_pass(trainer, batches, &done, &count, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
     pen_text_release(&why);
 }

@@ -119,7 +119,7 @@ static void the_first_line_is_the_magic(void **state)
 {
     (void)state;
     const char *what =
-        "a schedule must begin with '# penstock-schedule 1' or 2, or have "
+        "a schedule must begin with '# penstock-schedule 1', 2 or 3, or have "
         "operations only, a line per rank, as F0 F1 B0 B1";
     struct pen_text expected = PEN_TEXT_EMPTY;
     pen_text_add(&expected, "line 1, column 1: %s\n  \n  ^", what);
@@ -130,18 +130,20 @@ static void the_first_line_is_the_magic(void **state)
                    "line 1, column 22: unexpected text at the end of the line\n"
                    "  # penstock-schedule 12\n"
                    "                       ^");
-    expect_refusal("# penstock-schedul",
-                   "line 1, column 1: a schedule must begin with '# "
-                   "penstock-schedule 1' or 2, or have operations only, a line "
-                   "per rank, as F0 F1 B0 B1\n"
-                   "  # penstock-schedul\n"
-                   "  ^");
-    expect_refusal_of("\0\x1b\xff", 3,
-                      "line 1, column 1: a schedule must begin with '# "
-                      "penstock-schedule 1' or 2, or have operations only, a "
-                      "line per rank, as F0 F1 B0 B1\n"
-                      "  ???\n"
-                      "  ^");
+    expect_refusal(
+        "# penstock-schedul",
+        "line 1, column 1: a schedule must begin with '# "
+        "penstock-schedule 1', 2 or 3, or have operations only, a line "
+        "per rank, as F0 F1 B0 B1\n"
+        "  # penstock-schedul\n"
+        "  ^");
+    expect_refusal_of(
+        "\0\x1b\xff", 3,
+        "line 1, column 1: a schedule must begin with '# "
+        "penstock-schedule 1', 2 or 3, or have operations only, a "
+        "line per rank, as F0 F1 B0 B1\n"
+        "  ???\n"
+        "  ^");
 }
 
 /* Rows without a header are the schedule of this header and these rows. */

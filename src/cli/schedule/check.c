@@ -4,10 +4,8 @@
  */
 #include "cli/schedule/schedule.h"
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/program/answer.h"
-#include "schedule/torch_csv.h"
 #include "schedule/verify.h"
 
 #include <string.h>
@@ -28,16 +26,15 @@ struct mistake {
 
 /* A file and what it became. */
 struct subject {
-    struct pen_text source;
-    struct pen_schedule *written;       /* as the file has it */
-    struct pen_schedule *lowered;       /* with what was added; NULL: nothing */
+    struct pen_schedule_file file;
     struct mistake mistakes[MOST_TOLD]; /* in the order of the file */
     uint64_t num_mistakes;
 };
 
 static const struct pen_schedule *schedule_of(const struct subject *subject)
 {
-    return subject->lowered != NULL ? subject->lowered : subject->written;
+    const struct pen_schedule_file *file = &subject->file;
+    return file->lowered != NULL ? file->lowered : file->written;
 }
 
 static void release_mistake(struct mistake *mistake)
@@ -49,32 +46,9 @@ static void release_mistake(struct mistake *mistake)
 
 static void release(struct subject *subject)
 {
-    pen_text_release(&subject->source);
     for (size_t i = 0; i < MOST_TOLD; i++)
         release_mistake(&subject->mistakes[i]);
-    pen_schedule_free(subject->written);
-    pen_schedule_free(subject->lowered);
-}
-
-static pen_status open_file(const char *path, struct subject *out,
-                            struct pen_text *why)
-{
-    struct pen_text reason = PEN_TEXT_EMPTY;
-    pen_status status =
-        pen_file_read(path, PEN_SCHEDULE_MOST_BYTES, &out->source, why);
-    if (status != PEN_OK)
-        return status;
-    const char *bytes = out->source.bytes;
-    size_t length = out->source.length;
-    status = pen_torch_csv_is_path(path)
-                 ? pen_torch_csv_parse(bytes, length, &out->written, &reason)
-                 : pen_schedule_parse(bytes, length, &out->written, &reason);
-    if (status == PEN_OK)
-        status = pen_schedule_complete(out->written, &out->lowered, &reason);
-    if (status != PEN_OK)
-        pen_why(why, "%s: %s", path, pen_text_string(&reason));
-    pen_text_release(&reason);
-    return status;
+    pen_schedule_file_release(&subject->file);
 }
 
 static bool is_same(const struct pen_op *a, const struct pen_op *b)
@@ -96,10 +70,10 @@ static bool is_message_of(const struct pen_op *message, const struct pen_op *op)
 static uint32_t written_place(const struct subject *subject,
                               const struct pen_finding *at)
 {
-    if (subject->lowered == NULL)
+    if (subject->file.lowered == NULL)
         return at->position;
-    const struct pen_row *own = &subject->written->rows[at->rank];
-    const struct pen_row *row = &subject->lowered->rows[at->rank];
+    const struct pen_row *own = &subject->file.written->rows[at->rank];
+    const struct pen_row *row = &subject->file.lowered->rows[at->rank];
     if (at->position >= row->count)
         return own->count;
     const struct pen_op *op = &row->ops[at->position];
@@ -149,7 +123,7 @@ static void take_mistake(void *context, const struct pen_finding *finding,
     uint64_t place = subject->num_mistakes++;
     if (place >= MOST_TOLD)
         return;
-    const struct pen_text *source = &subject->source;
+    const struct pen_text *source = &subject->file.source;
     struct mistake it = {
         .at = pen_schedule_find_op(source->bytes, source->length, finding->rank,
                                    written_place(subject, finding)),
@@ -258,7 +232,7 @@ static json_t *proof_json(const struct pen__schedule_args *args,
     return json_pack("{s:b, s:I, s:[], s:s, s:b, s:I, s:I, s:I, s:f, s:I, s:I}",
                      "correct", 1, "num_mistakes", (json_int_t)0, "mistakes",
                      "name", schedule->name, "completed",
-                     subject->lowered != NULL, "operations",
+                     subject->file.lowered != NULL, "operations",
                      (json_int_t)pen_schedule_count(schedule), "num_ranks",
                      (json_int_t)timing->num_ranks, "send_window",
                      (json_int_t)window_of(args, schedule), "peak_activations",
@@ -305,10 +279,11 @@ int pen__schedule_check(const struct pen__schedule_args *args)
 {
     const struct pen_time_options times = {.send_window = args->send_window};
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct subject subject = {.written = NULL};
+    struct subject subject = {.num_mistakes = 0};
     struct pen_timing *timing = NULL;
-    pen_status status = open_file(args->words.words[0], &subject, &why);
-    if (status == PEN_OK && subject.lowered != NULL)
+    pen_status status =
+        pen_schedule_open(args->words.words[0], &subject.file, &why);
+    if (status == PEN_OK && subject.file.lowered != NULL)
         pen__report_lowered(args->words.words[0]);
     if (status == PEN_OK)
         status = verify(args, &subject, &why);

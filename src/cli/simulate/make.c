@@ -51,7 +51,7 @@ static pen_status time_schedule(struct pen__simulate_job *job,
         simulated->schedule, &simulated->costs, NULL, &timing, why);
     if (status != PEN_OK)
         return status;
-    job->predicted_sec = timing->makespan_sec + simulated->other_sec;
+    job->predicted_sec = timing->step_sec + simulated->other_sec;
     pen_timing_free(timing);
     return PEN_OK;
 }

@@ -376,7 +376,7 @@ static double idle_share(const struct pen_timing *timing)
     double busy = 0;
     for (uint32_t i = 0; i < timing->num_ranks; i++)
         busy += timing->ranks[i].busy_sec;
-    return 1 - busy / (timing->makespan_sec * timing->num_ranks);
+    return 1 - busy / (timing->step_sec * timing->num_ranks);
 }
 
 /* Every operation of every stage takes as long as it sleeps. */
@@ -423,7 +423,7 @@ static void predict(struct pen__train_layout *layout,
         pen_schedule_time(schedule, &layout->costs, &options, &timing,
                           &unused) == PEN_OK) {
         layout->predicted_bubble = idle_share(timing);
-        layout->predicted_sec = timing->makespan_sec;
+        layout->predicted_sec = timing->step_sec;
         if (layout->is_asynchronous)
             layout->predicted_sec /= (double)layout->most_steps;
     }

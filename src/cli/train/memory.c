@@ -104,6 +104,18 @@ static double overlap_bytes(const struct pen__train_memory_question *question,
            4.0 * (needs.has_average + has_second);
 }
 
+/* For each parameter that a rank steps: its copy, where steps are optimistic.
+ */
+static double saved_bytes(const struct pen__train_memory_question *question,
+                          uint32_t num_members)
+{
+    const struct pen__train_args *args = question->args;
+    double bytes = 4.0 + 4.0 * pen_optimizer_moments(&args->numbers);
+    if (!question->layout->schedule->rules.is_optimistic)
+        return 0;
+    return args->is_sharded ? bytes / num_members : bytes;
+}
+
 /* One process takes its micro-batches one after the other. */
 static double whole_bytes(const struct pen__train_memory_question *question)
 {
@@ -142,7 +154,8 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
             &question->layout->parts[pen_shape_part_of_stage(shape, s)];
         bytes += state_bytes(question, layers,
                              bytes_per_parameter(question, num_members) +
-                                 overlap_bytes(question, row, s)) +
+                                 overlap_bytes(question, row, s) +
+                                 saved_bytes(question, num_members)) +
                  activation_bytes(question, layers, &needs);
     }
     return (uint64_t)bytes;

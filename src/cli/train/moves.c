@@ -152,12 +152,17 @@ pen_status pen__train_moves_make(struct pen__train_moves *moves,
 
 /* ---- moving ---- */
 
+bool pen__train_moves_are_due(const struct pen__train_moves *moves,
+                              uint64_t done)
+{
+    return moves->next < moves->count && moves->items[moves->next].step == done;
+}
+
 struct pen__train_move *pen__train_moves_take(struct pen__train_moves *moves,
                                               uint64_t done)
 {
-    bool is_due =
-        moves->next < moves->count && moves->items[moves->next].step == done;
-    return is_due ? &moves->items[moves->next++] : NULL;
+    return pen__train_moves_are_due(moves, done) ? &moves->items[moves->next++]
+                                                 : NULL;
 }
 
 void pen__train_move_tell(const struct pen__train_move *move,

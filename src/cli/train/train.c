@@ -50,7 +50,8 @@ struct training {
     struct pen_trainer *trainer;
     struct pen_verifier *verifier; /* NULL: replicas are not compared */
     struct pen_checkpointer *checkpointer;
-    struct pen_step *steps; /* of a pass */
+    struct pen_step *steps; /* that a pass tells */
+    double last_sec;        /* of a step of the pass before */
     int threads;
     double peak_flops; /* of all ranks; NaN: not measured */
     struct pen__train_metrics metrics;
@@ -274,8 +275,9 @@ static pen_status make_trainer(struct training *training, struct pen_text *why)
     pen_status status = pen_trainer_create(&options, &training->trainer, why);
     if (status != PEN_OK)
         return status;
-    training->steps = calloc(pen_trainer_pass_steps(training->trainer),
-                             sizeof *training->steps);
+    training->steps =
+        calloc((size_t)pen_trainer_pass_steps(training->trainer) + 1,
+               sizeof *training->steps);
     return training->steps == NULL ? PEN_NOMEM : PEN_OK;
 }
 
@@ -692,11 +694,71 @@ static pen_status set_pass(struct training *training, uint64_t done,
     return pen_trainer_set_schedule(training->trainer, schedule, why);
 }
 
+/* Whether something needs the parameters of a step, or this one ends it all. */
+static bool is_pause(const struct training *training, uint64_t step)
+{
+    const struct pen__train_args *args = &training->args;
+    return step >= args->train_iters ||
+           (training->validation != NULL &&
+            is_due(step, args->eval_interval)) ||
+           (training->checkpointer != NULL &&
+            is_due(step, args->save_interval)) ||
+           (training->verifier != NULL &&
+            is_due(step, args->verify_interval)) ||
+           pen__train_moves_are_due(&training->moves, step);
+}
+
+/* Whether ranks want to stop or to save, or have saved. */
+static bool has_wishes(const struct training *training,
+                       const struct pen_step *step)
+{
+    return step->votes[PEN_VOTE_STOP] > 0 || step->votes[PEN_VOTE_SAVE] > 0 ||
+           (training->checkpointer != NULL &&
+            pen_checkpointer_is_busy(training->checkpointer) &&
+            step->votes[PEN_VOTE_SAVED] ==
+                pen_transport_size(training->transport));
+}
+
 /*
- * One step, or as many as overlap before the pipeline has to be empty; *last
- * is the last of them.
+ * Waits until the last step is validated, where something needs that. Wishes of
+ * the step before are then those of the last one.
  */
-static pen_status train_pass(struct training *training, struct pen_step *last,
+static pen_status settle_step(struct training *training, uint32_t *count,
+                              struct pen_text *why)
+{
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    const struct pen_step *before = &training->steps[0];
+    struct pen_step *last = &training->steps[*count];
+    uint32_t more = 0;
+    bool is_wished = *count > 0 && has_wishes(training, before);
+    if (!is_wished && !is_pause(training, done))
+        return PEN_OK;
+    pen_status status = pen_trainer_settle(training->trainer, last, &more, why);
+    for (int i = 0; i < PEN_VOTES && more > 0 && is_wished; i++)
+        last->votes[i] = fmax(last->votes[i], before->votes[i]);
+    *count += more;
+    return status;
+}
+
+/* `done` steps were taken before the pass, which took so long for each. */
+static pen_status report_steps(struct training *training, uint32_t count,
+                               uint64_t done, double sec, struct pen_text *why)
+{
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++) {
+        const struct pen_step *step = &training->steps[i];
+        status = report_step(training, step,
+                             step->step > done ? sec : training->last_sec, why);
+    }
+    training->last_sec = sec;
+    return status;
+}
+
+/*
+ * One step, or as many as overlap before the pipeline has to be empty; those
+ * that are known then are in training->steps.
+ */
+static pen_status train_pass(struct training *training, uint32_t *count,
                              struct pen_text *why)
 {
     struct pen__train_report *report = &training->report;
@@ -707,19 +769,19 @@ static pen_status train_pass(struct training *training, struct pen_step *last,
         return status;
     pen__train_watch_begin(&training->watch, done + 1);
     status = pen_trainer_pass(training->trainer, training->batches,
-                              training->steps, why);
+                              training->steps, count, why);
+    if (status == PEN_OK)
+        status = settle_step(training, count, why);
     if (pen_trainer_has_failed_alone(training->trainer) &&
         pen_transport_size(training->transport) > 1)
         pen_agree_alone(training->transport, status, "training", why);
-    uint32_t count = pen_trainer_pass_steps(training->trainer);
-    double sec = (pen__train_report_clock(report) - begin) / count;
-    if (status == PEN_OK)
-        pen__train_watch_end(&training->watch,
-                             sec * training->layout.overlapping_steps);
-    for (uint32_t i = 0; i < count && status == PEN_OK; i++)
-        status = report_step(training, &training->steps[i], sec, why);
-    *last = training->steps[count - 1];
-    return status;
+    if (status != PEN_OK)
+        return status;
+    double sec = (pen__train_report_clock(report) - begin) /
+                 (double)(pen_trainer_progress(training->trainer).steps - done);
+    pen__train_watch_end(&training->watch,
+                         sec * training->layout.overlapping_steps);
+    return report_steps(training, *count, done, sec, why);
 }
 
 /* Before a checkpoint, so that none is written of what is damaged. */
@@ -867,19 +929,26 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
     pen_status status = PEN_OK;
     while (pen_trainer_progress(training->trainer).steps < last &&
            status == PEN_OK && !training->is_stopped) {
-        struct pen_step step;
+        uint32_t count = 0;
         uint64_t done = pen_trainer_progress(training->trainer).steps;
-        status = train_pass(training, &step, why);
-        if (status == PEN_OK)
-            status = verify(training, done, step.step, why);
+        status = train_pass(training, &count, why);
+        const struct pen_step *step =
+            &training->steps[count > 0 ? count - 1 : 0];
+        bool is_settled =
+            count > 0 &&
+            step->step == pen_trainer_progress(training->trainer).steps;
+        if (status == PEN_OK && is_settled)
+            status = verify(training, done, step->step, why);
         if (status != PEN_OK)
             return status;
+        if (!is_settled)
+            continue;
         training->is_stopped =
-            step.votes[PEN_VOTE_STOP] > 0 && step.step < last;
+            step->votes[PEN_VOTE_STOP] > 0 && step->step < last;
         status = look_after_checkpoints(
-            training, &step, training->is_stopped || step.step == last);
+            training, step, training->is_stopped || step->step == last);
         if (status == PEN_OK && !training->is_stopped)
-            status = move_on(training, step.step, why);
+            status = move_on(training, step->step, why);
     }
     if (status == PEN_OK && pen_trainer_replicas(training->trainer) != NULL)
         status = pen_replicas_leave(pen_trainer_replicas(training->trainer));
@@ -899,6 +968,12 @@ static pen_status tell_end(struct training *training)
         status = pen__train_tell_sent(training->transport);
     if (status != PEN_OK)
         return status;
+    uint64_t redone = pen_trainer_num_redone(training->trainer);
+    if (training->is_first && redone > 0)
+        pen_log(PEN_LOG_INFO,
+                "%" PRIu64 " steps were undone and done again, because their "
+                "gradients had to be clipped",
+                redone);
     if (training->is_first && args->texts.count > 0)
         pen_log(PEN_LOG_INFO,
                 "to write with it: penstock generate --model %s --prompt A",

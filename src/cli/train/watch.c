@@ -242,6 +242,8 @@ static void on_op(void *context, uint64_t pass, uint32_t position)
     struct pen__train_watch *watch = context;
     (void)pass;
     watch->position = position;
+    if (position == 0 && watch->tracer != NULL)
+        pen_tracer_forget(watch->tracer); /* a row may begin again */
     pen_board_note(watch->board, watch->step, position, PEN_BOARD_COMPUTING,
                    PEN_BOARD_NOBODY);
 }

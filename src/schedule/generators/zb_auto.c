@@ -286,6 +286,7 @@ const struct pen_generator pen__zb_auto = {
     .peak = "at most the limit (2p unless given), I and W freeing half each",
     .is_synchronous = true,
     .splits_backward = true,
+    .is_optimistic = true,
     .has_limit = true,
     .uses_costs = true,
     .generate = generate,

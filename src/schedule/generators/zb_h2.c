@@ -47,5 +47,6 @@ const struct pen_generator pen__zb_h2 = {
     .peak = "2(p-s)-1 held to I, 2s more held to W; at most 2p-1",
     .is_synchronous = true,
     .splits_backward = true,
+    .is_optimistic = true,
     .generate = generate,
 };

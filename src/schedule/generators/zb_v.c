@@ -400,6 +400,7 @@ const struct pen_generator pen__zb_v = {
     .peak = "p, or the limit",
     .is_synchronous = true,
     .splits_backward = true,
+    .is_optimistic = true,
     .has_limit = true,
     .uses_costs = true,
     .generate = generate,
