@@ -393,18 +393,47 @@ void pen_checkpoint_share_abandon(struct pen_checkpoint_share *share)
 /* ------------------------------------------------------- Out of memory */
 
 /* In blocks, which the hash finds in the cache. */
-static pen_status put_whole(struct group *group, size_t spec, const char *bytes,
-                            struct pen_text *why)
+static pen_status put_stretch(struct group *group, size_t spec, uint64_t at,
+                              const char *bytes, uint64_t left,
+                              struct pen_text *why)
 {
-    uint64_t left = 0;
-    pen_status status = pen_tensor_spec_bytes(&group->specs[spec], &left, why);
+    pen_status status = PEN_OK;
     while (status == PEN_OK && left > 0) {
         size_t length = left < PEN_CHECKPOINT_BLOCK_BYTES
                             ? (size_t)left
                             : PEN_CHECKPOINT_BLOCK_BYTES;
-        status = pen_weights_put(group->writer, spec, bytes, length, why);
+        status =
+            pen_weights_put_at(group->writer, spec, at, bytes, length, why);
         bytes += length;
+        at += length;
         left -= length;
+    }
+    return status;
+}
+
+/* A tensor that lies in pieces becomes whole in the file. */
+static pen_status put_pieces(struct group *group, size_t spec,
+                             const struct pen_checkpoint_cut *cut,
+                             const char *bytes, struct pen_text *why)
+{
+    const struct pen_tensor_spec *of = &group->specs[spec];
+    const struct pen_tensor_piece whole =
+        pen_tensor_piece_whole(of->num_dims, of->shape);
+    const struct pen_tensor_piece *pieces =
+        cut->count > 0 ? cut->pieces : &whole;
+    size_t count = cut->count > 0 ? cut->count : 1;
+    uint64_t width = pen_dtype_bits(of->dtype) / 8;
+    pen_status status = PEN_OK;
+    PEN_BUG_UNLESS(pen_tensor_pieces_tile(&whole, pieces, count));
+    for (size_t k = 0; k < count; k++) {
+        uint64_t num = pen_tensor_piece_num_stretches(&pieces[k], &whole);
+        for (uint64_t i = 0; i < num && status == PEN_OK; i++) {
+            struct pen_tensor_stretch it =
+                pen_tensor_piece_stretch(&pieces[k], &whole, i);
+            status = put_stretch(group, spec, it.first * width, bytes,
+                                 it.count * width, why);
+            bytes += it.count * width;
+        }
     }
     return status;
 }
@@ -420,6 +449,7 @@ static const void *find_bytes(const struct group *group,
 }
 
 static pen_status put_group(struct group *group,
+                            const struct pen_checkpoint_share_args *args,
                             const struct pen_checkpoint_source *source,
                             struct pen_text *why)
 {
@@ -432,7 +462,12 @@ static pen_status put_group(struct group *group,
         pen_weights_order(group->writer, order);
     for (size_t i = 0; i < group->count && status == PEN_OK; i++) {
         size_t spec = (size_t)(order[i] - group->specs);
-        status = put_whole(group, spec, find_bytes(group, source, spec), why);
+        bool is_cut = args->cuts != NULL && spec < group->first_extra;
+        const struct pen_checkpoint_cut whole = {NULL, 0};
+        status =
+            put_pieces(group, spec,
+                       is_cut ? &args->cuts[group->slots[spec].tensor] : &whole,
+                       find_bytes(group, source, spec), why);
     }
     free(order);
     return status;
@@ -449,7 +484,7 @@ pen_checkpoint_share_write(const struct pen_checkpoint_share_args *args,
         return status;
     for (enum pen_record_kind i = 0; i < PEN_RECORD_KINDS && status == PEN_OK;
          i++)
-        status = put_group(&share->groups[i], source, why);
+        status = put_group(&share->groups[i], args, source, why);
     if (status == PEN_OK)
         return pen_checkpoint_share_finish(share, record, why);
     pen_checkpoint_share_abandon(share);

@@ -2,6 +2,7 @@
 #define PEN_CHECKPOINT_SHARE_H
 
 #include "checkpoint/checkpoint.h"
+#include "core/tensor_piece.h"
 
 /*
  * A checkpoint that several processes write:
@@ -24,11 +25,21 @@
  */
 struct pen_checkpoint_share;
 
+/*
+ * How a tensor lies in memory: pieces that tile it, one behind the other, as
+ * the ranks that share it have handed them in. Files have it whole.
+ */
+struct pen_checkpoint_cut {
+    const struct pen_tensor_piece *pieces;
+    size_t count;
+};
+
 struct pen_checkpoint_share_args {
     const char *run;
     uint64_t step;
     uint32_t number; /* each share has another, at most 999,999 */
     const struct pen_checkpoint_tensor *tensors; /* that this process has */
+    const struct pen_checkpoint_cut *cuts; /* theirs; NULL: all are whole */
     size_t count;
     uint32_t num_moments;
     /* F32 or F64; no other share has one of these names, and none is that of a
@@ -68,7 +79,8 @@ pen_status pen_checkpoint_share_finish(struct pen_checkpoint_share *share,
 
 void pen_checkpoint_share_abandon(struct pen_checkpoint_share *share);
 
-/* Where the bytes of a part are, which must not change meanwhile. */
+/* Where the bytes of a part are, as it is cut; they must not change meanwhile.
+ */
 struct pen_checkpoint_source {
     const void *(*bytes_of)(void *context, enum pen_checkpoint_part part,
                             size_t tensor);

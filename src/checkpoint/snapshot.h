@@ -16,6 +16,7 @@ struct pen_snapshot;
 /* As pen_checkpoint_share_args has them. */
 struct pen_snapshot_contents {
     const struct pen_checkpoint_tensor *tensors;
+    const struct pen_checkpoint_cut *cuts;
     size_t count;
     uint32_t num_moments;
     const struct pen_tensor_spec *extras;

@@ -90,8 +90,8 @@ int pen_tensor_spec_compare(const struct pen_tensor_spec *a,
 /*
  * Writes a file tensor by tensor, so that nothing needs the whole model in
  * memory. Tensors lie in the order of the reference writer: wide types first,
- * then by name. They may be put in any order, each in as many pieces as
- * wanted, its pieces in sequence.
+ * then by name. They may be put in any order, each in as many stretches as
+ * wanted.
  */
 struct pen_safetensors_writer;
 
@@ -110,6 +110,11 @@ pen_status pen_safetensors_create(const char *path,
 pen_status pen_safetensors_put(struct pen_safetensors_writer *writer,
                                size_t tensor, const void *bytes, size_t length,
                                struct pen_text *why);
+
+/* The same, from byte `at` of the tensor on; no byte may be put twice. */
+pen_status pen_safetensors_put_at(struct pen_safetensors_writer *writer,
+                                  size_t tensor, uint64_t at, const void *bytes,
+                                  size_t length, struct pen_text *why);
 
 /*
  * Syncs and renames; every tensor must be complete. Frees the writer in either

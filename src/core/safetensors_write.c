@@ -234,18 +234,28 @@ pen_status pen_safetensors_create(const char *path,
     return status;
 }
 
+pen_status pen_safetensors_put_at(struct pen_safetensors_writer *writer,
+                                  size_t tensor, uint64_t at, const void *bytes,
+                                  size_t length, struct pen_text *why)
+{
+    PEN_BUG_UNLESS(tensor < writer->num_places);
+    struct place *place = &writer->places[tensor];
+    PEN_BUG_UNLESS(length <= place->num_bytes - place->num_written &&
+                   at <= place->num_bytes && length <= place->num_bytes - at);
+    pen_status status =
+        write_bytes(writer, place->offset + at, bytes, length, why);
+    if (status == PEN_OK)
+        place->num_written += length;
+    return status;
+}
+
 pen_status pen_safetensors_put(struct pen_safetensors_writer *writer,
                                size_t tensor, const void *bytes, size_t length,
                                struct pen_text *why)
 {
     PEN_BUG_UNLESS(tensor < writer->num_places);
-    struct place *place = &writer->places[tensor];
-    PEN_BUG_UNLESS(length <= place->num_bytes - place->num_written);
-    pen_status status = write_bytes(writer, place->offset + place->num_written,
-                                    bytes, length, why);
-    if (status == PEN_OK)
-        place->num_written += length;
-    return status;
+    return pen_safetensors_put_at(
+        writer, tensor, writer->places[tensor].num_written, bytes, length, why);
 }
 
 static pen_status take_facts(struct pen_safetensors_writer *writer,

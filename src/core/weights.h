@@ -104,6 +104,11 @@ pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
                            const void *bytes, size_t length,
                            struct pen_text *why);
 
+/* As pen_safetensors_put_at(). */
+pen_status pen_weights_put_at(struct pen_weights_writer *writer, size_t tensor,
+                              uint64_t at, const void *bytes, size_t length,
+                              struct pen_text *why);
+
 /*
  * Completes all files, of which every tensor must be complete, and leaves out
  * the index. For those who write one index over the files of several writers;

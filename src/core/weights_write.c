@@ -159,24 +159,42 @@ static pen_status complete_shard(struct shard *shard, struct pen_text *why)
     return status;
 }
 
-pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
-                           const void *bytes, size_t length,
-                           struct pen_text *why)
+/* Behind what the tensor has, or from a byte of it on. */
+static pen_status put(struct pen_weights_writer *writer, size_t tensor,
+                      const uint64_t *at, const void *bytes, size_t length,
+                      struct pen_text *why)
 {
     PEN_BUG_UNLESS(tensor < writer->num_specs);
     size_t number = writer->shard_of[tensor];
     struct shard *shard = &writer->shards[number];
+    size_t place = tensor - shard->first;
     if (length == 0)
         return PEN_OK;
     pen_status status =
         shard->writer == NULL ? begin_shard(writer, number, why) : PEN_OK;
     if (status == PEN_OK)
-        status = pen_safetensors_put(shard->writer, tensor - shard->first,
-                                     bytes, length, why);
+        status = at == NULL ? pen_safetensors_put(shard->writer, place, bytes,
+                                                  length, why)
+                            : pen_safetensors_put_at(shard->writer, place, *at,
+                                                     bytes, length, why);
     if (status != PEN_OK)
         return status;
     shard->bytes_left -= length;
     return shard->bytes_left == 0 ? complete_shard(shard, why) : PEN_OK;
+}
+
+pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
+                           const void *bytes, size_t length,
+                           struct pen_text *why)
+{
+    return put(writer, tensor, NULL, bytes, length, why);
+}
+
+pen_status pen_weights_put_at(struct pen_weights_writer *writer, size_t tensor,
+                              uint64_t at, const void *bytes, size_t length,
+                              struct pen_text *why)
+{
+    return put(writer, tensor, &at, bytes, length, why);
 }
 
 /* NULL when there is no memory. */

@@ -32,7 +32,9 @@ static void append_tensor(const struct pen_model *model, uint32_t tensor,
     into->role = form->role;
     into->order = form->is_input_first ? PEN_ORDER_TRANSPOSED : PEN_ORDER_ROWS;
     into->slices[into->num_slices++] = (struct pen_tensor_slice){
-        .tensor = tensor, .first = first, .count = form->num_elements};
+        .tensor = tensor,
+        .piece = pen_tensor_piece_whole(form->num_dims, form->shape),
+        .first = first};
 }
 
 pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,

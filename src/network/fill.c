@@ -12,9 +12,17 @@ static struct pen_random stream_of(const struct pen__fill *fill, uint64_t seed)
     return (struct pen_random){.state = pen_random_next(&mixer)};
 }
 
-static void put(const struct pen__fill *fill, size_t at, double value)
+/* An element of the tensor, if the slice has it. */
+static void put(const struct pen__fill *fill, uint64_t row, uint64_t column,
+                double value)
 {
-    at += fill->slice->first;
+    const struct pen_tensor_piece *piece = &fill->slice->piece;
+    row -= piece->first_row;
+    column -= piece->first_column;
+    if (row >= piece->num_rows || column >= piece->num_columns)
+        return; /* what lies before the piece is a large number now, too */
+    size_t at =
+        fill->slice->first + (size_t)(row * piece->num_columns + column);
     if (fill->is_double)
         ((double *)fill->plain)[at] = value;
     else
@@ -23,19 +31,25 @@ static void put(const struct pen__fill *fill, size_t at, double value)
 
 void pen__fill_constant(const struct pen__fill *fill, double value)
 {
-    for (size_t i = 0; i < fill->slice->count; i++)
-        put(fill, i, value);
+    for (uint64_t row = 0; row < fill->whole.num_rows; row++)
+        for (uint64_t i = 0; i < fill->whole.num_columns; i++)
+            put(fill, row, i, value);
 }
 
+/* Numbers come in pairs, which rows do not end. */
 void pen__fill_normal(const struct pen__fill *fill, uint64_t seed,
                       double deviation)
 {
     struct pen_random random = stream_of(fill, seed);
     double pair[2] = {0};
-    for (size_t i = 0; i < fill->slice->count; i++) {
-        if (i % 2 == 0)
-            pen_random_normals(&random, pair);
-        put(fill, i, deviation * pair[i % 2]);
+    bool is_second = true;
+    for (uint64_t row = 0; row < fill->whole.num_rows; row++) {
+        for (uint64_t i = 0; i < fill->whole.num_columns; i++) {
+            is_second = !is_second;
+            if (!is_second)
+                pen_random_normals(&random, pair);
+            put(fill, row, i, deviation * pair[is_second]);
+        }
     }
 }
 
@@ -43,6 +57,7 @@ void pen__fill_uniform(const struct pen__fill *fill, uint64_t seed,
                        double bound)
 {
     struct pen_random random = stream_of(fill, seed);
-    for (size_t i = 0; i < fill->slice->count; i++)
-        put(fill, i, bound * (2 * pen_random_unit(&random) - 1));
+    for (uint64_t row = 0; row < fill->whole.num_rows; row++)
+        for (uint64_t i = 0; i < fill->whole.num_columns; i++)
+            put(fill, row, i, bound * (2 * pen_random_unit(&random) - 1));
 }

@@ -6,11 +6,12 @@
 /*
  * Fills the slice of one tensor in a plain array of stats. Each tensor draws
  * from a stream of its own, so that its numbers depend on the seed and on
- * itself, not on what else a network has.
+ * itself, not on what else a network has or how it is cut.
  */
 struct pen__fill {
     const struct pen_tensor_slice *slice;
-    bool is_double; /* the stats, else float */
+    struct pen_tensor_piece whole; /* the tensor: all of it is drawn */
+    bool is_double;                /* the stats, else float */
     void *plain;
 };
 

@@ -27,7 +27,9 @@ pen_status pen__image_parameter(const struct pen__image_place *place,
         .columns =
             is_vector ? from->shape[0] : from->num_elements / from->shape[0],
         .num_slices = 1,
-        .slices = {{.tensor = tensor, .count = from->num_elements}}};
+        .slices = {
+            {.tensor = tensor,
+             .piece = pen_tensor_piece_whole(from->num_dims, from->shape)}}};
     pen_status status = pen__network_add(place->network, use, &added, why);
     if (status == PEN_OK)
         *out = added.parameter;

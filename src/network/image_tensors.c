@@ -104,10 +104,14 @@ void pen__image_statistics_reset(struct pen_network *network)
         if (tensors[i].is_trained)
             continue;
         bool is_variance = tensors[i].part == PEN_IMAGE_RUNNING_VARIANCE;
-        const struct pen_tensor_slice slice = {i, 0, tensors[i].num_elements};
-        const struct pen__fill fill = {
-            &slice, network->options.engine->dtype == PEN_PRECISION_F64,
-            pen_network_statistic(network, i)};
+        const struct pen_tensor_slice slice = {
+            .tensor = i,
+            .piece =
+                pen_tensor_piece_whole(tensors[i].num_dims, tensors[i].shape)};
+        const struct pen__fill fill = {&slice, slice.piece,
+                                       network->options.engine->dtype ==
+                                           PEN_PRECISION_F64,
+                                       pen_network_statistic(network, i)};
         if (is_count(&tensors[i]))
             *(uint64_t *)fill.plain = 0;
         else

@@ -33,6 +33,19 @@ static void fill_tensor(const struct pen_model *model, uint64_t seed,
     pen__fill_normal(fill, seed, deviation);
 }
 
+static struct pen_tensor_piece whole_of(const struct pen_network *network,
+                                        uint32_t tensor)
+{
+    struct pen_tensor_info info;
+    if (network->image_model != NULL) {
+        const struct pen_image_tensor *it =
+            &network->image_model->tensors[tensor];
+        return pen_tensor_piece_whole(it->num_dims, it->shape);
+    }
+    pen_model_tensor(network->options.model, tensor, &info);
+    return pen_tensor_piece_whole(info.form->num_dims, info.form->shape);
+}
+
 pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)
 {
     struct pen_engine *engine = network->options.engine;
@@ -43,8 +56,9 @@ pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)
         if (plain == NULL)
             return PEN_NOMEM;
         for (size_t k = 0; k < it->num_slices; k++) {
-            const struct pen__fill fill = {&it->slices[k],
-                                           stat == PEN_PRECISION_F64, plain};
+            const struct pen__fill fill = {
+                &it->slices[k], whole_of(network, it->slices[k].tensor),
+                stat == PEN_PRECISION_F64, plain};
             if (network->image_model != NULL)
                 pen__image_fill(network->image_model, seed, &fill);
             else

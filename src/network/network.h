@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "core/model_cost.h"
+#include "core/tensor_piece.h"
 #include "engine/engine.h"
 
 #include <stdbool.h>
@@ -200,9 +201,9 @@ pen_network_tied(const struct pen_network *network);
 #define PEN_MAX_PARAMETER_TENSORS 3
 
 struct pen_tensor_slice {
-    uint32_t tensor; /* of the model */
-    size_t first;    /* element of the plain array */
-    size_t count;
+    uint32_t tensor;               /* of the model */
+    struct pen_tensor_piece piece; /* of the tensor, that is here */
+    size_t first;                  /* element of the plain array */
 };
 
 struct pen_network_parameter {

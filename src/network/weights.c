@@ -16,10 +16,12 @@ static void widen(void *plain, size_t count)
     }
 }
 
-pen_status pen_network_check_loaded(const struct pen_safetensor *tensor,
-                                    const float *values, size_t count,
-                                    struct pen_text *why)
+pen_status pen_network_read_slice(const struct pen_tensor_slice *slice,
+                                  const struct pen_safetensor *tensor,
+                                  float *values, struct pen_text *why)
 {
+    size_t count = pen_tensor_piece_count(&slice->piece);
+    pen_tensor_piece_read(&slice->piece, tensor, values);
     size_t at = pen_dtype_first_nonfinite(PEN_DTYPE_F32, values, count);
     if (at == count)
         return PEN_OK;
@@ -48,9 +50,8 @@ static pen_status load_parameter(struct pen_network *network,
                                           slice->tensor, &tensor, why);
         if (status != PEN_OK)
             return status;
-        float *values = (float *)plain + slice->first;
-        pen_dtype_to_float(tensor->dtype, tensor->bytes, slice->count, values);
-        status = pen_network_check_loaded(tensor, values, slice->count, why);
+        status = pen_network_read_slice(slice, tensor,
+                                        (float *)plain + slice->first, why);
         if (status != PEN_OK)
             return status;
     }

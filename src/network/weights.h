@@ -13,12 +13,12 @@ pen_status pen_network_load(struct pen_network *network,
                             struct pen_text *why);
 
 /*
- * INVALID when one of the numbers that were read from this tensor is not
- * finite: whatever is computed from it would be NaN.
+ * Reads the piece of a slice out of its whole tensor, densely. INVALID when one
+ * of the numbers is not finite: whatever is computed from it would be NaN.
  */
-pen_status pen_network_check_loaded(const struct pen_safetensor *tensor,
-                                    const float *values, size_t count,
-                                    struct pen_text *why);
+pen_status pen_network_read_slice(const struct pen_tensor_slice *slice,
+                                  const struct pen_safetensor *tensor,
+                                  float *values, struct pen_text *why);
 
 /* The running statistics alone; nothing where the network has none. */
 pen_status pen_network_load_statistics(struct pen_network *network,

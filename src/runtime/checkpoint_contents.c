@@ -40,6 +40,8 @@ static void add_place(struct pen__contents *contents, struct pen__place place)
     struct pen__place *kept = &contents->places[contents->count];
     *kept = place;
     pen_any_model_tensor(model, place.slice.tensor, &kept->tensor);
+    contents->cuts[contents->count] =
+        (struct pen_checkpoint_cut){&kept->slice.piece, 1};
     contents->tensors[contents->count++] = (struct pen_checkpoint_tensor){
         .spec = {kept->tensor.name, kept->tensor.dtype, kept->tensor.num_dims,
                  kept->tensor.shape},
@@ -73,8 +75,12 @@ static void add_statistics(struct pen__contents *contents)
         struct pen_any_tensor tensor;
         pen_any_model_tensor(model, i, &tensor);
         if (!tensor.is_trained)
-            add_place(contents, (struct pen__place){.parameter = NO_PARAMETER,
-                                                    .slice = {.tensor = i}});
+            add_place(contents,
+                      (struct pen__place){
+                          .parameter = NO_PARAMETER,
+                          .slice = {.tensor = i,
+                                    .piece = pen_tensor_piece_whole(
+                                        tensor.num_dims, tensor.shape)}});
     }
 }
 
@@ -84,7 +90,9 @@ static pen_status list_tensors(struct pen__contents *contents, bool is_leader)
     size_t most = pen_any_model_num_tensors(trainer->options.model);
     contents->places = calloc(most, sizeof *contents->places);
     contents->tensors = calloc(most, sizeof *contents->tensors);
-    if (contents->places == NULL || contents->tensors == NULL)
+    contents->cuts = calloc(most, sizeof *contents->cuts);
+    if (contents->places == NULL || contents->tensors == NULL ||
+        contents->cuts == NULL)
         return PEN_NOMEM;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
         add_stage(contents, s);
@@ -133,6 +141,7 @@ void pen__contents_release(struct pen__contents *contents)
     free(contents->plain);
     free(contents->places);
     free(contents->tensors);
+    free(contents->cuts);
 }
 
 bool pen__contents_is_empty(const struct pen__contents *contents)
@@ -150,6 +159,7 @@ struct pen_snapshot_contents
 pen__contents_list(const struct pen__contents *contents)
 {
     return (struct pen_snapshot_contents){.tensors = contents->tensors,
+                                          .cuts = contents->cuts,
                                           .count = contents->count,
                                           .num_moments = contents->num_moments,
                                           .extras = contents->extras,
@@ -271,6 +281,7 @@ pen_status pen__contents_write(struct pen__contents *contents,
     struct pen_checkpoint_source source = {source_of, source_of_extra,
                                            contents};
     args.tensors = contents->tensors;
+    args.cuts = contents->cuts;
     args.count = contents->count;
     args.num_moments = contents->num_moments;
     args.extras = contents->extras;

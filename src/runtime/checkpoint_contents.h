@@ -14,6 +14,7 @@ struct pen__contents {
     uint32_t num_moments;
     struct pen__place *places;
     struct pen_checkpoint_tensor *tensors; /* of the places, in their order */
+    struct pen_checkpoint_cut *cuts;       /* theirs */
     size_t count;
     struct pen_replicas_saver *replicas; /* NULL: all are the same */
     const struct pen_tensor_spec *extras;

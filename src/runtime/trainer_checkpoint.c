@@ -62,8 +62,8 @@ static pen_status fill_parameter(struct pen_trainer *trainer,
         for (size_t k = 0; k < it->num_slices; k++) {
             const struct pen_tensor_slice *slice = &it->slices[k];
             pen_status status =
-                source->read(source->context, slice->tensor, parts[p].in_file,
-                             slice->count, plain + slice->first, why);
+                source->read(source->context, slice, parts[p].in_file,
+                             plain + slice->first, why);
             if (status != PEN_OK)
                 return status;
         }
@@ -99,19 +99,18 @@ struct reader {
     const struct pen_checkpoint *checkpoint;
 };
 
-static pen_status read_tensor(void *context, uint32_t number,
-                              enum pen_checkpoint_part part, size_t count,
-                              float *values, struct pen_text *why)
+static pen_status read_slice(void *context,
+                             const struct pen_tensor_slice *slice,
+                             enum pen_checkpoint_part part, float *values,
+                             struct pen_text *why)
 {
     const struct reader *reader = context;
     const struct pen_safetensor *tensor;
     pen_status status =
         pen_checkpoint_find(reader->checkpoint, reader->trainer->options.model,
-                            number, part, &tensor, why);
-    if (status != PEN_OK)
-        return status;
-    pen_dtype_to_float(tensor->dtype, tensor->bytes, count, values);
-    return pen_network_check_loaded(tensor, values, count, why);
+                            slice->tensor, part, &tensor, why);
+    return status == PEN_OK ? pen_network_read_slice(slice, tensor, values, why)
+                            : status;
 }
 
 static pen_status check_optimizer(const struct pen_trainer *trainer,
@@ -160,7 +159,7 @@ pen_status pen_trainer_load(struct pen_trainer *trainer,
     if (status == PEN_OK)
         status = check_optimizer(trainer, checkpoint, why);
     struct reader reader = {trainer, checkpoint};
-    const struct pen__trainer_source source = {&reader, read_tensor};
+    const struct pen__trainer_source source = {&reader, read_slice};
     if (status == PEN_OK)
         status = pen__trainer_fill(trainer, &source, why);
     for (uint32_t s = 0;

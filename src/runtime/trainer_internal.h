@@ -240,12 +240,12 @@ void pen__trainer_release_parts(struct pen_trainer *trainer);
 
 /* trainer_checkpoint.c */
 
-/* Where the numbers of a tensor come from, `count` of them. */
+/* Where the numbers of a slice come from, those of its piece densely. */
 struct pen__trainer_source {
     void *context;
-    pen_status (*read)(void *context, uint32_t tensor,
-                       enum pen_checkpoint_part part, size_t count,
-                       float *values, struct pen_text *why);
+    pen_status (*read)(void *context, const struct pen_tensor_slice *slice,
+                       enum pen_checkpoint_part part, float *values,
+                       struct pen_text *why);
 };
 
 /* Values of all parameters of this rank, and moments of those that it steps. */

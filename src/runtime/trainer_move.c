@@ -288,28 +288,34 @@ static void send_all(struct move *move)
                 send(move, t, p, r);
 }
 
-static pen_status read_tensor(void *context, uint32_t tensor,
-                              enum pen_checkpoint_part part, size_t count,
-                              float *values, struct pen_text *why)
+/* Tensors travel whole: no layout cuts them. */
+static pen_status read_slice(void *context,
+                             const struct pen_tensor_slice *slice,
+                             enum pen_checkpoint_part part, float *values,
+                             struct pen_text *why)
 {
     struct move *move = context;
     struct pen_request request = {.is_active = false};
+    uint32_t tensor = slice->tensor;
+    size_t length = bytes_of(move, tensor);
     (void)why;
+    PEN_BUG_UNLESS(pen_tensor_piece_count(&slice->piece) * sizeof *values ==
+                   length);
     if (has(move, tensor, move->rank)) {
         memcpy(values,
                pen_snapshot_part(move->snapshot, part, move->packed[tensor]),
-               count * sizeof *values);
+               length);
         return PEN_OK;
     }
     pen_transport_receive(move->transport, holder_of(move, tensor),
-                          tag_of(move, tensor, (uint32_t)part), values,
-                          count * sizeof *values, &request);
+                          tag_of(move, tensor, (uint32_t)part), values, length,
+                          &request);
     return pen_transport_wait(move->transport, &request);
 }
 
 static pen_status fill(struct move *move, struct pen_text *why)
 {
-    const struct pen__trainer_source source = {move, read_tensor};
+    const struct pen__trainer_source source = {move, read_slice};
     send_all(move);
     pen_status status = pen__trainer_fill(move->trainer, &source, why);
     if (status != PEN_OK && status != PEN_LOST) /* others wait for this rank */

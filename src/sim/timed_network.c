@@ -91,7 +91,8 @@ static pen_status add_layer(struct pen_network *network,
         .rows = 1,
         .columns = end - first,
         .num_slices = 1,
-        .slices = {{.tensor = 0, .count = end - first}}};
+        .slices = {{.tensor = 0,
+                    .piece = {.num_rows = 1, .num_columns = end - first}}}};
     pen_timed_engine_set_step(timed, share * part->step_sec);
     return pen__network_add(network, PEN_PARAMETER_VECTORS, &parameter, why);
 }

@@ -197,7 +197,7 @@ static float *export_gradients(const struct job *job,
         for (size_t k = 0; k < it->num_slices; k++)
             memcpy(all + list->starts[it->slices[k].tensor],
                    plain + it->slices[k].first,
-                   it->slices[k].count * sizeof *all);
+                   pen_tensor_piece_count(&it->slices[k].piece) * sizeof *all);
     }
     free(plain);
     return all;

@@ -129,8 +129,11 @@ static const size_t extra_bytes[] = {12, 24};
 
 enum { NUM_EXTRAS = sizeof extras / sizeof *extras };
 
-static const struct pen_snapshot_contents contents = {
-    tensors, NUM_TENSORS, MOMENTS, extras, NUM_EXTRAS};
+static const struct pen_snapshot_contents contents = {.tensors = tensors,
+                                                      .count = NUM_TENSORS,
+                                                      .num_moments = MOMENTS,
+                                                      .extras = extras,
+                                                      .num_extras = NUM_EXTRAS};
 
 static size_t part_bytes(uint32_t part, size_t tensor)
 {
