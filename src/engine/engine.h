@@ -182,7 +182,7 @@ struct pen_swiglu {
  * [width]; pairs below are {height, width}. Outside the image, where padding
  * lets the window reach, pixels are zero (to a maximum: less than any).
  */
-struct pen_window {
+struct pen_image_window {
     size_t batch;
     size_t channels;
     size_t image[2];
@@ -192,7 +192,8 @@ struct pen_window {
 };
 
 /* Height (axis 0) or width (axis 1) of what comes out. */
-static inline size_t pen_window_steps(const struct pen_window *window, int axis)
+static inline size_t
+pen_image_window_steps(const struct pen_image_window *window, int axis)
 {
     return (window->image[axis] + 2 * window->padding[axis] -
             window->kernel[axis]) /
@@ -201,7 +202,7 @@ static inline size_t pen_window_steps(const struct pen_window *window, int axis)
 }
 
 struct pen_convolution {
-    struct pen_window window;
+    struct pen_image_window window;
     struct pen_parameter *weight; /* filters: outputs x channels * kernel */
     struct pen_parameter *bias;   /* 1 x outputs; NULL for none */
 };
@@ -213,7 +214,7 @@ enum pen_pool_kind {
 
 struct pen_pool {
     enum pen_pool_kind kind;
-    struct pen_window window;
+    struct pen_image_window window;
 };
 
 /*

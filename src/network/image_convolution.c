@@ -78,19 +78,19 @@ static const struct pen__layer_ops convolution_ops = {
 static void add_pool(const struct pen_image_layer *model,
                      const struct pen__filter *filter, struct pen_pool *out)
 {
-    const struct pen_window *under = &filter->convolution.window;
+    const struct pen_image_window *under = &filter->convolution.window;
     bool has_pool = model->pool_kernel > 0;
     size_t kernel = has_pool ? model->pool_kernel : 1;
     size_t stride = has_pool ? model->pool_stride : 1;
     *out = (struct pen_pool){
         .kind = PEN_POOL_MAX,
-        .window = {
-            .batch = under->batch,
-            .channels = model->convolutions[0].outputs,
-            .image = {pen_window_steps(under, 0), pen_window_steps(under, 1)},
-            .kernel = {kernel, kernel},
-            .stride = {stride, stride},
-            .padding = {model->pool_padding, model->pool_padding}}};
+        .window = {.batch = under->batch,
+                   .channels = model->convolutions[0].outputs,
+                   .image = {pen_image_window_steps(under, 0),
+                             pen_image_window_steps(under, 1)},
+                   .kernel = {kernel, kernel},
+                   .stride = {stride, stride},
+                   .padding = {model->pool_padding, model->pool_padding}}};
 }
 
 pen_status pen__image_convolution_create(const struct pen__image_place *place,
@@ -111,14 +111,14 @@ pen_status pen__image_convolution_create(const struct pen__image_place *place,
     }
     self->has_pool = place->model->pool_kernel > 0;
     add_pool(place->model, &self->filter, &self->pool);
-    const struct pen_window *window = &self->pool.window;
+    const struct pen_image_window *window = &self->pool.window;
     size_t pixels = window->channels * window->image[0] * window->image[1];
     size_t active_bytes = pen__image_bytes(place, pixels);
     self->active = pen__take(&base->stash_bytes, active_bytes);
     self->active_gradient = pen__take(&base->hold_bytes, active_bytes);
-    base->output_bytes = pen__align(
-        pen__image_bytes(place, window->channels * pen_window_steps(window, 0) *
-                                    pen_window_steps(window, 1)));
+    base->output_bytes = pen__align(pen__image_bytes(
+        place, window->channels * pen_image_window_steps(window, 0) *
+                   pen_image_window_steps(window, 1)));
     *out = base;
     return PEN_OK;
 }

@@ -63,16 +63,17 @@ pen_status pen__filter_init(const struct pen__image_place *place,
     struct pen_engine *engine = place->network->options.engine;
     size_t batch = place->network->options.batch;
     struct pen_convolution *convolution = &out->convolution;
-    struct pen_window *window = &convolution->window;
+    struct pen_image_window *window = &convolution->window;
     *out = (struct pen__filter){0};
-    *window = (struct pen_window){.batch = batch,
+    *window =
+        (struct pen_image_window){.batch = batch,
                                   .channels = model->inputs,
                                   .image = {place->image[0], place->image[1]},
                                   .kernel = {model->kernel, model->kernel},
                                   .stride = {model->stride, model->stride},
                                   .padding = {model->padding, model->padding}};
     size_t positions =
-        pen_window_steps(window, 0) * pen_window_steps(window, 1);
+        pen_image_window_steps(window, 0) * pen_image_window_steps(window, 1);
     out->count_out = batch * model->outputs * positions;
     pen_status status =
         pen__image_parameter(place, PEN_PARAMETER_FILTERS, model->first_tensor,

@@ -143,14 +143,14 @@ static pen_status add_filters(struct residual *self,
                                   filter, why);
         if (status != PEN_OK)
             break;
-        const struct pen_window *window = &filter->convolution.window;
+        const struct pen_image_window *window = &filter->convolution.window;
         size_t numbers = filter->count_out / window->batch;
         size_t bytes = pen__image_bytes(place, numbers);
         self->outputs[i] = pen__take(&base->stash_bytes, bytes);
         self->gradients[i] = pen__take(&base->hold_bytes, bytes);
         base->output_bytes = pen__align(bytes);
-        between.image[0] = pen_window_steps(window, 0);
-        between.image[1] = pen_window_steps(window, 1);
+        between.image[0] = pen_image_window_steps(window, 0);
+        between.image[1] = pen_image_window_steps(window, 1);
     }
     return status;
 }

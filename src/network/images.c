@@ -38,12 +38,12 @@ static pen_status check(const struct pen_image_options *options,
 static void walk(size_t image[2], uint32_t kernel, uint32_t stride,
                  uint32_t padding)
 {
-    const struct pen_window window = {.image = {image[0], image[1]},
-                                      .kernel = {kernel, kernel},
-                                      .stride = {stride, stride},
-                                      .padding = {padding, padding}};
-    image[0] = pen_window_steps(&window, 0);
-    image[1] = pen_window_steps(&window, 1);
+    const struct pen_image_window window = {.image = {image[0], image[1]},
+                                            .kernel = {kernel, kernel},
+                                            .stride = {stride, stride},
+                                            .padding = {padding, padding}};
+    image[0] = pen_image_window_steps(&window, 0);
+    image[1] = pen_image_window_steps(&window, 1);
 }
 
 /* To what comes out of the layer. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pen_generator {
-    struct pen_generator_options options;
+struct pen_text_generator {
+    struct pen_text_generator_options options;
     struct pen_random random;
     size_t sequence;
     size_t vocab;
@@ -19,26 +19,26 @@ struct pen_generator {
     uint32_t *order;
 };
 
-static size_t stash_bytes(const struct pen_generator *generator)
+static size_t stash_bytes(const struct pen_text_generator *generator)
 {
     struct pen_network_sizes sizes;
     pen_network_sizes(generator->options.network, &sizes);
     return sizes.stash;
 }
 
-static size_t id_bytes(const struct pen_generator *generator)
+static size_t id_bytes(const struct pen_text_generator *generator)
 {
     return generator->sequence * sizeof *generator->ids;
 }
 
-static size_t row_bytes(const struct pen_generator *generator)
+static size_t row_bytes(const struct pen_text_generator *generator)
 {
     return generator->vocab *
            pen_precision_bytes(
                pen_network_engine(generator->options.network)->dtype);
 }
 
-void pen_generator_free(struct pen_generator *generator)
+void pen_text_generator_free(struct pen_text_generator *generator)
 {
     if (generator == NULL)
         return;
@@ -54,10 +54,11 @@ void pen_generator_free(struct pen_generator *generator)
     free(generator);
 }
 
-pen_status pen_generator_create(const struct pen_generator_options *options,
-                                size_t sequence, struct pen_generator **out)
+pen_status
+pen_text_generator_create(const struct pen_text_generator_options *options,
+                          size_t sequence, struct pen_text_generator **out)
 {
-    struct pen_generator *generator = calloc(1, sizeof *generator);
+    struct pen_text_generator *generator = calloc(1, sizeof *generator);
     if (generator == NULL)
         return PEN_NOMEM;
     struct pen_engine *engine = pen_network_engine(options->network);
@@ -76,7 +77,7 @@ pen_status pen_generator_create(const struct pen_generator_options *options,
     if (generator->stash == NULL || generator->ids == NULL ||
         generator->row == NULL || generator->logits == NULL ||
         generator->order == NULL) {
-        pen_generator_free(generator);
+        pen_text_generator_free(generator);
         return PEN_NOMEM;
     }
     *out = generator;
@@ -136,9 +137,9 @@ static size_t select_nucleus(const float *weights, uint32_t *order,
     return count - left;
 }
 
-uint32_t pen_generator_draw(float *logits, uint32_t *order, size_t count,
-                            double temperature, double top_p,
-                            struct pen_random *random)
+uint32_t pen_text_generator_draw(float *logits, uint32_t *order, size_t count,
+                                 double temperature, double top_p,
+                                 struct pen_random *random)
 {
     size_t best = most_likely(logits, count);
     if (temperature <= 0)
@@ -163,7 +164,7 @@ uint32_t pen_generator_draw(float *logits, uint32_t *order, size_t count,
 }
 
 /* The logits of one position, as floats. */
-static void read_logits(struct pen_generator *generator, size_t position)
+static void read_logits(struct pen_text_generator *generator, size_t position)
 {
     struct pen_network *network = generator->options.network;
     struct pen_engine *engine = pen_network_engine(network);
@@ -176,8 +177,8 @@ static void read_logits(struct pen_generator *generator, size_t position)
                        generator->row, generator->vocab, generator->logits);
 }
 
-uint32_t pen_generator_next(struct pen_generator *generator,
-                            const uint32_t *tokens, size_t count)
+uint32_t pen_text_generator_next(struct pen_text_generator *generator,
+                                 const uint32_t *tokens, size_t count)
 {
     if (count > generator->sequence) {
         tokens += count - generator->sequence;
@@ -190,7 +191,8 @@ uint32_t pen_generator_next(struct pen_generator *generator,
     pen_network_forward(generator->options.network, &batch, generator->stash,
                         NULL, NULL);
     read_logits(generator, count - 1);
-    return pen_generator_draw(generator->logits, generator->order,
-                              generator->vocab, generator->options.temperature,
-                              generator->options.top_p, &generator->random);
+    return pen_text_generator_draw(
+        generator->logits, generator->order, generator->vocab,
+        generator->options.temperature, generator->options.top_p,
+        &generator->random);
 }

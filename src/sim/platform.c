@@ -79,7 +79,7 @@ static struct pen_platform_way network_link(const struct making *making,
 {
     const struct pen_cluster *cluster = making->options->cluster;
     uint32_t last = cluster->num_levels - 1;
-    if (making->options->topology.kind == PEN_TOPOLOGY_LEVELS)
+    if (making->options->topology.kind == PEN_SIM_TOPOLOGY_LEVELS)
         return pen__network_link(cluster, 1, device);
     struct pen_platform_way link =
         last == 0 ? pen__node_link(cluster, device)
@@ -202,9 +202,9 @@ static sg_netzone_t make_leaf(void *context, sg_netzone_t zone, uint64_t number)
 }
 
 /* Links between the nearest leaves. */
-static double count_hops(enum pen_topology_kind kind)
+static double count_hops(enum pen_sim_topology_kind kind)
 {
-    return kind == PEN_TOPOLOGY_TORUS ? 1 : 2;
+    return kind == PEN_SIM_TOPOLOGY_TORUS ? 1 : 2;
 }
 
 static void make_network(struct making *making)
@@ -222,10 +222,10 @@ static void make_network(struct making *making)
         .context = making};
     sg_netzone_t zone = pen_zone_make(PEN_ZONE_OF_ZONES, OUTERMOST, NULL);
     switch (options->topology.kind) {
-    case PEN_TOPOLOGY_FAT_TREE:
+    case PEN_SIM_TOPOLOGY_FAT_TREE:
         pen_zone_fat_tree(&network);
         break;
-    case PEN_TOPOLOGY_DRAGONFLY:
+    case PEN_SIM_TOPOLOGY_DRAGONFLY:
         pen_zone_dragonfly(&network);
         break;
     default:
@@ -257,8 +257,8 @@ static pen_status check_leaves(const struct making *making,
     const struct pen_platform_options *options = making->options;
     uint64_t last = making->places[options->num_ranks - 1].device;
     uint64_t nodes = last / making->node + 1;
-    uint64_t leaves = pen_topology_num_leaves(&options->topology);
-    if (options->topology.kind == PEN_TOPOLOGY_LEVELS || nodes <= leaves)
+    uint64_t leaves = pen_sim_topology_num_leaves(&options->topology);
+    if (options->topology.kind == PEN_SIM_TOPOLOGY_LEVELS || nodes <= leaves)
         return PEN_OK;
     pen_why(why, "the network has %llu leaves, but the ranks are on %llu nodes",
             (unsigned long long)leaves, (unsigned long long)nodes);
@@ -329,7 +329,7 @@ static pen_status check(const struct making *making, struct pen_text *why)
 
 static uint64_t leaf_size(const struct pen_platform_options *options)
 {
-    if (options->topology.kind == PEN_TOPOLOGY_LEVELS ||
+    if (options->topology.kind == PEN_SIM_TOPOLOGY_LEVELS ||
         options->cluster->num_levels > 1)
         return pen__node_size(options->cluster);
     return 1;
@@ -354,7 +354,7 @@ static pen_status make_all(struct making *making, struct pen_text *why)
     pen_status status = check(making, why);
     if (status != PEN_OK)
         return status;
-    if (options->topology.kind == PEN_TOPOLOGY_LEVELS)
+    if (options->topology.kind == PEN_SIM_TOPOLOGY_LEVELS)
         make_levels(making);
     else
         make_network(making);

@@ -31,38 +31,39 @@
  */
 
 /* Networks between nodes: name, what it takes. */
-#define PEN_TOPOLOGY_TABLE(X)                                                  \
+#define PEN_SIM_TOPOLOGY_TABLE(X)                                              \
     X(LEVELS, "levels")       /* as the cluster says; nothing else shared */   \
     X(FAT_TREE, "fat-tree")   /* SimGrid's: levels;down;up;parallel */         \
     X(DRAGONFLY, "dragonfly") /* groups,links;chassis,links;routers,links;n */ \
     X(TORUS, "torus")         /* 8x8x8 */
 
-enum pen_topology_kind {
-#define PEN_TOPOLOGY_ENUM(name, words) PEN_TOPOLOGY_##name,
-    PEN_TOPOLOGY_TABLE(PEN_TOPOLOGY_ENUM)
-#undef PEN_TOPOLOGY_ENUM
+enum pen_sim_topology_kind {
+#define PEN_SIM_TOPOLOGY_ENUM(name, words) PEN_SIM_TOPOLOGY_##name,
+    PEN_SIM_TOPOLOGY_TABLE(PEN_SIM_TOPOLOGY_ENUM)
+#undef PEN_SIM_TOPOLOGY_ENUM
         PEN_TOPOLOGIES
 };
 
-#define PEN_TOPOLOGY_MAX_NUMBERS 16u
+#define PEN_SIM_TOPOLOGY_MAX_NUMBERS 16u
 
-struct pen_topology {
-    enum pen_topology_kind kind;
-    uint32_t numbers[PEN_TOPOLOGY_MAX_NUMBERS]; /* in the order of the text */
+struct pen_sim_topology {
+    enum pen_sim_topology_kind kind;
+    uint32_t
+        numbers[PEN_SIM_TOPOLOGY_MAX_NUMBERS]; /* in the order of the text */
     uint32_t num_numbers;
 };
 
 /* Reads "levels", "torus:8x8x8", "fat-tree:2;8,16;1,8;1,1" and so on. */
-pen_status pen_topology_read(const char *text, struct pen_topology *out,
-                             struct pen_text *why);
+pen_status pen_sim_topology_read(const char *text, struct pen_sim_topology *out,
+                                 struct pen_text *why);
 
 /* Nodes that there is place for; of LEVELS 1. */
-#define PEN_TOPOLOGY_MAX_LEAVES 1000000u
-uint64_t pen_topology_num_leaves(const struct pen_topology *topology);
+#define PEN_SIM_TOPOLOGY_MAX_LEAVES 1000000u
+uint64_t pen_sim_topology_num_leaves(const struct pen_sim_topology *topology);
 
 struct pen_platform_options {
     const struct pen_cluster *cluster;
-    struct pen_topology topology;
+    struct pen_sim_topology topology;
     bool is_uncontended;     /* no message slows another one down */
     const uint64_t *devices; /* first one of every rank */
     uint32_t num_ranks;

@@ -39,13 +39,13 @@ static void check_disturbances(const char *text)
 
 static void check_topology(const char *text)
 {
-    struct pen_topology topology = {.num_numbers = 0};
+    struct pen_sim_topology topology = {.num_numbers = 0};
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_topology_read(text, &topology, &why) == PEN_OK) {
-        PEN_BUG_UNLESS(topology.num_numbers <= PEN_TOPOLOGY_MAX_NUMBERS);
-        PEN_BUG_UNLESS(pen_topology_num_leaves(&topology) >= 1);
-        PEN_BUG_UNLESS(pen_topology_num_leaves(&topology) <=
-                       PEN_TOPOLOGY_MAX_LEAVES);
+    if (pen_sim_topology_read(text, &topology, &why) == PEN_OK) {
+        PEN_BUG_UNLESS(topology.num_numbers <= PEN_SIM_TOPOLOGY_MAX_NUMBERS);
+        PEN_BUG_UNLESS(pen_sim_topology_num_leaves(&topology) >= 1);
+        PEN_BUG_UNLESS(pen_sim_topology_num_leaves(&topology) <=
+                       PEN_SIM_TOPOLOGY_MAX_LEAVES);
     } else {
         PEN_BUG_UNLESS(why.length > 0);
     }

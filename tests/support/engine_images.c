@@ -14,22 +14,23 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static size_t pixels_in(const struct pen_window *window)
+static size_t pixels_in(const struct pen_image_window *window)
 {
     return window->batch * window->channels * window->image[0] *
            window->image[1];
 }
 
-static size_t steps(const struct pen_window *window)
+static size_t steps(const struct pen_image_window *window)
 {
-    return pen_window_steps(window, 0) * pen_window_steps(window, 1);
+    return pen_image_window_steps(window, 0) *
+           pen_image_window_steps(window, 1);
 }
 
 /* A kernel may be larger than the image where padding makes up for it. */
-static struct pen_window convolution_window(struct trial *trial)
+static struct pen_image_window convolution_window(struct trial *trial)
 {
-    struct pen_window window = {.batch = 1 + below(trial, 3),
-                                .channels = trial_size(trial)};
+    struct pen_image_window window = {.batch = 1 + below(trial, 3),
+                                      .channels = trial_size(trial)};
     for (int axis = 0; axis < 2; axis++) {
         window.image[axis] = trial_size(trial);
         window.padding[axis] = below(trial, 4);
@@ -44,7 +45,7 @@ static struct pen_window convolution_window(struct trial *trial)
 static void run_convolution(struct trial *trial)
 {
     struct pen_convolution convolution = {.window = convolution_window(trial)};
-    const struct pen_window *window = &convolution.window;
+    const struct pen_image_window *window = &convolution.window;
     size_t outputs = trial_size(trial);
     size_t columns = window->channels * window->kernel[0] * window->kernel[1];
     size_t count_in = pixels_in(window);
@@ -98,7 +99,7 @@ static void run_window(struct trial *trial, const struct pen_pool *pool)
 static void run_pool(struct trial *trial, enum pen_pool_kind kind)
 {
     struct pen_pool pool = {.kind = kind};
-    struct pen_window *window = &pool.window;
+    struct pen_image_window *window = &pool.window;
     window->batch = 1 + below(trial, 3);
     window->channels = trial_size(trial);
     for (int axis = 0; axis < 2; axis++) {

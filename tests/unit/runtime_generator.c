@@ -20,8 +20,8 @@ static void count_draws(double temperature, double top_p, double out[TOKENS])
         uint32_t order[TOKENS];
         for (int i = 0; i < TOKENS; i++)
             logits[i] = (float)(log(shares[i]) + 3);
-        out[pen_generator_draw(logits, order, TOKENS, temperature, top_p,
-                               &random)] += 1.0 / DRAWS;
+        out[pen_text_generator_draw(logits, order, TOKENS, temperature, top_p,
+                                    &random)] += 1.0 / DRAWS;
     }
 }
 

@@ -226,28 +226,30 @@ static void an_operation_takes_some_time_always(void **state)
 
 /* ---- networks, which are words too ---- */
 
-static void expect_network(const char *text, enum pen_topology_kind kind,
+static void expect_network(const char *text, enum pen_sim_topology_kind kind,
                            uint32_t num_numbers, uint64_t leaves)
 {
-    struct pen_topology found = {.num_numbers = 99};
+    struct pen_sim_topology found = {.num_numbers = 99};
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (pen_topology_read(text, &found, &why) != PEN_OK)
+    if (pen_sim_topology_read(text, &found, &why) != PEN_OK)
         fail_msg("'%s' is refused: %s", text, pen_text_string(&why));
     assert_int_equal(kind, found.kind);
     assert_int_equal(num_numbers, found.num_numbers);
-    assert_int_equal(leaves, pen_topology_num_leaves(&found));
+    assert_int_equal(leaves, pen_sim_topology_num_leaves(&found));
     pen_text_release(&why);
 }
 
 static void networks_are_read(void **state)
 {
     (void)state;
-    expect_network("levels", PEN_TOPOLOGY_LEVELS, 0, 1);
-    expect_network("torus:8x8x8", PEN_TOPOLOGY_TORUS, 3, 512);
-    expect_network("torus:7", PEN_TOPOLOGY_TORUS, 1, 7);
-    expect_network("fat-tree:2;8,16;1,8;1,1", PEN_TOPOLOGY_FAT_TREE, 7, 128);
-    expect_network("fat-tree:1;9;2;1", PEN_TOPOLOGY_FAT_TREE, 4, 9);
-    expect_network("dragonfly:4,2;6,2;8,1;2", PEN_TOPOLOGY_DRAGONFLY, 7, 384);
+    expect_network("levels", PEN_SIM_TOPOLOGY_LEVELS, 0, 1);
+    expect_network("torus:8x8x8", PEN_SIM_TOPOLOGY_TORUS, 3, 512);
+    expect_network("torus:7", PEN_SIM_TOPOLOGY_TORUS, 1, 7);
+    expect_network("fat-tree:2;8,16;1,8;1,1", PEN_SIM_TOPOLOGY_FAT_TREE, 7,
+                   128);
+    expect_network("fat-tree:1;9;2;1", PEN_SIM_TOPOLOGY_FAT_TREE, 4, 9);
+    expect_network("dragonfly:4,2;6,2;8,1;2", PEN_SIM_TOPOLOGY_DRAGONFLY, 7,
+                   384);
 }
 
 static void other_networks_are_refused(void **state)
@@ -285,9 +287,9 @@ static void other_networks_are_refused(void **state)
         "dragonfly:9,2;2,2;4,1;2",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct pen_topology found = {.num_numbers = 99};
+        struct pen_sim_topology found = {.num_numbers = 99};
         struct pen_text why = PEN_TEXT_EMPTY;
-        if (pen_topology_read(wrong[i], &found, &why) != PEN_INVALID)
+        if (pen_sim_topology_read(wrong[i], &found, &why) != PEN_INVALID)
             fail_msg("'%s' is accepted", wrong[i]);
         assert_int_equal(99, found.num_numbers);
         assert_non_null(strstr(pen_text_string(&why), wrong[i]));

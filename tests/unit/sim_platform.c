@@ -370,7 +370,7 @@ static void expect_network(const char *text, const char *network,
     struct pen_text why = PEN_TEXT_EMPTY;
     begin(&setting, text, &mapping);
     struct network_case all = {.options = setting.options, .near = {0, near}};
-    if (pen_topology_read(network, &all.options.topology, &why) != PEN_OK)
+    if (pen_sim_topology_read(network, &all.options.topology, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
     in_simgrid(walk_network, &all);
     end(&setting);
@@ -401,8 +401,8 @@ static void a_leaf_has_the_bandwidth_of_its_ranks(void **state)
     struct setting setting;
     struct pen_text why = PEN_TEXT_EMPTY;
     begin(&setting, two_levels, &mapping);
-    assert_int_equal(
-        PEN_OK, pen_topology_read("torus:8", &setting.options.topology, &why));
+    assert_int_equal(PEN_OK, pen_sim_topology_read(
+                                 "torus:8", &setting.options.topology, &why));
     struct race race = {.options = &setting.options};
     for (uint32_t i = 0; i < 8; i++)
         add_flow(&race, i, 8 + i, MESSAGE);
@@ -440,8 +440,8 @@ static void what_does_not_fit_is_refused(void **state)
     struct pen_text why = PEN_TEXT_EMPTY;
     begin(&setting, two_levels, &mapping);
     struct refusal refusal = {setting.options, "7 leaves"};
-    assert_int_equal(
-        PEN_OK, pen_topology_read("torus:7", &refusal.options.topology, &why));
+    assert_int_equal(PEN_OK, pen_sim_topology_read(
+                                 "torus:7", &refusal.options.topology, &why));
     in_simgrid(require_refusal, &refusal);
     refusal =
         (struct refusal){setting.options, "device 512, but there are only 512"};

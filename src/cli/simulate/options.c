@@ -248,7 +248,8 @@ static pen_status read_words(struct pen__simulate_args *args,
 {
     pen_status status = read_disturbances(args, why);
     if (status == PEN_OK && args->topology_text != NULL)
-        status = pen_topology_read(args->topology_text, &args->topology, why);
+        status =
+            pen_sim_topology_read(args->topology_text, &args->topology, why);
     if (status == PEN_OK && args->sweep_text != NULL)
         status = pen__sweep_read(args->sweep_text, &args->sweep, why);
     return status;

@@ -62,7 +62,7 @@ struct pen__simulate_args {
     struct pen__list background;
     /* What the words above say. */
     struct pen_disturbances disturbances;
-    struct pen_topology topology;
+    struct pen_sim_topology topology;
     struct pen__sweep sweep;
 };
 

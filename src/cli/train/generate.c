@@ -60,7 +60,7 @@ struct writing {
     struct pen_token_list tokens;
     struct pen_engine *engine;
     struct pen_network *network;
-    struct pen_generator *generator;
+    struct pen_text_generator *generator;
 };
 
 static void check(void *context, const struct argp_state *state)
@@ -147,11 +147,11 @@ static pen_status make_network(struct writing *writing, struct pen_text *why)
                                   why);
     if (status != PEN_OK)
         return status;
-    struct pen_generator_options draw = {.network = writing->network,
-                                         .temperature = args->temperature,
-                                         .top_p = args->top_p,
-                                         .seed = args->seed};
-    return pen_generator_create(&draw, length, &writing->generator);
+    struct pen_text_generator_options draw = {.network = writing->network,
+                                              .temperature = args->temperature,
+                                              .top_p = args->top_p,
+                                              .seed = args->seed};
+    return pen_text_generator_create(&draw, length, &writing->generator);
 }
 
 /* The length without the bytes of a last character that lacks some. */
@@ -204,7 +204,7 @@ static pen_status write_text(struct writing *writing, struct pen_text *why)
         pen_status status = show(writing, &shown, false, why);
         if (status != PEN_OK)
             return status;
-        uint32_t token = pen_generator_next(
+        uint32_t token = pen_text_generator_next(
             writing->generator, writing->tokens.ids, writing->tokens.count);
         if (has_end && token == end)
             break;
@@ -265,7 +265,7 @@ static int run(int argc, char **argv)
             pen_why(&why, "%s", pen_status_text(status));
         code = pen__refuse_as(status, &why);
     }
-    pen_generator_free(writing.generator);
+    pen_text_generator_free(writing.generator);
     pen_network_free(writing.network);
     pen_engine_free(writing.engine);
     pen_token_list_release(&writing.tokens);

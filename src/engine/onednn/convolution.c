@@ -25,7 +25,7 @@ struct pass {
 
 /* What was prepared for one shape, whatever the parameters are. */
 struct pen__convolution {
-    struct pen_window window;
+    struct pen_image_window window;
     size_t outputs;
     bool has_bias;
     size_t tail; /* where the library's own scratch begins */
@@ -101,7 +101,7 @@ static dnnl_status_t operands_init(const struct pen__onednn *self,
                                    const struct pen_convolution *convolution,
                                    struct operands *out)
 {
-    const struct pen_window *window = &convolution->window;
+    const struct pen_image_window *window = &convolution->window;
     dnnl_data_type_t type =
         self->engine.dtype == PEN_PRECISION_F32 ? dnnl_f32 : dnnl_bf16;
     size_t outputs = convolution->weight->shape.rows;
@@ -110,8 +110,8 @@ static dnnl_status_t operands_init(const struct pen__onednn *self,
     const size_t weight[] = {outputs, window->channels, window->kernel[0],
                              window->kernel[1]};
     const size_t target[] = {window->batch, outputs,
-                             pen_window_steps(window, 0),
-                             pen_window_steps(window, 1)};
+                             pen_image_window_steps(window, 0),
+                             pen_image_window_steps(window, 1)};
     const size_t one = 1;
     *out = (struct operands){0};
     dnnl_status_t status =
@@ -313,7 +313,7 @@ static pen_status convolution_prepare(struct pen_engine *engine,
 static void clear_own_scratch(struct pen__onednn *self,
                               const struct pen__convolution *convolution)
 {
-    const struct pen_window *window = &convolution->window;
+    const struct pen_image_window *window = &convolution->window;
     if (self->engine.dtype == PEN_PRECISION_BF16 &&
         (window->kernel[0] > window->image[0] ||
          window->kernel[1] > window->image[1]))
@@ -394,8 +394,8 @@ convolution_backward_weight(struct pen_engine *engine,
     weight->is_gradient_zero = false;
     if (convolution->bias != NULL)
         self->rows->add_channels(engine, found->window.batch, found->outputs,
-                                 pen_window_steps(&found->window, 0) *
-                                     pen_window_steps(&found->window, 1),
+                                 pen_image_window_steps(&found->window, 0) *
+                                     pen_image_window_steps(&found->window, 1),
                                  dy, pen__gradient(convolution->bias));
 }
 

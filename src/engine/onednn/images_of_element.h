@@ -59,7 +59,8 @@ struct span {
     size_t end;
 };
 
-static struct span under(const struct pen_window *window, int axis, size_t step)
+static struct span under(const struct pen_image_window *window, int axis,
+                         size_t step)
 {
     size_t from = step * window->stride[axis];
     size_t to = from + window->kernel[axis];
@@ -72,18 +73,19 @@ static struct span under(const struct pen_window *window, int axis, size_t step)
 }
 
 /* The steps at which the window lies over one pixel. */
-static struct span over(const struct pen_window *window, int axis, size_t pixel)
+static struct span over(const struct pen_image_window *window, int axis,
+                        size_t pixel)
 {
     size_t at = pixel + window->padding[axis];
     size_t stride = window->stride[axis];
     size_t kernel = window->kernel[axis];
-    size_t steps = pen_window_steps(window, axis);
+    size_t steps = pen_image_window_steps(window, axis);
     struct span span = {at < kernel ? 0 : (at - kernel) / stride + 1,
                         at / stride + 1 < steps ? at / stride + 1 : steps};
     return span;
 }
 
-static size_t largest_under(const struct pen_window *window,
+static size_t largest_under(const struct pen_image_window *window,
                             const ELEMENT *plane, size_t row, size_t column)
 {
     struct span rows = under(window, 0, row);
@@ -100,8 +102,8 @@ static size_t largest_under(const struct pen_window *window,
     return best;
 }
 
-static float sum_under(const struct pen_window *window, const ELEMENT *plane,
-                       size_t row, size_t column)
+static float sum_under(const struct pen_image_window *window,
+                       const ELEMENT *plane, size_t row, size_t column)
 {
     struct span rows = under(window, 0, row);
     struct span columns = under(window, 1, column);
@@ -116,10 +118,10 @@ static float sum_under(const struct pen_window *window, const ELEMENT *plane,
 static void pool_plane(const struct pen_pool *pool, const ELEMENT *plane,
                        ELEMENT *out)
 {
-    const struct pen_window *window = &pool->window;
-    size_t width = pen_window_steps(window, 1);
+    const struct pen_image_window *window = &pool->window;
+    size_t width = pen_image_window_steps(window, 1);
     float share = 1 / (float)(window->kernel[0] * window->kernel[1]);
-    for (size_t row = 0; row < pen_window_steps(window, 0); row++)
+    for (size_t row = 0; row < pen_image_window_steps(window, 0); row++)
         for (size_t column = 0; column < width; column++)
             STORE(out, row * width + column,
                   pool->kind == PEN_POOL_MAX
@@ -130,23 +132,24 @@ static void pool_plane(const struct pen_pool *pool, const ELEMENT *plane,
 static void pool_forward(struct pen_engine *engine, const struct pen_pool *pool,
                          const void *x, void *y)
 {
-    const struct pen_window *window = &pool->window;
+    const struct pen_image_window *window = &pool->window;
     size_t pixels = window->image[0] * window->image[1];
-    size_t steps = pen_window_steps(window, 0) * pen_window_steps(window, 1);
+    size_t steps =
+        pen_image_window_steps(window, 0) * pen_image_window_steps(window, 1);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t i = 0; i < window->batch * window->channels; i++)
         pool_plane(pool, (const ELEMENT *)x + i * pixels,
                    (ELEMENT *)y + i * steps);
 }
 
-static void max_plane_backward(const struct pen_window *window,
+static void max_plane_backward(const struct pen_image_window *window,
                                const ELEMENT *plane, const ELEMENT *slope,
                                ELEMENT *to)
 {
-    size_t width = pen_window_steps(window, 1);
+    size_t width = pen_image_window_steps(window, 1);
     for (size_t i = 0; i < window->image[0] * window->image[1]; i++)
         STORE(to, i, 0);
-    for (size_t row = 0; row < pen_window_steps(window, 0); row++)
+    for (size_t row = 0; row < pen_image_window_steps(window, 0); row++)
         for (size_t column = 0; column < width; column++) {
             size_t pixel = largest_under(window, plane, row, column);
             STORE(to, pixel,
@@ -154,10 +157,10 @@ static void max_plane_backward(const struct pen_window *window,
         }
 }
 
-static void average_plane_backward(const struct pen_window *window,
+static void average_plane_backward(const struct pen_image_window *window,
                                    const ELEMENT *slope, ELEMENT *to)
 {
-    size_t width = pen_window_steps(window, 1);
+    size_t width = pen_image_window_steps(window, 1);
     float share = 1 / (float)(window->kernel[0] * window->kernel[1]);
     for (size_t y = 0; y < window->image[0]; y++)
         for (size_t x = 0; x < window->image[1]; x++) {
@@ -175,9 +178,10 @@ static void pool_backward(struct pen_engine *engine,
                           const struct pen_pool *pool, const void *x,
                           const void *dy, void *dx)
 {
-    const struct pen_window *window = &pool->window;
+    const struct pen_image_window *window = &pool->window;
     size_t pixels = window->image[0] * window->image[1];
-    size_t steps = pen_window_steps(window, 0) * pen_window_steps(window, 1);
+    size_t steps =
+        pen_image_window_steps(window, 0) * pen_image_window_steps(window, 1);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t i = 0; i < window->batch * window->channels; i++) {
         const ELEMENT *slope = (const ELEMENT *)dy + i * steps;

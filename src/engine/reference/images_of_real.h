@@ -1,7 +1,7 @@
 /* Images: convolutions and pools are walks of a window; batch normalisation. */
 
 /* The pixel of a plane under (k, l) of the kernel; false in the padding. */
-static bool pixel_under(const struct pen_window *window, size_t row,
+static bool pixel_under(const struct pen_image_window *window, size_t row,
                         size_t column, size_t k, size_t l, size_t *pixel)
 {
     size_t y = row * window->stride[0] + k;
@@ -42,12 +42,12 @@ static void visit_backward_weight(const struct triple *triple)
 }
 
 /* All triples of one plane that goes in, one that comes out, their filter. */
-static void walk_planes(const struct pen_window *window,
+static void walk_planes(const struct pen_image_window *window,
                         const struct triple *first, visit_triple *visit)
 {
-    size_t width = pen_window_steps(window, 1);
+    size_t width = pen_image_window_steps(window, 1);
     size_t pixel;
-    for (size_t row = 0; row < pen_window_steps(window, 0); row++)
+    for (size_t row = 0; row < pen_image_window_steps(window, 0); row++)
         for (size_t column = 0; column < width; column++)
             for (size_t k = 0; k < window->kernel[0]; k++)
                 for (size_t l = 0; l < window->kernel[1]; l++)
@@ -58,20 +58,21 @@ static void walk_planes(const struct pen_window *window,
                             first->y + row * width + column});
 }
 
-static size_t plane_in(const struct pen_window *window)
+static size_t plane_in(const struct pen_image_window *window)
 {
     return window->image[0] * window->image[1];
 }
 
-static size_t plane_out(const struct pen_window *window)
+static size_t plane_out(const struct pen_image_window *window)
 {
-    return pen_window_steps(window, 0) * pen_window_steps(window, 1);
+    return pen_image_window_steps(window, 0) *
+           pen_image_window_steps(window, 1);
 }
 
 static void walk_images(const struct pen_convolution *convolution,
                         const struct triple *first, visit_triple *visit)
 {
-    const struct pen_window *window = &convolution->window;
+    const struct pen_image_window *window = &convolution->window;
     size_t outputs = convolution->weight->shape.rows;
     size_t filter = window->kernel[0] * window->kernel[1];
     for (size_t image = 0; image < window->batch; image++)
@@ -122,7 +123,7 @@ convolution_backward_input(struct pen_engine *engine,
                            const void *dy, void *dx)
 {
     (void)engine;
-    const struct pen_window *window = &convolution->window;
+    const struct pen_image_window *window = &convolution->window;
     memset(dx, 0,
            window->batch * window->channels * plane_in(window) * sizeof(REAL));
     const struct triple first = {dx, convolution->weight->parts[PEN_PART_VALUE],
@@ -149,8 +150,8 @@ convolution_backward_weight(struct pen_engine *engine,
 }
 
 /* The first largest pixel under the window. */
-static size_t largest_under(const struct pen_window *window, const REAL *plane,
-                            size_t row, size_t column)
+static size_t largest_under(const struct pen_image_window *window,
+                            const REAL *plane, size_t row, size_t column)
 {
     size_t best = SIZE_MAX;
     size_t pixel;
@@ -162,8 +163,8 @@ static size_t largest_under(const struct pen_window *window, const REAL *plane,
     return best;
 }
 
-static REAL average_under(const struct pen_window *window, const REAL *plane,
-                          size_t row, size_t column)
+static REAL average_under(const struct pen_image_window *window,
+                          const REAL *plane, size_t row, size_t column)
 {
     REAL sum = 0;
     size_t pixel;
@@ -178,12 +179,12 @@ static void pool_forward(struct pen_engine *engine, const struct pen_pool *pool,
                          const void *x, void *y)
 {
     (void)engine;
-    const struct pen_window *window = &pool->window;
+    const struct pen_image_window *window = &pool->window;
     const REAL *plane = x;
     REAL *out = y;
     for (size_t i = 0; i < window->batch * window->channels; i++) {
-        for (size_t row = 0; row < pen_window_steps(window, 0); row++)
-            for (size_t column = 0; column < pen_window_steps(window, 1);
+        for (size_t row = 0; row < pen_image_window_steps(window, 0); row++)
+            for (size_t column = 0; column < pen_image_window_steps(window, 1);
                  column++)
                 *out++ = pool->kind == PEN_POOL_MAX
                              ? plane[largest_under(window, plane, row, column)]
@@ -192,7 +193,7 @@ static void pool_forward(struct pen_engine *engine, const struct pen_pool *pool,
     }
 }
 
-static void spread_under(const struct pen_window *window, size_t row,
+static void spread_under(const struct pen_image_window *window, size_t row,
                          size_t column, REAL slope, REAL *plane)
 {
     size_t pixel;
@@ -208,14 +209,14 @@ static void pool_backward(struct pen_engine *engine,
                           const void *dy, void *dx)
 {
     (void)engine;
-    const struct pen_window *window = &pool->window;
+    const struct pen_image_window *window = &pool->window;
     const REAL *slope = dy;
     size_t planes = window->batch * window->channels;
     memset(dx, 0, planes * plane_in(window) * sizeof(REAL));
     for (size_t i = 0; i < planes; i++) {
         REAL *to = (REAL *)dx + i * plane_in(window);
-        for (size_t row = 0; row < pen_window_steps(window, 0); row++)
-            for (size_t column = 0; column < pen_window_steps(window, 1);
+        for (size_t row = 0; row < pen_image_window_steps(window, 0); row++)
+            for (size_t column = 0; column < pen_image_window_steps(window, 1);
                  column++, slope++)
                 if (pool->kind == PEN_POOL_AVERAGE)
                     spread_under(window, row, column, *slope, to);
