@@ -261,7 +261,8 @@ int main(int argc, char **argv)
     printf("%zu floats\n%-28s %2s %9s %8s %8s\n", bench.count, "compressor",
            "N", "ms", "GB/s", "copies");
     for (uint32_t n = from; n <= to; n++) {
-        bench.mirror = (struct mirror){.peers = {&mirror_ops, n, 0, 0, 0}};
+        bench.mirror =
+            (struct mirror){.peers = {.ops = &mirror_ops, .size = n}};
         measure(&bench, is_standard ? standard : argv + optind,
                 is_standard ? sizeof standard / sizeof *standard
                             : (size_t)(argc - optind));

@@ -80,7 +80,7 @@ static size_t count_places(struct pen_trainer *trainer)
 static size_t num_parts(const struct pen_replicas *replicas)
 {
     int moments = pen_optimizer_moments(&replicas->trainer->options.optimizer);
-    return (size_t)(PEN_PART_MOMENT1 + moments);
+    return (size_t)PEN_PART_MOMENT1 + (size_t)moments;
 }
 
 /* Shows the method what the engine has now. */
