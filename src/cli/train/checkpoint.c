@@ -21,6 +21,7 @@ static const char *const free_options[] = {
     "verify-interval",
     "checksum-messages",
     "mapping",
+    "move",
     "log",
     "check",
     "log-interval",
