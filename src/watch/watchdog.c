@@ -89,7 +89,7 @@ enum {
 #define UNKNOWN_STEP_SEC 10.0
 
 /* For the main thread to hear of a loss; one that hangs itself never does. */
-#define DEATH_MAIN_NS (30 * NS_PER_SEC)
+#define DEATH_MAIN_NS (12 * NS_PER_SEC)
 #define HANG_MAIN_NS NS_PER_SEC
 
 enum loss { NOTHING_LOST, HANGING, BEREAVED };

@@ -10,7 +10,7 @@
  * wait of the main thread then returns PEN_LOST. The main thread ends the
  * process with pen_watchdog_leave(), or goes on without the rank after
  * pen_watchdog_free(). One that does neither, since it computes or blocks
- * inside MPI, is ended by the watchdog within 30 s. It never calls MPI and
+ * inside MPI, is ended by the watchdog within 12 s. It never calls MPI and
  * takes no signal.
  *
  *   a rank of this node dies   one of the others says which and in which op
