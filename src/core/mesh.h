@@ -20,9 +20,9 @@
  * The first axis of the order is the innermost: its neighbours have numbers
  * side by side, so they share a node first. Axes that are not used have size 1.
  *
- * The epoch of a mesh counts the layouts that a run has had before. What one
- * rank hands to another outside of steps carries it, so that something of an
- * older layout is refused and not mixed with the new one.
+ * The epoch of a mesh counts the layouts that a run has had before. Messages of
+ * a move and shares of a checkpoint carry the epoch, so that one of an older
+ * layout is refused and not mixed with the new one.
  */
 #define PEN_AXIS_TABLE(X)                                                      \
     X(TENSOR, "tp")                                                            \

@@ -37,8 +37,8 @@ struct pen_run_step {
      * NaN, and not written: it is none. Since version 2. */
     double loss_usual;
     double grad_norm_usual;
-    /* Of the change of the layout before this step: seconds, and bytes that
-     * ranks sent; NaN, and not written: there was none. Since version 2. */
+    /* Seconds of a move (--move) before this step, and bytes that ranks sent;
+     * NaN, and not written, where there was no move. Since version 2. */
     double move_sec;
     double move_bytes;
 };

@@ -35,8 +35,8 @@ pen_tensor_piece_count(const struct pen_tensor_piece *piece)
 }
 
 /*
- * What of a piece lies in one stretch of the whole, one behind the other: its
- * rows, or all of it where it has all columns.
+ * Elements of a piece that are neighbours in the whole tensor: a row of the
+ * piece, or the whole piece where it has all columns.
  */
 struct pen_tensor_stretch {
     uint64_t first; /* element of the whole */

@@ -11,7 +11,8 @@
  *   IDLE --start--> GATHERING --both children--> RISING --total--> IDLE
  *
  * It is for numbers of which each has one contributor: their sum is exact in
- * any order.
+ * any order. Unlike pen_transport_sum() it does not block under a simulated
+ * MPI, where ranks must go on into their next row.
  */
 struct pen_tree_sum;
 

@@ -47,8 +47,7 @@ void pen__list_release(struct pen__list *list);
 
 enum { PEN__FIELDS_MAX = 96 };
 
-/* What argp wants to know; room for all fields and the end. The letter o
- * stands for --output. */
+/* Fills the options that argp takes, and their end; -o is --output. */
 void pen__fields_list(const struct pen__field *fields, size_t count,
                       struct argp_option out[PEN__FIELDS_MAX + 1]);
 

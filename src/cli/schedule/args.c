@@ -102,7 +102,7 @@ size_t pen__schedule_fields(enum pen__schedule_verb verb,
     return count;
 }
 
-/* Of the kinds that a command may require. */
+/* Options that a command requires are small counts or texts. */
 static bool is_given(const struct pen__field *field,
                      const struct pen__schedule_args *args)
 {

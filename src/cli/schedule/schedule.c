@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a command is called and does; its options are in args.c. */
+/* A command: its verb, its function, its usage; args.c has the options. */
 struct command {
     enum pen__schedule_verb verb;
     int (*run)(const struct pen__schedule_args *args);

@@ -31,7 +31,7 @@ pen_status pen__train_moves_read(struct pen__train_moves *moves,
                                  struct pen__train_args *args, uint64_t done,
                                  struct pen_text *why);
 
-/* What a run consists of, the same on all ranks. */
+/* Options, model and layouts of a run, the same on all ranks. */
 struct pen__train_facts {
     const struct pen__train_args *args;
     const struct pen__train_layout *layout; /* that it begins with */

@@ -98,7 +98,7 @@ static struct pen_transport *own_ranks(const struct training *training)
                                          training->transport);
 }
 
-/* Of the checkpoint that is resumed. */
+/* Steps of the checkpoint from which the run resumes; 0: it begins. */
 static uint64_t steps_before(const struct training *training)
 {
     const struct pen_checkpoint *checkpoint = checkpoint_of(training);
@@ -412,7 +412,7 @@ static pen_status make_verifier(struct training *training, struct pen_text *why)
     return pen_verifier_create(training->trainer, &training->verifier, why);
 }
 
-/* Of a rank that writes to it, and did not claim it. */
+/* A rank that writes to the run folder, and did not claim it, joins it. */
 static pen_status join_folder(const struct training *training,
                               struct pen_text *why)
 {
@@ -815,7 +815,8 @@ static pen_status look_after_checkpoints(struct training *training,
     if (status == PEN_OK && is_wanted &&
         pen_checkpointer_is_busy(checkpointer)) {
         struct pen_text why = PEN_TEXT_EMPTY;
-        status = pen_checkpointer_settle(checkpointer, &why); /* it was told */
+        status =
+            pen_checkpointer_settle(checkpointer, &why); /* which prints it */
         pen_text_release(&why);
     }
     if (is_wanted && status != PEN_LOST)
@@ -903,7 +904,7 @@ static pen_status move_on(struct training *training, uint64_t done,
     pen_status settled = PEN_OK;
     if (training->checkpointer != NULL)
         settled = pen_checkpointer_settle(training->checkpointer, &reason);
-    pen_text_release(&reason); /* it was told */
+    pen_text_release(&reason); /* settling has printed it */
     if (settled == PEN_LOST)
         return settled;
     if (training->checkpointer != NULL)
