@@ -145,6 +145,9 @@ static pen_status take_kind(struct pen__reader *reader, uint8_t *out)
         "STEP");
 }
 
+/* No slice and no group has this number. */
+#define UNMARKED UINT32_MAX
+
 /* A number behind a mark such as '@'; absent is fine. */
 static pen_status take_marked(struct pen__reader *reader, char mark,
                               uint32_t limit, const char *what, uint32_t *out)
@@ -162,8 +165,8 @@ pen_status pen__reader_take_op(struct pen__reader *reader,
     *op = (struct pen_op){.version = PEN_OP_CURRENT,
                           .microbatch = PEN_OP_NO_MICROBATCH};
     uint32_t stage = own_stage;
-    uint32_t slice = 0;
-    uint32_t group = 0;
+    uint32_t slice = UNMARKED;
+    uint32_t group = UNMARKED;
     size_t start = reader->at;
     pen_status status = PEN_OK;
     if (own_stage == PEN_NO_STAGE)
@@ -195,16 +198,13 @@ pen_status pen__reader_take_op(struct pen__reader *reader,
         return pen__reader_refuse(reader, reader->at,
                                   "expected a space after an op");
     /* Written out, these would not come back as the same bytes. */
-    const char *written = reader->text + start;
-    size_t length = reader->at - start;
-    if ((slice == 0 && memchr(written, '.', length) != NULL) ||
-        (group == 0 && memchr(written, '~', length) != NULL))
+    if (slice == 0 || group == 0)
         return pen__reader_refuse(
             reader, start,
             "slice 0 and group 0 are the default and must be omitted");
     op->stage = (uint16_t)stage;
-    op->slice = (uint16_t)slice;
-    op->group = (uint16_t)group;
+    op->slice = slice == UNMARKED ? 0 : (uint16_t)slice;
+    op->group = group == UNMARKED ? 0 : (uint16_t)group;
     return PEN_OK;
 }
 
