@@ -15,11 +15,11 @@
  *
  * Mixing keeps the mean; three replicas mix completely.
  */
-#include "sync/ring.h"
+#include "sync/neighbours.h"
 
 #include <stdlib.h>
 
-enum { MEAN_CHANNEL, RING_CHANNEL = PEN_COLLECTIVE_CHANNELS };
+enum { MEAN_CHANNEL, NEIGHBOUR_CHANNEL = PEN_COLLECTIVE_CHANNELS };
 
 struct pen_sync {
     const struct pen_sync_setting *setting;
@@ -36,7 +36,7 @@ static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
     double weights = of->num_weights * sizeof(float);
-    uint32_t degree = pen_ring_degree(of->num_replicas);
+    uint32_t degree = pen_neighbours_count(of->num_replicas);
     out->bytes = degree * weights;
     out->legs = degree > 0 ? 1 : 0;
     out->hidden = 1;
@@ -62,7 +62,7 @@ static pen_status create(const struct pen_sync_setting *setting,
     if (sync == NULL)
         return PEN_NOMEM;
     sync->setting = setting;
-    sync->degree = pen_ring_degree(setting->peers->size);
+    sync->degree = pen_neighbours_count(setting->peers->size);
     sync->sent = pen_sync_vector(setting);
     sync->copies[0] = pen_sync_vector(setting);
     sync->copies[1] = pen_sync_vector(setting);
@@ -92,10 +92,11 @@ static void begin(struct pen_sync *sync)
     size_t length = sync->setting->count * sizeof(float);
     pen_sync_read_weights(sync->setting, sync->sent);
     for (uint32_t side = 0; side < sync->degree; side++)
-        pen_peers_receive(peers, pen_ring_neighbour(peers, side), RING_CHANNEL,
-                          sync->copies[side], length, &sync->receives[side]);
+        pen_peers_receive(peers, pen_neighbours_at(peers, side),
+                          NEIGHBOUR_CHANNEL, sync->copies[side], length,
+                          &sync->receives[side]);
     for (uint32_t side = 0; side < sync->degree; side++)
-        pen_peers_send(peers, pen_ring_neighbour(peers, side), RING_CHANNEL,
+        pen_peers_send(peers, pen_neighbours_at(peers, side), NEIGHBOUR_CHANNEL,
                        sync->sent, length, &sync->sends[side]);
     sync->is_begun = true;
 }
@@ -125,7 +126,7 @@ static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
         begin(sync);
     settle(sync);
     sync->is_begun = false;
-    pen_ring_mix(sync->setting, sync->copies);
+    pen_neighbours_mix(sync->setting, sync->copies);
 }
 
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)

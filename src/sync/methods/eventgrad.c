@@ -30,7 +30,7 @@
  * A tensor's stamp is put behind it: the step of the weights. Who waits may be
  * one step behind his neighbour: hence two slots, in turn.
  */
-#include "sync/ring.h"
+#include "sync/neighbours.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -109,7 +109,7 @@ static void put(struct pen_sync *sync, uint32_t side, size_t first,
                 const void *bytes, size_t length)
 {
     struct pen_peers *peers = sync->setting->peers;
-    pen_peers_put(peers, sync->window, pen_ring_neighbour(peers, side), first,
+    pen_peers_put(peers, sync->window, pen_neighbours_at(peers, side), first,
                   bytes, length);
 }
 
@@ -117,7 +117,7 @@ static void put_tensor(struct pen_sync *sync, size_t tensor, uint64_t step)
 {
     const struct pen_sync_tensor *it = &sync->setting->tensors[tensor];
     for (uint32_t side = 0; side < sync->degree; side++) {
-        uint32_t there = pen_ring_side_there(sync->setting->peers, side);
+        uint32_t there = pen_neighbours_side_there(sync->setting->peers, side);
         put(sync, side, weights_at(sync, there, step, tensor), it->value,
             it->count * sizeof(float));
         put(sync, side, stamp_at(sync, there, step, tensor), &step,
@@ -129,7 +129,7 @@ static void put_tensor(struct pen_sync *sync, size_t tensor, uint64_t step)
 static void put_step(struct pen_sync *sync)
 {
     for (uint32_t side = 0; side < sync->degree; side++) {
-        uint32_t there = pen_ring_side_there(sync->setting->peers, side);
+        uint32_t there = pen_neighbours_side_there(sync->setting->peers, side);
         put(sync, side, there * side_bytes(sync), &sync->step,
             sizeof sync->step);
     }
@@ -185,7 +185,7 @@ static void cost(const struct pen_sync_case *of,
 {
     double weights = of->num_weights * sizeof(float);
     double stamps = (double)(of->num_shapes * sizeof(uint64_t));
-    uint32_t degree = pen_ring_degree(of->num_replicas);
+    uint32_t degree = pen_neighbours_count(of->num_replicas);
     bool waits = of->options[WAIT] > 0;
     bool sends_all = of->options[THRESHOLD] == 0 ||
                      (of->options[THRESHOLD] < 0 && of->options[HORIZON] == 0);
@@ -247,7 +247,7 @@ static pen_status create(const struct pen_sync_setting *setting,
     if (sync == NULL)
         return PEN_NOMEM;
     sync->setting = setting;
-    sync->degree = pen_ring_degree(peers->size);
+    sync->degree = pen_neighbours_count(peers->size);
     sync->num_slots = setting->options.at[WAIT] > 0 ? 2 : 1;
     sync->slot_bytes = setting->num_tensors * sizeof(uint64_t) +
                        (setting->count + 1) / 2 * 2 * sizeof(float);
@@ -337,7 +337,7 @@ static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
     else
         poll(sync);
     take(sync);
-    pen_ring_mix(sync->setting, sync->copies);
+    pen_neighbours_mix(sync->setting, sync->copies);
 }
 
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)

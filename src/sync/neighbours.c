@@ -1,19 +1,19 @@
-#include "sync/ring.h"
+#include "sync/neighbours.h"
 
-uint32_t pen_ring_degree(uint32_t num_members)
+uint32_t pen_neighbours_count(uint32_t num_members)
 {
     return num_members > 2 ? 2 : num_members - 1;
 }
 
-uint32_t pen_ring_neighbour(const struct pen_peers *peers, uint32_t side)
+uint32_t pen_neighbours_at(const struct pen_peers *peers, uint32_t side)
 {
     uint32_t away = side == 0 ? peers->size - 1 : 1;
     return (peers->self + away) % peers->size;
 }
 
-uint32_t pen_ring_side_there(const struct pen_peers *peers, uint32_t side)
+uint32_t pen_neighbours_side_there(const struct pen_peers *peers, uint32_t side)
 {
-    return pen_ring_degree(peers->size) == 2 ? 1 - side : 0;
+    return pen_neighbours_count(peers->size) == 2 ? 1 - side : 0;
 }
 
 /* Divided, not multiplied: then equal weights stay as they are. */
@@ -29,10 +29,10 @@ static void mix(float *x, const float *before, const float *behind,
         x[i] = (before[i] + behind[i] + x[i]) / 3;
 }
 
-void pen_ring_mix(const struct pen_sync_setting *setting,
-                  float *const copies[2])
+void pen_neighbours_mix(const struct pen_sync_setting *setting,
+                        float *const copies[2])
 {
-    uint32_t degree = pen_ring_degree(setting->peers->size);
+    uint32_t degree = pen_neighbours_count(setting->peers->size);
     for (size_t i = 0; i < setting->num_tensors && degree > 0; i++) {
         const struct pen_sync_tensor *it = &setting->tensors[i];
         mix(it->value, copies[0] + it->first,

@@ -1,0 +1,25 @@
+#ifndef PEN_SYNC_NEIGHBOURS_H
+#define PEN_SYNC_NEIGHBOURS_H
+
+#include "sync/method.h"
+
+/*
+ * Members in a circle, where weights are mixed with those of the neighbours:
+ * two of them, one among two members, none for one alone. Side 0 is the member
+ * before, side 1 the one behind; with one neighbour there is side 0 alone.
+ */
+uint32_t pen_neighbours_count(uint32_t num_members);
+
+/* Who is on a side. */
+uint32_t pen_neighbours_at(const struct pen_peers *peers, uint32_t side);
+
+/* On which side of the neighbour this member is. */
+uint32_t pen_neighbours_side_there(const struct pen_peers *peers,
+                                   uint32_t side);
+
+/* x <- mean of x and of the neighbours' copies, which have a float per weight.
+ */
+void pen_neighbours_mix(const struct pen_sync_setting *setting,
+                        float *const copies[2]);
+
+#endif
