@@ -1,6 +1,6 @@
 #include "schedule/needs.h"
 
-enum { MAX_PIECE = 1 << 20, MIN_PIECE = 1 << 14 };
+enum { MAX_PIECE = 1 << 17, MIN_PIECE = 1 << 11 };
 
 /* Elements that are staged at once, over all members and pieces. */
 #define STAGED ((size_t)1 << 24)

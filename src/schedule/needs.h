@@ -39,9 +39,10 @@ uint32_t pen_row_count_waiting(const struct pen_row *row,
 
 /*
  * Sums over the members of a part go in pieces, so many of them under way at
- * once. Elements of a piece, when the largest array has so many.
+ * once: on a long link the next ones fill the time that the first is on its
+ * way. Elements of a piece, when the largest array has so many.
  */
-#define PEN_NEEDS_LANES 4u
+#define PEN_NEEDS_LANES 32u
 uint64_t pen_needs_piece(uint32_t num_members, uint64_t largest);
 
 /* Sums that wait for their twin while so many logical replicas are summed. */
