@@ -23,45 +23,46 @@ enum { ROWS = 1024, COLUMNS = 4096, MOST = 32, MOST_ROUNDS = 99 };
 /* ---- mirrors ---- */
 
 struct mirror {
-    struct pen_peers peers;
+    struct pen_group peers;
     void *received[MOST]; /* where the next from this one goes */
 };
 
-static void mirror_send(struct pen_peers *peers, uint32_t to, uint32_t channel,
+static void mirror_send(struct pen_group *peers, uint32_t to, uint32_t channel,
                         const void *bytes, size_t length,
-                        struct pen_peers_request *request)
+                        struct pen_group_request *request)
 {
     struct mirror *mirror = (struct mirror *)peers;
     (void)channel, (void)request;
     memcpy(mirror->received[(peers->size - to) % peers->size], bytes, length);
 }
 
-static void mirror_receive(struct pen_peers *peers, uint32_t from,
+static void mirror_receive(struct pen_group *peers, uint32_t from,
                            uint32_t channel, void *bytes, size_t length,
-                           struct pen_peers_request *request)
+                           struct pen_group_request *request)
 {
     struct mirror *mirror = (struct mirror *)peers;
     (void)channel, (void)request, (void)length;
     mirror->received[from] = bytes;
 }
 
-static bool mirror_test(struct pen_peers *peers,
-                        struct pen_peers_request *request)
+static pen_status mirror_test(struct pen_group *peers,
+                              struct pen_group_request *request)
 {
     (void)peers, (void)request;
-    return true;
+    return PEN_OK;
 }
 
-static pen_status mirror_wait(struct pen_peers *peers,
-                              bool (*is_done)(void *context), void *context)
+static pen_status mirror_wait(struct pen_group *peers,
+                              bool (*is_done)(void *context), void *context,
+                              int64_t end_ns)
 {
-    (void)peers;
+    (void)peers, (void)end_ns;
     while (!is_done(context))
         continue;
     return PEN_OK;
 }
 
-static const struct pen_peers_ops mirror_ops = {.send = mirror_send,
+static const struct pen_group_ops mirror_ops = {.send = mirror_send,
                                                 .receive = mirror_receive,
                                                 .test = mirror_test,
                                                 .wait = mirror_wait};

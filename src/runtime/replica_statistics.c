@@ -20,7 +20,7 @@ struct counter {
 };
 
 struct pen_replica_statistics {
-    struct pen_peers *peers;
+    struct pen_group *peers;
     struct statistic *items;
     size_t num_items;
     size_t count; /* floats of all */
@@ -59,7 +59,7 @@ static pen_status list_items(struct pen_replica_statistics *statistics,
 
 pen_status pen_replica_statistics_create(const struct pen_any_model *model,
                                          struct pen_network *network,
-                                         struct pen_peers *peers,
+                                         struct pen_group *peers,
                                          uint32_t channel,
                                          struct pen_replica_statistics **out)
 {
@@ -156,7 +156,7 @@ pen_replica_statistics_show(struct pen_replica_statistics *statistics,
     pen_collective_sum(statistics->collective, statistics->mean,
                        statistics->count);
     pen_collective_wait(statistics->collective);
-    if (pen_peers_status(statistics->peers) != PEN_OK)
+    if (pen_group_status(statistics->peers) != PEN_OK)
         return PEN_LOST;
     for (size_t i = 0; i < statistics->count; i++)
         statistics->mean[i] /= (float)statistics->peers->size;

@@ -2,8 +2,8 @@
 #define PEN_RUNTIME_REPLICA_STATISTICS_H
 
 #include "core/any_model.h"
+#include "group/group.h"
 #include "network/network.h"
-#include "sync/peers.h"
 
 /*
  * Running statistics of norms over batches. No method knows of them: every
@@ -19,7 +19,7 @@ typedef uint32_t pen_replica_measure(void *context);
 /* Takes two channels. All is borrowed. On failure *out is untouched. */
 pen_status pen_replica_statistics_create(const struct pen_any_model *model,
                                          struct pen_network *network,
-                                         struct pen_peers *peers,
+                                         struct pen_group *peers,
                                          uint32_t channel,
                                          struct pen_replica_statistics **out);
 void pen_replica_statistics_free(struct pen_replica_statistics *statistics);

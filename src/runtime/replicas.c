@@ -2,10 +2,10 @@
 
 #include "base/bug.h"
 #include "network/images.h"
-#include "runtime/replica_peers.h"
 #include "runtime/replica_statistics.h"
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
+#include "runtime/transport_group.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,8 +28,8 @@ struct pen_replicas {
     struct pen_transport *world;
     struct pen_sync_choice choice;
     uint32_t count;
-    uint32_t number; /* of this one */
-    struct pen_replica_peers *peers;
+    uint32_t number;                           /* of this one */
+    struct pen_group *peers;                   /* this rank of every replica */
     struct pen_replica_statistics *statistics; /* NULL: there are none */
     struct pen_batches *batches;
     struct pen_sync_setting setting;
@@ -219,7 +219,7 @@ static void fill_setting(struct pen_replicas *replicas,
 {
     const struct pen_optimizer *numbers = &replicas->trainer->options.optimizer;
     struct pen_sync_setting *setting = &replicas->setting;
-    setting->peers = pen_replica_peers_of(replicas->peers);
+    setting->peers = replicas->peers;
     setting->interval = replicas->choice.interval;
     setting->options = replicas->choice.options;
     setting->compressor = replicas->choice.compressor;
@@ -242,20 +242,16 @@ static void fill_setting(struct pen_replicas *replicas,
 static pen_status make_peers(struct pen_replicas *replicas)
 {
     struct pen_trainer *trainer = replicas->trainer;
-    uint32_t size = pen_transport_size(trainer->options.transport);
-    uint32_t rank = pen_transport_rank(trainer->options.transport);
-    struct pen_mesh mesh =
-        pen_mesh_of(PEN_MESH_PIPELINE_FIRST, size, replicas->count);
-    uint32_t *ranks = calloc(replicas->count, sizeof *ranks);
-    if (ranks == NULL)
-        return PEN_NOMEM;
-    for (uint32_t i = 0; i < replicas->count; i++)
-        ranks[i] = pen_mesh_rank_at(&mesh, rank, i);
-    pen_status status = pen_replica_peers_create(
-        replicas->world, trainer->executor, ranks, replicas->count,
-        replicas->number, &replicas->peers);
-    free(ranks);
-    return status;
+    struct pen_mesh mesh = pen_mesh_of(
+        PEN_MESH_PIPELINE_FIRST, pen_transport_size(trainer->options.transport),
+        replicas->count);
+    const struct pen_transport_group_options options = {
+        .transport = replicas->world,
+        .executor = trainer->executor,
+        .first = {PEN_TAG_REPLICA, 0},
+        .num_kinds = 1};
+    return pen_transport_group_axis(&options, &mesh, PEN_AXIS_REPLICA,
+                                    &replicas->peers);
 }
 
 static pen_status make(struct pen_replicas *replicas,
@@ -318,7 +314,7 @@ void pen__replicas_free(struct pen_replicas *replicas)
     if (replicas->sync != NULL)
         replicas->choice.method->free(replicas->sync);
     pen_replica_statistics_free(replicas->statistics);
-    pen_replica_peers_free(replicas->peers);
+    pen_transport_group_free(replicas->peers);
     for (size_t i = 0;
          replicas->mirrors != NULL && i < replicas->setting.num_tensors * PARTS;
          i++)
@@ -415,7 +411,7 @@ pen_status pen__replicas_before_step(struct pen_replicas *replicas,
     refresh(replicas);
     replicas->choice.method->before_step(replicas->sync, &at);
     put_back(replicas);
-    return pen_peers_status(replicas->setting.peers);
+    return pen_group_status(replicas->setting.peers);
 }
 
 /* Clipping is the optimizer's; a method with a step of its own has it done. */
@@ -453,7 +449,7 @@ pen_status pen__replicas_step(struct pen_replicas *replicas,
         pen_sync_is_due(&at, replicas->setting.interval))
         tell_change(replicas);
     replicas->step = NULL;
-    return pen_peers_status(replicas->setting.peers);
+    return pen_group_status(replicas->setting.peers);
 }
 
 /* ---- votes ---- */
@@ -501,7 +497,7 @@ pen_status pen_replicas_settle(struct pen_replicas *replicas)
 {
     if (replicas->choice.method->settle != NULL)
         replicas->choice.method->settle(replicas->sync);
-    return pen_peers_status(replicas->setting.peers);
+    return pen_group_status(replicas->setting.peers);
 }
 
 static pen_status exchange_shown(struct pen_replicas *replicas)
@@ -552,7 +548,7 @@ pen_status pen_replicas_show(struct pen_replicas *replicas)
         return status;
     refresh(replicas);
     replicas->choice.method->consistent(replicas->sync, replicas->shown);
-    status = pen_peers_status(replicas->setting.peers);
+    status = pen_group_status(replicas->setting.peers);
     if (status != PEN_OK)
         return status;
     status = exchange_shown(replicas);
@@ -602,7 +598,7 @@ pen_status pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps)
     refresh(replicas);
     if (replicas->choice.method->restored != NULL)
         replicas->choice.method->restored(replicas->sync, steps);
-    pen_status status = pen_peers_status(replicas->setting.peers);
+    pen_status status = pen_group_status(replicas->setting.peers);
     if (status != PEN_OK)
         return status;
     tell_change(replicas);
@@ -614,5 +610,5 @@ pen_status pen_replicas_leave(struct pen_replicas *replicas)
     refresh(replicas);
     if (replicas->choice.method->leave != NULL)
         replicas->choice.method->leave(replicas->sync);
-    return pen_peers_status(replicas->setting.peers);
+    return pen_group_status(replicas->setting.peers);
 }

@@ -254,7 +254,8 @@ bool pen_transport_has_lost(const struct pen_transport *transport)
 
 uint32_t pen_transport_lost(const struct pen_transport *transport)
 {
-    return transport->losses->member;
+    uint32_t rank = transport->losses->member - transport->first;
+    return rank < transport->size ? rank : PEN_BOARD_NOBODY;
 }
 
 /* ---- tags ---- */
@@ -718,43 +719,24 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
 
 /* ---- some of the ranks ---- */
 
-struct pen_group {
-    struct pen_transport *transport;
-    MPI_Comm comm;
-};
-
 /* Costs time and memory for these ranks only, not for all. */
-pen_status pen_group_create(struct pen_transport *transport,
+static pen_status make_comm(const struct pen_transport *transport,
                             const uint32_t *ranks, uint32_t count,
-                            struct pen_tag tag, struct pen_group **out)
+                            struct pen_tag tag, MPI_Comm *out)
 {
     MPI_Group all, some;
-    struct pen_group *group = calloc(1, sizeof *group);
     int *list = calloc(count, sizeof *list);
-    if (group == NULL || list == NULL) {
-        free(group);
-        free(list);
+    if (list == NULL)
         return PEN_NOMEM;
-    }
-    group->transport = transport;
     for (uint32_t i = 0; i < count; i++)
         list[i] = (int)ranks[i];
     MPI_Comm_group(transport->all, &all);
     MPI_Group_incl(all, (int)count, list, &some);
-    MPI_Comm_create_group(transport->all, some, tag_of(tag), &group->comm);
+    MPI_Comm_create_group(transport->all, some, tag_of(tag), out);
     MPI_Group_free(&some);
     MPI_Group_free(&all);
     free(list);
-    *out = group;
     return PEN_OK;
-}
-
-void pen_group_free(struct pen_group *group)
-{
-    if (group == NULL)
-        return;
-    MPI_Comm_free(&group->comm);
-    free(group);
 }
 
 pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
@@ -797,22 +779,31 @@ struct put {
 
 struct pen_window {
     struct pen_transport *transport;
+    MPI_Comm comm; /* of the ranks that have it */
     MPI_Win win;
     void *bytes;
     struct put *puts;
     size_t num_puts;
 };
 
-pen_status pen_window_create(struct pen_group *group, size_t length,
+pen_status pen_window_create(struct pen_transport *transport,
+                             const uint32_t *ranks, uint32_t count,
+                             struct pen_tag tag, size_t length,
                              struct pen_window **out)
 {
     struct pen_window *window = calloc(1, sizeof *window);
     if (window == NULL)
         return PEN_NOMEM;
-    window->transport = group->transport;
-    int code = MPI_Win_allocate((MPI_Aint)length, 1, MPI_INFO_NULL, group->comm,
-                                &window->bytes, &window->win);
+    window->transport = transport;
+    pen_status status = make_comm(transport, ranks, count, tag, &window->comm);
+    if (status != PEN_OK) {
+        free(window);
+        return status;
+    }
+    int code = MPI_Win_allocate((MPI_Aint)length, 1, MPI_INFO_NULL,
+                                window->comm, &window->bytes, &window->win);
     if (code != MPI_SUCCESS) {
+        MPI_Comm_free(&window->comm);
         free(window);
         return PEN_INVALID;
     }
@@ -821,7 +812,7 @@ pen_status pen_window_create(struct pen_group *group, size_t length,
     memset(window->bytes, 0, length);
     MPI_Win_lock_all(0, window->win);
     MPI_Win_sync(window->win);
-    MPI_Barrier(group->comm);
+    MPI_Barrier(window->comm);
     *out = window;
     return PEN_OK;
 }
@@ -832,6 +823,7 @@ void pen_window_free(struct pen_window *window)
         return;
     MPI_Win_unlock_all(window->win); /* all puts of this rank have arrived */
     MPI_Win_free(&window->win);
+    MPI_Comm_free(&window->comm);
     for (size_t i = 0; i < window->num_puts; i++) {
         if (window->puts[i].request != MPI_REQUEST_NULL)
             MPI_Wait(&window->puts[i].request, MPI_STATUS_IGNORE);

@@ -56,8 +56,8 @@ void pen_transport_guard(struct pen_transport *transport,
                          const struct pen_board *board);
 
 /*
- * The member that was lost first, by its number in the world; PEN_BOARD_NOBODY:
- * none, or which one is unknown. `has_lost` says whether there is one.
+ * The rank that was lost first; PEN_BOARD_NOBODY: none, or which one is
+ * unknown, or it is outside of this part. `has_lost` says whether there is one.
  */
 uint32_t pen_transport_lost(const struct pen_transport *transport);
 bool pen_transport_has_lost(const struct pen_transport *transport);
@@ -160,25 +160,18 @@ void pen_transport_receive_phantom(struct pen_transport *transport,
 void pen_transport_sum(struct pen_transport *transport, double *values,
                        size_t count, struct pen_request *request);
 
-/* Some of the ranks. */
-struct pen_group;
-
-/* Called by its ranks alone, at the same time. On failure *out is untouched. */
-pen_status pen_group_create(struct pen_transport *transport,
-                            const uint32_t *ranks, uint32_t count,
-                            struct pen_tag tag, struct pen_group **out);
-void pen_group_free(struct pen_group *group);
-
 /*
- * Memory that the other ranks of a group may write, `length` bytes of each;
- * made and freed by all of them at the same time; INVALID where the library has
- * no such memory between these hosts. A put returns at once and its bytes may
- * change then; one behind another to the same rank arrives later. Bytes come in
- * while their owner looks after messages.
+ * Memory that others of some ranks may write, `length` bytes of each; made and
+ * freed by all of them at the same time, who are numbered in the order of the
+ * list; INVALID where the library has no such memory between these hosts. A put
+ * returns at once and its bytes may change then; one behind another to the same
+ * rank arrives later. Bytes come in while their owner looks after messages.
  */
 struct pen_window;
 
-pen_status pen_window_create(struct pen_group *group, size_t length,
+pen_status pen_window_create(struct pen_transport *transport,
+                             const uint32_t *ranks, uint32_t count,
+                             struct pen_tag tag, size_t length,
                              struct pen_window **out);
 void pen_window_free(struct pen_window *window);
 void *pen_window_bytes(struct pen_window *window);

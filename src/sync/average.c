@@ -136,7 +136,7 @@ static bool is_over(void *context)
 
 void pen_average_wait(struct pen_average *average)
 {
-    pen_peers_wait(average->setting.peers, is_over, average);
+    pen_group_wait(average->setting.peers, is_over, average);
 }
 
 void pen_average_states(struct pen_average *average,

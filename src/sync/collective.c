@@ -17,7 +17,7 @@ enum state { IDLE, SUMMING, RETURNING, GATHERING };
 #define LONG_SHARE ((size_t)1 << 19)
 
 struct pen_collective {
-    struct pen_peers *peers;
+    struct pen_group *peers;
     uint32_t channel;
     size_t most;          /* floats of a sum */
     size_t share;         /* of them, at most */
@@ -33,8 +33,8 @@ struct pen_collective {
 
     unsigned char *sent; /* one message, or one for each member */
     unsigned char *received;
-    struct pen_peers_request *sends;
-    struct pen_peers_request *receives;
+    struct pen_group_request *sends;
+    struct pen_group_request *receives;
 };
 
 PEN_CLONES void pen_sync_add(float *to, const float *from, size_t count)
@@ -86,7 +86,7 @@ static pen_status make_room(struct pen_collective *collective)
     return is_made ? PEN_OK : PEN_NOMEM;
 }
 
-pen_status pen_collective_create(struct pen_peers *peers, uint32_t channel,
+pen_status pen_collective_create(struct pen_group *peers, uint32_t channel,
                                  size_t most, size_t most_gathered,
                                  struct pen_collective **out)
 {
@@ -143,7 +143,7 @@ static bool takes_turns(const struct pen_collective *collective)
 /* Sends to one member and receives from another, `turn` before this one. */
 static void send_share(struct pen_collective *collective, uint32_t turn)
 {
-    struct pen_peers *peers = collective->peers;
+    struct pen_group *peers = collective->peers;
     bool is_back = collective->state == RETURNING;
     uint32_t to = (peers->self + turn) % peers->size;
     uint32_t from = (peers->self + peers->size - turn) % peers->size;
@@ -154,10 +154,10 @@ static void send_share(struct pen_collective *collective, uint32_t turn)
         share_of(collective, is_back ? from : peers->self, &received);
     if (!is_back)
         received = collective->staged + from * collective->share;
-    pen_peers_receive(peers, from, channel, received,
+    pen_group_receive(peers, from, channel, received,
                       num_received * sizeof(float),
                       &collective->receives[from]);
-    pen_peers_send(peers, to, channel, sent, num_sent * sizeof(float),
+    pen_group_send(peers, to, channel, sent, num_sent * sizeof(float),
                    &collective->sends[to]);
 }
 
@@ -198,7 +198,7 @@ void pen_collective_sum(struct pen_collective *collective, float *values,
 
 static void add_up(struct pen_collective *collective)
 {
-    const struct pen_peers *peers = collective->peers;
+    const struct pen_group *peers = collective->peers;
     float *own;
     size_t count = share_of(collective, peers->self, &own);
     for (uint32_t k = 0; k < peers->size; k++)
@@ -254,12 +254,12 @@ static void write_message(const struct pen_collective *collective,
 
 static void receive_messages(struct pen_collective *collective)
 {
-    struct pen_peers *peers = collective->peers;
+    struct pen_group *peers = collective->peers;
     PEN_BUG_UNLESS(collective->state == IDLE || peers->has_lost);
     collective->state = GATHERING;
     for (uint32_t k = 0; k < peers->size; k++)
         if (k != peers->self)
-            pen_peers_receive(peers, k, collective->channel,
+            pen_group_receive(peers, k, collective->channel,
                               message_of(collective, collective->received, k),
                               sizeof(struct message) +
                                   collective->most_gathered,
@@ -269,14 +269,14 @@ static void receive_messages(struct pen_collective *collective)
 static void send_message(struct pen_collective *collective, uint32_t to,
                          const unsigned char *message, size_t length)
 {
-    pen_peers_send(collective->peers, to, collective->channel, message,
+    pen_group_send(collective->peers, to, collective->channel, message,
                    sizeof(struct message) + length, &collective->sends[to]);
 }
 
 void pen_collective_gather(struct pen_collective *collective, const void *bytes,
                            size_t length)
 {
-    struct pen_peers *peers = collective->peers;
+    struct pen_group *peers = collective->peers;
     receive_messages(collective);
     write_message(collective, collective->sent, bytes, length);
     write_message(collective,
@@ -290,7 +290,7 @@ void pen_collective_gather(struct pen_collective *collective, const void *bytes,
 void pen_collective_scatter(struct pen_collective *collective,
                             const void *const *pieces, const size_t *lengths)
 {
-    struct pen_peers *peers = collective->peers;
+    struct pen_group *peers = collective->peers;
     receive_messages(collective);
     write_message(collective,
                   message_of(collective, collective->received, peers->self),
@@ -321,8 +321,8 @@ static bool is_quiet(struct pen_collective *collective)
 {
     bool is_done = true;
     for (uint32_t k = 0; k < collective->peers->size; k++)
-        if (!pen_peers_test(collective->peers, &collective->sends[k]) ||
-            !pen_peers_test(collective->peers, &collective->receives[k]))
+        if (!pen_group_is_done(collective->peers, &collective->sends[k], 1) ||
+            !pen_group_is_done(collective->peers, &collective->receives[k], 1))
             is_done = false;
     return is_done;
 }
@@ -350,5 +350,5 @@ static bool is_over(void *context)
 
 void pen_collective_wait(struct pen_collective *collective)
 {
-    pen_peers_wait(collective->peers, is_over, collective);
+    pen_group_wait(collective->peers, is_over, collective);
 }

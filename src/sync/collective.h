@@ -1,7 +1,7 @@
 #ifndef PEN_SYNC_COLLECTIVE_H
 #define PEN_SYNC_COLLECTIVE_H
 
-#include "sync/peers.h"
+#include "group/group.h"
 
 /*
  * What all peers do together, a step at a time: it is started,
@@ -27,7 +27,7 @@ enum { PEN_COLLECTIVE_CHANNELS = 2 }; /* that one object takes */
  * member and scatters of pieces up to that; 0 where there are none. On failure
  * *out is untouched.
  */
-pen_status pen_collective_create(struct pen_peers *peers, uint32_t channel,
+pen_status pen_collective_create(struct pen_group *peers, uint32_t channel,
                                  size_t most, size_t most_gathered,
                                  struct pen_collective **out);
 void pen_collective_free(struct pen_collective *collective);

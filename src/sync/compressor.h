@@ -18,7 +18,7 @@
  * same bits on all members.
  */
 struct pen_compression {
-    struct pen_peers *peers; /* for the number of members and the own one */
+    struct pen_group *peers; /* for the number of members and the own one */
     const struct pen_sync_tensor *tensors; /* of the vector, in order */
     size_t num_tensors;
     size_t first_tensor; /* of them, among all of the model */

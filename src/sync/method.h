@@ -42,7 +42,7 @@ struct pen_sync_optimizer {
  * freed, the pointers in tensors[] for one hook only.
  */
 struct pen_sync_setting {
-    struct pen_peers *peers;
+    struct pen_group *peers;
     struct pen_sync_tensor *tensors;
     size_t num_tensors;
     size_t count; /* floats of all tensors */

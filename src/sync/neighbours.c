@@ -5,13 +5,13 @@ uint32_t pen_neighbours_count(uint32_t num_members)
     return num_members > 2 ? 2 : num_members - 1;
 }
 
-uint32_t pen_neighbours_at(const struct pen_peers *peers, uint32_t side)
+uint32_t pen_neighbours_at(const struct pen_group *peers, uint32_t side)
 {
     uint32_t away = side == 0 ? peers->size - 1 : 1;
     return (peers->self + away) % peers->size;
 }
 
-uint32_t pen_neighbours_side_there(const struct pen_peers *peers, uint32_t side)
+uint32_t pen_neighbours_side_there(const struct pen_group *peers, uint32_t side)
 {
     return pen_neighbours_count(peers->size) == 2 ? 1 - side : 0;
 }

@@ -11,10 +11,10 @@
 uint32_t pen_neighbours_count(uint32_t num_members);
 
 /* Who is on a side. */
-uint32_t pen_neighbours_at(const struct pen_peers *peers, uint32_t side);
+uint32_t pen_neighbours_at(const struct pen_group *peers, uint32_t side);
 
 /* On which side of the neighbour this member is. */
-uint32_t pen_neighbours_side_there(const struct pen_peers *peers,
+uint32_t pen_neighbours_side_there(const struct pen_group *peers,
                                    uint32_t side);
 
 /* x <- mean of x and of the neighbours' copies, which have a float per weight.

@@ -30,10 +30,10 @@ struct message {
 /* A worker as its server sees it. */
 struct worker {
     struct message *message; /* that is received */
-    struct pen_peers_request receive;
+    struct pen_group_request receive;
     bool is_heard; /* the receive is posted */
     float *answer;
-    struct pen_peers_request send;
+    struct pen_group_request send;
     uint64_t clock;
     uint64_t allowed; /* clocks ahead of the slowest, for its answer */
     bool is_waiting;
@@ -45,8 +45,8 @@ struct link {
     size_t first; /* its share */
     size_t count;
     struct message *message; /* that is sent */
-    struct pen_peers_request send;
-    struct pen_peers_request receive;
+    struct pen_group_request send;
+    struct pen_group_request receive;
 };
 
 /* What a server keeps of its share; of all shares after settling. */
@@ -243,7 +243,7 @@ static void hear(struct pen_sync *server, uint32_t k)
     if (k == self_of(server))
         return;
     worker->is_heard = true;
-    pen_peers_receive(server->setting->peers, k, TO_SERVER, worker->message,
+    pen_group_receive(server->setting->peers, k, TO_SERVER, worker->message,
                       sizeof(struct head) + server->share * sizeof(float),
                       &worker->receive);
 }
@@ -336,18 +336,18 @@ static void answer(struct pen_sync *server, uint32_t k)
     }
     hear(server, k);
     memcpy(worker->answer, weights, length);
-    pen_peers_send(server->setting->peers, k, TO_WORKER, worker->answer, length,
+    pen_group_send(server->setting->peers, k, TO_WORKER, worker->answer, length,
                    &worker->send);
 }
 
 static void answer_all(struct pen_sync *server)
 {
-    struct pen_peers *peers = server->setting->peers;
+    struct pen_group *peers = server->setting->peers;
     uint64_t slowest = pen_server_slowest(server);
     for (uint32_t k = 0; k < peers->size; k++) {
         struct worker *worker = &server->workers[k];
         if (worker->is_waiting && worker->clock - slowest <= worker->allowed &&
-            pen_peers_test(peers, &worker->send))
+            pen_group_is_done(peers, &worker->send, 1))
             answer(server, k);
     }
 }
@@ -355,11 +355,11 @@ static void answer_all(struct pen_sync *server)
 /* Who pushed gets his answer, if he may have it, before the next push. */
 static void serve(struct pen_sync *server)
 {
-    struct pen_peers *peers = server->setting->peers;
+    struct pen_group *peers = server->setting->peers;
     answer_all(server);
     for (uint32_t k = 0; k < peers->size; k++)
         if (server->workers[k].is_heard &&
-            pen_peers_test(peers, &server->workers[k].receive)) {
+            pen_group_is_done(peers, &server->workers[k].receive, 1)) {
             take(server, k);
             answer_all(server);
         }
@@ -379,7 +379,7 @@ void pen_server_poll(struct pen_sync *server)
 static void send_all(struct pen_sync *server, struct head head,
                      const float *vector)
 {
-    struct pen_peers *peers = server->setting->peers;
+    struct pen_group *peers = server->setting->peers;
     for (uint32_t i = 0; i < peers->size; i++) {
         uint32_t k = (peers->self + i) % peers->size;
         struct link *link = &server->links[k];
@@ -392,18 +392,18 @@ static void send_all(struct pen_sync *server, struct head head,
         if (i == 0)
             take(server, k);
         else
-            pen_peers_send(peers, k, TO_SERVER, message, sizeof head + length,
+            pen_group_send(peers, k, TO_SERVER, message, sizeof head + length,
                            &link->send);
     }
 }
 
 static bool is_quiet(struct pen_sync *server)
 {
-    struct pen_peers *peers = server->setting->peers;
+    struct pen_group *peers = server->setting->peers;
     bool is_done = true;
     for (uint32_t k = 0; k < peers->size; k++)
-        if (!pen_peers_test(peers, &server->links[k].send) ||
-            !pen_peers_test(peers, &server->links[k].receive))
+        if (!pen_group_is_done(peers, &server->links[k].send, 1) ||
+            !pen_group_is_done(peers, &server->links[k].receive, 1))
             is_done = false;
     return is_done;
 }
@@ -417,7 +417,7 @@ static bool is_answered(void *context)
 
 static void wait_until(struct pen_sync *server, bool (*is_done)(void *context))
 {
-    pen_peers_wait(server->setting->peers, is_done, server);
+    pen_group_wait(server->setting->peers, is_done, server);
 }
 
 /* Behind a restart: what the servers knew is the weights of the workers. */
@@ -442,7 +442,7 @@ static void read_gradients(const struct pen_sync_setting *setting, float *out)
 
 void pen_server_step(struct pen_sync *server, const struct pen_sync_step *at)
 {
-    struct pen_peers *peers = server->setting->peers;
+    struct pen_group *peers = server->setting->peers;
     float *vector = server->all[WEIGHTS];
     hear_all(server);
     if (server->has_to_tell)
@@ -451,7 +451,7 @@ void pen_server_step(struct pen_sync *server, const struct pen_sync_step *at)
     send_all(server, (struct head){PUSH, at->learning_rate}, vector);
     for (uint32_t k = 0; k < peers->size; k++)
         if (k != peers->self)
-            pen_peers_receive(peers, k, TO_WORKER,
+            pen_group_receive(peers, k, TO_WORKER,
                               vector + server->links[k].first,
                               server->links[k].count * sizeof *vector,
                               &server->links[k].receive);
@@ -468,7 +468,8 @@ static bool are_all_settled(void *context)
     serve(server);
     for (uint32_t k = 0; k < size_of(server); k++)
         if (!server->workers[k].is_settled ||
-            !pen_peers_test(server->setting->peers, &server->workers[k].send))
+            !pen_group_is_done(server->setting->peers, &server->workers[k].send,
+                               1))
             are_settled = false;
     return is_quiet(server) && are_settled;
 }
@@ -481,17 +482,17 @@ static bool is_gathered(void *context)
 /* Every share to everyone. Nothing changes it before all have settled. */
 static void gather(struct pen_sync *server, const float *share, float *all)
 {
-    struct pen_peers *peers = server->setting->peers;
+    struct pen_group *peers = server->setting->peers;
     size_t length = server->share * sizeof *share;
     memcpy(all + server->links[peers->self].first, share, length);
     for (uint32_t k = 0; k < peers->size; k++)
         if (k != peers->self)
-            pen_peers_receive(peers, k, SHARES, all + server->links[k].first,
+            pen_group_receive(peers, k, SHARES, all + server->links[k].first,
                               server->links[k].count * sizeof *all,
                               &server->links[k].receive);
     for (uint32_t i = 1; i < peers->size; i++) {
         uint32_t k = (peers->self + i) % peers->size;
-        pen_peers_send(peers, k, SHARES, share, length, &server->links[k].send);
+        pen_group_send(peers, k, SHARES, share, length, &server->links[k].send);
     }
     wait_until(server, is_gathered);
 }

@@ -9,8 +9,8 @@
  */
 #include "support/support.h"
 
-#include "runtime/replica_peers.h"
 #include "runtime/transport.h"
+#include "runtime/transport_group.h"
 #include "support/sync_run.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ enum {
 };
 
 static struct pen_transport *world;
-static struct pen_replica_peers *peers;
+static struct pen_group *peers;
 
 /* The longest that a replica which is not the slow one took, in seconds. */
 static double run_once(const struct pen_sync_method *method, int slower)
@@ -45,7 +45,7 @@ static double run_once(const struct pen_sync_method *method, int slower)
     for (uint32_t i = 0; i < size; i++)
         run.slow_ns[i] = (int64_t)GRADIENT_NS * (i + 1 == size ? slower : 1);
     assert_int_equal(pen_transport_meet(world), PEN_OK);
-    sync_replica_run(&run, pen_replica_peers_of(peers), &trace);
+    sync_replica_run(&run, peers, &trace);
     secs[rank] = 1e-9 * (double)trace.busy_ns;
     sync_trace_release(&trace, 1);
     pen_transport_sum(world, secs, size, &request);
@@ -109,13 +109,14 @@ int main(void)
         cmocka_unit_test(others_lose_less_than_a_tenth)};
     struct pen_launch launch = pen_launch_read_own();
     struct pen_text why = PEN_TEXT_EMPTY;
-    uint32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    if (pen_transport_open(&launch, &world, &why) != PEN_OK ||
-        pen_replica_peers_create(world, NULL, ranks, pen_transport_size(world),
-                                 pen_transport_rank(world), &peers) != PEN_OK)
+    if (pen_transport_open(&launch, &world, &why) != PEN_OK)
+        return 1;
+    const struct pen_transport_group_options options = {
+        .transport = world, .first = {PEN_TAG_REPLICA, 0}, .num_kinds = 1};
+    if (pen_transport_group_all(&options, &peers) != PEN_OK)
         return 1;
     int num_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    pen_replica_peers_free(peers);
+    pen_transport_group_free(peers);
     pen_transport_close(world);
     return num_failed;
 }

@@ -9,8 +9,8 @@
 #include "support/support.h"
 
 #include "base/log.h"
-#include "runtime/replica_peers.h"
 #include "runtime/transport.h"
+#include "runtime/transport_group.h"
 #include "support/sync_run.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@
 enum { STEPS = 30, INTERVAL = 5 };
 
 static struct pen_transport *world;
-static struct pen_replica_peers *peers;
+static struct pen_group *peers;
 
 static struct sync_run run_of(const struct pen_sync_method *method,
                               const struct pen_compressor *compressor)
@@ -57,7 +57,7 @@ static struct result result_of(const struct sync_trace *trace)
 static struct result run_here(const struct sync_run *run)
 {
     struct sync_trace trace = {0};
-    sync_replica_run(run, pen_replica_peers_of(peers), &trace);
+    sync_replica_run(run, peers, &trace);
     struct result result = result_of(&trace);
     sync_trace_release(&trace, 1);
     return result;
@@ -154,16 +154,9 @@ static void every_compressor_does_likewise(void **state)
 
 static pen_status open_peers(void)
 {
-    uint32_t size = pen_transport_size(world);
-    uint32_t *ranks = calloc(size, sizeof *ranks);
-    if (ranks == NULL)
-        return PEN_NOMEM;
-    for (uint32_t i = 0; i < size; i++)
-        ranks[i] = i;
-    pen_status status = pen_replica_peers_create(
-        world, NULL, ranks, size, pen_transport_rank(world), &peers);
-    free(ranks);
-    return status;
+    const struct pen_transport_group_options options = {
+        .transport = world, .first = {PEN_TAG_REPLICA, 0}, .num_kinds = 1};
+    return pen_transport_group_all(&options, &peers);
 }
 
 int main(void)
@@ -177,7 +170,7 @@ int main(void)
         open_peers() != PEN_OK)
         return 1;
     int num_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    pen_replica_peers_free(peers);
+    pen_transport_group_free(peers);
     pen_transport_close(world);
     return num_failed;
 }

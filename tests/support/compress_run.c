@@ -4,7 +4,7 @@
 #include "base/random.h"
 #include "support/support.h"
 #include "support/sync_problem.h"
-#include "support/thread_peers.h"
+#include "support/thread_group.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -60,7 +60,7 @@ struct thread {
     pthread_t handle;
     const struct compress_run *run;
     const struct pen_sync_choice *choice;
-    struct pen_peers *peers;
+    struct pen_group *peers;
     struct compress_trace *trace;
 };
 
@@ -159,7 +159,7 @@ void compress_threads_run(const struct compress_run *run,
         out[i] = (struct compress_trace){0};
         threads[i] = (struct thread){.run = run,
                                      .choice = &choice,
-                                     .peers = thread_world_peers(world, i),
+                                     .peers = thread_world_group(world, i),
                                      .trace = &out[i]};
         PEN_BUG_UNLESS(pthread_create(&threads[i].handle, NULL, run_thread,
                                       &threads[i]) == 0);

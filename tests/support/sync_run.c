@@ -3,7 +3,7 @@
 #include "base/bug.h"
 #include "base/clock.h"
 #include "support/support.h"
-#include "support/thread_peers.h"
+#include "support/thread_group.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -98,7 +98,7 @@ static void make_method(struct replica *it)
 }
 
 static void make_replica(struct replica *it, const struct sync_run *run,
-                         struct pen_peers *peers, struct sync_trace *trace)
+                         struct pen_group *peers, struct sync_trace *trace)
 {
     *it = (struct replica){.run = run, .trace = trace};
     choose(run, &it->choice);
@@ -227,7 +227,7 @@ static void one_step(struct replica *it, uint64_t step)
            sizeof it->weights);
 }
 
-void sync_replica_run(const struct sync_run *run, struct pen_peers *peers,
+void sync_replica_run(const struct sync_run *run, struct pen_group *peers,
                       struct sync_trace *out)
 {
     struct replica *it = must(calloc(1, sizeof *it));
@@ -259,7 +259,7 @@ void sync_replica_run(const struct sync_run *run, struct pen_peers *peers,
 struct thread {
     pthread_t handle;
     const struct sync_run *run;
-    struct pen_peers *peers;
+    struct pen_group *peers;
     struct sync_trace *trace;
 };
 
@@ -278,7 +278,7 @@ void sync_threads_run(const struct sync_run *run, struct sync_trace *out)
     choose(run, &choice); /* here a test may fail, in threads it may not */
     for (uint32_t i = 0; i < run->num_replicas; i++) {
         threads[i] = (struct thread){.run = run,
-                                     .peers = thread_world_peers(world, i),
+                                     .peers = thread_world_group(world, i),
                                      .trace = &out[i]};
         PEN_BUG_UNLESS(pthread_create(&threads[i].handle, NULL, run_thread,
                                       &threads[i]) == 0);

@@ -41,7 +41,7 @@ struct sync_trace {
 };
 
 /* One replica, with its peers; allocates what it leaves in *out. */
-void sync_replica_run(const struct sync_run *run, struct pen_peers *peers,
+void sync_replica_run(const struct sync_run *run, struct pen_group *peers,
                       struct sync_trace *out);
 
 /* All replicas, as threads; out has a place for each. */

@@ -2,7 +2,7 @@
 #include "support/support.h"
 
 #include "support/sync_run.h"
-#include "support/thread_peers.h"
+#include "support/thread_group.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -151,7 +151,7 @@ static void weights_without_gradient_stay(void **state)
     struct pen_sync_tensor tensor = {
         .rows = 2, .columns = 4, .count = COUNT, .value = x, .gradient = g};
     struct pen_sync_setting setting = {
-        .peers = thread_world_peers(world, 0),
+        .peers = thread_world_group(world, 0),
         .tensors = &tensor,
         .num_tensors = 1,
         .count = COUNT,

@@ -85,7 +85,7 @@ static void dssp_refuses_bounds_that_cross(void **state)
     struct pen_sync_choice choice;
     struct pen_text why = PEN_TEXT_EMPTY;
     const char *const options[] = {"s_low=5", "s_high=4"};
-    struct pen_peers alone = {.size = 1};
+    struct pen_group alone = {.size = 1};
     struct pen_sync *sync = NULL;
     assert_int_equal(
         PEN_OK, pen_sync_choose("dssp", 0, options, 2, NULL, &choice, &why));

@@ -29,8 +29,8 @@ struct pen_sync {
     float *arriving;   /* a chunk, before it is added */
     uint32_t hop;
     uint32_t num_hops; /* no more than `hop`: nothing is under way */
-    struct pen_peers_request send;
-    struct pen_peers_request receive;
+    struct pen_group_request send;
+    struct pen_group_request receive;
 };
 
 static void cost(const struct pen_sync_case *of,
@@ -97,7 +97,7 @@ static float *chunk_of(const struct pen_sync *sync, uint32_t replica,
     return sync->travelling + first;
 }
 
-static uint32_t replica_before(const struct pen_peers *peers)
+static uint32_t replica_before(const struct pen_group *peers)
 {
     return (peers->self + peers->size - 1) % peers->size;
 }
@@ -109,14 +109,14 @@ static bool is_adding(const struct pen_sync *sync)
 
 static void begin_hop(struct pen_sync *sync)
 {
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     uint32_t before = replica_before(peers);
     size_t sent, received;
     const float *out = chunk_of(sync, peers->self, sync->hop, &sent);
     float *in = chunk_of(sync, before, sync->hop, &received);
-    pen_peers_receive(peers, before, 0, is_adding(sync) ? sync->arriving : in,
+    pen_group_receive(peers, before, 0, is_adding(sync) ? sync->arriving : in,
                       received * sizeof(float), &sync->receive);
-    pen_peers_send(peers, (peers->self + 1) % peers->size, 0, out,
+    pen_group_send(peers, (peers->self + 1) % peers->size, 0, out,
                    sent * sizeof(float), &sync->send);
 }
 
@@ -141,10 +141,10 @@ static void set_out(struct pen_sync *sync)
 static bool is_home(void *context)
 {
     struct pen_sync *sync = context;
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     while (sync->hop < sync->num_hops) {
-        if (!pen_peers_test(peers, &sync->receive) ||
-            !pen_peers_test(peers, &sync->send))
+        if (!pen_group_is_done(peers, &sync->receive, 1) ||
+            !pen_group_is_done(peers, &sync->send, 1))
             return false;
         end_hop(sync);
         if (sync->hop < sync->num_hops)
@@ -160,7 +160,7 @@ static void poll(struct pen_sync *sync)
 
 static void settle(struct pen_sync *sync)
 {
-    pen_peers_wait(sync->setting->peers, is_home, sync);
+    pen_group_wait(sync->setting->peers, is_home, sync);
 }
 
 /* ---- steps ---- */

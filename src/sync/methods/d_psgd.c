@@ -28,8 +28,8 @@ struct pen_sync {
     float *sent;
     float *copies[2]; /* of the neighbours */
     bool is_begun;    /* the exchange for the next step */
-    struct pen_peers_request sends[2];
-    struct pen_peers_request receives[2];
+    struct pen_group_request sends[2];
+    struct pen_group_request receives[2];
 };
 
 static void cost(const struct pen_sync_case *of,
@@ -88,15 +88,15 @@ static size_t bytes(const struct pen_sync *sync)
 
 static void begin(struct pen_sync *sync)
 {
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     size_t length = sync->setting->count * sizeof(float);
     pen_sync_read_weights(sync->setting, sync->sent);
     for (uint32_t side = 0; side < sync->degree; side++)
-        pen_peers_receive(peers, pen_neighbours_at(peers, side),
+        pen_group_receive(peers, pen_neighbours_at(peers, side),
                           NEIGHBOUR_CHANNEL, sync->copies[side], length,
                           &sync->receives[side]);
     for (uint32_t side = 0; side < sync->degree; side++)
-        pen_peers_send(peers, pen_neighbours_at(peers, side), NEIGHBOUR_CHANNEL,
+        pen_group_send(peers, pen_neighbours_at(peers, side), NEIGHBOUR_CHANNEL,
                        sync->sent, length, &sync->sends[side]);
     sync->is_begun = true;
 }
@@ -106,15 +106,16 @@ static bool is_over(void *context)
     struct pen_sync *sync = context;
     bool is_done = true;
     for (uint32_t side = 0; side < sync->degree; side++)
-        if (!pen_peers_test(sync->setting->peers, &sync->receives[side]) ||
-            !pen_peers_test(sync->setting->peers, &sync->sends[side]))
+        if (!pen_group_is_done(sync->setting->peers, &sync->receives[side],
+                               1) ||
+            !pen_group_is_done(sync->setting->peers, &sync->sends[side], 1))
             is_done = false;
     return is_done;
 }
 
 static void settle(struct pen_sync *sync)
 {
-    pen_peers_wait(sync->setting->peers, is_over, sync);
+    pen_group_wait(sync->setting->peers, is_over, sync);
 }
 
 /* Weights are still those that the last step left: also in the first step of

@@ -82,7 +82,7 @@ static void told(void *context, uint32_t worker, const float *weights)
 static pen_status create(const struct pen_sync_setting *setting,
                          struct pen_sync **out, struct pen_text *why)
 {
-    const struct pen_peers *peers = setting->peers;
+    const struct pen_group *peers = setting->peers;
     size_t first, share;
     (void)why;
     pen_collective_share(peers->size, peers->self, setting->count, &first,

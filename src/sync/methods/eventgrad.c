@@ -59,7 +59,7 @@ static const double published_rate = 0.4;
 struct pen_sync {
     const struct pen_sync_setting *setting;
     struct pen_average *plain;
-    struct pen_peers_window *window;
+    struct pen_group_window *window;
     uint32_t degree;
     uint32_t num_slots;
     size_t slot_bytes;
@@ -108,8 +108,8 @@ static uint64_t number_at(const unsigned char *bytes)
 static void put(struct pen_sync *sync, uint32_t side, size_t first,
                 const void *bytes, size_t length)
 {
-    struct pen_peers *peers = sync->setting->peers;
-    pen_peers_put(peers, sync->window, pen_neighbours_at(peers, side), first,
+    struct pen_group *peers = sync->setting->peers;
+    pen_group_put(peers, sync->window, pen_neighbours_at(peers, side), first,
                   bytes, length);
 }
 
@@ -148,7 +148,7 @@ static bool have_neighbours_come(void *context)
 static void wait_for_neighbours(struct pen_sync *sync)
 {
     if (sync->degree > 0)
-        pen_peers_wait(sync->setting->peers, have_neighbours_come, sync);
+        pen_group_wait(sync->setting->peers, have_neighbours_come, sync);
 }
 
 /* Who waits takes what was put behind the last step; else what is not there
@@ -202,7 +202,7 @@ static void cost(const struct pen_sync_case *of,
 
 static void release(struct pen_sync *sync)
 {
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     if (sync->window != NULL)
         peers->ops->close(peers, sync->window);
     pen_average_free(sync->plain);
@@ -242,7 +242,7 @@ static float norm_of(const struct pen_sync_tensor *tensor)
 static pen_status create(const struct pen_sync_setting *setting,
                          struct pen_sync **out, struct pen_text *why)
 {
-    struct pen_peers *peers = setting->peers;
+    struct pen_group *peers = setting->peers;
     struct pen_sync *sync = calloc(1, sizeof *sync);
     if (sync == NULL)
         return PEN_NOMEM;
@@ -323,8 +323,8 @@ static bool waits(const struct pen_sync *sync)
 /* Puts of the others arrive when one looks after messages. */
 static void poll(struct pen_sync *sync)
 {
-    struct pen_peers_request none = {0};
-    (void)pen_peers_test(sync->setting->peers, &none);
+    struct pen_group_request none = {0};
+    (void)pen_group_is_done(sync->setting->peers, &none, 1);
 }
 
 static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)

@@ -26,8 +26,8 @@ struct pen_sync {
     struct pen_average *plain;
     float *own;
     float *pulled;
-    struct pen_peers_request *sends; /* one for each member */
-    struct pen_peers_request receive;
+    struct pen_group_request *sends; /* one for each member */
+    struct pen_group_request receive;
 };
 
 static void cost(const struct pen_sync_case *of,
@@ -94,24 +94,24 @@ static uint32_t draw(const struct pen_sync_setting *setting, uint64_t step,
 static void exchange(struct pen_sync *sync, uint64_t step)
 {
     const struct pen_sync_setting *setting = sync->setting;
-    struct pen_peers *peers = setting->peers;
+    struct pen_group *peers = setting->peers;
     size_t length = setting->count * sizeof(float);
     pen_sync_read_weights(setting, sync->own);
-    pen_peers_receive(peers, draw(setting, step, peers->self), PULL_CHANNEL,
+    pen_group_receive(peers, draw(setting, step, peers->self), PULL_CHANNEL,
                       sync->pulled, length, &sync->receive);
     for (uint32_t k = 0; k < peers->size; k++)
         if (k != peers->self && draw(setting, step, k) == peers->self)
-            pen_peers_send(peers, k, PULL_CHANNEL, sync->own, length,
+            pen_group_send(peers, k, PULL_CHANNEL, sync->own, length,
                            &sync->sends[k]);
 }
 
 static bool is_over(void *context)
 {
     struct pen_sync *sync = context;
-    struct pen_peers *peers = sync->setting->peers;
-    bool is_done = pen_peers_test(peers, &sync->receive);
+    struct pen_group *peers = sync->setting->peers;
+    bool is_done = pen_group_is_done(peers, &sync->receive, 1);
     for (uint32_t k = 0; k < peers->size; k++)
-        if (!pen_peers_test(peers, &sync->sends[k]))
+        if (!pen_group_is_done(peers, &sync->sends[k], 1))
             is_done = false;
     return is_done;
 }
@@ -122,7 +122,7 @@ static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
     if (setting->peers->size == 1)
         return;
     exchange(sync, at->step);
-    pen_peers_wait(setting->peers, is_over, sync);
+    pen_group_wait(setting->peers, is_over, sync);
     for (size_t i = 0; i < setting->count; i++)
         sync->own[i] = (sync->own[i] + sync->pulled[i]) / 2;
     pen_sync_write_weights(setting, sync->own);

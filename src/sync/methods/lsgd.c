@@ -15,8 +15,8 @@
  * power of two members, that is the order of synchronous SGD, and so are the
  * bits.
  */
+#include "group/subgroup.h"
 #include "sync/method.h"
-#include "sync/subset.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +35,11 @@ struct pen_sync {
     const struct pen_sync_setting *setting;
     uint32_t head;       /* the communicator of this group */
     uint32_t num_others; /* members of the group beside it */
-    struct pen_subset heads;
+    struct pen_subgroup heads;
     struct pen_collective *collective; /* of the heads; NULL elsewhere */
     float *vector;
     float *staged; /* of a head: gradients of the others, one behind another */
-    struct pen_peers_request *requests;
+    struct pen_group_request *requests;
     size_t num_requests;
 };
 
@@ -76,7 +76,7 @@ static bool is_head(const struct pen_sync *sync)
 
 static void find_place(struct pen_sync *sync)
 {
-    const struct pen_peers *peers = sync->setting->peers;
+    const struct pen_group *peers = sync->setting->peers;
     uint32_t group = (uint32_t)sync->setting->options.at[GROUP];
     uint32_t left = peers->size - peers->self / group * group;
     sync->head = peers->self / group * group;
@@ -91,9 +91,10 @@ static pen_status make_head(struct pen_sync *sync)
         calloc(sync->num_others * setting->count + 1, sizeof *sync->staged);
     if (sync->staged == NULL)
         return PEN_NOMEM;
-    pen_subset_init(&sync->heads, setting->peers,
-                    (uint32_t)setting->options.at[GROUP]);
-    return pen_collective_create(&sync->heads.peers, 0, setting->count, 0,
+    uint32_t group = (uint32_t)setting->options.at[GROUP];
+    pen_subgroup_init(&sync->heads, setting->peers, 0, group,
+                      (setting->peers->size + group - 1) / group);
+    return pen_collective_create(&sync->heads.group, 0, setting->count, 0,
                                  &sync->collective);
 }
 
@@ -133,7 +134,7 @@ static bool is_quiet(void *context)
     struct pen_sync *sync = context;
     bool is_done = true;
     for (size_t i = 0; i < sync->num_requests; i++)
-        if (!pen_peers_test(sync->setting->peers, &sync->requests[i]))
+        if (!pen_group_is_done(sync->setting->peers, &sync->requests[i], 1))
             is_done = false;
     return is_done;
 }
@@ -149,13 +150,13 @@ static float *vector_of(struct pen_sync *sync, uint32_t member)
 
 static void gather_group(struct pen_sync *sync)
 {
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     uint32_t size = sync->num_others + 1;
     for (uint32_t i = 1; i < size; i++)
-        pen_peers_receive(peers, sync->head + i, UP, vector_of(sync, i),
+        pen_group_receive(peers, sync->head + i, UP, vector_of(sync, i),
                           sync->setting->count * sizeof(float),
                           &sync->requests[i - 1]);
-    pen_peers_wait(peers, is_quiet, sync);
+    pen_group_wait(peers, is_quiet, sync);
     for (uint32_t step = 1; step < size; step *= 2)
         for (uint32_t i = 0; i + step < size; i += 2 * step)
             pen_sync_add(vector_of(sync, i), vector_of(sync, i + step),
@@ -164,12 +165,12 @@ static void gather_group(struct pen_sync *sync)
 
 static void spread_group(struct pen_sync *sync)
 {
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     for (uint32_t i = 1; i <= sync->num_others; i++)
-        pen_peers_send(peers, sync->head + i, DOWN, sync->vector,
+        pen_group_send(peers, sync->head + i, DOWN, sync->vector,
                        sync->setting->count * sizeof(float),
                        &sync->requests[i - 1]);
-    pen_peers_wait(peers, is_quiet, sync);
+    pen_group_wait(peers, is_quiet, sync);
 }
 
 static void serve_group(struct pen_sync *sync)
@@ -187,14 +188,14 @@ static void serve_group(struct pen_sync *sync)
 
 static void ask_head(struct pen_sync *sync)
 {
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     size_t length = sync->setting->count * sizeof(float);
-    pen_peers_send(peers, sync->head, UP, sync->vector, length,
+    pen_group_send(peers, sync->head, UP, sync->vector, length,
                    &sync->requests[0]);
-    pen_peers_wait(peers, is_quiet, sync);
-    pen_peers_receive(peers, sync->head, DOWN, sync->vector, length,
+    pen_group_wait(peers, is_quiet, sync);
+    pen_group_receive(peers, sync->head, DOWN, sync->vector, length,
                       &sync->requests[1]);
-    pen_peers_wait(peers, is_quiet, sync);
+    pen_group_wait(peers, is_quiet, sync);
 }
 
 static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)

@@ -44,8 +44,8 @@ struct pen_sync {
     const float **terms;
     bool is_begun; /* shares are on their way */
     uint64_t step; /* of these */
-    struct pen_peers_request *sends;
-    struct pen_peers_request *receives;
+    struct pen_group_request *sends;
+    struct pen_group_request *receives;
 };
 
 /* ---- the graph ---- */
@@ -78,7 +78,7 @@ static uint32_t hop_of(const struct pen_sync *sync, uint64_t step,
 
 static uint32_t sender_of(const struct pen_sync *sync, uint32_t index)
 {
-    const struct pen_peers *peers = sync->setting->peers;
+    const struct pen_group *peers = sync->setting->peers;
     return (peers->self + peers->size - hop_of(sync, sync->step, index)) %
            peers->size;
 }
@@ -160,18 +160,18 @@ static size_t bytes(const struct pen_sync *sync)
 /* The own share stays in x, and may not change before add(). */
 static void push(struct pen_sync *sync, uint64_t step)
 {
-    struct pen_peers *peers = sync->setting->peers;
+    struct pen_group *peers = sync->setting->peers;
     size_t length = sync->length * sizeof(float);
     sync->step = step;
     sync->is_begun = true;
     for (size_t i = 0; i < sync->length; i++)
         sync->x[i] /= (float)(sync->degree + 1);
     for (uint32_t i = 0; i < sync->degree; i++)
-        pen_peers_receive(peers, sender_of(sync, i), SHARE_CHANNEL,
+        pen_group_receive(peers, sender_of(sync, i), SHARE_CHANNEL,
                           sync->arrived + i * sync->length, length,
                           &sync->receives[i]);
     for (uint32_t i = 0; i < sync->degree; i++)
-        pen_peers_send(peers,
+        pen_group_send(peers,
                        (peers->self + hop_of(sync, step, i)) % peers->size,
                        SHARE_CHANNEL, sync->x, length, &sync->sends[i]);
 }
@@ -181,8 +181,8 @@ static bool is_over(void *context)
     struct pen_sync *sync = context;
     bool is_done = true;
     for (uint32_t i = 0; i < sync->degree; i++)
-        if (!pen_peers_test(sync->setting->peers, &sync->receives[i]) ||
-            !pen_peers_test(sync->setting->peers, &sync->sends[i]))
+        if (!pen_group_is_done(sync->setting->peers, &sync->receives[i], 1) ||
+            !pen_group_is_done(sync->setting->peers, &sync->sends[i], 1))
             is_done = false;
     return is_done;
 }
@@ -190,7 +190,7 @@ static bool is_over(void *context)
 /* In the order of members: then all have the same bits who add the same. */
 static void order_terms(struct pen_sync *sync)
 {
-    const struct pen_peers *peers = sync->setting->peers;
+    const struct pen_group *peers = sync->setting->peers;
     size_t count = 0;
     for (uint32_t member = 0; member < peers->size; member++) {
         if (member == peers->self)
@@ -206,7 +206,7 @@ static void add(struct pen_sync *sync)
 {
     if (!sync->is_begun)
         return;
-    pen_peers_wait(sync->setting->peers, is_over, sync);
+    pen_group_wait(sync->setting->peers, is_over, sync);
     sync->is_begun = false;
     order_terms(sync);
     for (size_t i = 0; i < sync->length; i++) {

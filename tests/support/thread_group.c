@@ -1,10 +1,12 @@
-#include "support/thread_peers.h"
+#include "support/thread_group.h"
 
 #include "base/bug.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A send or a receive that waits for the other. */
 struct post {
@@ -16,28 +18,30 @@ struct post {
     void *received;
     size_t length;
     bool is_done;
-    struct post *next;
+    struct post *next;  /* that waits, too */
+    struct post *older; /* of all that have not been tested to their end */
+    struct post *newer;
 };
 
 /* On its way into a window. */
 struct put {
-    struct pen_peers_window *window;
+    struct pen_group_window *window;
     size_t first;
     size_t length;
     void *bytes;
     struct put *next;
 };
 
-struct pen_peers_window {
+struct pen_group_window {
     unsigned char *bytes;
     uint32_t number; /* the same at all members */
 };
 
 struct member {
-    struct pen_peers peers; /* first: they are their member */
+    struct pen_group group; /* first: it is its member */
     struct thread_world *world;
     struct put *puts; /* into windows of this one, oldest first */
-    struct pen_peers_window *windows[8];
+    struct pen_group_window *windows[8];
     uint32_t num_windows;
 };
 
@@ -46,15 +50,17 @@ struct thread_world {
     pthread_cond_t moved;
     uint64_t num_moves;
     struct post *posts;
+    struct post *newest;
+    uint32_t lost; /* or PEN_GROUP_NOBODY */
     uint32_t num_members;
     uint32_t num_met; /* at a window's making or closing */
     uint64_t num_meetings;
     struct member *members;
 };
 
-static struct member *member_of(struct pen_peers *peers)
+static struct member *member_of(struct pen_group *group)
 {
-    return (struct member *)peers;
+    return (struct member *)group;
 }
 
 static void lock(struct thread_world *world)
@@ -81,15 +87,19 @@ static bool is_match(const struct post *a, const struct post *b)
            a->channel == b->channel;
 }
 
-static void post(struct pen_peers *peers, struct post wanted,
-                 struct pen_peers_request *request)
+static void post(struct pen_group *group, struct post wanted,
+                 struct pen_group_request *request)
 {
-    struct thread_world *world = member_of(peers)->world;
+    struct thread_world *world = member_of(group)->world;
     struct post *own = malloc(sizeof *own);
     PEN_BUG_UNLESS(own != NULL);
     *own = wanted;
     memcpy(request->handle, &own, sizeof(struct post *));
     lock(world);
+    own->older = world->newest;
+    if (own->older != NULL)
+        own->older->newer = own;
+    world->newest = own;
     struct post **at = &world->posts;
     while (*at != NULL && !is_match(*at, own))
         at = &(*at)->next;
@@ -109,13 +119,13 @@ static void post(struct pen_peers *peers, struct post wanted,
     unlock(world);
 }
 
-static void peers_send(struct pen_peers *peers, uint32_t to, uint32_t channel,
+static void group_send(struct pen_group *group, uint32_t to, uint32_t channel,
                        const void *bytes, size_t length,
-                       struct pen_peers_request *request)
+                       struct pen_group_request *request)
 {
-    post(peers,
+    post(group,
          (struct post){.is_send = true,
-                       .from = peers->self,
+                       .from = group->self,
                        .to = to,
                        .channel = channel,
                        .sent = bytes,
@@ -123,13 +133,13 @@ static void peers_send(struct pen_peers *peers, uint32_t to, uint32_t channel,
          request);
 }
 
-static void peers_receive(struct pen_peers *peers, uint32_t from,
+static void group_receive(struct pen_group *group, uint32_t from,
                           uint32_t channel, void *bytes, size_t length,
-                          struct pen_peers_request *request)
+                          struct pen_group_request *request)
 {
-    post(peers,
+    post(group,
          (struct post){.from = from,
-                       .to = peers->self,
+                       .to = group->self,
                        .channel = channel,
                        .received = bytes,
                        .length = length},
@@ -152,41 +162,76 @@ static void deliver(struct member *member)
     }
 }
 
-static bool peers_test(struct pen_peers *peers,
-                       struct pen_peers_request *request)
+static void forget(struct thread_world *world, struct post *post)
 {
-    struct member *member = member_of(peers);
+    if (post->newer != NULL)
+        post->newer->older = post->older;
+    else
+        world->newest = post->older;
+    if (post->older != NULL)
+        post->older->newer = post->newer;
+    free(post);
+}
+
+static pen_status group_test(struct pen_group *group,
+                             struct pen_group_request *request)
+{
+    struct member *member = member_of(group);
+    struct thread_world *world = member->world;
     struct post *own;
     deliver(member);
     memcpy(&own, request->handle, sizeof(struct post *));
-    if (own == NULL)
-        return true;
-    lock(member->world);
-    bool is_done = own->is_done;
-    unlock(member->world);
-    if (is_done) {
+    lock(world);
+    uint32_t lost = world->lost;
+    bool is_done = own == NULL || own->is_done;
+    if (lost == PEN_GROUP_NOBODY && is_done && own != NULL) {
         memset(request->handle, 0, sizeof request->handle);
-        free(own);
+        forget(world, own);
     }
-    return is_done;
+    unlock(world);
+    if (lost != PEN_GROUP_NOBODY)
+        return pen_group_lose(group, lost);
+    return is_done ? PEN_OK : PEN_BUSY;
 }
 
-static pen_status peers_wait(struct pen_peers *peers,
-                             bool (*is_done)(void *context), void *context)
+/* Until something moves, or for a while where there is an end. */
+static void sleep_until_moved(struct thread_world *world, uint64_t seen,
+                              bool has_end)
 {
-    struct member *member = member_of(peers);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    lock(world);
+    while (world->num_moves == seen)
+        if (!has_end)
+            pthread_cond_wait(&world->moved, &world->lock);
+        else if (pthread_cond_timedwait(&world->moved, &world->lock, &until) !=
+                 0)
+            break;
+    unlock(world);
+}
+
+static pen_status group_wait(struct pen_group *group,
+                             bool (*is_done)(void *context), void *context,
+                             int64_t end_ns)
+{
+    struct member *member = member_of(group);
     struct thread_world *world = member->world;
     for (;;) {
         lock(world);
         uint64_t seen = world->num_moves;
+        uint32_t lost = world->lost;
         unlock(world);
         deliver(member);
+        if (lost != PEN_GROUP_NOBODY)
+            return pen_group_lose(group, lost);
         if (is_done(context))
             return PEN_OK;
-        lock(world);
-        while (world->num_moves == seen)
-            pthread_cond_wait(&world->moved, &world->lock);
-        unlock(world);
+        if (pen_clock_ns() >= end_ns)
+            return PEN_BUSY;
+        sleep_until_moved(world, seen, end_ns != PEN_GROUP_NEVER);
     }
 }
 
@@ -207,11 +252,11 @@ static void meet(struct member *member)
     unlock(world);
 }
 
-static pen_status peers_expose(struct pen_peers *peers, size_t length,
-                               struct pen_peers_window **out)
+static pen_status group_expose(struct pen_group *group, size_t length,
+                               struct pen_group_window **out)
 {
-    struct member *member = member_of(peers);
-    struct pen_peers_window *window = calloc(1, sizeof *window);
+    struct member *member = member_of(group);
+    struct pen_group_window *window = calloc(1, sizeof *window);
     PEN_BUG_UNLESS(window != NULL && member->num_windows < 8);
     window->bytes = calloc(1, length + 1);
     PEN_BUG_UNLESS(window->bytes != NULL);
@@ -224,16 +269,16 @@ static pen_status peers_expose(struct pen_peers *peers, size_t length,
     return PEN_OK;
 }
 
-static void *peers_window_bytes(struct pen_peers_window *window)
+static void *group_window_bytes(struct pen_group_window *window)
 {
     return window->bytes;
 }
 
-static void peers_put(struct pen_peers *peers, struct pen_peers_window *window,
+static void group_put(struct pen_group *group, struct pen_group_window *window,
                       uint32_t to, size_t first, const void *bytes,
                       size_t length)
 {
-    struct thread_world *world = member_of(peers)->world;
+    struct thread_world *world = member_of(group)->world;
     struct put *put = malloc(sizeof *put);
     PEN_BUG_UNLESS(put != NULL);
     *put = (struct put){.first = first, .length = length};
@@ -250,24 +295,24 @@ static void peers_put(struct pen_peers *peers, struct pen_peers_window *window,
     unlock(world);
 }
 
-static void peers_close(struct pen_peers *peers,
-                        struct pen_peers_window *window)
+static void group_close(struct pen_group *group,
+                        struct pen_group_window *window)
 {
-    struct member *member = member_of(peers);
+    struct member *member = member_of(group);
     meet(member);
     deliver(member);
     free(window->bytes);
     free(window);
 }
 
-static const struct pen_peers_ops ops = {.send = peers_send,
-                                         .receive = peers_receive,
-                                         .test = peers_test,
-                                         .wait = peers_wait,
-                                         .expose = peers_expose,
-                                         .window_bytes = peers_window_bytes,
-                                         .put = peers_put,
-                                         .close = peers_close};
+static const struct pen_group_ops ops = {.send = group_send,
+                                         .receive = group_receive,
+                                         .test = group_test,
+                                         .wait = group_wait,
+                                         .expose = group_expose,
+                                         .window_bytes = group_window_bytes,
+                                         .put = group_put,
+                                         .close = group_close};
 
 /* ---- the world ---- */
 
@@ -278,26 +323,39 @@ struct thread_world *thread_world_create(uint32_t num_members)
     pthread_mutex_init(&world->lock, NULL);
     pthread_cond_init(&world->moved, NULL);
     world->num_members = num_members;
+    world->lost = PEN_GROUP_NOBODY;
     world->members = calloc(num_members, sizeof *world->members);
     PEN_BUG_UNLESS(world->members != NULL);
     for (uint32_t i = 0; i < num_members; i++)
-        world->members[i] = (struct member){
-            .peers = {.ops = &ops, .size = num_members, .self = i},
-            .world = world};
+        world->members[i] = (struct member){.group = {.ops = &ops,
+                                                      .size = num_members,
+                                                      .self = i,
+                                                      .lost = PEN_GROUP_NOBODY},
+                                            .world = world};
     return world;
 }
 
 void thread_world_free(struct thread_world *world)
 {
-    PEN_BUG_UNLESS(world->posts == NULL);
+    PEN_BUG_UNLESS(world->newest == NULL || world->lost != PEN_GROUP_NOBODY);
+    while (world->newest != NULL)
+        forget(world, world->newest);
     pthread_mutex_destroy(&world->lock);
     pthread_cond_destroy(&world->moved);
     free(world->members);
     free(world);
 }
 
-struct pen_peers *thread_world_peers(struct thread_world *world,
+void thread_world_lose(struct thread_world *world, uint32_t member)
+{
+    lock(world);
+    world->lost = member;
+    move(world);
+    unlock(world);
+}
+
+struct pen_group *thread_world_group(struct thread_world *world,
                                      uint32_t member)
 {
-    return &world->members[member].peers;
+    return &world->members[member].group;
 }

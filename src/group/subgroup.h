@@ -1,0 +1,22 @@
+#ifndef PEN_GROUP_SUBGROUP_H
+#define PEN_GROUP_SUBGROUP_H
+
+#include "group/group.h"
+
+/*
+ * Some members of a group as a group of their own: member k of it is member
+ * first + k * stride of the whole. For messages only, not for windows. What is
+ * sent counts for the whole, too, and so does a loss.
+ */
+struct pen_subgroup {
+    struct pen_group group; /* first: the ops get it */
+    struct pen_group *all;
+    uint32_t first;
+    uint32_t stride;
+};
+
+/* The own member must be one of them. `all` stays where it is meanwhile. */
+void pen_subgroup_init(struct pen_subgroup *subgroup, struct pen_group *all,
+                       uint32_t first, uint32_t stride, uint32_t count);
+
+#endif
