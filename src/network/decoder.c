@@ -21,7 +21,7 @@ static void append_tensor(const struct pen_model *model, uint32_t tensor,
     struct pen_tensor_info info;
     pen_model_tensor(model, tensor, &info);
     const struct pen_tensor_form *form = info.form;
-    size_t first = into->rows * into->columns;
+    size_t first = pen_network_count(into);
     if (form->num_dims == 1) {
         into->rows = 1;
         into->columns += form->shape[0];

@@ -52,7 +52,7 @@ pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)
     enum pen_precision stat = pen_precision_master(engine->dtype);
     for (size_t i = 0; i < network->num_parameters; i++) {
         const struct pen_network_parameter *it = &network->parameters[i];
-        void *plain = calloc(it->rows * it->columns, pen_precision_bytes(stat));
+        void *plain = calloc(pen_network_count(it), pen_precision_bytes(stat));
         if (plain == NULL)
             return PEN_NOMEM;
         for (size_t k = 0; k < it->num_slices; k++) {

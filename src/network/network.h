@@ -219,6 +219,13 @@ struct pen_network_parameter {
     struct pen_tensor_slice slices[PEN_MAX_PARAMETER_TENSORS];
 };
 
+/* Elements of a parameter. */
+static inline size_t
+pen_network_count(const struct pen_network_parameter *parameter)
+{
+    return parameter->rows * parameter->columns;
+}
+
 size_t pen_network_num_parameters(const struct pen_network *network);
 
 /* Elements of the largest of them. */

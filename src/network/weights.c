@@ -56,7 +56,7 @@ static pen_status load_parameter(struct pen_network *network,
             return status;
     }
     if (engine->dtype == PEN_PRECISION_F64)
-        widen(plain, it->rows * it->columns);
+        widen(plain, pen_network_count(it));
     engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
                                   it->order, plain);
     return PEN_OK;
@@ -71,7 +71,7 @@ pen_status pen_network_load(struct pen_network *network,
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
-        void *plain = malloc(it->rows * it->columns * bytes);
+        void *plain = malloc(pen_network_count(it) * bytes);
         if (plain == NULL)
             return PEN_NOMEM;
         pen_status status = load_parameter(network, it, weights, plain, why);

@@ -120,7 +120,7 @@ static void count_parameters(struct pen__chain *chain)
     for (size_t i = 0; i < pen_network_num_parameters(chain->network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(chain->network, i);
-        uint64_t count = it->is_value_only ? 0 : it->rows * it->columns;
+        uint64_t count = it->is_value_only ? 0 : pen_network_count(it);
         chain->num_parameters += count;
         if (count > chain->largest)
             chain->largest = count;
@@ -293,7 +293,7 @@ static void add(struct pen__chain *chain,
 {
     const struct pen_mirror_piece piece = {.parameter = it->parameter,
                                            .part = PEN_PART_GRADIENT,
-                                           .count = it->rows * it->columns};
+                                           .count = pen_network_count(it)};
     float *to = pen_mirror_show(&chain->mirror, &piece);
     size_t half = piece.count / 2;
     const float *from = to + half;

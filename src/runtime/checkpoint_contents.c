@@ -57,7 +57,7 @@ static void add_stage(struct pen__contents *contents, uint32_t stage)
             pen_network_parameter(network, i);
         if (!writes(trainer, stage, i))
             continue;
-        size_t bytes = it->rows * it->columns * sizeof(float);
+        size_t bytes = pen_network_count(it) * sizeof(float);
         if (bytes > contents->plain_bytes)
             contents->plain_bytes = bytes;
         for (size_t k = 0; k < it->num_slices; k++)

@@ -49,20 +49,14 @@ double pen_correction_distance(const struct pen_correction_setup *setup,
     return 0;
 }
 
-static size_t count_of(const struct pen_network *network, size_t parameter)
-{
-    const struct pen_network_parameter *it =
-        pen_network_parameter(network, parameter);
-    return it->rows * it->columns;
-}
-
 static float *show(struct pen_mirror *mirror, const struct pen_network *network,
                    size_t parameter, enum pen_parameter_part part)
 {
-    const struct pen_mirror_piece piece = {
-        .parameter = pen_network_parameter(network, parameter)->parameter,
-        .part = part,
-        .count = count_of(network, parameter)};
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, parameter);
+    const struct pen_mirror_piece piece = {.parameter = it->parameter,
+                                           .part = part,
+                                           .count = pen_network_count(it)};
     return pen_mirror_show(mirror, &piece);
 }
 
@@ -100,7 +94,7 @@ void pen_correction_predict(const struct pen_correction_setup *setup,
                             double distance, const float *average,
                             const struct pen_correction_moment *at)
 {
-    size_t count = count_of(network, parameter);
+    size_t count = pen_network_count(pen_network_parameter(network, parameter));
     double far = distance * at->learning_rate;
     float *value = show(&mirrors[0], network, parameter, PEN_PART_VALUE);
     bool is_adam = setup->optimizer->kind == PEN_STEP_RULE_ADAM;
@@ -137,7 +131,7 @@ static void spike_step(const struct pen_correction_setup *setup,
                        size_t parameter, double learning_rate)
 {
     const struct pen_optimizer *optimizer = setup->optimizer;
-    size_t count = count_of(network, parameter);
+    size_t count = pen_network_count(pen_network_parameter(network, parameter));
     float *value = show(&mirrors[0], network, parameter, PEN_PART_VALUE);
     float *moment = show(&mirrors[1], network, parameter, PEN_PART_MOMENT1);
     const float *gradient =

@@ -21,11 +21,6 @@ struct pen_gradients {
     struct pen_mirror mirror;  /* of one gradient */
 };
 
-static size_t count_of(const struct pen_network_parameter *parameter)
-{
-    return parameter->rows * parameter->columns;
-}
-
 void pen_add_floats(float *to, const float *from, size_t count)
 {
 #pragma omp simd
@@ -39,7 +34,8 @@ static float *show(struct pen_gradients *gradients,
 {
     const struct pen_mirror_piece piece = {.parameter = parameter->parameter,
                                            .part = PEN_PART_GRADIENT,
-                                           .count = count_of(parameter)};
+                                           .count =
+                                               pen_network_count(parameter)};
     return pen_mirror_show(&gradients->mirror, &piece);
 }
 
@@ -70,7 +66,7 @@ static pen_status make_room(struct pen_gradients *gradients)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
-        size_t count = count_of(it);
+        size_t count = pen_network_count(it);
         if (is_plain(gradients, it))
             gradients->count += count;
         else if (it == gradients->tied)
@@ -151,7 +147,7 @@ static void walk(struct pen_gradients *gradients, float *level, bool is_adding)
          i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(gradients->network, i);
-        size_t count = count_of(it);
+        size_t count = pen_network_count(it);
         if (!is_plain(gradients, it))
             continue;
         float *gradient = show(gradients, it);

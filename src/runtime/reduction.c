@@ -55,7 +55,7 @@ static size_t count_of(const struct pen_reduction *reduction, size_t parameter)
 {
     const struct pen_network_parameter *it =
         pen_network_parameter(reduction->options.network, parameter);
-    return it->is_value_only ? 0 : it->rows * it->columns;
+    return it->is_value_only ? 0 : pen_network_count(it);
 }
 
 /* The first of those who have least to sum so far. */

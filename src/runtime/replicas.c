@@ -142,7 +142,7 @@ static pen_status lay_out(struct pen_replicas *replicas)
         for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
             const struct pen_network_parameter *it =
                 pen_network_parameter(network, i);
-            size_t count = it->rows * it->columns;
+            size_t count = pen_network_count(it);
             if (!is_kept(trainer, s, i))
                 continue;
             replicas->places[setting->num_tensors] =

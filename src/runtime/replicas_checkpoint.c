@@ -59,8 +59,7 @@ static const struct pen_network_parameter *parameter_of(const struct list *list,
 
 static size_t elements_of(const struct list *list, size_t place)
 {
-    const struct pen_network_parameter *it = parameter_of(list, place);
-    return it->rows * it->columns;
+    return pen_network_count(parameter_of(list, place));
 }
 
 /* A state may be of some tensors only. */

@@ -78,7 +78,7 @@ static pen_status make_mirror(struct pen_network *network,
         return PEN_OK;
     const struct pen_network_parameter *it = pen_network_tied(network);
     return pen_mirror_init(out, pen_network_engine(network),
-                           it->rows * it->columns);
+                           pen_network_count(it));
 }
 
 pen_status pen_tied_create(const struct pen_tied_options *options,
@@ -285,7 +285,7 @@ static struct pen_mirror_piece value_of(const struct pen_network *network)
     const struct pen_network_parameter *it = pen_network_tied(network);
     return (struct pen_mirror_piece){.parameter = it->parameter,
                                      .part = PEN_PART_VALUE,
-                                     .count = it->rows * it->columns};
+                                     .count = pen_network_count(it)};
 }
 
 void pen_tied_send_value(struct pen_tied *tied)

@@ -44,7 +44,7 @@ static size_t tensor_bytes(const struct pen_trainer *trainer)
         for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
             const struct pen_network_parameter *it =
                 pen_network_parameter(network, i);
-            size_t count = it->rows * it->columns;
+            size_t count = pen_network_count(it);
             most = count > most ? count : most;
         }
     }

@@ -121,7 +121,7 @@ static bool is_finite(struct search *search,
 {
     const struct pen_mirror_piece piece = {.parameter = it->parameter,
                                            .part = part,
-                                           .count = it->rows * it->columns};
+                                           .count = pen_network_count(it)};
     return pen_dtype_first_nonfinite(PEN_DTYPE_F32,
                                      pen_mirror_show(&search->mirror, &piece),
                                      piece.count) == piece.count;

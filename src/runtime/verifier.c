@@ -91,7 +91,7 @@ static uint32_t check_of(struct pen_verifier *verifier,
 {
     const struct pen_mirror_piece piece = {.parameter = it->parameter,
                                            .part = kinds[kind].part,
-                                           .count = it->rows * it->columns};
+                                           .count = pen_network_count(it)};
     return pen_crc32c(pen_mirror_show(&verifier->mirror, &piece),
                       piece.count * sizeof(float));
 }

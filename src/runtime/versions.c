@@ -226,9 +226,8 @@ static pen_status add_copies(struct pen_versions *versions,
 
 static size_t count_of(const struct pen_versions *versions, size_t parameter)
 {
-    const struct pen_network_parameter *it =
-        pen_network_parameter(versions->options.network, parameter);
-    return it->rows * it->columns;
+    return pen_network_count(
+        pen_network_parameter(versions->options.network, parameter));
 }
 
 /* For what a correction reads and moves. */
