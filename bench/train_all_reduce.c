@@ -1,13 +1,14 @@
 /*
- * Sums over ranks: ours (runtime/all_reduce.h) against MPI_Iallreduce() that is
- * polled likewise, in turns; four lanes under way as in a step, or one. Rank 0
- * prints the medians in ms of a round and ours / theirs.
+ * Sums over ranks: ours (group/sum.h, the fast route) against MPI_Iallreduce()
+ * that is polled likewise, in turns; four lanes under way as in a step, or one.
+ * Rank 0 prints the medians in ms of a round and ours / theirs.
  *
  *   mpirun -n 4 train_all_reduce [MB of a piece] [rounds]
  */
 #include "measure.h"
 
-#include "runtime/all_reduce.h"
+#include "group/sum.h"
+#include "runtime/transport_group.h"
 
 #include <mpi.h>
 #include <string.h>
@@ -16,11 +17,11 @@ enum { MOST_LANES = 4, PIECES = 8, MOST_ROUNDS = 101 };
 
 struct setting {
     struct pen_transport *transport;
-    uint32_t ranks[256];
+    struct pen_group *group;
     size_t count;
     int num_lanes;
     float *values[MOST_LANES];
-    struct pen_all_reduce *ours[MOST_LANES];
+    struct pen_sum *ours[MOST_LANES];
     MPI_Comm theirs[MOST_LANES];
     MPI_Request requests[MOST_LANES];
 };
@@ -33,18 +34,19 @@ static void set_up(struct setting *it, size_t count)
                 "no MPI");
     uint32_t size = pen_transport_size(it->transport);
     stop_unless(size > 1 && size <= 256, "2 to 256 ranks are needed");
-    for (uint32_t i = 0; i < size; i++)
-        it->ranks[i] = i;
+    const struct pen_transport_group_options all = {
+        .transport = it->transport,
+        .first = {PEN_TAG_GRADIENT, 0},
+        .num_kinds = 1};
+    stop_unless(pen_transport_group_all(&all, &it->group) == PEN_OK,
+                "no memory");
     it->count = count;
     for (uint32_t i = 0; i < MOST_LANES; i++) {
-        const struct pen_all_reduce_options options = {
-            .transport = it->transport,
-            .ranks = it->ranks,
-            .num_members = size,
-            .member = pen_transport_rank(it->transport),
-            .tag = {PEN_TAG_GRADIENT, i},
-            .most = count};
-        stop_unless(pen_all_reduce_create(&options, &it->ours[i]) == PEN_OK,
+        const struct pen_sum_options options = {.group = it->group,
+                                                .channel = i,
+                                                .route = PEN_SUM_FAST,
+                                                .most = count};
+        stop_unless(pen_sum_create(&options, &it->ours[i]) == PEN_OK,
                     "no memory");
         MPI_Comm_dup(MPI_COMM_WORLD, &it->theirs[i]);
         it->values[i] = calloc(count, sizeof(float));
@@ -55,18 +57,20 @@ static void set_up(struct setting *it, size_t count)
 static void tear_down(struct setting *it)
 {
     for (int i = 0; i < MOST_LANES; i++) {
-        pen_all_reduce_free(it->ours[i]);
+        pen_sum_free(it->ours[i]);
         MPI_Comm_free(&it->theirs[i]);
         free(it->values[i]);
     }
+    pen_transport_group_free(it->group);
     pen_transport_close(it->transport);
 }
 
 static void begin(struct setting *it, int lane, int is_ours)
 {
+    const struct pen_sum_job job = {
+        .way = PEN_SUM_BOTH, .values = it->values[lane], .count = it->count};
     if (is_ours)
-        pen_all_reduce_begin(it->ours[lane], PEN_ALL_REDUCE_BOTH,
-                             it->values[lane], it->count, sizeof(float));
+        pen_sum_begin(it->ours[lane], &job);
     else
         MPI_Iallreduce(MPI_IN_PLACE, it->values[lane], (int)it->count,
                        MPI_FLOAT, MPI_SUM, it->theirs[lane],
@@ -77,7 +81,7 @@ static int is_done(struct setting *it, int lane, int is_ours)
 {
     int done = 0;
     if (is_ours)
-        return pen_all_reduce_poll(it->ours[lane]);
+        return pen_sum_poll(it->ours[lane]) == PEN_OK;
     MPI_Test(&it->requests[lane], &done, MPI_STATUS_IGNORE);
     return done;
 }

@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "runtime/exchange_internal.h"
+#include "runtime/transport_group.h"
 
 #include <stdlib.h>
 
@@ -18,34 +19,48 @@ uint32_t pen__exchange_index(const struct pen_exchange *exchange,
 
 /* ---- making ---- */
 
-static pen_status make_reduction(struct pen_exchange *exchange,
-                                 const struct pen_stage *stage,
-                                 struct pen_reduction **out)
+/* The members of a stage's part; one alone has nobody to sum with. */
+static pen_status make_group(struct pen_exchange *exchange,
+                             const struct pen_stage *stage,
+                             struct pen_group **out)
 {
     const struct pen_layout *layout = &exchange->options.layout;
+    const struct pen_transport_group_options options = {
+        .transport = exchange->options.transport,
+        .first = {PEN_TAG_GRADIENT, stage->part * PEN_REDUCTION_LANES},
+        .num_kinds = PEN_REDUCTION_CHANNELS,
+        .epoch = layout->mesh.epoch};
     uint32_t num_members = pen_layout_members(layout);
-    if (num_members == 1)
-        return PEN_OK;
     uint32_t *ranks = calloc(num_members, sizeof *ranks);
     if (ranks == NULL)
         return PEN_NOMEM;
     for (uint32_t k = 0; k < num_members; k++)
         ranks[k] = pen_layout_rank_of(layout, stage->part, k);
-    struct pen_reduction_options options = {
-        .transport = exchange->options.transport,
+    pen_status status = pen_transport_group_create(
+        &options, ranks, num_members, pen_layout_member(layout, stage->stage),
+        out);
+    free(ranks);
+    return status;
+}
+
+static pen_status make_reduction(struct pen_exchange *exchange,
+                                 const struct pen_stage *stage,
+                                 struct pen__sums *sums)
+{
+    if (pen_layout_members(&exchange->options.layout) == 1)
+        return PEN_OK;
+    pen_status status = make_group(exchange, stage, &sums->group);
+    if (status != PEN_OK)
+        return status;
+    const struct pen_reduction_options options = {
+        .group = sums->group,
         .network = stage->network,
-        .part = stage->part,
-        .num_members = num_members,
-        .member = pen_layout_member(layout, stage->stage),
-        .ranks = ranks,
         .is_sharded = exchange->options.is_sharded,
         .is_fast = exchange->options.is_fast,
         .is_sparse = exchange->options.is_sparse,
         .has_second = exchange->options.has_second,
         .phantom = exchange->options.phantom};
-    pen_status status = pen_reduction_create(&options, out);
-    free(ranks);
-    return status;
+    return pen_reduction_create(&options, &sums->reduction);
 }
 
 static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
@@ -59,7 +74,7 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
         stage->network, pen_layout_share(&exchange->options.layout),
         &sums->gradients);
     if (status == PEN_OK)
-        status = make_reduction(exchange, stage, &sums->reduction);
+        status = make_reduction(exchange, stage, sums);
     if (status == PEN_OK && exchange->options.has_second)
         status = pen__exchange_add_seconds(stage->network);
     return status;
@@ -133,6 +148,7 @@ void pen_exchange_free(struct pen_exchange *exchange)
          i++) {
         pen_gradients_free(exchange->sums[i].gradients);
         pen_reduction_free(exchange->sums[i].reduction);
+        pen_transport_group_free(exchange->sums[i].group);
     }
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_free(exchange->tied[i]);

@@ -9,7 +9,8 @@
 /* Of one stage. */
 struct pen__sums {
     struct pen_gradients *gradients;
-    struct pen_reduction *reduction; /* NULL: the stage is its only member */
+    struct pen_group *group;         /* NULL: the stage is its only member */
+    struct pen_reduction *reduction; /* likewise */
     bool is_tied_head;
     bool is_synced; /* of joint steps: its SYNC has passed, its STEP has not */
     bool is_whole;  /* of a tied head then: the embedding's part has joined */

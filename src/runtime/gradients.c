@@ -2,6 +2,8 @@
 
 #include "base/bug.h"
 #include "engine/mirror.h"
+#include "group/sum.h"
+#include "group/tree.h"
 #include "schedule/needs.h"
 
 #include <stdlib.h>
@@ -20,13 +22,6 @@ struct pen_gradients {
     float *aside;              /* of the tied one, for each replica */
     struct pen_mirror mirror;  /* of one gradient */
 };
-
-void pen_add_floats(float *to, const float *from, size_t count)
-{
-#pragma omp simd
-    for (size_t i = 0; i < count; i++)
-        to[i] += from[i];
-}
 
 /* The gradient of a parameter, as the host sees it. */
 static float *show(struct pen_gradients *gradients,
@@ -191,10 +186,9 @@ static void sum_aside(struct pen_gradients *gradients)
 {
     size_t count = gradients->tied_count;
     float *aside = gradients->aside;
-    for (uint32_t step = 1; step < gradients->num_replicas; step *= 2)
-        for (uint32_t i = 0; i + step < gradients->num_replicas; i += 2 * step)
-            pen_add_floats(aside + i * count, aside + (i + step) * count,
-                           count);
+    for (struct pen_tree at = {.size = gradients->num_replicas};
+         pen_tree_next(&at);)
+        pen_add_floats(aside + at.to * count, aside + at.from * count, count);
     memcpy(show(gradients, gradients->tied), aside, count * sizeof *aside);
     pen_mirror_put(&gradients->mirror);
 }

@@ -37,7 +37,4 @@ void pen_gradients_close(struct pen_gradients *gradients);
 void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
                         size_t count, const int32_t *words, const void *rows);
 
-/* to += from, element by element. */
-void pen_add_floats(float *to, const float *from, size_t count);
-
 #endif

@@ -13,13 +13,8 @@
  * every copy that the schedule has of it. Those are its members; member
  * replica * copies + copy computes an equal share of the logical replicas, in
  * order. Gradients are summed over the micro-batches of a logical replica and
- * then over logical replicas in a fixed tree, so that their bits depend on the
- * number of logical replicas alone:
- *
- *   0   1   2   3   4   5
- *    \ /     \ /     \ /
- *     '-------'       |
- *         '-----------'
+ * then over logical replicas in a fixed tree (group/tree.h), so that their bits
+ * depend on the number of logical replicas alone.
  */
 #define PEN_NO_REPLICA UINT32_MAX
 

@@ -2,9 +2,7 @@
 
 #include "base/bug.h"
 #include "engine/mirror.h"
-#include "runtime/all_reduce.h"
-#include "runtime/gradients.h"
-#include "runtime/sparse_rows.h"
+#include "group/sum.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -22,22 +20,16 @@ struct piece {
 
 /* A piece under way. */
 struct lane {
-    struct piece *piece;          /* NULL: free */
-    bool is_waiting;              /* for its mirror, before it sets out */
-    bool is_coming_back;          /* the second half of its way */
-    struct pen_mirror mirror;     /* of the piece on this member */
-    struct pen_request *requests; /* one per member */
-    float *staged;                /* of the owner: one piece per member;
-                                     the first is a message with rows */
-    struct pen_all_reduce *fast;  /* does it all instead; or NULL */
+    struct piece *piece;      /* NULL: free */
+    bool is_waiting;          /* for its mirror, before it sets out */
+    struct pen_mirror mirror; /* of the piece on this member */
+    struct pen_sum *sum;
 };
 
 struct pen_reduction {
     struct pen_reduction_options options;
-    uint32_t *ranks;
     uint32_t *owners;   /* per parameter, where sharded */
     size_t piece_count; /* elements, at most */
-    size_t stride;      /* from one that is staged to the next */
     struct piece *pieces;
     size_t num_pieces;
     size_t num_started;
@@ -45,8 +37,6 @@ struct pen_reduction {
     size_t num_plain; /* before the tied ones */
     bool is_sharing;  /* values, not gradients */
     struct lane lanes[PEN_REDUCTION_LANES];
-    float *block;
-    float **sums; /* per member, while one sums */
 };
 
 /* ---- who owns what ---- */
@@ -71,7 +61,7 @@ static uint32_t find_idlest(const size_t *loads, uint32_t num_members)
 /* The largest first, each to who has least so far. */
 static pen_status choose_owners(struct pen_reduction *reduction)
 {
-    uint32_t num_members = reduction->options.num_members;
+    uint32_t num_members = reduction->options.group->size;
     size_t num = pen_network_num_parameters(reduction->options.network);
     size_t *loads = calloc(num_members, sizeof *loads);
     bool *is_done = calloc(num, sizeof *is_done);
@@ -98,7 +88,7 @@ static pen_status choose_owners(struct pen_reduction *reduction)
 bool pen_reduction_owns(const struct pen_reduction *reduction, size_t parameter)
 {
     return reduction->owners == NULL ||
-           reduction->owners[parameter] == reduction->options.member;
+           reduction->owners[parameter] == reduction->options.group->self;
 }
 
 /* ---- pieces ---- */
@@ -158,7 +148,7 @@ static void cut_parameter(struct pen_reduction *reduction, size_t parameter)
 /* Shared pieces differ in length: every member sums an equal share of them. */
 static pen_status give_owners(struct pen_reduction *reduction)
 {
-    uint32_t num_members = reduction->options.num_members;
+    uint32_t num_members = reduction->options.group->size;
     size_t *loads = calloc(num_members, sizeof *loads);
     if (loads == NULL)
         return PEN_NOMEM;
@@ -188,7 +178,7 @@ static size_t phantom_piece(const struct pen_reduction *reduction,
 
 static pen_status make_pieces(struct pen_reduction *reduction)
 {
-    uint32_t num_members = reduction->options.num_members;
+    uint32_t num_members = reduction->options.group->size;
     size_t num = pen_network_num_parameters(reduction->options.network);
     size_t largest = 0;
     for (size_t i = 0; i < num; i++)
@@ -197,8 +187,6 @@ static pen_status make_pieces(struct pen_reduction *reduction)
     reduction->piece_count = reduction->options.phantom != NULL
                                  ? phantom_piece(reduction, largest)
                                  : pen_needs_piece(num_members, largest);
-    reduction->stride =
-        reduction->piece_count + (reduction->options.is_sparse ? 1 : 0);
     size_t most = 0;
     for (size_t i = 0; i < num && largest > 0; i++)
         most += count_of(reduction, i) / piece_length(reduction, i) + 1;
@@ -223,68 +211,35 @@ static bool is_fast(const struct pen_reduction *reduction)
 }
 
 /*
- * A lane has tags of its own: of two pieces under way the second may be summed
- * first.
+ * A lane has channels of its own: of two pieces under way the second may be
+ * summed first.
  */
-static struct pen_tag tag_of(const struct pen_reduction *reduction,
-                             const struct lane *lane, enum pen_tag_kind kind)
-{
-    return (struct pen_tag){kind,
-                            reduction->options.part * PEN_REDUCTION_LANES +
-                                (uint32_t)(lane - reduction->lanes)};
-}
-
-static struct pen_all_reduce_options
-fast_options(const struct pen_reduction *reduction, const struct lane *lane)
+static struct pen_sum_options sum_options(const struct pen_reduction *reduction,
+                                          uint32_t lane)
 {
     const struct pen_reduction_options *options = &reduction->options;
-    return (struct pen_all_reduce_options){
-        .transport = options->transport,
-        .ranks = reduction->ranks,
-        .num_members = options->num_members,
-        .member = options->member,
-        .tag = tag_of(reduction, lane, PEN_TAG_GRADIENT),
-        .most = reduction->piece_count,
-        .is_phantom = options->phantom != NULL};
+    return (struct pen_sum_options){.group = options->group,
+                                    .channel = lane * PEN_REDUCTION_CHANNELS,
+                                    .route = is_fast(reduction) ? PEN_SUM_FAST
+                                                                : PEN_SUM_OWNER,
+                                    .is_sparse = options->is_sparse,
+                                    .is_phantom = options->phantom != NULL,
+                                    .most = reduction->piece_count};
 }
 
 size_t pen_reduction_bytes(const struct pen_reduction *reduction)
 {
-    size_t lanes = PEN_REDUCTION_LANES;
-    struct pen_all_reduce_options fast =
-        fast_options(reduction, &reduction->lanes[0]);
-    return is_fast(reduction) ? lanes * pen_all_reduce_bytes(&fast)
-                              : lanes * reduction->options.num_members *
-                                    reduction->stride * sizeof(float);
-}
-
-static pen_status make_fast_lanes(struct pen_reduction *reduction)
-{
-    pen_status status = PEN_OK;
-    for (int i = 0; i < PEN_REDUCTION_LANES && status == PEN_OK; i++) {
-        struct lane *lane = &reduction->lanes[i];
-        struct pen_all_reduce_options options = fast_options(reduction, lane);
-        status = pen_all_reduce_create(&options, &lane->fast);
-    }
-    return status;
+    return PEN_REDUCTION_LANES * pen_sum_bytes(reduction->lanes[0].sum);
 }
 
 static pen_status make_lanes(struct pen_reduction *reduction)
 {
-    size_t num_members = reduction->options.num_members;
-    reduction->sums = calloc(num_members, sizeof *reduction->sums);
-    reduction->block = malloc(pen_reduction_bytes(reduction) + 1);
-    if (reduction->sums == NULL || reduction->block == NULL)
-        return PEN_NOMEM;
-    memset(reduction->block, 0, pen_reduction_bytes(reduction));
-    for (size_t i = 0; i < PEN_REDUCTION_LANES; i++) {
-        struct lane *lane = &reduction->lanes[i];
-        lane->requests = calloc(num_members, sizeof *lane->requests);
-        if (lane->requests == NULL)
-            return PEN_NOMEM;
-        lane->staged = reduction->block + i * num_members * reduction->stride;
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < PEN_REDUCTION_LANES && status == PEN_OK; i++) {
+        const struct pen_sum_options options = sum_options(reduction, i);
+        status = pen_sum_create(&options, &reduction->lanes[i].sum);
     }
-    return PEN_OK;
+    return status;
 }
 
 static pen_status make_mirrors(struct pen_reduction *reduction)
@@ -303,19 +258,14 @@ pen_status pen_reduction_create(const struct pen_reduction_options *options,
     struct pen_reduction *reduction = calloc(1, sizeof *reduction);
     if (reduction == NULL)
         return PEN_NOMEM;
-    size_t bytes = options->num_members * sizeof *reduction->ranks;
+    pen_status status = PEN_OK;
     reduction->options = *options;
-    reduction->ranks = malloc(bytes);
-    pen_status status = reduction->ranks == NULL ? PEN_NOMEM : PEN_OK;
-    if (status == PEN_OK)
-        memcpy(reduction->ranks, options->ranks, bytes);
-    if (status == PEN_OK && options->is_sharded && options->phantom == NULL)
+    if (options->is_sharded && options->phantom == NULL)
         status = choose_owners(reduction);
     if (status == PEN_OK)
         status = make_pieces(reduction);
     if (status == PEN_OK)
-        status = is_fast(reduction) ? make_fast_lanes(reduction)
-                                    : make_lanes(reduction);
+        status = make_lanes(reduction);
     if (status == PEN_OK && options->phantom == NULL)
         status = make_mirrors(reduction);
     if (status == PEN_OK)
@@ -330,15 +280,11 @@ void pen_reduction_free(struct pen_reduction *reduction)
     if (reduction == NULL)
         return;
     for (int i = 0; i < PEN_REDUCTION_LANES; i++) {
-        free(reduction->lanes[i].requests);
         pen_mirror_release(&reduction->lanes[i].mirror);
-        pen_all_reduce_free(reduction->lanes[i].fast);
+        pen_sum_free(reduction->lanes[i].sum);
     }
-    free(reduction->block);
-    free(reduction->sums);
     free(reduction->pieces);
     free(reduction->owners);
-    free(reduction->ranks);
     free(reduction);
 }
 
@@ -347,14 +293,7 @@ void pen_reduction_free(struct pen_reduction *reduction)
 static bool is_own(const struct pen_reduction *reduction,
                    const struct piece *piece)
 {
-    return piece->owner == reduction->options.member;
-}
-
-/* Values have no rows that are zero. */
-static bool is_sparse(const struct pen_reduction *reduction,
-                      const struct piece *piece)
-{
-    return piece->width > 0 && !reduction->is_sharing;
+    return piece->owner == reduction->options.group->self;
 }
 
 /* Values from elsewhere replace those that are here. */
@@ -375,181 +314,39 @@ static void show_piece(struct pen_reduction *reduction, struct lane *lane)
         pen_mirror_open(&lane->mirror, &shown);
 }
 
-static size_t rows_of(const struct piece *piece)
-{
-    return piece->count / piece->width;
-}
-
-/* What is sent of a piece: where it lies, and its bytes. */
-static const void *message_of(const struct pen_reduction *reduction,
-                              const struct lane *lane, size_t *bytes)
-{
-    const struct piece *piece = lane->piece;
-    const float *own = pen_mirror_at(&lane->mirror);
-    *bytes = piece->count * sizeof(float);
-    if (!is_sparse(reduction, piece))
-        return own;
-    *bytes =
-        pen_sparse_rows_pack(own, rows_of(piece), piece->width, lane->staged);
-    return lane->staged;
-}
-
-/* To members from `first` on and below `end`, but for this one. */
-static void send_to(struct pen_reduction *reduction, struct lane *lane,
-                    uint32_t first, uint32_t end, enum pen_tag_kind kind)
-{
-    size_t bytes;
-    const void *message = message_of(reduction, lane, &bytes);
-    for (uint32_t k = first; k < end; k++)
-        if (k != reduction->options.member)
-            pen_transport_send(reduction->options.transport,
-                               reduction->ranks[k],
-                               tag_of(reduction, lane, kind), message, bytes,
-                               &lane->requests[k]);
-}
-
-static void send_to_others(struct pen_reduction *reduction, struct lane *lane,
-                           enum pen_tag_kind kind)
-{
-    send_to(reduction, lane, 0, reduction->options.num_members, kind);
-}
-
-static void receive_from(struct pen_reduction *reduction, struct lane *lane,
-                         uint32_t member, enum pen_tag_kind kind, float *to)
-{
-    const struct piece *piece = lane->piece;
-    size_t bytes = is_sparse(reduction, piece)
-                       ? pen_sparse_rows_most(rows_of(piece), piece->width)
-                       : piece->count * sizeof(float);
-    pen_transport_receive(
-        reduction->options.transport, reduction->ranks[member],
-        tag_of(reduction, lane, kind), to, bytes, &lane->requests[member]);
-}
-
-/* Of a phantom only lengths are known. */
-static void set_out_fast(struct pen_reduction *reduction, struct lane *lane)
-{
-    const struct pen_reduction_options *options = &reduction->options;
-    const struct pen_phantom *phantom = options->phantom;
-    size_t count = lane->piece->count;
-    enum pen_all_reduce_way way = !options->is_sharded ? PEN_ALL_REDUCE_BOTH
-                                  : reduction->is_sharing
-                                      ? PEN_ALL_REDUCE_GATHER
-                                      : PEN_ALL_REDUCE_SCATTER;
-    if (phantom == NULL)
-        pen_all_reduce_begin(lane->fast, way, pen_mirror_at(&lane->mirror),
-                             count, sizeof(float));
-    else
-        pen_all_reduce_begin(lane->fast, way, NULL, count,
-                             reduction->is_sharing ? phantom->value_size
-                                                   : phantom->gradient_size);
-}
-
-/* To the owner; or, with values, to everybody else at once. */
+/*
+ * Gradients go to the owner and, unless it keeps them, back; values go from the
+ * owner to all. Of a phantom only lengths are known, and values have no rows
+ * that are zero.
+ */
 static void set_out(struct pen_reduction *reduction, struct lane *lane)
 {
-    uint32_t owner = lane->piece->owner;
-    if (lane->fast != NULL) {
-        set_out_fast(reduction, lane);
-        return;
-    }
-    lane->is_coming_back = reduction->is_sharing;
-    if (reduction->is_sharing) {
-        if (is_own(reduction, lane->piece))
-            send_to_others(reduction, lane, PEN_TAG_VALUE);
-        else
-            receive_from(reduction, lane, owner, PEN_TAG_VALUE,
-                         pen_mirror_at(&lane->mirror));
-        return;
-    }
-    if (!is_own(reduction, lane->piece)) {
-        send_to(reduction, lane, owner, owner + 1, PEN_TAG_GRADIENT);
-        return;
-    }
-    for (uint32_t k = 0; k < reduction->options.num_members; k++)
-        if (k != owner)
-            receive_from(reduction, lane, k, PEN_TAG_GRADIENT,
-                         lane->staged + k * reduction->stride);
-}
-
-/* Messages to pieces, each where it lies; the place of the own one is free. */
-static void fill_in_zeros(struct pen_reduction *reduction, struct lane *lane)
-{
-    size_t rows = rows_of(lane->piece), width = lane->piece->width;
-    uint32_t own = reduction->options.member;
-    float *aside = lane->staged + own * reduction->stride;
-    for (uint32_t k = 0; k < reduction->options.num_members; k++) {
-        float *staged = lane->staged + k * reduction->stride;
-        if (k == own)
-            continue;
-        memcpy(aside, staged, pen_sparse_rows_bytes(staged, rows, width));
-        pen_sparse_rows_unpack(aside, rows, width, staged);
-    }
-}
-
-/* In the order of the tree, whoever owns the piece. */
-static void sum_up(struct pen_reduction *reduction, struct lane *lane)
-{
-    uint32_t count = reduction->options.num_members;
-    float *own = pen_mirror_at(&lane->mirror);
-    if (is_sparse(reduction, lane->piece))
-        fill_in_zeros(reduction, lane);
-    for (uint32_t k = 0; k < count; k++)
-        reduction->sums[k] = k == reduction->options.member
-                                 ? own
-                                 : lane->staged + k * reduction->stride;
-    for (uint32_t step = 1; step < count; step *= 2)
-        for (uint32_t k = 0; k + step < count; k += 2 * step)
-            pen_add_floats(reduction->sums[k], reduction->sums[k + step],
-                           lane->piece->count);
-    if (reduction->sums[0] != own)
-        memcpy(own, reduction->sums[0], lane->piece->count * sizeof *own);
-    pen_mirror_put(&lane->mirror);
-}
-
-/* The piece is back; rows of it may lie in a message still. */
-static void arrive(struct pen_reduction *reduction, struct lane *lane)
-{
+    const struct pen_phantom *phantom = reduction->options.phantom;
     const struct piece *piece = lane->piece;
-    if (is_own(reduction, piece))
-        return;
-    if (is_sparse(reduction, piece))
-        pen_sparse_rows_unpack(lane->staged, rows_of(piece), piece->width,
-                               pen_mirror_at(&lane->mirror));
-    pen_mirror_put(&lane->mirror);
+    bool is_sharing = reduction->is_sharing;
+    const struct pen_sum_job job = {
+        .way = is_sharing                      ? PEN_SUM_OUT
+               : reduction->options.is_sharded ? PEN_SUM_IN
+                                               : PEN_SUM_BOTH,
+        .values = phantom == NULL ? pen_mirror_at(&lane->mirror) : NULL,
+        .count = piece->count,
+        .owner = piece->owner,
+        .width = is_sharing ? 0 : piece->width,
+        .element_bytes = phantom == NULL ? 0
+                         : is_sharing    ? phantom->value_size
+                                         : phantom->gradient_size,
+        .further_channel = is_sharing ? 1 : 0};
+    pen_sum_begin(lane->sum, &job);
 }
 
-/* The first half is done: true when there is a second. */
-static bool turn_back(struct pen_reduction *reduction, struct lane *lane)
+/* Whether the piece has other numbers than those that set out. */
+static bool has_changed(const struct pen_reduction *reduction,
+                        const struct lane *lane)
 {
-    bool is_owner = is_own(reduction, lane->piece);
-    if (lane->is_coming_back) {
-        arrive(reduction, lane);
-        return false;
-    }
-    if (is_owner)
-        sum_up(reduction, lane);
-    if (reduction->options.is_sharded)
-        return false;
-    lane->is_coming_back = true;
-    if (is_owner)
-        send_to_others(reduction, lane, PEN_TAG_SUM);
-    else
-        receive_from(reduction, lane, lane->piece->owner, PEN_TAG_SUM,
-                     is_sparse(reduction, lane->piece)
-                         ? lane->staged
-                         : pen_mirror_at(&lane->mirror));
-    return true;
-}
-
-static bool is_quiet(struct pen_reduction *reduction, struct lane *lane)
-{
-    bool is_done = true;
-    for (uint32_t k = 0; k < reduction->options.num_members; k++)
-        if (pen_transport_test(reduction->options.transport,
-                               &lane->requests[k]) != PEN_OK)
-            is_done = false;
-    return is_done;
+    return is_fast(reduction) ||
+           (is_own(reduction, lane->piece)
+                ? !reduction->is_sharing
+                : reduction->is_sharing || !reduction->options.is_sharded);
 }
 
 /* Never waits for the engine. */
@@ -566,11 +363,9 @@ static void set_out_when_shown(struct pen_reduction *reduction,
 /* The lane is free when its piece is back. */
 static bool is_finished(struct pen_reduction *reduction, struct lane *lane)
 {
-    if (lane->fast == NULL)
-        return is_quiet(reduction, lane) && !turn_back(reduction, lane);
-    if (!pen_all_reduce_poll(lane->fast))
+    if (pen_sum_poll(lane->sum) != PEN_OK)
         return false;
-    if (reduction->options.phantom == NULL)
+    if (reduction->options.phantom == NULL && has_changed(reduction, lane))
         pen_mirror_put(&lane->mirror);
     return true;
 }

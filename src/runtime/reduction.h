@@ -1,14 +1,14 @@
 #ifndef PEN_RUNTIME_REDUCTION_H
 #define PEN_RUNTIME_REDUCTION_H
 
+#include "group/group.h"
 #include "network/network.h"
 #include "runtime/phantom.h"
-#include "runtime/transport.h"
 #include "schedule/needs.h"
 
 /*
  * Sums the gradients of a part of the model over its members (layout.h), in
- * the order of their tree, while other work goes on:
+ * the order of their tree (group/sum.h), while other work goes on:
  *
  *   members send pieces  ->  the owner of a piece sums  ->  and sends back
  *
@@ -20,25 +20,24 @@
  * Pieces go in the order in which a backward finishes layers, a few at a time.
  *
  * Pieces of a token table may travel without the rows that are zero
- * (sparse_rows.h), to the owner and back, whichever form is shorter. The owner
- * fills in the zeros and sums as ever: the bits are the same.
+ * (group/sparse_rows.h), to the owner and back, whichever form is shorter. The
+ * owner fills in the zeros and sums as ever: the bits are the same.
  */
 struct pen_reduction;
 
 /* Pieces under way at once. */
 enum { PEN_REDUCTION_LANES = PEN_NEEDS_LANES };
 
+/* Of a lane: gradients to who sums them, sums back, and values. */
+enum { PEN_REDUCTION_CHANNELS = 3 };
+
 struct pen_reduction_options {
-    struct pen_transport *transport;
+    struct pen_group *group; /* of the members; has channels for all lanes */
     struct pen_network *network;
-    uint32_t part; /* for the tags */
-    uint32_t num_members;
-    uint32_t member;       /* of this stage */
-    const uint32_t *ranks; /* of the members, in the world; copied */
-    bool is_sharded;       /* parameters have owners */
-    bool is_fast;          /* sums in whatever order: bits are not promised */
-    bool is_sparse;        /* gradients of token tables: see below; not fast */
-    bool has_second;       /* sums second gradients (engine.h) */
+    bool is_sharded; /* parameters have owners */
+    bool is_fast;    /* sums in whatever order: bits are not promised */
+    bool is_sparse;  /* gradients of token tables: see below; not fast */
+    bool has_second; /* sums second gradients (engine.h) */
     const struct pen_phantom *phantom; /* or NULL; fast, and sharded means that
                                           sums are scattered and values
                                           gathered, whoever owns them */

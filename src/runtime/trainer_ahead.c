@@ -22,6 +22,7 @@
 #include "base/bug.h"
 #include "base/clock.h"
 #include "runtime/trainer_internal.h"
+#include "runtime/transport_group.h"
 
 #include <math.h>
 
@@ -37,6 +38,27 @@ uint64_t pen_trainer_num_redone(const struct pen_trainer *trainer)
 
 /* ---- making ---- */
 
+/* Up and down the ranks: it does not wait while they go on into their next row,
+ * which pen_transport_sum() does under a simulated MPI. */
+static pen_status make_sum(struct pen_trainer *trainer)
+{
+    struct pen__ahead *ahead = &trainer->ahead;
+    const struct pen_transport_group_options all = {
+        .transport = trainer->options.transport,
+        .executor = trainer->executor,
+        .first = {PEN_TAG_TOTAL, 0},
+        .num_kinds = 1,
+        .epoch = trainer->layout.mesh.epoch};
+    pen_status status = pen_transport_group_all(&all, &ahead->all);
+    if (status != PEN_OK)
+        return status;
+    const struct pen_sum_options options = {.group = ahead->all,
+                                            .route = PEN_SUM_HOPS,
+                                            .is_double = true,
+                                            .most = trainer->num_totals};
+    return pen_sum_create(&options, &ahead->sum);
+}
+
 pen_status pen__trainer_make_ahead(struct pen_trainer *trainer,
                                    struct pen_text *why)
 {
@@ -47,8 +69,7 @@ pen_status pen__trainer_make_ahead(struct pen_trainer *trainer,
     if (trainer->options.is_forward_only || has_idle ||
         !trainer->options.schedule->rules.is_optimistic)
         return PEN_OK;
-    pen_status status = pen_tree_sum_create(trainer->options.transport,
-                                            trainer->num_totals, &ahead->sum);
+    pen_status status = make_sum(trainer);
     if (status == PEN_OK && trainer->exchange != NULL &&
         trainer->options.phantom == NULL)
         status = pen_saved_state_create(trainer->executor, trainer->exchange,
@@ -62,7 +83,8 @@ void pen__trainer_free_ahead(struct pen_trainer *trainer)
 {
     struct pen__ahead *ahead = &trainer->ahead;
     pen_saved_state_free(ahead->saved);
-    pen_tree_sum_free(ahead->sum);
+    pen_sum_free(ahead->sum);
+    pen_transport_group_free(ahead->all);
     *ahead = (struct pen__ahead){.num_redone = ahead->num_redone};
 }
 
@@ -89,7 +111,8 @@ static bool is_right(const struct pen_trainer *trainer)
 void pen__trainer_poll_ahead(struct pen_trainer *trainer)
 {
     struct pen__ahead *ahead = &trainer->ahead;
-    if (ahead->state == PEN__AHEAD_SUMMING && pen_tree_sum_poll(ahead->sum)) {
+    if (ahead->state == PEN__AHEAD_SUMMING &&
+        pen_sum_poll(ahead->sum) == PEN_OK) {
         pen__trainer_read_totals(trainer, &ahead->step);
         ahead->state = PEN__AHEAD_KNOWN;
     }
@@ -108,7 +131,7 @@ static bool is_known(void *context)
 static bool is_quiet(void *context)
 {
     const struct pen_trainer *trainer = context;
-    return pen_tree_sum_is_quiet(trainer->ahead.sum);
+    return pen_sum_is_quiet(trainer->ahead.sum);
 }
 
 /* Back to the parameters before the step, where it changed them. */
@@ -206,7 +229,10 @@ static pen_status start_sum(struct pen_trainer *trainer)
     ahead->first_sample = ahead->pass->first_sample;
     ahead->is_exact = false;
     ahead->state = PEN__AHEAD_SUMMING;
-    pen_tree_sum_start(ahead->sum, trainer->totals);
+    const struct pen_sum_job job = {.way = PEN_SUM_BOTH,
+                                    .values = trainer->totals,
+                                    .count = trainer->num_totals};
+    pen_sum_begin(ahead->sum, &job);
     pen_executor_poll(trainer->executor);
     return PEN_OK;
 }

@@ -115,7 +115,7 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
     if (trainer->ahead.saved != NULL)
         memory.parameters += pen_saved_state_bytes(trainer->ahead.saved);
     if (trainer->ahead.sum != NULL)
-        memory.parameters += pen_tree_sum_bytes(trainer->ahead.sum);
+        memory.parameters += pen_sum_bytes(trainer->ahead.sum);
     if (trainer->exchange != NULL)
         memory.exchange = pen_exchange_bytes(trainer->exchange);
     if (trainer->replicas != NULL)

@@ -3,10 +3,10 @@
 
 #include "checkpoint/share.h"
 #include "engine/mirror.h"
+#include "group/sum.h"
 #include "runtime/exchange.h"
 #include "runtime/saved_state.h"
 #include "runtime/trainer.h"
-#include "runtime/tree_sum.h"
 #include "runtime/versions.h"
 
 /* How far a rank is with its outstanding step; see trainer_joint.c. */
@@ -40,8 +40,9 @@ struct pen__ahead {
     uint64_t first_sample;
     struct pen_pass *pass; /* the one that runs, and when it began */
     int64_t begin_ns;
-    uint32_t num_stepped; /* STEP ops of it so far */
-    struct pen_tree_sum *sum;
+    uint32_t num_stepped;  /* STEP ops of it so far */
+    struct pen_group *all; /* ranks, and the sum over them */
+    struct pen_sum *sum;
     struct pen_saved_state *saved; /* NULL: there are no weights */
     uint64_t num_redone;
 };

@@ -7,6 +7,7 @@
  */
 #include "base/bug.h"
 #include "base/clock.h"
+#include "group/tree.h"
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
 
@@ -169,14 +170,12 @@ static pen_status sum_totals(struct pen_trainer *trainer,
 
 /* ---- what all know then ---- */
 
-/* The tree of layout.h. */
 double pen__trainer_join_losses(const struct pen_trainer *trainer,
                                 double *losses)
 {
-    uint32_t count = trainer->layout.num_logical;
-    for (uint32_t step = 1; step < count; step *= 2)
-        for (uint32_t i = 0; i + step < count; i += 2 * step)
-            losses[i] += losses[i + step];
+    for (struct pen_tree at = {.size = trainer->layout.num_logical};
+         pen_tree_next(&at);)
+        losses[at.to] += losses[at.from];
     return losses[0];
 }
 

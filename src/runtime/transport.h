@@ -78,7 +78,7 @@ enum pen_tag_kind {
                          or what follows it */
     PEN_TAG_STATE,    /* outside of steps: checkpoints, checks */
     PEN_TAG_REPLICA,  /* between replicas that synchronise; the channel */
-    PEN_TAG_TOTAL,    /* numbers of a step, up and down the ranks: tree_sum.h */
+    PEN_TAG_TOTAL,    /* numbers of a step, up and down the ranks */
     PEN_TAG_AGREE,    /* of all ranks, on a status: agree.h */
     PEN_TAG_MOVE,     /* a tensor on its way to another layout */
     PEN_TAG_KINDS

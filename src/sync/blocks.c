@@ -45,7 +45,7 @@ void pen_blocks_encode(uint32_t bits, const float *given, float *error,
 {
     struct pen_block_code code = code_of(bits);
     float told[PEN_BLOCKS_MOST];
-    pen_sync_add(error, given, count);
+    pen_add_floats(error, given, count);
     pen_block_encode(&code, error, count, to);
     pen_block_decode(&code, to, count, told);
     subtract(error, told, count);

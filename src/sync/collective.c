@@ -1,7 +1,6 @@
 #include "sync/collective.h"
 
 #include "base/bug.h"
-#include "base/clones.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,25 +10,16 @@ struct message {
     uint64_t length;
 };
 
-enum state { IDLE, SUMMING, RETURNING, GATHERING };
-
-/* Bytes of a share from which on members take turns. */
-#define LONG_SHARE ((size_t)1 << 19)
+enum state { IDLE, SUMMING, GATHERING };
 
 struct pen_collective {
     struct pen_group *peers;
     uint32_t channel;
-    size_t most;          /* floats of a sum */
-    size_t share;         /* of them, at most */
     size_t most_gathered; /* bytes of a member */
     size_t stride;        /* from one member's message to the next */
     enum state state;
 
-    uint32_t turn; /* 0: all at once */
-    float *values; /* of the sum under way */
-    size_t count;
-    float *staged; /* what the others have of this member's share */
-    float **sums;
+    struct pen_sum *sum;
 
     unsigned char *sent; /* one message, or one for each member */
     unsigned char *received;
@@ -37,27 +27,7 @@ struct pen_collective {
     struct pen_group_request *receives;
 };
 
-PEN_CLONES void pen_sync_add(float *to, const float *from, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] += from[i];
-}
-
 /* ---- making ---- */
-
-void pen_collective_share(uint32_t num_members, uint32_t member, size_t count,
-                          size_t *first, size_t *share)
-{
-    PEN_BUG_UNLESS(num_members > 0);
-    size_t begin = count * member / num_members;
-    *first = begin;
-    *share = count * ((size_t)member + 1) / num_members - begin;
-}
-
-static size_t staged_bytes(const struct pen_collective *collective)
-{
-    return collective->share * collective->peers->size * sizeof(float);
-}
 
 static size_t gathered_bytes(const struct pen_collective *collective)
 {
@@ -68,20 +38,17 @@ static size_t gathered_bytes(const struct pen_collective *collective)
 
 size_t pen_collective_bytes(const struct pen_collective *collective)
 {
-    return staged_bytes(collective) + 2 * gathered_bytes(collective);
+    return pen_sum_bytes(collective->sum) + 2 * gathered_bytes(collective);
 }
 
 static pen_status make_room(struct pen_collective *collective)
 {
     size_t size = collective->peers->size;
-    collective->staged = calloc(1, staged_bytes(collective) + 1);
-    collective->sums = calloc(size, sizeof *collective->sums);
     collective->sent = calloc(1, gathered_bytes(collective) + 1);
     collective->received = calloc(1, gathered_bytes(collective) + 1);
     collective->sends = calloc(size, sizeof *collective->sends);
     collective->receives = calloc(size, sizeof *collective->receives);
-    bool is_made = collective->staged != NULL && collective->sums != NULL &&
-                   collective->sent != NULL && collective->received != NULL &&
+    bool is_made = collective->sent != NULL && collective->received != NULL &&
                    collective->sends != NULL && collective->receives != NULL;
     return is_made ? PEN_OK : PEN_NOMEM;
 }
@@ -95,12 +62,16 @@ pen_status pen_collective_create(struct pen_group *peers, uint32_t channel,
         return PEN_NOMEM;
     collective->peers = peers;
     collective->channel = channel;
-    collective->most = most;
-    collective->share = (most + peers->size - 1) / peers->size;
     collective->most_gathered = most_gathered;
     collective->stride =
         (sizeof(struct message) + most_gathered + 63) / 64 * 64;
+    const struct pen_sum_options options = {.group = peers,
+                                            .channel = channel,
+                                            .route = PEN_SUM_SHARES,
+                                            .most = most};
     pen_status status = make_room(collective);
+    if (status == PEN_OK)
+        status = pen_sum_create(&options, &collective->sum);
     if (status == PEN_OK)
         *out = collective;
     else
@@ -112,8 +83,7 @@ void pen_collective_free(struct pen_collective *collective)
 {
     if (collective == NULL)
         return;
-    free(collective->staged);
-    free(collective->sums);
+    pen_sum_free(collective->sum);
     free(collective->sent);
     free(collective->received);
     free(collective->sends);
@@ -123,100 +93,16 @@ void pen_collective_free(struct pen_collective *collective)
 
 /* ---- sums ---- */
 
-static size_t share_of(const struct pen_collective *collective, uint32_t member,
-                       float **values)
-{
-    size_t first, share;
-    pen_collective_share(collective->peers->size, member, collective->count,
-                         &first, &share);
-    *values = collective->values + first;
-    return share;
-}
-
-static bool takes_turns(const struct pen_collective *collective)
-{
-    return collective->share * sizeof(float) > LONG_SHARE &&
-           collective->count * sizeof(float) / collective->peers->size >
-               LONG_SHARE;
-}
-
-/* Sends to one member and receives from another, `turn` before this one. */
-static void send_share(struct pen_collective *collective, uint32_t turn)
-{
-    struct pen_group *peers = collective->peers;
-    bool is_back = collective->state == RETURNING;
-    uint32_t to = (peers->self + turn) % peers->size;
-    uint32_t from = (peers->self + peers->size - turn) % peers->size;
-    uint32_t channel = collective->channel + is_back;
-    float *sent, *received;
-    size_t num_sent = share_of(collective, is_back ? peers->self : to, &sent);
-    size_t num_received =
-        share_of(collective, is_back ? from : peers->self, &received);
-    if (!is_back)
-        received = collective->staged + from * collective->share;
-    pen_group_receive(peers, from, channel, received,
-                      num_received * sizeof(float),
-                      &collective->receives[from]);
-    pen_group_send(peers, to, channel, sent, num_sent * sizeof(float),
-                   &collective->sends[to]);
-}
-
-static void send_shares(struct pen_collective *collective)
-{
-    collective->turn = takes_turns(collective) ? 1 : 0;
-    if (collective->turn > 0)
-        send_share(collective, collective->turn);
-    for (uint32_t i = 1; i < collective->peers->size && collective->turn == 0;
-         i++)
-        send_share(collective, i);
-}
-
-/* True when there was a further turn to take. */
-static bool take_turn(struct pen_collective *collective)
-{
-    if (collective->turn == 0 || collective->state == GATHERING ||
-        collective->turn + 1 == collective->peers->size)
-        return false;
-    send_share(collective, ++collective->turn);
-    return true;
-}
-
-/* Every member's values of a share to who adds it. */
 void pen_collective_sum(struct pen_collective *collective, float *values,
                         size_t count)
 {
+    const struct pen_sum_job job = {
+        .way = PEN_SUM_BOTH, .values = values, .count = count};
     if (collective->peers->has_lost)
         return;
-    PEN_BUG_UNLESS(collective->state == IDLE && count <= collective->most);
-    collective->values = values;
-    collective->count = count;
-    if (collective->peers->size == 1)
-        return;
+    PEN_BUG_UNLESS(collective->state == IDLE);
     collective->state = SUMMING;
-    send_shares(collective);
-}
-
-static void add_up(struct pen_collective *collective)
-{
-    const struct pen_group *peers = collective->peers;
-    float *own;
-    size_t count = share_of(collective, peers->self, &own);
-    for (uint32_t k = 0; k < peers->size; k++)
-        collective->sums[k] =
-            k == peers->self ? own : collective->staged + k * collective->share;
-    for (uint32_t step = 1; step < peers->size; step *= 2)
-        for (uint32_t k = 0; k + step < peers->size; k += 2 * step)
-            pen_sync_add(collective->sums[k], collective->sums[k + step],
-                         count);
-    if (collective->sums[0] != own)
-        memcpy(own, collective->sums[0], count * sizeof *own);
-}
-
-static void turn_back(struct pen_collective *collective)
-{
-    add_up(collective);
-    collective->state = RETURNING;
-    send_shares(collective);
+    pen_sum_begin(collective->sum, &job);
 }
 
 double pen_collective_sum_bytes(uint32_t num_members, double num_floats)
@@ -228,7 +114,7 @@ double pen_collective_sum_legs(uint32_t num_members, double num_floats)
 {
     if (num_members == 1)
         return 0;
-    return num_floats / num_members * sizeof(float) > LONG_SHARE
+    return num_floats / num_members * sizeof(float) > PEN_SUM_LONG_SHARE
                ? 2 * (num_members - 1.0)
                : 2;
 }
@@ -319,28 +205,19 @@ const void *pen_collective_received(const struct pen_collective *collective,
 
 static bool is_quiet(struct pen_collective *collective)
 {
-    bool is_done = true;
-    for (uint32_t k = 0; k < collective->peers->size; k++)
-        if (!pen_group_is_done(collective->peers, &collective->sends[k], 1) ||
-            !pen_group_is_done(collective->peers, &collective->receives[k], 1))
-            is_done = false;
-    return is_done;
+    struct pen_group *peers = collective->peers;
+    if (collective->state == SUMMING)
+        return pen_sum_poll(collective->sum) == PEN_OK;
+    bool have_left = pen_group_is_done(peers, collective->sends, peers->size);
+    return pen_group_is_done(peers, collective->receives, peers->size) &&
+           have_left;
 }
 
 bool pen_collective_poll(struct pen_collective *collective)
 {
-    if (collective->state == IDLE)
-        return true;
-    if (!is_quiet(collective))
-        return false;
-    if (take_turn(collective))
-        return pen_collective_poll(collective);
-    if (collective->state == SUMMING) {
-        turn_back(collective);
-        return pen_collective_poll(collective);
-    }
-    collective->state = IDLE;
-    return true;
+    if (collective->state != IDLE && is_quiet(collective))
+        collective->state = IDLE;
+    return collective->state == IDLE;
 }
 
 static bool is_over(void *context)

@@ -1,7 +1,7 @@
 #ifndef PEN_SYNC_COLLECTIVE_H
 #define PEN_SYNC_COLLECTIVE_H
 
-#include "group/group.h"
+#include "group/sum.h"
 
 /*
  * What all peers do together, a step at a time: it is started,
@@ -9,18 +9,13 @@
  * carries one of them at a time; every member starts the same ones in the same
  * order. Objects that are under way at the same time have different channels.
  *
- *   sum      floats, added in the order of a fixed tree (runtime/layout.h), so
- *            that every member has the same bits whatever the timing. Member k
- *            adds share k of the vector: 2 (N-1)/N of it is sent. Long shares
- *            take turns, so that a member sends to one other and receives from
- *            one other at a time: where several streams meet on a slow link it
- *            is idle while they find their pace
+ *   sum      floats, by shares (group/sum.h)
  *   gather   bytes of each member to all others: (N-1) times its own
  *   scatter  another piece to each other member
  */
 struct pen_collective;
 
-enum { PEN_COLLECTIVE_CHANNELS = 2 }; /* that one object takes */
+enum { PEN_COLLECTIVE_CHANNELS = PEN_SUM_CHANNELS }; /* of one object */
 
 /*
  * For sums of up to `most` floats, gathers of up to `most_gathered` bytes of a
@@ -33,10 +28,6 @@ pen_status pen_collective_create(struct pen_group *peers, uint32_t channel,
 void pen_collective_free(struct pen_collective *collective);
 
 size_t pen_collective_bytes(const struct pen_collective *collective);
-
-/* The share of a vector that a member adds. */
-void pen_collective_share(uint32_t num_members, uint32_t member, size_t count,
-                          size_t *first, size_t *share);
 
 /* In place. The vector may not be touched until it is over. */
 void pen_collective_sum(struct pen_collective *collective, float *values,
@@ -64,8 +55,5 @@ void pen_collective_wait(struct pen_collective *collective);
 /* What a member sends for it, in bytes, and in messages one behind another. */
 double pen_collective_sum_bytes(uint32_t num_members, double num_floats);
 double pen_collective_sum_legs(uint32_t num_members, double num_floats);
-
-/* to[i] += from[i]. */
-void pen_sync_add(float *to, const float *from, size_t count);
 
 #endif

@@ -118,8 +118,8 @@ static pen_status make_workers(struct pen_sync *server)
     if (server->workers == NULL || server->links == NULL)
         return PEN_NOMEM;
     for (uint32_t k = 0; k < size; k++)
-        pen_collective_share(size, k, server->setting->count,
-                             &server->links[k].first, &server->links[k].count);
+        pen_sum_share(size, k, server->setting->count, &server->links[k].first,
+                      &server->links[k].count);
     server->share = server->links[self_of(server)].count;
     server->messages = calloc(1, all_messages_bytes(server));
     server->answers = calloc(size * server->share + 1, sizeof(float));
@@ -279,8 +279,8 @@ static void apply_together(struct pen_sync *server)
 {
     struct message *sum = server->workers[0].message;
     for (uint32_t k = 1; k < size_of(server); k++)
-        pen_sync_add(sum->floats, server->workers[k].message->floats,
-                     server->share);
+        pen_add_floats(sum->floats, server->workers[k].message->floats,
+                       server->share);
     apply(server, sum);
 }
 

@@ -5,7 +5,7 @@
 
 /*
  * A parameter server that is cut into shares: member k keeps share k of the
- * weights (pen_collective_share()), and all members are workers, too.
+ * weights (pen_sum_share()), and all members are workers, too.
  *
  *   worker    computes a gradient, pushes share k of it to member k, gets share
  *             k of the weights back, and computes the next with these

@@ -126,7 +126,7 @@ static void fold(void *context, size_t first, size_t count)
 {
     const struct fold *it = context;
     if (it->velocity == NULL)
-        pen_sync_add(it->values + first, it->given + first, count);
+        pen_add_floats(it->values + first, it->given + first, count);
     else
         fold_velocity(it->given + first, it->momentum, it->velocity + first,
                       it->values + first, count);

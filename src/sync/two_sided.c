@@ -29,7 +29,7 @@ static size_t code_length(const struct pen_coding *coding,
                           uint32_t member, size_t count)
 {
     size_t first, share, block = coding->block(options);
-    pen_collective_share(num_members, member, count, &first, &share);
+    pen_sum_share(num_members, member, count, &first, &share);
     size_t length = share / block * coding->length(block);
     return length + (share % block > 0 ? coding->length(share % block) : 0);
 }
@@ -101,8 +101,7 @@ static size_t share_of(const struct two_sided *it, uint32_t member,
 {
     const struct pen_sync_tensor *of = &it->setting.tensors[tensor];
     size_t first;
-    pen_collective_share(it->setting.peers->size, member, of->count, &first,
-                         count);
+    pen_sum_share(it->setting.peers->size, member, of->count, &first, count);
     return of->first - it->setting.base + first;
 }
 

@@ -7,7 +7,7 @@
  * Means of vectors whose code cannot be added up: the owner of a chunk decodes
  * it, adds in float and codes the mean again. What coding loses is kept on both
  * sides (Tang et al., DoubleSqueeze, ICML 2019, arXiv:1905.05957). Of each
- * tensor member k owns share k (pen_collective_share()):
+ * tensor member k owns share k (pen_sum_share()):
  *
  *   scatter   c_i = g_i + e_i      sent: C(c_i)     e_i <- c_i - C(c_i)
  *   owner     c = mean C(c_i) + e                   e   <- c - C(c)

@@ -3,7 +3,8 @@
  * that of the elements, in halves, several at once, with no byte too many. Runs
  * under mpirun with at least two ranks.
  */
-#include "runtime/all_reduce.h"
+#include "group/sum.h"
+#include "runtime/transport_group.h"
 #include "support/support.h"
 
 #include <stdio.h>
@@ -14,19 +15,14 @@ enum { MOST = 100003, MOST_AT_ONCE = 4, GUARD = 8 };
 static struct pen_transport *transport;
 static uint32_t num_ranks;
 static uint32_t own;
-static uint32_t ranks[64]; /* the last one first: members are no ranks */
+static struct pen_group *group; /* the last one first: members are no ranks */
 
-static struct pen_all_reduce *make_sum(uint32_t lane)
+static struct pen_sum *make_sum(uint32_t lane)
 {
-    struct pen_all_reduce *it;
-    const struct pen_all_reduce_options options = {
-        .transport = transport,
-        .ranks = ranks,
-        .num_members = num_ranks,
-        .member = num_ranks - 1 - own,
-        .tag = {PEN_TAG_GRADIENT, lane},
-        .most = MOST};
-    assert_int_equal(pen_all_reduce_create(&options, &it), PEN_OK);
+    struct pen_sum *it;
+    const struct pen_sum_options options = {
+        .group = group, .channel = lane, .route = PEN_SUM_FAST, .most = MOST};
+    assert_int_equal(pen_sum_create(&options, &it), PEN_OK);
     return it;
 }
 
@@ -62,13 +58,15 @@ static size_t num_wrong(const float *values, size_t count, uint32_t lane)
     return wrong;
 }
 
-static void go(struct pen_all_reduce *it, enum pen_all_reduce_way way,
-               float *values, size_t count)
+static void go(struct pen_sum *it, enum pen_sum_way way, float *values,
+               size_t count)
 {
-    pen_all_reduce_begin(it, way, values, count, sizeof *values);
-    while (!pen_all_reduce_poll(it))
+    const struct pen_sum_job job = {
+        .way = way, .values = values, .count = count};
+    pen_sum_begin(it, &job);
+    while (pen_sum_poll(it) == PEN_BUSY)
         ;
-    assert_true(pen_all_reduce_poll(it));
+    assert_int_equal(pen_sum_poll(it), PEN_OK);
 }
 
 /* Fewer elements than ranks, as many, and more that are no multiple. */
@@ -92,17 +90,17 @@ static void add_over_ranks(double *values, size_t count)
 
 static void all_ranks_get_exact_sums(void **state)
 {
-    struct pen_all_reduce *it = make_sum(0);
+    struct pen_sum *it = make_sum(0);
     float *values = calloc(MOST + GUARD, sizeof *values);
     (void)state;
     assert_non_null(values);
     for (int i = 0; i < NUM_COUNTS; i++) {
         fill(values, count_of(i), 0);
-        go(it, PEN_ALL_REDUCE_BOTH, values, count_of(i));
+        go(it, PEN_SUM_BOTH, values, count_of(i));
         assert_int_equal(num_wrong(values, count_of(i), 0), 0);
     }
     free(values);
-    pen_all_reduce_free(it);
+    pen_sum_free(it);
 }
 
 /* The first and the number of those that have their sums already. */
@@ -121,13 +119,13 @@ static void find_part(const float *values, size_t count, size_t *first,
 }
 
 /* Everything else is lost in between. */
-static void halves_meet(struct pen_all_reduce *it, float *values, size_t count)
+static void halves_meet(struct pen_sum *it, float *values, size_t count)
 {
     size_t first, length;
     double *owners = calloc(count + 1, sizeof *owners);
     assert_non_null(owners);
     fill(values, count, 0);
-    go(it, PEN_ALL_REDUCE_SCATTER, values, count);
+    go(it, PEN_SUM_IN, values, count);
     find_part(values, count, &first, &length);
     assert_in_range(length, count / num_ranks,
                     (count + num_ranks - 1) / num_ranks);
@@ -139,27 +137,27 @@ static void halves_meet(struct pen_all_reduce *it, float *values, size_t count)
     add_over_ranks(owners, count);
     for (size_t i = 0; i < count; i++)
         assert_true(owners[i] == 1);
-    go(it, PEN_ALL_REDUCE_GATHER, values, count);
+    go(it, PEN_SUM_OUT, values, count);
     assert_int_equal(num_wrong(values, count, 0), 0);
     free(owners);
 }
 
 static void every_member_has_a_part_between_the_halves(void **state)
 {
-    struct pen_all_reduce *it = make_sum(0);
+    struct pen_sum *it = make_sum(0);
     float *values = calloc(MOST + GUARD, sizeof *values);
     (void)state;
     assert_non_null(values);
     for (int i = 0; i < NUM_COUNTS; i++)
         halves_meet(it, values, count_of(i));
     free(values);
-    pen_all_reduce_free(it);
+    pen_sum_free(it);
 }
 
 /* Ranks look after them in different orders. */
 static void several_at_once_do_not_meet(void **state)
 {
-    struct pen_all_reduce *its[MOST_AT_ONCE];
+    struct pen_sum *its[MOST_AT_ONCE];
     float *values[MOST_AT_ONCE];
     bool is_done[MOST_AT_ONCE] = {false};
     uint32_t left = MOST_AT_ONCE;
@@ -172,12 +170,13 @@ static void several_at_once_do_not_meet(void **state)
     for (uint32_t i = 0; i < MOST_AT_ONCE; i++) {
         uint32_t lane = (i + own) % MOST_AT_ONCE;
         fill(values[lane], MOST - lane, lane);
-        pen_all_reduce_begin(its[lane], PEN_ALL_REDUCE_BOTH, values[lane],
-                             MOST - lane, sizeof(float));
+        const struct pen_sum_job job = {
+            .way = PEN_SUM_BOTH, .values = values[lane], .count = MOST - lane};
+        pen_sum_begin(its[lane], &job);
     }
     for (uint32_t i = own; left > 0; i++) {
         uint32_t lane = i % MOST_AT_ONCE;
-        if (!is_done[lane] && pen_all_reduce_poll(its[lane])) {
+        if (!is_done[lane] && pen_sum_poll(its[lane]) == PEN_OK) {
             is_done[lane] = true;
             left--;
         }
@@ -185,16 +184,16 @@ static void several_at_once_do_not_meet(void **state)
     for (uint32_t i = 0; i < MOST_AT_ONCE; i++) {
         assert_int_equal(num_wrong(values[i], MOST - i, i), 0);
         free(values[i]);
-        pen_all_reduce_free(its[i]);
+        pen_sum_free(its[i]);
     }
 }
 
 /* Elements that this rank sends of so many. */
-static double sent_of(struct pen_all_reduce *it, float *values, size_t count)
+static double sent_of(struct pen_sum *it, float *values, size_t count)
 {
     uint64_t before = pen_transport_sent(transport, PEN_TAG_GRADIENT);
     fill(values, count, 0);
-    go(it, PEN_ALL_REDUCE_BOTH, values, count);
+    go(it, PEN_SUM_BOTH, values, count);
     return (double)(pen_transport_sent(transport, PEN_TAG_GRADIENT) - before) /
            sizeof *values;
 }
@@ -202,7 +201,7 @@ static double sent_of(struct pen_all_reduce *it, float *values, size_t count)
 /* Each the same where parts are equal, all together in any case. */
 static void no_byte_is_sent_in_vain(void **state)
 {
-    struct pen_all_reduce *it = make_sum(0);
+    struct pen_sum *it = make_sum(0);
     float *values = calloc(MOST + GUARD, sizeof *values);
     double share = 2 * (num_ranks - 1.0);
     (void)state;
@@ -214,7 +213,7 @@ static void no_byte_is_sent_in_vain(void **state)
         assert_true(sent == share * (double)count_of(i));
     }
     free(values);
-    pen_all_reduce_free(it);
+    pen_sum_free(it);
 }
 
 int main(void)
@@ -227,6 +226,7 @@ int main(void)
     };
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_launch launch = pen_launch_read_own();
+    uint32_t ranks[64];
     if (pen_transport_open(&launch, &transport, &why) != PEN_OK) {
         fprintf(stderr, "%s\n", pen_text_string(&why));
         return 1;
@@ -235,9 +235,15 @@ int main(void)
     own = pen_transport_rank(transport);
     for (uint32_t i = 0; i < num_ranks; i++)
         ranks[i] = num_ranks - 1 - i;
+    const struct pen_transport_group_options options = {
+        .transport = transport, .first = {PEN_TAG_GRADIENT, 0}, .num_kinds = 1};
+    assert_int_equal(pen_transport_group_create(&options, ranks, num_ranks,
+                                                num_ranks - 1 - own, &group),
+                     PEN_OK);
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     if (failures > 0)
         pen_transport_abort(transport, 1); /* others may wait for ever */
+    pen_transport_group_free(group);
     pen_transport_close(transport);
     return 0;
 }

@@ -3,8 +3,8 @@
 
 #include "base/random.h"
 #include "engine/bf16.h"
+#include "group/sparse_rows.h"
 #include "runtime/message_code.h"
-#include "runtime/sparse_rows.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -239,7 +239,7 @@ static void multiply_left(const struct matrix *matrix, const float *given,
 {
     for (size_t i = 0; i < matrix->rows; i++) {
         float *row = error + i * matrix->columns;
-        pen_sync_add(row, given + i * matrix->columns, matrix->columns);
+        pen_add_floats(row, given + i * matrix->columns, matrix->columns);
         for (size_t k = 0; k < matrix->rank; k++)
             matrix->left[k * matrix->rows + i] =
                 dot(row, matrix->right + k * matrix->columns, matrix->columns);

@@ -145,7 +145,7 @@ static void encode(void *state, uint32_t round, uint64_t step, float *vector,
     struct random_block *it = state;
     float *to = it->sent;
     (void)round;
-    pen_sync_add(it->error, vector, it->setting.count);
+    pen_add_floats(it->error, vector, it->setting.count);
     for (size_t i = 0; i < it->setting.num_tensors; i++) {
         const struct block *block = &it->blocks[i];
         float *error = it->error + block->first;

@@ -92,8 +92,8 @@ static float *chunk_of(const struct pen_sync *sync, uint32_t replica,
 {
     uint32_t size = sync->setting->peers->size;
     size_t first;
-    pen_collective_share(size, (replica + 2 * size - hop) % size,
-                         sync->setting->count, &first, count);
+    pen_sum_share(size, (replica + 2 * size - hop) % size, sync->setting->count,
+                  &first, count);
     return sync->travelling + first;
 }
 
@@ -126,7 +126,7 @@ static void end_hop(struct pen_sync *sync)
     float *in =
         chunk_of(sync, replica_before(sync->setting->peers), sync->hop, &count);
     if (is_adding(sync))
-        pen_sync_add(in, sync->arriving, count);
+        pen_add_floats(in, sync->arriving, count);
     sync->hop++;
 }
 

@@ -85,8 +85,7 @@ static pen_status create(const struct pen_sync_setting *setting,
     const struct pen_group *peers = setting->peers;
     size_t first, share;
     (void)why;
-    pen_collective_share(peers->size, peers->self, setting->count, &first,
-                         &share);
+    pen_sum_share(peers->size, peers->self, setting->count, &first, &share);
     size_t bytes =
         sizeof(struct compensation) + peers->size * share * sizeof(float);
     struct compensation *it = calloc(1, bytes);

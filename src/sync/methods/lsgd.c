@@ -11,11 +11,12 @@
  * the weights per group, G groups. The step is the one of the run's optimizer.
  * The last group may be smaller.
  *
- * Groups add up in the order of the tree of sync/collective.h. If they have a
+ * Groups add up in the order of the tree of group/tree.h. If they have a
  * power of two members, that is the order of synchronous SGD, and so are the
  * bits.
  */
 #include "group/subgroup.h"
+#include "group/tree.h"
 #include "sync/method.h"
 
 #include <stdlib.h>
@@ -132,11 +133,8 @@ static size_t bytes(const struct pen_sync *sync)
 static bool is_quiet(void *context)
 {
     struct pen_sync *sync = context;
-    bool is_done = true;
-    for (size_t i = 0; i < sync->num_requests; i++)
-        if (!pen_group_is_done(sync->setting->peers, &sync->requests[i], 1))
-            is_done = false;
-    return is_done;
+    return pen_group_is_done(sync->setting->peers, sync->requests,
+                             sync->num_requests);
 }
 
 /* ---- a head ---- */
@@ -157,10 +155,9 @@ static void gather_group(struct pen_sync *sync)
                           sync->setting->count * sizeof(float),
                           &sync->requests[i - 1]);
     pen_group_wait(peers, is_quiet, sync);
-    for (uint32_t step = 1; step < size; step *= 2)
-        for (uint32_t i = 0; i + step < size; i += 2 * step)
-            pen_sync_add(vector_of(sync, i), vector_of(sync, i + step),
-                         sync->setting->count);
+    for (struct pen_tree at = {.size = size}; pen_tree_next(&at);)
+        pen_add_floats(vector_of(sync, at.to), vector_of(sync, at.from),
+                       sync->setting->count);
 }
 
 static void spread_group(struct pen_sync *sync)

@@ -229,7 +229,7 @@ static void poll(struct pen_sync *sync)
         return;
     sync->is_under_way = false;
     if (sync->setting->compressor != NULL)
-        pen_sync_add(sync->centre, sync->vector, count);
+        pen_add_floats(sync->centre, sync->vector, count);
     else
         memcpy(sync->centre, sync->vector, count * sizeof *sync->centre);
 }

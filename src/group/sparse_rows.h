@@ -1,5 +1,5 @@
-#ifndef PEN_RUNTIME_SPARSE_ROWS_H
-#define PEN_RUNTIME_SPARSE_ROWS_H
+#ifndef PEN_GROUP_SPARSE_ROWS_H
+#define PEN_GROUP_SPARSE_ROWS_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/sparse_rows.h"
+#include "group/sparse_rows.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,208 @@
+/*
+ * Sums that members add up for each other, each its share of the array, or one
+ * of them all of it:
+ *
+ *   IDLE --begin--> IN --all have come: added up--> OUT --all are back--> IDLE
+ *
+ * What comes in is staged, one member's behind another's. The own place there
+ * is free: messages without the rows that are zero are made in it.
+ */
+#include "base/bug.h"
+#include "group/sparse_rows.h"
+#include "group/sum_internal.h"
+#include "group/tree.h"
+
+#include <string.h>
+
+size_t pen__sum_owners_stride(const struct pen_sum_options *options)
+{
+    size_t size = options->group->size;
+    size_t share = options->route == PEN_SUM_OWNER
+                       ? options->most
+                       : (options->most + size - 1) / size;
+    return share + (options->is_sparse ? 1 : 0);
+}
+
+static char *staged_of(const struct pen_sum *sum, uint32_t member)
+{
+    return sum->staged + member * pen__sum_owners_stride(&sum->options) *
+                             pen__sum_element(sum);
+}
+
+static struct pen__range share_of(const struct pen_sum *sum, uint32_t member)
+{
+    struct pen__range range = {0, 0};
+    if (sum->options.route == PEN_SUM_SHARES)
+        pen_sum_share(sum->options.group->size, member, sum->job.count,
+                      &range.first, &range.count);
+    else if (member == sum->job.owner)
+        range.count = sum->job.count;
+    return range;
+}
+
+static char *at(const struct pen_sum *sum, struct pen__range range)
+{
+    return (char *)sum->job.values + range.first * pen__sum_element(sum);
+}
+
+static bool is_sparse(const struct pen_sum *sum)
+{
+    return sum->job.width > 0;
+}
+
+static size_t rows_of(const struct pen_sum *sum)
+{
+    return sum->job.count / sum->job.width;
+}
+
+/* ---- messages ---- */
+
+static void receive(struct pen_sum *sum, uint32_t from, uint32_t channel,
+                    char *to, size_t count)
+{
+    size_t bytes = is_sparse(sum)
+                       ? pen_sparse_rows_most(rows_of(sum), sum->job.width)
+                       : count * pen__sum_element(sum);
+    if (count > 0)
+        pen_group_receive(sum->options.group, from, channel, to, bytes,
+                          &sum->receives[from]);
+}
+
+/* One message is packed once, whoever gets it. */
+static void send_values(struct pen_sum *sum, uint32_t to, uint32_t channel,
+                        struct pen__range range, size_t packed)
+{
+    const char *bytes = is_sparse(sum)
+                            ? staged_of(sum, sum->options.group->self)
+                            : at(sum, range);
+    if (range.count > 0)
+        pen_group_send(sum->options.group, to, channel, bytes,
+                       is_sparse(sum) ? packed
+                                      : range.count * pen__sum_element(sum),
+                       &sum->sends[to]);
+}
+
+/* Sends to one member and receives from another, `turn` before this one. */
+static void post(struct pen_sum *sum, uint32_t turn, size_t packed)
+{
+    uint32_t size = sum->options.group->size, self = sum->options.group->self;
+    uint32_t to = (self + turn) % size, from = (self + size - turn) % size;
+    uint32_t channel = sum->options.channel;
+    if (sum->state == PEN__SUM_IN) {
+        receive(sum, from, channel, staged_of(sum, from),
+                share_of(sum, self).count);
+        send_values(sum, to, channel, share_of(sum, to), packed);
+        return;
+    }
+    struct pen__range back = share_of(sum, from);
+    channel += 1 + sum->job.further_channel;
+    receive(sum, from, channel,
+            is_sparse(sum) ? staged_of(sum, self) : at(sum, back), back.count);
+    send_values(sum, to, channel, share_of(sum, self), packed);
+}
+
+static bool takes_turns(const struct pen_sum *sum)
+{
+    size_t bytes = sum->job.count * sizeof(float) / sum->options.group->size;
+    return sum->options.route == PEN_SUM_SHARES && bytes > PEN_SUM_LONG_SHARE;
+}
+
+/* Whether this member is the one that sends now, where one alone adds. */
+static bool is_sender(const struct pen_sum *sum)
+{
+    bool is_owner = sum->options.group->self == sum->job.owner;
+    return is_owner == (sum->state == PEN__SUM_OUT);
+}
+
+static void post_all(struct pen_sum *sum)
+{
+    size_t packed = 0;
+    if (is_sparse(sum) && is_sender(sum))
+        packed =
+            pen_sparse_rows_pack(sum->job.values, rows_of(sum), sum->job.width,
+                                 staged_of(sum, sum->options.group->self));
+    sum->step = takes_turns(sum) ? 1 : 0;
+    if (sum->step > 0)
+        post(sum, sum->step, packed);
+    for (uint32_t i = 1; i < sum->options.group->size && sum->step == 0; i++)
+        post(sum, i, packed);
+}
+
+/* True when there was a further turn to take. */
+static bool take_turn(struct pen_sum *sum)
+{
+    if (sum->step == 0 || sum->step + 1 == sum->options.group->size)
+        return false;
+    post(sum, ++sum->step, 0);
+    return true;
+}
+
+/* ---- what has come ---- */
+
+/* Messages to rows, each where it lies. */
+static void fill_in_zeros(struct pen_sum *sum)
+{
+    size_t rows = rows_of(sum), width = sum->job.width;
+    uint32_t self = sum->options.group->self;
+    char *aside = staged_of(sum, self);
+    for (uint32_t k = 0; k < sum->options.group->size; k++) {
+        char *staged = staged_of(sum, k);
+        if (k == self)
+            continue;
+        memcpy(aside, staged, pen_sparse_rows_bytes(staged, rows, width));
+        pen_sparse_rows_unpack(aside, rows, width, (float *)(void *)staged);
+    }
+}
+
+static void add_up(struct pen_sum *sum)
+{
+    uint32_t size = sum->options.group->size, self = sum->options.group->self;
+    struct pen__range own = share_of(sum, self);
+    if (own.count == 0)
+        return;
+    if (is_sparse(sum))
+        fill_in_zeros(sum);
+    for (uint32_t k = 0; k < size; k++)
+        sum->sums[k] = k == self ? at(sum, own) : staged_of(sum, k);
+    for (struct pen_tree it = {.size = size}; pen_tree_next(&it);)
+        pen__sum_add(sum, sum->sums[it.to], sum->sums[it.from], own.count);
+    if (sum->sums[0] != at(sum, own))
+        memcpy(at(sum, own), sum->sums[0], own.count * pen__sum_element(sum));
+}
+
+/* ---- going on ---- */
+
+void pen__sum_owners_begin(struct pen_sum *sum)
+{
+    PEN_BUG_UNLESS(!is_sparse(sum) ||
+                   (sum->options.is_sparse && !sum->options.is_double &&
+                    sum->options.route == PEN_SUM_OWNER));
+    post_all(sum);
+}
+
+static bool is_quiet(struct pen_sum *sum)
+{
+    struct pen_group *group = sum->options.group;
+    bool have_left = pen_group_is_done(group, sum->sends, group->size);
+    return pen_group_is_done(group, sum->receives, group->size) && have_left;
+}
+
+void pen__sum_owners_poll(struct pen_sum *sum)
+{
+    while (sum->state != PEN__SUM_IDLE && is_quiet(sum)) {
+        if (take_turn(sum))
+            continue;
+        bool was_in = sum->state == PEN__SUM_IN;
+        if (was_in)
+            add_up(sum);
+        else if (is_sparse(sum) && !is_sender(sum))
+            pen_sparse_rows_unpack(staged_of(sum, sum->options.group->self),
+                                   rows_of(sum), sum->job.width,
+                                   sum->job.values);
+        sum->state = PEN__SUM_IDLE;
+        if (!was_in || !(sum->job.way & PEN_SUM_OUT))
+            return;
+        sum->state = PEN__SUM_OUT;
+        post_all(sum);
+    }
+}
