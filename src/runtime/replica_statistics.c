@@ -1,7 +1,7 @@
 #include "runtime/replica_statistics.h"
 
+#include "group/sum.h"
 #include "network/images.h"
-#include "sync/collective.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ struct pen_replica_statistics {
     size_t num_counters;
     float *own;
     float *mean;
-    struct pen_collective *collective;
+    struct pen_sum *sum;
 };
 
 static pen_status list_items(struct pen_replica_statistics *statistics,
@@ -74,9 +74,12 @@ pen_status pen_replica_statistics_create(const struct pen_any_model *model,
         if (statistics->own == NULL || statistics->mean == NULL)
             status = PEN_NOMEM;
     }
+    const struct pen_sum_options options = {.group = peers,
+                                            .channel = channel,
+                                            .route = PEN_SUM_SHARES,
+                                            .most = statistics->count};
     if (status == PEN_OK)
-        status = pen_collective_create(peers, channel, statistics->count, 0,
-                                       &statistics->collective);
+        status = pen_sum_create(&options, &statistics->sum);
     if (status == PEN_OK)
         *out = statistics;
     else
@@ -88,7 +91,7 @@ void pen_replica_statistics_free(struct pen_replica_statistics *statistics)
 {
     if (statistics == NULL)
         return;
-    pen_collective_free(statistics->collective);
+    pen_sum_free(statistics->sum);
     free(statistics->mean);
     free(statistics->own);
     free(statistics->items);
@@ -100,7 +103,7 @@ size_t
 pen_replica_statistics_bytes(const struct pen_replica_statistics *statistics)
 {
     return 2 * statistics->count * sizeof(float) +
-           pen_collective_bytes(statistics->collective);
+           pen_sum_bytes(statistics->sum);
 }
 
 static void put(const struct pen_replica_statistics *statistics,
@@ -153,10 +156,11 @@ pen_replica_statistics_show(struct pen_replica_statistics *statistics,
 {
     get(statistics, statistics->own);
     measure_anew(statistics, measure, context);
-    pen_collective_sum(statistics->collective, statistics->mean,
-                       statistics->count);
-    pen_collective_wait(statistics->collective);
-    if (pen_group_status(statistics->peers) != PEN_OK)
+    const struct pen_sum_job job = {.way = PEN_SUM_BOTH,
+                                    .values = statistics->mean,
+                                    .count = statistics->count};
+    pen_sum_begin(statistics->sum, &job);
+    if (pen_sum_wait(statistics->sum) != PEN_OK)
         return PEN_LOST;
     for (size_t i = 0; i < statistics->count; i++)
         statistics->mean[i] /= (float)statistics->peers->size;
