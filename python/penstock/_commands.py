@@ -385,6 +385,7 @@ def schedule_make(
     batches: Optional[Count] = None,
     group_size: Optional[Count] = None,
     vertical_sync: bool = False,
+    recompute: bool = False,
     costs: Optional[Several] = None,
     memory: Optional[Several] = None,
     memory_limit: Optional[Number] = None,
@@ -399,6 +400,7 @@ def schedule_make(
     batches: batches of a run, for asynchronous schedules only; 8 in compare when not given
     group_size: micro-batches that run together; for kfkb only
     vertical_sync: the same weight version in all stages of a micro-batch; for pipedream only
+    recompute: recompute each stage (R) ahead of its backward; its forward keeps only its input
     costs: seconds of one micro-batch on one rank, or a JSON file; b=2 is a whole backward, i
         and w half of it each; f=1,i=1,w=1,comm=0 when not given
     memory: activations that operations add and free, in A, the activations of one micro-batch
@@ -490,6 +492,7 @@ def schedule_draw(
     chunks: Optional[Count] = None,
     slices: Optional[Count] = None,
     batches: Optional[Count] = None,
+    recompute: bool = False,
     costs: Optional[Several] = None,
     memory: Optional[Several] = None,
     memory_limit: Optional[Number] = None,
@@ -503,6 +506,7 @@ def schedule_draw(
     chunks: stages on each rank
     slices: token slices per micro-batch
     batches: batches of a run, for asynchronous schedules only; 8 in compare when not given
+    recompute: recompute each stage (R) ahead of its backward; its forward keeps only its input
     costs: seconds of one micro-batch on one rank, or a JSON file; b=2 is a whole backward, i
         and w half of it each; f=1,i=1,w=1,comm=0 when not given
     memory: activations that operations add and free, in A, the activations of one micro-batch
@@ -523,6 +527,7 @@ def schedule_compare(
     chunks: Optional[Count] = None,
     slices: Optional[Count] = None,
     batches: Optional[Count] = None,
+    recompute: bool = False,
     costs: Optional[Several] = None,
     memory: Optional[Several] = None,
     memory_limit: Optional[Number] = None,
@@ -534,6 +539,7 @@ def schedule_compare(
     chunks: stages on each rank
     slices: token slices per micro-batch
     batches: batches of a run, for asynchronous schedules only; 8 in compare when not given
+    recompute: recompute each stage (R) ahead of its backward; its forward keeps only its input
     costs: seconds of one micro-batch on one rank, or a JSON file; b=2 is a whole backward, i
         and w half of it each; f=1,i=1,w=1,comm=0 when not given
     memory: activations that operations add and free, in A, the activations of one micro-batch

@@ -54,8 +54,10 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
     (void)x;
-    pass->engine->ops->embedding_forward(
-        pass->engine, &embedding_of(layer)->table, pass->microbatch->ids, y);
+    if (y != NULL)
+        pass->engine->ops->embedding_forward(pass->engine,
+                                             &embedding_of(layer)->table,
+                                             pass->microbatch->ids, y);
 }
 
 /* Nothing comes before this layer. */

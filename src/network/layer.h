@@ -25,8 +25,8 @@ struct pen__layer;
 
 /*
  * x is the input of the layer, dy the gradient of its output. dx is NULL when
- * nobody wants it, x on the layer that reads the data, y and dy on the layer
- * that makes the loss. dx never overlaps dy.
+ * nobody wants it, and so is y; x on the layer that reads the data, y and dy on
+ * the layer that makes the loss. dx never overlaps dy.
  */
 struct pen__layer_ops {
     void (*free)(struct pen__layer *layer);

@@ -112,9 +112,10 @@ void pen_network_set_progress(struct pen_network *network,
                               pen_network_progress *progress, void *context);
 
 /*
- * x is NULL on the stage with the embedding, y on the one with the head. x is
- * copied into the stash where it does not lie there already: see
- * pen_network_input().
+ * x is NULL on the stage with the embedding, y on the one with the head. To
+ * make the stash of a decoder again, with the weights of its first forward, y
+ * may be NULL on any: the stash gets the same bits. x is copied into the stash
+ * where it does not lie there already: see pen_network_input().
  */
 void pen_network_forward(struct pen_network *network,
                          struct pen_microbatch *microbatch, void *stash,

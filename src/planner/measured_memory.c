@@ -119,6 +119,11 @@ static void add_activations(struct holder *holder, uint32_t stage,
     }
     if (range->first == 0 || has_head(holder, range))
         holder->activations += needs.inputs * input;
+    if (range->first > 0)
+        holder->activations +=
+            needs.kept *
+            align(
+                holder->measured->profile.layers[PEN_LAYER_BLOCK].output_bytes);
     holder->scratch += scratch;
 }
 

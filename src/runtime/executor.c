@@ -364,6 +364,17 @@ static void keep_loss(struct pen_executor *executor,
                  pen_shelf_at(&stage->stashes, stay->stash), &batch);
 }
 
+/* The input that a stage is computed again from; until the message goes. */
+static void keep_input(const struct pen_stage *stage,
+                       const struct pen_stay *stay, const void *x)
+{
+    if (stay->kept == PEN_SHELF_NONE)
+        return;
+    struct pen_engine *engine = pen_network_engine(stage->network);
+    engine->ops->copy(engine, x, room_at(&stage->kept, stay->kept),
+                      stage->sizes.input);
+}
+
 static pen_status forward(struct pen_executor *executor, uint32_t index,
                           const struct pen_op *op, struct pen_text *why)
 {
@@ -375,6 +386,8 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     pen_status status = take_room(executor, &stage->stashes, &stay->stash);
     if (status == PEN_OK)
         status = take_room(executor, &stage->inputs, &stay->input);
+    if (status == PEN_OK && pen_op_is_recomputed(op))
+        status = take_room(executor, &stage->kept, &stay->kept);
     if (status == PEN_OK && stage->reads_data)
         status = read_input(executor, stage, op->microbatch, why);
     if (status == PEN_OK)
@@ -389,6 +402,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     uint32_t carried = in.in == NULL ? PEN_OP_CURRENT : in.label.version;
     stay->version = use(executor, stage, op, carried);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    keep_input(stage, stay, in.in);
     if (stage->network == NULL)
         pen_executor_sleep(executor, sleep_of(executor, stage)->forward_sec);
     else
@@ -404,10 +418,35 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     if (in.in != NULL)
         pen_mailbox_release(routes->act_in, in.in);
     fill(executor, routes->act_out, op, stay->version);
-    if (executor->pass->is_evaluation) {
+    if (executor->pass->is_evaluation || pen_op_is_recomputed(op))
         give_room(&stage->stashes, &stay->stash);
+    if (executor->pass->is_evaluation)
         give_room(&stage->inputs, &stay->input);
-    }
+    return PEN_OK;
+}
+
+/* The forward again, for its stash alone. */
+static pen_status recompute(struct pen_executor *executor, uint32_t index,
+                            const struct pen_op *op)
+{
+    struct pen_stage *stage = &executor->stages[index];
+    struct pen_stay *stay = &stage->stays[op->microbatch];
+    pen_status status = take_room(executor, &stage->stashes, &stay->stash);
+    if (status != PEN_OK)
+        return status;
+    executor->ready_ns = pen_clock_ns();
+    use(executor, stage, op, stay->version);
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    if (stage->network == NULL)
+        pen_executor_sleep(executor,
+                           pen_cost_recompute_sec(sleep_of(executor, stage)));
+    else
+        pen_network_forward(stage->network, &microbatch,
+                            room_at(&stage->stashes, stay->stash),
+                            room_at(&stage->kept, stay->kept), NULL);
+    unuse(executor, stage, op);
+    finish(executor, stage);
+    give_room(&stage->kept, &stay->kept);
     return PEN_OK;
 }
 
@@ -518,8 +557,8 @@ static pen_status compute(struct pen_executor *executor,
         return backward(executor, index, op);
     case PEN_OP_BACKWARD_WEIGHT:
         return backward_weight(executor, index, op);
-    default: /* the backward computes again what its stage did not keep */
-        return PEN_OK;
+    default:
+        return recompute(executor, index, op);
     }
 }
 
@@ -600,6 +639,7 @@ pen_status pen_executor_rewind(struct pen_executor *executor)
         for (uint32_t k = 0; k < stage->num_microbatches; k++) {
             give_room(&stage->stashes, &stage->stays[k].stash);
             give_room(&stage->inputs, &stage->stays[k].input);
+            give_room(&stage->kept, &stage->stays[k].kept);
         }
     }
     return status;

@@ -73,8 +73,11 @@ static pen_status make_stays(struct pen_stage *stage, uint32_t num_microbatches)
     if (stage->stays == NULL)
         return PEN_NOMEM;
     for (uint32_t i = 0; i < num_microbatches; i++)
-        stage->stays[i] = (struct pen_stay){PEN_SHELF_NONE, PEN_SHELF_NONE,
-                                            PEN_SHELF_NONE, PEN_OP_CURRENT};
+        stage->stays[i] = (struct pen_stay){.stash = PEN_SHELF_NONE,
+                                            .hold = PEN_SHELF_NONE,
+                                            .input = PEN_SHELF_NONE,
+                                            .kept = PEN_SHELF_NONE,
+                                            .version = PEN_OP_CURRENT};
     return PEN_OK;
 }
 
@@ -92,6 +95,9 @@ pen_status pen_stage_init_room(struct pen_stage *stage,
     if (status == PEN_OK)
         status = pen_shelf_init(&stage->holds, engine, PEN_PLACE_ENGINE,
                                 needs->holds, sizes->hold);
+    if (status == PEN_OK && sizes->stash > 0) /* else it only takes time */
+        status = pen_shelf_init(&stage->kept, engine, PEN_PLACE_ENGINE,
+                                needs->kept, sizes->input);
     if (status == PEN_OK && stage->reads_data)
         status = pen_shelf_init(&stage->inputs, engine, PEN_PLACE_STAGING,
                                 needs->inputs, input_bytes(stage));
@@ -113,6 +119,7 @@ void pen_stage_release(struct pen_stage *stage)
         pen_shelf_release(&stage->stashes);
         pen_shelf_release(&stage->holds);
         pen_shelf_release(&stage->inputs);
+        pen_shelf_release(&stage->kept);
         pen_network_free(stage->network);
     }
     *stage = (struct pen_stage){0};
@@ -124,7 +131,8 @@ size_t pen_stage_bytes(const struct pen_stage *stage)
         return 0;
     return stage->stashes.count * stage->stashes.bytes +
            stage->holds.count * stage->holds.bytes +
-           stage->inputs.count * stage->inputs.bytes;
+           stage->inputs.count * stage->inputs.bytes +
+           stage->kept.count * stage->kept.bytes;
 }
 
 struct pen_batch pen_stage_batch(const struct pen_stage *stage, uint32_t input)

@@ -37,6 +37,7 @@ struct pen_stay {
     uint32_t stash; /* index in a shelf or PEN_SHELF_NONE, as below */
     uint32_t hold;
     uint32_t input;   /* what the data gave */
+    uint32_t kept;    /* input of the stage, until it is computed again */
     uint32_t version; /* of the weights that its forward used */
 };
 
@@ -52,6 +53,7 @@ struct pen_stage {
     struct pen_shelf stashes;
     struct pen_shelf holds;
     struct pen_shelf inputs;
+    struct pen_shelf kept;
     struct pen_sample_shape sample;
     size_t micro_batch;
     uint32_t num_microbatches; /* stays there are */

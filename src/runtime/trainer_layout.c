@@ -69,6 +69,20 @@ static bool recomputes(const struct pen_trainer *trainer)
     return false;
 }
 
+static bool computes_twice(const struct pen_trainer *trainer)
+{
+    const struct pen_schedule *schedule = trainer->options.schedule;
+    const struct pen_shape *shape = &trainer->layout.shape;
+    for (uint32_t s = 0; s < shape->num_stages && schedule->has_recomputation;
+         s++) {
+        uint32_t part = pen_shape_part_of_stage(shape, s);
+        if (trainer->options.parts[part].recompute == PEN_RECOMPUTE_FULL &&
+            pen_row_recomputes(&schedule->rows[pen_shape_rank_of(shape, s)], s))
+            return true;
+    }
+    return false;
+}
+
 static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
 {
     const struct pen_trainer_options *options = &trainer->options;
@@ -100,7 +114,9 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
         .sequence = options->sample.num_ids,
         .number = options->is_bf16 ? PEN_NUMBER_BF16 : PEN_NUMBER_F32,
         .has_tied_embeddings = model != NULL && model->has_tied_embeddings,
-        .recomputes = recomputes(trainer)};
+        .recomputes = recomputes(trainer),
+        .has_recomputed = options->schedule->has_recomputation,
+        .computes_twice = computes_twice(trainer)};
     if (options->is_forward_only)
         return facts;
     facts.clip_norm = optimizer->clip_norm;

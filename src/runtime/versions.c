@@ -55,8 +55,7 @@ static bool reads_stored(const struct pen_versions *versions,
                          const struct pen_op *op)
 {
     return op->stage == versions->options.stage &&
-           pen_op_is_compute(op->kind) && op->kind != PEN_OP_RECOMPUTE &&
-           op->version != PEN_OP_CURRENT &&
+           pen_op_is_compute(op->kind) && op->version != PEN_OP_CURRENT &&
            pen_correction_distance(&versions->options.correction, op) == 0;
 }
 
@@ -73,7 +72,7 @@ static bool is_ahead(const struct pen_versions *versions,
     const struct pen_correction_setup *setup = &versions->options.correction;
     return setup->kind == PEN_CORRECTION_AHEAD &&
            op->stage == versions->options.stage &&
-           pen_op_is_compute(op->kind) && op->kind != PEN_OP_RECOMPUTE &&
+           pen_op_is_compute(op->kind) &&
            pen_correction_distance(setup, op) != 0;
 }
 

@@ -2,7 +2,6 @@
 
 #include "base/bug.h"
 #include "base/file.h"
-#include "schedule/op.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,15 +12,15 @@
 
 void pen_costs_init(struct pen_costs *costs)
 {
-    *costs =
-        (struct pen_costs){.scope = PEN_COST_UNIFORM,
-                           .uniform = {.forward_sec = 1,
-                                       .input_sec = 1,
-                                       .weight_sec = 1,
-                                       .recompute_sec = -1,
-                                       .pair_sec = -1,
-                                       .memory = 1},
-                           .memory = {.forward = 1, .input = 0, .weight = -1}};
+    *costs = (struct pen_costs){
+        .scope = PEN_COST_UNIFORM,
+        .uniform = {.forward_sec = 1,
+                    .input_sec = 1,
+                    .weight_sec = 1,
+                    .recompute_sec = -1,
+                    .pair_sec = -1,
+                    .memory = 1},
+        .memory = {.forward = 1, .input = 0, .weight = -1, .recompute = 1}};
 }
 
 void pen_costs_release(struct pen_costs *costs)
@@ -162,24 +161,34 @@ pen_status pen_costs_read(const char *text, struct pen_costs *costs,
     return status;
 }
 
-pen_status pen_memory_check(const struct pen_memory *memory,
-                            struct pen_text *why)
+pen_status pen_memory_complete(struct pen_memory *memory, struct pen_text *why)
 {
-    double left =
-        memory->forward + memory->input + memory->weight + memory->recompute;
-    if (fabs(left) <= 1e-9)
+    double left = memory->forward + memory->input + memory->weight;
+    bool has_recompute = !isnan(memory->recompute);
+    if (fabs(left) > 1e-9 && has_recompute) {
+        left += memory->recompute;
+        memory->forward += memory->recompute;
+    }
+    if (fabs(left) > 1e-9) {
+        pen_why(why,
+                "the memory of f, i, w and r sums to %g for each micro-batch; "
+                "it must sum to 0",
+                left);
+        return PEN_INVALID;
+    }
+    if (!has_recompute)
+        memory->recompute = memory->forward;
+    if (memory->recompute <= memory->forward)
         return PEN_OK;
-    pen_why(why,
-            "the memory of f, i, w and r sums to %g for each micro-batch; "
-            "it must sum to 0",
-            left);
+    pen_why(why, "the memory of r, %g, is more than that of f, %g",
+            memory->recompute, memory->forward);
     return PEN_INVALID;
 }
 
 pen_status pen_memory_read(const char *text, struct pen_memory *memory,
                            struct pen_text *why)
 {
-    struct pen_memory read = {.forward = 0};
+    struct pen_memory read = {.recompute = (double)NAN};
     const struct key keys[] = {
         {"f", &read.forward, 0, PEN_MAX_MEMORY},
         {"i", &read.input, -PEN_MAX_MEMORY, PEN_MAX_MEMORY},
@@ -187,7 +196,7 @@ pen_status pen_memory_read(const char *text, struct pen_memory *memory,
         {"r", &read.recompute, -PEN_MAX_MEMORY, PEN_MAX_MEMORY}};
     pen_status status = read_keys(text, keys, sizeof keys / sizeof *keys, why);
     if (status == PEN_OK)
-        status = pen_memory_check(&read, why);
+        status = pen_memory_complete(&read, why);
     if (status == PEN_OK)
         *memory = read;
     return status;
@@ -407,8 +416,7 @@ double pen_cost_of(const struct pen_cost_table *table, unsigned kind,
     case PEN_OP_BACKWARD_WEIGHT:
         return cost->weight_sec;
     case PEN_OP_RECOMPUTE:
-        return cost->recompute_sec < 0 ? cost->forward_sec
-                                       : cost->recompute_sec;
+        return pen_cost_recompute_sec(cost);
     default:
         return 0;
     }
@@ -437,4 +445,17 @@ double pen_memory_of(const struct pen_cost_table *table, unsigned kind,
     default:
         return 0;
     }
+}
+
+double pen_memory_kept(const struct pen_cost_table *table, uint32_t stage)
+{
+    return (table->memory.forward - table->memory.recompute) *
+           table->stages[stage].memory;
+}
+
+double pen_memory_of_op(const struct pen_cost_table *table,
+                        const struct pen_op *op)
+{
+    return pen_op_is_recomputed(op) ? pen_memory_kept(table, op->stage)
+                                    : pen_memory_of(table, op->kind, op->stage);
 }

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "schedule/op.h"
 #include "schedule/placement.h"
 
 #include <stdbool.h>
@@ -30,12 +31,20 @@ struct pen_cost {
                              same share for all, see pen_cost_table_init() */
 };
 
-/* What each op adds to the stash, in A; B frees what I and W free. */
+static inline double pen_cost_recompute_sec(const struct pen_cost *cost)
+{
+    return cost->recompute_sec < 0 ? cost->forward_sec : cost->recompute_sec;
+}
+
+/*
+ * What each op adds to the stash, in A; B frees what I and W free. An F that
+ * has an R adds what is left of `forward`: the input of its stage.
+ */
 struct pen_memory {
     double forward;
     double input;
     double weight;
-    double recompute;
+    double recompute; /* R */
 };
 
 /* A transfer takes latency_sec + bytes / bandwidth. */
@@ -95,13 +104,16 @@ pen_status pen_costs_parse_json(const char *text, size_t length,
  */
 void pen_costs_print(const struct pen_costs *costs, struct pen_text *out);
 
-/* Reads "f=1,i=-0.5,w=-0.5"; what F adds, the others free, to the last bit. */
+/*
+ * Reads "f=1,i=-0.5,w=-0.5"; what F adds, I and W free, to the last bit. R adds
+ * all of it when not given. Where f, i and w do not sum to 0 but do with r, f
+ * is what an F adds that has an R.
+ */
 pen_status pen_memory_read(const char *text, struct pen_memory *memory,
                            struct pen_text *why);
 
-/* What F adds, the others must free. */
-pen_status pen_memory_check(const struct pen_memory *memory,
-                            struct pen_text *why);
+/* Of what was read, with a recompute of NAN when it was not given. */
+pen_status pen_memory_complete(struct pen_memory *memory, struct pen_text *why);
 
 /*
  * The costs of one shape, per stage and in seconds; links by rank. Refuses a
@@ -131,8 +143,14 @@ void pen_cost_table_release(struct pen_cost_table *table);
 double pen_cost_of(const struct pen_cost_table *table, unsigned kind,
                    uint32_t stage);
 
-/* What the op adds to the stash of its rank, in A; 0 for communication. */
+/*
+ * What an op of this kind adds to the stash of its rank, in A; 0 for
+ * communication. An F is one without R; the second is of one with it.
+ */
 double pen_memory_of(const struct pen_cost_table *table, unsigned kind,
                      uint32_t stage);
+double pen_memory_kept(const struct pen_cost_table *table, uint32_t stage);
+double pen_memory_of_op(const struct pen_cost_table *table,
+                        const struct pen_op *op);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define MAX_LINKS 1048576u
@@ -322,7 +323,7 @@ static pen_status read_memory(const struct pen_json *file,
     if (!pen_json_has(file, "memory"))
         return PEN_OK;
     struct pen_json object;
-    struct pen_memory memory = {.forward = 0};
+    struct pen_memory memory = {.recompute = (double)NAN};
     const struct pen_json_number fields[] = {
         {"f", &memory.forward, 0, PEN_MAX_MEMORY},
         {"i", &memory.input, -PEN_MAX_MEMORY, PEN_MAX_MEMORY},
@@ -334,7 +335,7 @@ static pen_status read_memory(const struct pen_json *file,
     if (status == PEN_OK)
         status = pen_json_read_numbers(&object, fields, COUNT_OF(fields), why);
     if (status == PEN_OK)
-        status = pen_memory_check(&memory, why);
+        status = pen_memory_complete(&memory, why);
     if (status == PEN_OK)
         costs->memory = memory;
     return status;

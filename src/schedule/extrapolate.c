@@ -62,8 +62,9 @@ static uint64_t forwards(const struct pen__program *program,
     uint64_t count = 0;
     for (uint32_t i = 0; i < stretch->length; i++) {
         const struct pen__instr *instr = &row->instrs[stretch->first + i];
+        uint32_t slot = instr->cost % PEN__COST_SLOTS;
         count += instr->kind == PEN__RUN && instr->cost != none &&
-                 instr->cost % PEN__COST_SLOTS == PEN__COST_FORWARD;
+                 (slot == PEN__COST_FORWARD || slot == PEN__COST_KEPT);
     }
     return count;
 }

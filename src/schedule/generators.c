@@ -55,6 +55,18 @@ const struct pen_generator *pen_generator_find(const char *name)
     return NULL;
 }
 
+static pen_status recompute(struct pen_schedule **schedule,
+                            struct pen_text *why)
+{
+    struct pen_schedule *made = NULL;
+    pen_status status = pen_schedule_recompute(*schedule, &made, why);
+    if (status == PEN_OK) {
+        pen_schedule_free(*schedule);
+        *schedule = made;
+    }
+    return status;
+}
+
 pen_status pen_generator_make(const struct pen_generator *generator,
                               const struct pen_generator_args *args,
                               struct pen_schedule **out, struct pen_text *why)
@@ -69,7 +81,10 @@ pen_status pen_generator_make(const struct pen_generator *generator,
     if (status != PEN_OK)
         return status;
     compute->rules.is_optimistic = generator->is_optimistic && args->ranks > 1;
-    status = pen_schedule_lower(compute, out, why);
+    if (args->recomputes)
+        status = recompute(&compute, why);
+    if (status == PEN_OK)
+        status = pen_schedule_lower(compute, out, why);
     pen_schedule_free(compute);
     return status;
 }

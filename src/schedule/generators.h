@@ -21,6 +21,7 @@ struct pen_generator_args {
     double memory_limit;    /* in A; 0: the generator's own */
     bool has_memory;        /* the user named the memory of the ops */
     bool has_vertical_sync; /* pipedream: one version in all stages */
+    bool recomputes;        /* R before the backwards; see schedule.h */
     const struct pen_costs *costs; /* never NULL */
 };
 

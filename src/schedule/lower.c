@@ -136,6 +136,8 @@ pen_status pen_schedule_lower(const struct pen_schedule *compute,
     low.adds_steps = !pen_schedule_has_class(compute, PEN_OP_CLASS_STEP);
     for (uint32_t rank = 0; rank < compute->shape.num_ranks; rank++)
         lower_row(&low, rank);
+    if (low.status == PEN_OK)
+        low.status = pen_schedule_mark_recomputed(low.to);
     if (low.status != PEN_OK)
         goto fail_schedule;
     free(low.last);

@@ -82,6 +82,7 @@ enum pen__cost_slot {
     PEN__COST_INPUT,
     PEN__COST_WEIGHT,
     PEN__COST_RECOMPUTE,
+    PEN__COST_KEPT,      /* a forward that has an R */
     PEN__COST_PAIR_REST, /* overlapped pair, less the forward before it */
     PEN__COST_SLOTS
 };

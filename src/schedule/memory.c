@@ -17,9 +17,11 @@ static double walk(const struct pen__program *program,
         if (instr->kind != PEN__RUN || instr->cost == none)
             continue;
         uint32_t slot = instr->cost % PEN__COST_SLOTS;
+        uint32_t stage = instr->cost / PEN__COST_SLOTS;
         if (slot == PEN__COST_PAIR_REST)
             slot = PEN__COST_BACKWARD;
-        *level += pen_memory_of(costs, slot, instr->cost / PEN__COST_SLOTS);
+        *level += slot == PEN__COST_KEPT ? pen_memory_kept(costs, stage)
+                                         : pen_memory_of(costs, slot, stage);
         peak = fmax(peak, *level);
     }
     return peak;
@@ -87,7 +89,7 @@ static void add_events(struct event_list *list, const struct pen__run *run,
     uint32_t move = 0;
     for (uint32_t i = 0; i < row->count; i++) {
         const struct pen_op *op = &row->ops[i];
-        double delta = pen_memory_of(costs, op->kind, op->stage);
+        double delta = pen_memory_of_op(costs, op);
         struct pen__op_time time = run->ops[from][i];
         if (is_move(op)) {
             PEN_BUG_UNLESS(lane != NULL);

@@ -14,8 +14,8 @@ static void count_up(uint32_t *now, uint32_t *most)
 struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
                                            uint32_t stage)
 {
-    struct pen_stage_needs most = {0, 0, 0};
-    struct pen_stage_needs now = {0, 0, 0};
+    struct pen_stage_needs most = {0};
+    struct pen_stage_needs now = {0};
     bool is_trained = false;
     for (uint32_t i = 0; i < row->count; i++) {
         const struct pen_op *op = &row->ops[i];
@@ -25,6 +25,14 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
         case PEN_OP_FORWARD:
             count_up(&now.stashes, &most.stashes);
             count_up(&now.inputs, &most.inputs);
+            if (pen_op_is_recomputed(op)) {
+                count_up(&now.kept, &most.kept);
+                now.stashes--;
+            }
+            break;
+        case PEN_OP_RECOMPUTE:
+            count_up(&now.stashes, &most.stashes);
+            now.kept--;
             break;
         case PEN_OP_LOAD:
             count_up(&now.stashes, &most.stashes);
@@ -50,7 +58,8 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
             break;
         }
     }
-    return is_trained ? most : (struct pen_stage_needs){1, 0, 1};
+    return is_trained ? most
+                      : (struct pen_stage_needs){.stashes = 1, .inputs = 1};
 }
 
 /* Receives that are posted ahead of their place. */

@@ -13,6 +13,7 @@ struct pen_stage_needs {
     uint32_t stashes;
     uint32_t holds;
     uint32_t inputs; /* what the data gave */
+    uint32_t kept;   /* inputs of the stage, from an F to its R */
 };
 
 struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,

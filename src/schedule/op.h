@@ -61,10 +61,16 @@ struct pen_op_info {
 #define PEN_OP_NO_MICROBATCH UINT32_MAX
 #define PEN_OP_CURRENT UINT32_MAX
 
+/*
+ * Of an F whose (stage, micro-batch, slice) has an R: it keeps its input alone.
+ * Follows from the rows: see pen_schedule_mark_recomputed().
+ */
+#define PEN_OP_IS_RECOMPUTED 1u
+
 /* 16 bytes: tens of millions of them are kept at once. */
 struct pen_op {
     uint8_t kind;        /* enum pen_op_kind */
-    uint8_t flags;       /* 0; reserved for passes */
+    uint8_t flags;       /* PEN_OP_IS_RECOMPUTED, or 0 */
     uint16_t group;      /* overlap group on this rank, 0 = none */
     uint16_t stage;      /* sends: the producing stage; receives: consuming */
     uint16_t slice;      /* token slice, 0 when unused */
@@ -90,6 +96,11 @@ static inline bool pen_op_has_microbatch(unsigned kind)
 static inline bool pen_op_is_compute(unsigned kind)
 {
     return kind <= PEN_OP_RECOMPUTE;
+}
+
+static inline bool pen_op_is_recomputed(const struct pen_op *op)
+{
+    return (op->flags & PEN_OP_IS_RECOMPUTED) != 0;
 }
 
 #endif

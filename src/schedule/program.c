@@ -223,6 +223,11 @@ static pen_status compile_waits(struct compiler *compiler, uint32_t rank,
     return append_wait(compiler, position, channel, back);
 }
 
+static uint32_t slot_of(const struct pen_op *op)
+{
+    return pen_op_is_recomputed(op) ? PEN__COST_KEPT : op->kind;
+}
+
 static pen_status compile_single(struct compiler *compiler, uint32_t rank,
                                  uint32_t position, const struct pen_op *op)
 {
@@ -249,7 +254,7 @@ static pen_status compile_single(struct compiler *compiler, uint32_t rank,
     last->is_end = 0;
     last->wait = channel;
     last->back = back;
-    last->cost = (uint32_t)op->stage * PEN__COST_SLOTS + op->kind;
+    last->cost = (uint32_t)op->stage * PEN__COST_SLOTS + slot_of(op);
     return PEN_OK;
 }
 
@@ -283,7 +288,7 @@ static pen_status compile_group(struct compiler *compiler, uint32_t rank,
             compiler->program->syncs[op->stage]++;
             continue;
         }
-        uint32_t slot = op->kind;
+        uint32_t slot = slot_of(op);
         if (i == from + 1 && is_pair(row, from, to))
             slot = PEN__COST_PAIR_REST;
         instr->cost = (uint32_t)op->stage * PEN__COST_SLOTS + slot;

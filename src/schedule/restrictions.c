@@ -291,6 +291,32 @@ static bool recomputes_with_its_weights(const struct pen_training_facts *facts,
     return false;
 }
 
+/* R reads the weights of its F, which some methods do not keep. */
+static bool has_weights_to_recompute(const struct pen_training_facts *facts,
+                                     struct pen_text *why)
+{
+    if (!facts->has_recomputed ||
+        (!facts->is_stale && facts->correction == PEN_CORRECTION_NONE))
+        return true;
+    pen_why(why,
+            "the schedule recomputes stages (R), but %s does not keep the "
+            "weights of a forward",
+            facts->schedule);
+    return false;
+}
+
+static bool recomputes_once(const struct pen_training_facts *facts,
+                            struct pen_text *why)
+{
+    if (!facts->computes_twice)
+        return true;
+    pen_why(why,
+            "--recompute-granularity full: the schedule %s recomputes whole "
+            "stages (R) already",
+            facts->schedule);
+    return false;
+}
+
 /* ---- the table ---- */
 
 static const struct {
@@ -318,7 +344,9 @@ static const struct {
     {joins_plain_steps, NULL},
     {ties_inside_a_stage, "use --schedule pipedream-2bw, or a model with "
                           "\"tie_word_embeddings\": false"},
-    {recomputes_with_its_weights, "leave out --recompute-granularity"}};
+    {recomputes_with_its_weights, "leave out --recompute-granularity"},
+    {has_weights_to_recompute, "use a schedule without R"},
+    {recomputes_once, "leave it out, or use a schedule without R"}};
 
 pen_status pen_restrictions_check(const struct pen_training_facts *facts,
                                   enum pen_restriction_words words,

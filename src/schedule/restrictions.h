@@ -44,7 +44,9 @@ struct pen_training_facts {
     uint32_t sequence;             /* tokens */
     enum pen_number number;
     bool has_tied_embeddings;
-    bool recomputes; /* in a stage at least */
+    bool recomputes;     /* in a stage at least */
+    bool has_recomputed; /* the schedule has R */
+    bool computes_twice; /* a stage with R has full recomputation, too */
 
     /* Of the optimizer. */
     double clip_norm;   /* 0: gradients are not clipped */

@@ -71,6 +71,8 @@ pen_status pen_schedule_add(struct pen_schedule *schedule, uint32_t rank,
         row->capacity = capacity;
     }
     row->ops[row->count++] = op;
+    if (op.kind == PEN_OP_RECOMPUTE)
+        schedule->has_recomputation = true;
     return PEN_OK;
 }
 

@@ -48,7 +48,8 @@ struct pen_schedule {
     char name[PEN_SCHEDULE_NAME_MAX + 1]; /* letters, digits, . _ - */
     struct pen_shape shape;
     struct pen_rules rules;
-    struct pen_row *rows; /* one per rank */
+    struct pen_row *rows;   /* one per rank */
+    bool has_recomputation; /* R has been added to a row */
 };
 
 /* True for a name that the text form can carry. */
@@ -171,6 +172,25 @@ static inline size_t pen_message_cell(const struct pen_shape *shape,
  */
 pen_status pen_schedule_lower(const struct pen_schedule *compute,
                               struct pen_schedule **out, struct pen_text *why);
+
+/*
+ * The schedule with an R before each B or I, ahead of its overlap group, except
+ * directly behind the F, which then keeps its stash: there is nothing to save.
+ * Of compute ops. INVALID, with a reason, where stashes are evicted, or where a
+ * backward may have other weights than its forward.
+ */
+pen_status pen_schedule_recompute(const struct pen_schedule *compute,
+                                  struct pen_schedule **out,
+                                  struct pen_text *why);
+
+/*
+ * Sets the flag of each F that has an R. Lowering and the parser do; one who
+ * adds R by hand calls it after the last op. NOMEM is the only failure.
+ */
+pen_status pen_schedule_mark_recomputed(struct pen_schedule *schedule);
+
+/* Whether an F of the stage has an R. */
+bool pen_row_recomputes(const struct pen_row *row, uint32_t stage);
 
 /*
  * The schedule with joint steps: every STEP knows the gradients of all stages,

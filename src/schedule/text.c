@@ -294,6 +294,8 @@ pen_status pen_schedule_parse(const char *text, size_t length,
         return status;
     }
     status = read_rows(&reader, schedule);
+    if (status == PEN_OK)
+        status = pen_schedule_mark_recomputed(schedule);
     if (status != PEN_OK) {
         pen_schedule_free(schedule);
         return status;

@@ -307,6 +307,8 @@ pen_status pen__text_parse_bare(const char *text, size_t length,
         return status;
     walk_init(&walk, text, length, why);
     status = add_ops(&walk, schedule);
+    if (status == PEN_OK)
+        status = pen_schedule_mark_recomputed(schedule);
     if (status != PEN_OK) {
         pen_schedule_free(schedule);
         return status;

@@ -45,6 +45,7 @@ static void fill_ticks(struct pen__ticks *ticks,
         of[PEN__COST_RECOMPUTE] = cost->recompute_sec < 0
                                       ? of[PEN__COST_FORWARD]
                                       : to_ticks(ticks, cost->recompute_sec);
+        of[PEN__COST_KEPT] = of[PEN__COST_FORWARD];
         of[PEN__COST_PAIR_REST] = of[PEN__COST_BACKWARD];
         if (cost->pair_sec >= 0) {
             int64_t rest =

@@ -294,6 +294,9 @@ static pen_status check_move(struct verifier *verifier, uint32_t rank,
 {
     bool is_evict = op->kind == PEN_OP_EVICT;
     bool is_away = (*state & IS_AWAY) != 0;
+    if (has(verifier, cell_of(verifier, op), PEN_OP_RECOMPUTE))
+        return refuse(verifier, 2, rank, position,
+                      "a stash that is recomputed (R) is not evicted");
     if (is_evict == is_away)
         return refuse(verifier, 2, rank, position,
                       is_evict ? "the stash is already evicted"
@@ -628,7 +631,9 @@ static pen_status check_version(struct verifier *verifier, uint32_t rank,
     }
     bool is_backward =
         op->kind == PEN_OP_BACKWARD || op->kind == PEN_OP_BACKWARD_INPUT;
-    if (is_backward && version != *used && !rules->is_stale)
+    bool is_bound =
+        op->kind == PEN_OP_RECOMPUTE || (is_backward && !rules->is_stale);
+    if (is_bound && version != *used)
         return refuse(verifier, 6, rank, position,
                       "it uses version %u, but its forward used %u", version,
                       *used);
@@ -728,7 +733,7 @@ static uint32_t find_excess(const struct verifier *verifier,
     const struct pen_row *row = &verifier->schedule->rows[rank];
     double level = 0;
     for (uint32_t i = 0; i < row->count; i++) {
-        level += pen_memory_of(table, row->ops[i].kind, row->ops[i].stage);
+        level += pen_memory_of_op(table, &row->ops[i]);
         if (level > limit)
             return i;
     }

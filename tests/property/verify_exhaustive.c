@@ -359,7 +359,8 @@ static bool breaks_v2(const struct pen_schedule *schedule, uint32_t rank,
                    is_behind(row, at, PEN_OP_BACKWARD_INPUT, op->stage, op);
     if (is_move) {
         is_wrong =
-            is_wrong || is_away(row, at, op) != (op->kind == PEN_OP_LOAD);
+            is_wrong || is_away(row, at, op) != (op->kind == PEN_OP_LOAD) ||
+            occurrences(schedule, PEN_OP_RECOMPUTE, op->stage, op, NULL) > 0;
         for (uint32_t i = 0; i < at; i++)
             is_wrong = is_wrong || (is_backward(row->ops[i].kind) &&
                                     row->ops[i].stage == op->stage &&

@@ -7,8 +7,8 @@ _penstock_schedule_options() {
     list) echo --json ;;
     make)
         echo --stages --microbatches --chunks --slices --batches \
-            --group-size --vertical-sync --costs --memory --memory-limit \
-            --output
+            --group-size --vertical-sync --recompute --costs --memory \
+            --memory-limit --output
         ;;
     search)
         echo --stages --microbatches --chunks --placement --costs --memory \
@@ -17,12 +17,12 @@ _penstock_schedule_options() {
     check) echo --memory --memory-limit --send-window --json ;;
     time) echo --costs --memory --send-window --all-ranks --json ;;
     draw)
-        echo --stages --microbatches --chunks --slices --batches --costs \
-            --memory --memory-limit --send-window --output
+        echo --stages --microbatches --chunks --slices --batches --recompute \
+            --costs --memory --memory-limit --send-window --output
         ;;
     compare)
-        echo --stages --microbatches --chunks --slices --batches --costs \
-            --memory --memory-limit --json
+        echo --stages --microbatches --chunks --slices --batches --recompute \
+            --costs --memory --memory-limit --json
         ;;
     convert) echo --force ;;
     esac

@@ -45,6 +45,10 @@ static const struct row rows[] = {
      FLAG("vertical-sync", has_vertical_sync,
           "the same weight version in all stages of a micro-batch; for "
           "pipedream only")},
+    {NAMERS, 0,
+     FLAG("recompute", recomputes,
+          "recompute each stage (R) ahead of its backward; its forward keeps "
+          "only its input")},
     {PEN__SEARCH, 0,
      TEXT("placement", "NAME", placement,
           "placement of stages on ranks: linear, loop, v or any, the best of "

@@ -48,7 +48,8 @@ static int check_words(const struct pen__schedule_args *args)
     }
     bool has_sizes = args->stages != 0 || args->microbatches != 0 ||
                      args->chunks != 0 || args->slices != 0 ||
-                     args->batches != 0 || args->memory_limit != 0;
+                     args->batches != 0 || args->memory_limit != 0 ||
+                     args->recomputes;
     if (named != NULL || !has_sizes)
         return PEN__EXIT_OK;
     if (access(args->words.words[0], F_OK) != 0)

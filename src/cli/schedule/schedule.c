@@ -179,6 +179,7 @@ generator_args(const struct pen__schedule_args *args,
         .memory_limit = generator->has_limit ? args->memory_limit : 0,
         .has_memory = args->has_memory,
         .has_vertical_sync = args->has_vertical_sync,
+        .recomputes = args->recomputes,
         .costs = &args->costs};
 }
 

@@ -44,6 +44,7 @@ struct pen__schedule_args {
     const char *memory_text;
     const char *output;
     bool has_vertical_sync;
+    bool recomputes;
     bool has_all_ranks;
     bool is_forced;
     struct pen__rest words; /* what stands on the line beside the options */

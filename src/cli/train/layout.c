@@ -395,7 +395,7 @@ static pen_status sleeping_costs(const struct pen_shape *shape,
         out->items[i] = (struct pen_cost){.forward_sec = sec,
                                           .input_sec = sec,
                                           .weight_sec = sec,
-                                          .recompute_sec = 0,
+                                          .recompute_sec = -1,
                                           .pair_sec = -1,
                                           .memory = -1};
     return PEN_OK;

@@ -72,7 +72,11 @@ activation_bytes(const struct pen__train_memory_question *question,
         again =
             larger(again, (double)plain.stash_bytes - (double)kept.stash_bytes);
     }
-    return bytes + hold + 2 * output + again;
+    double input = layers->first == 0
+                       ? 0
+                       : (double)(workload.batch * workload.sequence *
+                                  workload.element_bytes * model->hidden);
+    return bytes + needs->kept * input + hold + 2 * output + again;
 }
 
 static double state_bytes(const struct pen__train_memory_question *question,
