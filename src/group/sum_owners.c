@@ -183,6 +183,13 @@ void pen__sum_owners_begin(struct pen_sum *sum)
 static bool is_quiet(struct pen_sum *sum)
 {
     struct pen_group *group = sum->options.group;
+    if (sum->options.route == PEN_SUM_OWNER) {
+        struct pen_group_request *own =
+            is_sender(sum) ? sum->sends : sum->receives;
+        return group->self == sum->job.owner
+                   ? pen_group_is_done(group, own, group->size)
+                   : pen_group_is_done(group, &own[sum->job.owner], 1);
+    }
     bool have_left = pen_group_is_done(group, sum->sends, group->size);
     return pen_group_is_done(group, sum->receives, group->size) && have_left;
 }
