@@ -104,13 +104,9 @@ static void begin(struct pen_sync *sync)
 static bool is_over(void *context)
 {
     struct pen_sync *sync = context;
-    bool is_done = true;
-    for (uint32_t side = 0; side < sync->degree; side++)
-        if (!pen_group_is_done(sync->setting->peers, &sync->receives[side],
-                               1) ||
-            !pen_group_is_done(sync->setting->peers, &sync->sends[side], 1))
-            is_done = false;
-    return is_done;
+    struct pen_group *peers = sync->setting->peers;
+    bool have_come = pen_group_is_done(peers, sync->receives, sync->degree);
+    return pen_group_is_done(peers, sync->sends, sync->degree) && have_come;
 }
 
 static void settle(struct pen_sync *sync)

@@ -109,11 +109,8 @@ static bool is_over(void *context)
 {
     struct pen_sync *sync = context;
     struct pen_group *peers = sync->setting->peers;
-    bool is_done = pen_group_is_done(peers, &sync->receive, 1);
-    for (uint32_t k = 0; k < peers->size; k++)
-        if (!pen_group_is_done(peers, &sync->sends[k], 1))
-            is_done = false;
-    return is_done;
+    bool has_come = pen_group_is_done(peers, &sync->receive, 1);
+    return pen_group_is_done(peers, sync->sends, peers->size) && has_come;
 }
 
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)

@@ -179,12 +179,9 @@ static void push(struct pen_sync *sync, uint64_t step)
 static bool is_over(void *context)
 {
     struct pen_sync *sync = context;
-    bool is_done = true;
-    for (uint32_t i = 0; i < sync->degree; i++)
-        if (!pen_group_is_done(sync->setting->peers, &sync->receives[i], 1) ||
-            !pen_group_is_done(sync->setting->peers, &sync->sends[i], 1))
-            is_done = false;
-    return is_done;
+    struct pen_group *peers = sync->setting->peers;
+    bool have_come = pen_group_is_done(peers, sync->receives, sync->degree);
+    return pen_group_is_done(peers, sync->sends, sync->degree) && have_come;
 }
 
 /* In the order of members: then all have the same bits who add the same. */
