@@ -384,6 +384,7 @@ def schedule_make(
     slices: Optional[Count] = None,
     batches: Optional[Count] = None,
     group_size: Optional[Count] = None,
+    stage_replicas: Optional[Several] = None,
     vertical_sync: bool = False,
     recompute: bool = False,
     costs: Optional[Several] = None,
@@ -399,6 +400,8 @@ def schedule_make(
     slices: token slices per micro-batch
     batches: batches of a run, for asynchronous schedules only; 8 in compare when not given
     group_size: micro-batches that run together; for kfkb only
+    stage_replicas: ranks of each stage, which take micro-batches in turn; their sum is
+        --stages, which may be left out; for 1f1b only
     vertical_sync: the same weight version in all stages of a micro-batch; for pipedream only
     recompute: recompute each stage (R) ahead of its backward; its forward keeps only its input
     costs: seconds of one micro-batch on one rank, or a JSON file; b=2 is a whole backward, i
@@ -492,6 +495,7 @@ def schedule_draw(
     chunks: Optional[Count] = None,
     slices: Optional[Count] = None,
     batches: Optional[Count] = None,
+    stage_replicas: Optional[Several] = None,
     recompute: bool = False,
     costs: Optional[Several] = None,
     memory: Optional[Several] = None,
@@ -506,6 +510,8 @@ def schedule_draw(
     chunks: stages on each rank
     slices: token slices per micro-batch
     batches: batches of a run, for asynchronous schedules only; 8 in compare when not given
+    stage_replicas: ranks of each stage, which take micro-batches in turn; their sum is
+        --stages, which may be left out; for 1f1b only
     recompute: recompute each stage (R) ahead of its backward; its forward keeps only its input
     costs: seconds of one micro-batch on one rank, or a JSON file; b=2 is a whole backward, i
         and w half of it each; f=1,i=1,w=1,comm=0 when not given

@@ -45,7 +45,8 @@ static uint32_t first_with_same_ends(const struct pen_shape *shape,
     for (uint32_t copy = 0; copy < shape->num_copies; copy++) {
         for (uint32_t chunk = 0; chunk < pen_shape_chunks(shape); chunk++) {
             uint32_t other = pen_shape_stage_at(shape, rank, copy, chunk);
-            if (other < first && has_same_ends(shape, stage, other, direction))
+            if (other != PEN_NO_STAGE && other < first &&
+                has_same_ends(shape, stage, other, direction))
                 first = other;
         }
     }

@@ -26,7 +26,7 @@ struct embedding {
     int32_t *token_of_row; /* in staging, as the next two */
     int32_t *rows;         /* of the tokens of a micro-batch */
     void *gathered_rows;   /* NULL where they are seen where they lie */
-    size_t row_bytes;      /* of one of them */
+    size_t row_bytes;      /* of one that was gathered */
 };
 
 static struct embedding *embedding_of(struct pen__layer *layer)
@@ -155,6 +155,44 @@ void pen_network_clear_gathered(struct pen_network *network)
         clear_gathered(embedding_of(network->gathering));
 }
 
+static void swap_bytes(char *a, char *b, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+/* Rows behind the last one are zero on both sides. */
+size_t pen_network_swap_gathered(struct pen_network *network, size_t count,
+                                 int32_t *words, void *rows)
+{
+    struct embedding *embedding = embedding_of(network->gathering);
+    struct pen_engine *engine = embedding->engine;
+    struct pen_parameter_shape shape;
+    size_t before = embedding->num_gathered;
+    size_t most = count > before ? count : before;
+    engine->ops->parameter_shape(embedding->gathered, &shape);
+    char *own = engine->ops->parameter_read(
+        engine, embedding->gathered, PEN_PART_GRADIENT, 0, most * shape.columns,
+        embedding->gathered_rows);
+    pen_engine_await(engine);
+    swap_bytes(own, rows, most * embedding->row_bytes);
+    if (!engine->ops->is_host)
+        engine->ops->parameter_write(engine, embedding->gathered,
+                                     PEN_PART_GRADIENT, 0, most * shape.columns,
+                                     own);
+    for (size_t row = 0; row < before; row++)
+        embedding->row_of_token[embedding->token_of_row[row]] = -1;
+    swap_bytes((char *)embedding->token_of_row, (char *)words,
+               most * sizeof *words);
+    for (size_t row = 0; row < count; row++)
+        embedding->row_of_token[embedding->token_of_row[row]] = (int32_t)row;
+    embedding->num_gathered = count;
+    return before;
+}
+
 size_t pen_network_gathered_capacity(const struct pen_network *network)
 {
     const struct pen_network_options *options = &network->options;
@@ -192,10 +230,10 @@ static pen_status create_gathered(struct embedding *embedding,
     if (embedding->row_of_token == NULL || embedding->token_of_row == NULL ||
         embedding->rows == NULL)
         return PEN_NOMEM;
+    embedding->row_bytes =
+        options->model->hidden *
+        pen_precision_bytes(pen_precision_master(options->engine->dtype));
     if (!options->engine->ops->is_host) {
-        embedding->row_bytes =
-            options->model->hidden *
-            pen_precision_bytes(pen_precision_master(options->engine->dtype));
         embedding->gathered_rows =
             take_staging(embedding, embedding->capacity * embedding->row_bytes);
         if (embedding->gathered_rows == NULL)

@@ -182,6 +182,14 @@ void pen_network_gathered(struct pen_network *network, size_t *count,
                           const int32_t **words, const void **rows);
 void pen_network_clear_gathered(struct pen_network *network);
 
+/*
+ * Puts what was gathered aside and takes up other rows, with their words, in
+ * their place: both have room for the most rows. Returns how many were put
+ * aside.
+ */
+size_t pen_network_swap_gathered(struct pen_network *network, size_t count,
+                                 int32_t *words, void *rows);
+
 /* Most rows that can be gathered. */
 size_t pen_network_gathered_capacity(const struct pen_network *network);
 

@@ -105,7 +105,8 @@ static void add_parameters(struct holder *holder,
 static void add_activations(struct holder *holder, uint32_t stage,
                             const struct pen_layer_range *range)
 {
-    struct pen_stage_needs needs = pen_row_count_needs(holder->row, stage);
+    struct pen_stage_needs needs = pen_row_count_needs(
+        &holder->measured->schedule->shape, holder->row, stage);
     uint64_t tokens =
         (uint64_t)holder->plan->micro_batch * holder->plan->sequence;
     uint64_t input = 2 * align(tokens * sizeof(int32_t));
@@ -273,9 +274,11 @@ void pen__measured_memory(const struct pen__measured *measured,
             continue;
         const struct pen_layer_range *range =
             &plan->stages[pen_shape_part_of_stage(shape, stage)];
+        add_messages(&holder, stage);
+        if (pen_shape_keeper(shape, stage) != stage)
+            continue;
         add_parameters(&holder, range);
         add_activations(&holder, stage, range);
-        add_messages(&holder, stage);
         add_sums(&holder, range);
     }
     tell(&holder, out);

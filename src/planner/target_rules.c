@@ -83,6 +83,7 @@ bool pen_target_has_chunks(const struct pen_generator *generator, uint32_t vpp)
     case PEN_PLACEMENT_LINEAR:
     case PEN_PLACEMENT_BIDIRECTIONAL:
     case PEN_PLACEMENT_CYCLIC:
+    case PEN_PLACEMENT_REPLICATED:
     case PEN_PLACEMENT_KINDS:
         break;
     }

@@ -30,12 +30,13 @@ static pen_status make_group(struct pen_exchange *exchange,
         .first = {PEN_TAG_GRADIENT, stage->part * PEN_REDUCTION_LANES},
         .num_kinds = PEN_REDUCTION_CHANNELS,
         .epoch = layout->mesh.epoch};
-    uint32_t num_members = pen_layout_members(layout);
+    uint32_t num_members = pen_layout_members(layout, stage->part);
+    uint32_t users = pen_shape_users(&layout->shape, stage->stage);
     uint32_t *ranks = calloc(num_members, sizeof *ranks);
     if (ranks == NULL)
         return PEN_NOMEM;
     for (uint32_t k = 0; k < num_members; k++)
-        ranks[k] = pen_layout_rank_of(layout, stage->part, k);
+        ranks[k] = pen_layout_rank_of(layout, stage->part, k * users);
     pen_status status = pen_transport_group_create(
         &options, ranks, num_members, pen_layout_member(layout, stage->stage),
         out);
@@ -47,7 +48,7 @@ static pen_status make_reduction(struct pen_exchange *exchange,
                                  const struct pen_stage *stage,
                                  struct pen__sums *sums)
 {
-    if (pen_layout_members(&exchange->options.layout) == 1)
+    if (pen_layout_members(&exchange->options.layout, stage->part) == 1)
         return PEN_OK;
     pen_status status = make_group(exchange, stage, &sums->group);
     if (status != PEN_OK)
@@ -70,8 +71,13 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
     struct pen__sums *sums = &exchange->sums[index];
     const struct pen_network_parameter *tied = pen_network_tied(stage->network);
     sums->is_tied_head = tied != NULL && !tied->is_value_only;
+    /* Sums without contents have no order. */
+    const struct pen_layout *layout = &exchange->options.layout;
+    bool is_phantom = exchange->options.phantom != NULL;
+    sums->num_replicas = is_phantom ? 1 : pen_layout_share(layout, stage->part);
     pen_status status = pen_gradients_create(
-        stage->network, pen_layout_share(&exchange->options.layout),
+        stage->network, sums->num_replicas,
+        is_phantom ? 1 : pen_shape_users(&layout->shape, stage->stage),
         &sums->gradients);
     if (status == PEN_OK)
         status = make_reduction(exchange, stage, sums);
@@ -84,7 +90,8 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
 static pen_status make_tied(struct pen_exchange *exchange)
 {
     const struct pen_exchange_options *options = &exchange->options;
-    uint32_t copies = options->layout.shape.num_copies;
+    const struct pen_shape *shape = &options->layout.shape;
+    uint32_t copies = shape->num_copies;
     exchange->tied = calloc(copies, sizeof *exchange->tied);
     if (exchange->tied == NULL)
         return PEN_NOMEM;
@@ -95,8 +102,8 @@ static pen_status make_tied(struct pen_exchange *exchange)
                                           .copy = copy};
         for (uint32_t i = 0; i < exchange->num_stages; i++) {
             struct pen_stage *stage = pen_executor_stage(options->executor, i);
-            if (pen_shape_copy_of_stage(&options->layout.shape, stage->stage) !=
-                    copy ||
+            uint32_t of_copy = copy * pen_shape_parts(shape) + stage->part;
+            if (pen_shape_keeper(shape, of_copy) != stage->stage ||
                 pen_network_tied(stage->network) == NULL)
                 continue;
             if (exchange->sums[i].is_tied_head) {
@@ -231,8 +238,17 @@ void pen_exchange_layer(struct pen_exchange *exchange,
     struct pen__sums *sums =
         &exchange->sums[pen__exchange_index(exchange, stage)];
     if (sums->reduction != NULL && !exchange->options.is_late &&
-        pen_layout_share(&exchange->options.layout) == 1)
+        sums->num_replicas == 1)
         pen_reduction_layer(sums->reduction, layer);
+}
+
+void pen_exchange_open(struct pen_exchange *exchange,
+                       const struct pen_stage *stage, uint32_t number)
+{
+    if (exchange->options.phantom == NULL)
+        pen_gradients_open(
+            exchange->sums[pen__exchange_index(exchange, stage)].gradients,
+            number / exchange->options.num_per_step);
 }
 
 pen_status pen_exchange_gradient(struct pen_exchange *exchange,
@@ -240,16 +256,23 @@ pen_status pen_exchange_gradient(struct pen_exchange *exchange,
 {
     pen_status status = PEN_OK;
     const struct pen_exchange_options *options = &exchange->options;
+    struct pen__sums *sums =
+        &exchange->sums[pen__exchange_index(exchange, stage)];
+    uint32_t per_step = options->num_per_step;
     uint32_t per_replica =
-        options->num_per_step / pen_layout_share(&options->layout);
+        per_step * pen_shape_users(&options->layout.shape, stage->stage) /
+        sums->num_replicas;
     if ((number + 1) % per_replica != 0)
         return PEN_OK;
-    pen_gradients_close(
-        exchange->sums[pen__exchange_index(exchange, stage)].gradients);
+    uint32_t copy =
+        pen_shape_copy_of_stage(&options->layout.shape, stage->stage) +
+        number / per_step;
+    pen_gradients_close(sums->gradients);
     for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)
-        if (pen_tied_is_embedding(exchange->tied[i], stage->network))
-            status =
-                pen_tied_hand_over(exchange->tied[i], number / per_replica);
+        if (pen_tied_is_embedding(exchange->tied[i], stage->network) &&
+            pen_tied_copy(exchange->tied[i]) == copy)
+            status = pen_tied_hand_over(exchange->tied[i],
+                                        number % per_step / per_replica);
     return status;
 }
 
@@ -324,10 +347,10 @@ static void values_changed(struct pen_exchange *exchange, uint32_t index)
 
 pen_status pen_exchange_values(struct pen_exchange *exchange)
 {
-    bool is_shared = exchange->options.is_sharded && exchange->num_stages > 0 &&
-                     exchange->sums[0].reduction != NULL;
+    bool is_shared = exchange->options.is_sharded;
     for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
-        pen_reduction_share(exchange->sums[i].reduction);
+        if (exchange->sums[i].reduction != NULL)
+            pen_reduction_share(exchange->sums[i].reduction);
     pen_status status = pen_executor_wait(exchange->options.executor, is_done,
                                           exchange, PEN_NO_RANK);
     if (status != PEN_OK)

@@ -15,7 +15,7 @@ struct pen_exchange_options {
     struct pen_transport *transport;
     struct pen_executor *executor;
     struct pen_layout layout;
-    uint32_t num_per_step; /* micro-batches of a member in a step */
+    uint32_t num_per_step; /* micro-batches of a copy in a step */
     bool is_sharded;
     bool is_fast; /* see reduction.h, as the next */
     bool is_sparse;
@@ -41,6 +41,8 @@ void pen_exchange_poll(struct pen_exchange *exchange);
 bool pen_exchange_is_busy(const struct pen_exchange *exchange);
 void pen_exchange_layer(struct pen_exchange *exchange,
                         const struct pen_stage *stage, uint32_t layer);
+void pen_exchange_open(struct pen_exchange *exchange,
+                       const struct pen_stage *stage, uint32_t number);
 pen_status pen_exchange_gradient(struct pen_exchange *exchange,
                                  const struct pen_stage *stage,
                                  uint32_t number) PEN_MUST_CHECK;

@@ -9,6 +9,7 @@
 /* Of one stage. */
 struct pen__sums {
     struct pen_gradients *gradients;
+    uint32_t num_replicas;           /* logical ones that these sum */
     struct pen_group *group;         /* NULL: the stage is its only member */
     struct pen_reduction *reduction; /* likewise */
     bool is_tied_head;

@@ -225,35 +225,50 @@ static uint32_t number_of(const struct pen_executor *executor,
 }
 
 /*
- * The samples of a step belong to the members in equal blocks, and those of a
- * member to its micro-batches.
+ * The number of a micro-batch among those of the step that use the same
+ * weights, copy after copy.
+ */
+static uint32_t number_in_step(const struct pen_executor *executor,
+                               const struct pen_op *op)
+{
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    uint32_t per_step = executor->options.num_per_step;
+    uint32_t copy = pen_shape_copy_of_stage(shape, op->stage);
+    return copy % pen_shape_users(shape, op->stage) * per_step +
+           number_of(executor, op->microbatch) % per_step;
+}
+
+/*
+ * The samples of a step belong to the copies in equal blocks, and those of a
+ * copy to its micro-batches.
  */
 static uint64_t first_sample(const struct pen_executor *executor,
-                             const struct pen_stage *stage, uint32_t microbatch)
+                             const struct pen_op *op)
 {
     const struct pen_executor_options *options = &executor->options;
     const struct pen_pass *pass = executor->pass;
-    uint32_t number = number_of(executor, microbatch);
+    uint32_t number = number_of(executor, op->microbatch);
     uint32_t per_step = options->num_per_step;
     if (pass->is_evaluation)
-        return pass->first_sample + (uint64_t)microbatch * options->micro_batch;
-    uint64_t member = pen_layout_member(&options->layout, stage->stage);
+        return pass->first_sample +
+               (uint64_t)op->microbatch * options->micro_batch;
+    uint64_t copy = pen_layout_copy(&options->layout, op->stage);
     uint64_t in_step =
-        (member * per_step + number % per_step) * options->micro_batch;
+        (copy * per_step + number % per_step) * options->micro_batch;
     return pass->first_sample + number / per_step * options->step_samples +
            in_step;
 }
 
 /* Fills a micro-batch; rows behind the last sample have no targets. */
 static pen_status read_input(struct pen_executor *executor,
-                             struct pen_stage *stage, uint32_t microbatch,
-                             struct pen_text *why)
+                             const struct pen_stage *stage,
+                             const struct pen_op *op, struct pen_text *why)
 {
     const struct pen_pass *pass = executor->pass;
     const struct pen_sample_shape *sample = &stage->sample;
     struct pen_batch batch =
-        pen_stage_batch(stage, stage->stays[microbatch].input);
-    uint64_t first = first_sample(executor, stage, microbatch);
+        pen_stage_batch(stage, stage->stays[op->microbatch].input);
+    uint64_t first = first_sample(executor, op);
     size_t micro = stage->micro_batch;
     size_t some = micro;
     if (pass->is_evaluation)
@@ -329,6 +344,9 @@ static uint32_t use(struct pen_executor *executor, struct pen_stage *stage,
                     const struct pen_op *op, uint32_t version)
 {
     const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    if (hooks->open != NULL &&
+        (op->kind == PEN_OP_BACKWARD || op->kind == PEN_OP_BACKWARD_WEIGHT))
+        hooks->open(hooks->context, stage, number_in_step(executor, op));
     return hooks->use == NULL ? PEN_OP_CURRENT
                               : hooks->use(hooks->context, stage, op, version);
 }
@@ -378,7 +396,7 @@ static void keep_input(const struct pen_stage *stage,
 static pen_status forward(struct pen_executor *executor, uint32_t index,
                           const struct pen_op *op, struct pen_text *why)
 {
-    struct pen_stage *stage = &executor->stages[index];
+    struct pen_stage *stage = pen__executor_home(executor, index);
     const struct pen__routes *routes = &executor->routes[index];
     struct pen_stay *stay = &stage->stays[op->microbatch];
     struct want in;
@@ -389,7 +407,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     if (status == PEN_OK && pen_op_is_recomputed(op))
         status = take_room(executor, &stage->kept, &stay->kept);
     if (status == PEN_OK && stage->reads_data)
-        status = read_input(executor, stage, op->microbatch, why);
+        status = read_input(executor, stage, op, why);
     if (status == PEN_OK)
         status = receive(executor, routes->act_in, op, &in);
     if (status == PEN_OK)
@@ -429,7 +447,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
 static pen_status recompute(struct pen_executor *executor, uint32_t index,
                             const struct pen_op *op)
 {
-    struct pen_stage *stage = &executor->stages[index];
+    struct pen_stage *stage = pen__executor_home(executor, index);
     struct pen_stay *stay = &stage->stays[op->microbatch];
     pen_status status = take_room(executor, &stage->stashes, &stay->stash);
     if (status != PEN_OK)
@@ -463,16 +481,14 @@ static pen_status leave(struct pen_executor *executor, struct pen_stage *stage,
     executor->last_of = NULL;
     if (hooks->gradient == NULL)
         return PEN_OK;
-    return hooks->gradient(hooks->context, stage,
-                           number_of(executor, op->microbatch) %
-                               executor->options.num_per_step);
+    return hooks->gradient(hooks->context, stage, number_in_step(executor, op));
 }
 
 /* The gradient of the input, and with a whole backward that of the weights. */
 static pen_status backward(struct pen_executor *executor, uint32_t index,
                            const struct pen_op *op)
 {
-    struct pen_stage *stage = &executor->stages[index];
+    struct pen_stage *stage = pen__executor_home(executor, index);
     const struct pen__routes *routes = &executor->routes[index];
     struct pen_stay *stay = &stage->stays[op->microbatch];
     bool is_whole = op->kind == PEN_OP_BACKWARD;
@@ -515,7 +531,7 @@ static pen_status backward(struct pen_executor *executor, uint32_t index,
 static pen_status backward_weight(struct pen_executor *executor, uint32_t index,
                                   const struct pen_op *op)
 {
-    struct pen_stage *stage = &executor->stages[index];
+    struct pen_stage *stage = pen__executor_home(executor, index);
     struct pen_stay *stay = &stage->stays[op->microbatch];
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
     executor->ready_ns = pen_clock_ns();
@@ -548,7 +564,7 @@ static pen_status compute(struct pen_executor *executor,
 {
     uint32_t index = pen__executor_find(executor, op->stage);
     bool is_last = executor->position == executor->routes[index].last_gradient;
-    executor->last_of = is_last ? &executor->stages[index] : NULL;
+    executor->last_of = is_last ? pen__executor_home(executor, index) : NULL;
     switch ((enum pen_op_kind)op->kind) {
     case PEN_OP_FORWARD:
         return forward(executor, index, op, why);
@@ -575,14 +591,15 @@ static pen_status run_op(struct pen_executor *executor, const struct pen_op *op,
         break;
     case PEN_OP_CLASS_SYNC:
         if (hooks->sync != NULL)
-            hooks->sync(
-                hooks->context,
-                &executor->stages[pen__executor_find(executor, op->stage)]);
+            hooks->sync(hooks->context,
+                        pen__executor_home(
+                            executor, pen__executor_find(executor, op->stage)));
         break;
     case PEN_OP_CLASS_STEP:
         return hooks->step(
             hooks->context,
-            &executor->stages[pen__executor_find(executor, op->stage)],
+            pen__executor_home(executor,
+                               pen__executor_find(executor, op->stage)),
             op->version);
         break;
     case PEN_OP_CLASS_MOVE:
@@ -722,11 +739,17 @@ pen_status pen_executor_run(struct pen_executor *executor,
 uint32_t pen__executor_find(const struct pen_executor *executor, uint32_t stage)
 {
     uint32_t index = 0;
-    while (index < executor->num_stages &&
-           executor->stages[index].stage != stage)
+    while (index < executor->num_routes &&
+           executor->routes[index].stage != stage)
         index++;
-    PEN_BUG_UNLESS(index < executor->num_stages);
+    PEN_BUG_UNLESS(index < executor->num_routes);
     return index;
+}
+
+struct pen_stage *pen__executor_home(const struct pen_executor *executor,
+                                     uint32_t route)
+{
+    return &executor->stages[executor->routes[route].home];
 }
 
 pen_status pen_executor_create(const struct pen_executor_options *options,

@@ -35,8 +35,9 @@ struct pen_executor_hooks {
                   const struct pen_op *op);
     /* A layer of a stage has its last weight gradient of the step. */
     void (*layer)(void *context, struct pen_stage *stage, uint32_t layer);
-    /* A stage has the weight gradient of a micro-batch, by its number among
-     * those of the member and the step. */
+    /* A stage is about to add the weight gradient of a micro-batch, and has
+     * added it. Its number is that among those of the member and the step. */
+    void (*open)(void *context, struct pen_stage *stage, uint32_t number);
     pen_status (*gradient)(void *context, struct pen_stage *stage,
                            uint32_t number);
     void (*sync)(void *context, struct pen_stage *stage);
@@ -62,7 +63,7 @@ struct pen_executor_options {
     struct pen_layout layout;
     struct pen_sample_shape sample;
     size_t micro_batch;            /* samples */
-    uint32_t num_per_step;         /* micro-batches of a member in a step */
+    uint32_t num_per_step;         /* micro-batches of a copy in a step */
     uint64_t step_samples;         /* of all replicas in a step */
     double step_targets;           /* by which losses are divided */
     struct pen_message_code code;  /* of messages between ranks */

@@ -5,8 +5,13 @@
 #include "runtime/guests.h"
 #include "runtime/mailbox.h"
 
-/* Where the messages of a stage come from and go to; NULL at the ends. */
+/*
+ * A stage of the row: the weights that it uses, and where its messages come
+ * from and go to; NULL at the ends.
+ */
 struct pen__routes {
+    uint32_t stage; /* number in the schedule */
+    uint32_t home;  /* index of the stage that keeps its weights */
     struct pen_mailbox *act_in;
     struct pen_mailbox *act_out;
     struct pen_mailbox *grad_in;
@@ -19,7 +24,8 @@ struct pen_executor {
     const struct pen_row *row;
     struct pen_stage *stages;
     uint32_t num_stages;
-    struct pen__routes *routes; /* per stage */
+    struct pen__routes *routes; /* per stage that the row has ops of */
+    uint32_t num_routes;
     struct pen_mailbox **mailboxes;
     uint32_t num_mailboxes;
     struct pen_guests *guests; /* NULL: nothing is evicted */
@@ -36,8 +42,10 @@ struct pen_executor {
 pen_status pen__executor_make_room(struct pen_executor *executor,
                                    struct pen_text *why);
 
-/* Index of a stage of this rank. */
+/* Index of a stage of this rank among the routes; and who keeps its weights. */
 uint32_t pen__executor_find(const struct pen_executor *executor,
                             uint32_t stage);
+struct pen_stage *pen__executor_home(const struct pen_executor *executor,
+                                     uint32_t route);
 
 #endif

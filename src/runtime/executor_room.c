@@ -1,4 +1,5 @@
 /* What a row needs, made before its first pass. */
+#include "base/bug.h"
 #include "runtime/executor_internal.h"
 
 #include <stdlib.h>
@@ -26,7 +27,8 @@ static size_t bytes_of(const struct pen_executor *executor,
                        const struct boundary *at)
 {
     const struct pen_network_sizes *sizes =
-        &executor->stages[pen__executor_find(executor, at->stage)].sizes;
+        &pen__executor_home(executor, pen__executor_find(executor, at->stage))
+             ->sizes;
     bool is_input = (at->direction == PEN_DIRECTION_ACT) == at->is_in;
     size_t bytes = is_input ? sizes->input : sizes->output;
     return (bytes + 63) / 64 * 64;
@@ -148,7 +150,7 @@ static pen_status connect_stage(struct pen_executor *executor, uint32_t index)
 {
     const struct pen_shape *shape = &executor->options.layout.shape;
     struct pen__routes *routes = &executor->routes[index];
-    uint32_t stage = executor->stages[index].stage;
+    uint32_t stage = routes->stage;
     uint32_t next = pen_shape_next_stage(shape, stage);
     uint32_t previous = pen_shape_previous_stage(shape, stage);
     struct boundary all[] = {{stage, previous, PEN_DIRECTION_ACT, true},
@@ -185,11 +187,12 @@ static pen_status expect_messages(struct pen_executor *executor)
 
 static void find_last_gradient(struct pen_executor *executor, uint32_t index)
 {
-    uint32_t stage = executor->stages[index].stage;
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    uint32_t keeper = pen_shape_keeper(shape, executor->routes[index].stage);
     executor->routes[index].last_gradient = UINT32_MAX;
     for (uint32_t i = 0; i < executor->row->count; i++) {
         const struct pen_op *op = &executor->row->ops[i];
-        if (op->stage == stage &&
+        if (pen_shape_keeper(shape, op->stage) == keeper &&
             (op->kind == PEN_OP_BACKWARD || op->kind == PEN_OP_BACKWARD_WEIGHT))
             executor->routes[index].last_gradient = i;
     }
@@ -205,28 +208,63 @@ static bool has_guests(const struct pen_executor *executor, uint32_t stage)
     return false;
 }
 
+/* One for each stage that the row has ops of, in the order of their numbers. */
+static pen_status make_routes(struct pen_executor *executor)
+{
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    bool *is_used = calloc(shape->num_stages, sizeof *is_used);
+    executor->routes = calloc(shape->num_stages, sizeof *executor->routes);
+    if (is_used == NULL || executor->routes == NULL) {
+        free(is_used);
+        return PEN_NOMEM;
+    }
+    for (uint32_t i = 0; i < executor->row->count; i++)
+        is_used[executor->row->ops[i].stage] = true;
+    for (uint32_t s = 0; s < shape->num_stages; s++) {
+        struct pen__routes *routes = &executor->routes[executor->num_routes];
+        if (!is_used[s])
+            continue;
+        *routes = (struct pen__routes){.stage = s};
+        while (routes->home < executor->num_stages &&
+               executor->stages[routes->home].stage !=
+                   pen_shape_keeper(shape, s))
+            routes->home++;
+        PEN_BUG_UNLESS(routes->home < executor->num_stages);
+        executor->num_routes++;
+    }
+    free(is_used);
+    return PEN_OK;
+}
+
+static pen_status make_stage_room(struct pen_executor *executor,
+                                  struct pen_stage *stage)
+{
+    const struct pen_shape *shape = &executor->options.layout.shape;
+    struct pen_stage_needs needs =
+        pen_row_count_needs(shape, executor->row, stage->stage);
+    stage->has_guests = has_guests(executor, stage->stage);
+    return stage->is_borrowed
+               ? PEN_OK
+               : pen_stage_init_room(stage, &needs, shape->num_microbatches);
+}
+
 pen_status pen__executor_make_room(struct pen_executor *executor,
                                    struct pen_text *why)
 {
     const struct pen_executor_options *options = &executor->options;
-    executor->routes = calloc(executor->num_stages, sizeof *executor->routes);
     executor->gates =
         calloc(options->layout.shape.num_ranks, sizeof *executor->gates);
     pen_status status =
-        executor->routes == NULL || executor->gates == NULL
+        executor->gates == NULL
             ? PEN_NOMEM
             : pen_schedule_find_gates(options->schedule, executor->gates);
-    for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++) {
-        struct pen_stage *stage = &executor->stages[i];
-        struct pen_stage_needs needs =
-            pen_row_count_needs(executor->row, stage->stage);
+    if (status == PEN_OK)
+        status = make_routes(executor);
+    for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++)
+        status = make_stage_room(executor, &executor->stages[i]);
+    for (uint32_t i = 0; i < executor->num_routes && status == PEN_OK; i++) {
         find_last_gradient(executor, i);
-        stage->has_guests = has_guests(executor, stage->stage);
-        if (!stage->is_borrowed)
-            status = pen_stage_init_room(
-                stage, &needs, options->layout.shape.num_microbatches);
-        if (status == PEN_OK)
-            status = connect_stage(executor, i);
+        status = connect_stage(executor, i);
     }
     if (status == PEN_OK)
         status = expect_messages(executor);

@@ -11,16 +11,30 @@
 
 enum { MAX_LEVELS = 16 };
 
+struct lane {
+    uint32_t num_closed;       /* logical replicas */
+    float *levels[MAX_LEVELS]; /* sums that wait for their twin */
+    float *aside;              /* of several lanes: all gradients, while another
+                                  is open */
+    size_t num_rows;           /* that its embedding has gathered, likewise */
+    int32_t *words;
+    char *rows;
+};
+
 struct pen_gradients {
     struct pen_network *network;
     uint32_t num_replicas;
-    uint32_t num_closed;
+    uint32_t num_lanes;
+    struct lane *lanes;
+    uint32_t open;       /* lane */
+    uint32_t num_whole;  /* lanes whose replicas are all closed */
+    uint32_t num_joined; /* replicas whose tied gradients are whole */
     const struct pen_network_parameter *tied; /* NULL: none */
-    size_t count;              /* elements of all parameters but the tied one */
-    size_t tied_count;         /* of that */
-    float *levels[MAX_LEVELS]; /* sums that wait for their twin */
-    float *aside;              /* of the tied one, for each replica */
-    struct pen_mirror mirror;  /* of one gradient */
+    size_t count;             /* elements of all parameters but the tied one */
+    size_t tied_count;        /* of that */
+    float *aside;             /* of the tied one, for each replica */
+    bool gathers;             /* rows for a head elsewhere */
+    struct pen_mirror mirror; /* of one gradient */
 };
 
 /* The gradient of a parameter, as the host sees it. */
@@ -50,9 +64,41 @@ static float *resident(size_t count)
     return array;
 }
 
+/* Logical replicas of a lane. */
+static uint32_t lane_share(const struct pen_gradients *gradients)
+{
+    return gradients->num_replicas / gradients->num_lanes;
+}
+
 static uint32_t num_levels(const struct pen_gradients *gradients)
 {
-    return pen_needs_levels(gradients->num_replicas);
+    return pen_needs_levels(lane_share(gradients));
+}
+
+static size_t row_bytes(const struct pen_gradients *gradients)
+{
+    return pen_network_model(gradients->network)->hidden * sizeof(float);
+}
+
+static pen_status make_lane(const struct pen_gradients *gradients,
+                            struct lane *lane)
+{
+    for (uint32_t i = 0; i < num_levels(gradients); i++) {
+        lane->levels[i] = resident(gradients->count);
+        if (lane->levels[i] == NULL)
+            return PEN_NOMEM;
+    }
+    if (lane == gradients->lanes) /* the first is the engine's */
+        return PEN_OK;
+    lane->aside = resident(gradients->count + gradients->tied_count);
+    if (lane->aside == NULL)
+        return PEN_NOMEM;
+    if (!gradients->gathers)
+        return PEN_OK;
+    size_t capacity = pen_network_gathered_capacity(gradients->network);
+    lane->words = calloc(capacity, sizeof *lane->words);
+    lane->rows = calloc(capacity, row_bytes(gradients));
+    return lane->words == NULL || lane->rows == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 static pen_status make_room(struct pen_gradients *gradients)
@@ -74,34 +120,35 @@ static pen_status make_room(struct pen_gradients *gradients)
                         pen_network_largest(network));
     if (status != PEN_OK)
         return status;
-    for (uint32_t i = 0; i < num_levels(gradients); i++) {
-        gradients->levels[i] = resident(gradients->count);
-        if (gradients->levels[i] == NULL)
-            return PEN_NOMEM;
-    }
-    if (gradients->tied == NULL)
-        return PEN_OK;
+    for (uint32_t i = 0; i < gradients->num_lanes && status == PEN_OK; i++)
+        status = make_lane(gradients, &gradients->lanes[i]);
+    if (status != PEN_OK || gradients->tied == NULL)
+        return status;
     gradients->aside =
         resident(gradients->num_replicas * gradients->tied_count);
     return gradients->aside == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 pen_status pen_gradients_create(struct pen_network *network,
-                                uint32_t num_replicas,
+                                uint32_t num_replicas, uint32_t num_lanes,
                                 struct pen_gradients **out)
 {
-    PEN_BUG_UNLESS(num_replicas > 0 &&
-                   (num_replicas & (num_replicas - 1)) == 0 &&
+    PEN_BUG_UNLESS(num_replicas > 0 && num_replicas % num_lanes == 0 &&
                    num_replicas <= 1u << MAX_LEVELS);
     struct pen_gradients *gradients = calloc(1, sizeof *gradients);
     if (gradients == NULL)
         return PEN_NOMEM;
     gradients->network = network;
     gradients->num_replicas = num_replicas;
+    gradients->num_lanes = num_lanes;
     gradients->tied = pen_network_tied(network);
-    if (gradients->tied != NULL && gradients->tied->is_value_only)
+    if (gradients->tied != NULL && gradients->tied->is_value_only) {
         gradients->tied = NULL;
-    pen_status status = make_room(gradients);
+        gradients->gathers = true;
+    }
+    gradients->lanes = calloc(num_lanes, sizeof *gradients->lanes);
+    pen_status status =
+        gradients->lanes == NULL ? PEN_NOMEM : make_room(gradients);
     if (status == PEN_OK)
         *out = gradients;
     else
@@ -113,8 +160,16 @@ void pen_gradients_free(struct pen_gradients *gradients)
 {
     if (gradients == NULL)
         return;
-    for (int i = 0; i < MAX_LEVELS; i++)
-        free(gradients->levels[i]);
+    for (uint32_t i = 0; i < gradients->num_lanes && gradients->lanes != NULL;
+         i++) {
+        struct lane *lane = &gradients->lanes[i];
+        for (int k = 0; k < MAX_LEVELS; k++)
+            free(lane->levels[k]);
+        free(lane->aside);
+        free(lane->words);
+        free(lane->rows);
+    }
+    free(gradients->lanes);
     free(gradients->aside);
     pen_mirror_release(&gradients->mirror);
     free(gradients);
@@ -124,36 +179,90 @@ size_t pen_gradients_bytes(const struct pen_gradients *gradients)
 {
     if (gradients->num_replicas == 1)
         return 0;
-    return (num_levels(gradients) * gradients->count +
-            gradients->num_replicas * gradients->tied_count) *
-           sizeof(float);
+    size_t lanes = gradients->num_lanes;
+    size_t others = lanes - 1;
+    size_t count = lanes * num_levels(gradients) * gradients->count +
+                   gradients->num_replicas * gradients->tied_count +
+                   others * (gradients->count + gradients->tied_count);
+    size_t rows = gradients->gathers
+                      ? pen_network_gathered_capacity(gradients->network)
+                      : 0;
+    return count * sizeof(float) +
+           others * rows * (sizeof(int32_t) + row_bytes(gradients));
 }
 
 void pen_gradients_begin(struct pen_gradients *gradients)
 {
-    gradients->num_closed = 0;
+    size_t count = gradients->count + gradients->tied_count;
+    gradients->open = gradients->num_whole = gradients->num_joined = 0;
+    for (uint32_t i = 0; i < gradients->num_lanes; i++) {
+        struct lane *lane = &gradients->lanes[i];
+        lane->num_closed = 0;
+        if (lane->aside != NULL)
+            memset(lane->aside, 0, count * sizeof *lane->aside);
+    }
     pen_network_clear_gradients(gradients->network);
 }
 
-/* All plain gradients one behind the other: adds a level, or becomes one. */
-static void walk(struct pen_gradients *gradients, float *level, bool is_adding)
+enum walk { ADD, KEEP, ADD_LANE, SWAP };
+
+static void swap_floats(float *a, float *b, size_t count)
 {
+    for (size_t i = 0; i < count; i++) {
+        float kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+/*
+ * All plain gradients one behind the other: adds a level, or becomes one; adds
+ * a lane, or changes places with it. A lane has the tied gradient, too, which
+ * is not added here.
+ */
+static void walk(struct pen_gradients *gradients, float *array, enum walk how)
+{
+    bool has_tied = how == ADD_LANE || how == SWAP;
     for (size_t i = 0; i < pen_network_num_parameters(gradients->network);
          i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(gradients->network, i);
+        bool is_tied = it == gradients->tied;
         size_t count = pen_network_count(it);
-        if (!is_plain(gradients, it))
+        if (it->is_value_only || (is_tied && !has_tied))
             continue;
         float *gradient = show(gradients, it);
-        if (is_adding) {
-            pen_add_floats(gradient, level, count);
+        if (how == KEEP)
+            memcpy(array, gradient, count * sizeof *gradient);
+        else if (how == SWAP)
+            swap_floats(gradient, array, count);
+        else if (!is_tied)
+            pen_add_floats(gradient, array, count);
+        if (how != KEEP)
             pen_mirror_put(&gradients->mirror);
-        } else {
-            memcpy(level, gradient, count * sizeof *gradient);
-        }
-        level += count;
+        array += count;
     }
+}
+
+/* The lane's gradients and rows change places with those of the engine. */
+static void swap_lane(struct pen_gradients *gradients, struct lane *lane)
+{
+    walk(gradients, lane->aside, SWAP);
+    if (gradients->gathers)
+        lane->num_rows = pen_network_swap_gathered(
+            gradients->network, lane->num_rows, lane->words, lane->rows);
+}
+
+/* The first lane is the engine's, unless another one has its place. */
+void pen_gradients_open(struct pen_gradients *gradients, uint32_t lane)
+{
+    if (gradients->open == lane)
+        return;
+    if (gradients->open != 0)
+        swap_lane(gradients, &gradients->lanes[gradients->open]);
+    if (lane != 0)
+        swap_lane(gradients, &gradients->lanes[lane]);
+    gradients->open = lane;
 }
 
 static void set_aside(struct pen_gradients *gradients, uint32_t replica)
@@ -165,20 +274,48 @@ static void set_aside(struct pen_gradients *gradients, uint32_t replica)
            count * sizeof *gradients->aside);
 }
 
+/*
+ * All lanes are whole: they join as the tree has them, the first in the engine.
+ * Rows of the open one are still to be handed over.
+ */
+static void join_lanes(struct pen_gradients *gradients)
+{
+    size_t count = gradients->count + gradients->tied_count;
+    struct lane *lanes = gradients->lanes;
+    if (gradients->open != 0)
+        walk(gradients, lanes[gradients->open].aside, SWAP);
+    gradients->open = 0;
+    for (struct pen_tree at = {.size = gradients->num_lanes};
+         pen_tree_next(&at);) {
+        if (at.to == 0)
+            walk(gradients, lanes[at.from].aside, ADD_LANE);
+        else
+            pen_add_floats(lanes[at.to].aside, lanes[at.from].aside, count);
+    }
+}
+
 void pen_gradients_close(struct pen_gradients *gradients)
 {
-    uint32_t number = ++gradients->num_closed;
+    struct lane *lane = &gradients->lanes[gradients->open];
+    uint32_t number = ++lane->num_closed;
+    uint32_t left = number;
     int level = 0;
     pen_network_finish_gradients(gradients->network);
     if (gradients->num_replicas == 1)
         return;
-    set_aside(gradients, number - 1);
-    for (uint32_t left = number; left % 2 == 0; left /= 2)
-        walk(gradients, gradients->levels[level++], true);
-    if (number == gradients->num_replicas)
+    set_aside(gradients, gradients->open * lane_share(gradients) + number - 1);
+    for (; left % 2 == 0; left /= 2)
+        walk(gradients, lane->levels[level++], ADD);
+    if (number < lane_share(gradients)) {
+        walk(gradients, lane->levels[level], KEEP);
+        pen_network_clear_gradients(gradients->network);
         return;
-    walk(gradients, gradients->levels[level], false);
-    pen_network_clear_gradients(gradients->network);
+    }
+    for (left /= 2, level++; left > 0; left /= 2, level++)
+        if (left % 2 == 1) /* it has no twin of its size */
+            walk(gradients, lane->levels[level], ADD);
+    if (++gradients->num_whole == gradients->num_lanes)
+        join_lanes(gradients);
 }
 
 /* The sums that were set aside join as all others do. */
@@ -206,6 +343,6 @@ void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
     for (size_t i = 0; i < count; i++)
         pen_add_floats(aside + (size_t)words[i] * width,
                        (const float *)rows + i * width, width);
-    if (replica + 1 == gradients->num_replicas)
+    if (++gradients->num_joined == gradients->num_replicas)
         sum_aside(gradients);
 }

@@ -7,8 +7,13 @@
  * Sums the gradients of a stage over the logical replicas that it computes one
  * behind the other, as the tree of layout.h wants it: like a binary counter,
  * where sums of equal size join. Their number is a power of two, so that the
- * sum is one node of the tree. With one replica nothing is kept and nothing is
- * to be done.
+ * sum is one node of the tree, or that of all. With one replica nothing is kept
+ * and nothing is to be done.
+ *
+ * Weights that several copies of the model use have a lane for each, with an
+ * equal share of the logical replicas, a power of two. Micro-batches of the
+ * lanes come in turn. The engine adds to the gradients of one lane; those of
+ * the others are kept aside, and change places with them when theirs is opened.
  *
  * The gradient of a matrix that is tied to an embedding elsewhere is not whole
  * when its replica is: what the embedding gathered comes later. It is set
@@ -18,7 +23,7 @@ struct pen_gradients;
 
 /* On failure *out is untouched. */
 pen_status pen_gradients_create(struct pen_network *network,
-                                uint32_t num_replicas,
+                                uint32_t num_replicas, uint32_t num_lanes,
                                 struct pen_gradients **out);
 void pen_gradients_free(struct pen_gradients *gradients);
 
@@ -27,7 +32,10 @@ size_t pen_gradients_bytes(const struct pen_gradients *gradients);
 /* Before the first micro-batch of a step. */
 void pen_gradients_begin(struct pen_gradients *gradients);
 
-/* The gradients of a replica are there. */
+/* The next gradients are those of a lane. */
+void pen_gradients_open(struct pen_gradients *gradients, uint32_t lane);
+
+/* The gradients of a replica, the next one of the open lane, are there. */
 void pen_gradients_close(struct pen_gradients *gradients);
 
 /*

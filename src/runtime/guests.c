@@ -103,10 +103,10 @@ static pen_status make_room(struct pen_guests *guests,
     guests->num_moves = 2 * count_ops(own, PEN_OP_EVICT);
     guests->num_per_pass = count_ops(other, PEN_OP_EVICT);
     if (guests->num_moves > 0)
-        bytes = guests->executor
-                    ->stages[pen__executor_find(guests->executor,
-                                                guests->own_stage)]
-                    .sizes.stash;
+        bytes = pen__executor_home(
+                    guests->executor,
+                    pen__executor_find(guests->executor, guests->own_stage))
+                    ->sizes.stash;
     if (bytes == 0) /* an embedding alone has nothing to move */
         guests->num_moves = 0;
     pen_status status = exchange_bytes(guests, &bytes);
@@ -223,11 +223,11 @@ static struct move *new_move(struct pen_guests *guests, const struct pen_op *op)
     uint32_t index = pen__executor_find(guests->executor, op->stage);
     for (uint32_t i = 0; i < guests->num_moves; i++)
         if (!guests->moves[i].is_open) {
-            guests->moves[i] =
-                (struct move){.stage = &guests->executor->stages[index],
-                              .microbatch = op->microbatch,
-                              .is_load = op->kind == PEN_OP_LOAD,
-                              .is_open = true};
+            guests->moves[i] = (struct move){
+                .stage = pen__executor_home(guests->executor, index),
+                .microbatch = op->microbatch,
+                .is_load = op->kind == PEN_OP_LOAD,
+                .is_open = true};
             return &guests->moves[i];
         }
     PEN_BUG_UNLESS(false);

@@ -9,11 +9,14 @@
  * Who does what: a mesh of ranks, of which every pipeline runs the rows of the
  * schedule.
  *
- * A part of the model may live in several places: in every replica, and in
- * every copy that the schedule has of it. Those are its members; member
- * replica * copies + copy computes an equal share of the logical replicas, in
- * order. Gradients are summed over the micro-batches of a logical replica and
- * then over logical replicas in a fixed tree (group/tree.h), so that their bits
+ * Micro-batches go through copies of the model: those of the schedule, in every
+ * replica. Copy replica * copies + copy computes an equal share of the logical
+ * replicas, in order. A part of the model lives in several places, its members.
+ * Each has the part of one copy, or of several in a row where stages have
+ * numbers of ranks of their own (placement.h).
+ *
+ * Gradients are summed over the micro-batches of a logical replica and then
+ * over logical replicas in a fixed tree (group/tree.h), so that their bits
  * depend on the number of logical replicas alone.
  */
 #define PEN_NO_REPLICA UINT32_MAX
@@ -33,23 +36,46 @@ static inline bool pen_layout_is_idle(const struct pen_layout *layout)
     return layout->replica == PEN_NO_REPLICA;
 }
 
-static inline uint32_t pen_layout_members(const struct pen_layout *layout)
+/* Copies of the model in all replicas. */
+static inline uint32_t pen_layout_copies(const struct pen_layout *layout)
 {
     return pen_mesh_num_replicas(&layout->mesh) * layout->shape.num_copies;
 }
 
-/* Logical replicas that one member computes. */
-static inline uint32_t pen_layout_share(const struct pen_layout *layout)
+/* Logical replicas of a copy. */
+static inline uint32_t pen_layout_copy_share(const struct pen_layout *layout)
 {
-    return layout->num_logical / pen_layout_members(layout);
+    return layout->num_logical / pen_layout_copies(layout);
+}
+
+static inline uint32_t pen_layout_members(const struct pen_layout *layout,
+                                          uint32_t part)
+{
+    return pen_mesh_num_replicas(&layout->mesh) *
+           pen_shape_members(&layout->shape, part);
+}
+
+/* Logical replicas that one member computes. */
+static inline uint32_t pen_layout_share(const struct pen_layout *layout,
+                                        uint32_t part)
+{
+    return layout->num_logical / pen_layout_members(layout, part);
+}
+
+/* The copy of a stage, among those of all replicas. */
+static inline uint32_t pen_layout_copy(const struct pen_layout *layout,
+                                       uint32_t stage)
+{
+    return layout->replica * layout->shape.num_copies +
+           pen_shape_copy_of_stage(&layout->shape, stage);
 }
 
 /* The member that a stage is, in this replica of the pipeline. */
 static inline uint32_t pen_layout_member(const struct pen_layout *layout,
                                          uint32_t stage)
 {
-    return layout->replica * layout->shape.num_copies +
-           pen_shape_copy_of_stage(&layout->shape, stage);
+    return pen_layout_copy(layout, stage) /
+           pen_shape_users(&layout->shape, stage);
 }
 
 /* The rank that has a stage in this replica of the pipeline. */
@@ -61,18 +87,17 @@ static inline uint32_t pen_layout_peer(const struct pen_layout *layout,
                             layout->replica);
 }
 
-/* The world rank of a member of a part. */
+/* The world rank that has a part of one of all copies. */
 static inline uint32_t pen_layout_rank_of(const struct pen_layout *layout,
-                                          uint32_t part, uint32_t member)
+                                          uint32_t part, uint32_t copy)
 {
     uint32_t copies = layout->shape.num_copies;
-    uint32_t stage = member % copies * pen_shape_parts(&layout->shape) + part;
-    return pen_mesh_rank_at(&layout->mesh,
-                            pen_shape_rank_of(&layout->shape, stage),
-                            member / copies);
+    uint32_t stage = copy % copies * pen_shape_parts(&layout->shape) + part;
+    return pen_mesh_rank_at(
+        &layout->mesh, pen_shape_rank_of(&layout->shape, stage), copy / copies);
 }
 
-/* Micro-batches that a member computes in a step. */
+/* Micro-batches of a copy in a pass. */
 static inline uint32_t pen_layout_microbatches(const struct pen_layout *layout)
 {
     return layout->shape.num_microbatches / layout->shape.num_copies;

@@ -19,6 +19,8 @@ struct pen_tied {
     size_t capacity;
     size_t row_bytes;
     uint32_t num_parcels; /* of the head: one per logical replica */
+    uint32_t first;       /* of these, among those of the head's weights */
+    bool has_value;       /* the embedding has it from this copy's head */
     struct parcel *parcels;
     uint32_t steps_left; /* of the pass, whose gradients are yet to come */
     struct pen_request value;
@@ -62,7 +64,8 @@ static pen_status make_parcels(struct pen_tied *tied)
     bool is_head = tied->options.head != NULL;
     if (is_local(tied))
         return PEN_OK;
-    tied->num_parcels = is_head ? pen_layout_share(&tied->options.layout) : 1;
+    tied->num_parcels =
+        is_head ? pen_layout_copy_share(&tied->options.layout) : 1;
     tied->parcels = calloc(tied->num_parcels, sizeof *tied->parcels);
     pen_status status = tied->parcels == NULL ? PEN_NOMEM : PEN_OK;
     for (uint32_t i = 0; i < tied->num_parcels && status == PEN_OK; i++)
@@ -95,6 +98,10 @@ pen_status pen_tied_create(const struct pen_tied_options *options,
         options->copy * parts + (options->head != NULL ? 0 : parts - 1);
     tied->options = *options;
     tied->peer = pen_layout_peer(&options->layout, other);
+    tied->has_value =
+        pen_shape_keeper(shape, options->copy * parts) == options->copy * parts;
+    tied->first = options->copy % pen_shape_users(shape, parts - 1) *
+                  pen_layout_copy_share(&options->layout);
     tied->capacity = pen_network_gathered_capacity(network);
     tied->row_bytes = pen_network_model(network)->hidden * sizeof(float);
     pen_status status = make_parcels(tied);
@@ -149,6 +156,11 @@ bool pen_tied_is_embedding(const struct pen_tied *tied,
                            const struct pen_network *network)
 {
     return tied->options.embedding == network;
+}
+
+uint32_t pen_tied_copy(const struct pen_tied *tied)
+{
+    return tied->options.copy;
 }
 
 /* ---- waiting ---- */
@@ -239,8 +251,8 @@ pen_status pen_tied_hand_over(struct pen_tied *tied, uint32_t replica)
     const void *rows;
     pen_network_gathered(tied->options.embedding, &count, &words, &rows);
     if (is_local(tied))
-        pen_gradients_join(tied->options.gradients, replica, count, words,
-                           rows);
+        pen_gradients_join(tied->options.gradients, tied->first + replica,
+                           count, words, rows);
     else
         status = send_rows(tied, count, words, rows);
     if (status == PEN_OK)
@@ -270,8 +282,9 @@ pen_status pen_tied_join(struct pen_tied *tied)
             return status;
         PEN_BUG_UNLESS(parcel->words[0] >= 0 &&
                        (size_t)parcel->words[0] <= tied->capacity);
-        pen_gradients_join(tied->options.gradients, i, (size_t)parcel->words[0],
-                           parcel->words + 1, parcel->rows);
+        pen_gradients_join(tied->options.gradients, tied->first + i,
+                           (size_t)parcel->words[0], parcel->words + 1,
+                           parcel->rows);
     }
     if (--tied->steps_left > 0)
         post_receives(tied);
@@ -290,7 +303,7 @@ static struct pen_mirror_piece value_of(const struct pen_network *network)
 
 void pen_tied_send_value(struct pen_tied *tied)
 {
-    if (!is_receiving(tied))
+    if (!is_receiving(tied) || !tied->has_value)
         return;
     const struct pen_mirror_piece value = value_of(tied->options.head);
     pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, VALUE),
@@ -320,7 +333,8 @@ static void receive_value(struct pen_tied *tied)
 
 pen_status pen_tied_take_value(struct pen_tied *tied)
 {
-    struct pen_network *embedding = tied->options.embedding;
+    struct pen_network *embedding =
+        tied->has_value ? tied->options.embedding : NULL;
     if (embedding != NULL)
         receive_value(tied);
     pen_status status = await(tied, &tied->value, 1);

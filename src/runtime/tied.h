@@ -12,8 +12,8 @@
  *                 value              <----  after the optimizer
  *
  * Either end, or both, may be on this rank. Gradients are handed over for
- * every logical replica, into buffers for which the last stage has posted
- * receives before it began.
+ * every logical replica of a copy of the model, into buffers for which the last
+ * stage has posted receives before it began.
  */
 struct pen_tied;
 
@@ -42,6 +42,9 @@ bool pen_tied_is_head(const struct pen_tied *tied,
                       const struct pen_network *network);
 bool pen_tied_is_embedding(const struct pen_tied *tied,
                            const struct pen_network *network);
+
+/* The copy of the model whose ends it ties. */
+uint32_t pen_tied_copy(const struct pen_tied *tied);
 
 /* Before a pass of so many steps. */
 void pen_tied_begin(struct pen_tied *tied, uint32_t steps);

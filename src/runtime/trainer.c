@@ -113,11 +113,18 @@ static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
     return PEN_OK;
 }
 
+/* Whether the weights of a stage are on this rank, and it keeps them. */
+static bool keeps_stage(const struct pen_layout *layout, uint32_t stage)
+{
+    return pen_shape_rank_of(&layout->shape, stage) == layout->row &&
+           pen_shape_keeper(&layout->shape, stage) == stage;
+}
+
 static uint32_t count_stages(const struct pen_layout *layout)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < layout->shape.num_stages; i++)
-        count += pen_shape_rank_of(&layout->shape, i) == layout->row;
+        count += keeps_stage(layout, i);
     return count;
 }
 
@@ -132,7 +139,7 @@ static pen_status make_stages(struct pen_trainer *trainer,
     pen_status status = stages == NULL ? PEN_NOMEM : PEN_OK;
     uint32_t count = 0;
     for (uint32_t i = 0; i < shape->num_stages && status == PEN_OK; i++)
-        if (pen_shape_rank_of(shape, i) == trainer->layout.row)
+        if (keeps_stage(&trainer->layout, i))
             status = make_stage(trainer, i, &stages[count++], why);
     if (status == PEN_OK) {
         *out = stages;
@@ -174,6 +181,13 @@ static void on_layer(void *context, struct pen_stage *stage, uint32_t layer)
     struct pen_trainer *trainer = context;
     if (trainer->exchange != NULL)
         pen_exchange_layer(trainer->exchange, stage, layer);
+}
+
+static void on_open(void *context, struct pen_stage *stage, uint32_t number)
+{
+    struct pen_trainer *trainer = context;
+    if (trainer->exchange != NULL)
+        pen_exchange_open(trainer->exchange, stage, number);
 }
 
 static pen_status on_gradient(void *context, struct pen_stage *stage,
@@ -249,6 +263,7 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
                   .poll = on_poll,
                   .is_busy = is_busy,
                   .layer = on_layer,
+                  .open = on_open,
                   .gradient = on_gradient,
                   .sync = on_sync,
                   .op = on_op,

@@ -106,7 +106,8 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
         .num_versions = rules->versions,
         .sharding =
             options->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE,
-        .num_members = pen_layout_members(&trainer->layout),
+        .num_members = pen_layout_copies(&trainer->layout),
+        .shape = shape,
         .num_logical = trainer->layout.num_logical,
         .micro_batch = options->micro_batch,
         .global_batch = options->global_batch,
@@ -167,7 +168,7 @@ static pen_status check_schedule(const struct pen_trainer *trainer,
                                  struct pen_text *why)
 {
     struct pen_verify_options options = {
-        .needs_sync = pen_layout_members(&trainer->layout) > 1};
+        .needs_sync = pen_layout_copies(&trainer->layout) > 1};
     if (trainer->own_schedule != NULL || trainer->options.is_verified)
         return PEN_OK;
     return pen_schedule_verify(trainer->options.schedule, &options, NULL, why);
@@ -217,7 +218,7 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
     layout->row = is_idle ? 0 : pen_mesh_row(&layout->mesh, rank);
     layout->num_logical = options->logical_replicas != 0
                               ? options->logical_replicas
-                              : pen_layout_members(layout);
+                              : pen_layout_copies(layout);
     return PEN_OK;
 }
 
@@ -248,7 +249,7 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         return status;
     trainer->num_per_step =
         (uint32_t)(options->global_batch / options->micro_batch /
-                   pen_layout_members(&trainer->layout));
+                   pen_layout_copies(&trainer->layout));
     trainer->is_asynchronous = options->schedule->rules.period != 0;
     trainer->is_joint =
         trainer->is_asynchronous && options->schedule->rules.is_joint;

@@ -83,20 +83,21 @@ void pen__trainer_put_losses(const struct pen_trainer *trainer,
                              double *out)
 {
     const struct pen_layout *layout = &trainer->layout;
-    uint32_t share = pen_layout_share(layout);
+    uint32_t share = pen_layout_copy_share(layout);
     uint32_t per_replica = trainer->num_per_step / share;
-    uint32_t member = pen_layout_member(layout, stage->stage);
+    uint32_t users = pen_shape_users(&layout->shape, stage->stage);
     size_t copy = pen_shape_copy_of_stage(&layout->shape, stage->stage);
-    const double *losses = trainer->losses +
-                           copy * pen_layout_microbatches(layout) +
-                           step * trainer->num_per_step;
     if (!stage->has_head)
         return;
-    for (uint32_t r = 0; r < share; r++) {
-        double sum = 0;
+    out += (size_t)pen_layout_copy(layout, stage->stage) * share;
+    for (uint32_t r = 0; r < users * share; r++) {
+        const double *losses =
+            trainer->losses +
+            (copy + r / share) * pen_layout_microbatches(layout) +
+            step * trainer->num_per_step + r % share * (size_t)per_replica;
+        out[r] = 0;
         for (uint32_t i = 0; i < per_replica; i++)
-            sum += losses[r * per_replica + i];
-        out[member * share + r] = sum;
+            out[r] += losses[i];
     }
 }
 

@@ -8,10 +8,10 @@
 
 struct pen_verifier {
     struct pen_trainer *trainer;
-    uint32_t num_parts;   /* of the model */
-    uint32_t num_members; /* that each part has */
-    double *checks;       /* [part][member]; each has one contributor */
-    uint64_t last_good;   /* step of the last check that found nothing */
+    uint32_t num_parts;  /* of the model */
+    uint32_t num_copies; /* of each part, of which a member may have several */
+    double *checks;      /* [part][copy]; each has one contributor */
+    uint64_t last_good;  /* step of the last check that found nothing */
     struct pen_mirror mirror;
 };
 
@@ -29,14 +29,14 @@ pen_status pen_verifier_create(struct pen_trainer *trainer,
                                struct pen_verifier **out, struct pen_text *why)
 {
     const struct pen_layout *layout = &trainer->layout;
-    uint32_t num_members = pen_layout_members(layout);
+    uint32_t num_copies = pen_layout_copies(layout);
     if (trainer->options.world != NULL) {
         pen_why(why, "--verify-interval compares replicas that are always the "
                      "same; those of this --sync, or with --compress, may "
                      "differ. Leave it out, or use --sync allreduce");
         return PEN_INVALID;
     }
-    if (num_members == 1 || trainer->options.sleeps != NULL) {
+    if (num_copies == 1 || trainer->options.sleeps != NULL) {
         pen_why(why, "--verify-interval needs replicas to compare, and there "
                      "is one alone. Leave it out, or start more ranks than "
                      "--pipeline-model-parallel-size");
@@ -48,9 +48,9 @@ pen_status pen_verifier_create(struct pen_trainer *trainer,
     *verifier =
         (struct pen_verifier){.trainer = trainer,
                               .num_parts = pen_shape_parts(&layout->shape),
-                              .num_members = num_members,
+                              .num_copies = num_copies,
                               .last_good = trainer->progress.steps};
-    verifier->checks = calloc((size_t)verifier->num_parts * num_members,
+    verifier->checks = calloc((size_t)verifier->num_parts * num_copies,
                               sizeof *verifier->checks);
     pen_status status =
         pen_mirror_init(&verifier->mirror, trainer->engine,
@@ -161,9 +161,10 @@ struct table {
     size_t num_rows;
     double *tensors; /* of the model, and beside them the kind */
     double *kinds;
-    double *checks; /* [row][member] */
+    double *checks; /* [row][copy] */
     size_t row;
-    uint32_t member;
+    uint32_t copy; /* the first of the member */
+    uint32_t users;
 };
 
 static void count_row(void *context, const struct pen_network_parameter *it,
@@ -180,8 +181,10 @@ static void fill_row(void *context, const struct pen_network_parameter *it,
 {
     struct table *table = context;
     const struct pen_verifier *verifier = table->verifier;
-    table->checks[table->row * verifier->num_members + table->member] = check;
-    if (table->member == 0) {
+    for (uint32_t i = 0; i < table->users; i++)
+        table->checks[table->row * verifier->num_copies + table->copy + i] =
+            check;
+    if (table->copy == 0) {
         table->tensors[table->row] = it->slices[0].tensor;
         table->kinds[table->row] = (double)kind;
     }
@@ -200,11 +203,19 @@ static uint32_t stage_of_part(const struct pen_verifier *verifier,
     return count;
 }
 
-static uint32_t member_of(const struct pen_verifier *verifier, uint32_t stage)
+/* The first copy of a member, and how many it has. */
+static uint32_t copy_of(const struct pen_verifier *verifier, uint32_t stage)
 {
     struct pen_trainer *trainer = verifier->trainer;
-    return pen_layout_member(
-        &trainer->layout, pen_executor_stage(trainer->executor, stage)->stage);
+    return pen_layout_copy(&trainer->layout,
+                           pen_executor_stage(trainer->executor, stage)->stage);
+}
+
+static uint32_t users_of(const struct pen_verifier *verifier, uint32_t stage)
+{
+    struct pen_trainer *trainer = verifier->trainer;
+    return pen_shape_users(&trainer->layout.shape,
+                           pen_executor_stage(trainer->executor, stage)->stage);
 }
 
 /* On all ranks; release its arrays, also on failure. */
@@ -214,13 +225,13 @@ static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
     uint32_t num_stages = pen_trainer_num_stages(verifier->trainer);
     double num_rows = 0;
     uint32_t s = stage_of_part(verifier, part, 0);
-    if (s < num_stages && member_of(verifier, s) == 0)
+    if (s < num_stages && copy_of(verifier, s) == 0)
         visit(verifier, s, count_row, &num_rows);
     pen_status status = sum(verifier, &num_rows, 1);
     *table = (struct table){.verifier = verifier, .num_rows = (size_t)num_rows};
     if (status != PEN_OK)
         return status;
-    size_t count = table->num_rows * (verifier->num_members + (size_t)2);
+    size_t count = table->num_rows * (verifier->num_copies + (size_t)2);
     table->tensors = calloc(count, sizeof *table->tensors);
     if (table->tensors == NULL)
         return PEN_NOMEM;
@@ -228,7 +239,8 @@ static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
     table->checks = table->kinds + table->num_rows;
     for (; s < num_stages; s = stage_of_part(verifier, part, s + 1)) {
         table->row = 0;
-        table->member = member_of(verifier, s);
+        table->copy = copy_of(verifier, s);
+        table->users = users_of(verifier, s);
         visit(verifier, s, fill_row, table);
     }
     return sum(verifier, table->tensors, count);
@@ -242,12 +254,13 @@ static void add_ranks(const struct pen_verifier *verifier, uint32_t part,
     enum { MOST = 8 };
     uint32_t ranks[MOST];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < verifier->num_members; i++) {
-        if ((checks[i] == *like) != is_like)
+    for (uint32_t i = 0; i < verifier->num_copies; i++) {
+        uint32_t rank = pen_layout_rank_of(&verifier->trainer->layout, part, i);
+        bool is_told = count > 0 && count <= MOST && ranks[count - 1] == rank;
+        if ((checks[i] == *like) != is_like || is_told)
             continue;
         if (count < MOST)
-            ranks[count] =
-                pen_layout_rank_of(&verifier->trainer->layout, part, i);
+            ranks[count] = rank;
         count++;
     }
     uint32_t named = count < MOST ? count : MOST;
@@ -265,7 +278,7 @@ static void add_ranks(const struct pen_verifier *verifier, uint32_t part,
 static void name_ranks(const struct pen_verifier *verifier, uint32_t part,
                        const double *checks, struct pen_text *why)
 {
-    const double *most = majority(checks, verifier->num_members);
+    const double *most = majority(checks, verifier->num_copies);
     if (why == NULL)
         return;
     if (most != NULL) {
@@ -292,8 +305,8 @@ static pen_status explain(struct pen_verifier *verifier, uint32_t part,
         return status;
     }
     for (size_t i = table.num_rows; i-- > 0;) {
-        if (all_agree(table.checks + i * verifier->num_members,
-                      verifier->num_members))
+        if (all_agree(table.checks + i * verifier->num_copies,
+                      verifier->num_copies))
             continue;
         num_different++;
         first = i;
@@ -307,7 +320,7 @@ static pen_status explain(struct pen_verifier *verifier, uint32_t part,
             "tensors of stage %" PRIu32 ", first in the %s of %s: ",
             step, num_different, table.num_rows, part,
             kinds[(size_t)table.kinds[first]].name, about.name);
-    name_ranks(verifier, part, table.checks + first * verifier->num_members,
+    name_ranks(verifier, part, table.checks + first * verifier->num_copies,
                why);
     pen_why(why,
             ". A bit changed in memory or in a processor; they were the same "
@@ -322,8 +335,8 @@ static pen_status explain(struct pen_verifier *verifier, uint32_t part,
 pen_status pen_verifier_check(struct pen_verifier *verifier, uint64_t step,
                               struct pen_text *why)
 {
-    uint32_t num_members = verifier->num_members;
-    size_t count = (size_t)verifier->num_parts * num_members;
+    uint32_t num_copies = verifier->num_copies;
+    size_t count = (size_t)verifier->num_parts * num_copies;
     struct pen_trainer *trainer = verifier->trainer;
     for (size_t i = 0; i < count; i++)
         verifier->checks[i] = 0;
@@ -331,15 +344,17 @@ pen_status pen_verifier_check(struct pen_verifier *verifier, uint64_t step,
         uint32_t part = pen_executor_stage(trainer->executor, s)->part;
         uint32_t check = 0;
         visit(verifier, s, join, &check);
-        verifier->checks[(size_t)part * num_members + member_of(verifier, s)] =
-            check;
+        double *checks =
+            verifier->checks + (size_t)part * num_copies + copy_of(verifier, s);
+        for (uint32_t i = 0; i < users_of(verifier, s); i++)
+            checks[i] = check;
     }
     pen_status status = sum(verifier, verifier->checks, count);
     if (status != PEN_OK)
         return status;
     for (uint32_t part = 0; part < verifier->num_parts; part++)
-        if (!all_agree(verifier->checks + (size_t)part * num_members,
-                       num_members))
+        if (!all_agree(verifier->checks + (size_t)part * num_copies,
+                       num_copies))
             return explain(verifier, part, step, why);
     verifier->last_good = step;
     return PEN_OK;

@@ -12,16 +12,18 @@
  */
 
 struct pen_generator_args {
-    uint32_t ranks;         /* p */
-    uint32_t microbatches;  /* m; asynchronous: per batch */
-    uint32_t chunks;        /* v; 0: the generator's own choice */
-    uint32_t slices;        /* n; 0: the generator's own choice */
-    uint32_t batches;       /* asynchronous ones; 0: the generator's own */
-    uint32_t warmup;        /* k of kfkb, 0: own choice */
-    double memory_limit;    /* in A; 0: the generator's own */
-    bool has_memory;        /* the user named the memory of the ops */
-    bool has_vertical_sync; /* pipedream: one version in all stages */
-    bool recomputes;        /* R before the backwards; see schedule.h */
+    uint32_t ranks;           /* p */
+    uint32_t microbatches;    /* m; asynchronous: per batch */
+    uint32_t chunks;          /* v; 0: the generator's own choice */
+    uint32_t slices;          /* n; 0: the generator's own choice */
+    uint32_t batches;         /* asynchronous ones; 0: the generator's own */
+    uint32_t warmup;          /* k of kfkb, 0: own choice */
+    const uint32_t *replicas; /* ranks of each stage, or NULL: one each */
+    uint32_t num_replicated;  /* stages that `replicas` has */
+    double memory_limit;      /* in A; 0: the generator's own */
+    bool has_memory;          /* the user named the memory of the ops */
+    bool has_vertical_sync;   /* pipedream: one version in all stages */
+    bool recomputes;          /* R before the backwards; see schedule.h */
     const struct pen_costs *costs; /* never NULL */
 };
 
@@ -41,6 +43,7 @@ struct pen_generator {
     bool has_slices;
     bool has_limit;         /* --memory-limit */
     bool has_group_size;    /* --group-size */
+    bool has_replicas;      /* --stage-replicas */
     bool has_vertical_sync; /* --vertical-sync */
     bool uses_costs;        /* the order depends on the costs */
     bool splits_backward;   /* I and W apart, in some places at least */

@@ -16,7 +16,8 @@
 struct lowering {
     const struct pen_schedule *from;
     struct pen_schedule *to;
-    uint32_t *last; /* per stage: position of its last B or W, in `from` */
+    uint32_t *last; /* per stage that keeps weights: position of their last B
+                       or W, in `from` */
     bool adds_steps;
     pen_status status;
 };
@@ -72,10 +73,21 @@ static bool ends_weight_gradient(const struct pen_op *op)
 
 static void find_last(struct lowering *low, const struct pen_row *row)
 {
+    const struct pen_shape *shape = &low->from->shape;
     for (uint32_t i = 0; i < row->count; i++) {
         if (ends_weight_gradient(&row->ops[i]))
-            low->last[row->ops[i].stage] = i;
+            low->last[pen_shape_keeper(shape, row->ops[i].stage)] = i;
     }
+}
+
+/* Behind the last weight gradient of some weights, an op of their stage. */
+static void emit_behind(struct lowering *low, uint32_t rank,
+                        enum pen_op_kind kind, uint32_t position)
+{
+    const struct pen_op *op = &low->from->rows[rank].ops[position];
+    uint32_t keeper = pen_shape_keeper(&low->from->shape, op->stage);
+    if (ends_weight_gradient(op) && low->last[keeper] == position)
+        emit(low, rank, pen_op_make(kind, keeper, PEN_OP_NO_MICROBATCH));
 }
 
 static void lower_row(struct lowering *low, uint32_t rank)
@@ -93,22 +105,13 @@ static void lower_row(struct lowering *low, uint32_t rank)
             emit(low, rank, row->ops[i]);
         for (uint32_t i = from; i < to; i++)
             emit_send(low, rank, &row->ops[i]);
-        for (uint32_t i = from; i < to && low->adds_steps; i++) {
-            const struct pen_op *op = &row->ops[i];
-            if (ends_weight_gradient(op) && low->last[op->stage] == i)
-                emit(low, rank,
-                     pen_op_make(PEN_OP_SYNC_GRAD, op->stage,
-                                 PEN_OP_NO_MICROBATCH));
-        }
+        for (uint32_t i = from; i < to && low->adds_steps; i++)
+            emit_behind(low, rank, PEN_OP_SYNC_GRAD, i);
         from = to;
     }
     /* Steps come last: a step waits for the gradients of the twin stage. */
-    for (uint32_t i = 0; i < row->count && low->adds_steps; i++) {
-        const struct pen_op *op = &row->ops[i];
-        if (ends_weight_gradient(op) && low->last[op->stage] == i)
-            emit(low, rank,
-                 pen_op_make(PEN_OP_STEP, op->stage, PEN_OP_NO_MICROBATCH));
-    }
+    for (uint32_t i = 0; i < row->count && low->adds_steps; i++)
+        emit_behind(low, rank, PEN_OP_STEP, i);
 }
 
 static bool has_messages(const struct pen_schedule *schedule)

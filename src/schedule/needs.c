@@ -11,7 +11,8 @@ static void count_up(uint32_t *now, uint32_t *most)
         *most = *now;
 }
 
-struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
+struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
+                                           const struct pen_row *row,
                                            uint32_t stage)
 {
     struct pen_stage_needs most = {0};
@@ -19,7 +20,7 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
     bool is_trained = false;
     for (uint32_t i = 0; i < row->count; i++) {
         const struct pen_op *op = &row->ops[i];
-        if (op->stage != stage)
+        if (pen_shape_keeper(shape, op->stage) != stage)
             continue;
         switch ((enum pen_op_kind)op->kind) {
         case PEN_OP_FORWARD:

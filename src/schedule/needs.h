@@ -16,7 +16,9 @@ struct pen_stage_needs {
     uint32_t kept;   /* inputs of the stage, from an F to its R */
 };
 
-struct pen_stage_needs pen_row_count_needs(const struct pen_row *row,
+/* Of a stage that keeps weights, with all that use them (placement.h). */
+struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
+                                           const struct pen_row *row,
                                            uint32_t stage);
 
 /*

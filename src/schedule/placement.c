@@ -61,6 +61,120 @@ uint32_t pen_placement_copies(enum pen_placement_kind kind, uint32_t num_ranks)
     }
 }
 
+/* ---- replicated parts ---- */
+
+static uint32_t greatest_divisor(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static uint32_t replicas_of(const struct pen_shape *shape, uint32_t part)
+{
+    return shape->first_ranks[part + 1] - shape->first_ranks[part];
+}
+
+pen_status pen_replicas_parse(const char *text, size_t length,
+                              uint32_t out[PEN_MAX_REPLICATED], uint32_t *count,
+                              struct pen_text *why)
+{
+    size_t at = 0;
+    *count = 0;
+    while (*count < PEN_MAX_REPLICATED) {
+        uint32_t number = 0;
+        size_t start = at;
+        while (at < length && text[at] >= '0' && text[at] <= '9' &&
+               number <= PEN_MAX_STAGES)
+            number = number * 10 + (uint32_t)(text[at++] - '0');
+        if (at == start || number == 0 || number > PEN_MAX_STAGES)
+            break;
+        out[(*count)++] = number;
+        if (at == length)
+            return PEN_OK;
+        if (text[at++] != ',')
+            break;
+    }
+    pen_why(why,
+            "ranks of each stage are 1 to %u numbers from 1 to %u with commas "
+            "between them, as 3,1",
+            PEN_MAX_REPLICATED, PEN_MAX_STAGES);
+    return PEN_INVALID;
+}
+
+pen_status pen_shape_replicate(struct pen_shape *shape,
+                               const uint32_t *replicas, uint32_t num_parts,
+                               struct pen_text *why)
+{
+    uint64_t copies = 1;
+    uint64_t ranks = 0;
+    bool fits = num_parts > 0 && num_parts <= PEN_MAX_REPLICATED;
+    for (uint32_t i = 0; i < num_parts && fits; i++) {
+        fits = replicas[i] > 0 && replicas[i] <= PEN_MAX_STAGES;
+        if (!fits)
+            break;
+        ranks += replicas[i];
+        copies *= replicas[i] / greatest_divisor((uint32_t)copies, replicas[i]);
+        fits = ranks <= PEN_MAX_STAGES && copies * num_parts <= PEN_MAX_STAGES;
+        shape->first_ranks[i + 1] = (uint16_t)ranks;
+    }
+    if (!fits) {
+        pen_why(why,
+                "replicas of stages: at most %u stages of at least one rank, "
+                "%u ranks, and %u stages times the least common multiple of "
+                "the counts are supported",
+                PEN_MAX_REPLICATED, PEN_MAX_STAGES, PEN_MAX_STAGES);
+        return PEN_INVALID;
+    }
+    shape->placement = PEN_PLACEMENT_REPLICATED;
+    shape->first_ranks[0] = 0;
+    for (uint32_t i = num_parts + 1; i <= PEN_MAX_REPLICATED; i++)
+        shape->first_ranks[i] = 0;
+    shape->num_ranks = (uint32_t)ranks;
+    shape->num_copies = (uint32_t)copies;
+    shape->num_stages = num_parts * (uint32_t)copies;
+    return PEN_OK;
+}
+
+/* Whether ranks, stages and copies are those of its counts. */
+static pen_status check_replicas(const struct pen_shape *shape,
+                                 struct pen_text *why)
+{
+    struct pen_shape other = *shape;
+    uint32_t replicas[PEN_MAX_REPLICATED];
+    uint32_t count = 0;
+    while (count < PEN_MAX_REPLICATED &&
+           shape->first_ranks[count + 1] > shape->first_ranks[count]) {
+        replicas[count] = replicas_of(shape, count);
+        count++;
+    }
+    pen_status status = pen_shape_replicate(&other, replicas, count, why);
+    if (status != PEN_OK || (other.num_ranks == shape->num_ranks &&
+                             other.num_stages == shape->num_stages &&
+                             other.num_copies == shape->num_copies))
+        return status;
+    pen_why(why,
+            "these replicas make %u ranks, %u stages and %u copies, not %u, %u "
+            "and %u",
+            other.num_ranks, other.num_stages, other.num_copies,
+            shape->num_ranks, shape->num_stages, shape->num_copies);
+    return PEN_INVALID;
+}
+
+/* Of the replicated part on a rank. */
+static uint32_t part_on(const struct pen_shape *shape, uint32_t rank)
+{
+    uint32_t part = 0;
+    while (shape->first_ranks[part + 1] <= rank)
+        part++;
+    return part;
+}
+
+/* ---- all placements ---- */
+
 pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why)
 {
     const char *name = pen_placement_text(shape->placement);
@@ -80,8 +194,12 @@ pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why)
                 UINT16_MAX + 1u);
         return PEN_INVALID;
     }
-    if (shape->num_copies !=
-        pen_placement_copies(shape->placement, shape->num_ranks)) {
+    bool is_replicated = shape->placement == PEN_PLACEMENT_REPLICATED;
+    if (is_replicated && check_replicas(shape, why) != PEN_OK)
+        return PEN_INVALID;
+    if (!is_replicated &&
+        shape->num_copies !=
+            pen_placement_copies(shape->placement, shape->num_ranks)) {
         pen_why(why, "placement %s has %u copies, not %u", name,
                 pen_placement_copies(shape->placement, shape->num_ranks),
                 shape->num_copies);
@@ -95,13 +213,12 @@ pen_status pen_shape_check(const struct pen_shape *shape, struct pen_text *why)
         return PEN_INVALID;
     }
     uint32_t p = shape->num_ranks;
-    if (shape->num_stages % p != 0 || (shape->placement == PEN_PLACEMENT_WAVE &&
-                                       (shape->num_stages / p) % 2 != 0)) {
+    bool is_wave = shape->placement == PEN_PLACEMENT_WAVE;
+    if (!is_replicated && (shape->num_stages % p != 0 ||
+                           (is_wave && (shape->num_stages / p) % 2 != 0))) {
         pen_why(why, "placement %s on %u ranks needs %s of %u stages, not %u",
-                name, p,
-                shape->placement == PEN_PLACEMENT_WAVE ? "an even multiple"
-                                                       : "a multiple",
-                p, shape->num_stages);
+                name, p, is_wave ? "an even multiple" : "a multiple", p,
+                shape->num_stages);
         return PEN_INVALID;
     }
     if (shape->num_microbatches == UINT32_MAX ||
@@ -123,6 +240,8 @@ uint32_t pen_shape_chunks(const struct pen_shape *shape)
 {
     if (shape->placement == PEN_PLACEMENT_CYCLIC)
         return shape->num_ranks;
+    if (shape->placement == PEN_PLACEMENT_REPLICATED)
+        return 1;
     return pen_shape_parts(shape) / shape->num_ranks;
 }
 
@@ -153,6 +272,9 @@ uint32_t pen_shape_rank_of(const struct pen_shape *shape, uint32_t stage)
         return is_down ? fold(part, p) : p - 1 - fold(part, p);
     case PEN_PLACEMENT_CYCLIC:
         return stage / p;
+    case PEN_PLACEMENT_REPLICATED:
+        return shape->first_ranks[part] +
+               pen_shape_member_of_stage(shape, stage);
     case PEN_PLACEMENT_KINDS:
         break;
     }
@@ -178,6 +300,10 @@ uint32_t pen_shape_stage_at(const struct pen_shape *shape, uint32_t rank,
     case PEN_PLACEMENT_CYCLIC:
         PEN_BUG_UNLESS(copy == rank);
         return base + chunk;
+    case PEN_PLACEMENT_REPLICATED: {
+        uint32_t stage = base + part_on(shape, rank);
+        return pen_shape_rank_of(shape, stage) == rank ? stage : PEN_NO_STAGE;
+    }
     case PEN_PLACEMENT_KINDS:
         break;
     }
@@ -198,6 +324,34 @@ uint32_t pen_shape_copy_of_microbatch(const struct pen_shape *shape,
                                       uint32_t microbatch)
 {
     return microbatch / (shape->num_microbatches / shape->num_copies);
+}
+
+uint32_t pen_shape_members(const struct pen_shape *shape, uint32_t part)
+{
+    return shape->placement == PEN_PLACEMENT_REPLICATED
+               ? replicas_of(shape, part)
+               : shape->num_copies;
+}
+
+uint32_t pen_shape_member_of_stage(const struct pen_shape *shape,
+                                   uint32_t stage)
+{
+    return pen_shape_copy_of_stage(shape, stage) /
+           pen_shape_users(shape, stage);
+}
+
+uint32_t pen_shape_users(const struct pen_shape *shape, uint32_t stage)
+{
+    uint32_t part = pen_shape_part_of_stage(shape, stage);
+    return shape->num_copies / pen_shape_members(shape, part);
+}
+
+uint32_t pen__shape_replicated_keeper(const struct pen_shape *shape,
+                                      uint32_t stage)
+{
+    uint32_t copy = pen_shape_copy_of_stage(shape, stage);
+    return stage -
+           copy % pen_shape_users(shape, stage) * pen_shape_parts(shape);
 }
 
 uint32_t pen_shape_next_stage(const struct pen_shape *shape, uint32_t stage)

@@ -90,17 +90,18 @@ static pen_status init_posted(struct compiler *compiler)
     const struct pen_shape *shape = &compiler->schedule->shape;
     uint32_t *chunks = calloc(shape->num_ranks, sizeof *chunks);
     compiler->chunk = malloc(shape->num_stages * sizeof *compiler->chunk);
-    compiler->num_posted = (size_t)(shape->num_stages / shape->num_ranks) *
+    bool is_made = chunks != NULL && compiler->chunk != NULL;
+    uint32_t most = 0; /* stages of a rank */
+    for (uint32_t i = 0; i < shape->num_stages && is_made; i++) {
+        compiler->chunk[i] = chunks[pen_shape_rank_of(shape, i)]++;
+        most = compiler->chunk[i] < most ? most : compiler->chunk[i] + 1;
+    }
+    free(chunks);
+    compiler->num_posted = (size_t)most *
                            (shape->num_microbatches / shape->num_copies) *
                            shape->num_slices * FEEDS;
     compiler->posted = malloc(compiler->num_posted * sizeof *compiler->posted);
-    pen_status status = PEN_NOMEM;
-    if (chunks != NULL && compiler->chunk != NULL && compiler->posted != NULL)
-        status = PEN_OK;
-    for (uint32_t i = 0; i < shape->num_stages && status == PEN_OK; i++)
-        compiler->chunk[i] = chunks[pen_shape_rank_of(shape, i)]++;
-    free(chunks);
-    return status;
+    return is_made && compiler->posted != NULL ? PEN_OK : PEN_NOMEM;
 }
 
 static uint32_t *posted_for(struct compiler *compiler, const struct pen_op *op,

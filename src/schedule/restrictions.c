@@ -90,6 +90,13 @@ static bool is_power_of_two(uint32_t number)
     return number > 0 && (number & (number - 1)) == 0;
 }
 
+/* What a member sums is a node of the tree, or all of it. */
+static bool is_summed_in_order(const struct pen_training_facts *facts,
+                               uint32_t members)
+{
+    return members == 1 || is_power_of_two(facts->num_logical / members);
+}
+
 static bool has_even_replicas(const struct pen_training_facts *facts,
                               struct pen_text *why)
 {
@@ -103,13 +110,21 @@ static bool has_even_replicas(const struct pen_training_facts *facts,
                 facts->num_logical, members);
         return false;
     }
-    if (is_power_of_two(facts->num_logical / members))
-        return true;
-    pen_why(why,
-            "--logical-replicas %u for %u copies of the model are %u each; "
-            "this must be a power of two, because sums have a fixed order",
-            facts->num_logical, members, facts->num_logical / members);
-    return false;
+    uint32_t parts = facts->shape == NULL ? 1 : pen_shape_parts(facts->shape);
+    for (uint32_t part = 0; part < parts; part++) {
+        uint32_t users =
+            facts->shape == NULL ? 1 : pen_shape_users(facts->shape, part);
+        if (is_summed_in_order(facts, members / users))
+            continue;
+        pen_why(why,
+                "--logical-replicas %u for %u copies of %s are %u each; this "
+                "must be a power of two, because sums have a fixed order",
+                facts->num_logical, members / users,
+                users == 1 ? "the model" : "a stage",
+                facts->num_logical / (members / users));
+        return false;
+    }
+    return true;
 }
 
 static bool has_an_even_batch(const struct pen_training_facts *facts,
@@ -317,6 +332,19 @@ static bool recomputes_once(const struct pen_training_facts *facts,
     return false;
 }
 
+static bool replicates_plain_steps(const struct pen_training_facts *facts,
+                                   struct pen_text *why)
+{
+    if (facts->shape == NULL || !facts->is_asynchronous ||
+        facts->shape->placement != PEN_PLACEMENT_REPLICATED)
+        return true;
+    pen_why(why,
+            "stages with ranks of their own need a synchronous schedule, but "
+            "steps of %s overlap",
+            facts->schedule);
+    return false;
+}
+
 /* ---- the table ---- */
 
 static const struct {
@@ -332,6 +360,7 @@ static const struct {
     {has_whole_microbatches, "make it with --slices 1"},
     {has_even_replicas, NULL},
     {has_an_even_batch, NULL},
+    {replicates_plain_steps, NULL},
     {has_one_replica_per_copy, NULL},
     {steps_when_a_batch_is_done, NULL},
     {clips_with_a_known_norm,

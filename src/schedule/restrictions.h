@@ -34,9 +34,11 @@ struct pen_training_facts {
     /* Of the layout and the batch. */
     uint32_t degrees[PEN_DEGREES];
     enum pen_sharding sharding;
-    uint32_t num_members; /* copies of the model, over all pipelines */
-    uint32_t num_logical; /* logical replicas */
-    uint64_t micro_batch; /* sequences, as the next */
+    uint32_t num_members;          /* copies of the model, over all pipelines */
+    const struct pen_shape *shape; /* of the schedule, or NULL: all stages have
+                                      as many members; borrowed */
+    uint32_t num_logical;          /* logical replicas */
+    uint64_t micro_batch;          /* sequences, as the next */
     uint64_t global_batch;
 
     /* Of the model and its numbers. */

@@ -9,9 +9,10 @@
  *
  * A line `rules window 4 versions 2 period 8 stale joint optimistic` stands
  * before the first rank when one of these differs from its default; with
- * `joint` it is version 2, with `optimistic` version 3, which older programs
- * refuse. Reading forgives blank lines, comments and doubled spaces; writing
- * uses none. Rows without a header are read too, text_bare.c.
+ * `joint` it is version 2, with `optimistic` version 3, with the placement
+ * `replicated 3,1` version 4, which older programs refuse. Reading forgives
+ * blank lines, comments and doubled spaces; writing uses none. Rows without a
+ * header are read too, text_bare.c.
  */
 #include "base/bug.h"
 #include "base/file.h"
@@ -20,7 +21,7 @@
 
 #include <string.h>
 
-#define NEWEST_VERSION 3
+#define NEWEST_VERSION 4
 
 void pen_op_print(const struct pen_op *op, struct pen_text *out)
 {
@@ -68,17 +69,23 @@ void pen_schedule_print(const struct pen_schedule *schedule,
 {
     const struct pen_shape *shape = &schedule->shape;
     const struct pen_rules *rules = &schedule->rules;
+    bool is_replicated = shape->placement == PEN_PLACEMENT_REPLICATED;
     pen_text_add(out, "# penstock-schedule %d\nname %s\n",
-                 rules->is_optimistic ? 3
-                 : rules->is_joint    ? 2
-                                      : 1,
+                 is_replicated          ? 4
+                 : rules->is_optimistic ? 3
+                 : rules->is_joint      ? 2
+                                        : 1,
                  schedule->name);
     pen_text_add(out,
                  "ranks %u stages %u microbatches %u slices %u copies %u "
-                 "placement %s\n",
+                 "placement %s",
                  shape->num_ranks, shape->num_stages, shape->num_microbatches,
                  shape->num_slices, shape->num_copies,
                  pen_placement_text(shape->placement));
+    for (uint32_t i = 0; is_replicated && i < pen_shape_parts(shape); i++)
+        pen_text_add(out, "%s%u", i == 0 ? " " : ",",
+                     pen_shape_members(shape, i));
+    pen_text_add_string(out, "\n");
     print_rules(&schedule->rules, out);
     for (uint32_t rank = 0; rank < shape->num_ranks; rank++) {
         const struct pen_row *row = &schedule->rows[rank];
@@ -114,6 +121,32 @@ static pen_status read_name(struct pen__reader *reader, char *name)
     return pen__reader_expect_line_end(reader);
 }
 
+/* Counts of ranks with commas between them. */
+static pen_status read_replicas(struct pen__reader *reader,
+                                struct pen_shape *shape)
+{
+    struct pen_shape wanted = *shape;
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    uint32_t replicas[PEN_MAX_REPLICATED];
+    uint32_t count = 0;
+    pen__reader_skip_spaces(reader);
+    size_t start = reader->at;
+    while (reader->at < reader->line_end &&
+           !pen__reader_is_space(reader->text[reader->at]))
+        reader->at++;
+    pen_status status = pen_replicas_parse(
+        reader->text + start, reader->at - start, replicas, &count, &reason);
+    if (status == PEN_OK)
+        status = pen_shape_replicate(&wanted, replicas, count, &reason);
+    if (status == PEN_OK)
+        memcpy(shape->first_ranks, wanted.first_ranks,
+               sizeof shape->first_ranks);
+    else
+        status = pen__reader_refuse(reader, start, pen_text_string(&reason));
+    pen_text_release(&reason);
+    return status;
+}
+
 static pen_status read_shape(struct pen__reader *reader,
                              struct pen_shape *shape)
 {
@@ -145,11 +178,19 @@ static pen_status read_shape(struct pen__reader *reader,
            !pen__reader_is_space(reader->text[reader->at]))
         reader->at++;
     if (!pen_placement_parse(reader->text + start, reader->at - start,
-                             &shape->placement))
+                             &shape->placement) ||
+        (shape->placement == PEN_PLACEMENT_REPLICATED && reader->version < 4))
         return pen__reader_refuse(
             reader, start,
-            "a placement is linear, loop, v, wave, bidirectional, "
-            "bidirectional-v or cyclic");
+            reader->version < 4
+                ? "a placement is linear, loop, v, wave, bidirectional, "
+                  "bidirectional-v or cyclic"
+                : "a placement is linear, loop, v, wave, bidirectional, "
+                  "bidirectional-v, cyclic or replicated N,N,...");
+    if (shape->placement == PEN_PLACEMENT_REPLICATED)
+        status = read_replicas(reader, shape);
+    if (status != PEN_OK)
+        return status;
     return pen__reader_expect_line_end(reader);
 }
 
@@ -271,13 +312,13 @@ pen_status pen_schedule_parse(const char *text, size_t length,
         text[at] < '1' || text[at] > '0' + NEWEST_VERSION)
         return pen__reader_refuse(
             &reader, 0,
-            "a schedule must begin with '# penstock-schedule 1', 2 or 3, or "
-            "have operations only, a line per rank, as F0 F1 B0 B1");
+            "a schedule must begin with '# penstock-schedule 1', 2, 3 or 4, "
+            "or have operations only, a line per rank, as F0 F1 B0 B1");
     reader.version = (uint32_t)(text[at] - '0');
     reader.at = at + 1;
     pen_status status = pen__reader_expect_line_end(&reader);
     char name[PEN_SCHEDULE_NAME_MAX + 1];
-    struct pen_shape shape;
+    struct pen_shape shape = {.num_ranks = 0};
     if (status == PEN_OK)
         status = read_name(&reader, name);
     if (status == PEN_OK)

@@ -127,8 +127,15 @@ static pen_status check_place(struct verifier *verifier, uint32_t rank,
         return refuse(verifier, 8, rank, position,
                       "stage %u belongs to rank %u in placement %s", op->stage,
                       home, pen_placement_text(shape->placement));
-    if (!pen_op_has_microbatch(op->kind))
-        return PEN_OK;
+    if (!pen_op_has_microbatch(op->kind)) {
+        uint32_t keeper = pen_shape_keeper(shape, op->stage);
+        if (keeper == op->stage)
+            return PEN_OK;
+        return refuse(verifier, 8, rank, position,
+                      "stage %u has the weights of stage %u, whose SYNC and "
+                      "STEP are for both",
+                      op->stage, keeper);
+    }
     PEN_BUG_UNLESS(op->microbatch < shape->num_microbatches);
     PEN_BUG_UNLESS(op->slice < shape->num_slices);
     uint32_t copy = pen_shape_copy_of_stage(shape, op->stage);
@@ -580,12 +587,15 @@ static pen_status check_steps(struct verifier *verifier)
         const struct pen_row *row = &verifier->schedule->rows[rank];
         for (uint32_t i = 0; i < row->count && status == PEN_OK; i++) {
             const struct pen_op *op = &row->ops[i];
-            struct stage_progress *stage = &stages[op->stage];
+            struct stage_progress *stage =
+                &stages[pen_shape_keeper(shape, op->stage)];
             if (op->kind == PEN_OP_SYNC_GRAD) {
-                status = check_sync(verifier, rank, i, stage, period);
+                status = check_sync(verifier, rank, i, stage,
+                                    period * pen_shape_users(shape, op->stage));
                 stage->syncs++;
             } else if (op->kind == PEN_OP_STEP) {
-                status = check_step(verifier, rank, i, stage, period);
+                status = check_step(verifier, rank, i, stage,
+                                    period * pen_shape_users(shape, op->stage));
                 stage->steps++;
             } else if (op->kind == PEN_OP_BACKWARD ||
                        op->kind == PEN_OP_BACKWARD_WEIGHT) {
@@ -598,7 +608,7 @@ static pen_status check_steps(struct verifier *verifier)
     for (uint32_t i = 0; i < shape->num_stages && status == PEN_OK; i++) {
         uint32_t rank = pen_shape_rank_of(shape, i);
         uint32_t due = units / period;
-        if (stages[i].steps != due)
+        if (stages[i].steps != due && pen_shape_keeper(shape, i) == i)
             status =
                 refuse(verifier, 7, rank, verifier->schedule->rows[rank].count,
                        "stage %u has %u STEP, but must have %u", i,
@@ -654,15 +664,15 @@ static pen_status check_versions(struct verifier *verifier)
         const struct pen_row *row = &verifier->schedule->rows[rank];
         for (uint32_t i = 0; i < row->count && status == PEN_OK; i++) {
             const struct pen_op *op = &row->ops[i];
+            uint32_t *newest = &current[pen_shape_keeper(shape, op->stage)];
             if (op->kind == PEN_OP_STEP) {
-                current[op->stage]++;
-                if (op->version != PEN_OP_CURRENT &&
-                    op->version != current[op->stage])
+                ++*newest;
+                if (op->version != PEN_OP_CURRENT && op->version != *newest)
                     status = refuse(verifier, 6, rank, i,
-                                    "it creates version %u, not %u",
-                                    current[op->stage], op->version);
+                                    "it creates version %u, not %u", *newest,
+                                    op->version);
             } else if (pen_op_is_compute(op->kind)) {
-                status = check_version(verifier, rank, i, current[op->stage],
+                status = check_version(verifier, rank, i, *newest,
                                        &used[cell_of(verifier, op)]);
             }
         }

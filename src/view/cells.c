@@ -12,6 +12,12 @@ static bool is_shown(unsigned kind)
     return op_class != PEN_OP_CLASS_SEND && op_class != PEN_OP_CLASS_RECV;
 }
 
+bool pen__has_second_copy(const struct pen_shape *shape)
+{
+    return shape->num_copies == 2 &&
+           shape->placement != PEN_PLACEMENT_REPLICATED;
+}
+
 static struct pen__cell make_cell(const struct pen_picture_item *item,
                                   uint32_t rank, uint32_t position)
 {
@@ -28,7 +34,7 @@ static struct pen__cell make_cell(const struct pen_picture_item *item,
         .chunk = (uint16_t)((uint64_t)part * chunks / parts),
         .kind = op->kind,
         .lanes = 1,
-        .is_up = shape->num_copies == 2 &&
+        .is_up = pen__has_second_copy(shape) &&
                  pen_shape_copy_of_stage(shape, op->stage) == 1,
     };
 }
@@ -266,8 +272,12 @@ void pen__add_shape(const struct pen_shape *shape, struct pen_text *out)
         pen_text_add(out, " v=%u", pen_shape_chunks(shape));
     if (shape->num_slices > 1)
         pen_text_add(out, " slices=%u", shape->num_slices);
-    if (shape->num_copies > 1)
+    bool is_replicated = shape->placement == PEN_PLACEMENT_REPLICATED;
+    if (shape->num_copies > 1 && !is_replicated)
         pen_text_add(out, " copies=%u", shape->num_copies);
+    for (uint32_t i = 0; i < pen_shape_parts(shape) && is_replicated; i++)
+        pen_text_add(out, "%s%u", i == 0 ? " replicas=" : ",",
+                     pen_shape_members(shape, i));
 }
 
 double pen__longest_sec(const struct pen__sheet *sheets, size_t count)

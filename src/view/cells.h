@@ -69,6 +69,9 @@ void pen__add_item_label(const struct pen_picture_item *item,
 void pen__add_clean(const char *string, struct pen_text *out);
 
 /* "p=4 m=8 v=2": what is not one is named. */
+/* Whether the schedule has a second copy of the model, that runs upwards. */
+bool pen__has_second_copy(const struct pen_shape *shape);
+
 void pen__add_shape(const struct pen_shape *shape, struct pen_text *out);
 
 /* s, ms or us, whichever suits the longest of the sheets. */

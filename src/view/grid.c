@@ -262,8 +262,8 @@ static void print_legend(struct grid *grid, const struct pen__sheet *sheets,
     }
     for (size_t i = 0; i < count; i++) {
         has_lanes = has_lanes || sheets[i].has_lanes;
-        has_copies =
-            has_copies || sheets[i].item->schedule->shape.num_copies == 2;
+        has_copies = has_copies ||
+                     pen__has_second_copy(&sheets[i].item->schedule->shape);
     }
     if (has_lanes)
         add_key(grid, "", "&", "overlapped");

@@ -171,7 +171,7 @@ static struct shown find_shown(const struct pen__page *page)
             shown.marks[kind] = shown.marks[kind] || sheet->has_marks[kind];
         }
         shown.chunks = shown.chunks || pen_shape_chunks(shape) > 1;
-        shown.copies = shown.copies || shape->num_copies == 2;
+        shown.copies = shown.copies || pen__has_second_copy(shape);
         shown.lanes = shown.lanes || sheet->has_lanes;
     }
     return shown;

@@ -102,7 +102,7 @@ about completion
 same "first word" "$(complete_line penstock sch)" "schedule schema"
 same "command" "$(complete_line penstock schedule comp)" "compare"
 same "name" "$(complete_line penstock schedule make interl)" "interleaved"
-same "option" "$(complete_line penstock schedule make 1f1b --st)" "--stages"
+same "option" "$(complete_line penstock schedule make 1f1b --sl)" "--slices"
 same "placement" "$(complete_line penstock schedule search --placement l)" \
     "linear loop"
 same "tokenize" "$(complete_line penstock tokenize t.txt --form)" "--format"

@@ -654,6 +654,14 @@ static struct pen_schedule *random_schedule(struct pen_random *random)
                                       .chunks = pen_random_below(random, 3),
                                       .slices = pen_random_below(random, 3),
                                       .costs = &costs};
+    const uint32_t replicas[] = {1 + pen_random_below(random, 3),
+                                 1 + pen_random_below(random, 3)};
+    if (generator->has_replicas && pen_random_below(random, 2) == 0) {
+        args.replicas = replicas;
+        args.num_replicated = 2;
+        args.ranks = replicas[0] + replicas[1];
+        args.microbatches *= replicas[0] * replicas[1];
+    }
     if (pen_generator_make(generator, &args, &schedule, NULL) != PEN_OK)
         return NULL;
     schedule->rules.send_window =

@@ -20,7 +20,12 @@
 #define MAX_ROW 128
 
 /* A fixed sequence of numbers: splitmix64. */
-/* Placements as drawn in the papers, for the four that are tried here. */
+static uint32_t parts_of(const struct pen_shape *shape)
+{
+    return shape->num_stages / shape->num_copies;
+}
+
+/* Placements as drawn in the papers, for the five that are tried here. */
 static uint32_t home_of(const struct pen_shape *shape, uint32_t stage)
 {
     uint32_t p = shape->num_ranks;
@@ -31,14 +36,32 @@ static uint32_t home_of(const struct pen_shape *shape, uint32_t stage)
         return stage < p ? stage : 2 * p - 1 - stage;
     case PEN_PLACEMENT_BIDIRECTIONAL:
         return stage < p ? stage : 2 * p - 1 - stage;
+    case PEN_PLACEMENT_REPLICATED: {
+        const uint16_t *first = &shape->first_ranks[stage % parts_of(shape)];
+        return first[0] + stage / parts_of(shape) * (first[1] - first[0]) /
+                              shape->num_copies;
+    }
     default:
         return stage;
     }
 }
 
-static uint32_t parts_of(const struct pen_shape *shape)
+/* Do two stages have one set of weights? */
+static bool shares_weights(const struct pen_shape *shape, uint32_t a,
+                           uint32_t b)
 {
-    return shape->num_stages / shape->num_copies;
+    return a == b || (shape->placement == PEN_PLACEMENT_REPLICATED &&
+                      a % parts_of(shape) == b % parts_of(shape) &&
+                      home_of(shape, a) == home_of(shape, b));
+}
+
+/* Is it the first of the stages that have its weights? */
+static bool keeps_weights(const struct pen_shape *shape, uint32_t stage)
+{
+    for (uint32_t other = 0; other < stage; other++)
+        if (shares_weights(shape, other, stage))
+            return false;
+    return true;
 }
 
 /* The stage that feeds this one in a direction, or -1 at the end. */
@@ -275,6 +298,8 @@ static unsigned naive_v8(const struct pen_schedule *schedule)
                                            (uint64_t)op->microbatch *
                                                shape->num_copies /
                                                shape->num_microbatches;
+            else
+                is_wrong = is_wrong || !keeps_weights(shape, op->stage);
         }
     }
     return broken(8, is_wrong);
@@ -468,6 +493,8 @@ static unsigned naive_v7(const struct pen_schedule *schedule, bool needs_sync)
     const struct pen_shape *shape = &schedule->shape;
     bool is_wrong = false;
     for (uint32_t stage = 0; stage < shape->num_stages; stage++) {
+        if (!keeps_weights(shape, stage))
+            continue;
         struct place sync = {0, 0};
         struct place step = {0, 0};
         unsigned syncs =
@@ -479,7 +506,7 @@ static unsigned naive_v7(const struct pen_schedule *schedule, bool needs_sync)
         for (uint32_t i = 0; i < row->count; i++) {
             bool is_gradient = row->ops[i].kind == PEN_OP_BACKWARD ||
                                row->ops[i].kind == PEN_OP_BACKWARD_WEIGHT;
-            if (is_gradient && row->ops[i].stage == stage)
+            if (is_gradient && shares_weights(shape, row->ops[i].stage, stage))
                 is_late = is_late || (syncs > 0 && i > sync.position) ||
                           (steps > 0 && i > step.position);
         }
@@ -506,9 +533,11 @@ static bool must_precede(const struct pen_shape *shape, const struct pen_op *a,
                          const struct pen_op *b)
 {
     if (b->kind == PEN_OP_SYNC_GRAD)
-        return a->stage == b->stage && pen_op_is_compute(a->kind);
+        return shares_weights(shape, a->stage, b->stage) &&
+               pen_op_is_compute(a->kind);
     if (b->kind == PEN_OP_STEP)
-        return a->stage == b->stage && a->kind != PEN_OP_STEP;
+        return shares_weights(shape, a->stage, b->stage) &&
+               a->kind != PEN_OP_STEP;
     bool is_message = !pen_op_is_compute(a->kind) && a->kind == b->kind &&
                       pen_op_has_microbatch(a->kind) &&
                       other_end(shape, a) >= 0 && other_end(shape, b) >= 0;
@@ -557,8 +586,16 @@ static struct pen_shape random_shape(struct pen_random *random)
                               .num_slices = 1};
     shape.num_microbatches = 1 + pen_random_below(random, 3);
     shape.num_stages = shape.num_ranks;
-    if (shape.num_ranks > 2)
+    if (shape.num_ranks > 2) {
+        const uint32_t replicas[2][2] = {{2, 1}, {1, 2}};
+        uint32_t which = pen_random_below(random, 4);
+        if (which >= 2)
+            return shape;
+        assert_int_equal(PEN_OK,
+                         pen_shape_replicate(&shape, replicas[which], 2, NULL));
+        shape.num_microbatches = 2 * (1 + pen_random_below(random, 2));
         return shape;
+    }
     static const enum pen_placement_kind kinds[] = {
         PEN_PLACEMENT_LINEAR, PEN_PLACEMENT_LOOP, PEN_PLACEMENT_V,
         PEN_PLACEMENT_BIDIRECTIONAL};
@@ -601,6 +638,8 @@ static void add_stage(struct pen_schedule *schedule, uint32_t stage,
             add(schedule, rank, pen_op_make(PEN_OP_BACKWARD_WEIGHT, stage, i));
     }
     const uint32_t none = PEN_OP_NO_MICROBATCH;
+    if (!keeps_weights(shape, stage))
+        return;
     add(schedule, rank, pen_op_make(PEN_OP_SYNC_GRAD, stage, none));
     add(schedule, rank, pen_op_make(PEN_OP_STEP, stage, none));
 }

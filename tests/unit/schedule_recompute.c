@@ -92,7 +92,7 @@ static void expect_needs(const struct pen_schedule *schedule, uint32_t rank,
                          struct pen_stage_needs expected)
 {
     struct pen_stage_needs found =
-        pen_row_count_needs(&schedule->rows[rank], rank);
+        pen_row_count_needs(&schedule->shape, &schedule->rows[rank], rank);
     assert_int_equal(expected.stashes, found.stashes);
     assert_int_equal(expected.holds, found.holds);
     assert_int_equal(expected.inputs, found.inputs);

@@ -118,9 +118,9 @@ static void blanks_and_comments_are_forgiven(void **state)
 static void the_first_line_is_the_magic(void **state)
 {
     (void)state;
-    const char *what =
-        "a schedule must begin with '# penstock-schedule 1', 2 or 3, or have "
-        "operations only, a line per rank, as F0 F1 B0 B1";
+    const char *what = "a schedule must begin with '# penstock-schedule 1', 2, "
+                       "3 or 4, or have "
+                       "operations only, a line per rank, as F0 F1 B0 B1";
     struct pen_text expected = PEN_TEXT_EMPTY;
     pen_text_add(&expected, "line 1, column 1: %s\n  \n  ^", what);
     expect_refusal("", pen_text_string(&expected));
@@ -133,14 +133,14 @@ static void the_first_line_is_the_magic(void **state)
     expect_refusal(
         "# penstock-schedul",
         "line 1, column 1: a schedule must begin with '# "
-        "penstock-schedule 1', 2 or 3, or have operations only, a line "
+        "penstock-schedule 1', 2, 3 or 4, or have operations only, a line "
         "per rank, as F0 F1 B0 B1\n"
         "  # penstock-schedul\n"
         "  ^");
     expect_refusal_of(
         "\0\x1b\xff", 3,
         "line 1, column 1: a schedule must begin with '# "
-        "penstock-schedule 1', 2 or 3, or have operations only, a "
+        "penstock-schedule 1', 2, 3 or 4, or have operations only, a "
         "line per rank, as F0 F1 B0 B1\n"
         "  ???\n"
         "  ^");

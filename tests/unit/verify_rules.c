@@ -49,8 +49,10 @@ static const struct negative negatives[] = {
     {.name = "v7_step_too_early"},
     {.name = "v7_step_missing"},
     {.name = "v7_step_twice"},
+    {.name = "v7_sync_before_all_copies"},
     {.name = "v8_stage_of_other_rank"},
     {.name = "v8_microbatch_of_other_copy"},
+    {.name = "v8_step_of_shared_weights"},
 };
 
 static void read_text(const char *name, const char *ending,

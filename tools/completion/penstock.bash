@@ -7,7 +7,7 @@ _penstock_schedule_options() {
     list) echo --json ;;
     make)
         echo --stages --microbatches --chunks --slices --batches \
-            --group-size --vertical-sync --recompute --costs --memory \
+            --group-size --stage-replicas --vertical-sync --recompute --costs --memory \
             --memory-limit --output
         ;;
     search)
@@ -17,8 +17,9 @@ _penstock_schedule_options() {
     check) echo --memory --memory-limit --send-window --json ;;
     time) echo --costs --memory --send-window --all-ranks --json ;;
     draw)
-        echo --stages --microbatches --chunks --slices --batches --recompute \
-            --costs --memory --memory-limit --send-window --output
+        echo --stages --microbatches --chunks --slices --batches \
+            --stage-replicas --recompute --costs --memory --memory-limit \
+            --send-window --output
         ;;
     compare)
         echo --stages --microbatches --chunks --slices --batches --recompute \
@@ -38,7 +39,7 @@ _penstock_train_options() {
         --seed --optimizer --lr --min-lr --lr-decay-style --lr-warmup-iters \
         --lr-decay-iters --lr-wsd-decay-iters --lr-wsd-decay-style \
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
-        --stale-after --stale-discount --predict-weights \
+        --stale-after --stale-discount --predict-weights --stage-replicas \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
         --engine --threads --recompute-granularity --save --save-interval --save-keep \
         --run --log --log-interval --tensorboard-dir --metrics-port \

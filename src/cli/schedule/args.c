@@ -41,6 +41,10 @@ static const struct row rows[] = {
     {PEN__MAKE, 0,
      FIELD("group-size", "K", group_size, SMALL, 1, MOST_COUNT, NULL,
            "micro-batches that run together; for kfkb only")},
+    {PEN__MAKE | PEN__DRAW, 0,
+     TEXT("stage-replicas", "N,N", replicas_text,
+          "ranks of each stage, which take micro-batches in turn; their sum is "
+          "--stages, which may be left out; for 1f1b only")},
     {PEN__MAKE, 0,
      FLAG("vertical-sync", has_vertical_sync,
           "the same weight version in all stages of a micro-batch; for "
@@ -170,9 +174,27 @@ static void require_options(const struct pen__schedule_args *args,
     pen_text_release(&missing);
 }
 
+/* Their sum is the number of ranks. */
+static void read_replicas(struct pen__schedule_args *args,
+                          const struct argp_state *state)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    const char *text = args->replicas_text;
+    if (text == NULL)
+        return;
+    if (pen_replicas_parse(text, strlen(text), args->replicas,
+                           &args->num_replicated, &why) != PEN_OK)
+        argp_error(state, "--stage-replicas %s: %s", text,
+                   pen_text_string(&why));
+    bool has_stages = args->stages != 0;
+    for (uint32_t i = 0; i < args->num_replicated && !has_stages; i++)
+        args->stages += args->replicas[i];
+}
+
 void pen__schedule_check_args(void *context, const struct argp_state *state)
 {
     struct pen__schedule_args *args = context;
+    read_replicas(args, state);
     require_options(args, state);
     read_costs(args, state);
 }

@@ -17,6 +17,7 @@ static json_t *options_json(const struct pen_generator *generator)
                    {"slices", generator->has_slices},
                    {"memory-limit", generator->has_limit},
                    {"group-size", generator->has_group_size},
+                   {"stage-replicas", generator->has_replicas},
                    {"vertical-sync", generator->has_vertical_sync},
                    {"batches", !generator->is_synchronous},
                    {"costs", generator->uses_costs}};

@@ -15,6 +15,9 @@ static int refuse_useless(const struct pen__schedule_args *args,
     if (args->group_size != 0 && !generator->has_group_size) {
         option = "group-size";
         owner = "kfkb only";
+    } else if (args->num_replicated != 0 && !generator->has_replicas) {
+        option = "stage-replicas";
+        owner = "1f1b only";
     } else if (args->has_vertical_sync && !generator->has_vertical_sync) {
         option = "vertical-sync";
         owner = "pipedream only";

@@ -176,6 +176,10 @@ generator_args(const struct pen__schedule_args *args,
         .slices = generator->has_slices ? args->slices : 0,
         .batches = generator->is_synchronous ? 0 : args->batches,
         .warmup = args->group_size,
+        .replicas = args->num_replicated > 0 && generator->has_replicas
+                        ? args->replicas
+                        : NULL,
+        .num_replicated = args->num_replicated,
         .memory_limit = generator->has_limit ? args->memory_limit : 0,
         .has_memory = args->has_memory,
         .has_vertical_sync = args->has_vertical_sync,

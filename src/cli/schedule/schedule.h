@@ -40,9 +40,12 @@ struct pen__schedule_args {
     double memory_limit;
     double seconds;
     const char *placement;
+    const char *replicas_text;
     const char *costs_text;
     const char *memory_text;
     const char *output;
+    uint32_t replicas[PEN_MAX_REPLICATED]; /* of replicas_text */
+    uint32_t num_replicated;
     bool has_vertical_sync;
     bool recomputes;
     bool has_all_ranks;

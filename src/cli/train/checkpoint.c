@@ -34,6 +34,7 @@ static const char *const free_options[] = {
     "num-virtual-stages-per-pipeline-rank",
     "pp",
     "vpp",
+    "stage-replicas",
     "schedule",
     "use-distributed-optimizer",
     "logical-replicas",

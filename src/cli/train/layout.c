@@ -152,6 +152,8 @@ static pen_status generate_schedule(const struct pen__train_args *args,
         .batches = batches,
         .chunks = generator->has_chunks ? (uint32_t)args->chunks : 0,
         .slices = 1,
+        .replicas = args->num_replicated > 0 ? args->replicas : NULL,
+        .num_replicated = args->num_replicated,
         .costs = &costs};
     if (plan != NULL) {
         wanted.slices = plan->schedule.slices > 0 ? plan->schedule.slices : 1;
@@ -159,7 +161,15 @@ static pen_status generate_schedule(const struct pen__train_args *args,
         wanted.memory_limit = plan->schedule.memory_limit;
         wanted.has_vertical_sync = plan->schedule.has_vertical_sync;
     }
-    status = pen_generator_make(generator, &wanted, out, why);
+    if (wanted.replicas != NULL && !generator->has_replicas) {
+        pen_why(why,
+                "--stage-replicas %s is for --schedule 1f1b, not for %s; leave "
+                "one of them out",
+                args->replicas_text, name);
+        status = PEN_INVALID;
+    }
+    if (status == PEN_OK)
+        status = pen_generator_make(generator, &wanted, out, why);
     pen_costs_release(&costs);
     return status;
 }
@@ -623,8 +633,9 @@ uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
     uint64_t members = pen__train_layout_members(layout);
     uint64_t share = kept / members;
     bool is_whole = share > 0 && kept % members == 0;
-    bool can_sum =
-        layout->is_asynchronous ? share == 1 : (share & (share - 1)) == 0;
+    bool can_sum = layout->is_asynchronous
+                       ? share == 1
+                       : members == 1 || (share & (share - 1)) == 0;
     return is_whole && can_sum ? kept : members;
 }
 

@@ -147,19 +147,22 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
     const struct pen_shape *shape = &schedule->shape;
     const struct pen_mesh *mesh = &question->layout->mesh;
     uint32_t row = pen_mesh_row(mesh, question->rank);
-    uint32_t num_members = pen_mesh_num_replicas(mesh) * shape->num_copies;
     double bytes = 0;
     for (uint32_t s = 0; s < shape->num_stages; s++) {
-        if (pen_shape_rank_of(shape, s) != row)
+        if (pen_shape_rank_of(shape, s) != row ||
+            pen_shape_keeper(shape, s) != s)
             continue;
         struct pen_stage_needs needs =
-            pen_row_count_needs(&schedule->rows[row], s);
-        const struct pen_layer_range *layers =
-            &question->layout->parts[pen_shape_part_of_stage(shape, s)];
+            pen_row_count_needs(shape, &schedule->rows[row], s);
+        uint32_t part = pen_shape_part_of_stage(shape, s);
+        const struct pen_layer_range *layers = &question->layout->parts[part];
+        uint32_t num_members =
+            pen_mesh_num_replicas(mesh) * pen_shape_members(shape, part);
         bytes += state_bytes(question, layers,
                              bytes_per_parameter(question, num_members) +
                                  overlap_bytes(question, row, s) +
-                                 saved_bytes(question, num_members)) +
+                                 saved_bytes(question, num_members) +
+                                 4.0 * (pen_shape_users(shape, s) - 1)) +
                  activation_bytes(question, layers, &needs);
     }
     return (uint64_t)bytes;

@@ -102,6 +102,9 @@ static const struct pen__field fields[] = {
           "replicas; 1 when not given"),
     COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
           "the same as --pp"),
+    TEXT("stage-replicas", "N,N", replicas_text,
+         "ranks of each stage, which take micro-batches in turn; their sum is "
+         "--pp, which may be left out; one each when not given"),
     COUNT("vpp", chunks, 1, PEN_MAX_STAGES,
           "stages per rank, if the schedule allows a choice"),
     COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,

@@ -34,9 +34,12 @@ struct pen__train_args {
 
     uint64_t pipeline_size; /* ranks of a pipeline */
     uint64_t chunks;        /* stages of a rank; 0: as the schedule likes */
-    const char *pipeline;   /* name or file of the schedule */
-    struct pen_cures cures; /* of its delays */
-    bool is_sharded;        /* the optimizer, over replicas */
+    const char *replicas_text;
+    uint32_t replicas[PEN_MAX_REPLICATED]; /* ranks of each stage */
+    uint32_t num_replicated;               /* 0: not given */
+    const char *pipeline;                  /* name or file of the schedule */
+    struct pen_cures cures;                /* of its delays */
+    bool is_sharded;                       /* the optimizer, over replicas */
     bool has_fast_sums;
     const char *sync;       /* how replicas keep together */
     uint64_t sync_interval; /* 0: the default of the method */

@@ -28,6 +28,7 @@ bool pen__recall_is_layout(const char *name)
                                          "pp",
                                          "num-virtual-stages-per-pipeline-rank",
                                          "vpp",
+                                         "stage-replicas",
                                          "schedule",
                                          "plan",
                                          "move",

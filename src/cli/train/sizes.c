@@ -62,9 +62,46 @@ static pen_status take_batch(struct pen__train_args *args, uint64_t own,
     return PEN_INVALID;
 }
 
+/* The ranks of all stages are those of a pipeline. */
+static pen_status take_replicas(struct pen__train_args *args,
+                                struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    const char *text = args->replicas_text;
+    uint64_t ranks = 0;
+    pen_status status = pen_replicas_parse(text, strlen(text), args->replicas,
+                                           &args->num_replicated, &reason);
+    for (uint32_t i = 0; i < args->num_replicated; i++)
+        ranks += args->replicas[i];
+    if (status != PEN_OK)
+        pen_why(why, "--stage-replicas %s: %s", text, pen_text_string(&reason));
+    pen_text_release(&reason);
+    if (status == PEN_OK && args->pipeline_size != 1 &&
+        args->pipeline_size != ranks) {
+        pen_why(why,
+                "--stage-replicas %s are %" PRIu64 " ranks, but "
+                "--pipeline-model-parallel-size is %" PRIu64 "; leave that out",
+                text, ranks, args->pipeline_size);
+        status = PEN_INVALID;
+    }
+    args->pipeline_size = ranks;
+    return status;
+}
+
 pen_status pen__train_take_sizes(struct pen__train_args *args,
                                  uint32_t *num_ranks, struct pen_text *why)
 {
+    if (args->replicas_text != NULL) {
+        if (args->plan == NULL &&
+            (args->pipeline == NULL ||
+             !pen__train_schedule_is_file(args->pipeline)))
+            return take_replicas(args, why);
+        pen_why(why,
+                "--stage-replicas %s: %s has its own; leave the option out",
+                args->replicas_text,
+                args->plan != NULL ? args->plan : args->pipeline);
+        return PEN_INVALID;
+    }
     struct pen_schedule *schedule = NULL;
     if (args->plan != NULL || args->pipeline == NULL ||
         !pen__train_schedule_is_file(args->pipeline))

@@ -407,7 +407,7 @@ static pen_status make_verifier(struct training *training, struct pen_text *why)
     const struct pen_layout *layout = pen_trainer_layout(training->trainer);
     bool has_moved = layout->mesh.epoch > 0;
     if (training->args.verify_interval == 0 ||
-        (has_moved && pen_layout_members(layout) == 1))
+        (has_moved && pen_layout_copies(layout) == 1))
         return PEN_OK;
     return pen_verifier_create(training->trainer, &training->verifier, why);
 }
