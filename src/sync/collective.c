@@ -96,8 +96,8 @@ void pen_collective_free(struct pen_collective *collective)
 void pen_collective_sum(struct pen_collective *collective, float *values,
                         size_t count)
 {
-    const struct pen_sum_job job = {
-        .way = PEN_SUM_BOTH, .values = values, .count = count};
+    struct pen_sum_job job = {.way = PEN_SUM_BOTH, .count = count};
+    job.values = values;
     if (collective->peers->has_lost)
         return;
     PEN_BUG_UNLESS(collective->state == IDLE);
