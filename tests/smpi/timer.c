@@ -8,7 +8,8 @@
  *                           than the timer until messages share links, and
  *                           then a link is full
  *   smpi_timer --moved N    up to 8 ranks, N times: sends and receives moved to
- *                           other places that are as legal, by PEN_SEED
+ *                           other places that are as legal, and half of
+ *                           them with recomputation, by PEN_SEED
  *   smpi_timer [NAME...]    these generators alone
  *
  * A line for each run: schedule, ranks, micro-batches, seconds by the timer and
@@ -62,6 +63,7 @@ struct run {
     const char *name;
     uint32_t ranks;
     uint32_t microbatches;
+    bool recomputes;
     struct pen_costs costs;
     struct pen_schedule *schedule;
     struct pen_sim_part *parts;
@@ -117,6 +119,7 @@ static pen_status make_schedule(struct run *run,
                                       .slices = generator->has_slices ? 2 : 0,
                                       .batches =
                                           generator->is_synchronous ? 0 : 2,
+                                      .recomputes = run->recomputes,
                                       .costs = &run->costs};
     return pen_generator_make(generator, &args, &run->schedule, why);
 }
@@ -349,9 +352,9 @@ static bool may_be_faster(const struct campaign *campaign,
 static void judge(struct campaign *campaign, const struct run *run)
 {
     double difference = run->simulation_sec / run->timer_sec - 1;
-    printf("%-18s %3u %4u %12.6f %12.6f %+8.3f %%", run->name, run->ranks,
-           run->microbatches, run->timer_sec, run->simulation_sec,
-           100 * difference);
+    printf("%-18s %3u %4u %s %12.6f %12.6f %+8.3f %%", run->name, run->ranks,
+           run->microbatches, run->recomputes ? "R" : " ", run->timer_sec,
+           run->simulation_sec, 100 * difference);
     if (!(difference <= TOLERANCE) ||
         (difference < -TOLERANCE && !may_be_faster(campaign, run)))
         fail(campaign, "timer and simulation differ");
@@ -390,11 +393,21 @@ static void move_messages(struct campaign *campaign, struct run *run)
     campaign->num_moved += fabs(run->timer_sec / unmoved_sec - 1) > TOLERANCE;
 }
 
+/* Half of the moved schedules recompute, where they can. */
+static bool draw_recomputation(const struct campaign *campaign,
+                               const struct pen_generator *generator)
+{
+    return campaign->moves != NULL && !generator->is_stale &&
+           !generator->moves_activations &&
+           pen_random_unit(campaign->moves) < 0.5;
+}
+
 /* False when the runtime refuses what the generator makes. */
 static bool compare(struct campaign *campaign,
                     const struct pen_generator *generator, uint32_t ranks)
 {
     struct run run = {.name = generator->name, .ranks = ranks};
+    run.recomputes = draw_recomputation(campaign, generator);
     struct pen_text why = PEN_TEXT_EMPTY;
     make_order(&run, generator, campaign->is_shared ? 3e7 : 1e6);
     make_parts(&run);
