@@ -196,11 +196,13 @@ inline admit(c, i)
     }
 }
 
+/* An order, which needs no majority: a member may never come back. */
 inline evict(c, i)
 {
     d_step {
-        evictions > 0 && has(members[read[c]], i) &&
-            may_change(c, members[read[c]] & ~bit(i)) ->
+        evictions > 0 && has(members[read[c]], i) && can_serve(c) &&
+            round[read[c]] < ROUNDS && top == read[c] &&
+            (present(c) & members[read[c]] & ~bit(i)) != 0 ->
         evictions = 0;
         append();
         members[top] = members[top] & ~bit(i);
