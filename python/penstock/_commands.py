@@ -25,6 +25,7 @@ __all__: List[str] = [
     "plot",
     "predict",
     "report",
+    "ring_draw",
     "schedule_check",
     "schedule_compare",
     "schedule_convert",
@@ -838,6 +839,22 @@ def sync_compare(
     factors: file with lines METHOD FACTOR: steps to reach a loss, relative to allreduce
     """
     return Line("sync compare", locals(), "methods").answer()
+
+
+def ring_draw(
+    seed: Path,
+    *,
+    output: Optional[Path] = None,
+    begin: Optional[Number] = None,
+    end: Optional[Number] = None,
+) -> str:
+    """Draws a simulated run of islands with faults.
+
+    output: picture that ends in .svg, .png or .pdf
+    begin: second of the run at which the picture begins
+    end: second at which it ends; the end of the run when not given
+    """
+    return Line("ring draw", locals(), "seed").output()
 
 
 def schema(

@@ -129,7 +129,8 @@ static void take_message(struct pen_ring_coordinator *coordinator,
         return;
     if (message->revision > coordinator->revision)
         read_record(coordinator, event->now, actions);
-    else if (message->kind == PEN_RING_JOIN || message->kind == PEN_RING_BEAT)
+    else if (message->kind == PEN_RING_JOIN || message->kind == PEN_RING_BEAT ||
+             message->kind == PEN_RING_LEAVE)
         pen__coordinator_send(coordinator, actions, PEN_RING_RECORD,
                               pen_ring_bit(from));
     if (pen_ring_has(record->revoked, from) &&

@@ -44,58 +44,51 @@ static bool may_join(const struct pen_ring_coordinator *coordinator,
            coordinator->seen[island].incarnation > record->incarnations[island];
 }
 
-enum change { NO_CHANGE, EVICTED, LEFT, JOINED, DROPPED };
+enum change { EVICTED, LEFT, JOINED, DROPPED, NUM_CHANGES };
 
-/* What is to change next, and for which island. */
-static enum change find(const struct pen_ring_coordinator *coordinator,
-                        int64_t now, uint32_t *out)
+/* Whether this is to change for the island. */
+static bool is_wanted(const struct pen_ring_coordinator *coordinator,
+                      enum change change, uint32_t island, int64_t now)
 {
-    const struct pen_ring_record *record = &coordinator->record;
-    uint32_t count = coordinator->setting->num_islands;
+    uint64_t members = coordinator->record.members;
     uint64_t evicted = coordinator->to_evict;
-    for (*out = 0; *out < count; ++*out) /* the last member stays */
-        if (pen_ring_has(evicted, *out) &&
-            record->members != pen_ring_bit(*out))
-            return EVICTED;
-    for (*out = 0; *out < count; ++*out)
-        if (pen_ring_has(coordinator->to_leave & record->members, *out) &&
-            record->members != pen_ring_bit(*out))
-            return LEFT;
-    for (*out = 0; *out < count; ++*out)
-        if (!pen_ring_has(evicted | coordinator->to_leave, *out) &&
-            may_join(coordinator, *out, now))
-            return JOINED;
-    for (*out = 0; *out < count; ++*out)
-        if (pen_ring_has(record->members, *out) &&
-            !pen__coordinator_hears(coordinator, *out, now))
-            return DROPPED;
-    return NO_CHANGE;
+    uint64_t leaving = coordinator->to_leave;
+    switch (change) {
+    case EVICTED:
+        return pen_ring_has(evicted, island);
+    case LEFT:
+        return pen_ring_has(leaving & members, island);
+    case JOINED:
+        return !pen_ring_has(evicted | leaving, island) &&
+               may_join(coordinator, island, now);
+    default:
+        return pen_ring_has(members, island) &&
+               !pen__coordinator_hears(coordinator, island, now);
+    }
 }
 
 /*
  * An eviction is an order, so that a member that never comes back cannot block
- * the others for ever: it needs no majority, only one that stays.
+ * the others for ever: it needs no majority, only one that stays. Where all
+ * members are to be evicted, an island with the state joins without them.
  */
 static bool is_allowed(const struct pen_ring_coordinator *coordinator,
                        enum change change, uint64_t members, int64_t now)
 {
+    uint64_t before = coordinator->record.members;
     uint64_t here = present(coordinator, now);
-    /* Nobody is left to ask: one that has the state itself may join. */
-    if ((coordinator->record.members & ~coordinator->to_evict) == 0 &&
-        (change == JOINED || coordinator->record.members == 0))
-        return change == JOINED || change == EVICTED;
+    if (before == 0)
+        return true;
+    if (change == JOINED && (before & ~coordinator->to_evict) == 0)
+        return true;
     return (here & members) != 0 &&
-           (change == EVICTED ||
-            pen_ring_is_most(here, coordinator->record.members));
+           (change == EVICTED || pen_ring_is_most(here, before));
 }
 
-void pen__coordinator_members(struct pen_ring_coordinator *coordinator,
-                              int64_t now, struct pen_ring_actions *actions)
+static bool try_to_change(struct pen_ring_coordinator *coordinator,
+                          enum change change, uint32_t island, int64_t now,
+                          struct pen_ring_actions *actions)
 {
-    uint32_t island;
-    enum change change = find(coordinator, now, &island);
-    if (change == NO_CHANGE)
-        return;
     struct pen_ring_record next = coordinator->record;
     next.epoch++;
     if (change == JOINED) {
@@ -106,6 +99,19 @@ void pen__coordinator_members(struct pen_ring_coordinator *coordinator,
     }
     if (change == EVICTED)
         next.revoked |= pen_ring_bit(island);
-    if (is_allowed(coordinator, change, next.members, now))
-        pen__coordinator_swap(coordinator, &next, now, actions);
+    if (!is_allowed(coordinator, change, next.members, now))
+        return false;
+    pen__coordinator_swap(coordinator, &next, now, actions);
+    return true;
+}
+
+/* The first change that is wanted and allowed. */
+void pen__coordinator_members(struct pen_ring_coordinator *coordinator,
+                              int64_t now, struct pen_ring_actions *actions)
+{
+    for (enum change change = EVICTED; change < NUM_CHANGES; change++)
+        for (uint32_t i = 0; i < coordinator->setting->num_islands; i++)
+            if (is_wanted(coordinator, change, i, now) &&
+                try_to_change(coordinator, change, i, now, actions))
+                return;
 }

@@ -10,7 +10,7 @@ err_empty
 installed=$(json 'all(c["installed"] for c in d["commands"])')
 if [ "$installed" = True ]; then
     same "commands" "$(json '"\n".join(sorted(c["name"] for c in d["commands"] if c["name"] != "plan check"))')" \
-        "$("$root/tools/commands-table" "$PENSTOCK" --commands | grep -vxE 'checkpoint|cluster|schedule|sync' | sort)"
+        "$("$root/tools/commands-table" "$PENSTOCK" --commands | grep -vxE 'checkpoint|cluster|ring|schedule|sync' | sort)"
     same "options" "$(json '"\n".join(sorted({c["name"] + " --" + o["name"] for c in d["commands"]
         for o in c["options"] if c["name"] != "plan check"}))' | LC_ALL=C sort)" \
         "$("$root/tools/commands-table" "$PENSTOCK" --options | awk -F'\t' '$2 ~ /^--/ { print $1, $2 }' | LC_ALL=C sort -u)"
@@ -23,7 +23,7 @@ same "what holds when not given is not the meaning" "$(json '[o["name"] for c in
     for o in c["options"] if len(o.get("when_not_given", "")) > 100]')" "[]"
 same "without --json: they write files, pictures or text" "$(json '[c["name"] for c in d["commands"]
     if c["installed"] and "json" not in [o["name"] for o in c["options"]] and c["name"] not in ["schedule make",
-    "schedule draw", "schedule convert", "train", "generate", "plot", "checkpoint reshard", "checkpoint export",
+    "schedule draw", "ring draw", "schedule convert", "train", "generate", "plot", "checkpoint reshard", "checkpoint export",
     "cluster detect"]]')" "[]"
 json '"\n".join(e for c in d["commands"] for e in c["examples"] if c["installed"])' >"$work/examples"
 run 0 help schedule --json

@@ -173,6 +173,12 @@ _penstock_sync_options() {
     esac
 }
 
+_penstock_ring_options() {
+    case $1 in
+    draw) echo --output --begin --end ;;
+    esac
+}
+
 _penstock_schedule_names() {
     penstock schedule list 2>/dev/null | awk 'NF == 0 { exit } NR > 2 { print $1 }'
 }
@@ -257,10 +263,21 @@ _penstock_sync() { # WORD COMMAND
     fi
 }
 
+_penstock_ring() { # WORD COMMAND
+    if [ "$COMP_CWORD" = 2 ]; then
+        COMPREPLY=($(compgen -W "draw --help" -- "$1"))
+    elif [[ $1 == -* ]]; then
+        COMPREPLY=($(compgen -W \
+            "$(_penstock_ring_options "$2") --help --usage" -- "$1"))
+    else
+        COMPREPLY=($(compgen -f -- "$1"))
+    fi
+}
+
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export lint reproduce schema"
-    local all="schedule checkpoint cluster sync $simple"
+    local all="schedule checkpoint cluster sync ring $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
     COMPREPLY=()
@@ -268,6 +285,7 @@ _penstock() {
         [ "$command" = checkpoint ] && commands="ls verify hash reshard export"
         [ "$command" = cluster ] && commands="list show check detect"
         [ "$command" = sync ] && commands="list compare"
+        [ "$command" = ring ] && commands="draw"
         case $COMP_CWORD in
         2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
         3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
@@ -292,6 +310,10 @@ _penstock() {
     fi
     if [ "$first" = sync ]; then
         _penstock_sync "$word" "$command"
+        return
+    fi
+    if [ "$first" = ring ]; then
+        _penstock_ring "$word" "$command"
         return
     fi
     if [ "$COMP_CWORD" = 2 ]; then

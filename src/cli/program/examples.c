@@ -29,6 +29,7 @@ const struct pen__example pen__examples[] = {
     {"cluster check", "penstock cluster check 64xh100 --json"},
     {"export", "penstock export plan.json --to megatron -o job --json"},
     {"lint", "penstock lint job/megatron.args --json"},
+    {"ring draw", "penstock ring draw 7 -o round.svg"},
     {"sync list", "penstock sync list --json"},
     {"sync compare", "penstock sync compare --model gpt2 --link 1Gb/s "
                      "--replicas 4 --step-time 1s --json"},
