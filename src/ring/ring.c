@@ -41,18 +41,6 @@ void pen_ring_limits_init(struct pen_ring_limits *limits, int64_t patience)
                                        .lease = patience / 2};
 }
 
-const char *pen_ring_kind_name(enum pen_ring_kind kind)
-{
-    static const char *const names[PEN_RING_NUM_KINDS] = {
-        [PEN_RING_JOIN] = "join",        [PEN_RING_BEAT] = "beat",
-        [PEN_RING_OFFER] = "offer",      [PEN_RING_ACK] = "acknowledgement",
-        [PEN_RING_LEAVE] = "leave",      [PEN_RING_RECORD] = "record",
-        [PEN_RING_PROPOSE] = "proposal", [PEN_RING_FRAGMENT] = "fragment",
-        [PEN_RING_FETCH] = "fetch",      [PEN_RING_PULL] = "pull",
-        [PEN_RING_STATE] = "state"};
-    return names[kind];
-}
-
 struct pen_ring_action *pen__ring_add(struct pen_ring_actions *actions,
                                       enum pen_ring_action_kind kind)
 {

@@ -128,10 +128,8 @@ enum pen_ring_kind {
     PEN_RING_FRAGMENT, /* one fragment of the sender's contribution */
     PEN_RING_FETCH,    /* asks for fragments */
     PEN_RING_PULL,     /* asks for the state of a round */
-    PEN_RING_STATE,
-    PEN_RING_NUM_KINDS
+    PEN_RING_STATE
 };
-const char *pen_ring_kind_name(enum pen_ring_kind kind);
 
 /* The transport proves the sender: `from` is what its key says. */
 struct pen_ring_message {

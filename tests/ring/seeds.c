@@ -1,9 +1,9 @@
 /*
- * Runs seeds of the ring's simulator: no invariant breaks, and every run goes
- * on after it has healed.
+ * Runs seeds of the simulator of rings: no invariant breaks, and every run
+ * continues after it has healed.
  *
  *     ring_seeds                 some thousands; PEN_LONG=1: a million, which
- *                                go on where they stopped (ring-seeds.txt)
+ *                                resume where they stopped (ring-seeds.txt)
  *     ring_seeds SEED            one, to repeat a failure
  *     ring_seeds FIRST LAST      these
  *

@@ -176,7 +176,7 @@ pen_status pen_ring_sim(struct pen_ring_world *world,
         world->now = due->at;
         if (world->is_healed && world->now > world->healed_at + HEAL_TIME) {
             pen__world_break(world,
-                             "liveness: healed, but the run does not go on");
+                             "liveness: healed, but the run does not continue");
         } else if (is_stopped(world, due)) {
             pen__world_queue_push(world, due,
                                   world->nodes[due->node].paused_until);
