@@ -78,6 +78,16 @@ run 1 schedule make 1f1b --stages 2 --microbatches 2 --costs "$work/none.json"
 err_has "--costs: cannot open $work/none.json"
 run 2 schedule make 1f1b --stages 2 --microbatches 2 --group-size 2
 err_has "--group-size is for kfkb only"
+run 2 schedule make gpipe --stages 4 --microbatches 3 --stage-replicas 3,1
+err_has "--stage-replicas is for 1f1b only"
+run 2 schedule make 1f1b --microbatches 3 --stage-replicas 3,x
+err_has "with commas between them, as 3,1"
+run 1 schedule make 1f1b --stages 5 --microbatches 3 --stage-replicas 3,1
+err_has "the replicas of the stages are 4 ranks, not 5"
+run 1 schedule make 1f1b --microbatches 4 --stage-replicas 3,1
+err_has "need a multiple of 3 micro-batches, not 4: 3 would work"
+run 0 schedule make 1f1b --microbatches 3 --stage-replicas 3,1
+out_has "ranks 4 stages 6 microbatches 3 slices 1 copies 3 placement replicated 3,1"
 run 2 schedule make 1f1b --stages 2 --microbatches 2 --vertical-sync
 err_has "--vertical-sync is for pipedream only"
 run 2 schedule make 1f1b --stages 2 --microbatches 2 --batches 2

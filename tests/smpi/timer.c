@@ -29,6 +29,7 @@
 
 #define TOLERANCE 0.01
 #define MAX_RANKS 64u
+#define ROUNDS 24u         /* micro-batches of stages with ranks of their own */
 #define LAYERS 2u          /* of a part */
 #define ENVELOPE_BYTES 80u /* that runtime and MPI add to a message */
 #define FULL 0.25          /* of a link for which messages wait */
@@ -64,6 +65,8 @@ struct run {
     uint32_t ranks;
     uint32_t microbatches;
     bool recomputes;
+    const uint32_t *replicas; /* of its stages, or NULL: one rank each */
+    uint32_t num_replicated;
     struct pen_costs costs;
     struct pen_schedule *schedule;
     struct pen_sim_part *parts;
@@ -120,6 +123,8 @@ static pen_status make_schedule(struct run *run,
                                       .batches =
                                           generator->is_synchronous ? 0 : 2,
                                       .recomputes = run->recomputes,
+                                      .replicas = run->replicas,
+                                      .num_replicated = run->num_replicated,
                                       .costs = &run->costs};
     return pen_generator_make(generator, &args, &run->schedule, why);
 }
@@ -135,8 +140,8 @@ static void make_order(struct run *run, const struct pen_generator *generator,
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_text few = PEN_TEXT_EMPTY;
     fill_costs(&run->costs, 0, bytes);
-    run->microbatches = run->ranks;
-    if (run->ranks < MAX_RANKS ||
+    run->microbatches = run->replicas != NULL ? ROUNDS : run->ranks;
+    if ((run->ranks < MAX_RANKS && run->replicas == NULL) ||
         make_schedule(run, generator, &few) != PEN_OK) {
         run->microbatches = 2 * run->ranks;
         if (make_schedule(run, generator, &why) != PEN_OK)
@@ -403,10 +408,9 @@ static bool draw_recomputation(const struct campaign *campaign,
 }
 
 /* False when the runtime refuses what the generator makes. */
-static bool compare(struct campaign *campaign,
-                    const struct pen_generator *generator, uint32_t ranks)
+static bool compare_run(struct campaign *campaign,
+                        const struct pen_generator *generator, struct run run)
 {
-    struct run run = {.name = generator->name, .ranks = ranks};
     run.recomputes = draw_recomputation(campaign, generator);
     struct pen_text why = PEN_TEXT_EMPTY;
     make_order(&run, generator, campaign->is_shared ? 3e7 : 1e6);
@@ -426,10 +430,33 @@ static bool compare(struct campaign *campaign,
     return status == PEN_OK;
 }
 
+static bool compare(struct campaign *campaign,
+                    const struct pen_generator *generator, uint32_t ranks)
+{
+    return compare_run(campaign, generator,
+                       (struct run){.name = generator->name, .ranks = ranks});
+}
+
+/* Stages with ranks of their own. */
+static void compare_replicated(struct campaign *campaign,
+                               const struct pen_generator *generator)
+{
+    static const uint32_t lists[][3] = {
+        {3, 1, 0}, {1, 2, 0}, {2, 1, 1}, {4, 2, 2}, {1, 3, 3}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct run run = {.name = generator->name, .replicas = lists[i]};
+        while (run.num_replicated < 3 && lists[i][run.num_replicated] > 0)
+            run.ranks += lists[i][run.num_replicated++];
+        compare_run(campaign, generator, run);
+    }
+}
+
 static void compare_all(struct campaign *campaign,
                         const struct pen_generator *generator)
 {
     bool is_run = true;
+    if (generator->has_replicas)
+        compare_replicated(campaign, generator);
     for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++)
         if (is_run && (rank_counts[i] < MAX_RANKS || !campaign->is_shared))
             is_run = compare(campaign, generator, rank_counts[i]);

@@ -18,6 +18,7 @@
  *         rank 2  F2 .. .. .. F5 B2
  *         rank 3  .. F0 B0 F1 B1 F2 B2 ...
  */
+#include "base/bug.h"
 #include "schedule/generators/generator.h"
 
 #include <stdlib.h>
@@ -131,6 +132,7 @@ static void put_replicas(struct pen__builder *builder, const uint32_t *copies,
             own->turns[own->count] = turn;
             own->stages[own->count++] = stage;
         }
+        PEN_BUG_UNLESS(own->count > 0); /* a rank has a part of some copy */
         put_replica(builder, own, rank);
     }
 }
