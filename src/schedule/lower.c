@@ -80,13 +80,14 @@ static void find_last(struct lowering *low, const struct pen_row *row)
     }
 }
 
-/* Behind the last weight gradient of some weights, an op of their stage. */
+/* Behind a weight gradient, if it is the last of its weights: an op of the
+ * stage that keeps them. */
 static void emit_behind(struct lowering *low, uint32_t rank,
                         enum pen_op_kind kind, uint32_t position)
 {
     const struct pen_op *op = &low->from->rows[rank].ops[position];
     uint32_t keeper = pen_shape_keeper(&low->from->shape, op->stage);
-    if (ends_weight_gradient(op) && low->last[keeper] == position)
+    if (low->last[keeper] == position)
         emit(low, rank, pen_op_make(kind, keeper, PEN_OP_NO_MICROBATCH));
 }
 
@@ -106,12 +107,14 @@ static void lower_row(struct lowering *low, uint32_t rank)
         for (uint32_t i = from; i < to; i++)
             emit_send(low, rank, &row->ops[i]);
         for (uint32_t i = from; i < to && low->adds_steps; i++)
-            emit_behind(low, rank, PEN_OP_SYNC_GRAD, i);
+            if (ends_weight_gradient(&row->ops[i]))
+                emit_behind(low, rank, PEN_OP_SYNC_GRAD, i);
         from = to;
     }
     /* Steps come last: a step waits for the gradients of the twin stage. */
     for (uint32_t i = 0; i < row->count && low->adds_steps; i++)
-        emit_behind(low, rank, PEN_OP_STEP, i);
+        if (ends_weight_gradient(&row->ops[i]))
+            emit_behind(low, rank, PEN_OP_STEP, i);
 }
 
 static bool has_messages(const struct pen_schedule *schedule)

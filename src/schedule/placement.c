@@ -253,11 +253,26 @@ static uint32_t fold(uint32_t part, uint32_t p)
     return chunk % 2 == 0 ? at : p - 1 - at;
 }
 
+/* Apart, so that the other placements need no stack for its calls. */
+static __attribute__((noinline)) uint32_t
+replicated_rank(const struct pen_shape *shape, uint32_t stage)
+{
+    return shape->first_ranks[pen_shape_part_of_stage(shape, stage)] +
+           pen_shape_member_of_stage(shape, stage);
+}
+
+/* Likewise: other placements need neither part nor copy. */
+static __attribute__((noinline)) uint32_t
+bidirectional_rank(const struct pen_shape *shape, uint32_t stage)
+{
+    uint32_t p = shape->num_ranks;
+    uint32_t at = fold(pen_shape_part_of_stage(shape, stage), p);
+    return pen_shape_copy_of_stage(shape, stage) == 0 ? at : p - 1 - at;
+}
+
 uint32_t pen_shape_rank_of(const struct pen_shape *shape, uint32_t stage)
 {
     uint32_t p = shape->num_ranks;
-    uint32_t part = pen_shape_part_of_stage(shape, stage);
-    bool is_down = pen_shape_copy_of_stage(shape, stage) == 0;
     switch (shape->placement) {
     case PEN_PLACEMENT_LINEAR:
         return stage;
@@ -266,15 +281,13 @@ uint32_t pen_shape_rank_of(const struct pen_shape *shape, uint32_t stage)
     case PEN_PLACEMENT_V:
     case PEN_PLACEMENT_WAVE:
         return fold(stage, p);
-    case PEN_PLACEMENT_BIDIRECTIONAL:
-        return is_down ? part : p - 1 - part;
+    case PEN_PLACEMENT_BIDIRECTIONAL: /* its parts do not turn */
     case PEN_PLACEMENT_BIDIRECTIONAL_V:
-        return is_down ? fold(part, p) : p - 1 - fold(part, p);
+        return bidirectional_rank(shape, stage);
     case PEN_PLACEMENT_CYCLIC:
         return stage / p;
     case PEN_PLACEMENT_REPLICATED:
-        return shape->first_ranks[part] +
-               pen_shape_member_of_stage(shape, stage);
+        return replicated_rank(shape, stage);
     case PEN_PLACEMENT_KINDS:
         break;
     }
