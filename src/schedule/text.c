@@ -23,24 +23,37 @@
 
 #define NEWEST_VERSION 4
 
+/* A number, with a mark before it, ending at `end`; returns its begin. */
+static char *put_marked(char *end, char mark, uint32_t number)
+{
+    do {
+        *--end = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    if (mark != '\0')
+        *--end = mark;
+    return end;
+}
+
+/* From its end, as numbers come: half of a schedule's text is made here. */
 void pen_op_print(const struct pen_op *op, struct pen_text *out)
 {
-    pen_text_add_number(out, op->stage);
-    pen_text_add_string(out, pen_op_info(op->kind)->text);
+    char bytes[64];
+    char *end = bytes + sizeof bytes;
+    char *at = end;
+    if (op->group != 0)
+        at = put_marked(at, '~', op->group);
+    if (op->version != PEN_OP_CURRENT)
+        at = put_marked(at, '@', op->version);
+    if (op->slice != 0)
+        at = put_marked(at, '.', op->slice);
     if (pen_op_has_microbatch(op->kind))
-        pen_text_add_number(out, op->microbatch);
-    if (op->slice != 0) {
-        pen_text_add_string(out, ".");
-        pen_text_add_number(out, op->slice);
-    }
-    if (op->version != PEN_OP_CURRENT) {
-        pen_text_add_string(out, "@");
-        pen_text_add_number(out, op->version);
-    }
-    if (op->group != 0) {
-        pen_text_add_string(out, "~");
-        pen_text_add_number(out, op->group);
-    }
+        at = put_marked(at, '\0', op->microbatch);
+    const char *kind = pen_op_info(op->kind)->text;
+    for (size_t i = strlen(kind); i > 0; i--)
+        *--at = kind[i - 1];
+    at = put_marked(at, '\0', op->stage);
+    pen_text_add_bytes(out, at, (size_t)(end - at));
 }
 
 static void print_rules(const struct pen_rules *rules, struct pen_text *out)
