@@ -91,7 +91,7 @@ static pen_status init_posted(struct compiler *compiler)
     uint32_t *chunks = calloc(shape->num_ranks, sizeof *chunks);
     compiler->chunk = malloc(shape->num_stages * sizeof *compiler->chunk);
     bool is_made = chunks != NULL && compiler->chunk != NULL;
-    uint32_t most = 0; /* stages of a rank */
+    uint32_t most = 1; /* stages of a rank */
     for (uint32_t i = 0; i < shape->num_stages && is_made; i++) {
         compiler->chunk[i] = chunks[pen_shape_rank_of(shape, i)]++;
         most = compiler->chunk[i] < most ? most : compiler->chunk[i] + 1;

@@ -1,5 +1,5 @@
 /*
- * The agreement of islands (src/ring/) as a model for spin: every interleaving
+ * The agreement of islands (src/ring/) as a model for spin: the interleavings
  * of 3 islands and 2 coordinators over one linearizable store, with 2 rounds,
  * one crash and one partition, or one crash and one eviction.
  * tests/ring/run_model runs it. A membership's epoch is the revision that made

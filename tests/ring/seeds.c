@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define MANY 3000u
+#define MANY 1000u
 #define LONG 1000000u
 #define PLANTED 10000u
 #define PROGRESS "ring-seeds.txt"
