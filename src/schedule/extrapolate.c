@@ -20,6 +20,8 @@
  */
 #include "schedule/extrapolate.h"
 
+#include "base/multiple.h"
+
 #include <stdlib.h>
 
 #define MAX_CYCLE 4u
@@ -42,16 +44,6 @@ struct loops {
     uint32_t reach;          /* J */
     uint32_t least;          /* common iterations that every row has */
 };
-
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
 
 /* Forwards in one run of a stretch. */
 static uint64_t forwards(const struct pen__program *program,
@@ -95,7 +87,7 @@ static bool align(struct loops *loops)
         uint64_t advance = advance_of(program, rank);
         if (advance == 0)
             return false;
-        common = common / gcd(common, advance) * advance;
+        common = pen_common_multiple(common, advance);
         if (common > 65536)
             return false;
     }

@@ -1,6 +1,7 @@
 #include "schedule/placement.h"
 
 #include "base/bug.h"
+#include "base/multiple.h"
 
 #include <string.h>
 
@@ -63,16 +64,6 @@ uint32_t pen_placement_copies(enum pen_placement_kind kind, uint32_t num_ranks)
 
 /* ---- replicated parts ---- */
 
-static uint32_t greatest_divisor(uint32_t a, uint32_t b)
-{
-    while (b != 0) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static uint32_t replicas_of(const struct pen_shape *shape, uint32_t part)
 {
     return shape->first_ranks[part + 1] - shape->first_ranks[part];
@@ -117,16 +108,17 @@ pen_status pen_shape_replicate(struct pen_shape *shape,
         if (!fits)
             break;
         ranks += replicas[i];
-        copies *= replicas[i] / greatest_divisor((uint32_t)copies, replicas[i]);
+        copies = pen_common_multiple(copies, replicas[i]);
         fits = ranks <= PEN_MAX_STAGES && copies * num_parts <= PEN_MAX_STAGES;
         shape->first_ranks[i + 1] = (uint16_t)ranks;
     }
     if (!fits) {
-        pen_why(why,
-                "replicas of stages: at most %u stages of at least one rank, "
-                "%u ranks, and %u stages times the least common multiple of "
-                "the counts are supported",
-                PEN_MAX_REPLICATED, PEN_MAX_STAGES, PEN_MAX_STAGES);
+        pen_why(
+            why,
+            "stages with ranks of their own: at most %u stages, each with a "
+            "rank, at most %u ranks, and at most %u for the number of "
+            "stages times the least common multiple of their ranks",
+            PEN_MAX_REPLICATED, PEN_MAX_STAGES, PEN_MAX_STAGES);
         return PEN_INVALID;
     }
     shape->placement = PEN_PLACEMENT_REPLICATED;
