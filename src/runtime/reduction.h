@@ -25,8 +25,11 @@
  */
 struct pen_reduction;
 
-/* Pieces under way at once. */
-enum { PEN_REDUCTION_LANES = PEN_NEEDS_LANES };
+/*
+ * Pieces under way at once, at most. Phantoms are the buckets of runtimes for
+ * GPUs, which have fewer and longer ones.
+ */
+enum { PEN_REDUCTION_LANES = PEN_NEEDS_LANES, PEN_REDUCTION_PHANTOMS = 4 };
 
 /* Of a lane: gradients to who sums them, sums back, and values. */
 enum { PEN_REDUCTION_CHANNELS = 3 };
