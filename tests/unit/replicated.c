@@ -236,7 +236,7 @@ static void other_numbers_are_refused(void **state)
          "as 3,1"},
         {"ranks 4 stages 6 microbatches 3 slices 1 copies 3 placement "
          "replicated 65535,65535\n",
-         "are supported"},
+         "least common multiple"},
         {"ranks 5 stages 6 microbatches 3 slices 1 copies 3 placement "
          "replicated 3,1\n",
          "make 4 ranks, 6 stages and 3 copies"},
