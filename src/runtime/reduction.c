@@ -36,9 +36,14 @@ struct pen_reduction {
     size_t num_ready; /* of the pieces in their order */
     size_t num_plain; /* before the tied ones */
     bool is_sharing;  /* values, not gradients */
-    uint32_t num_lanes;
     struct lane lanes[PEN_REDUCTION_LANES];
 };
+
+static uint32_t count_lanes(const struct pen_reduction *reduction)
+{
+    return reduction->options.phantom != NULL ? PEN_REDUCTION_PHANTOMS
+                                              : PEN_REDUCTION_LANES;
+}
 
 /* ---- who owns what ---- */
 
@@ -230,13 +235,13 @@ static struct pen_sum_options sum_options(const struct pen_reduction *reduction,
 
 size_t pen_reduction_bytes(const struct pen_reduction *reduction)
 {
-    return reduction->num_lanes * pen_sum_bytes(reduction->lanes[0].sum);
+    return count_lanes(reduction) * pen_sum_bytes(reduction->lanes[0].sum);
 }
 
 static pen_status make_lanes(struct pen_reduction *reduction)
 {
     pen_status status = PEN_OK;
-    for (uint32_t i = 0; i < reduction->num_lanes && status == PEN_OK; i++) {
+    for (uint32_t i = 0; i < count_lanes(reduction) && status == PEN_OK; i++) {
         const struct pen_sum_options options = sum_options(reduction, i);
         status = pen_sum_create(&options, &reduction->lanes[i].sum);
     }
@@ -246,7 +251,7 @@ static pen_status make_lanes(struct pen_reduction *reduction)
 static pen_status make_mirrors(struct pen_reduction *reduction)
 {
     pen_status status = PEN_OK;
-    for (uint32_t i = 0; i < reduction->num_lanes && status == PEN_OK; i++)
+    for (uint32_t i = 0; i < count_lanes(reduction) && status == PEN_OK; i++)
         status = pen_mirror_init(&reduction->lanes[i].mirror,
                                  pen_network_engine(reduction->options.network),
                                  reduction->piece_count);
@@ -261,8 +266,6 @@ pen_status pen_reduction_create(const struct pen_reduction_options *options,
         return PEN_NOMEM;
     pen_status status = PEN_OK;
     reduction->options = *options;
-    reduction->num_lanes =
-        options->phantom != NULL ? PEN_REDUCTION_PHANTOMS : PEN_REDUCTION_LANES;
     if (options->is_sharded && options->phantom == NULL)
         status = choose_owners(reduction);
     if (status == PEN_OK)
@@ -282,7 +285,7 @@ void pen_reduction_free(struct pen_reduction *reduction)
 {
     if (reduction == NULL)
         return;
-    for (uint32_t i = 0; i < reduction->num_lanes; i++) {
+    for (uint32_t i = 0; i < count_lanes(reduction); i++) {
         pen_mirror_release(&reduction->lanes[i].mirror);
         pen_sum_free(reduction->lanes[i].sum);
     }
@@ -378,7 +381,7 @@ static void start_pieces(struct pen_reduction *reduction)
 {
     while (reduction->num_started < reduction->num_ready) {
         struct lane *lane =
-            &reduction->lanes[reduction->num_started % reduction->num_lanes];
+            &reduction->lanes[reduction->num_started % count_lanes(reduction)];
         if (lane->piece != NULL)
             return;
         lane->piece = &reduction->pieces[reduction->num_started++];
@@ -426,7 +429,7 @@ void pen_reduction_share(struct pen_reduction *reduction)
 
 void pen_reduction_poll(struct pen_reduction *reduction)
 {
-    for (uint32_t i = 0; i < reduction->num_lanes; i++) {
+    for (uint32_t i = 0; i < count_lanes(reduction); i++) {
         struct lane *lane = &reduction->lanes[i];
         if (lane->piece == NULL)
             continue;
@@ -440,7 +443,7 @@ void pen_reduction_poll(struct pen_reduction *reduction)
 
 bool pen_reduction_is_done(const struct pen_reduction *reduction)
 {
-    for (uint32_t i = 0; i < reduction->num_lanes; i++)
+    for (uint32_t i = 0; i < count_lanes(reduction); i++)
         if (reduction->lanes[i].piece != NULL)
             return false;
     return reduction->num_started == reduction->num_ready;
