@@ -40,7 +40,7 @@ struct pen_group_ops {
     void (*send)(struct pen_group *group, uint32_t to, uint32_t channel,
                  const void *bytes, size_t length,
                  struct pen_group_request *request);
-    /* What arrives may be shorter. */
+    /* The message may be shorter than `length`. */
     void (*receive)(struct pen_group *group, uint32_t from, uint32_t channel,
                     void *bytes, size_t length,
                     struct pen_group_request *request);

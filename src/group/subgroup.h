@@ -5,8 +5,8 @@
 
 /*
  * Some members of a group as a group of their own: member k of it is member
- * first + k * stride of the whole. For messages only, not for windows. What is
- * sent counts for the whole, too, and so does a loss.
+ * first + k * stride of the whole. For messages only, not for windows. Bytes
+ * that it sends count for the whole group, too, and so does a loss.
  */
 struct pen_subgroup {
     struct pen_group group; /* first: the ops get it */

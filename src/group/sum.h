@@ -4,7 +4,7 @@
 #include "group/group.h"
 
 /*
- * A sum over the members of a group that nobody waits for: it is begun, polled
+ * A sum over the members of a group, without waiting: it is begun, polled
  * while other work goes on, and over when poll says so. One object carries one
  * sum at a time; every member begins the same ones in the same order.
  *

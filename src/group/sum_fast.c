@@ -6,7 +6,7 @@
  */
 #include "group/sum_internal.h"
 
-/* What one step sends and receives. */
+/* The messages of one step. */
 struct move {
     uint32_t to;
     uint32_t from;
@@ -19,7 +19,7 @@ static bool is_power_of_two(uint32_t number)
     return (number & (number - 1)) == 0;
 }
 
-/* Of either half. */
+/* Messages of the first half; the second has as many. */
 static uint32_t num_steps(const struct pen_sum *sum)
 {
     uint32_t steps = 0, size = sum->options.group->size;
@@ -40,9 +40,9 @@ size_t pen__sum_fast_staged(const struct pen_sum_options *options)
 /* ---- halves ---- */
 
 /*
- * What a member has after so many steps: the low half where its bit is 0. The
- * first step, which sends most, has the lowest bit: members with neighbouring
- * numbers are near each other.
+ * The range of a member after so many steps: the low half where its bit is 0.
+ * The first step, which sends most, has the lowest bit: members with
+ * neighbouring numbers are near each other.
  */
 static struct pen__range half_at(const struct pen_sum *sum, uint32_t member,
                                  uint32_t steps)

@@ -21,7 +21,7 @@ struct pen_sum {
     struct pen_group_request *receives; /* likewise */
 };
 
-/* What a member has, or sends, of an array. */
+/* The range of an array that a member has, or sends. */
 struct pen__range {
     size_t first;
     size_t count;

@@ -4,8 +4,9 @@
  *
  *   IDLE --begin--> IN --all have come: added up--> OUT --all are back--> IDLE
  *
- * What comes in is staged, one member's behind another's. The own place there
- * is free: messages without the rows that are zero are made in it.
+ * Numbers of the other members are staged in the order of members. The place of
+ * this member there is free: messages without the rows that are zero are made
+ * in it.
  */
 #include "base/bug.h"
 #include "group/sparse_rows.h"

@@ -24,9 +24,10 @@ struct pen__pass {
 struct pen__layer;
 
 /*
- * x is the input of the layer, dy the gradient of its output. dx is NULL when
- * nobody wants it, and so is y; x on the layer that reads the data, y and dy on
- * the layer that makes the loss. dx never overlaps dy.
+ * x is the input of the layer, dy the gradient of its output. y and dx are NULL
+ * where the caller does not need them. x is NULL on the layer that reads the
+ * data, y and dy are NULL on the layer that makes the loss. dx never overlaps
+ * dy.
  */
 struct pen__layer_ops {
     void (*free)(struct pen__layer *layer);

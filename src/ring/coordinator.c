@@ -1,7 +1,7 @@
 /*
- * A coordinator of a ring. It serves while it has the store's lease; that only
- * keeps two of them from disturbing each other. What keeps the record right is
- * the compare-and-swap.
+ * A coordinator of a ring. It serves while it has the store's lease. The lease
+ * only keeps two coordinators from disturbing each other; the compare-and-swap
+ * keeps the record right.
  *
  *     STAND-BY ──lease──► reads the record ──► SERVES: listens, changes the
  *         ▲                                    membership, closes rounds
