@@ -49,7 +49,7 @@ train_together() { # RANKS MODEL LAYERS OPTIONS...
         >"$work/out" 2>"$work/err"
 }
 same_steps=(--token-ids "$work/ids.txt" --micro-batch-size 1 --train-iters 20
-    --lr 1e-2 --threads 1 --log-interval 100)
+    --lr 1e-2 --threads 1 --log-interval 100 --peak-tflops 0.05)
 
 # The hash of a finished training, or nothing.
 final_hash() { # DIR

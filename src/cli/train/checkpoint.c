@@ -46,6 +46,7 @@ static const char *const free_options[] = {
     "trace",
     "hang-timeout",
     "exit-duration-in-mins",
+    "peak-tflops",
     "plan",
     "profile"};
 

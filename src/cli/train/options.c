@@ -184,6 +184,9 @@ static const struct pen__field fields[] = {
          "30 s for one that sleeps"),
     REAL("exit-duration-in-mins", exit_minutes, 0, 1e9,
          "write a checkpoint and end after X minutes"),
+    REAL("peak-tflops", peak_tflops, 1e-6, 1e6,
+         "the peak of one rank in Tflop/s, for `% of peak`; measured at the "
+         "start when not given, for up to half a second"),
     COUNT("threads", threads, 1, 4096,
           "compute threads; OMP_NUM_THREADS, or one per core, when not "
           "given"),
@@ -643,6 +646,7 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
                                      .sync = "allreduce",
                                      .hang_timeout = (double)NAN,
                                      .exit_minutes = (double)NAN,
+                                     .peak_tflops = (double)NAN,
                                      .log_interval = 10,
                                      .eval_iters = 10};
     pen__fields_list(fields, NUM_FIELDS, options);

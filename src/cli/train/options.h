@@ -59,6 +59,7 @@ struct pen__train_args {
     bool has_checksums;       /* on messages between ranks */
     double hang_timeout;      /* seconds; NaN: from the steps */
     double exit_minutes;      /* NaN: no limit */
+    double peak_tflops;       /* of a rank; NaN: measured */
 
     bool is_bf16;
     const char *engine_name;

@@ -53,7 +53,7 @@ struct training {
     struct pen_step *steps; /* that a pass tells */
     double last_sec;        /* of a step of the pass before */
     int threads;
-    double peak_flops; /* of all ranks; NaN: not measured */
+    double peak_flops; /* of this rank; NaN: not measured */
     struct pen__train_metrics metrics;
     struct pen__train_report report;
     struct pen__train_signals signals;
@@ -351,8 +351,9 @@ static pen_status start_threads(struct training *training, struct pen_text *why)
 static pen_status measure_peak(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
-    training->peak_flops = (double)NAN;
-    if (!args->engine->uses_threads || args->is_check)
+    training->peak_flops = 1e12 * args->peak_tflops;
+    if (!args->engine->uses_threads || args->is_check ||
+        isfinite(training->peak_flops))
         return PEN_OK;
     return pen_peak_flops(args->is_bf16 ? PEN_PRECISION_BF16
                                         : PEN_PRECISION_F32,
