@@ -1,0 +1,64 @@
+#ifndef PEN_HOLDER_CLIENT_H
+#define PEN_HOLDER_CLIENT_H
+
+#include "holder/message.h"
+#include "holder/names.h"
+#include "holder/shard.h"
+
+#include <stdbool.h>
+
+/*
+ * A rank's side of a holder. The socket stays open as long as the process
+ * lives: its end is how the holder learns of a death.
+ */
+struct pen_holder_client {
+    int socket; /* -1: none */
+    uint64_t epoch;
+    uint32_t rank;
+    uint32_t num_ranks;
+};
+
+#define PEN_HOLDER_CLIENT_NONE ((struct pen_holder_client){.socket = -1})
+
+/*
+ * The path of the holder and the epoch out of the environment; *path is NULL
+ * where there is none. Refuses an epoch that is no number from 1.
+ */
+pen_status pen_holder_find(const char **path, uint64_t *epoch,
+                           struct pen_text *why);
+
+/*
+ * Connects and says hello; refused by a holder of another epoch. On success end
+ * with pen_holder_leave().
+ */
+pen_status pen_holder_connect(const char *path, uint64_t epoch, uint32_t rank,
+                              uint32_t num_ranks, struct pen_holder_client *out,
+                              struct pen_text *why);
+
+/* Hands over the memory, which the holder keeps from now on. */
+pen_status pen_holder_offer(struct pen_holder_client *client,
+                            const struct pen_shard *shard,
+                            struct pen_text *why);
+
+/*
+ * Says that a step is in the memory. drops_older: every rank has a commit of
+ * this epoch, and earlier epochs are not needed any more. PEN_LOST: the holder
+ * is gone, or has gone on to another epoch.
+ */
+pen_status pen_holder_tell_commit(struct pen_holder_client *client,
+                                  uint64_t step, bool drops_older);
+
+/* As pen_holder_entry(). */
+pen_status pen_holder_list(struct pen_holder_client *client, uint32_t index,
+                           struct pen_holder_message *out,
+                           struct pen_text *why);
+
+/* Maps the memory of a rank; close it. */
+pen_status pen_holder_fetch(struct pen_holder_client *client, uint64_t epoch,
+                            uint32_t rank, struct pen_shard *out,
+                            struct pen_text *why);
+
+/* A regular end: no death is reported. PEN_HOLDER_CLIENT_NONE is fine. */
+void pen_holder_leave(struct pen_holder_client *client);
+
+#endif

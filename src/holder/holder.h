@@ -1,0 +1,75 @@
+#ifndef PEN_HOLDER_HOLDER_H
+#define PEN_HOLDER_HOLDER_H
+
+#include "holder/message.h"
+#include "holder/names.h"
+
+#include <sys/types.h>
+
+/*
+ * A process per node that keeps the committed steps of its ranks: it has the
+ * descriptors of their memory (shard.h), and never touches a weight. It
+ * outlives the ranks, and ends when its parent does.
+ *
+ *                 control: EPOCH, LIST
+ *        parent  <==========================>  holder  <====>  ranks
+ *                <--------------------------           HELLO, SHARD, COMMITTED,
+ *                 events: CONNECTED, COMMITTED,        GOODBYE, LIST, FETCH
+ *                         LEFT, GONE
+ *
+ * H1. Ranks of the current epoch alone are listened to. The next epoch closes
+ *     the sockets of all others; what they committed stays.
+ * H2. Shards of older epochs are dropped when a rank says that every rank of
+ *     the current one has a commit (drops_older).
+ * H3. No message is waited for and no answer either: a client that does not
+ *     read is cut off. What is no message closes the client that sent it.
+ * H4. A rank whose socket closes without GOODBYE is an event at once: the
+ *     kernel closes it however the process ends.
+ */
+struct pen_holder {
+    pid_t pid;   /* -1: none */
+    int control; /* questions; their answers */
+    int events;  /* readable when there is an event */
+};
+
+#define PEN_HOLDER_EMPTY ((struct pen_holder){-1, -1, -1})
+#define PEN_HOLDER_MAX_SHARDS 16384u
+
+/*
+ * Starts a holder that listens on a socket (mode 0600) of this path, in a
+ * folder that must belong to this user and to nobody else (0700), for ranks of
+ * this epoch. On success end with pen_holder_stop().
+ */
+pen_status pen_holder_start(const char *path, uint64_t epoch,
+                            struct pen_holder *out, struct pen_text *why);
+
+/*
+ * Tells the next epoch, which must be later. Ranks of earlier ones are cut off
+ * when this returns, and are no longer heard of.
+ */
+pen_status pen_holder_set_epoch(struct pen_holder *holder, uint64_t epoch,
+                                struct pen_text *why);
+
+/*
+ * One entry of the table of shards; *out has count, and is an entry if index is
+ * below that: epoch, rank, num_ranks, run, steps, num_bytes, is_connected.
+ */
+pen_status pen_holder_entry(struct pen_holder *holder, uint32_t index,
+                            struct pen_holder_message *out,
+                            struct pen_text *why);
+
+/*
+ * The next event, with epoch, rank, num_ranks and step (of COMMITTED, the last
+ * one of the rank: some may be left out). PEN_BUSY when there is none. PEN_LOST
+ * when the holder is gone.
+ */
+pen_status pen_holder_next_event(struct pen_holder *holder,
+                                 struct pen_holder_message *out);
+
+/* Ends and reaps it, and drops all memory. PEN_HOLDER_EMPTY is fine. */
+void pen_holder_stop(struct pen_holder *holder);
+
+/* The process of the holder: serves until the other end of control closes. */
+void pen__holder_serve(int listener, uint64_t epoch, int control, int events);
+
+#endif
