@@ -46,6 +46,9 @@ static const struct field {
      2},
     {"move_bytes", FIELD_OPTIONAL_REAL,
      offsetof(struct pen_run_step, move_bytes), 2},
+    {"repeated", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, repeated),
+     2},
+    {"skipped", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, skipped), 2},
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)

@@ -41,6 +41,11 @@ struct pen_run_step {
      * NaN, and not written, where there was no move. Since version 2. */
     double move_sec;
     double move_bytes;
+    /* 1: it was not finite when computed first, and was computed again; and it
+     * was not finite then either, and updated nothing. NaN, and not written:
+     * not so. Since version 2. */
+    double repeated;
+    double skipped;
 };
 
 /* The longest line that a step can have, its newline and a NUL included. */

@@ -315,6 +315,13 @@ uint32_t pen_network_first_nonfinite(const struct pen_network *network,
     return PEN_NO_LAYER;
 }
 
+bool pen_network_is_finite(const struct pen_network *network, const void *y)
+{
+    struct pen_engine *engine = network->options.engine;
+    return y == NULL || !engine->ops->is_host ||
+           are_finite(engine, y, network->sizes.output);
+}
+
 /* Without its output: only what the backward of this layer reads. */
 static void compute_again(struct pen_network *network, uint32_t k,
                           const struct pen__pass *pass, const void *x)

@@ -78,6 +78,12 @@ void *pen_network_statistic(struct pen_network *network, uint32_t tensor)
     return pen__at(network->statistics, offset_of(network, tensor));
 }
 
+void *pen_network_statistics(struct pen_network *network, size_t *bytes)
+{
+    *bytes = network->statistic_bytes;
+    return network->statistics;
+}
+
 pen_status pen__image_statistics_create(struct pen_network *network,
                                         struct pen_text *why)
 {

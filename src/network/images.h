@@ -46,4 +46,7 @@ pen_network_image_model(const struct pen_network *network);
  */
 void *pen_network_statistic(struct pen_network *network, uint32_t tensor);
 
+/* All of them as one block; NULL where the network has none. */
+void *pen_network_statistics(struct pen_network *network, size_t *bytes);
+
 #endif

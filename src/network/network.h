@@ -131,6 +131,9 @@ uint32_t pen_network_first_nonfinite(const struct pen_network *network,
                                      const void *stash, const void *y,
                                      double loss);
 
+/* Whether an output is finite; true where the host cannot see it. */
+bool pen_network_is_finite(const struct pen_network *network, const void *y);
+
 /*
  * The loss of the last forward pass through the head, once a mark behind it is
  * reached.

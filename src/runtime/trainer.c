@@ -22,6 +22,8 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
     free(trainer->losses);
+    free(trainer->statistics);
+    trainer->statistics = NULL;
     trainer->exchange = NULL;
     trainer->evaluator = trainer->executor = trainer->longest = NULL;
     trainer->engine = NULL;

@@ -34,6 +34,16 @@ struct pen_network_maker {
                        struct pen_text *why);
 };
 
+/* What becomes of a step that was computed twice and is not finite. */
+enum pen_on_nan {
+    PEN_ON_NAN_STOP,
+    PEN_ON_NAN_SKIP /* it counts as taken, and nothing is updated; not for
+                       steps that overlap, nor for methods of replicas */
+};
+
+/* So many steps in a row are skipped, and the next one ends the training. */
+#define PEN_MOST_SKIPPED 10
+
 struct pen_trainer_options {
     const struct pen_any_model *model; /* borrowed until the trainer is freed */
     struct pen_sample_shape sample;    /* of the data */
@@ -76,6 +86,7 @@ struct pen_trainer_options {
 
     struct pen_optimizer optimizer;
     struct pen_lr_schedule rates;
+    enum pen_on_nan on_nan;
     bool is_forward_only; /* for pen_trainer_evaluate() alone */
 };
 
@@ -161,6 +172,8 @@ struct pen_step {
     double wait_share; /* of the time of all ranks in the pass: the bubble */
     double votes[PEN_VOTES];
     uint64_t vote_delay; /* they are of so many steps before */
+    bool is_repeated;    /* it was not finite, and was computed again */
+    bool is_skipped;     /* it was not finite again, and updated nothing */
 };
 
 void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
@@ -175,10 +188,11 @@ bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);
  * One pass over the schedule on the next samples: `out` has a place for each of
  * its steps, of which *count are known when it returns. INVALID when a sample
  * has an id that the model does not have (this rank alone knows) or the loss is
- * no number (all do); the parameters are then unchanged. Where steps overlap
- * the pass begins with an empty pipeline and ends with one, so that delays
- * begin anew; the parameters have changed when it returns INVALID, and votes
- * are counted at its end.
+ * no number (all do); the parameters are then unchanged. A step that is not
+ * finite is computed once more before that, from the same weights and samples.
+ * Where steps overlap it is not: the pass begins with an empty pipeline and
+ * ends with one, so that delays begin anew; the parameters have changed when it
+ * returns INVALID, and votes are counted at its end.
  *
  * Optimistic steps (rules of the schedule) are validated in the next pass: the
  * known step is then the one before, whose votes are told with it, and the

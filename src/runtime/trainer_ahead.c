@@ -14,7 +14,8 @@
  * 3. At the gate every rank knows the same sum. Where the step was right the
  *    row goes on. Where it was to be clipped, all ranks throw away what they
  *    did of the row, restore, update with the norm and begin the row again.
- *    Where it is not finite they restore and end.
+ *    Where it is not finite they restore, and compute it once more by itself
+ *    (trainer_step.c).
  * 4. The step after one that was clipped waits for its norm, so that a run
  *    whose every step is clipped is not slower than with a sum before the
  *    update.
@@ -23,8 +24,6 @@
 #include "base/clock.h"
 #include "runtime/trainer_internal.h"
 #include "runtime/transport_group.h"
-
-#include <math.h>
 
 bool pen__trainer_goes_ahead(const struct pen_trainer *trainer)
 {
@@ -96,16 +95,12 @@ static bool is_clipped(const struct pen_trainer *trainer)
                               trainer->ahead.step.gradient_norm) < 1;
 }
 
-static bool is_finite(const struct pen_step *step)
-{
-    return isfinite(step->loss) && isfinite(step->gradient_norm);
-}
-
 /* Whether the parameters are what they must be. */
 static bool is_right(const struct pen_trainer *trainer)
 {
     const struct pen__ahead *ahead = &trainer->ahead;
-    return is_finite(&ahead->step) && (ahead->is_exact || !is_clipped(trainer));
+    return pen__trainer_is_finite(&ahead->step) &&
+           (ahead->is_exact || !is_clipped(trainer));
 }
 
 void pen__trainer_poll_ahead(struct pen_trainer *trainer)
@@ -144,7 +139,8 @@ static pen_status undo(struct pen_trainer *trainer)
     return pen_exchange_values(trainer->exchange);
 }
 
-/* The sum is known; *is_again tells whether the step was wrong. */
+/* The sum is known; *is_again tells whether the step was wrong. INVALID where
+ * it was undone because it is not finite. */
 static pen_status settle(struct pen_trainer *trainer, bool *is_again,
                          struct pen_text *why)
 {
@@ -153,9 +149,13 @@ static pen_status settle(struct pen_trainer *trainer, bool *is_again,
     ahead->is_wary = is_clipped(trainer);
     *is_again = !is_right(trainer);
     pen_status status = *is_again ? undo(trainer) : PEN_OK;
-    if (status == PEN_OK)
-        status = pen__trainer_check_step(trainer, &ahead->step, ahead->batches,
-                                         ahead->first_sample, why);
+    if (status != PEN_OK)
+        return status;
+    ahead->is_refused = !pen__trainer_is_finite(&ahead->step);
+    if (ahead->is_refused)
+        return PEN_INVALID;
+    status = pen__trainer_check_step(trainer, &ahead->step, ahead->batches,
+                                     ahead->first_sample, why);
     if (status != PEN_OK || !*is_again)
         return status;
     ahead->num_redone++;
@@ -177,11 +177,19 @@ static pen_status on_validate(void *context, bool *is_again,
     if (status != PEN_OK)
         return status;
     status = settle(trainer, is_again, why);
-    ahead->is_refused = status != PEN_OK;
     ahead->valid = ahead->step;
     if (status == PEN_OK && trainer->exchange != NULL)
         pen_exchange_begin(trainer->exchange, 1);
     return status;
+}
+
+/* The refused step, by itself, as in a schedule that is not optimistic. */
+static pen_status step_again(struct pen_trainer *trainer, struct pen_text *why)
+{
+    struct pen__ahead *ahead = &trainer->ahead;
+    ahead->is_refused = false;
+    return pen__trainer_step_again(trainer, ahead->number, ahead->batches,
+                                   &ahead->step, why);
 }
 
 pen_status pen_trainer_settle(struct pen_trainer *trainer, struct pen_step *out,
@@ -201,6 +209,8 @@ pen_status pen_trainer_settle(struct pen_trainer *trainer, struct pen_step *out,
                                    PEN_NO_RANK);
     if (status == PEN_OK)
         status = settle(trainer, &is_again, why);
+    if (ahead->is_refused)
+        status = step_again(trainer, why);
     if (status == PEN_OK) {
         *out = ahead->step;
         *count = 1;
@@ -227,6 +237,7 @@ static pen_status start_sum(struct pen_trainer *trainer)
                                               trainer->progress.steps)};
     ahead->batches = ahead->pass->batches;
     ahead->first_sample = ahead->pass->first_sample;
+    ahead->number = ahead->pass->number;
     ahead->is_exact = false;
     ahead->state = PEN__AHEAD_SUMMING;
     const struct pen_sum_job job = {.way = PEN_SUM_BOTH,
@@ -250,7 +261,7 @@ static pen_status take_step(struct pen_trainer *trainer)
         return status;
     if (ahead->is_wary) {
         ahead->is_exact = true;
-        if (!is_finite(&ahead->step))
+        if (!pen__trainer_is_finite(&ahead->step))
             return PEN_OK;
     } else if (ahead->saved != NULL) {
         pen_saved_state_keep(ahead->saved);
@@ -287,6 +298,22 @@ void pen__trainer_hook_ahead(struct pen_executor_hooks *hooks)
     hooks->validate = on_validate;
 }
 
+/* The pass was thrown away at its gate: the step before it, and the pass. */
+static pen_status repeat(struct pen_trainer *trainer,
+                         struct pen_batches *batches, struct pen_step *out,
+                         uint32_t *count, struct pen_text *why)
+{
+    pen_status status = step_again(trainer, why);
+    struct pen_step step = trainer->ahead.step;
+    if (status == PEN_OK)
+        status = pen__trainer_pass_ahead(trainer, batches, out, count, why);
+    if (status != PEN_OK)
+        return status;
+    *out = step;
+    *count = 1;
+    return PEN_OK;
+}
+
 pen_status pen__trainer_pass_ahead(struct pen_trainer *trainer,
                                    struct pen_batches *batches,
                                    struct pen_step *out, uint32_t *count,
@@ -304,12 +331,14 @@ pen_status pen__trainer_pass_ahead(struct pen_trainer *trainer,
     ahead->pass = &pass;
     ahead->begin_ns = pen_clock_ns();
     ahead->num_stepped = 0;
-    ahead->is_refused = false;
+    pen__trainer_watch_outputs(trainer, &pass);
     if (!is_pending && trainer->exchange != NULL)
         pen_exchange_begin(trainer->exchange, 1);
     pen_status status = pen_executor_run(trainer->executor, &pass, why);
     ahead->pass = NULL;
-    if (status != PEN_OK && status != PEN_LOST && !ahead->is_refused)
+    if (ahead->is_refused)
+        return repeat(trainer, batches, out, count, why);
+    if (status != PEN_OK && status != PEN_LOST)
         trainer->has_failed_alone = true;
     if (status != PEN_OK)
         return status;

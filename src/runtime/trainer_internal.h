@@ -38,6 +38,7 @@ struct pen__ahead {
     struct pen_step valid;       /* the one that was validated last */
     struct pen_batches *batches; /* that it read, and the first sample */
     uint64_t first_sample;
+    uint64_t number;       /* of its pass */
     struct pen_pass *pass; /* the one that runs, and when it began */
     int64_t begin_ns;
     uint32_t num_stepped;  /* STEP ops of it so far */
@@ -46,6 +47,10 @@ struct pen__ahead {
     struct pen_saved_state *saved; /* NULL: there are no weights */
     uint64_t num_redone;
 };
+
+/* What one rank knows of a number that is not finite; see trainer_numbers.c.
+ * Numbers that a sum over ranks keeps exactly. */
+enum { PEN__HAS_FOUND, PEN__BATCH, PEN__LAYER, PEN__TENSOR, PEN__FIND_FIELDS };
 
 /* What the files of the trainer share. */
 struct pen_trainer {
@@ -75,7 +80,11 @@ struct pen_trainer {
 
     struct pen_trainer_progress progress;
     uint64_t num_passes;
-    uint64_t num_sound; /* steps whose loss and norm were finite */
+    uint64_t num_sound;   /* steps whose loss and norm were finite */
+    uint64_t num_skipped; /* steps before the next one, in a row */
+    /* The first bad output here, of a pass and of the one before it. */
+    double found[2][PEN__FIND_FIELDS];
+    void *statistics; /* before the step: a copy, of images; or NULL */
     bool has_failed_alone;
     size_t num_labels; /* whose accuracy is told; 0: it is not */
 
@@ -130,6 +139,14 @@ uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer);
 
 pen_status pen__trainer_make_totals(struct pen_trainer *trainer);
 
+/*
+ * An optimistic step that was not finite in its pass and was undone: computes
+ * it again, with a sum before the update, and counts it.
+ */
+pen_status pen__trainer_step_again(struct pen_trainer *trainer, uint64_t pass,
+                                   struct pen_batches *batches,
+                                   struct pen_step *step, struct pen_text *why);
+
 /* What is added behind the totals of any kind of step. */
 enum { PEN__FURTHER = 2 + PEN_VOTES };
 
@@ -162,13 +179,26 @@ double pen__trainer_join_losses(const struct pen_trainer *trainer,
 
 /* trainer_numbers.c: where the first number that is not finite appeared. */
 
+bool pen__trainer_is_finite(const struct pen_step *step);
+
+/* From here on the pass notes the first output here that is not finite. */
+void pen__trainer_watch_outputs(struct pen_trainer *trainer,
+                                struct pen_pass *pass);
+
+/*
+ * The last such pass, or the one before it, had a step that is not finite: adds
+ * where the first such number was. Called by all ranks of the transport.
+ */
+pen_status pen__trainer_name_suspect(struct pen_trainer *trainer, uint64_t pass,
+                                     struct pen_text *out) PEN_MUST_CHECK;
+
 /*
  * After a step of a synchronous schedule whose parameters have not changed yet:
- * INVALID, on all ranks of the transport, when its loss or gradient norm is not
- * finite. `first_sample` is the step's first.
+ * when its loss or gradient norm is not finite, INVALID on all ranks of the
+ * transport, or step->is_skipped. `first_sample` is the step's first.
  */
 pen_status pen__trainer_check_step(struct pen_trainer *trainer,
-                                   const struct pen_step *step,
+                                   struct pen_step *step,
                                    struct pen_batches *batches,
                                    uint64_t first_sample, struct pen_text *why);
 

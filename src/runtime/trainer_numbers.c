@@ -11,8 +11,9 @@
  *
  * Weights that were loaded are checked when they are read (network/weights.c),
  * so weights that are not finite here were made so by an update, or by broken
- * memory. This may allocate and take as long as a step: the training ends.
+ * memory. This may allocate and take as long as a step.
  */
+#include "base/log.h"
 #include "runtime/replicas.h"
 #include "runtime/trainer_internal.h"
 
@@ -29,14 +30,11 @@
     "the run has not updated its weights yet, so --lr is not the cause: look " \
     "at the weights that it began with"
 
-/* What one rank has found; numbers that the sum over ranks keeps exactly. */
-enum { HAS_FOUND, BATCH, LAYER, TENSOR, FIELDS };
-
 struct search {
     struct pen_trainer *trainer;
     uint32_t rank;
     uint32_t size;
-    double *all; /* FIELDS per rank */
+    double *all; /* PEN__FIND_FIELDS per rank */
     double *own; /* of these, this rank's */
     struct pen_mirror mirror;
     uint64_t batch;
@@ -49,10 +47,11 @@ static pen_status init_search(struct search *search,
     *search = (struct search){.trainer = trainer,
                               .rank = pen_transport_rank(transport),
                               .size = pen_transport_size(transport)};
-    search->all = calloc((size_t)search->size * FIELDS, sizeof *search->all);
+    search->all =
+        calloc((size_t)search->size * PEN__FIND_FIELDS, sizeof *search->all);
     if (search->all == NULL)
         return PEN_NOMEM;
-    search->own = search->all + (size_t)search->rank * FIELDS;
+    search->own = search->all + (size_t)search->rank * PEN__FIND_FIELDS;
     return pen_mirror_init(&search->mirror, trainer->engine,
                            pen__trainer_largest_parameter(trainer));
 }
@@ -65,7 +64,7 @@ static void release_search(struct search *search)
 
 static void clear(struct search *search)
 {
-    for (size_t i = 0; i < (size_t)search->size * FIELDS; i++)
+    for (size_t i = 0; i < (size_t)search->size * PEN__FIND_FIELDS; i++)
         search->all[i] = 0;
 }
 
@@ -75,17 +74,18 @@ static uint32_t share_finds(struct search *search)
     struct pen_transport *transport = search->trainer->options.transport;
     struct pen_request request = {.is_active = false};
     uint32_t best = search->size;
-    pen_transport_sum(transport, search->all, (size_t)search->size * FIELDS,
-                      &request);
+    pen_transport_sum(transport, search->all,
+                      (size_t)search->size * PEN__FIND_FIELDS, &request);
     if (pen_transport_wait(transport, &request) != PEN_OK)
         return search->size;
     for (uint32_t i = 0; i < search->size; i++) {
-        const double *it = search->all + (size_t)i * FIELDS;
-        const double *so_far = search->all + (size_t)best * FIELDS;
-        if (it[HAS_FOUND] == 0)
+        const double *it = search->all + (size_t)i * PEN__FIND_FIELDS;
+        const double *so_far = search->all + (size_t)best * PEN__FIND_FIELDS;
+        if (it[PEN__HAS_FOUND] == 0)
             continue;
-        if (best == search->size || it[BATCH] < so_far[BATCH] ||
-            (it[BATCH] == so_far[BATCH] && it[LAYER] < so_far[LAYER]))
+        if (best == search->size || it[PEN__BATCH] < so_far[PEN__BATCH] ||
+            (it[PEN__BATCH] == so_far[PEN__BATCH] &&
+             it[PEN__LAYER] < so_far[PEN__LAYER]))
             best = i;
     }
     return best;
@@ -140,11 +140,12 @@ static void look_at_parameters(struct search *search,
                 pen_network_parameter(network, i);
             if (!is_wanted(search, it) || is_finite(search, it, part))
                 continue;
-            if (search->own[HAS_FOUND] != 0 && search->own[LAYER] <= it->layer)
+            if (search->own[PEN__HAS_FOUND] != 0 &&
+                search->own[PEN__LAYER] <= it->layer)
                 continue;
-            search->own[HAS_FOUND] = 1;
-            search->own[LAYER] = it->layer;
-            search->own[TENSOR] = it->slices[0].tensor;
+            search->own[PEN__HAS_FOUND] = 1;
+            search->own[PEN__LAYER] = it->layer;
+            search->own[PEN__TENSOR] = it->slices[0].tensor;
         }
     }
 }
@@ -161,7 +162,7 @@ static bool is_any(const struct search *search,
 static uint32_t count_sound(struct search *search, double tensor)
 {
     struct pen_trainer *trainer = search->trainer;
-    bool is_damaged = search->own[HAS_FOUND] != 0;
+    bool is_damaged = search->own[PEN__HAS_FOUND] != 0;
     bool has_it = false;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
         struct pen_network *network = pen_trainer_network(trainer, s);
@@ -170,11 +171,12 @@ static uint32_t count_sound(struct search *search, double tensor)
                       (uint32_t)tensor;
     }
     clear(search);
-    search->own[HAS_FOUND] = has_it && !is_damaged;
+    search->own[PEN__HAS_FOUND] = has_it && !is_damaged;
     (void)share_finds(search);
     uint32_t count = 0;
     for (uint32_t i = 0; i < search->size; i++)
-        count += search->all[(size_t)i * FIELDS + HAS_FOUND] != 0;
+        count +=
+            search->all[(size_t)i * PEN__FIND_FIELDS + PEN__HAS_FOUND] != 0;
     return count;
 }
 
@@ -187,7 +189,7 @@ static bool explain_weights(struct search *search, uint64_t step,
     uint32_t rank = share_finds(search);
     if (rank == search->size)
         return false;
-    double tensor = search->all[(size_t)rank * FIELDS + TENSOR];
+    double tensor = search->all[(size_t)rank * PEN__FIND_FIELDS + PEN__TENSOR];
     name_tensor(search, tensor, name);
     pen_why(why, "the weights were not finite before it: %s on rank %" PRIu32,
             name, job_rank(search, rank));
@@ -215,20 +217,29 @@ static double tensor_of_layer(const struct pen_network *network, uint32_t layer)
     return -1;
 }
 
-static void look_at_outputs(void *context, const struct pen_stage *stage,
-                            const void *stash, const void *y, double loss)
+static void note_outputs(const struct pen_stage *stage, const void *stash,
+                         const void *y, double loss, double *found)
 {
-    struct search *search = context;
-    if (stage->network == NULL || search->own[HAS_FOUND] != 0)
+    if (found[PEN__HAS_FOUND] != 0)
         return;
     uint32_t layer =
         pen_network_first_nonfinite(stage->network, stash, y, loss);
     if (layer == PEN_NO_LAYER)
         return;
-    search->own[HAS_FOUND] = 1;
-    search->own[BATCH] = (double)search->batch;
-    search->own[LAYER] = layer;
-    search->own[TENSOR] = tensor_of_layer(stage->network, layer);
+    found[PEN__HAS_FOUND] = 1;
+    found[PEN__LAYER] = layer;
+    found[PEN__TENSOR] = tensor_of_layer(stage->network, layer);
+}
+
+static void look_at_outputs(void *context, const struct pen_stage *stage,
+                            const void *stash, const void *y, double loss)
+{
+    struct search *search = context;
+    search->own[PEN__BATCH] = search->own[PEN__HAS_FOUND] != 0
+                                  ? search->own[PEN__BATCH]
+                                  : (double)search->batch;
+    if (stage->network != NULL)
+        note_outputs(stage, stash, y, loss, search->own);
 }
 
 /* Runs the samples through the pipelines of all replicas in turn. */
@@ -249,6 +260,8 @@ static pen_status look_at_forwards(struct search *search,
                             .computed = look_at_outputs,
                             .context = search};
     pen_status status = pen__trainer_make_evaluator(trainer, why);
+    if (trainer->evaluator == NULL) /* it waits for a move */
+        return status;
     for (uint64_t i = 0; i * micro < count && status == PEN_OK; i++) {
         if (i % pen_mesh_num_replicas(&layout->mesh) != layout->replica)
             continue;
@@ -258,6 +271,18 @@ static pen_status look_at_forwards(struct search *search,
         status = pen_executor_run(trainer->evaluator, &pass, why);
     }
     return status;
+}
+
+static void name_output(const struct search *search, uint32_t rank,
+                        struct pen_text *out)
+{
+    const double *found = search->all + (size_t)rank * PEN__FIND_FIELDS;
+    char name[PEN_TENSOR_NAME_SIZE] = "";
+    if (found[PEN__TENSOR] >= 0)
+        name_tensor(search, found[PEN__TENSOR], name);
+    pen_why(out, "the output of layer %.0f%s%s%s on rank %" PRIu32,
+            found[PEN__LAYER], name[0] == '\0' ? "" : " (with ", name,
+            name[0] == '\0' ? "" : ")", job_rank(search, rank));
 }
 
 /* True when it has told a cause, which may be that it could not look. */
@@ -274,18 +299,13 @@ static bool explain_activations(struct search *search,
     uint32_t rank = share_finds(search);
     if (rank == search->size)
         return false;
-    const double *found = search->all + (size_t)rank * FIELDS;
-    char name[PEN_TENSOR_NAME_SIZE] = "";
-    if (found[TENSOR] >= 0)
-        name_tensor(search, found[TENSOR], name);
+    const double *found = search->all + (size_t)rank * PEN__FIND_FIELDS;
+    pen_why(why, "the weights are finite, but ");
+    name_output(search, rank, why);
     pen_why(why,
-            "the weights are finite, but the output of layer %.0f%s%s%s on "
-            "rank %" PRIu32 " is not, in the forward pass of samples %" PRIu64
-            " to %" PRIu64,
-            found[LAYER], name[0] == '\0' ? "" : " (with ", name,
-            name[0] == '\0' ? "" : ")", job_rank(search, rank),
-            first + (uint64_t)found[BATCH] * micro,
-            first + ((uint64_t)found[BATCH] + 1) * micro - 1);
+            " is not, in the forward pass of samples %" PRIu64 " to %" PRIu64,
+            first + (uint64_t)found[PEN__BATCH] * micro,
+            first + ((uint64_t)found[PEN__BATCH] + 1) * micro - 1);
     return true;
 }
 
@@ -329,6 +349,79 @@ static void explain_gradients(struct search *search, bool is_first,
     pen_why(why, " is not: %s", is_first ? BEGAN : DIVERGED);
 }
 
+/* ---- while a step is computed ---- */
+
+/*
+ * A training pass looks at what a stage sends on and at the loss, and where
+ * that is not finite at the outputs of all its layers, before they are gone.
+ * The first layer of the model that any rank notes is where it began.
+ */
+static void watch_output(void *context, const struct pen_stage *stage,
+                         const void *stash, const void *y, double loss)
+{
+    struct pen_trainer *trainer = context;
+    bool is_right = stage->has_head ? isfinite(loss)
+                                    : pen_network_is_finite(stage->network, y);
+    if (!is_right)
+        note_outputs(stage, stash, y, loss,
+                     trainer->found[trainer->num_passes % 2]);
+}
+
+void pen__trainer_watch_outputs(struct pen_trainer *trainer,
+                                struct pen_pass *pass)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    double *found = trainer->found[pass->number % 2];
+    for (int i = 0; i < PEN__FIND_FIELDS; i++)
+        found[i] = 0;
+    if (options->sleeps != NULL || options->maker != NULL ||
+        options->phantom != NULL)
+        return;
+    pass->computed = watch_output;
+    pass->context = trainer;
+}
+
+/* All ranks whose gradient of the tensor is not finite. */
+static void name_gradients(struct search *search, struct pen_text *out)
+{
+    uint32_t tensor = last_nonfinite(search->trainer);
+    char name[PEN_TENSOR_NAME_SIZE];
+    clear(search);
+    look_at_parameters(search, PEN_PART_GRADIENT, is_last_nonfinite);
+    uint32_t rank = share_finds(search);
+    if (rank == search->size) {
+        pen_text_add(out, "no layer had such an output");
+        return;
+    }
+    name_tensor(search, tensor, name);
+    pen_text_add(out, "the gradient of %s was not, on rank", name);
+    for (uint32_t i = rank; i < search->size; i++)
+        if (search->all[(size_t)i * PEN__FIND_FIELDS + PEN__HAS_FOUND] != 0)
+            pen_text_add(out, " %" PRIu32, job_rank(search, i));
+}
+
+pen_status pen__trainer_name_suspect(struct pen_trainer *trainer, uint64_t pass,
+                                     struct pen_text *out)
+{
+    struct search search;
+    if (init_search(&search, trainer) != PEN_OK) {
+        release_search(&search);
+        trainer->has_failed_alone = true;
+        return PEN_NOMEM;
+    }
+    for (int i = 0; i < PEN__FIND_FIELDS; i++)
+        search.own[i] = trainer->found[pass % 2][i];
+    uint32_t rank = share_finds(&search);
+    if (rank < search.size) {
+        name_output(&search, rank, out);
+        pen_text_add(out, " was not");
+    } else {
+        name_gradients(&search, out);
+    }
+    release_search(&search);
+    return PEN_OK;
+}
+
 /* ---- what the trainer asks ---- */
 
 /* A NaN without the sign that it may have. */
@@ -344,20 +437,73 @@ static void begin_reason(const struct pen_step *step, struct pen_text *why)
             unsigned_nan(step->gradient_norm));
 }
 
+bool pen__trainer_is_finite(const struct pen_step *step)
+{
+    return isfinite(step->loss) && isfinite(step->gradient_norm);
+}
+
+/* Why the step is not finite. True where the next one may be. */
+static bool explain_step(struct search *search, const struct pen_step *step,
+                         struct pen_batches *batches, uint64_t first_sample,
+                         struct pen_text *why)
+{
+    struct pen_trainer *trainer = search->trainer;
+    bool is_first = trainer->num_sound == 0;
+    if (explain_weights(search, step->step, why))
+        return false;
+    if (explain_activations(search, batches, first_sample,
+                            trainer->options.global_batch, why))
+        pen_why(why, ": %s", is_first ? BEGAN : DIVERGED);
+    else
+        explain_gradients(search, is_first, why);
+    return !trainer->has_failed_alone &&
+           !pen_transport_has_lost(trainer->options.transport);
+}
+
+/* The policy of a step whose reason is known; `reason` becomes whole. */
+static pen_status judge(struct pen_trainer *trainer, struct pen_step *step,
+                        bool can_go_on, struct pen_text *reason)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    bool is_over = trainer->num_skipped == PEN_MOST_SKIPPED;
+    if (step->is_repeated)
+        pen_text_add(reason,
+                     ". The step was computed twice, with the same result");
+    if (options->on_nan != PEN_ON_NAN_SKIP)
+        return PEN_INVALID;
+    if (can_go_on && !is_over) {
+        trainer->num_skipped++;
+        step->is_skipped = true;
+        if (pen_transport_rank(options->transport) == 0)
+            pen_log(PEN_LOG_WARN, "%s. Its batch is left out (--on-nan skip)",
+                    pen_text_string(reason));
+        return PEN_OK;
+    }
+    if (is_over)
+        pen_text_add(reason,
+                     ", after %d steps in a row that were left out "
+                     "(--on-nan skip)",
+                     PEN_MOST_SKIPPED);
+    else
+        pen_text_add(reason, "; to leave out its batch (--on-nan skip) would "
+                             "not help");
+    return PEN_INVALID;
+}
+
 pen_status pen__trainer_check_step(struct pen_trainer *trainer,
-                                   const struct pen_step *step,
+                                   struct pen_step *step,
                                    struct pen_batches *batches,
                                    uint64_t first_sample, struct pen_text *why)
 {
     struct search search;
-    uint64_t count = trainer->options.global_batch;
-    bool is_first = trainer->num_sound == 0;
-    if (isfinite(step->loss) && isfinite(step->gradient_norm)) {
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    if (pen__trainer_is_finite(step)) {
         trainer->num_sound++;
+        trainer->num_skipped = 0;
         return PEN_OK;
     }
-    begin_reason(step, why);
     if (trainer->options.sleeps != NULL) {
+        begin_reason(step, why);
         pen_why(why, DIVERGED);
         return PEN_INVALID;
     }
@@ -366,14 +512,15 @@ pen_status pen__trainer_check_step(struct pen_trainer *trainer,
         trainer->has_failed_alone = true;
         return PEN_NOMEM;
     }
-    if (!explain_weights(&search, step->step, why)) {
-        if (explain_activations(&search, batches, first_sample, count, why))
-            pen_why(why, ": %s", is_first ? BEGAN : DIVERGED);
-        else
-            explain_gradients(&search, is_first, why);
-    }
+    begin_reason(step, &reason);
+    bool can_go_on =
+        explain_step(&search, step, batches, first_sample, &reason);
     release_search(&search);
-    return PEN_INVALID;
+    pen_status status = judge(trainer, step, can_go_on, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "%s", pen_text_string(&reason));
+    pen_text_release(&reason);
+    return status;
 }
 
 pen_status pen__trainer_check_overlapping(const struct pen_step *step,
@@ -381,7 +528,7 @@ pen_status pen__trainer_check_overlapping(const struct pen_step *step,
                                           uint32_t num_parts,
                                           struct pen_text *why)
 {
-    if (isfinite(step->loss) && isfinite(step->gradient_norm))
+    if (pen__trainer_is_finite(step))
         return PEN_OK;
     begin_reason(step, why);
     for (uint32_t i = num_parts; i-- > 0;) {

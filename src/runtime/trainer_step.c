@@ -7,10 +7,13 @@
  */
 #include "base/bug.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "group/tree.h"
+#include "network/images.h"
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +36,14 @@ static double *further_of(const struct pen_trainer *trainer)
     return losses_of(trainer) + trainer->layout.num_logical;
 }
 
+/* Running ones, of images; else NULL. */
+static void *statistics_of(struct pen_trainer *trainer, size_t *bytes)
+{
+    if (trainer->exchange == NULL)
+        return NULL;
+    return pen_network_statistics(pen_trainer_network(trainer, 0), bytes);
+}
+
 pen_status pen__trainer_make_totals(struct pen_trainer *trainer)
 {
     trainer->num_totals =
@@ -42,6 +53,12 @@ pen_status pen__trainer_make_totals(struct pen_trainer *trainer)
                         trainer->num_totals * sizeof *trainer->totals);
     trainer->losses =
         calloc(trainer->layout.shape.num_microbatches, sizeof *trainer->losses);
+    size_t bytes;
+    if (statistics_of(trainer, &bytes) != NULL) {
+        trainer->statistics = malloc(bytes);
+        if (trainer->statistics == NULL)
+            return PEN_NOMEM;
+    }
     return trainer->totals == NULL || trainer->losses == NULL ? PEN_NOMEM
                                                               : PEN_OK;
 }
@@ -280,20 +297,68 @@ uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer)
                      pen_replicas_number(trainer->replicas);
 }
 
-/* With a sum over all ranks before the update. */
-static pen_status take_step(struct pen_trainer *trainer,
-                            struct pen_batches *batches, struct pen_step *out,
-                            struct pen_text *why)
+/* ---- running statistics, of images ---- */
+
+static void keep_statistics(struct pen_trainer *trainer)
 {
-    const struct pen_trainer_options *options = &trainer->options;
-    struct pen_step step = {.step = trainer->progress.steps + 1,
-                            .learning_rate = pen_lr_schedule_rate(
-                                &options->rates, trainer->progress.steps)};
+    size_t bytes;
+    const void *from = statistics_of(trainer, &bytes);
+    if (from != NULL)
+        memcpy(trainer->statistics, from, bytes);
+}
+
+static void restore_statistics(struct pen_trainer *trainer)
+{
+    size_t bytes;
+    void *to = statistics_of(trainer, &bytes);
+    if (to != NULL)
+        memcpy(to, trainer->statistics, bytes);
+}
+
+/* ---- the step ---- */
+
+/* When a step waited for its sums, and when it knew them. */
+struct step_times {
+    int64_t behind;
+    int64_t ready;
+};
+
+static uint64_t first_sample(const struct pen_trainer *trainer)
+{
+    return trainer->progress.samples + pen__trainer_sample_offset(trainer);
+}
+
+static pen_status sum_up(struct pen_trainer *trainer,
+                         const struct pen_pass *pass, struct pen_step *step,
+                         int64_t begin)
+{
+    pen_status status = PEN_OK;
+    if (trainer->exchange != NULL)
+        status = pen_exchange_finish(trainer->exchange);
+    else if (trainer->options.sleeps != NULL)
+        sleep_sums(trainer);
+    if (status == PEN_OK && trainer->replicas != NULL)
+        status = pen__replicas_before_step(trainer->replicas, step);
+    if (status == PEN_OK)
+        status = sum_totals(trainer, pass, pen_clock_ns() - begin);
+    return status;
+}
+
+/* The next step up to its loss and norm; nothing is updated. */
+static pen_status compute_step(struct pen_trainer *trainer,
+                               struct pen_batches *batches,
+                               struct pen_step *step, struct step_times *times,
+                               struct pen_text *why)
+{
+    *step = (struct pen_step){
+        .step = trainer->progress.steps + 1,
+        .learning_rate = pen_lr_schedule_rate(&trainer->options.rates,
+                                              trainer->progress.steps)};
     struct pen_pass pass = {.number = ++trainer->num_passes,
-                            .first_sample = trainer->progress.samples +
-                                            pen__trainer_sample_offset(trainer),
+                            .first_sample = first_sample(trainer),
                             .batches = batches,
                             .losses = trainer->losses};
+    pen__trainer_watch_outputs(trainer, &pass);
     int64_t begin = pen_clock_ns();
     if (trainer->exchange != NULL)
         pen_exchange_begin(trainer->exchange, 1);
@@ -303,37 +368,115 @@ static pen_status take_step(struct pen_trainer *trainer,
     trainer->has_failed_alone = status != PEN_OK && status != PEN_LOST;
     if (status != PEN_OK)
         return status;
-    int64_t behind = pen_clock_ns();
-    if (trainer->exchange != NULL)
-        status = pen_exchange_finish(trainer->exchange);
-    else if (options->sleeps != NULL)
-        sleep_sums(trainer);
-    if (status == PEN_OK && trainer->replicas != NULL)
-        status = pen__replicas_before_step(trainer->replicas, &step);
+    times->behind = pen_clock_ns();
+    status = sum_up(trainer, &pass, step, begin);
+    if (status != PEN_OK)
+        return status;
+    times->ready = pen_clock_ns();
+    pen__trainer_read_totals(trainer, step);
+    return PEN_OK;
+}
+
+/* A method that sends gradients has sent those that are not finite. */
+static bool can_repeat(const struct pen_trainer *trainer)
+{
+    return trainer->options.sleeps == NULL &&
+           (trainer->replicas == NULL ||
+            pen_replicas_choice(trainer->replicas)->method->before_step ==
+                NULL);
+}
+
+static void warn_of_suspect(const struct pen_trainer *trainer,
+                            const struct pen_step *step,
+                            const struct pen_text *suspect)
+{
+    if (pen_transport_rank(trainer->options.transport) == 0)
+        pen_log(PEN_LOG_WARN,
+                "step %" PRIu64 " was not finite when it was computed first, "
+                "and is finite when computed again from the same weights and "
+                "samples; the run resumes with that. The first time %s: "
+                "suspect the hardware of that machine",
+                step->step, pen_text_string(suspect));
+}
+
+/* Of the same weights and samples; what ranks wanted is not forgotten. */
+static pen_status compute_again(struct pen_trainer *trainer, uint64_t pass,
+                                struct pen_batches *batches,
+                                struct pen_step *step, struct step_times *times,
+                                struct pen_text *why)
+{
+    struct pen_step before = *step;
+    struct pen_text suspect = PEN_TEXT_EMPTY;
+    restore_statistics(trainer);
+    pen_status status = pen__trainer_name_suspect(trainer, pass, &suspect);
     if (status == PEN_OK)
-        status = sum_totals(trainer, &pass, pen_clock_ns() - begin);
-    if (status != PEN_OK)
-        return status;
-    int64_t ready = pen_clock_ns();
-    pen__trainer_read_totals(trainer, &step);
-    status = pen__trainer_check_step(trainer, &step, batches, pass.first_sample,
-                                     why);
-    if (status != PEN_OK)
-        return status;
-    if (trainer->exchange != NULL)
-        status = pen__trainer_update(trainer, &step);
-    else if (options->sleeps != NULL)
+        status = compute_step(trainer, batches, step, times, why);
+    if (status == PEN_OK) {
+        step->is_repeated = true;
+        for (int i = 0; i < PEN_VOTES; i++)
+            step->votes[i] = fmax(step->votes[i], before.votes[i]);
+        if (pen__trainer_is_finite(step))
+            warn_of_suspect(trainer, step, &suspect);
+    }
+    pen_text_release(&suspect);
+    return status;
+}
+
+/* What follows from the numbers that all ranks know. */
+static pen_status end_step(struct pen_trainer *trainer,
+                           struct pen_batches *batches, struct pen_step *step,
+                           const struct step_times *times, struct pen_text *why)
+{
+    pen_status status = pen__trainer_check_step(trainer, step, batches,
+                                                first_sample(trainer), why);
+    if (status != PEN_OK || step->is_skipped)
+        restore_statistics(trainer);
+    else if (trainer->exchange != NULL)
+        status = pen__trainer_update(trainer, step);
+    else if (trainer->options.sleeps != NULL)
         sleep_steps(trainer);
     if (status != PEN_OK)
         return status;
     if (trainer->executor != NULL)
-        tell_step(trainer, behind, ready);
+        tell_step(trainer, times->behind, times->ready);
     trainer->progress.steps++;
     trainer->progress.samples += pen__trainer_step_samples(trainer);
-    if (trainer->replicas != NULL)
-        status = pen__replicas_vote(trainer->replicas, &step);
-    *out = step;
+    return trainer->replicas == NULL
+               ? PEN_OK
+               : pen__replicas_vote(trainer->replicas, step);
+}
+
+/* With a sum over all ranks before the update. */
+static pen_status take_step(struct pen_trainer *trainer,
+                            struct pen_batches *batches, struct pen_step *out,
+                            struct pen_text *why)
+{
+    struct pen_step step;
+    struct step_times times;
+    keep_statistics(trainer);
+    pen_status status = compute_step(trainer, batches, &step, &times, why);
+    if (status == PEN_OK && !pen__trainer_is_finite(&step) &&
+        can_repeat(trainer))
+        status = compute_again(trainer, trainer->num_passes, batches, &step,
+                               &times, why);
+    if (status == PEN_OK)
+        status = end_step(trainer, batches, &step, &times, why);
+    if (status == PEN_OK)
+        *out = step;
     return status;
+}
+
+pen_status pen__trainer_step_again(struct pen_trainer *trainer, uint64_t pass,
+                                   struct pen_batches *batches,
+                                   struct pen_step *step, struct pen_text *why)
+{
+    struct step_times times;
+    trainer->progress.steps--;
+    trainer->progress.samples -= pen__trainer_step_samples(trainer);
+    pen_status status =
+        compute_again(trainer, pass, batches, step, &times, why);
+    return status == PEN_OK ? end_step(trainer, batches, step, &times, why)
+                            : status;
 }
 
 pen_status pen_trainer_pass(struct pen_trainer *trainer,

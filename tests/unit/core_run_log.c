@@ -69,7 +69,9 @@ static struct pen_run_step step_number(uint64_t number)
                                  .loss_usual = NAN,
                                  .grad_norm_usual = NAN,
                                  .move_sec = NAN,
-                                 .move_bytes = NAN};
+                                 .move_bytes = NAN,
+                                 .repeated = NAN,
+                                 .skipped = NAN};
 }
 
 static struct pen_run *load(void)
@@ -140,6 +142,8 @@ static void expect_same_step(const struct pen_run_step *expected,
                      "grad_norm_usual");
     expect_same_real(expected->move_sec, found->move_sec, "move_sec");
     expect_same_real(expected->move_bytes, found->move_bytes, "move_bytes");
+    expect_same_real(expected->repeated, found->repeated, "repeated");
+    expect_same_real(expected->skipped, found->skipped, "skipped");
 }
 
 /* Any bits that are a double: huge, tiny, negative, NaN, infinite. */
@@ -176,7 +180,9 @@ static void every_number_reads_back_the_same(void **state)
                                   .loss_usual = random_real(&random),
                                   .grad_norm_usual = random_real(&random),
                                   .move_sec = random_real(&random),
-                                  .move_bytes = random_real(&random)};
+                                  .move_bytes = random_real(&random),
+                                  .repeated = random_real(&random),
+                                  .skipped = random_real(&random)};
         append(&log, steps[i]);
     }
     pen_run_log_close(&log);
@@ -220,6 +226,10 @@ static void a_line_is_as_the_document_says(void **state)
     pen_run_step_print(&step, line);
     assert_non_null(strstr(line, ",\"grad_norm_usual\":0.5,\"move_sec\":0.25,"
                                  "\"move_bytes\":4096}"));
+    step.repeated = step.skipped = 1;
+    pen_run_step_print(&step, line);
+    assert_non_null(strstr(line, ",\"move_bytes\":4096,\"repeated\":1,"
+                                 "\"skipped\":1}"));
 }
 
 static void the_longest_line_fits(void **state)
@@ -227,10 +237,10 @@ static void the_longest_line_fits(void **state)
     (void)state;
     const double longest = -1.2345678901234567e-301;
     char line[PEN_RUN_LINE_SIZE];
-    struct pen_run_step step = {INT64_MAX, longest, longest, longest,
-                                INT64_MAX, longest, longest, longest,
-                                INT64_MAX, longest, longest, longest,
-                                longest,   longest, longest, longest};
+    struct pen_run_step step = {
+        INT64_MAX, longest, longest,   longest, INT64_MAX, longest,
+        longest,   longest, INT64_MAX, longest, longest,   longest,
+        longest,   longest, longest,   longest, longest,   longest};
     assert_in_range(pen_run_step_print(&step, line), 300, PEN_RUN_LINE_SIZE);
 }
 

@@ -49,7 +49,7 @@ _penstock_train_options() {
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --sparse-embedding --compress-stages \
         --profile --trace --verify-interval --checksum-messages \
-        --hang-timeout --exit-duration-in-mins --peak-tflops
+        --on-nan --hang-timeout --exit-duration-in-mins --peak-tflops
 }
 
 _penstock_eval_options() {

@@ -44,6 +44,7 @@ static const char *const free_options[] = {
     "sync-replicas",
     "compress",
     "trace",
+    "on-nan",
     "hang-timeout",
     "exit-duration-in-mins",
     "peak-tflops",

@@ -616,7 +616,8 @@ struct pen_trainer_options pen__train_layout_options(
         .stage_code = args->stage_code,
         .sleeps = args->is_sleeping ? layout->costs.items : NULL,
         .optimizer = args->numbers,
-        .rates = args->schedule};
+        .rates = args->schedule,
+        .on_nan = (enum pen_on_nan)args->on_nan};
 }
 
 uint64_t pen__train_layout_members(const struct pen__train_layout *layout)

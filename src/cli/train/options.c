@@ -23,6 +23,7 @@ static const char *const optimizers[] = {"adam", "sgd", NULL};
 static const char *const decay_groups[] = {"matrices", "all", NULL};
 static const char *const lr_styles[] = {PEN_LR_STYLE_TABLE(TEXT_OF) NULL};
 static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
+static const char *const on_nans[] = {"stop", "skip", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 
 #define AT(member) offsetof(struct pen__train_args, member)
@@ -178,6 +179,10 @@ static const struct pen__field fields[] = {
     FLAG("checksum-messages", has_checksums,
          "add a CRC32C to every message between ranks; a damaged message "
          "ends the job"),
+    WORD("on-nan", on_nan, on_nans,
+         "when a step has no finite loss or gradient norm, also when computed "
+         "again: stop the job, or skip its batch, up to 10 in a row; stop when "
+         "not given"),
     REAL("hang-timeout", hang_timeout, 0, 1e9,
          "end the job when a rank has waited X seconds without progress; 0: "
          "never. When not given: 2 s for a stopped rank, 25 steps and at least "

@@ -57,6 +57,7 @@ struct pen__train_args {
     const char *trace;
     uint64_t verify_interval; /* steps; 0: replicas are not compared */
     bool has_checksums;       /* on messages between ranks */
+    unsigned on_nan;          /* enum pen_on_nan */
     double hang_timeout;      /* seconds; NaN: from the steps */
     double exit_minutes;      /* NaN: no limit */
     double peak_tflops;       /* of a rank; NaN: measured */

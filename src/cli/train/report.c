@@ -236,7 +236,9 @@ void pen__train_report_step(struct pen__train_report *report,
             pen_spikes_take(&report->norm_spikes, step->gradient_norm),
         .move_sec = report->has_moved ? report->move.sec : (double)NAN,
         .move_bytes =
-            report->has_moved ? (double)report->move.sent_bytes : (double)NAN};
+            report->has_moved ? (double)report->move.sent_bytes : (double)NAN,
+        .repeated = step->is_repeated ? 1 : (double)NAN,
+        .skipped = step->is_skipped ? 1 : (double)NAN};
     report->has_moved = false;
     report->spent_sec += sec;
     report->line_sec += sec;

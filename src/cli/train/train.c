@@ -126,6 +126,29 @@ static void report_replicas(const struct training *training, uint64_t kept)
                 used, kept);
 }
 
+/* Where all ranks can leave out the same step. */
+static pen_status check_skipping(const struct training *training,
+                                 struct pen_text *why)
+{
+    if (training->args.on_nan != PEN_ON_NAN_SKIP)
+        return PEN_OK;
+    if (training->layout.is_asynchronous)
+        pen_why(why,
+                "--on-nan skip needs a synchronous schedule: stages of %s step "
+                "before the step is known to be finite. Use --schedule 1f1b, "
+                "or drop --on-nan",
+                training->layout.schedule->name);
+    else if (training->replicas.has_method)
+        pen_why(why,
+                "--on-nan skip needs replicas that sum gradients at every "
+                "step: those of --sync %s would disagree about a step that one "
+                "of them leaves out. Drop --sync, or --on-nan",
+                training->args.sync);
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
 static pen_status make_layout(struct training *training, struct pen_text *why)
 {
     bool is_clipping_open = isnan(training->args.numbers.clip_norm);
@@ -148,6 +171,8 @@ static pen_status make_layout(struct training *training, struct pen_text *why)
         status = pen__train_layout_init(
             &training->layout, &training->args, &training->pretrained.model,
             pen_batches_shape(training->batches).num_ids, num_ranks, why);
+    if (status == PEN_OK)
+        status = check_skipping(training, why);
     if (status == PEN_OK && kept != 0 && is_open)
         training->args.logical_replicas =
             pen__train_layout_replicas(&training->layout, kept);
