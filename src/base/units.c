@@ -66,6 +66,9 @@ static const struct scale rates[] = {{"TB/s", 1e12, 1, true},
 static const struct scale seconds[] = {{"ms", 1, 1e3, true},
                                        {"us", 1, 1e6, true},
                                        {"ns", 1, 1e9, true},
+                                       {"min", 60, 1, false},
+                                       {"h", 3600, 1, false},
+                                       {"d", 86400, 1, false},
                                        {"s", 1, 1, true},
                                        {NULL, 0, 0, false}};
 

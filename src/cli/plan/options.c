@@ -142,6 +142,11 @@ static const struct row rows[] = {
           "sharding")},
     {SEARCH, FLAG("compare-targets", compares_targets,
                   "print the best plan of each target")},
+    {PREDICT,
+     TEXT("ranks", "LIST", failures.ranks,
+          "with --failures: numbers of devices, as 128,2048,16384; each has "
+          "as many replicas as fit, and the batch grows with them; those of "
+          "the plan when not given")},
     {ALL, JSON("print JSON")},
 };
 
@@ -151,7 +156,10 @@ static const struct row rows[] = {
 static const struct row outputs[] = {
     {SEARCH, TEXT("output", "FILE", output,
                   "write the best plan to FILE; plan.svg: a picture")},
-    {PREDICT | PEN__PLAN_CHECK,
+    {PREDICT, TEXT("output", "FILE", output,
+                   "write the plan to FILE; with --failures, goodput.svg: a "
+                   "picture")},
+    {PEN__PLAN_CHECK,
      TEXT("output", "FILE", output, "write the plan to FILE")}};
 
 /* --help of plan has these, so that it is one screen; --help-all has all. */
@@ -166,6 +174,7 @@ static const char *const rare[] = {"use-distributed-optimizer",
                                    "pipeline-model-parallel-layout",
                                    "from-megatron",
                                    "blocks",
+                                   "ranks",
                                    NULL};
 
 static void read_within(struct pen__plan_args *args,
@@ -243,6 +252,7 @@ static void check_args(void *context, const struct argp_state *state)
         args->recompute = PEN_RECOMPUTE_SELECTIVE;
     if (args->verb == PEN__PLAN_CHECK)
         return;
+    pen__failure_args_check(&args->failures, state);
     if (args->verb == PEN__PLAN_SEARCH)
         check_question(args, state);
     bool has_model = args->model != NULL || args->megatron_line != NULL;
@@ -287,6 +297,9 @@ static void list_fields(enum pen__plan_verb verb, struct plan_line *out)
     for (size_t i = 0;
          (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
         out->fields[count++] = pen__recipe_options[i];
+    for (size_t i = 0;
+         (verb & MAKERS) != 0 && pen__failure_options[i].name != NULL; i++)
+        out->fields[count++] = pen__failure_options[i];
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
         if ((outputs[i].verbs & verb) != 0)
             out->fields[count++] = outputs[i].field;
@@ -306,6 +319,8 @@ static void hide_rare(enum pen__plan_verb verb, struct plan_line *out)
         out->hidden[count] = rare[count];
     for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
         out->hidden[count++] = pen__recipe_options[i].name;
+    for (size_t i = 1; pen__failure_options[i].name != NULL; i++)
+        out->hidden[count++] = pen__failure_options[i].name;
     out->hidden[count] = NULL;
     out->line.hidden = out->hidden;
 }
@@ -350,6 +365,7 @@ void pen__plan_args_init(struct pen__plan_args *args)
                                     .number = PEN_NUMBERS,
                                     .sharding = PEN_SHARDINGS};
     pen__recipe_args_init(&args->recipe_args);
+    pen__failure_args_init(&args->failures);
 }
 
 void pen__plan_args_parse(enum pen__plan_verb verb, int argc, char **argv,

@@ -1,6 +1,7 @@
 #ifndef PEN_CLI_PLAN_OPTIONS_H
 #define PEN_CLI_PLAN_OPTIONS_H
 
+#include "cli/plan/failure_options.h"
 #include "cli/plan/recipe_options.h"
 #include "cli/program/cli.h"
 #include "planner/search.h"
@@ -55,6 +56,7 @@ struct pen__plan_args {
     bool compares_targets;
     enum pen__plan_verb verb;
     struct pen__rest words; /* beside the options: model and cluster, or file */
+    struct pen__failure_args failures;
     struct pen__recipe_args recipe_args;
     struct pen_recipe recipe; /* what they say, or a command line */
     uint32_t expert_tp;       /* as the recipe */

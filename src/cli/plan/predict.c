@@ -3,6 +3,7 @@
  */
 #include "cli/plan/print.h"
 
+#include "cli/plan/failures.h"
 #include "cli/plan/import.h"
 #include "cli/program/answer.h"
 #include "export/megatron_layout.h"
@@ -263,7 +264,8 @@ static pen_status predict(const struct pen__plan_args *args,
     pen_status status = pen__planning_name(planning, plan, why);
     if (status == PEN_OK)
         status = pen_predict(&planning->setting, plan, prediction, why);
-    if (status != PEN_OK || args->output == NULL)
+    if (status != PEN_OK || args->output == NULL ||
+        pen__failures_are_drawn(args))
         return status;
     if (!pen_prediction_store(prediction, plan)) {
         pen_why(why, "no memory for a prediction");
@@ -272,21 +274,44 @@ static pen_status predict(const struct pen__plan_args *args,
     return pen_plan_save(plan, args->output, why);
 }
 
+/* `failures` is NULL where they are not asked for. */
 static int print(const struct pen__plan_args *args,
                  const struct pen__planning *planning,
                  const struct pen_plan *plan,
-                 const struct pen_prediction *prediction)
+                 const struct pen_prediction *prediction,
+                 const struct pen__failures *failures)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
-    if (pen__answer_is_json())
-        return pen__print_json(
-            "predict", pen__plan_json_with_run(planning, plan, prediction,
-                                               (double)args->tokens));
+    if (pen__answer_is_json()) {
+        json_t *object = pen__plan_json_with_run(planning, plan, prediction,
+                                                 (double)args->tokens);
+        if (failures != NULL)
+            json_object_set_new(object, "failures",
+                                pen__failures_json(failures));
+        return pen__print_json("predict", object);
+    }
     pen__plan_print(plan, prediction, &text);
     pen__plan_print_run(plan, prediction, (double)args->tokens, &text);
+    if (failures != NULL)
+        pen__failures_print(failures, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
     return code;
+}
+
+static int answer(const struct pen__plan_args *args,
+                  const struct pen__planning *planning, struct pen_plan *plan,
+                  const struct pen_prediction *prediction, struct pen_text *why)
+{
+    struct pen__failures failures;
+    if (!pen__failure_args_are_given(&args->failures))
+        return print(args, planning, plan, prediction, NULL);
+    pen_status status =
+        pen__failures_find(args, planning, plan, prediction, &failures, why);
+    if (status == PEN_OK && pen__failures_are_drawn(args))
+        status = pen__failures_draw(&failures, planning, args->output, why);
+    return status == PEN_OK ? print(args, planning, plan, prediction, &failures)
+                            : pen__refuse_as(status, why);
 }
 
 static int run(int argc, char **argv)
@@ -307,8 +332,9 @@ static int run(int argc, char **argv)
     }
     if (status == PEN_OK)
         status = predict(&args, &planning, plan, &prediction, &why);
-    int code = status == PEN_OK ? print(&args, &planning, plan, &prediction)
-                                : pen__refuse_as(status, &why);
+    int code = status == PEN_OK
+                   ? answer(&args, &planning, plan, &prediction, &why)
+                   : pen__refuse_as(status, &why);
     if (code == PEN__EXIT_OK && !prediction.fits)
         code = PEN__EXIT_NO;
     pen_prediction_release(&prediction);

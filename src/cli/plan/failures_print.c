@@ -1,0 +1,177 @@
+/* The goodput of runs that fail, for people and as JSON. */
+#include "cli/plan/failures.h"
+
+#include "base/table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- tables ---- */
+
+/* "41 s", "12.5 min", "3.1 h", "16.5 days". */
+static void add_duration(struct pen_table *table, double sec)
+{
+    static const struct {
+        double from;
+        double size;
+        const char *unit;
+    } units[] = {{172800, 86400, "days"}, {7200, 3600, "h"}, {120, 60, "min"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (sec >= units[i].from) {
+            pen_table_add(table, "%.3g %s", sec / units[i].size, units[i].unit);
+            return;
+        }
+    pen_table_add(table, "%.3g s", sec);
+}
+
+static double interval_sec(const struct pen_recovery_result *found)
+{
+    return (double)found->job.interval * found->job.step_sec;
+}
+
+static void print_goodput(const struct pen__failures *failures,
+                          struct pen_text *out)
+{
+    static const struct pen_column columns[] = {
+        {"devices", true, false},     {"step", true, false},
+        {"fails every", true, false}, {"restart", true, false},
+        {"holders", true, false},     {"islands", true, false},
+        {"number", true, false}};
+    struct pen_table table;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; i < failures->num_rows; i++) {
+        const struct pen_recovery *row = &failures->rows[i];
+        pen_table_add(&table, "%" PRIu64, row->ranks);
+        add_duration(&table, row->step_sec);
+        add_duration(&table, row->mtbf_sec);
+        for (int way = 0; way < PEN_RECOVERY_WAYS; way++)
+            if (row->ways[way].is_there)
+                pen_table_add(&table, "%.2f ± %.2f %%",
+                              100 * row->ways[way].goodput.share,
+                              100 * row->ways[way].goodput.error);
+            else
+                pen_table_add(&table, "-");
+        pen_table_add(&table, "%u",
+                      row->ways[PEN_RECOVERY_ISLANDS].job.islands);
+    }
+    pen_table_print(&table, pen__page_width(), out);
+    pen_table_release(&table);
+}
+
+static void print_checkpoints(const struct pen__failures *failures,
+                              struct pen_text *out)
+{
+    static const struct pen_column columns[] = {
+        {"devices", true, false},
+        {"save", true, false},
+        {"load", true, false},
+        {"load from buddy", true, false},
+        {"save every", true, false},
+        {"closed form", true, false},
+        {"Young", true, false},
+        {"closed goodput", true, false},
+        {"holders save every", true, false}};
+    struct pen_table table;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; i < failures->num_rows; i++) {
+        const struct pen_recovery *row = &failures->rows[i];
+        const struct pen_recovery_result *restart =
+            &row->ways[PEN_RECOVERY_RESTART];
+        pen_table_add(&table, "%" PRIu64, row->ranks);
+        add_duration(&table, restart->job.save_sec);
+        add_duration(&table, restart->job.disk_sec);
+        add_duration(&table, restart->job.memory_sec);
+        add_duration(&table, interval_sec(restart));
+        add_duration(&table, row->exact_sec);
+        add_duration(&table, row->young_sec);
+        pen_table_add(&table, "%.2f %%", 100 * row->exact_share);
+        add_duration(&table, interval_sec(&row->ways[PEN_RECOVERY_HOLDERS]));
+    }
+    pen_table_print(&table, pen__page_width(), out);
+    pen_table_release(&table);
+}
+
+void pen__failures_print(const struct pen__failures *failures,
+                         struct pen_text *out)
+{
+    const struct pen_goodput_job *job =
+        &failures->rows[0].ways[PEN_RECOVERY_RESTART].job;
+    pen_text_add(out,
+                 "\ngoodput: share of the wall time that goes into steps that "
+                 "stay, with its 95 %% confidence interval; seed %" PRIu64
+                 "\nrate of failures: %s\n\n",
+                 failures->wish.seed, pen_failure_rate_origin(&failures->rate));
+    print_goodput(failures, out);
+    pen_text_add(out,
+                 "\nA failure is noticed after %.3g s, and the processes start "
+                 "in %.3g s%s.\n\n",
+                 job->detect_sec, job->restart_sec,
+                 failures->wish.detect_sec < 0 || failures->wish.restart_sec < 0
+                     ? " (measured on one node: give --detect-sec and "
+                       "--restart-sec for a large cluster)"
+                     : "");
+    print_checkpoints(failures, out);
+    for (uint32_t i = 0; i < failures->num_rows; i++)
+        if (!failures->fits[i])
+            pen_text_add(out,
+                         "\nThe plan does not fit on %" PRIu64 " devices.\n",
+                         failures->rows[i].ranks);
+}
+
+/* ---- JSON ---- */
+
+static json_t *way_json(const struct pen_recovery_result *found, int way)
+{
+    const struct pen_goodput_job *job = &found->job;
+    if (!found->is_there)
+        return json_null();
+    json_t *object = json_pack(
+        "{s:f, s:f, s:f, s:I, s:f, s:f, s:f, s:f}", "goodput",
+        found->goodput.share, "error", found->goodput.error, "interval_sec",
+        interval_sec(found), "interval_steps", (json_int_t)job->interval,
+        "save_sec", job->save_sec, "detect_sec", job->detect_sec, "restart_sec",
+        job->restart_sec, "load_sec", job->disk_sec);
+    if (way != PEN_RECOVERY_RESTART) {
+        json_object_set_new(object, "buddy_load_sec",
+                            json_real(job->memory_sec));
+        json_object_set_new(object, "commit_steps",
+                            json_integer(job->memory_steps));
+        json_object_set_new(object, "pair_share", json_real(job->pair_share));
+    }
+    if (way == PEN_RECOVERY_ISLANDS) {
+        json_object_set_new(object, "islands", json_integer(job->islands));
+        json_object_set_new(object, "sync_steps",
+                            json_integer(job->sync_steps));
+        json_object_set_new(object, "sync_sec", json_real(job->sync_sec));
+    }
+    return object;
+}
+
+static json_t *row_json(const struct pen_recovery *row, bool fits)
+{
+    json_t *object = json_pack(
+        "{s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "ranks",
+        (json_int_t)row->ranks, "fits", fits, "step_sec", row->step_sec,
+        "mtbf_sec", row->mtbf_sec, "state_bytes", row->state_bytes, "young_sec",
+        row->young_sec, "available_sec", row->available_sec, "exact_sec",
+        row->exact_sec, "exact_goodput", row->exact_share);
+    for (int way = 0; object != NULL && way < PEN_RECOVERY_WAYS; way++)
+        json_object_set_new(object, pen_recovery_names[way],
+                            way_json(&row->ways[way], way));
+    return object;
+}
+
+json_t *pen__failures_json(const struct pen__failures *failures)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < failures->num_rows; i++)
+        pen__json_append(&rows,
+                         row_json(&failures->rows[i], failures->fits[i]));
+    return json_pack("{s:s, s:I, s:o?, s:o}", "rate",
+                     pen_failure_rate_origin(&failures->rate), "seed",
+                     (json_int_t)failures->wish.seed, "spares",
+                     failures->wish.spares == PEN_GOODPUT_NO_LIMIT
+                         ? json_null()
+                         : json_integer(failures->wish.spares),
+                     "rows", rows);
+}
