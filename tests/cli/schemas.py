@@ -167,7 +167,8 @@ class Lines:
 
     def predict(self):
         words = ["predict", *self.question(), "--tp", self.one([1, 2, 4]), "--pp", self.one([1, 2, 4]), "--micro-batch-size", self.one([1, 2])]
-        for option in ("--recompute-granularity=full", "--tokens=300G", "--optimizer=muon", "--grad-reduce-in-bf16", "--sharding=zero1"):
+        for option in ("--recompute-granularity=full", "--tokens=300G", "--optimizer=muon", "--grad-reduce-in-bf16", "--sharding=zero1",
+                       "--failures=llama3"):
             if self.random.random() < 0.25:
                 words.append(option)
         return words

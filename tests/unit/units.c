@@ -48,6 +48,9 @@ static void numbers_have_the_unit_that_follows(void **state)
     expect_reading(PEN_UNIT_SECONDS, "3 us", 3e-6);
     expect_reading(PEN_UNIT_SECONDS, "7 ns", 7e-9);
     expect_reading(PEN_UNIT_SECONDS, "0.1 ms", 1e-4);
+    expect_reading(PEN_UNIT_SECONDS, "90 min", 5400);
+    expect_reading(PEN_UNIT_SECONDS, "3h", 10800);
+    expect_reading(PEN_UNIT_SECONDS, "1.5d", 129600);
     expect_reading(PEN_UNIT_FLOPS, "989 TFLOP/s", 989e12);
     expect_reading(PEN_UNIT_FLOPS, "1e3 GFLOP/s", 1e12);
     expect_reading(PEN_UNIT_FLOPS, "2.5E+2TFLOP/s", 250e12);

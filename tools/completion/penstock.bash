@@ -107,6 +107,13 @@ _penstock_recipe_options() {
         --fp8-dot-product-attention --mtp-num-layers
 }
 
+# Of runs that fail.
+_penstock_failure_options() {
+    echo --failures --mtbf --checkpoint-interval --detect-sec --restart-sec --save-sec \
+        --reload-sec --storage-rate --pair-share --islands --sync-steps --spares \
+        --repair --seed
+}
+
 _penstock_plan_options() {
     _penstock_recipe_options
     echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
@@ -117,6 +124,7 @@ _penstock_plan_options() {
 
 _penstock_predict_options() {
     _penstock_recipe_options
+    _penstock_failure_options
     echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
         --memory-limit --profile --tensor-model-parallel-size --tp \
         --pipeline-model-parallel-size --pp \
@@ -124,7 +132,7 @@ _penstock_predict_options() {
         --cp --expert-model-parallel-size --ep --dp --micro-batch-size \
         --schedule --recompute-granularity --use-distributed-optimizer \
         --sharding --sequence-parallel --blocks \
-        --pipeline-model-parallel-layout --from-megatron --json --output
+        --pipeline-model-parallel-layout --from-megatron --ranks --json --output
 }
 
 _penstock_simulate_options() {

@@ -110,7 +110,9 @@ pen_status pen__failures_find(const struct pen__plan_args *args,
                               const struct pen_prediction *prediction,
                               struct pen__failures *out, struct pen_text *why)
 {
-    *out = (struct pen__failures){.num_rows = 0};
+    *out = (struct pen__failures){.rate_text = args->failures.rate};
+    if (out->rate_text == NULL)
+        out->rate_text = args->failures.mtbf;
     pen_status status = pen__failure_args_read(
         &args->failures, pen_plan_num_ranks(plan), &out->rate, &out->wish, why);
     if (status != PEN_OK)
@@ -146,9 +148,8 @@ pen_status pen__failures_draw(const struct pen__failures *failures,
         lines[way] = (struct pen_chart_line){names[way], points[way],
                                              failures->num_rows};
     }
-    pen_text_add(&title, "%s: goodput of a run that fails (%s)",
-                 pen_text_string(&planning->model_name),
-                 pen_failure_rate_origin(&failures->rate));
+    pen_text_add(&title, "%s: goodput with failures (%s)",
+                 pen_text_string(&planning->model_name), failures->rate_text);
     const struct pen_chart chart = {.title = pen_text_string(&title),
                                     .x_name = "devices",
                                     .y_name = "goodput, % of the wall time",

@@ -11,6 +11,7 @@
 #define PEN__FAILURES_MAX_ROWS 16u
 
 struct pen__failures {
+    const char *rate_text; /* as it was given; borrowed */
     struct pen_failure_rate rate;
     struct pen_recovery_wish wish;
     struct pen_recovery rows[PEN__FAILURES_MAX_ROWS];

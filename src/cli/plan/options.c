@@ -298,7 +298,7 @@ static void list_fields(enum pen__plan_verb verb, struct plan_line *out)
          (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
         out->fields[count++] = pen__recipe_options[i];
     for (size_t i = 0;
-         (verb & MAKERS) != 0 && pen__failure_options[i].name != NULL; i++)
+         verb == PREDICT && pen__failure_options[i].name != NULL; i++)
         out->fields[count++] = pen__failure_options[i];
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
         if ((outputs[i].verbs & verb) != 0)

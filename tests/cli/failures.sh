@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# predict --failures: goodput of three ways to recover, on many devices.
+. "$(dirname "$0")/support.bash"
+
+question=(predict llama-3.1-70b 128xh100 --tp 8 --pp 4 --seq-length 8k --global-batch-size 512)
+
+run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000
+err_empty
+out_has "419 interruptions in 54 days on 16,384 GPUs"
+out_has "seed 1"
+out_has "95 % confidence interval"
+cp "$work/out" "$work/first"
+while read -r row; do
+    grep -qF -- "$row" "$(dirname "$0")/../../docs/failures.md" || fail "docs/failures.md lacks '$row'"
+done < <(sed -n '/^devices  step/,/^$/p' "$work/out")
+run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000
+cmp -s "$work/out" "$work/first" || fail "the same seed has other figures"
+run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000 --seed 2
+cmp -s "$work/out" "$work/first" && fail "another seed has the same figures"
+
+run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000 --json -o "$work/goodput.svg"
+same "devices" "$(json '[row["ranks"] for row in d["failures"]["rows"]]')" "[128, 2048, 16384, 100000]"
+same "mean time between failures" "$(json 'round(d["failures"]["rows"][2]["mtbf_sec"] * 419 / 86400, 3)')" 54.0
+same "closed form and simulation" "$(json 'all(abs(row["restart"]["goodput"] - row["exact_goodput"]) <
+    3 * row["restart"]["error"] + 1e-3 for row in d["failures"]["rows"])')" True
+same "searched and closed interval" "$(json 'all(0.5 < row["restart"]["interval_sec"] / row["exact_sec"] < 2
+    for row in d["failures"]["rows"] if row["exact_sec"] > 2 * row["step_sec"])')" True
+same "holders beat a restart" "$(json 'all(row["restart"]["goodput"] < row["holders"]["goodput"] < 1
+    for row in d["failures"]["rows"])')" True
+same "a step in flight" "$(json '{row["holders"]["commit_steps"] for row in d["failures"]["rows"]}')" "{1}"
+same "more devices fail more" "$(json 'd["failures"]["rows"][0]["restart"]["goodput"] >
+    d["failures"]["rows"][3]["restart"]["goodput"]')" True
+grep -q '<svg' "$work/goodput.svg" || fail "no picture"
+grep -q 'restart from disk' "$work/goodput.svg" || fail "no legend"
+
+# A figure that is given is taken; slow recoveries are where islands pay.
+run 0 "${question[@]}" --failures meta --ranks 100000 --detect-sec 60 --restart-sec 540 --save-sec 2 --reload-sec 30 \
+    --checkpoint-interval 5min --islands 5 --sync-steps 20 --pair-share 0 --json
+same "as given" "$(json '[round(d["failures"]["rows"][0]["islands"][key], 6) for key in ("detect_sec", "restart_sec", "save_sec",
+    "load_sec", "islands", "sync_steps", "pair_share")]')" "[60.0, 540.0, 2.0, 30.0, 5, 20, 0.0]"
+same "interval" "$(json 'abs(d["failures"]["rows"][0]["restart"]["interval_sec"] / 300 - 1) < 0.07')" True
+same "islands pay" "$(json 'd["failures"]["rows"][0]["holders"]["goodput"] + 0.1 < d["failures"]["rows"][0]["islands"]["goodput"]')" True
+run 0 "${question[@]}" --mtbf 3h --json
+same "of the job" "$(json 'round(d["failures"]["rows"][0]["mtbf_sec"], 6)')" 10800.0
+run 0 "${question[@]}" --failures 0.001 --json
+same "of a device" "$(json 'round(d["failures"]["rows"][0]["mtbf_sec"] * 128 / 86400, 6)')" 1000.0
+run 0 "${question[@]}" --failures 1h --spares 0 --repair 2h --json
+none=$(json 'd["failures"]["rows"][0]["restart"]["goodput"]')
+run 0 "${question[@]}" --failures 1h --spares 9 --repair 2h --json
+same "spares help" "$(json "$none + 0.2 < d['failures']['rows'][0]['restart']['goodput']")" True
+
+# A plan is written beside the figures, as without them.
+run 0 "${question[@]}" --failures llama3 --json -o "$work/plan.json"
+run 0 plan check "$work/plan.json"
+
+run 1 "${question[@]}" --failures often
+err_has "expected llama3, meta, failures per device and day"
+run 1 "${question[@]}" --failures llama3 --ranks 16
+err_has "fewer than one replica"
+run 1 "${question[@]}" --failures llama3 --ranks 128,,256
+err_has "expected up to 16 numbers of devices"
+run 1 "${question[@]}" --failures llama3 --checkpoint-interval soon
+err_has "--checkpoint-interval soon: expected a number with a unit"
+run 2 "${question[@]}" --ranks 128
+err_has "--ranks belongs to a run that fails; give --failures as well"
+run 2 "${question[@]}" --failures llama3 --mtbf 3h
+err_has "give only one of them"
+finish
