@@ -217,7 +217,7 @@ def predict(
     blocks: Optional[Several] = None,
     pipeline_model_parallel_layout: Optional[str] = None,
     from_megatron: Optional[str] = None,
-    ranks: Optional[Several] = None,
+    devices: Optional[Several] = None,
     expert_tensor_parallel_size: Optional[Count] = None,
     etp: Optional[Count] = None,
     dispatcher: Optional[str] = None,
@@ -295,8 +295,8 @@ def predict(
     from_megatron: a Megatron-LM command line, from which to take the layout, and the model if
         --model is not given; @FILE reads it from a file; plan compares it with the best plan,
         option by option
-    ranks: with --failures: numbers of devices, as 128,2048,16384; each has as many replicas as
-        fit, and the batch grows with them; those of the plan when not given
+    devices: with --failures: numbers of devices, as 128,2048,16384; each has as many replicas
+        as fit, and the batch grows with them; the plan's when not given
     expert_tensor_parallel_size: devices that share the tensors of an expert; when not given, 1
         with ep for megatron, else as tp
     etp: the same
@@ -348,7 +348,7 @@ def predict(
         prints the best number
     repair: time after which an exchanged node is a spare again; 24h when not given
     seed: seed of the simulated failures; 1 when not given
-    output: write the plan to FILE; with --failures, goodput.svg: a picture
+    output: write the plan to FILE; goodput.svg: a picture
     """
     return Line("predict", locals()).answer()
 

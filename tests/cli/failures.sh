@@ -4,7 +4,7 @@
 
 question=(predict llama-3.1-70b 128xh100 --tp 8 --pp 4 --seq-length 8k --global-batch-size 512)
 
-run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000
+run 0 "${question[@]}" --failures llama3 --devices 128,2048,16384,100000
 err_empty
 out_has "419 interruptions in 54 days on 16,384 GPUs"
 out_has "seed 1"
@@ -13,12 +13,12 @@ cp "$work/out" "$work/first"
 while read -r row; do
     grep -qF -- "$row" "$(dirname "$0")/../../docs/failures.md" || fail "docs/failures.md lacks '$row'"
 done < <(sed -n '/^devices  step/,/^$/p' "$work/out")
-run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000
+run 0 "${question[@]}" --failures llama3 --devices 128,2048,16384,100000
 cmp -s "$work/out" "$work/first" || fail "the same seed has other figures"
-run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000 --seed 2
+run 0 "${question[@]}" --failures llama3 --devices 128,2048,16384,100000 --seed 2
 cmp -s "$work/out" "$work/first" && fail "another seed has the same figures"
 
-run 0 "${question[@]}" --failures llama3 --ranks 128,2048,16384,100000 --json -o "$work/goodput.svg"
+run 0 "${question[@]}" --failures llama3 --devices 128,2048,16384,100000 --json -o "$work/goodput.svg"
 same "devices" "$(json '[row["ranks"] for row in d["failures"]["rows"]]')" "[128, 2048, 16384, 100000]"
 same "mean time between failures" "$(json 'round(d["failures"]["rows"][2]["mtbf_sec"] * 419 / 86400, 3)')" 54.0
 same "closed form and simulation" "$(json 'all(abs(row["restart"]["goodput"] - row["exact_goodput"]) <
@@ -34,7 +34,7 @@ grep -q '<svg' "$work/goodput.svg" || fail "no picture"
 grep -q 'restart from disk' "$work/goodput.svg" || fail "no legend"
 
 # A figure that is given is taken; slow recoveries are where islands pay.
-run 0 "${question[@]}" --failures meta --ranks 100000 --detect-sec 60 --restart-sec 540 --save-sec 2 --reload-sec 30 \
+run 0 "${question[@]}" --failures meta --devices 100000 --detect-sec 60 --restart-sec 540 --save-sec 2 --reload-sec 30 \
     --checkpoint-interval 5min --islands 5 --sync-steps 20 --pair-share 0 --json
 same "as given" "$(json '[round(d["failures"]["rows"][0]["islands"][key], 6) for key in ("detect_sec", "restart_sec", "save_sec",
     "load_sec", "islands", "sync_steps", "pair_share")]')" "[60.0, 540.0, 2.0, 30.0, 5, 20, 0.0]"
@@ -55,14 +55,14 @@ run 0 plan check "$work/plan.json"
 
 run 1 "${question[@]}" --failures often
 err_has "expected llama3, meta, failures per device and day"
-run 1 "${question[@]}" --failures llama3 --ranks 16
+run 1 "${question[@]}" --failures llama3 --devices 16
 err_has "fewer than one replica"
-run 1 "${question[@]}" --failures llama3 --ranks 128,,256
+run 1 "${question[@]}" --failures llama3 --devices 128,,256
 err_has "expected up to 16 numbers of devices"
 run 1 "${question[@]}" --failures llama3 --checkpoint-interval soon
 err_has "--checkpoint-interval soon: expected a number with a unit"
-run 2 "${question[@]}" --ranks 128
-err_has "--ranks belongs to a run that fails; give --failures as well"
+run 2 "${question[@]}" --devices 128
+err_has "--devices belongs to a run that fails; give --failures as well"
 run 2 "${question[@]}" --failures llama3 --mtbf 3h
 err_has "give only one of them"
 finish

@@ -132,7 +132,7 @@ _penstock_predict_options() {
         --cp --expert-model-parallel-size --ep --dp --micro-batch-size \
         --schedule --recompute-granularity --use-distributed-optimizer \
         --sharding --sequence-parallel --blocks \
-        --pipeline-model-parallel-layout --from-megatron --ranks --json --output
+        --pipeline-model-parallel-layout --from-megatron --devices --json --output
 }
 
 _penstock_simulate_options() {

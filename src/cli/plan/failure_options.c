@@ -74,7 +74,7 @@ void pen__failure_args_check(const struct pen__failure_args *args,
     const struct {
         const char *name;
         bool is_given;
-    } others[] = {{"ranks", args->ranks != NULL},
+    } others[] = {{"devices", args->devices != NULL},
                   {"checkpoint-interval", args->interval != NULL},
                   {"detect-sec", args->detect_sec >= 0},
                   {"restart-sec", args->restart_sec >= 0},

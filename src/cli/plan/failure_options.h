@@ -12,7 +12,7 @@
 struct pen__failure_args {
     const char *rate;
     const char *mtbf;
-    const char *ranks;
+    const char *devices;
     const char *storage;
     const char *interval;
     const char *repair;
@@ -43,8 +43,8 @@ pen_status pen__failure_args_read(const struct pen__failure_args *args,
                                   struct pen_recovery_wish *wish,
                                   struct pen_text *why);
 
-/* The options, for struct pen__plan_args, the first one that most need; a NULL
- * name behind the last one. */
+/* The options, for struct pen__plan_args, a NULL name
+ * behind the last one. */
 extern const struct pen__field pen__failure_options[];
 
 #endif

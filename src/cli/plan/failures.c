@@ -28,7 +28,7 @@ static pen_status scale(const struct pen__planning *planning, uint64_t ranks,
     uint64_t devices = (count * replica + size - 1) / size * size;
     if (count == 0) {
         pen_why(why,
-                "--ranks: %" PRIu64 " devices are fewer than one replica of "
+                "--devices: %" PRIu64 " devices are fewer than one replica of "
                 "the plan has, %" PRIu64,
                 ranks, replica);
         return PEN_INVALID;
@@ -87,14 +87,14 @@ static pen_status add_rows(const struct pen__plan_args *args,
                            struct pen_plan *plan, struct pen__failures *out,
                            struct pen_text *why)
 {
-    for (const char *at = args->failures.ranks; at != NULL;) {
+    for (const char *at = args->failures.devices; at != NULL;) {
         uint64_t ranks;
         if (!read_number(&at, &ranks) ||
             out->num_rows == PEN__FAILURES_MAX_ROWS) {
             pen_why(why,
-                    "--ranks %s: expected up to %u numbers of devices, as "
+                    "--devices %s: expected up to %u numbers of devices, as "
                     "128,2048,16384",
-                    args->failures.ranks, PEN__FAILURES_MAX_ROWS);
+                    args->failures.devices, PEN__FAILURES_MAX_ROWS);
             return PEN_INVALID;
         }
         pen_status status = add_row(planning, ranks, plan, out, why);
@@ -117,7 +117,7 @@ pen_status pen__failures_find(const struct pen__plan_args *args,
         &args->failures, pen_plan_num_ranks(plan), &out->rate, &out->wish, why);
     if (status != PEN_OK)
         return status;
-    if (args->failures.ranks != NULL)
+    if (args->failures.devices != NULL)
         return add_rows(args, planning, plan, out, why);
     out->fits[0] = prediction->fits;
     pen_recovery_compare(&planning->setting, plan, prediction, &out->rate,

@@ -142,11 +142,10 @@ static const struct row rows[] = {
           "sharding")},
     {SEARCH, FLAG("compare-targets", compares_targets,
                   "print the best plan of each target")},
-    {PREDICT,
-     TEXT("ranks", "LIST", failures.ranks,
-          "with --failures: numbers of devices, as 128,2048,16384; each has "
-          "as many replicas as fit, and the batch grows with them; those of "
-          "the plan when not given")},
+    {PREDICT, TEXT("devices", "N[,N...]", failures.devices,
+                   "with --failures: numbers of devices, as 128,2048,16384; "
+                   "each has as many replicas as fit, and the batch grows "
+                   "with them; the plan's when not given")},
     {ALL, JSON("print JSON")},
 };
 
@@ -157,8 +156,7 @@ static const struct row outputs[] = {
     {SEARCH, TEXT("output", "FILE", output,
                   "write the best plan to FILE; plan.svg: a picture")},
     {PREDICT, TEXT("output", "FILE", output,
-                   "write the plan to FILE; with --failures, goodput.svg: a "
-                   "picture")},
+                   "write the plan to FILE; goodput.svg: a picture")},
     {PEN__PLAN_CHECK,
      TEXT("output", "FILE", output, "write the plan to FILE")}};
 
@@ -174,7 +172,7 @@ static const char *const rare[] = {"use-distributed-optimizer",
                                    "pipeline-model-parallel-layout",
                                    "from-megatron",
                                    "blocks",
-                                   "ranks",
+                                   "devices",
                                    NULL};
 
 static void read_within(struct pen__plan_args *args,
@@ -297,8 +295,8 @@ static void list_fields(enum pen__plan_verb verb, struct plan_line *out)
     for (size_t i = 0;
          (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
         out->fields[count++] = pen__recipe_options[i];
-    for (size_t i = 0;
-         verb == PREDICT && pen__failure_options[i].name != NULL; i++)
+    for (size_t i = 0; verb == PREDICT && pen__failure_options[i].name != NULL;
+         i++)
         out->fields[count++] = pen__failure_options[i];
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
         if ((outputs[i].verbs & verb) != 0)
@@ -319,7 +317,7 @@ static void hide_rare(enum pen__plan_verb verb, struct plan_line *out)
         out->hidden[count] = rare[count];
     for (size_t i = 0; pen__recipe_options[i].name != NULL; i++)
         out->hidden[count++] = pen__recipe_options[i].name;
-    for (size_t i = 1; pen__failure_options[i].name != NULL; i++)
+    for (size_t i = 0; pen__failure_options[i].name != NULL; i++)
         out->hidden[count++] = pen__failure_options[i].name;
     out->hidden[count] = NULL;
     out->line.hidden = out->hidden;
