@@ -63,14 +63,10 @@ static const struct scale rates[] = {{"TB/s", 1e12, 1, true},
                                      {"B/s", 1, 1, true},
                                      {NULL, 0, 0, false}};
 
-static const struct scale seconds[] = {{"ms", 1, 1e3, true},
-                                       {"us", 1, 1e6, true},
-                                       {"ns", 1, 1e9, true},
-                                       {"min", 60, 1, false},
-                                       {"h", 3600, 1, false},
-                                       {"d", 86400, 1, false},
-                                       {"s", 1, 1, true},
-                                       {NULL, 0, 0, false}};
+static const struct scale seconds[] = {
+    {"ms", 1, 1e3, true},  {"us", 1, 1e6, true},  {"ns", 1, 1e9, true},
+    {"min", 60, 1, false}, {"h", 3600, 1, false}, {"d", 86400, 1, false},
+    {"s", 1, 1, true},     {NULL, 0, 0, false}};
 
 static const struct scale flops[] = {
     {"PFLOP/s", 1e15, 1, false}, {"TFLOP/s", 1e12, 1, true},

@@ -208,7 +208,8 @@ uint64_t pen_goodput_search_interval(const struct pen_goodput_job *job,
                 at.interval = steps_in(job, best_sec * factor);
                 if (at.interval == steps_in(job, best_sec))
                     break;
-                double share = pen_goodput_simulate(&at, seed, SEARCH_EFFORT).share;
+                double share =
+                    pen_goodput_simulate(&at, seed, SEARCH_EFFORT).share;
                 if (share <= best)
                     break;
                 best = share;
