@@ -122,7 +122,7 @@ static void anything_else_is_refused(void **state)
         "1,5 GB", " 1 GB", "1 G",     "1 3 GB"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         expect_refusal(PEN_UNIT_BYTES, wrong[i]);
-    expect_refusal(PEN_UNIT_SECONDS, "3 min");
+    expect_refusal(PEN_UNIT_SECONDS, "3 weeks");
     expect_refusal(PEN_UNIT_BYTES_PER_SEC, "450 GB");
     expect_refusal(PEN_UNIT_FLOPS, "989 TFLOPS");
 }
