@@ -29,7 +29,7 @@ for _ in range(5000):                       # the next is mostly known
     tokens.append((3 * tokens[-1] + 1 + (random.random() < 0.2)) % 32)
 open(sys.argv[1] + "/letters.bin", "wb").write(struct.pack("<5001H", *tokens))
 END
-same_run=(--threads 1 --seq-length 16 --lr 1e-2 --log-interval 1
+same_run=(--threads 1 --peak-tflops 0.05 --seq-length 16 --lr 1e-2 --log-interval 1
     --data-path "$work/letters.bin" --split 90,10 --micro-batch-size 2)
 untied=(--model "$work/untied" "${same_run[@]}")
 

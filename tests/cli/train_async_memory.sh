@@ -26,7 +26,7 @@ done >"$work/ids.txt"
 # expect_memory SCHEDULE OPTIONS...
 expect_memory() {
     line="penstock train --schedule $*"
-    mpiexec -n 2 "$PENSTOCK" train --model "$work/config.json" --threads 1 \
+    mpiexec -n 2 "$PENSTOCK" train --model "$work/config.json" --threads 1 --peak-tflops 0.05 \
         --token-ids "$work/ids.txt" --train-iters 6 --lr 1e-4 --clip-grad 0 \
         --pipeline-model-parallel-size 2 --schedule "$@" \
         >"$work/out" 2>"$work/err" || fail "exit code $?"

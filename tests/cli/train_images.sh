@@ -39,7 +39,7 @@ cat >"$work/resnet.json" <<'END'
  "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic",
  "num_labels": 4}
 END
-options=(--threads 1 --log-interval 50 --lr 1e-2)
+options=(--threads 1 --peak-tflops 0.05 --log-interval 50 --lr 1e-2)
 images=(--data-path "$work/quarters" "${options[@]}")
 
 # Stopped at step 37 of 60: the same bits as a run that was never stopped.

@@ -23,7 +23,7 @@ for _ in range(20000):                      # the next is mostly known
 open(sys.argv[1] + "/letters.bin", "wb").write(struct.pack("<20001H", *tokens))
 END
 tiny=(--model "$work/tiny" --data-path "$work/letters.bin" --split 90,10
-    --threads 1 --seq-length 16 --micro-batch-size 4 --log "$work/run.jsonl")
+    --threads 1 --peak-tflops 0.05 --seq-length 16 --micro-batch-size 4 --log "$work/run.jsonl")
 
 # spikes: how many steps of the log have each key, and the first of them.
 spikes() {
