@@ -2,7 +2,8 @@
  * Runs seeds of the simulator of rings: no invariant breaks, and every run
  * continues after it has healed.
  *
- *     ring_seeds                 some thousands; PEN_LONG=1: a million, which
+ *     ring_seeds                 those that failed once, and a thousand;
+ *                                PEN_LONG=1: a million, which
  *                                resume where they stopped (ring-seeds.txt)
  *     ring_seeds SEED            one, to repeat a failure
  *     ring_seeds FIRST LAST      these
@@ -21,6 +22,9 @@
 #define LONG 1000000u
 #define PLANTED 10000u
 #define PROGRESS "ring-seeds.txt"
+
+/* What they found is mended, and stays so. */
+static const uint64_t failed_once[] = {3371, 10260, 20831, 30034};
 
 static double seconds(void)
 {
@@ -125,6 +129,14 @@ static int run_seeds(struct pen_ring_world *world, uint64_t first,
     return 1;
 }
 
+static int run_failed_once(struct pen_ring_world *world)
+{
+    int code = 0;
+    for (size_t i = 0; i < sizeof failed_once / sizeof *failed_once; i++)
+        code |= run_seeds(world, failed_once[i], failed_once[i], false);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     const char *value = getenv("PEN_LONG");
@@ -139,7 +151,11 @@ int main(int argc, char **argv)
         last = LONG;
     }
     struct pen_ring_world *world = pen_ring_world_create();
-    int code = world == NULL ? 1 : run_seeds(world, first, last, is_long);
+    int code = world == NULL ? 1 : 0;
+    if (code == 0 && PEN_PLANT == 0 && argc == 1)
+        code = run_failed_once(world);
+    if (code == 0)
+        code = run_seeds(world, first, last, is_long);
     if (is_long && code == 0)
         remove(PROGRESS);
     pen_ring_world_free(world);
