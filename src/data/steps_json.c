@@ -1,6 +1,6 @@
 #include "data/steps_json.h"
 
-#include "data/base64.h"
+#include "base/base64.h"
 
 #include <string.h>
 
@@ -88,7 +88,7 @@ static pen_status read_charsmap(const json_t *value,
     struct pen_text bytes = PEN_TEXT_EMPTY;
     if (text == NULL)
         return refuse(why, "precompiled_charsmap", NULL);
-    pen_status status = pen__base64_decode(text, &bytes, why);
+    pen_status status = pen_base64_decode(text, &bytes, why);
     if (status == PEN_OK)
         status = pen__charsmap_init(&step->charsmap,
                                     (const uint8_t *)pen_text_string(&bytes),

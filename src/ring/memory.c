@@ -2,40 +2,52 @@
 
 #include <string.h>
 
-static uint64_t read_record(void *target, struct pen_ring_record *out)
+static pen_status read_record(void *target, struct pen_ring_record *out,
+                              uint64_t *revision, struct pen_text *why)
 {
+    (void)why;
     const struct pen_ring_memory *memory = target;
     *out = memory->record;
-    return memory->revision;
+    *revision = memory->revision;
+    return PEN_OK;
 }
 
-static bool swap(void *target, uint64_t revision,
-                 const struct pen_ring_record *record)
+static pen_status swap(void *target, uint64_t revision,
+                       const struct pen_ring_record *record, bool *is_done,
+                       struct pen_text *why)
 {
+    (void)why;
     struct pen_ring_memory *memory = target;
-    if (memory->revision != revision)
-        return false;
-    memory->record = *record;
-    memory->revision++;
-    return true;
+    *is_done = memory->revision == revision;
+    if (*is_done) {
+        memory->record = *record;
+        memory->revision++;
+    }
+    return PEN_OK;
 }
 
-static bool watch(void *target, uint64_t revision)
+static pen_status watch(void *target, uint64_t revision, bool *is_later,
+                        struct pen_text *why)
 {
+    (void)why;
     const struct pen_ring_memory *memory = target;
-    return memory->revision > revision;
+    *is_later = memory->revision > revision;
+    return PEN_OK;
 }
 
-static bool lease(void *target, uint32_t holder, int64_t duration)
+static pen_status lease(void *target, uint32_t holder, int64_t duration,
+                        bool *is_granted, struct pen_text *why)
 {
+    (void)why;
     struct pen_ring_memory *memory = target;
-    if (memory->is_leased && memory->holder != holder &&
-        memory->now < memory->lease_end)
-        return false;
-    memory->is_leased = true;
-    memory->holder = holder;
-    memory->lease_end = memory->now + duration;
-    return true;
+    *is_granted = !memory->is_leased || memory->holder == holder ||
+                  memory->now >= memory->lease_end;
+    if (*is_granted) {
+        memory->is_leased = true;
+        memory->holder = holder;
+        memory->lease_end = memory->now + duration;
+    }
+    return PEN_OK;
 }
 
 static void close_memory(void *target)

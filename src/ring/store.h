@@ -1,23 +1,29 @@
 #ifndef PEN_RING_STORE_H
 #define PEN_RING_STORE_H
 
+#include "base/status.h"
+#include "base/text.h"
 #include "ring/ring.h"
 
 /*
- * Where the record lives. Revisions begin at 1, with a record without members.
- * Calls may be late or get lost on the way; the driver then sees no answer.
+ * Where the record lives. Revisions begin at 1, with a record without members,
+ * and grow by one. When a call fails there was no answer, for the reason in
+ * why: a swap may have been done all the same, and a later read tells.
  */
 struct pen_ring_store {
     void *target; /* of the backend */
-    /* Copies the record; returns its revision. */
-    uint64_t (*read)(void *target, struct pen_ring_record *out);
+    pen_status (*read)(void *target, struct pen_ring_record *out,
+                       uint64_t *revision, struct pen_text *why);
     /* Writes it where the store still has that revision. */
-    bool (*swap)(void *target, uint64_t revision,
-                 const struct pen_ring_record *record);
+    pen_status (*swap)(void *target, uint64_t revision,
+                       const struct pen_ring_record *record, bool *is_done,
+                       struct pen_text *why);
     /* Whether there is a later revision than this one. */
-    bool (*watch)(void *target, uint64_t revision);
+    pen_status (*watch)(void *target, uint64_t revision, bool *is_later,
+                        struct pen_text *why);
     /* Grants or renews the one lease, for a time of the store's clock. */
-    bool (*lease)(void *target, uint32_t holder, int64_t duration);
+    pen_status (*lease)(void *target, uint32_t holder, int64_t duration,
+                        bool *is_granted, struct pen_text *why);
     void (*close)(void *target);
 };
 

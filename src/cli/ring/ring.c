@@ -1,6 +1,8 @@
 /*
- * penstock ring: the agreement of islands. draw shows a run of its simulator.
+ * penstock ring: the agreement of islands. draw shows a run of its simulator,
+ * show the record of a ring.
  */
+#include "cli/ring/ring.h"
 #include "base/log.h"
 #include "cli/program/cli.h"
 #include "cli/program/field_rows.h"
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 
 struct args {
+    int verb;
     const char *output;
     double begin_sec;
     double end_sec;
@@ -27,24 +30,37 @@ static const struct pen__field fields[] = {
     REAL("end", end_sec, 0, LONGEST_SEC,
          "second at which it ends; the end of the run when not given")};
 
+static const struct pen__field show_fields[] = {JSON("print JSON")};
+
+enum { DRAW, SHOW };
+
 static void check(void *context, const struct argp_state *state)
 {
     const struct args *args = context;
-    pen__line_require(state, args->output != NULL, "output");
+    pen__line_require(state, args->verb == SHOW || args->output != NULL,
+                      "output");
 }
 
 static const struct pen__verb verbs[] = {
-    {"draw", "SEED", "Draws a simulated run of islands with faults",
-     "The seed decides the number of islands and every fault. The same seed "
-     "always gives the same run.",
-     fields, sizeof fields / sizeof *fields, 1, 1}};
+    [DRAW] = {"draw", "SEED", "Draws a simulated run of islands with faults",
+              "The seed decides the number of islands and every fault. The "
+              "same seed "
+              "always gives the same run.",
+              fields, sizeof fields / sizeof *fields, 1, 1},
+    [SHOW] = {"show", "STORE", "Prints what the islands of a ring agreed on",
+              "The store is journal:FILE, or "
+              "etcd://HOST:PORT[,HOST:PORT...]/NAME: the "
+              "epoch, the members, revoked keys and the last committed round "
+              "with its "
+              "contributors.",
+              show_fields, sizeof show_fields / sizeof *show_fields, 1, 1}};
 
 static const struct pen__verbs commands = {.command = "ring",
                                            .items = verbs,
                                            .count =
                                                sizeof verbs / sizeof *verbs,
                                            .name_width = 4,
-                                           .words_width = 4,
+                                           .words_width = 5,
                                            .words_offset = AT(words),
                                            .check = check};
 
@@ -80,10 +96,11 @@ static int draw(const struct args *args)
 static int run(int argc, char **argv)
 {
     int code = PEN__EXIT_USAGE;
-    struct args args = {0};
-    int verb = pen__verbs_find(&commands, argc, argv, &code);
-    if (verb >= 0 && pen__verbs_parse(&commands, verb, argc, argv, &args))
-        code = draw(&args);
+    struct args args = {.verb = pen__verbs_find(&commands, argc, argv, &code)};
+    if (args.verb >= 0 &&
+        pen__verbs_parse(&commands, args.verb, argc, argv, &args))
+        code = args.verb == DRAW ? draw(&args)
+                                 : pen__ring_show(args.words.words[0]);
     return code;
 }
 
@@ -93,4 +110,5 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__ring = {
-    "ring", "draws simulated runs of islands with faults", run, help};
+    "ring", "shows what islands agreed on, draws simulated runs with faults",
+    run, help};

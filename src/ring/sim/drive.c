@@ -207,10 +207,38 @@ static void ask_store(struct pen_ring_world *world, uint32_t node,
                                                           world->delay_most));
 }
 
+/* That in memory always answers; what is lost is lost on the way. */
+static void ask_memory(struct pen_ring_world *world, const struct pen__due *due,
+                       struct pen__due *answer)
+{
+    struct pen_ring_store *store = &world->store;
+    bool is_done = true;
+    bool is_later = false;
+    pen_status status = PEN_OK;
+    world->memory.now = world->now;
+    if (due->request == PEN_RING_LEASE)
+        status =
+            store->lease(store->target, due->node, world->setting.limits.lease,
+                         &answer->is_granted, NULL);
+    else if (due->request == PEN_RING_SWAP)
+        status = store->swap(store->target, due->revision, &due->message.record,
+                             &is_done, NULL);
+    answer->is_refused = !is_done;
+    world->outcome->num_conflicts += !is_done;
+    if (status == PEN_OK)
+        status = store->read(store->target, &answer->message.record,
+                             &answer->revision, NULL);
+    if (status == PEN_OK)
+        status =
+            store->watch(store->target, world->last_revision, &is_later, NULL);
+    PEN_BUG_UNLESS(status == PEN_OK);
+    if (is_later)
+        pen__world_check_record(world);
+}
+
 /* The store is a node of its own, on the side of the last coordinator. */
 void pen__world_request(struct pen_ring_world *world, struct pen__due *due)
 {
-    struct pen_ring_store *store = &world->store;
     if (world->is_out || pen_ring_has(world->cut, due->node))
         return;
     struct pen__due *answer = pen__world_queue_new(world);
@@ -218,19 +246,7 @@ void pen__world_request(struct pen_ring_world *world, struct pen__due *due)
     answer->node = due->node;
     answer->life = due->life;
     answer->request = due->request;
-    answer->is_refused = false;
-    world->memory.now = world->now;
-    if (due->request == PEN_RING_LEASE)
-        answer->is_granted =
-            store->lease(store->target, due->node, world->setting.limits.lease);
-    else if (due->request == PEN_RING_SWAP)
-        answer->is_refused =
-            !store->swap(store->target, due->revision, &due->message.record);
-    if (answer->is_refused)
-        world->outcome->num_conflicts++;
-    answer->revision = store->read(store->target, &answer->message.record);
-    if (store->watch(store->target, world->last_revision))
-        pen__world_check_record(world);
+    ask_memory(world, due, answer);
     if (pen__world_chance(world, world->loss)) {
         pen__world_queue_done(world, answer);
         return;

@@ -1,4 +1,4 @@
-#include "data/base64.h"
+#include "base/base64.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -6,8 +6,25 @@
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                               "abcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pen_status pen__base64_decode(const char *text, struct pen_text *out,
-                              struct pen_text *why)
+void pen_base64_encode(const void *bytes, size_t length, struct pen_text *out)
+{
+    const unsigned char *from = bytes;
+    for (size_t i = 0; i < length; i += 3) {
+        size_t left = length - i < 3 ? length - i : 3;
+        uint32_t held = (uint32_t)from[i] << 16;
+        if (left > 1)
+            held |= (uint32_t)from[i + 1] << 8;
+        if (left > 2)
+            held |= from[i + 2];
+        char word[4];
+        for (size_t k = 0; k < 4; k++)
+            word[k] = k <= left ? letters[held >> (18 - 6 * k) & 63] : '=';
+        pen_text_add_bytes(out, word, sizeof word);
+    }
+}
+
+pen_status pen_base64_decode(const char *text, struct pen_text *out,
+                             struct pen_text *why)
 {
     uint32_t held = 0;
     unsigned num_bits = 0;

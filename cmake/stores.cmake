@@ -1,0 +1,18 @@
+# Stores of rings that outlive a process; etcd's where libcurl is there. Apart
+# because the program `penstock` alone has them.
+if(PEN_CURL)
+    pkg_check_modules(CURL IMPORTED_TARGET libcurl>=7.68)
+endif()
+set(PEN_HAS_CURL OFF)
+file(GLOB PEN_STORES_SOURCES CONFIGURE_DEPENDS src/ring/stores/*.c)
+list(FILTER PEN_STORES_SOURCES EXCLUDE REGEX "/etcd\\.c$")
+add_library(penstock_stores STATIC ${PEN_STORES_SOURCES})
+target_link_libraries(penstock_stores PUBLIC penstock_library)
+if(PEN_CURL AND CURL_FOUND)
+    set(PEN_HAS_CURL ON)
+    target_sources(penstock_stores PRIVATE src/ring/stores/etcd.c)
+    target_link_libraries(penstock_stores PRIVATE PkgConfig::CURL)
+else()
+    message(STATUS "libcurl is not there: stores in etcd will say so")
+    target_sources(penstock_stores PRIVATE src/ring/stores/without_curl/etcd.c)
+endif()

@@ -1,0 +1,14 @@
+/* In place of ../etcd.c where libcurl is not there. */
+#include "ring/stores/stores.h"
+
+pen_status pen_ring_etcd_open(const char *endpoints, const char *name,
+                              struct pen_ring_store *out, struct pen_text *why)
+{
+    (void)name;
+    (void)out;
+    pen_why(why,
+            "etcd://%s: this penstock was built without libcurl; install "
+            "libcurl4-openssl-dev and build it again",
+            endpoints);
+    return PEN_INVALID;
+}
