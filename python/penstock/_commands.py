@@ -26,6 +26,7 @@ __all__: List[str] = [
     "predict",
     "report",
     "ring_draw",
+    "ring_show",
     "schedule_check",
     "schedule_compare",
     "schedule_convert",
@@ -892,6 +893,13 @@ def ring_draw(
     end: second at which it ends; the end of the run when not given
     """
     return Line("ring draw", locals(), "seed").output()
+
+
+def ring_show(
+    store: Path,
+) -> Answer:
+    """Prints what the islands of a ring agreed on."""
+    return Line("ring show", locals(), "store").answer()
 
 
 def schema(

@@ -3,7 +3,8 @@
  *
  *     ring_stores contract STORE     reads, swaps, watches, leases; STORE is
  *                                    new, or `memory`
- *     ring_stores count STORE N      adds 1 to the epoch N times, beside others
+ *     ring_stores count STORE N I    adds 1 to the epoch N times, beside others
+ *                                    with another I, from 0 to 15
  *     ring_stores crash FILE N       kills a writer of a journal N times: no
  *                                    revision that it was told of is lost
  *     ring_stores damage FILE        a journal that is cut anywhere, or has any
@@ -170,11 +171,10 @@ static int contract(const char *name)
  * No answer may mean either; the mark of this process in the record tells which
  * it was.
  */
-static int count(const char *name, uint64_t wanted)
+static int count(const char *name, uint64_t wanted, uint64_t number)
 {
     struct pen_ring_store store = open_store(name);
     struct pen_ring_record record;
-    uint64_t own = (uint64_t)getpid() << 20;
     uint64_t num_conflicts = 0, num_silent = 0;
     for (uint64_t i = 0; i < wanted;) {
         uint64_t revision = 0;
@@ -183,12 +183,12 @@ static int count(const char *name, uint64_t wanted)
             num_silent++;
             continue;
         }
-        if (record.incarnations[getpid() % 16] == own + i + 1) {
+        if (record.incarnations[number] == i + 1) {
             i++; /* the one without an answer was done */
             continue;
         }
         record.epoch++;
-        record.incarnations[getpid() % 16] = own + i + 1;
+        record.incarnations[number] = i + 1;
         if (store.swap(store.target, revision, &record, &is_done, NULL) !=
             PEN_OK)
             num_silent++;
@@ -337,8 +337,8 @@ int main(int argc, char **argv)
     uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
     if (argc == 3 && strcmp(argv[1], "contract") == 0)
         return contract(argv[2]);
-    if (argc == 4 && strcmp(argv[1], "count") == 0)
-        return count(argv[2], number);
+    if (argc == 5 && strcmp(argv[1], "count") == 0)
+        return count(argv[2], number, strtoull(argv[4], NULL, 10) % 16);
     if (argc == 4 && strcmp(argv[1], "crash") == 0)
         return crash(argv[2], number);
     if (argc == 3 && strcmp(argv[1], "damage") == 0)

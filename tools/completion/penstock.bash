@@ -184,6 +184,7 @@ _penstock_sync_options() {
 _penstock_ring_options() {
     case $1 in
     draw) echo --output --begin --end ;;
+    show) echo --json ;;
     esac
 }
 
@@ -273,7 +274,7 @@ _penstock_sync() { # WORD COMMAND
 
 _penstock_ring() { # WORD COMMAND
     if [ "$COMP_CWORD" = 2 ]; then
-        COMPREPLY=($(compgen -W "draw --help" -- "$1"))
+        COMPREPLY=($(compgen -W "draw show --help" -- "$1"))
     elif [[ $1 == -* ]]; then
         COMPREPLY=($(compgen -W \
             "$(_penstock_ring_options "$2") --help --usage" -- "$1"))
@@ -293,7 +294,7 @@ _penstock() {
         [ "$command" = checkpoint ] && commands="ls verify hash reshard export"
         [ "$command" = cluster ] && commands="list show check detect"
         [ "$command" = sync ] && commands="list compare"
-        [ "$command" = ring ] && commands="draw"
+        [ "$command" = ring ] && commands="draw show"
         case $COMP_CWORD in
         2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
         3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
