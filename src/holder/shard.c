@@ -148,7 +148,7 @@ pen_status pen_shard_open(int descriptor, struct pen_shard *out,
         info.st_size < (off_t)HEADER_BYTES ||
         (uint64_t)info.st_size >
             PEN_SHARD_SLOTS * MAX_SLOT_BYTES + HEADER_BYTES) {
-        pen_why(why, "the descriptor is no sealed memory of committed steps");
+        pen_why(why, "the descriptor is not sealed memory of committed steps");
         return PEN_INVALID;
     }
     shard.num_bytes = (size_t)info.st_size;

@@ -111,7 +111,7 @@ class Lines:
         step = os.path.join(OLD, "checkpoint", "step-00000004")
         return [[*words, "--json"] for words in (
             ("help",), ("schema",), ("models",), ("cluster", "list"), ("cluster", "show", "8xh200"), ("cluster", "check", "8xh200"),
-            ("schedule", "list"), ("schedule", "search", "--stages", "2", "--microbatches", "2"), ("sync", "list"), ("doctor",),
+            ("schedule", "list"), ("schedule", "search", "--stages", "2", "--microbatches", "2"), ("sync", "list"), ("ring", "show", "journal:" + self.ring()), ("doctor",),
             ("plan", "nothing", "8xh100"), ("plan", "gpt2", "8xh100", "--why", "tp=2"), ("plan", "gpt2", "8xh100", "--why", "tp=8"),
             ("plan", "llama-3.1-8b", "8xh100", "--compare-targets"), ("plan", "--cluster", "16xa100-80", "--from-megatron", LINE),
             ("plan", "gpt2", "8xh100", "--explain"), ("predict", "gpt2", "8xh100"), ("schedule", "check", self.schedules[0]),
@@ -212,6 +212,10 @@ class Lines:
     def export(self):
         return ["export", self.one(self.plans), "-o", os.path.join(self.work, "job"), "--to",
                 self.one(["megatron", "torchtitan", "deepspeed", "nanotron", "sbatch", "all"])]
+
+    def ring(self):
+        """A journal without a line: a ring that has not begun."""
+        return self.file("ring.journal", "")
 
     def lint(self):
         return ["lint", self.file("run.sh", "python pretrain_gpt.py --squence-parallel " + LINE), "--world-size", self.one(["8", "7"])]
