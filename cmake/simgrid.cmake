@@ -26,10 +26,10 @@ set_target_properties(simgrid PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${SMPI_INCLUDE_DIR};${SIMGRID_INCLUDE_DIR}")
 
 # Clocks and sleeps of the runtime are simulated ones, its memory is not. What
-# looks at this machine, and what reads samples, is left out.
+# looks at this machine, reads samples or outlives the ranks is left out.
 set(PEN_SIMULATED_SOURCES ${PEN_RUNTIME_SOURCES})
 list(FILTER PEN_SIMULATED_SOURCES EXCLUDE REGEX
-     "/(batches_[a-z]+|kernel|machine|peak|tensorboard|threads|topology)\\.c$")
+     "/(batches_[a-z]+|commits|kept|kernel|machine|peak|tensorboard|threads|topology)\\.c$")
 add_library(penstock_runtime_simulated STATIC ${PEN_SIMULATED_SOURCES})
 target_compile_definitions(penstock_runtime_simulated PRIVATE
                            SMPI_NO_OVERRIDE_MALLOC)

@@ -187,6 +187,7 @@ struct pen_checkpoint {
     struct pen_weights *sync;      /* NULL: neither versions nor extras */
     struct pen_text skipped; /* a line for each newer step that is not whole */
     bool is_newest;          /* of its run: the run was opened, not the step */
+    bool is_in_memory;       /* of a run that goes on in its folder */
 };
 
 /*

@@ -235,7 +235,9 @@ static pen_status choose_run(const char *folder,
     pen_status status = pen_checkpoint_list_load(folder, &list, why);
     if (status != PEN_OK)
         return status;
-    if (list.count == 0) {
+    if (list.count == 0 && loaded != NULL && loaded->is_in_memory) {
+        memcpy(out, loaded->manifest.run, PEN_RUN_ID_SIZE);
+    } else if (list.count == 0) {
         status = pen_run_id_draw(out, why);
     } else if (loaded == NULL) {
         status = check_start(folder, &list, why);

@@ -27,7 +27,8 @@ struct pen_run_folder {
  *   loaded   folder               id
  *   NULL     no step              a new one
  *   NULL     any step             refused
- *   a step   no step              a new one
+ *   a step   no step              a new one; that of the run, if the step is
+ *                                 in memory
  *   a step   steps of its run     that of the run, unless the folder has a
  *                                 newer whole step than the one that is loaded
  *   a step   of another run       refused

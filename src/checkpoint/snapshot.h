@@ -10,6 +10,10 @@
  * What a process will write of a checkpoint, copied at one moment: plain arrays
  * of all parts of its tensors, in one block that is made and touched before the
  * first step. The main thread fills it, the thread behind it writes it.
+ *
+ * The block is a share of a checkpoint in memory: it has the images of three
+ * safetensors files, with weights, moments and the rest, so that whoever gets
+ * the block alone can read it (pen_checkpoint_open_blocks()).
  */
 struct pen_snapshot;
 
@@ -23,21 +27,39 @@ struct pen_snapshot_contents {
     size_t num_extras;
 };
 
-/* Bytes that a snapshot takes, all told. */
-size_t pen_snapshot_bytes(const struct pen_snapshot_contents *contents);
-
 /*
  * Tensors and extras, with names and shapes, must live as long as the snapshot.
- * On success free with pen_snapshot_free().
+ * It has a block of its own, or none before pen_snapshot_use(); note_bytes is
+ * the most that pen_snapshot_set_note() will get. On success free with
+ * pen_snapshot_free().
  */
 pen_status pen_snapshot_create(const struct pen_snapshot_contents *contents,
                                struct pen_snapshot **out, struct pen_text *why);
+pen_status pen_snapshot_plan(const struct pen_snapshot_contents *contents,
+                             size_t note_bytes, struct pen_snapshot **out,
+                             struct pen_text *why);
 
 void pen_snapshot_free(struct pen_snapshot *snapshot);
 
+/* Bytes that a snapshot with a block of its own takes, all told. */
+size_t pen_snapshot_bytes(const struct pen_snapshot *snapshot);
+
+/* Bytes of its block. */
+size_t pen_snapshot_block_bytes(const struct pen_snapshot *snapshot);
+
+/*
+ * From here on its block is this memory, at a multiple of 64 bytes; borrowed.
+ * Everything but tensors and note is written there.
+ */
+void pen_snapshot_use(struct pen_snapshot *snapshot, void *block);
+
+/* A text that the block has beside the tensors: a manifest. */
+void pen_snapshot_set_note(struct pen_snapshot *snapshot, const char *text,
+                           size_t length);
+
 /*
  * Where the bytes of a part belong, as many as the tensor has: row-major, all
- * but weights in float32. Borrowed until the snapshot is freed.
+ * but weights in float32. Borrowed until the block changes.
  */
 void *pen_snapshot_part(struct pen_snapshot *snapshot,
                         enum pen_checkpoint_part part, size_t tensor);
@@ -50,5 +72,23 @@ pen_status pen_snapshot_write(struct pen_snapshot *snapshot, const char *run,
                               uint64_t step, uint32_t number,
                               uint64_t max_shard_bytes, struct pen_text *record,
                               struct pen_text *why);
+
+/* ------------------------------------------------------------- Reading */
+
+/* The block of a snapshot, as it came from another process. */
+struct pen_snapshot_block {
+    const void *bytes;
+    size_t num_bytes;
+};
+
+/*
+ * Opens the blocks of all processes as one checkpoint, whose manifest is the
+ * note of the first. Blocks are borrowed until it is closed, and were verified:
+ * bounds are checked here, bytes are not. `name` is its path in sentences.
+ */
+pen_status pen_checkpoint_open_blocks(const struct pen_snapshot_block *blocks,
+                                      size_t count, const char *name,
+                                      struct pen_checkpoint **out,
+                                      struct pen_text *why);
 
 #endif

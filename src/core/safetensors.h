@@ -88,6 +88,17 @@ int pen_tensor_spec_compare(const struct pen_tensor_spec *a,
                             const struct pen_tensor_spec *b);
 
 /*
+ * The layout of a file for those who keep one in memory: adds all bytes before
+ * the tensors to *head; offsets[count] are from the beginning of the file, of
+ * the tensors as they were given, and *num_bytes is its size. Tensors begin at
+ * a multiple of 64 bytes.
+ */
+pen_status pen_safetensors_lay(const struct pen_tensor_spec *specs,
+                               size_t count, struct pen_text *head,
+                               uint64_t *offsets, uint64_t *num_bytes,
+                               struct pen_text *why);
+
+/*
  * Writes a file tensor by tensor, so that nothing needs the whole model in
  * memory. Tensors lie in the order of the reference writer: wide types first,
  * then by name. They may be put in any order, each in as many stretches as

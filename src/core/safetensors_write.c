@@ -96,6 +96,12 @@ static void add_shape(struct pen_text *header,
         pen_text_add(header, "%s%" PRIu64, i == 0 ? "" : ",", spec->shape[i]);
 }
 
+/* What is missing to a multiple. */
+static size_t pad(size_t length, size_t multiple)
+{
+    return (multiple - length % multiple) % multiple;
+}
+
 /* Offsets in places count from the end of the header. */
 static pen_status build_header(struct entry *entries, size_t count,
                                struct place *places, struct pen_text *header,
@@ -123,7 +129,7 @@ static pen_status build_header(struct entry *entries, size_t count,
                      place->offset, end);
     }
     pen_text_add_string(header, "}");
-    pen_text_add_repeat(header, ' ', (8 - header->length % 8) % 8);
+    pen_text_add_repeat(header, ' ', pad(header->length, 8));
     if (header->has_failed) {
         pen_why(why, "no memory for the names of %zu tensors", count);
         return PEN_NOMEM;
@@ -149,13 +155,18 @@ static pen_status write_bytes(struct pen_safetensors_writer *writer,
     return status;
 }
 
+static void print_length(uint64_t length, unsigned char out[8])
+{
+    for (unsigned i = 0; i < 8; i++)
+        out[i] = (unsigned char)(length >> (8 * i));
+}
+
 static pen_status write_header(struct pen_safetensors_writer *writer,
                                const struct pen_text *header,
                                struct pen_text *why)
 {
     unsigned char length[8];
-    for (unsigned i = 0; i < sizeof length; i++)
-        length[i] = (unsigned char)((uint64_t)header->length >> (8 * i));
+    print_length(header->length, length);
     pen_status status = write_bytes(writer, 0, length, sizeof length, why);
     if (status == PEN_OK)
         status = write_bytes(writer, sizeof length, header->bytes,
@@ -165,6 +176,50 @@ static pen_status write_header(struct pen_safetensors_writer *writer,
         writer->places[i].offset += sizeof length + header->length;
         writer->num_bytes += writer->places[i].num_bytes;
     }
+    return status;
+}
+
+static pen_status lay(struct entry *entries, size_t count, struct place *places,
+                      struct pen_text *head, struct pen_text *why)
+{
+    struct pen_text header = PEN_TEXT_EMPTY;
+    unsigned char length[8];
+    pen_status status = check_names(entries, count, why);
+    if (status == PEN_OK)
+        status = build_header(entries, count, places, &header, why);
+    if (status == PEN_OK) {
+        pen_text_add_repeat(&header, ' ',
+                            pad(sizeof length + header.length, 64));
+        print_length(header.length, length);
+        pen_text_add_bytes(head, (const char *)length, sizeof length);
+        pen_text_add_bytes(head, pen_text_string(&header), header.length);
+        if (header.has_failed || head->has_failed)
+            status = PEN_NOMEM;
+    }
+    pen_text_release(&header);
+    return status;
+}
+
+pen_status pen_safetensors_lay(const struct pen_tensor_spec *specs,
+                               size_t count, struct pen_text *head,
+                               uint64_t *offsets, uint64_t *num_bytes,
+                               struct pen_text *why)
+{
+    struct entry *entries = calloc(count + 1, sizeof *entries);
+    struct place *places = calloc(count + 1, sizeof *places);
+    pen_status status = PEN_NOMEM;
+    for (size_t i = 0; i < count && entries != NULL; i++)
+        entries[i] = (struct entry){&specs[i], i};
+    if (entries != NULL && places != NULL)
+        status = lay(entries, count, places, head, why);
+    if (status == PEN_OK)
+        *num_bytes = head->length;
+    for (size_t i = 0; i < count && status == PEN_OK; i++) {
+        offsets[i] = head->length + places[i].offset;
+        *num_bytes += places[i].num_bytes;
+    }
+    free(entries);
+    free(places);
     return status;
 }
 

@@ -116,31 +116,59 @@ static struct pen_weights *allocate(size_t num_files, size_t num_tensors)
     return weights;
 }
 
-static pen_status open_single(const char *path, struct pen_weights **out,
-                              struct pen_text *why)
-{
-    struct pen_safetensors *file = NULL;
-    pen_status status = pen_safetensors_open(path, &file, why);
-    if (status != PEN_OK)
-        return status;
-    struct pen_weights *weights = allocate(1, file->num_tensors);
-    if (weights == NULL) {
-        pen_safetensors_close(file);
-        pen_why(why, "no memory for the tensors of %s", path);
-        return PEN_NOMEM;
-    }
-    weights->files[weights->num_files++] = file;
-    for (size_t i = 0; i < file->num_tensors; i++)
-        weights->tensors[weights->num_tensors++] = &file->tensors[i];
-    *out = weights;
-    return PEN_OK;
-}
-
 static int compare_tensors(const void *a, const void *b)
 {
     const struct pen_safetensor *const *x = a;
     const struct pen_safetensor *const *y = b;
     return strcmp((*x)->name, (*y)->name);
+}
+
+static pen_status check_twins(const struct pen_weights *weights,
+                              struct pen_text *why)
+{
+    for (size_t i = 1; i < weights->num_tensors; i++)
+        if (strcmp(weights->tensors[i - 1]->name, weights->tensors[i]->name) ==
+            0) {
+            pen_why(why, "tensor %s is there twice", weights->tensors[i]->name);
+            return PEN_INVALID;
+        }
+    return PEN_OK;
+}
+
+pen_status pen_weights_join(struct pen_safetensors *const *files, size_t count,
+                            struct pen_weights **out, struct pen_text *why)
+{
+    size_t num_tensors = 0;
+    for (size_t i = 0; i < count; i++)
+        num_tensors += files[i]->num_tensors;
+    struct pen_weights *weights = allocate(count, num_tensors);
+    if (weights == NULL) {
+        for (size_t i = 0; i < count; i++)
+            pen_safetensors_close(files[i]);
+        pen_why(why, "no memory for %zu tensors", num_tensors);
+        return PEN_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        weights->files[weights->num_files++] = files[i];
+        for (size_t k = 0; k < files[i]->num_tensors; k++)
+            weights->tensors[weights->num_tensors++] = &files[i]->tensors[k];
+    }
+    qsort(weights->tensors, weights->num_tensors, sizeof *weights->tensors,
+          compare_tensors);
+    pen_status status = check_twins(weights, why);
+    if (status == PEN_OK)
+        *out = weights;
+    else
+        pen_weights_close(weights);
+    return status;
+}
+
+static pen_status open_single(const char *path, struct pen_weights **out,
+                              struct pen_text *why)
+{
+    struct pen_safetensors *file = NULL;
+    pen_status status = pen_safetensors_open(path, &file, why);
+    return status == PEN_OK ? pen_weights_join(&file, 1, out, why) : status;
 }
 
 /* `folder` ends in a slash or is empty. */

@@ -46,6 +46,13 @@ struct pen_weights;
 pen_status pen_weights_open(const char *path, struct pen_weights **out,
                             struct pen_text *why);
 
+/*
+ * The tensors of several files as one, whose names must differ. Takes the files
+ * over in either case; the array stays the caller's.
+ */
+pen_status pen_weights_join(struct pen_safetensors *const *files, size_t count,
+                            struct pen_weights **out, struct pen_text *why);
+
 void pen_weights_close(struct pen_weights *weights);
 
 size_t pen_weights_count(const struct pen_weights *weights);

@@ -5,6 +5,7 @@
 #include "runtime/replicas_checkpoint.h"
 #include "runtime/trainer_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,30 +193,6 @@ static const void *read_part(struct pen__contents *contents,
     return whole + place->slice.first;
 }
 
-/* Whether the tensor is a parameter by itself. */
-static bool is_whole(struct pen__contents *contents, size_t tensor)
-{
-    const struct pen__place *place = &contents->places[tensor];
-    if (place->parameter == NO_PARAMETER)
-        return false;
-    return pen_network_parameter(
-               pen_trainer_network(contents->trainer, place->stage),
-               place->parameter)
-               ->num_slices == 1;
-}
-
-static void copy_part(struct pen__contents *contents,
-                      enum pen_checkpoint_part part, size_t tensor,
-                      struct pen_snapshot *snapshot)
-{
-    void *to = pen_snapshot_part(snapshot, part, tensor);
-    if (is_whole(contents, tensor))
-        read_part(contents, part, tensor, to);
-    else
-        memcpy(to, read_part(contents, part, tensor, contents->plain),
-               bytes_of(&contents->places[tensor].tensor));
-}
-
 static void copy_extra(struct pen__contents *contents, size_t extra,
                        struct pen_snapshot *snapshot)
 {
@@ -247,18 +224,76 @@ static void drop_plain(struct pen__contents *contents)
     contents->plain = NULL;
 }
 
+/* One behind the last tensor of the parameter that a tensor belongs to. */
+static size_t end_of_parameter(const struct pen__contents *contents,
+                               size_t tensor)
+{
+    const struct pen__place *it = &contents->places[tensor];
+    size_t end = tensor + 1;
+    while (it->parameter != NO_PARAMETER && end < contents->count &&
+           contents->places[end].stage == it->stage &&
+           contents->places[end].parameter == it->parameter)
+        end++;
+    return end;
+}
+
+/* Of a parameter with several tensors a part comes out of the engine once. */
+static void copy_parameter(struct pen__contents *contents, size_t first,
+                           size_t end, uint32_t part,
+                           struct pen_snapshot *snapshot)
+{
+    const struct pen__place *places = contents->places;
+    enum pen_checkpoint_part it = (enum pen_checkpoint_part)part;
+    void *to = pen_snapshot_part(snapshot, it, first);
+    if (end == first + 1 && places[first].parameter != NO_PARAMETER) {
+        read_part(contents, it, first, to);
+        return;
+    }
+    const float *whole =
+        (const float *)read_part(contents, it, first, contents->plain);
+    for (size_t i = first; i < end; i++)
+        memcpy(pen_snapshot_part(snapshot, it, i),
+               whole + places[i].slice.first - places[first].slice.first,
+               bytes_of(&places[i].tensor));
+}
+
 pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot)
 {
     if (!take_plain(contents))
         return PEN_NOMEM;
-    for (size_t i = 0; i < contents->count; i++)
+    for (size_t i = 0, end; i < contents->count; i = end) {
+        end = end_of_parameter(contents, i);
         for (uint32_t p = 0; p < num_parts_of(contents, i); p++)
-            copy_part(contents, (enum pen_checkpoint_part)p, i, snapshot);
+            copy_parameter(contents, i, end, p, snapshot);
+    }
     for (size_t i = 0; i < contents->num_extras; i++)
         copy_extra(contents, i, snapshot);
     drop_plain(contents);
     return PEN_OK;
+}
+
+pen_status pen__contents_describe(
+    const struct pen__contents *contents, struct pen_manifest *manifest,
+    const char *run_id,
+    pen_status (*describe)(void *context, struct pen_manifest *manifest,
+                           struct pen_text *why),
+    void *context, struct pen_text *why)
+{
+    const struct pen_trainer *trainer = contents->trainer;
+    if (run_id[0] != '\0')
+        snprintf(manifest->run, sizeof manifest->run, "%s", run_id);
+    manifest->sample = trainer->progress.samples;
+    manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
+    manifest->num_moments = contents->num_moments;
+    manifest->num_replicas = trainer->layout.num_logical;
+    snprintf(manifest->optimizer, sizeof manifest->optimizer, "%s",
+             pen_optimizer_name(&trainer->options.optimizer));
+    pen_status status = describe(context, manifest, why);
+    if (status == PEN_OK && contents->replicas != NULL)
+        status =
+            pen_replicas_describe(pen_trainer_replicas(trainer), manifest, why);
+    return status;
 }
 
 static const void *source_of(void *context, enum pen_checkpoint_part part,

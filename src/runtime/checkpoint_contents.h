@@ -40,6 +40,17 @@ uint32_t pen__contents_tensor(const struct pen__contents *contents,
 struct pen_snapshot_contents
 pen__contents_list(const struct pen__contents *contents);
 
+/*
+ * What the manifest of the step says of it all, but for its files; `describe`
+ * fills in the settings. An empty run id leaves that of runs without one.
+ */
+pen_status pen__contents_describe(
+    const struct pen__contents *contents, struct pen_manifest *manifest,
+    const char *run_id,
+    pen_status (*describe)(void *context, struct pen_manifest *manifest,
+                           struct pen_text *why),
+    void *context, struct pen_text *why);
+
 /* All of it, into a snapshot of the list. */
 pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot);

@@ -101,9 +101,9 @@ void pen_checkpointer_free(struct pen_checkpointer *checkpointer)
 
 size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer)
 {
-    const struct pen_snapshot_contents list =
-        pen__contents_list(&checkpointer->contents);
-    return checkpointer->snapshot == NULL ? 0 : pen_snapshot_bytes(&list);
+    return checkpointer->snapshot == NULL
+               ? 0
+               : pen_snapshot_bytes(checkpointer->snapshot);
 }
 
 size_t
@@ -150,18 +150,9 @@ static pen_status begin_step(struct pen_checkpointer *checkpointer)
         return status;
     struct pen_manifest *manifest =
         pen_checkpoint_manifest(checkpointer->writer);
-    snprintf(manifest->run, sizeof manifest->run, "%s",
-             checkpointer->options.run_id);
-    manifest->sample = trainer->progress.samples;
-    manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
-    manifest->num_replicas = trainer->layout.num_logical;
-    snprintf(manifest->optimizer, sizeof manifest->optimizer, "%s",
-             pen_optimizer_name(&trainer->options.optimizer));
-    status = checkpointer->options.describe(checkpointer->options.context,
-                                            manifest, why);
-    if (status == PEN_OK && checkpointer->contents.replicas != NULL)
-        status =
-            pen_replicas_describe(pen_trainer_replicas(trainer), manifest, why);
+    status = pen__contents_describe(
+        &checkpointer->contents, manifest, checkpointer->options.run_id,
+        checkpointer->options.describe, checkpointer->options.context, why);
     if (status == PEN_OK && checkpointer->options.tokenizer_folder != NULL)
         status = pen_checkpoint_copy_tokenizer(
             checkpointer->writer, checkpointer->options.tokenizer_folder, why);

@@ -131,11 +131,22 @@ static pen_status set_command(struct pen_manifest *manifest,
     return status;
 }
 
-static pen_status describe(void *context, struct pen_manifest *manifest,
-                           struct pen_text *why)
+pen_status pen__train_fill_manifest(void *args, struct pen_manifest *manifest,
+                                    struct pen_text *why)
 {
-    pen_status status = set_settings(manifest, context, why);
-    return status == PEN_OK ? set_command(manifest, context, why) : status;
+    pen_status status = set_settings(manifest, args, why);
+    return status == PEN_OK ? set_command(manifest, args, why) : status;
+}
+
+bool pen__train_is_same_command(const struct pen__train_args *args,
+                                const struct pen_manifest *manifest)
+{
+    uint32_t num_ranks;
+    json_t *saved = pen_manifest_get_command(manifest, &num_ranks);
+    json_t *given = pen__train_args_given(args);
+    bool is_same = saved != NULL && given != NULL && json_equal(saved, given);
+    json_decref(given);
+    return is_same;
 }
 
 pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,
@@ -150,13 +161,14 @@ pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,
         .run = args->save,
         .run_id = wish->run_id,
         .keep = {.count = (uint32_t)args->save_keep,
-                 .has_loaded = wish->loaded != NULL},
+                 .has_loaded =
+                     wish->loaded != NULL && !wish->loaded->is_in_memory},
         .tokenizer_folder = pretrained->directory.length > 0
                                 ? pen_text_string(&pretrained->directory)
                                 : NULL,
         .is_in_background = args->save_interval > 0,
         .max_shard_bytes = SHARD_BYTES,
-        .describe = describe,
+        .describe = pen__train_fill_manifest,
         .context = args};
     if (wish->loaded != NULL)
         options.keep.loaded = wish->loaded->manifest.step;

@@ -24,6 +24,14 @@ pen_status pen__train_saver_create(const struct pen__train_saver_wish *wish,
                                    struct pen_checkpointer **out,
                                    struct pen_text *why);
 
+/* Fills in the settings of a manifest; the context are the arguments. */
+pen_status pen__train_fill_manifest(void *args, struct pen_manifest *manifest,
+                                    struct pen_text *why);
+
+/* Whether the options that were given, and all settings, are those of it. */
+bool pen__train_is_same_command(const struct pen__train_args *args,
+                                const struct pen_manifest *manifest);
+
 /* The line that says which weights were loaded. */
 void pen__train_tell_loaded(const struct pen_pretrained *pretrained);
 

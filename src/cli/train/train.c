@@ -9,6 +9,7 @@
 #include "cli/train/checkpoint.h"
 #include "cli/train/data.h"
 #include "cli/train/folder.h"
+#include "cli/train/held.h"
 #include "cli/train/lost.h"
 #include "cli/train/memory.h"
 #include "cli/train/replicas.h"
@@ -39,7 +40,8 @@ struct training {
     struct pen__train_replicas replicas;
     bool is_first; /* of the ranks: this one talks */
     struct pen_pretrained pretrained;
-    struct pen_checkpoint *resumed; /* of --load beside --model */
+    struct pen_checkpoint *resumed; /* beside --model: of --load, or found */
+    struct pen__train_held held;    /* steps in memory */
     struct pen_run_folder folder;   /* of --save */
     struct pen_batches *batches;
     struct pen_batches *validation;
@@ -50,8 +52,9 @@ struct training {
     struct pen_trainer *trainer;
     struct pen_verifier *verifier; /* NULL: replicas are not compared */
     struct pen_checkpointer *checkpointer;
-    struct pen_step *steps; /* that a pass tells */
-    double last_sec;        /* of a step of the pass before */
+    struct pen_commits *commits; /* NULL: no step is kept in memory */
+    struct pen_step *steps;      /* that a pass tells */
+    double last_sec;             /* of a step of the pass before */
     int threads;
     double peak_flops; /* of this rank; NaN: not measured */
     struct pen__train_metrics metrics;
@@ -85,10 +88,9 @@ static pen_status open_data(struct training *training, struct pen_text *why)
 static const struct pen_checkpoint *
 checkpoint_of(const struct training *training)
 {
-    if (training->args.load == NULL)
-        return NULL;
-    return training->resumed != NULL ? training->resumed
-                                     : training->pretrained.checkpoint;
+    if (training->resumed != NULL)
+        return training->resumed;
+    return training->args.load == NULL ? NULL : training->pretrained.checkpoint;
 }
 
 /* Those of this replica. */
@@ -310,7 +312,7 @@ static pen_status set_weights(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     const struct pen_weights *weights = training->pretrained.weights;
-    if (args->load != NULL)
+    if (checkpoint_of(training) != NULL)
         return pen__train_resume(args, checkpoint_of(training),
                                  training->trainer, training->is_first, why);
     if (weights == NULL || args->has_random_weights)
@@ -355,6 +357,31 @@ static pen_status open_model(struct training *training, struct pen_text *why)
         pen__warn_skipped(training->pretrained.checkpoint);
         pen__warn_skipped(training->resumed);
     }
+    return status;
+}
+
+/* A checkpoint that is the holder's is closed with what it holds. */
+static void close_resumed(struct training *training)
+{
+    if (training->resumed != training->held.kept.checkpoint)
+        pen_checkpoint_close(training->resumed);
+    training->resumed = NULL;
+}
+
+static pen_status find_held(struct training *training, struct pen_text *why)
+{
+    struct pen_checkpoint *found = NULL;
+    if (training->args.is_check)
+        return PEN_OK;
+    pen_status status = pen__train_held_find(&training->held, &training->args,
+                                             checkpoint_of(training),
+                                             training->transport, &found, why);
+    if (found == NULL)
+        return status;
+    close_resumed(training);
+    training->resumed = found;
+    if (training->is_first)
+        pen__warn_skipped(found);
     return status;
 }
 
@@ -464,6 +491,43 @@ static pen_status make_checkpointer(struct training *training,
     return status == PEN_OK ? join_folder(training, why) : status;
 }
 
+static pen_status connect_holder(struct training *training,
+                                 struct pen_text *why)
+{
+    if (training->args.is_check)
+        return PEN_OK;
+    return pen__train_held_connect(&training->held, training->transport, why);
+}
+
+static const char *without_commits(const struct training *training)
+{
+    return training->replicas.has_method ? "--sync"
+           : training->moves.count > 0   ? "--move"
+                                         : NULL;
+}
+
+static pen_status make_commits(struct training *training, struct pen_text *why)
+{
+    const char *option = without_commits(training);
+    if (!training->held.is_everywhere || training->args.is_check)
+        return PEN_OK;
+    if (option != NULL) {
+        if (training->is_first)
+            pen_log(PEN_LOG_INFO,
+                    "with %s no step is kept in memory: a restart goes on from "
+                    "the last checkpoint of --save",
+                    option);
+        return PEN_OK;
+    }
+    const struct pen_commits_options options = {
+        .trainer = training->trainer,
+        .client = &training->held.client,
+        .run_id = training->folder.run,
+        .describe = pen__train_fill_manifest,
+        .context = &training->args};
+    return pen_commits_create(&options, &training->commits, why);
+}
+
 /* The status of one rank becomes that of all; see runtime/agree.h. */
 static pen_status agree(struct training *training, pen_status status,
                         const char *doing, struct pen_text *why)
@@ -552,11 +616,13 @@ static const struct phase {
     pen_status (*run)(struct training *training, struct pen_text *why);
     const char *doing;
     bool needs_ranks; /* all of them */
-} phases[] = {{recall, "reading the options of --load", false},
+} phases[] = {{connect_holder, "reaching the holder", false},
+              {recall, "reading the options of --load", false},
               {open_metrics, "opening --metrics-port", false},
               {make_tokens, "making tokens of the text", false},
               {make_run, "making the folder of --run", false},
               {open_model, "opening the model", false},
+              {find_held, "looking for steps in memory", false},
               {open_data, "opening the data", false},
               {make_layout, "laying out the ranks", false},
               {make_moves, "reading the plans of --move", false},
@@ -573,7 +639,8 @@ static const struct phase {
               {join_replicas, "joining the replicas", true},
               {load_replicas, "loading the replicas", true},
               {restore_replicas, "restoring the replicas", true},
-              {make_checkpointer, "making room for checkpoints", true}};
+              {make_checkpointer, "making room for checkpoints", true},
+              {make_commits, "making room for steps in memory", true}};
 
 static pen_status make_ready(struct training *training, struct pen_text *why)
 {
@@ -584,8 +651,8 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
             status = agree(training, phases[i].run(training, why),
                            phases[i].doing, why);
     pen_pretrained_close_weights(&training->pretrained);
-    pen_checkpoint_close(training->resumed);
-    training->resumed = NULL;
+    close_resumed(training);
+    pen__train_held_drop(&training->held);
     return status;
 }
 
@@ -593,6 +660,7 @@ static void release(struct training *training)
 {
     pen__train_metrics_close(&training->metrics);
     pen_checkpointer_free(training->checkpointer);
+    pen_commits_free(training->commits);
     pen_verifier_free(training->verifier);
     pen_trainer_free(training->trainer);
     pen__train_watch_release(&training->watch);
@@ -606,6 +674,7 @@ static void release(struct training *training)
     pen__train_args_release(&training->args);
     pen__train_signals_release(&training->signals);
     pen__train_replicas_release(&training->replicas);
+    pen__train_held_release(&training->held);
     pen_transport_close(training->transport);
 }
 
@@ -620,6 +689,8 @@ static void predict_memory(struct training *training,
         kept = pen_checkpointer_bytes(checkpointer);
         passing = pen_checkpointer_passing_bytes(checkpointer);
     }
+    if (training->commits != NULL)
+        kept += pen_commits_bytes(training->commits);
     pen_trainer_predict_memory(training->trainer, kept, passing, memory);
     training->predicted_bytes = memory->total;
 }
@@ -853,6 +924,23 @@ static pen_status look_after_checkpoints(struct training *training,
     return PEN_OK;
 }
 
+/* Behind every step that is known to be right. */
+static pen_status keep_step(struct training *training, struct pen_text *why)
+{
+    if (training->commits == NULL)
+        return PEN_OK;
+    pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
+    pen_status status = pen_commits_take(training->commits, why);
+    if (status ==
+        PEN_LOST) { /* the supervisor will end this rank, or is gone */
+        pen_why(why, "the holder of steps in memory is gone, or has gone on "
+                     "to another epoch");
+        status = PEN_IO;
+    }
+    pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
+    return status;
+}
+
 static pen_status settle(struct training *training, struct pen_text *why)
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
@@ -966,6 +1054,8 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
             step->step == pen_trainer_progress(training->trainer).steps;
         if (status == PEN_OK && is_settled)
             status = verify(training, done, step->step, why);
+        if (status == PEN_OK && is_settled)
+            status = keep_step(training, why);
         if (status != PEN_OK)
             return status;
         if (!is_settled)
@@ -1158,7 +1248,8 @@ static int refuse(pen_status status, const struct pen_text *why)
 static int run(int argc, char **argv)
 {
     struct training training = {.launch = pen_launch_read_own(),
-                                .folder = PEN_RUN_FOLDER_NONE};
+                                .folder = PEN_RUN_FOLDER_NONE,
+                                .held = PEN__TRAIN_HELD_NONE};
     struct pen_text why = PEN_TEXT_EMPTY;
     uint32_t num_ranks = training.launch.launcher == PEN_LAUNCHER_NONE ? 1
                          : training.launch.size == PEN_LAUNCH_UNKNOWN

@@ -1,0 +1,45 @@
+#ifndef PEN_CLI_TRAIN_HELD_H
+#define PEN_CLI_TRAIN_HELD_H
+
+#include "cli/train/options.h"
+#include "runtime/commits.h"
+
+/*
+ * A training under a supervisor (holder/names.h): its steps are kept in the
+ * memory of a holder, and a later launch of the same command goes on from
+ * there, or else from the newest step of its folder.
+ */
+struct pen__train_held {
+    const char *path; /* of the holder's socket; NULL: no supervisor */
+    uint64_t epoch;
+    struct pen_holder_client client;
+    bool is_everywhere; /* every rank has a holder */
+    struct pen_kept kept;
+};
+
+#define PEN__TRAIN_HELD_NONE                                                   \
+    ((struct pen__train_held){.client = {.socket = -1}})
+
+/* First of all, so that an early death is noticed. Warns without a holder. */
+pen_status pen__train_held_connect(struct pen__train_held *held,
+                                   const struct pen_transport *transport,
+                                   struct pen_text *why);
+
+/*
+ * By all ranks: what the run goes on from, where no `loaded` is newer. *out is
+ * a checkpoint that the caller closes, or held->kept.checkpoint, or NULL: what
+ * was loaded, or a new run.
+ */
+pen_status pen__train_held_find(struct pen__train_held *held,
+                                const struct pen__train_args *args,
+                                const struct pen_checkpoint *loaded,
+                                struct pen_transport *transport,
+                                struct pen_checkpoint **out,
+                                struct pen_text *why);
+
+/* Forgets the memory that the run went on from. */
+void pen__train_held_drop(struct pen__train_held *held);
+
+void pen__train_held_release(struct pen__train_held *held);
+
+#endif

@@ -1,0 +1,154 @@
+#include "runtime/commits.h"
+
+#include "runtime/checkpoint_contents.h"
+#include "runtime/trainer_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOTE_SLACK 1024u /* numbers get longer as a run goes on */
+
+struct pen_commits {
+    struct pen_commits_options options;
+    struct pen__contents contents;
+    struct pen_snapshot *snapshot; /* in the slot that was written last */
+    struct pen_shard shard;
+    struct pen_manifest manifest; /* of rank 0 */
+    bool has_manifest;
+    struct pen_text note; /* its text */
+    uint32_t *checks;
+    uint64_t slot_bytes;
+    uint64_t num_taken;
+};
+
+/* ---- the note of rank 0 ---- */
+
+static bool is_leader(const struct pen_commits *commits)
+{
+    return commits->options.client->rank == 0;
+}
+
+static pen_status print_note(struct pen_commits *commits, struct pen_text *why)
+{
+    struct pen_trainer_progress progress =
+        pen_trainer_progress(commits->options.trainer);
+    commits->manifest.step = progress.steps;
+    commits->manifest.sample = progress.samples;
+    pen_text_clear(&commits->note);
+    return pen_manifest_print(&commits->manifest, &commits->note, why);
+}
+
+static pen_status describe(struct pen_commits *commits, struct pen_text *why)
+{
+    if (!is_leader(commits))
+        return PEN_OK;
+    pen_status status = pen_manifest_init(&commits->manifest, why);
+    commits->has_manifest = status == PEN_OK;
+    if (status == PEN_OK)
+        status = pen__contents_describe(
+            &commits->contents, &commits->manifest, commits->options.run_id,
+            commits->options.describe, commits->options.context, why);
+    return status == PEN_OK ? print_note(commits, why) : status;
+}
+
+/* ---- making ---- */
+
+static pen_status make_shard(struct pen_commits *commits, struct pen_text *why)
+{
+    const struct pen_holder_client *client = commits->options.client;
+    struct pen_shard_about about = {.epoch = client->epoch,
+                                    .rank = client->rank,
+                                    .num_ranks = client->num_ranks,
+                                    .slot_bytes = commits->slot_bytes};
+    const char *run = commits->options.run_id;
+    memcpy(about.run, run, strnlen(run, sizeof about.run - 1));
+    pen_status status = pen_shard_create(&about, &commits->shard, why);
+    if (status == PEN_OK)
+        status =
+            pen_holder_offer(commits->options.client, &commits->shard, why);
+    return status;
+}
+
+static pen_status make(struct pen_commits *commits, struct pen_text *why)
+{
+    struct pen_trainer *trainer = commits->options.trainer;
+    pen_status status = pen__contents_init(&commits->contents, trainer,
+                                           is_leader(commits), why);
+    if (status == PEN_OK)
+        status = describe(commits, why);
+    if (status != PEN_OK)
+        return status;
+    const struct pen_snapshot_contents list =
+        pen__contents_list(&commits->contents);
+    size_t note_bytes =
+        is_leader(commits) ? commits->note.length + NOTE_SLACK : 0;
+    status = pen_snapshot_plan(&list, note_bytes, &commits->snapshot, why);
+    if (status != PEN_OK)
+        return status;
+    commits->slot_bytes = pen_snapshot_block_bytes(commits->snapshot);
+    commits->checks = calloc(pen_shard_num_blocks(commits->slot_bytes) + 1,
+                             sizeof *commits->checks);
+    return commits->checks == NULL ? PEN_NOMEM : make_shard(commits, why);
+}
+
+pen_status pen_commits_create(const struct pen_commits_options *options,
+                              struct pen_commits **out, struct pen_text *why)
+{
+    struct pen_commits *commits = calloc(1, sizeof *commits);
+    if (commits == NULL)
+        return PEN_NOMEM;
+    commits->options = *options;
+    commits->shard = PEN_SHARD_NONE;
+    pen_status status = make(commits, why);
+    if (status == PEN_OK)
+        *out = commits;
+    else
+        pen_commits_free(commits);
+    return status;
+}
+
+void pen_commits_free(struct pen_commits *commits)
+{
+    if (commits == NULL)
+        return;
+    pen_shard_close(&commits->shard);
+    pen_snapshot_free(commits->snapshot);
+    pen__contents_release(&commits->contents);
+    if (commits->has_manifest)
+        pen_manifest_release(&commits->manifest);
+    pen_text_release(&commits->note);
+    free(commits->checks);
+    free(commits);
+}
+
+size_t pen_commits_bytes(const struct pen_commits *commits)
+{
+    return pen_shard_bytes(commits->slot_bytes);
+}
+
+/* ---- a step ---- */
+
+pen_status pen_commits_take(struct pen_commits *commits, struct pen_text *why)
+{
+    pen_status status = is_leader(commits) ? print_note(commits, why) : PEN_OK;
+    if (status != PEN_OK)
+        return status;
+    uint32_t slot = pen_shard_begin(&commits->shard);
+    void *bytes = pen_shard_slot(&commits->shard, slot);
+    pen_snapshot_use(commits->snapshot, bytes);
+    if (is_leader(commits))
+        pen_snapshot_set_note(commits->snapshot, commits->note.bytes,
+                              commits->note.length);
+    status = pen__contents_copy(&commits->contents, commits->snapshot);
+    if (status != PEN_OK)
+        return status;
+    size_t num_blocks = pen_shard_num_blocks(commits->slot_bytes);
+    for (size_t i = 0; i < num_blocks; i++)
+        commits->checks[i] =
+            pen_shard_check_block(bytes, commits->slot_bytes, i);
+    uint64_t step = pen_trainer_progress(commits->options.trainer).steps;
+    pen_shard_commit(&commits->shard, slot, step, commits->checks);
+    /* C1: with the second one of this rank all have their first. */
+    return pen_holder_tell_commit(commits->options.client, step,
+                                  ++commits->num_taken > 1);
+}
