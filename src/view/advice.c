@@ -15,6 +15,9 @@
 #define SCALE_OFF 0.1     /* all ranks alike, from the prediction */
 #define UNEVEN 1.15       /* the busiest rank, of the mean */
 #define SUMS_LARGE 0.15   /* of the ranks' time */
+#define FAULTS_MANY 3     /* of one rank */
+#define FAULTS_SHARE 0.5  /* of all faults, likewise */
+#define LOST_LARGE 0.05   /* of the run, to faults */
 #define MEMORY_OVER 1.05  /* of the prediction */
 #define MEMORY_UNDER 0.85 /* the rank that is nearest to it */
 
@@ -203,6 +206,55 @@ static void advise_memory(const struct pen_run_ranks *ranks,
     }
 }
 
+/* ---- faults ---- */
+
+/* The rank that failed most often; *count of times. */
+static int64_t worst_rank(const struct pen_run_events *events, size_t *count)
+{
+    int64_t worst = -1;
+    *count = 0;
+    for (size_t i = 0; i < events->num_faults; i++) {
+        size_t times = 0;
+        for (size_t k = 0; k <= i; k++)
+            times += events->faults[k].rank == events->faults[i].rank;
+        if (events->faults[i].rank < 0 || times <= *count)
+            continue;
+        *count = times;
+        worst = events->faults[i].rank;
+    }
+    return worst;
+}
+
+static void advise_faults(const struct pen_run_events *events,
+                          const struct pen_summary *summary,
+                          struct pen_advices *out)
+{
+    size_t count;
+    int64_t rank = worst_rank(events, &count);
+    double share = events->lost_sec / summary->wall_sec;
+    if (rank >= 0 && count >= FAULTS_MANY &&
+        FAULTS_SHARE * (double)events->num_faults <= (double)count) {
+        struct pen_advice *advice = pen__advice_add(out);
+        pen_text_add(&advice->seen,
+                     "%zu of %zu faults are of rank %" PRId64 ".", count,
+                     events->num_faults, rank);
+        pen_text_add_string(&advice->todo,
+                            "Run penstock doctor on its machine, or leave that "
+                            "machine out of the job.");
+    }
+    if (share > LOST_LARGE) {
+        struct pen_advice *advice = pen__advice_add(out);
+        pen_text_add(&advice->seen,
+                     "%zu fault%s cost %.3g s, %.0f %% of the run.",
+                     events->num_faults, events->num_faults == 1 ? "" : "s",
+                     events->lost_sec, 100 * share);
+        pen_text_add_string(
+            &advice->todo,
+            "A smaller --save-interval leaves fewer steps to compute again; "
+            "--peak-tflops shortens the start.");
+    }
+}
+
 /* ---- all ---- */
 
 static void advise(const struct pen_run_parts *parts,
@@ -211,10 +263,13 @@ static void advise(const struct pen_run_parts *parts,
     bool has_log = parts->log != NULL && parts->log->num_steps > 0;
     if (has_log) {
         pen__advise_numbers(parts, out);
+        pen__advise_repeats(parts, out);
         pen__advise_spikes(parts, out);
         pen__advise_loss(parts, out);
         pen__advise_validation(parts, out);
     }
+    if (parts->events != NULL)
+        advise_faults(parts->events, summary, out);
     if (parts->spent != NULL) {
         advise_bubble(parts->spent, out);
         advise_scale(parts->spent, out);

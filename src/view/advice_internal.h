@@ -7,6 +7,8 @@
 struct pen_advice *pen__advice_add(struct pen_advices *advices);
 
 /* Each looks at one thing; the part that it looks at is there. */
+void pen__advise_repeats(const struct pen_run_parts *parts,
+                         struct pen_advices *out);
 void pen__advise_numbers(const struct pen_run_parts *parts,
                          struct pen_advices *out);
 void pen__advise_spikes(const struct pen_run_parts *parts,

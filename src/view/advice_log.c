@@ -42,7 +42,7 @@ void pen__advise_numbers(const struct pen_run_parts *parts,
     size_t count = 0;
     uint64_t first = 0;
     for (size_t i = 0; i < run->num_steps; i++) {
-        if (isfinite(run->steps[i].loss))
+        if (isfinite(run->steps[i].loss) || run->steps[i].skipped > 0)
             continue;
         if (count++ == 0)
             first = run->steps[i].step;
@@ -58,6 +58,37 @@ void pen__advise_numbers(const struct pen_run_parts *parts,
                  "Resume from an earlier checkpoint (--load) with a lower --lr "
                  "or a longer --lr-warmup-iters; --clip-grad limits the effect "
                  "of a single batch.");
+}
+
+void pen__advise_repeats(const struct pen_run_parts *parts,
+                         struct pen_advices *out)
+{
+    const struct pen_run *run = parts->log;
+    size_t num_repeated = 0, num_skipped = 0;
+    for (size_t i = 0; i < run->num_steps; i++) {
+        num_skipped += run->steps[i].skipped > 0 ? 1 : 0;
+        num_repeated += run->steps[i].repeated > 0 ? 1 : 0;
+    }
+    if (num_repeated > num_skipped) {
+        struct pen_advice *advice = pen__advice_add(out);
+        pen_text_add(&advice->seen,
+                     "%zu of %zu steps were not finite when computed first, "
+                     "and finite when computed again.",
+                     num_repeated - num_skipped, run->num_steps);
+        pen_text_add_string(&advice->todo,
+                            "Test the memory and the processor of the rank "
+                            "that the warnings of the training name.");
+    }
+    if (num_skipped > 0) {
+        struct pen_advice *advice = pen__advice_add(out);
+        pen_text_add(&advice->seen,
+                     "%zu of %zu steps are not finite; their batches were left "
+                     "out (--on-nan skip).",
+                     num_skipped, run->num_steps);
+        pen_text_add_string(&advice->todo,
+                            "Look at the samples that the warnings of the "
+                            "training name; --on-nan stop ends at the first.");
+    }
 }
 
 /* The one furthest above what was usual is named. */

@@ -67,6 +67,7 @@ struct pen_report_curve {
     size_t count;
     size_t colour;  /* curves of one colour belong together */
     bool has_marks; /* at its points, which are joined by dashes */
+    bool is_loose;  /* marks alone, which nothing joins */
 };
 
 /*

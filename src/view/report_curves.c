@@ -98,6 +98,8 @@ static void draw_line(const struct plane *plane, size_t index)
     const struct pen_report_curve *curve = &plane->chart->curves[index];
     const struct pen__curve *points = &plane->curves[index];
     bool has_begun = false;
+    if (curve->is_loose)
+        return;
     pen_text_add(plane->axes.out,
                  "<path class=\"curve%s\" style=\"stroke:var(--l%u)\" d=\"",
                  curve->has_marks ? " dashes" : "", colour_of(curve));
@@ -150,13 +152,14 @@ static double legend(const struct plane *plane, bool is_drawn)
             x = PEN__PLANE_LEFT;
             y += LEGEND_PITCH;
         }
-        if (is_drawn) {
+        if (is_drawn && !curve->is_loose)
             pen_text_add(plane->axes.out,
                          "<path class=\"curve%s\" "
                          "style=\"stroke:var(--l%u)\" d=\"M%.1f %.1fh%.0f\"/>"
                          "\n",
                          curve->has_marks ? " dashes" : "", colour_of(curve), x,
                          y - 4, LEGEND_LINE);
+        if (is_drawn) {
             if (curve->has_marks)
                 draw_mark(plane->axes.out, colour_of(curve),
                           x + LEGEND_LINE / 2, y - 4);

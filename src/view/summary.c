@@ -57,6 +57,20 @@ static void take_ranks(const struct pen_run_ranks *ranks,
     }
 }
 
+/* Steps that were done twice have one line, that of the second time. */
+static void take_events(const struct pen_run_parts *parts,
+                        struct pen_summary *out)
+{
+    double steps_sec = 0;
+    out->wall_sec = parts->events->end_sec - parts->events->begin_sec;
+    if (parts->log == NULL || !(out->wall_sec > 0))
+        return;
+    for (size_t i = 0; i < parts->log->num_steps; i++)
+        if (isfinite(parts->log->steps[i].step_ms))
+            steps_sec += 1e-3 * parts->log->steps[i].step_ms;
+    out->goodput = fmin(steps_sec / out->wall_sec, 1);
+}
+
 pen_status pen_summary_make(const struct pen_run_parts *parts,
                             struct pen_summary *out)
 {
@@ -70,7 +84,9 @@ pen_status pen_summary_make(const struct pen_run_parts *parts,
                                 .step_sec = unknown,
                                 .predicted_step_sec = unknown,
                                 .bubble = unknown,
-                                .predicted_bubble = unknown};
+                                .predicted_bubble = unknown,
+                                .wall_sec = unknown,
+                                .goodput = unknown};
     pen_status status = parts->log == NULL ? PEN_OK : take_log(parts->log, out);
     if (isinf(out->best_val_loss))
         out->best_val_loss = unknown;
@@ -83,5 +99,7 @@ pen_status pen_summary_make(const struct pen_run_parts *parts,
     }
     if (parts->ranks != NULL)
         take_ranks(parts->ranks, out);
+    if (parts->events != NULL)
+        take_events(parts, out);
     return status;
 }

@@ -1,6 +1,7 @@
 #ifndef PEN_VIEW_SUMMARY_H
 #define PEN_VIEW_SUMMARY_H
 
+#include "core/run_events.h"
 #include "core/run_log.h"
 #include "core/run_ranks.h"
 #include "view/spent.h"
@@ -10,6 +11,7 @@ struct pen_run_parts {
     const struct pen_run *log;
     const struct pen_spent *spent; /* of its trace */
     const struct pen_run_ranks *ranks;
+    const struct pen_run_events *events; /* of its supervisor */
 };
 
 /* The figures that runs are compared by. Reals are NAN where not known. */
@@ -32,6 +34,8 @@ struct pen_summary {
     double predicted_step_sec;
     double bubble;
     double predicted_bubble;
+    double wall_sec; /* of a supervised run, from its first launch on */
+    double goodput;  /* share of that in steps that are committed; with a log */
 };
 
 /* PEN_NOMEM is the only failure. */

@@ -245,6 +245,32 @@ if [ -x "$(dirname "$PENSTOCK")/penstock-train" ] &&
     same "unknown ones" "$(comm -23 "$work/named" "$work/known")" ""
 fi
 
+# ---- a run that was restarted
+mkdir "$work/supervised"
+log 300 1 >"$work/supervised/log.jsonl"
+events="$work/supervised/supervise.jsonl"
+cp "$root/tests/fuzz/corpus/run_events/faults" "$events"
+run 0 report --json "$work/supervised"
+same "goodput" "$(json 'round(d["runs"][0]["goodput"], 4)')" 1.0 # steps of 3.15 s in 38.4 s
+sed -i 's/3150/64/' "$work/supervised/log.jsonl"
+run 0 report --json "$work/supervised"
+same "goodput" "$(json 'round(d["runs"][0]["goodput"], 4), d["runs"][0]["restarts"], d["runs"][0]["lost_sec"]')" "(0.5, 4, 7.0)"
+same "faults" "$(json '[(f["rank"], f["step"], f["lost_sec"], f["redone_steps"]) for f in d["runs"][0]["faults"]]')" \
+    "[(1, 50, 1.9, 1), (1, 96, 3.1, 2), (None, 95, 0.0, 0), (1, 220, 2.0, 1)]"
+run 0 report "$work/supervised"
+out_has "goodput 50.0 %, 4 faults, 4 restarts, 7 s lost of 38.4 s"
+out_has "3 of 4 faults are of rank 1."
+report 0 "$work/supervised"
+html_stands_alone
+same "faults" "$(html '[r[2:5] for r in rows("Faults")][0]')" "['rank-died, signal 9', '1', '50']"
+same "marks on the loss" "$(html 'sum(1 for e in t.iter("circle") if "--l3" in e.get("style", ""))')" 4 # one of them is the legend's
+report 0 "$work/supervised" "$work/wide"
+same "faults of one of two" "$(html 'len(rows("Faults"))')" 4
+echo '{' >>"$events"
+run 0 report --json "$work/supervised"
+err_has "skipped $events: line 14, column "
+same "no events" "$(json 'd["runs"][0]["faults"], d["runs"][0]["goodput"]')" "(None, None)"
+
 # ---- what a training writes
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     finish

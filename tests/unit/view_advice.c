@@ -51,8 +51,8 @@ static void init_sample(struct sample *sample)
                                        .ranks = sample->spent_ranks,
                                        .num_ranks = 2};
     sample->ranks = (struct pen_run_ranks){sample->memory, 2};
-    sample->parts =
-        (struct pen_run_parts){&sample->log, &sample->spent, &sample->ranks};
+    sample->parts = (struct pen_run_parts){
+        .log = &sample->log, .spent = &sample->spent, .ranks = &sample->ranks};
 }
 
 /* The one advice that there is; "" for none. */
@@ -77,11 +77,11 @@ static void a_training_as_it_should_be_gets_none(void **state)
     struct sample sample;
     init_sample(&sample);
     expect_seen(&sample, "", "");
-    sample.parts = (struct pen_run_parts){&sample.log, NULL, NULL};
+    sample.parts = (struct pen_run_parts){.log = &sample.log};
     expect_seen(&sample, "", "");
     sample.log.num_steps = 0;
     expect_seen(&sample, "", "");
-    sample.parts = (struct pen_run_parts){NULL, NULL, NULL};
+    sample.parts = (struct pen_run_parts){.log = NULL};
     expect_seen(&sample, "", "");
 }
 

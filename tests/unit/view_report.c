@@ -242,7 +242,8 @@ static void curves_have_gaps_and_a_legend(void **state)
     (void)state;
     static const double x[] = {1, 2, 3, 4, 5};
     static const double y[] = {3, 2, NAN, INFINITY, 1};
-    struct pen_report_curve curve = {"a <b>", x, y, 5, 9, false};
+    struct pen_report_curve curve = {
+        .name = "a <b>", .x = x, .y = y, .count = 5, .colour = 9};
     struct pen_text html = PEN_TEXT_EMPTY;
     print_curve(&curve, &html);
     const char *text = pen_text_string(&html);
@@ -277,8 +278,8 @@ static void a_million_points_make_a_small_report(void **state)
         values[i] = (double)i + 1;
         values[MANY + i] = i == 345678 ? 99 : (double)(i * 7919 % 101) / 101;
     }
-    struct pen_report_curve curve = {"loss", values, values + MANY,
-                                     MANY,   0,      false};
+    struct pen_report_curve curve = {
+        .name = "loss", .x = values, .y = values + MANY, .count = MANY};
     print_curve(&curve, &html);
     const char *text = pen_text_string(&html);
     assert_in_range(html.length, 10000, 100000);

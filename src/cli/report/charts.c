@@ -140,6 +140,58 @@ static bool has_steps(const struct pen__report_run *run)
     return run->log != NULL && run->log->num_steps > 0;
 }
 
+/* The loss at the step of a fault; NaN where none was logged. */
+static double loss_at(const struct pen_run *log, int64_t step)
+{
+    size_t begin = 0, end = log->num_steps;
+    while (begin < end) {
+        size_t middle = begin + (end - begin) / 2;
+        if ((int64_t)log->steps[middle].step < step)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin < log->num_steps ? log->steps[begin].loss : (double)NAN;
+}
+
+/* Marks on the loss, at the steps in which ranks failed. */
+static bool make_faults(struct pen__report_curves *curves,
+                        const struct pen__report *report, size_t run,
+                        struct pen_report_curve *out)
+{
+    const struct pen__report_run *it = &report->runs[run];
+    size_t count = it->events->num_faults;
+    struct pen_text *name =
+        &curves->names[(size_t)VALUES * PEN__REPORT_MAX_RUNS + run];
+    double *values = malloc(2 * count * sizeof *values);
+    if (values == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const struct pen_run_fault *fault = &it->events->faults[i];
+        int64_t step =
+            fault->failed_step >= 0 ? fault->failed_step : fault->step;
+        values[i] = (double)step;
+        values[count + i] = step < 0 ? (double)NAN : loss_at(it->log, step);
+    }
+    if (report->count > 1)
+        pen_text_add(name, "%s, ", pen_text_string(&it->label));
+    pen_text_add_string(name, "faults");
+    curves->faults[run] = values;
+    *out = (struct pen_report_curve){.name = pen_text_string(name),
+                                     .x = values,
+                                     .y = values + count,
+                                     .count = count,
+                                     .colour = report->count == 1 ? 3 : run,
+                                     .has_marks = true,
+                                     .is_loose = true};
+    return true;
+}
+
+static bool has_faults(const struct pen__report_run *run)
+{
+    return has_steps(run) && run->events != NULL && run->events->num_faults > 0;
+}
+
 bool pen__report_curves_init(struct pen__report_curves *curves,
                              const struct pen__report *report)
 {
@@ -154,6 +206,10 @@ bool pen__report_curves_init(struct pen__report_curves *curves,
     }
     size_t first_speed = 0;
     for (int value = 0; value < VALUES; value++) {
+        for (size_t i = 0; i < report->count && value == VALUE_SPEED; i++)
+            if (has_faults(&report->runs[i]) &&
+                !make_faults(curves, report, i, &curves->curves[count++]))
+                return false;
         if (value == VALUE_SPEED)
             first_speed = count;
         for (size_t i = 0; i < report->count; i++) {
@@ -180,8 +236,10 @@ bool pen__report_curves_init(struct pen__report_curves *curves,
 
 void pen__report_curves_release(struct pen__report_curves *curves)
 {
-    for (size_t i = 0; i < 3 * PEN__REPORT_MAX_RUNS; i++)
+    for (size_t i = 0; i < 4 * PEN__REPORT_MAX_RUNS; i++)
         pen_text_release(&curves->names[i]);
-    for (size_t i = 0; i < PEN__REPORT_MAX_RUNS; i++)
+    for (size_t i = 0; i < PEN__REPORT_MAX_RUNS; i++) {
         free(curves->values[i]);
+        free(curves->faults[i]);
+    }
 }

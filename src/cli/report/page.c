@@ -13,12 +13,12 @@
 #include <stdio.h>
 
 #define MOST_OPS 5000u /* of a drawing: some two megabytes */
-#define SECTIONS_OF_ALL 6u
+#define SECTIONS_OF_ALL 7u
 #define SECTIONS_OF_RUN 3u
 #define MOST_SECTIONS (SECTIONS_OF_ALL + SECTIONS_OF_RUN * PEN__REPORT_MAX_RUNS)
 #define TEXTS_OF_RUN 7u /* titles, words and notes */
 #define MOST_TEXTS (TEXTS_OF_RUN * PEN__REPORT_MAX_RUNS)
-#define MOST_FIGURES 8u
+#define MOST_FIGURES 9u
 #define FIGURE_SIZE 64u
 
 /* What sections of one run point to. */
@@ -42,6 +42,7 @@ struct page {
     struct pen_table compare;
     struct pen_table different;
     struct pen_table settings;
+    struct pen_table faults;
     struct pen_table missing;
     struct pen_column columns[PEN__REPORT_MAX_RUNS + 1];
     struct pen__report_curves curves;
@@ -193,6 +194,18 @@ static void write_step(struct page *page, const struct pen_summary *it)
     add_figure(page, "bubble");
 }
 
+static void write_goodput(struct page *page, const struct pen__report_run *run)
+{
+    if (isnan(run->summary.goodput))
+        return;
+    snprintf(next_value(page), FIGURE_SIZE, "%.1f %%",
+             100 * run->summary.goodput);
+    snprintf(next_note(page), FIGURE_SIZE, "%zu fault%s, %.3g s lost",
+             run->events->num_faults, run->events->num_faults == 1 ? "" : "s",
+             run->events->lost_sec);
+    add_figure(page, "goodput");
+}
+
 static void write_figures(struct page *page)
 {
     const struct pen__report_run *run = &page->report->runs[0];
@@ -200,6 +213,7 @@ static void write_figures(struct page *page)
         return;
     if (run->summary.num_steps > 0)
         write_progress(page, run);
+    write_goodput(page, run);
     if (run->summary.peak_bytes > 0)
         write_memory(page, &run->summary);
     if (run->view != NULL)
@@ -262,6 +276,20 @@ static bool add_curves(struct page *page)
     section->curves = page->curves.charts;
     section->num_curves = page->curves.num_charts;
     return true;
+}
+
+static void add_faults(struct page *page)
+{
+    pen__report_fault_table(page->report, &page->faults);
+    if (page->faults.num_cells == 0)
+        return;
+    struct pen_report_section *section = add_section(page, "Faults");
+    section->table = &page->faults;
+    section->note =
+        "From the events of penstock supervise. Lost is the time from the "
+        "fault, or the first of several in a row, to the next step that was "
+        "committed. Goodput is the share of the time since the first launch "
+        "that went into steps which are committed, each counted once.";
 }
 
 static void add_settings(struct page *page)
@@ -412,6 +440,7 @@ static void release(struct page *page)
     pen_table_release(&page->compare);
     pen_table_release(&page->different);
     pen_table_release(&page->settings);
+    pen_table_release(&page->faults);
     pen_table_release(&page->missing);
     pen__report_curves_release(&page->curves);
     for (size_t i = 0; i < page->report->count; i++) {
@@ -437,6 +466,7 @@ static pen_status fill(struct page *page, struct pen_text *why)
         pen_why(why, "no memory for the curves of a report");
         return PEN_NOMEM;
     }
+    add_faults(page);
     pen_status status = PEN_OK;
     for (size_t i = 0; i < page->report->count && status == PEN_OK; i++)
         status = add_run(page, i, why);

@@ -34,6 +34,10 @@ void pen__report_compare_table(const struct pen__report *report,
 void pen__report_advice_table(const struct pen__report *report,
                               struct pen_table *out);
 
+/* What interrupted the runs. */
+void pen__report_fault_table(const struct pen__report *report,
+                             struct pen_table *out);
+
 /* What could not be told, and the option that would have given it. */
 void pen__report_missing_table(const struct pen__report *report,
                                struct pen_table *out);
@@ -65,9 +69,10 @@ bool pen__report_memory_bars(const struct pen_run_ranks *ranks,
 struct pen__report_curves {
     struct pen_report_curves charts[2];
     size_t num_charts; /* that have something to show */
-    struct pen_report_curve curves[3 * PEN__REPORT_MAX_RUNS];
-    struct pen_text names[3 * PEN__REPORT_MAX_RUNS];
+    struct pen_report_curve curves[4 * PEN__REPORT_MAX_RUNS];
+    struct pen_text names[4 * PEN__REPORT_MAX_RUNS];
     double *values[PEN__REPORT_MAX_RUNS]; /* of all curves of a run */
+    double *faults[PEN__REPORT_MAX_RUNS]; /* of the marks on its loss */
 };
 
 bool pen__report_curves_init(struct pen__report_curves *curves,

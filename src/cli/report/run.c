@@ -3,8 +3,11 @@
 #include "base/log.h"
 #include "cli/program/kind.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define EVENTS "supervise.jsonl"
 
 static bool is_folder(const char *path)
 {
@@ -59,6 +62,40 @@ static pen_status load_run(struct pen__report_run *run, struct pen_text *why)
     return status;
 }
 
+/* A run that goes on has lasted until its log was written last. */
+static void stretch(struct pen__report_run *run)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct stat facts;
+    pen_text_add(&path, "%s%s", run->path,
+                 is_folder(run->path) ? "/log.jsonl" : "");
+    if (!run->events->is_over && stat(pen_text_string(&path), &facts) == 0)
+        run->events->end_sec =
+            fmax(run->events->end_sec, (double)facts.st_mtime);
+    pen_text_release(&path);
+}
+
+static void load_events(struct pen__report_run *run)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    const char *save =
+        run->log == NULL
+            ? NULL
+            : json_string_value(json_object_get(run->log->settings, "save"));
+    bool is_there = pen__find_in(run->path, EVENTS, &path) ||
+                    (save != NULL && pen__find_in(save, EVENTS, &path));
+    if (!is_there)
+        ;
+    else if (pen_run_events_load(pen_text_string(&path), &run->events, &why) ==
+             PEN_OK)
+        stretch(run);
+    else
+        pen_log(PEN_LOG_WARN, "skipped %s", pen_text_string(&why));
+    pen_text_release(&why);
+    pen_text_release(&path);
+}
+
 pen_status pen__report_run_load(struct pen__report_run *run, const char *path,
                                 struct pen_text *why)
 {
@@ -74,6 +111,8 @@ pen_status pen__report_run_load(struct pen__report_run *run, const char *path,
         status = pen_run_load(path, &run->log, why);
     else
         pen__kind_tell(path, kind, why);
+    if (status == PEN_OK)
+        load_events(run);
     struct pen_run_parts parts = pen__report_run_parts(run);
     if (status == PEN_OK)
         status = pen_summary_make(&parts, &run->summary);
@@ -89,6 +128,7 @@ void pen__report_run_release(struct pen__report_run *run)
     pen_advices_release(&run->advices);
     pen_spent_release(&run->spent);
     pen_view_free(run->view);
+    pen_run_events_free(run->events);
     pen_run_ranks_free(run->ranks);
     pen_run_free(run->log);
     pen_text_release(&run->trace_fault);
@@ -97,8 +137,9 @@ void pen__report_run_release(struct pen__report_run *run)
 
 struct pen_run_parts pen__report_run_parts(const struct pen__report_run *run)
 {
-    return (struct pen_run_parts){
-        run->log, run->spent.ranks == NULL ? NULL : &run->spent, run->ranks};
+    return (struct pen_run_parts){run->log,
+                                  run->spent.ranks == NULL ? NULL : &run->spent,
+                                  run->ranks, run->events};
 }
 
 /* The last names of the path, without slashes behind; false: it is all. */

@@ -12,16 +12,19 @@ struct pen__report_run {
     struct pen_run *log;   /* NULL: there is none, as below */
     struct pen_view *view;
     struct pen_run_ranks *ranks;
-    struct pen_spent spent;      /* of the view */
-    struct pen_text trace_fault; /* why a trace that is there is not shown */
+    struct pen_run_events *events; /* of penstock supervise */
+    struct pen_spent spent;        /* of the view */
+    struct pen_text trace_fault;   /* why a trace that is there is not shown */
     struct pen_summary summary;
     struct pen_advices advices;
 };
 
 /*
  * Takes a folder of `penstock train --run`, a run log, or the folder of a
- * trace. Of a run the trace may be of no use, since it was killed, and is then
- * left out; anything else that is wrong is refused. Release in any case.
+ * trace. Events of a supervisor are those in the folder, or in the folder of
+ * --save that the log names. Of a run the trace may be of no use, since it was
+ * killed, and is then left out, as are events that cannot be read; anything
+ * else that is wrong is refused. Release in any case.
  */
 pen_status pen__report_run_load(struct pen__report_run *run, const char *path,
                                 struct pen_text *why);

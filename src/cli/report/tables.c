@@ -112,6 +112,52 @@ void pen__report_advice_table(const struct pen__report *report,
     }
 }
 
+/* ---- faults ---- */
+
+static void add_known(struct pen_table *out, int64_t count)
+{
+    if (count < 0)
+        pen_table_add(out, "-");
+    else
+        pen_table_add(out, "%" PRId64, count);
+}
+
+static void add_fault(const struct pen_run_events *events,
+                      const struct pen_run_fault *it, struct pen_table *out)
+{
+    add_real(out, 1, it->time_sec - events->begin_sec);
+    add_known(out, it->epoch);
+    if (it->signal > 0)
+        pen_table_add(out, "%s, signal %" PRId64, it->cause, it->signal);
+    else
+        pen_table_add(out, "%s", it->cause);
+    add_known(out, it->rank);
+    add_known(out, it->failed_step >= 0 ? it->failed_step : it->step);
+    add_real(out, 2, it->lost_sec);
+    add_known(out, it->redone_steps);
+}
+
+void pen__report_fault_table(const struct pen__report *report,
+                             struct pen_table *out)
+{
+    static const struct pen_column columns[] = {
+        {"run", false, false},    {"after, s", true, false},
+        {"launch", true, false},  {"cause", false, false},
+        {"rank", true, false},    {"step", true, false},
+        {"lost, s", true, false}, {"steps redone", true, false}};
+    size_t first = report->count > 1 ? 0 : 1;
+    pen_table_init(out, columns + first, COUNT(columns) - first);
+    for (size_t i = 0; i < report->count; i++) {
+        const struct pen_run_events *events = report->runs[i].events;
+        for (size_t k = 0; events != NULL && k < events->num_faults; k++) {
+            if (first == 0)
+                pen_table_add(out, "%s",
+                              pen_text_string(&report->runs[i].label));
+            add_fault(events, &events->faults[k], out);
+        }
+    }
+}
+
 /* ---- what is missing ---- */
 
 static void add_missing(const struct pen__report *report, size_t run,
