@@ -29,7 +29,7 @@ set_target_properties(simgrid PROPERTIES
 # looks at this machine, reads samples or outlives the ranks is left out.
 set(PEN_SIMULATED_SOURCES ${PEN_RUNTIME_SOURCES})
 list(FILTER PEN_SIMULATED_SOURCES EXCLUDE REGEX
-     "/(batches_[a-z]+|commits|kept|kernel|machine|peak|tensorboard|threads|topology)\\.c$")
+     "/(batches_[a-z]+|commits|commit_copy|kept|kernel|machine|peak|tensorboard|threads|topology)\\.c$")
 add_library(penstock_runtime_simulated STATIC ${PEN_SIMULATED_SOURCES})
 target_compile_definitions(penstock_runtime_simulated PRIVATE
                            SMPI_NO_OVERRIDE_MALLOC)

@@ -91,18 +91,76 @@ with_instruction(uint32_t crc, const unsigned char *at, size_t length)
     return crc;
 }
 
-uint32_t pen_crc32c(const void *bytes, size_t length)
+uint32_t pen_crc32c_more(uint32_t before, const void *bytes, size_t length)
 {
     return __builtin_cpu_supports("sse4.2")
-               ? ~with_instruction(UINT32_MAX, bytes, length)
-               : pen_crc32c_portable(bytes, length);
+               ? ~with_instruction(~before, bytes, length)
+               : ~with_table(~before, bytes, length);
+}
+
+/* Both begin at a multiple of 16 in `to`; what is left is returned. */
+static size_t stream(unsigned char *to, const unsigned char *from,
+                     size_t length)
+{
+    size_t done = 0;
+    for (; done + 64 <= length; done += 64)
+        for (size_t i = 0; i < 64; i += 16)
+            _mm_stream_si128(
+                (__m128i *)(void *)(to + done + i),
+                _mm_loadu_si128(
+                    (const __m128i *)(const void *)(from + done + i)));
+    return length - done;
+}
+
+static void copy(unsigned char *to, const unsigned char *from, size_t length)
+{
+    size_t head = (16 - (uintptr_t)to % 16) % 16;
+    head = head < length ? head : length;
+    memcpy(to, from, head);
+    size_t left = stream(to + head, from + head, length - head);
+    memcpy(to + length - left, from + length - left, left);
+}
+
+/* Stores that went past the caches are before those that follow. */
+static void order_copies(void)
+{
+    _mm_sfence();
 }
 
 #else
 
-uint32_t pen_crc32c(const void *bytes, size_t length)
+uint32_t pen_crc32c_more(uint32_t before, const void *bytes, size_t length)
 {
-    return pen_crc32c_portable(bytes, length);
+    return ~with_table(~before, bytes, length);
+}
+
+static void copy(unsigned char *to, const unsigned char *from, size_t length)
+{
+    memcpy(to, from, length);
+}
+
+static void order_copies(void)
+{
 }
 
 #endif
+
+uint32_t pen_crc32c(const void *bytes, size_t length)
+{
+    return pen_crc32c_more(0, bytes, length);
+}
+
+uint32_t pen_crc32c_copy(uint32_t before, void *to, const void *from,
+                         size_t length)
+{
+    enum { PIECE = 3 * 4096 }; /* stays in the first cache */
+    unsigned char *out = to;
+    const unsigned char *in = from;
+    for (size_t done = 0; done < length; done += PIECE) {
+        size_t count = length - done < PIECE ? length - done : PIECE;
+        before = pen_crc32c_more(before, in + done, count);
+        copy(out + done, in + done, count);
+    }
+    order_copies();
+    return before;
+}

@@ -273,6 +273,71 @@ pen_status pen__contents_copy(struct pen__contents *contents,
     return PEN_OK;
 }
 
+/* ---- where it lies ---- */
+
+size_t pen__contents_num_pieces(const struct pen__contents *contents)
+{
+    const struct pen_engine *engine = contents->trainer->engine;
+    size_t count = 0;
+    if (!engine->ops->is_host || contents->num_extras > 0 ||
+        pen_precision_bytes(pen_precision_master(engine->dtype)) !=
+            sizeof(float))
+        return 0;
+    for (size_t i = 0; i < contents->count; i++)
+        count += num_parts_of(contents, i);
+    return count;
+}
+
+static struct pen__contents_piece piece_of(struct pen__contents *contents,
+                                           enum pen_checkpoint_part part,
+                                           size_t tensor, void *to)
+{
+    struct pen_engine *engine = contents->trainer->engine;
+    const struct pen__place *place = &contents->places[tensor];
+    struct pen_network *network =
+        pen_trainer_network(contents->trainer, place->stage);
+    struct pen__contents_piece piece = {.to = to,
+                                        .num_bytes = bytes_of(&place->tensor)};
+    if (place->parameter == NO_PARAMETER) {
+        piece.from = pen_network_statistic(network, place->slice.tensor);
+        return piece;
+    }
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, place->parameter);
+    const float *values =
+        engine->ops->parameter_read(engine, it->parameter, engine_parts[part],
+                                    0, pen_network_count(it), NULL);
+    piece.from = values;
+    piece.first = place->slice.first;
+    if (it->order == PEN_ORDER_ROWS) {
+        piece.from = values + piece.first;
+    } else {
+        piece.rows = it->rows;
+        piece.columns = it->columns;
+    }
+    return piece;
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const struct pen__contents_piece *x = a, *y = b;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+void pen__contents_list_pieces(struct pen__contents *contents,
+                               struct pen_snapshot *snapshot,
+                               struct pen__contents_piece *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < contents->count; i++)
+        for (uint32_t p = 0; p < num_parts_of(contents, i); p++) {
+            enum pen_checkpoint_part part = (enum pen_checkpoint_part)p;
+            out[count++] = piece_of(contents, part, i,
+                                    pen_snapshot_part(snapshot, part, i));
+        }
+    qsort(out, count, sizeof *out, compare_pieces);
+}
+
 pen_status pen__contents_describe(
     const struct pen__contents *contents, struct pen_manifest *manifest,
     const char *run_id,

@@ -55,6 +55,24 @@ pen_status pen__contents_describe(
 pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot);
 
+/* Where a part of a tensor lies in the engine's memory, and where it goes. */
+struct pen__contents_piece {
+    const void *from; /* first of its parameter where that is transposed */
+    char *to;
+    size_t num_bytes;
+    size_t rows;    /* of the parameter, where that is transposed; else 0 */
+    size_t columns; /* likewise */
+    size_t first; /* element of the transposed parameter that it begins with */
+};
+
+/* How many of them there are; 0 where the engine's memory is not the host's. */
+size_t pen__contents_num_pieces(const struct pen__contents *contents);
+
+/* All of them, in the order of their places in the snapshot's block. */
+void pen__contents_list_pieces(struct pen__contents *contents,
+                               struct pen_snapshot *snapshot,
+                               struct pen__contents_piece *out);
+
 /*
  * All of it, as the share whose run, step, number and limit `args` has; see
  * pen_checkpoint_share_write().

@@ -1,6 +1,7 @@
 #include "runtime/commits.h"
 
-#include "runtime/checkpoint_contents.h"
+#include "base/clock.h"
+#include "runtime/commit_copy.h"
 #include "runtime/trainer_internal.h"
 
 #include <stdlib.h>
@@ -17,8 +18,13 @@ struct pen_commits {
     bool has_manifest;
     struct pen_text note; /* its text */
     uint32_t *checks;
+    struct pen__contents_piece *pieces;
+    size_t num_pieces; /* 0: the engine's memory is not the host's */
+    float *rooms;
+    int num_threads;
     uint64_t slot_bytes;
     uint64_t num_taken;
+    int64_t taken_ns; /* all together */
 };
 
 /* ---- the note of rank 0 ---- */
@@ -53,6 +59,23 @@ static pen_status describe(struct pen_commits *commits, struct pen_text *why)
 
 /* ---- making ---- */
 
+/* Of what copies; checks are there in any case. */
+static pen_status make_room(struct pen_commits *commits)
+{
+    int threads = commits->options.trainer->options.threads;
+    commits->num_threads = threads > 1 ? threads : 1;
+    commits->num_pieces = pen__contents_num_pieces(&commits->contents);
+    commits->pieces = calloc(commits->num_pieces + 1, sizeof *commits->pieces);
+    commits->rooms =
+        aligned_alloc(64, (size_t)commits->num_threads * PEN_SHARD_BLOCK_BYTES);
+    commits->checks = calloc(pen_shard_num_blocks(commits->slot_bytes) + 1,
+                             sizeof *commits->checks);
+    return commits->pieces == NULL || commits->rooms == NULL ||
+                   commits->checks == NULL
+               ? PEN_NOMEM
+               : PEN_OK;
+}
+
 static pen_status make_shard(struct pen_commits *commits, struct pen_text *why)
 {
     const struct pen_holder_client *client = commits->options.client;
@@ -86,9 +109,8 @@ static pen_status make(struct pen_commits *commits, struct pen_text *why)
     if (status != PEN_OK)
         return status;
     commits->slot_bytes = pen_snapshot_block_bytes(commits->snapshot);
-    commits->checks = calloc(pen_shard_num_blocks(commits->slot_bytes) + 1,
-                             sizeof *commits->checks);
-    return commits->checks == NULL ? PEN_NOMEM : make_shard(commits, why);
+    status = make_room(commits);
+    return status == PEN_OK ? make_shard(commits, why) : status;
 }
 
 pen_status pen_commits_create(const struct pen_commits_options *options,
@@ -118,18 +140,59 @@ void pen_commits_free(struct pen_commits *commits)
         pen_manifest_release(&commits->manifest);
     pen_text_release(&commits->note);
     free(commits->checks);
+    free(commits->pieces);
+    free(commits->rooms);
     free(commits);
 }
 
 size_t pen_commits_bytes(const struct pen_commits *commits)
 {
-    return pen_shard_bytes(commits->slot_bytes);
+    return pen_shard_bytes(commits->slot_bytes) +
+           (size_t)commits->num_threads * PEN_SHARD_BLOCK_BYTES;
+}
+
+double pen_commits_seconds(const struct pen_commits *commits)
+{
+    return commits->num_taken == 0
+               ? 0
+               : 1e-9 * (double)commits->taken_ns / (double)commits->num_taken;
 }
 
 /* ---- a step ---- */
 
+/* A device copies by itself, and its host checks what has arrived. */
+static pen_status copy_from_device(struct pen_commits *commits,
+                                   const void *slot)
+{
+    size_t num_blocks = pen_shard_num_blocks(commits->slot_bytes);
+    pen_status status =
+        pen__contents_copy(&commits->contents, commits->snapshot);
+    for (size_t i = 0; i < num_blocks && status == PEN_OK; i++)
+        commits->checks[i] =
+            pen_shard_check_block(slot, commits->slot_bytes, i);
+    return status;
+}
+
+static pen_status copy(struct pen_commits *commits, void *slot)
+{
+    if (commits->num_pieces == 0)
+        return copy_from_device(commits, slot);
+    pen__contents_list_pieces(&commits->contents, commits->snapshot,
+                              commits->pieces);
+    const struct pen__commit_copy job = {.slot = slot,
+                                         .slot_bytes = commits->slot_bytes,
+                                         .pieces = commits->pieces,
+                                         .num_pieces = commits->num_pieces,
+                                         .checks = commits->checks,
+                                         .rooms = commits->rooms,
+                                         .num_threads = commits->num_threads};
+    pen__commit_copy(&job);
+    return PEN_OK;
+}
+
 pen_status pen_commits_take(struct pen_commits *commits, struct pen_text *why)
 {
+    int64_t begin_ns = pen_clock_ns();
     pen_status status = is_leader(commits) ? print_note(commits, why) : PEN_OK;
     if (status != PEN_OK)
         return status;
@@ -139,16 +202,14 @@ pen_status pen_commits_take(struct pen_commits *commits, struct pen_text *why)
     if (is_leader(commits))
         pen_snapshot_set_note(commits->snapshot, commits->note.bytes,
                               commits->note.length);
-    status = pen__contents_copy(&commits->contents, commits->snapshot);
+    status = copy(commits, bytes);
     if (status != PEN_OK)
         return status;
-    size_t num_blocks = pen_shard_num_blocks(commits->slot_bytes);
-    for (size_t i = 0; i < num_blocks; i++)
-        commits->checks[i] =
-            pen_shard_check_block(bytes, commits->slot_bytes, i);
     uint64_t step = pen_trainer_progress(commits->options.trainer).steps;
     pen_shard_commit(&commits->shard, slot, step, commits->checks);
     /* C1: with the second one of this rank all have their first. */
-    return pen_holder_tell_commit(commits->options.client, step,
-                                  ++commits->num_taken > 1);
+    status = pen_holder_tell_commit(commits->options.client, step,
+                                    ++commits->num_taken > 1);
+    commits->taken_ns += pen_clock_ns() - begin_ns;
+    return status;
 }

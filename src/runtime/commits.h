@@ -52,6 +52,9 @@ size_t pen_commits_bytes(const struct pen_commits *commits);
 pen_status pen_commits_take(struct pen_commits *commits,
                             struct pen_text *why) PEN_MUST_CHECK;
 
+/* How long one of them held up the training, on this rank; the mean. */
+double pen_commits_seconds(const struct pen_commits *commits);
+
 /* ---- going on ---- */
 
 /* What was found in memory. */

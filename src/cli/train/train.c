@@ -1085,6 +1085,10 @@ static pen_status tell_end(struct training *training)
         status = pen__train_tell_sent(training->transport);
     if (status != PEN_OK)
         return status;
+    if (training->is_first && training->commits != NULL)
+        pen_log(PEN_LOG_INFO,
+                "each step was kept in memory, which took %.1f ms of it",
+                1e3 * pen_commits_seconds(training->commits));
     uint64_t redone = pen_trainer_num_redone(training->trainer);
     if (training->is_first && redone > 0)
         pen_log(PEN_LOG_INFO,
