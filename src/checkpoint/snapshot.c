@@ -16,6 +16,10 @@
 
 #define ALIGNMENT 64u
 
+/* Ends the name of a matrix that lies column by column; dimensions are those
+ * of the rows that it then has. */
+#define TRANSPOSED " transposed"
+
 enum { MODEL, OPTIMIZER, SYNC, NUM_IMAGES };
 
 struct directory {
@@ -28,7 +32,8 @@ struct directory {
 /* A file in the block. */
 struct image {
     struct pen_tensor_spec *specs;
-    uint64_t *offsets; /* of the specs, from the beginning of the image */
+    uint64_t (*shapes)[2]; /* of those that are transposed */
+    uint64_t *offsets;     /* of the specs, from the beginning of the image */
     size_t count;
     struct pen_text head;
 };
@@ -101,6 +106,16 @@ static pen_status add_part(struct pen_snapshot *snapshot, int image,
     pen__part_name(spec.name, part, &name);
     if (part != PEN_CHECKPOINT_WEIGHT)
         spec.dtype = PEN_DTYPE_F32;
+    if (snapshot->contents.transposed != NULL &&
+        snapshot->contents.transposed[tensor]) {
+        uint64_t *shape =
+            snapshot->images[image].shapes[snapshot->images[image].count];
+        PEN_BUG_UNLESS(spec.num_dims == 2 && spec.dtype == PEN_DTYPE_F32);
+        shape[0] = spec.shape[1];
+        shape[1] = spec.shape[0];
+        spec.shape = shape;
+        pen_text_add_string(&name, TRANSPOSED);
+    }
     pen_status status = add_spec(&snapshot->images[image], &spec, &name);
     pen_text_release(&name);
     return status;
@@ -113,10 +128,11 @@ static pen_status list_image(struct pen_snapshot *snapshot, int image)
     size_t count = count_specs(snapshot, image);
     pen_status status = PEN_OK;
     it->specs = calloc(count + 1, sizeof *it->specs);
+    it->shapes = calloc(count + 1, sizeof *it->shapes);
     it->offsets = calloc(count + 1, sizeof *it->offsets);
     snapshot->firsts[image] =
         calloc(contents->count + 1, sizeof *snapshot->firsts[image]);
-    if (it->specs == NULL || it->offsets == NULL ||
+    if (it->specs == NULL || it->shapes == NULL || it->offsets == NULL ||
         snapshot->firsts[image] == NULL)
         return PEN_NOMEM;
     for (size_t i = 0; i < contents->count; i++) {
@@ -208,6 +224,7 @@ void pen_snapshot_free(struct pen_snapshot *snapshot)
         for (size_t k = 0; k < it->count; k++)
             free((char *)it->specs[k].name);
         free(it->specs);
+        free(it->shapes);
         free(it->offsets);
         free(snapshot->firsts[i]);
         pen_text_release(&it->head);
@@ -222,7 +239,8 @@ size_t pen_snapshot_bytes(const struct pen_snapshot *snapshot)
     for (int i = 0; i < NUM_IMAGES; i++) {
         const struct image *it = &snapshot->images[i];
         total += it->head.capacity +
-                 it->count * (sizeof *it->specs + sizeof *it->offsets) +
+                 it->count * (sizeof *it->specs + sizeof *it->shapes +
+                              sizeof *it->offsets) +
                  snapshot->contents.count * sizeof *snapshot->firsts[i];
         for (size_t k = 0; k < it->count; k++)
             total += strlen(it->specs[k].name) + 1;
@@ -334,6 +352,31 @@ static bool read_directory(const struct pen_snapshot_block *block,
     return is_fine;
 }
 
+/* Names and dimensions are those of the model again. */
+static pen_status mark_transposed(struct pen_safetensors *file,
+                                  struct pen_text *why)
+{
+    for (size_t i = 0; i < file->num_tensors; i++) {
+        struct pen_safetensor *it = &file->tensors[i];
+        size_t length = strlen(it->name);
+        size_t end = strlen(TRANSPOSED);
+        if (length <= end || strcmp(it->name + length - end, TRANSPOSED) != 0)
+            continue;
+        if (it->num_dims != 2 || it->dtype != PEN_DTYPE_F32) {
+            pen_why(why, "tensor %s is no matrix of F32", it->name);
+            return PEN_INVALID;
+        }
+        /* Both belong to the file, which nobody else has. */
+        uint64_t *shape = (uint64_t *)it->shape;
+        uint64_t rows = shape[0];
+        shape[0] = shape[1];
+        shape[1] = rows;
+        ((char *)it->name)[length - end] = '\0';
+        it->is_transposed = true;
+    }
+    return PEN_OK;
+}
+
 /* The image of all blocks; NULL where none has a tensor of it. */
 static pen_status open_image(const struct pen_snapshot_block *blocks,
                              size_t count, int image, struct pen_weights **out,
@@ -353,6 +396,8 @@ static pen_status open_image(const struct pen_snapshot_block *blocks,
                 (size_t)directory.images[image].num_bytes, &files[num_files],
                 why);
             num_files += status == PEN_OK;
+            if (status == PEN_OK)
+                status = mark_transposed(files[num_files - 1], why);
         }
     }
     if (status == PEN_OK && num_files > 0)

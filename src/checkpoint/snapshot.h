@@ -25,6 +25,9 @@ struct pen_snapshot_contents {
     uint32_t num_moments;
     const struct pen_tensor_spec *extras;
     size_t num_extras;
+    /* Tensors whose parts lie column by column, of a block that is read by
+     * pen_checkpoint_open_blocks() alone; NULL: none. */
+    const bool *transposed;
 };
 
 /*

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "core/dtype.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,8 @@ struct pen_safetensor {
     uint64_t offset; /* from the end of the header */
     uint64_t num_bytes;
     const unsigned char *bytes; /* not aligned in general */
+    bool is_transposed; /* F32 with two dimensions, column by column; in memory
+                           alone */
 };
 
 /* An open file; tensors are sorted by name. */

@@ -2,6 +2,8 @@
 
 #include "base/bug.h"
 
+#include <string.h>
+
 struct pen_tensor_piece pen_tensor_piece_whole(uint32_t num_dims,
                                                const uint64_t *shape)
 {
@@ -76,6 +78,19 @@ bool pen_tensor_pieces_tile(const struct pen_tensor_piece *whole,
     return covered == pen_tensor_piece_count(whole);
 }
 
+/* Of a matrix that lies column by column. */
+static void read_transposed(const struct pen_tensor_piece *piece,
+                            const struct pen_safetensor *tensor, float *out)
+{
+    PEN_BUG_UNLESS(tensor->num_dims == 2 && tensor->dtype == PEN_DTYPE_F32);
+    for (uint64_t row = 0; row < piece->num_rows; row++)
+        for (uint64_t column = 0; column < piece->num_columns; column++) {
+            uint64_t at = (piece->first_column + column) * tensor->shape[0] +
+                          piece->first_row + row;
+            memcpy(out++, tensor->bytes + at * sizeof *out, sizeof *out);
+        }
+}
+
 void pen_tensor_piece_read(const struct pen_tensor_piece *piece,
                            const struct pen_safetensor *tensor, float *out)
 {
@@ -84,6 +99,10 @@ void pen_tensor_piece_read(const struct pen_tensor_piece *piece,
     size_t width = pen_dtype_bits(tensor->dtype) / 8;
     uint64_t count = pen_tensor_piece_num_stretches(piece, &whole);
     PEN_BUG_UNLESS(is_inside(piece, &whole));
+    if (tensor->is_transposed) {
+        read_transposed(piece, tensor, out);
+        return;
+    }
     for (uint64_t i = 0; i < count; i++) {
         struct pen_tensor_stretch it =
             pen_tensor_piece_stretch(piece, &whole, i);

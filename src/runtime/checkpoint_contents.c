@@ -288,33 +288,45 @@ size_t pen__contents_num_pieces(const struct pen__contents *contents)
     return count;
 }
 
+static const struct pen_network_parameter *
+parameter_of(const struct pen__contents *contents, size_t tensor)
+{
+    const struct pen__place *place = &contents->places[tensor];
+    return pen_network_parameter(
+        pen_trainer_network(contents->trainer, place->stage), place->parameter);
+}
+
+bool pen__contents_is_transposed(const struct pen__contents *contents,
+                                 size_t tensor)
+{
+    if (contents->places[tensor].parameter == NO_PARAMETER)
+        return false;
+    const struct pen_network_parameter *it = parameter_of(contents, tensor);
+    bool is_matrix = contents->places[tensor].tensor.num_dims == 2;
+    PEN_BUG_UNLESS(it->order == PEN_ORDER_ROWS || !is_matrix ||
+                   it->num_slices == 1);
+    return it->order == PEN_ORDER_TRANSPOSED && is_matrix;
+}
+
 static struct pen__contents_piece piece_of(struct pen__contents *contents,
                                            enum pen_checkpoint_part part,
                                            size_t tensor, void *to)
 {
     struct pen_engine *engine = contents->trainer->engine;
     const struct pen__place *place = &contents->places[tensor];
-    struct pen_network *network =
-        pen_trainer_network(contents->trainer, place->stage);
     struct pen__contents_piece piece = {.to = to,
                                         .num_bytes = bytes_of(&place->tensor)};
     if (place->parameter == NO_PARAMETER) {
-        piece.from = pen_network_statistic(network, place->slice.tensor);
+        piece.from = pen_network_statistic(
+            pen_trainer_network(contents->trainer, place->stage),
+            place->slice.tensor);
         return piece;
     }
-    const struct pen_network_parameter *it =
-        pen_network_parameter(network, place->parameter);
+    const struct pen_network_parameter *it = parameter_of(contents, tensor);
     const float *values =
         engine->ops->parameter_read(engine, it->parameter, engine_parts[part],
                                     0, pen_network_count(it), NULL);
-    piece.from = values;
-    piece.first = place->slice.first;
-    if (it->order == PEN_ORDER_ROWS) {
-        piece.from = values + piece.first;
-    } else {
-        piece.rows = it->rows;
-        piece.columns = it->columns;
-    }
+    piece.from = values + place->slice.first;
     return piece;
 }
 

@@ -57,16 +57,20 @@ pen_status pen__contents_copy(struct pen__contents *contents,
 
 /* Where a part of a tensor lies in the engine's memory, and where it goes. */
 struct pen__contents_piece {
-    const void *from; /* first of its parameter where that is transposed */
+    const void *from;
     char *to;
     size_t num_bytes;
-    size_t rows;    /* of the parameter, where that is transposed; else 0 */
-    size_t columns; /* likewise */
-    size_t first; /* element of the transposed parameter that it begins with */
 };
 
 /* How many of them there are; 0 where the engine's memory is not the host's. */
 size_t pen__contents_num_pieces(const struct pen__contents *contents);
+
+/*
+ * Whether a tensor lies column by column in the engine's memory, for
+ * pen_snapshot_contents: pieces are not turned.
+ */
+bool pen__contents_is_transposed(const struct pen__contents *contents,
+                                 size_t tensor);
 
 /* All of them, in the order of their places in the snapshot's block. */
 void pen__contents_list_pieces(struct pen__contents *contents,

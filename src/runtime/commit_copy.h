@@ -14,7 +14,6 @@ struct pen__commit_copy {
     const struct pen__contents_piece *pieces;
     size_t num_pieces;
     uint32_t *checks; /* of the blocks */
-    float *rooms;     /* num_threads times a block, for what is transposed */
     int num_threads;
 };
 

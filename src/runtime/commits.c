@@ -20,7 +20,7 @@ struct pen_commits {
     uint32_t *checks;
     struct pen__contents_piece *pieces;
     size_t num_pieces; /* 0: the engine's memory is not the host's */
-    float *rooms;
+    bool *transposed;  /* of the tensors; see snapshot.h */
     int num_threads;
     uint64_t slot_bytes;
     uint64_t num_taken;
@@ -59,21 +59,21 @@ static pen_status describe(struct pen_commits *commits, struct pen_text *why)
 
 /* ---- making ---- */
 
-/* Of what copies; checks are there in any case. */
-static pen_status make_room(struct pen_commits *commits)
+/* Before the snapshot: what lies in the engine's memory goes as it lies. */
+static pen_status list_pieces(struct pen_commits *commits)
 {
+    const struct pen__contents *contents = &commits->contents;
     int threads = commits->options.trainer->options.threads;
     commits->num_threads = threads > 1 ? threads : 1;
-    commits->num_pieces = pen__contents_num_pieces(&commits->contents);
+    commits->num_pieces = pen__contents_num_pieces(contents);
     commits->pieces = calloc(commits->num_pieces + 1, sizeof *commits->pieces);
-    commits->rooms =
-        aligned_alloc(64, (size_t)commits->num_threads * PEN_SHARD_BLOCK_BYTES);
-    commits->checks = calloc(pen_shard_num_blocks(commits->slot_bytes) + 1,
-                             sizeof *commits->checks);
-    return commits->pieces == NULL || commits->rooms == NULL ||
-                   commits->checks == NULL
-               ? PEN_NOMEM
-               : PEN_OK;
+    commits->transposed =
+        calloc(contents->count + 1, sizeof *commits->transposed);
+    if (commits->pieces == NULL || commits->transposed == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < contents->count && commits->num_pieces > 0; i++)
+        commits->transposed[i] = pen__contents_is_transposed(contents, i);
+    return PEN_OK;
 }
 
 static pen_status make_shard(struct pen_commits *commits, struct pen_text *why)
@@ -98,19 +98,22 @@ static pen_status make(struct pen_commits *commits, struct pen_text *why)
     pen_status status = pen__contents_init(&commits->contents, trainer,
                                            is_leader(commits), why);
     if (status == PEN_OK)
+        status = list_pieces(commits);
+    if (status == PEN_OK)
         status = describe(commits, why);
     if (status != PEN_OK)
         return status;
-    const struct pen_snapshot_contents list =
-        pen__contents_list(&commits->contents);
+    struct pen_snapshot_contents list = pen__contents_list(&commits->contents);
+    list.transposed = commits->transposed;
     size_t note_bytes =
         is_leader(commits) ? commits->note.length + NOTE_SLACK : 0;
     status = pen_snapshot_plan(&list, note_bytes, &commits->snapshot, why);
     if (status != PEN_OK)
         return status;
     commits->slot_bytes = pen_snapshot_block_bytes(commits->snapshot);
-    status = make_room(commits);
-    return status == PEN_OK ? make_shard(commits, why) : status;
+    commits->checks = calloc(pen_shard_num_blocks(commits->slot_bytes) + 1,
+                             sizeof *commits->checks);
+    return commits->checks == NULL ? PEN_NOMEM : make_shard(commits, why);
 }
 
 pen_status pen_commits_create(const struct pen_commits_options *options,
@@ -141,14 +144,13 @@ void pen_commits_free(struct pen_commits *commits)
     pen_text_release(&commits->note);
     free(commits->checks);
     free(commits->pieces);
-    free(commits->rooms);
+    free(commits->transposed);
     free(commits);
 }
 
 size_t pen_commits_bytes(const struct pen_commits *commits)
 {
-    return pen_shard_bytes(commits->slot_bytes) +
-           (size_t)commits->num_threads * PEN_SHARD_BLOCK_BYTES;
+    return pen_shard_bytes(commits->slot_bytes);
 }
 
 double pen_commits_seconds(const struct pen_commits *commits)
@@ -184,7 +186,6 @@ static pen_status copy(struct pen_commits *commits, void *slot)
                                          .pieces = commits->pieces,
                                          .num_pieces = commits->num_pieces,
                                          .checks = commits->checks,
-                                         .rooms = commits->rooms,
                                          .num_threads = commits->num_threads};
     pen__commit_copy(&job);
     return PEN_OK;

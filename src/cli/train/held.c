@@ -105,6 +105,27 @@ pen_status pen__train_held_find(struct pen__train_held *held,
     return status;
 }
 
+pen_status pen__train_held_missed(struct pen__train_held *held,
+                                  struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    uint32_t rank = held->client.rank;
+    uint32_t num_ranks = held->client.num_ranks;
+    pen_holder_leave(&held->client);
+    pen_status status = pen_holder_connect(held->path, held->epoch, rank,
+                                           num_ranks, &held->client, &reason);
+    if (status == PEN_INVALID) {
+        pen_why(why, "%s", pen_text_string(&reason));
+    } else {
+        pen_log(PEN_LOG_WARN,
+                "the holder of steps in memory is gone: a restart goes on from "
+                "the last checkpoint of --save");
+        status = PEN_OK;
+    }
+    pen_text_release(&reason);
+    return status;
+}
+
 void pen__train_held_drop(struct pen__train_held *held)
 {
     pen_kept_release(&held->kept);

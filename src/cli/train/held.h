@@ -37,6 +37,14 @@ pen_status pen__train_held_find(struct pen__train_held *held,
                                 struct pen_checkpoint **out,
                                 struct pen_text *why);
 
+/*
+ * The holder has closed its socket: refused where it has gone on to another
+ * epoch, to which this rank does not belong. Else it is gone, which is a
+ * warning: the training goes on, and a restart begins from disk.
+ */
+pen_status pen__train_held_missed(struct pen__train_held *held,
+                                  struct pen_text *why);
+
 /* Forgets the memory that the run went on from. */
 void pen__train_held_drop(struct pen__train_held *held);
 

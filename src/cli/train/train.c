@@ -931,11 +931,10 @@ static pen_status keep_step(struct training *training, struct pen_text *why)
         return PEN_OK;
     pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
     pen_status status = pen_commits_take(training->commits, why);
-    if (status ==
-        PEN_LOST) { /* the supervisor will end this rank, or is gone */
-        pen_why(why, "the holder of steps in memory is gone, or has gone on "
-                     "to another epoch");
-        status = PEN_IO;
+    if (status == PEN_LOST) {
+        pen_commits_free(training->commits);
+        training->commits = NULL;
+        status = pen__train_held_missed(&training->held, why);
     }
     pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
     return status;
