@@ -19,7 +19,8 @@ enum {
     STAT_BYTES = 1024,
     WORK_BYTES = 128,
     LIST_BYTES = 4096,
-    STATE_FIELD = 3, /* of proc(5), as the next two */
+    STATE_FIELD = 3, /* of proc(5), as the next three */
+    PARENT_FIELD = 4,
     START_FIELD = 22,
     STATUS_FIELD = 52
 };
@@ -37,6 +38,8 @@ struct pen__process pen__process_parse(const char *text)
         if (at == NULL)
             return process;
         at++;
+        if (field + 1 == PARENT_FIELD)
+            process.parent = (int)strtol(at, NULL, 10);
         if (field + 1 == START_FIELD)
             process.start = strtoull(at, NULL, 10);
     }

@@ -12,6 +12,7 @@ struct pen__process {
     bool has_status; /* it ends or has, nobody has collected it yet */
     int status;      /* as waitpid() gives it */
     uint64_t start;  /* when it began, in ticks since the machine did */
+    int parent;
 };
 
 /* Does not allocate and never fails. */

@@ -321,6 +321,10 @@ class Judge:
         costs = os.path.join(OLD, "..", "..", "..", "examples", "costs")
         for name in sorted(os.listdir(costs)):
             self.check_file("costs-file", os.path.join(costs, name))
+        events = os.path.join(lines.work, "supervise.jsonl")
+        for code in ("0", "2"):
+            lines.run("supervise", "--events", events, "--", "sh", "-c", f"exit {code}")
+        self.check_file("supervise-event", events, lines=True)
         self.check("ranks-file", {"format": "penstock-ranks", "version": 1, "ranks": [{"predicted_bytes": 1, "peak_bytes": 2}]}, "ranks.json")
         try:
             import yaml

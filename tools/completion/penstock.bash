@@ -181,6 +181,10 @@ _penstock_sync_options() {
     esac
 }
 
+_penstock_supervise_options() {
+    echo --events --max-restarts --window
+}
+
 _penstock_ring_options() {
     case $1 in
     draw) echo --output --begin --end ;;
@@ -285,7 +289,7 @@ _penstock_ring() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export lint reproduce schema"
+    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export lint reproduce schema supervise"
     local all="schedule checkpoint cluster sync ring $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}

@@ -37,6 +37,7 @@ extern const struct pen__command pen__predict;
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__schema;
 extern const struct pen__command pen__ring;
+extern const struct pen__command pen__supervise;
 extern const struct pen__command pen__sync;
 extern const struct pen__command pen__tokenize;
 extern const struct pen__command pen__partition;

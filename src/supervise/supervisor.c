@@ -1,0 +1,710 @@
+/*
+ * One loop around the launches of a command.
+ *
+ *   start ─► running ─ ended with 0 ─────────────────────────────► end
+ *     ▲         │  a rank or the launcher died, was stopped, hangs
+ *     │         ▼
+ *     │      fence: SIGKILL to all processes of the launch; wait for each
+ *     │         ▼
+ *     └─ yes ─ policy: is it worth a restart? ─ no ──────────────► give up
+ *
+ * S1. A launch begins when no process of the one before lives on this node,
+ *     but for a launcher that tidies up: it has no ranks and gets no new ones.
+ * S2. Epochs only grow, also from one supervisor of a run to the next.
+ * S3. Nothing is left when the supervisor ends: no process, session folder or
+ *     shared memory of a launch.
+ * S4. Nothing in the loop waits without a limit.
+ */
+#include "supervise/supervisor.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "supervise/child.h"
+#include "supervise/events.h"
+#include "supervise/progress.h"
+#include "supervise/steps.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SEC INT64_C(1000000000)
+#define MS INT64_C(1000000)
+
+#define TICK_MS 50
+#define SCAN_YOUNG_NS (100 * MS) /* while a launch starts its ranks */
+#define SCAN_NS (2 * SEC)
+#define YOUNG_NS (10 * SEC)
+#define LOOK_NS (200 * MS)
+#define WORK_NS (5 * SEC)
+#define WORDS_NS (60 * MS)   /* for the last words of the other ranks */
+#define STOPPED_NS (1 * SEC) /* a stopped process is certain */
+#define ENDING_NS (5 * SEC)  /* for the launcher after a rank's bad end */
+#define DESERTED_NS                                                            \
+    (30 * SEC) /* for the launcher after the last rank's end                   \
+                */
+#define TIDY_NS (10 * SEC)
+#define KILL_NS (60 * SEC)
+#define SETTLED_NS (1 * SEC) /* no new process for so long: all are started */
+
+enum { MOST_OLD = 8, NUM_FIXED_ENDS = 2 };
+
+struct supervisor {
+    const struct pen_supervisor_options *options;
+    struct pen_events events;
+    struct pen_policy policy;
+    struct pen_steps steps;
+    struct pen_progress progress;
+    struct pen_family family;
+    struct pen_child now;
+    struct pen_child old[MOST_OLD]; /* launchers that tidy up */
+    size_t num_old;
+    pid_t others[MOST_OLD];
+    int signals;
+    uint64_t epoch;
+    int64_t committed; /* step, PEN_UNKNOWN: none */
+    int64_t num_ranks; /* of the launch, as seen */
+    int asked;         /* SIGTERM or SIGINT asked for the end */
+    bool has_progress; /* since the launch began */
+    bool has_fault;    /* that no commit has followed yet */
+    struct pen_fault fault;
+    int64_t fault_ns;
+    int64_t fault_step; /* that was committed then */
+    int64_t tick_ns;    /* of the last turn */
+    int64_t scan_ns;
+    int64_t look_ns;
+    int64_t work_ns;
+    int64_t grown_ns;  /* when a process of the launch was last new */
+    int64_t ending_ns; /* when a rank ended badly; 0: none has */
+    int64_t deserted_ns;
+};
+
+/* ---- events ---- */
+
+static void tell(struct supervisor *s, enum pen_event_kind kind,
+                 const struct pen_fault *fault, double lost_sec,
+                 const struct pen_last_words *evidence)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct pen_event event = {
+        .kind = kind,
+        .time_sec = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec,
+        .epoch = s->epoch,
+        .step = s->committed,
+        .fault = fault,
+        .lost_sec = lost_sec,
+        .redone_steps = PEN_UNKNOWN,
+        .num_ranks = s->num_ranks > 0 ? s->num_ranks : PEN_UNKNOWN,
+        .evidence = evidence};
+    if (kind == PEN_EVENT_RESUMED && s->fault.step != PEN_UNKNOWN)
+        event.redone_steps =
+            s->fault.step - (s->fault_step > 0 ? s->fault_step : 0);
+    pen_events_add(&s->events, &event);
+}
+
+static double seconds_since(int64_t begin_ns)
+{
+    return 1e-9 * (double)(pen_clock_ns() - begin_ns);
+}
+
+/* One line per fault: what happened, what was done, how long it took. */
+static void tell_resumed(struct supervisor *s)
+{
+    struct pen_text line = PEN_TEXT_EMPTY;
+    double lost_sec = seconds_since(s->fault_ns);
+    pen_fault_print(&s->fault, &line);
+    if (s->fault_step > 0)
+        pen_text_add(&line, "; restarted from step %" PRId64, s->fault_step);
+    else
+        pen_text_add_string(&line, "; restarted from the beginning");
+    pen_log(PEN_LOG_INFO,
+            "%s (epoch %" PRIu64 "), step %" PRId64 " was committed %.2f s "
+            "after the fault",
+            pen_text_string(&line), s->epoch, s->committed, lost_sec);
+    pen_text_release(&line);
+    tell(s, PEN_EVENT_RESUMED, NULL, lost_sec, NULL);
+    s->has_fault = false;
+}
+
+static void note_commit(struct supervisor *s, int64_t step)
+{
+    if (step <= s->committed)
+        return;
+    s->committed = step;
+    s->has_progress = true;
+    pen_progress_commit(&s->progress, pen_clock_ns());
+    if (s->has_fault)
+        tell_resumed(s);
+}
+
+/* ---- processes ---- */
+
+static void update_others(struct supervisor *s)
+{
+    s->family.num_others = 0;
+    for (size_t i = 0; i < s->num_old; i++)
+        s->others[s->family.num_others++] = s->old[i].pid;
+    s->family.others = s->others;
+}
+
+/* Launchers that tidy up: reads, collects, and ends those that are late. */
+static void tend_old(struct supervisor *s)
+{
+    int64_t now_ns = pen_clock_ns();
+    for (size_t i = 0; i < s->num_old;) {
+        struct pen_child *child = &s->old[i];
+        pen_child_read(child);
+        pen_child_collect(child);
+        if (!child->has_ended && now_ns > child->deadline_ns)
+            kill(child->pid, SIGKILL);
+        if (!child->has_ended) {
+            i++;
+            continue;
+        }
+        pen_child_release(child);
+        s->old[i] = s->old[--s->num_old];
+        update_others(s);
+    }
+}
+
+/* Orphans that were given to this process, and have ended. */
+static void collect_orphans(const struct supervisor *s)
+{
+    for (size_t i = 0; i < s->family.count; i++)
+        if (s->family.members[i].has_ended &&
+            s->family.members[i].pid != s->now.pid)
+            waitpid(s->family.members[i].pid, NULL, WNOHANG);
+}
+
+static void scan(struct supervisor *s, int64_t now_ns)
+{
+    size_t before = s->family.count;
+    if (pen_family_scan(&s->family) != PEN_OK)
+        return;
+    if (s->family.count > before)
+        s->grown_ns = now_ns;
+    int64_t ranks = (int64_t)pen_family_ranks(&s->family);
+    if (ranks > s->num_ranks)
+        s->num_ranks = ranks;
+    pen_leftovers_note(&s->now.leftovers, &s->family);
+    s->scan_ns = now_ns;
+}
+
+static void read_work(struct supervisor *s, int64_t now_ns)
+{
+    int64_t sum_ns = 0;
+    for (size_t i = 0; i < s->family.count; i++) {
+        const struct pen_member *member = &s->family.members[i];
+        if (member->has_ended)
+            continue;
+        struct pen__process_work work = pen__process_read_work(member->pid, 0);
+        sum_ns += work.cpu_ns + work.queue_ns;
+    }
+    pen_progress_work(&s->progress, sum_ns, now_ns);
+    s->work_ns = now_ns;
+}
+
+/* What is due now; nothing of it is judged here. */
+static void look(struct supervisor *s)
+{
+    int64_t now_ns = pen_clock_ns();
+    /* This process was stopped itself: what it saw before is old. */
+    if (now_ns - s->tick_ns > SEC)
+        for (size_t i = 0; i < s->family.count; i++)
+            s->family.members[i].stopped_ns = 0;
+    s->tick_ns = now_ns;
+    int64_t pause_ns =
+        now_ns - s->now.start_ns < YOUNG_NS || now_ns - s->grown_ns < SETTLED_NS
+            ? SCAN_YOUNG_NS
+            : SCAN_NS;
+    if (now_ns - s->scan_ns >= pause_ns)
+        scan(s, now_ns);
+    if (now_ns - s->look_ns >= LOOK_NS) {
+        pen_family_look(&s->family, now_ns);
+        s->look_ns = now_ns;
+    }
+    if (now_ns - s->work_ns >= WORK_NS)
+        read_work(s, now_ns);
+    note_commit(s, pen_steps_newest(&s->steps));
+}
+
+/* ---- signals ---- */
+
+static void kill_all(struct supervisor *s, pid_t spared)
+{
+    scan(s, pen_clock_ns());
+    if (!pen_family_kill(&s->family, spared, KILL_NS))
+        pen_log(PEN_LOG_WARN, "a process of the training does not end, it is "
+                              "in a system call that does not return");
+    collect_orphans(s);
+}
+
+/* Ranks save and agree on the end; launchers would kill them after a second. */
+static void forward(struct supervisor *s, int number)
+{
+    bool has_ranks = false;
+    for (size_t i = 0; i < s->family.count; i++) {
+        const struct pen_member *member = &s->family.members[i];
+        if (member->rank == PEN_UNKNOWN || member->has_ended)
+            continue;
+        has_ranks = true;
+        kill(member->pid, number);
+    }
+    if (!has_ranks && s->now.pid > 0 && !s->now.has_ended)
+        kill(s->now.pid, number);
+}
+
+static void take_signals(struct supervisor *s)
+{
+    struct signalfd_siginfo info;
+    while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD)
+            continue;
+        if (number == SIGINT && s->asked == SIGINT) {
+            kill_all(s, 0);
+            continue;
+        }
+        if (number == SIGHUP)
+            number = SIGTERM;
+        if (number != SIGUSR1)
+            s->asked = number;
+        scan(s, pen_clock_ns());
+        forward(s, number);
+    }
+}
+
+/* ---- waiting ---- */
+
+static void note_ends(struct supervisor *s, const struct pollfd *ends)
+{
+    for (size_t i = 0; i < s->family.count; i++)
+        if (!s->family.members[i].has_ended && (ends[i].revents & POLLIN))
+            pen_member_note_end(&s->family.members[i]);
+}
+
+/* Until something happens, or so long. */
+static void wait_for_news(struct supervisor *s, int limit_ms)
+{
+    size_t count = s->family.count, others = 0;
+    struct pollfd *ends =
+        calloc(count + NUM_FIXED_ENDS + MOST_OLD, sizeof *ends);
+    if (ends == NULL) {
+        poll(NULL, 0, limit_ms);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        ends[i] = (struct pollfd){
+            s->family.members[i].has_ended ? -1 : s->family.members[i].handle,
+            POLLIN, 0};
+    ends[count + others++] = (struct pollfd){s->signals, POLLIN, 0};
+    if (s->now.pid > 0)
+        ends[count + others++] = (struct pollfd){s->now.words_end, POLLIN, 0};
+    for (size_t i = 0; i < s->num_old; i++)
+        ends[count + others++] =
+            (struct pollfd){s->old[i].words_end, POLLIN, 0};
+    if (poll(ends, (nfds_t)(count + others), limit_ms) > 0)
+        note_ends(s, ends);
+    free(ends);
+    if (s->now.pid > 0) {
+        pen_child_read(&s->now);
+        pen_child_collect(&s->now);
+    }
+    tend_old(s);
+    collect_orphans(s);
+    take_signals(s);
+}
+
+/* ---- judging ---- */
+
+static void add_words(struct pen_fault *fault,
+                      const struct pen_last_words *words)
+{
+    const struct pen_fault *told = &words->fault;
+    if (!words->is_told)
+        return;
+    if (fault->rank == PEN_UNKNOWN)
+        fault->rank = told->rank;
+    if (fault->rank != told->rank)
+        return;
+    if (fault->signal == PEN_UNKNOWN)
+        fault->signal = told->signal;
+    if (fault->exit_code == PEN_UNKNOWN && fault->signal == PEN_UNKNOWN)
+        fault->exit_code = told->exit_code;
+    fault->step = told->step;
+    memcpy(fault->op, told->op, sizeof fault->op);
+}
+
+/* The other ranks say where it happened, if they have a moment. */
+static void await_words(struct supervisor *s)
+{
+    int64_t end = pen_clock_ns() + WORDS_NS;
+    while (!s->now.words.is_told && !s->now.has_ended && pen_clock_ns() < end)
+        wait_for_news(s, 5);
+}
+
+static bool judge_end(struct supervisor *s, struct pen_fault *fault)
+{
+    if (!s->now.has_ended)
+        return false;
+    pen_child_read(&s->now);
+    pen_fault_read_status(fault, s->now.status, s->now.words.error);
+    if (fault->cause == PEN_CAUSE_RANK_DIED || fault->cause == PEN_CAUSE_HANG)
+        add_words(fault, &s->now.words);
+    return true;
+}
+
+/* What ranks or their watchdogs have said; an error ends the launch by itself.
+ */
+static bool judge_words(struct supervisor *s, struct pen_fault *fault)
+{
+    const struct pen_last_words *words = &s->now.words;
+    if (!words->is_told || words->error[0] != '\0')
+        return false;
+    if (words->fault.signal == PEN_UNKNOWN && s->ending_ns == 0)
+        s->ending_ns = pen_clock_ns(); /* an exit, whose reason may follow */
+    if (words->fault.signal == PEN_UNKNOWN &&
+        words->fault.cause == PEN_CAUSE_RANK_DIED &&
+        (words->fault.exit_code != PEN_UNKNOWN ||
+         pen_clock_ns() - s->ending_ns < WORDS_NS))
+        return false;
+    fault->cause = words->fault.cause;
+    add_words(fault, words);
+    return true;
+}
+
+static bool judge_member(struct supervisor *s, struct pen_member *member,
+                         struct pen_fault *fault)
+{
+    if (member->rank == PEN_UNKNOWN || !member->has_ended || member->is_noted)
+        return false;
+    member->is_noted = true;
+    if (!member->has_status || member->pid == s->now.pid ||
+        (WIFEXITED(member->status) && WEXITSTATUS(member->status) == 0))
+        return false;
+    if (WIFEXITED(member->status)) {
+        if (s->ending_ns == 0)
+            s->ending_ns = pen_clock_ns();
+        return false;
+    }
+    fault->cause = PEN_CAUSE_RANK_DIED;
+    fault->rank = member->rank;
+    fault->signal = WTERMSIG(member->status);
+    await_words(s);
+    add_words(fault, &s->now.words);
+    return true;
+}
+
+/* A job that was stopped as a whole is left alone. */
+static bool judge_stopped(const struct supervisor *s, struct pen_fault *fault)
+{
+    const struct pen_member *stopped = NULL;
+    bool has_others = false;
+    for (size_t i = 0; i < s->family.count; i++) {
+        const struct pen_member *member = &s->family.members[i];
+        if (member->has_ended ||
+            (member->rank == PEN_UNKNOWN && member->pid != s->now.pid))
+            continue;
+        if (member->stopped_ns == 0)
+            has_others |= member->rank != PEN_UNKNOWN;
+        else if (s->look_ns - member->stopped_ns >= STOPPED_NS &&
+                 (stopped == NULL || member->rank != PEN_UNKNOWN))
+            stopped = member;
+    }
+    if (stopped == NULL || !has_others)
+        return false;
+    fault->cause = stopped->rank == PEN_UNKNOWN ? PEN_CAUSE_LAUNCHER_STOPPED
+                                                : PEN_CAUSE_RANK_STOPPED;
+    fault->rank = stopped->rank;
+    return true;
+}
+
+/* The launcher does not end although its ranks have. */
+static bool judge_deserted(struct supervisor *s, struct pen_fault *fault)
+{
+    int64_t now_ns = pen_clock_ns();
+    bool is_deserted = s->num_ranks > 0 && pen_family_ranks(&s->family) == 0;
+    if (!is_deserted)
+        s->deserted_ns = 0;
+    else if (s->deserted_ns == 0)
+        s->deserted_ns = now_ns;
+    if ((s->ending_ns == 0 || now_ns - s->ending_ns < ENDING_NS) &&
+        (s->deserted_ns == 0 || now_ns - s->deserted_ns < DESERTED_NS))
+        return false;
+    fault->cause = PEN_CAUSE_HANG;
+    return true;
+}
+
+static bool judge_progress(struct supervisor *s, struct pen_fault *fault)
+{
+    switch (pen_progress_judge(&s->progress, pen_clock_ns())) {
+    case PEN_PROGRESS_WARN:
+        pen_log(PEN_LOG_WARN, "no process of the training has used processor "
+                              "time for a minute");
+        return false;
+    case PEN_PROGRESS_STUCK:
+        fault->cause = PEN_CAUSE_NO_PROGRESS;
+        fault->step = s->committed;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool judge(struct supervisor *s, struct pen_fault *fault)
+{
+    *fault = (struct pen_fault)PEN_FAULT_UNKNOWN;
+    if (judge_end(s, fault))
+        return true;
+    if (s->asked != 0)
+        return false;
+    for (size_t i = 0; i < s->family.count; i++)
+        if (judge_member(s, &s->family.members[i], fault))
+            return true;
+    return judge_words(s, fault) || judge_stopped(s, fault) ||
+           judge_deserted(s, fault) || judge_progress(s, fault);
+}
+
+/* ---- one launch ---- */
+
+static pen_status begin(struct supervisor *s, struct pen_text *why)
+{
+    update_others(s);
+    s->num_ranks = 0;
+    s->has_progress = false;
+    s->ending_ns = s->deserted_ns = 0;
+    pen_status status =
+        pen_child_start(&s->now, s->options->command, s->epoch, NULL, why);
+    int64_t now_ns = pen_clock_ns();
+    s->tick_ns = s->look_ns = s->work_ns = s->grown_ns = now_ns;
+    s->scan_ns = 0;
+    pen_progress_start(&s->progress, now_ns);
+    return status;
+}
+
+/* Whether the launcher may tidy up by itself: it will start nothing more. */
+static bool may_tidy(const struct supervisor *s, const struct pen_fault *fault)
+{
+    bool is_launcher = fault->cause == PEN_CAUSE_LAUNCHER_STOPPED ||
+                       fault->cause == PEN_CAUSE_LAUNCHER_DIED;
+    for (size_t i = 0; i < s->family.count; i++)
+        if (s->family.members[i].pid == s->now.pid &&
+            (s->family.members[i].state == 'T' ||
+             s->family.members[i].rank != PEN_UNKNOWN))
+            return false;
+    return !is_launcher && !s->now.has_ended && s->num_old < MOST_OLD &&
+           pen_clock_ns() - s->grown_ns > SETTLED_NS && s->num_ranks > 0;
+}
+
+/* Ends all of a launch; when it returns no rank of it lives (S1). */
+static void fence(struct supervisor *s, const struct pen_fault *fault)
+{
+    bool tidies = may_tidy(s, fault);
+    s->now.is_silent = true;
+    kill_all(s, tidies ? s->now.pid : 0);
+    pen_child_collect(&s->now);
+    if (!tidies)
+        while (!s->now.has_ended)
+            wait_for_news(s, 5);
+    pen_family_release(&s->family);
+    if (s->now.has_ended) {
+        pen_child_release(&s->now);
+        return;
+    }
+    s->now.deadline_ns = pen_clock_ns() + TIDY_NS;
+    s->old[s->num_old++] = s->now;
+    memset(&s->now, 0, sizeof s->now);
+    s->now.words_end = -1;
+    update_others(s);
+}
+
+static void watch_launch(struct supervisor *s, struct pen_fault *fault)
+{
+    do {
+        wait_for_news(s, TICK_MS);
+        look(s);
+    } while (!judge(s, fault));
+}
+
+/* ---- between launches ---- */
+
+static int code_of(const struct pen_fault *fault)
+{
+    enum { BY_SIGNAL = 128 };
+    if (fault->exit_code > 0)
+        return (int)fault->exit_code;
+    if (fault->exit_code == 0)
+        return 0;
+    return fault->signal > 0 ? BY_SIGNAL + (int)fault->signal : 1;
+}
+
+static void give_up(struct supervisor *s, const struct pen_fault *fault,
+                    enum pen_cause cause, const struct pen_last_words *words)
+{
+    struct pen_text line = PEN_TEXT_EMPTY;
+    struct pen_fault final = *fault;
+    final.cause = cause;
+    pen_fault_print(fault, &line);
+    if (cause != fault->cause)
+        pen_text_add(&line, "; %s", pen_cause_words(cause));
+    if (fault->signal != PEN_UNKNOWN && fault->exit_code != PEN_UNKNOWN)
+        pen_text_add(&line, "; exit code %" PRId64, fault->exit_code);
+    pen_log(PEN_LOG_ERROR, "%s: not restarted", pen_text_string(&line));
+    for (size_t i = 0; words != NULL && i < pen_last_words_count(words); i++)
+        if (cause == PEN_CAUSE_SAME_STEP || cause == PEN_CAUSE_TOO_MANY)
+            pen_log(PEN_LOG_INFO, "last words: %s",
+                    pen_last_words_line(words, i));
+    pen_text_release(&line);
+    tell(s, PEN_EVENT_GIVING_UP, &final, NAN, words);
+}
+
+static void wait_before_restart(struct supervisor *s, double delay_sec)
+{
+    int64_t end = pen_clock_ns() + (int64_t)(delay_sec * 1e9);
+    while (s->asked == 0 && pen_clock_ns() < end)
+        wait_for_news(s, TICK_MS);
+}
+
+/* False when it is over; *code is the exit code then. */
+static bool follow(struct supervisor *s, const struct pen_fault *fault,
+                   const struct pen_last_words *words, int *code)
+{
+    *code = code_of(fault);
+    if (fault->cause == PEN_CAUSE_DONE || s->asked != 0) {
+        struct pen_fault end = *fault;
+        if (s->asked != 0)
+            end.cause = PEN_CAUSE_ASKED;
+        tell(s, PEN_EVENT_END, &end, NAN, NULL);
+        return false;
+    }
+    struct pen_decision decision = pen_policy_decide(
+        &s->policy, fault, s->has_progress, 1e-9 * (double)pen_clock_ns());
+    tell(s, PEN_EVENT_FAULT, fault, NAN, NULL);
+    if (!decision.restarts) {
+        give_up(s, fault, decision.cause, words);
+        return false;
+    }
+    wait_before_restart(s, decision.delay_sec);
+    if (s->asked != 0)
+        tell(s, PEN_EVENT_END, NULL, NAN, NULL);
+    return s->asked == 0;
+}
+
+/* Several faults without a commit between them are lost time since the first.
+ */
+static void remember(struct supervisor *s, const struct pen_fault *fault,
+                     int64_t end_ns)
+{
+    if (fault->step == PEN_UNKNOWN && s->fault.step != PEN_UNKNOWN &&
+        s->has_fault)
+        s->fault.cause = fault->cause;
+    else
+        s->fault = *fault;
+    if (!s->has_fault) {
+        s->fault_ns = end_ns;
+        s->fault_step = s->committed;
+    }
+    s->has_fault = true;
+}
+
+static pen_status run(struct supervisor *s, int *code, struct pen_text *why)
+{
+    bool goes_on = true;
+    enum pen_event_kind kind = PEN_EVENT_START;
+    while (goes_on) {
+        struct pen_fault fault;
+        pen_status status = begin(s, why);
+        if (status != PEN_OK)
+            return status;
+        tell(s, kind, NULL, NAN, NULL);
+        kind = PEN_EVENT_RESTART;
+        watch_launch(s, &fault);
+        int64_t end_ns = pen_clock_ns();
+        struct pen_last_words words = s->now.words;
+        fence(s, &fault);
+        /* Its last commit may have come meanwhile; it is none of the next. */
+        note_commit(s, pen_steps_newest(&s->steps));
+        if (fault.cause != PEN_CAUSE_DONE)
+            remember(s, &fault, end_ns);
+        goes_on = follow(s, &fault, &words, code);
+        if (goes_on)
+            s->epoch++;
+    }
+    while (s->num_old > 0)
+        wait_for_news(s, TICK_MS);
+    return PEN_OK;
+}
+
+static pen_status take_over_signals(struct supervisor *s, struct pen_text *why)
+{
+    static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        sigaddset(&set, taken[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (s->signals >= 0)
+        return PEN_OK;
+    pen_why(why, "cannot read signals: %s", strerror(errno));
+    return PEN_IO;
+}
+
+/* The folder of the run is made for it: train takes one that has no steps. */
+static pen_status open_events(struct supervisor *s, struct pen_text *why)
+{
+    struct pen_text path = PEN_TEXT_EMPTY;
+    const char *name = s->options->events;
+    pen_status status = PEN_OK;
+    if (name == NULL && s->steps.folder != NULL) {
+        status = pen_file_make_folder(s->steps.folder, 0777, why);
+        pen_text_add(&path, "%s/supervise.jsonl", s->steps.folder);
+        name = pen_text_string(&path);
+    }
+    if (path.has_failed)
+        status = PEN_NOMEM;
+    if (status == PEN_OK)
+        status = pen_events_open(&s->events, name, why);
+    pen_text_release(&path);
+    s->epoch = s->events.last_epoch + 1;
+    return status;
+}
+
+pen_status pen_supervise(const struct pen_supervisor_options *options,
+                         int *code, struct pen_text *why)
+{
+    struct supervisor *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return PEN_NOMEM;
+    s->options = options;
+    s->signals = -1;
+    s->now.words_end = -1;
+    s->steps.folder = pen_steps_find_folder(options->command);
+    s->fault = (struct pen_fault)PEN_FAULT_UNKNOWN;
+    pen_status status = open_events(s, why);
+    s->committed = pen_steps_newest(&s->steps);
+    if (status == PEN_OK && !pen_policy_init(&s->policy, options->max_restarts,
+                                             options->window_sec))
+        status = PEN_NOMEM;
+    if (status == PEN_OK)
+        status = pen_family_adopt(why);
+    if (status == PEN_OK)
+        status = take_over_signals(s, why);
+    if (status == PEN_OK)
+        status = run(s, code, why);
+    if (s->signals >= 0)
+        close(s->signals);
+    pen_policy_release(&s->policy);
+    pen_events_close(&s->events);
+    free(s);
+    return status;
+}
