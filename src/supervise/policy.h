@@ -23,7 +23,7 @@
     X(NO_PROGRESS, "no-progress", true, "no step was committed")               \
     X(NODE_GONE, "node-gone", true, "a node is gone")                          \
     X(FAILED, "failed", true, "the command failed without a message")          \
-    X(REFUSED, "refused", false, "the command refused to go on")               \
+    X(REFUSED, "refused", false, "the command refused to continue")            \
     X(DISK_FULL, "disk-full", false, "the disk is full")                       \
     X(NOT_FINITE, "not-finite", false, "a number is infinite or NaN")          \
     X(USAGE, "usage", false, "the command line is wrong")                      \

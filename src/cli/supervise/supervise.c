@@ -36,11 +36,12 @@ static const struct pen__line command_line = {
     .words_offset = AT(command),
     .least_words = 1,
     .most_words = SIZE_MAX,
-    .doc = "Runs COMMAND, a launcher with penstock train, and starts it again "
-           "when a rank or the launcher dies, is stopped or hangs.\vTERM and "
-           "INT are passed on to the ranks, which save and end; USR1 lets them "
-           "save and go on. The exit code is 0 when the training is done, and "
-           "COMMAND's own when no restart helps."};
+    .doc =
+        "Runs COMMAND, a launcher with penstock train, and starts it again "
+        "when a rank or the launcher dies, is stopped or hangs.\vTERM and "
+        "INT are passed on to the ranks, which save and end; USR1 lets them "
+        "save and continue. The exit code is 0 when the training is done, and "
+        "COMMAND's own when no restart helps."};
 
 static int run(int argc, char **argv)
 {
