@@ -1,6 +1,7 @@
 #include "supervise/child.h"
 
 #include "base/clock.h"
+#include "holder/names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +27,9 @@ static _Noreturn void become(char *const *words, int words_end, uint64_t epoch,
     dup2(empty, STDIN_FILENO); /* a background group may not read a terminal */
     dup2(words_end, STDERR_FILENO);
     snprintf(number, sizeof number, "%" PRIu64, epoch);
-    setenv("PENSTOCK_EPOCH", number, 1);
+    setenv(PEN_EPOCH_VARIABLE, number, 1);
     if (holder != NULL)
-        setenv("PENSTOCK_HOLDER", holder, 1);
+        setenv(PEN_HOLDER_VARIABLE, holder, 1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execvp(words[0], words);

@@ -21,6 +21,7 @@
     X(LAUNCHER_STOPPED, "launcher-stopped", true, "the launcher was stopped")  \
     X(HANG, "hang", true, "the ranks hung")                                    \
     X(NO_PROGRESS, "no-progress", true, "no step was committed")               \
+    X(HOLDER_DIED, "holder-died", true, "the holder of steps in memory died")  \
     X(NODE_GONE, "node-gone", true, "a node is gone")                          \
     X(FAILED, "failed", true, "the command failed without a message")          \
     X(REFUSED, "refused", false, "the command refused to continue")            \

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "supervise/child.h"
 #include "supervise/events.h"
+#include "supervise/held.h"
 #include "supervise/progress.h"
 #include "supervise/steps.h"
 
@@ -55,19 +56,20 @@
 #define KILL_NS (60 * SEC)
 #define SETTLED_NS (1 * SEC) /* no new process for so long: all are started */
 
-enum { MOST_OLD = 8, NUM_FIXED_ENDS = 2 };
+enum { MOST_OLD = 8, NUM_FIXED_ENDS = 3 };
 
 struct supervisor {
     const struct pen_supervisor_options *options;
     struct pen_events events;
     struct pen_policy policy;
-    struct pen_steps steps;
+    struct pen_steps steps; /* on the disk */
+    struct pen_held held;
     struct pen_progress progress;
     struct pen_family family;
     struct pen_child now;
     struct pen_child old[MOST_OLD]; /* launchers that tidy up */
     size_t num_old;
-    pid_t others[MOST_OLD];
+    pid_t others[MOST_OLD + 1];
     int signals;
     uint64_t epoch;
     int64_t committed; /* step, PEN_UNKNOWN: none */
@@ -89,6 +91,14 @@ struct supervisor {
 
 /* ---- events ---- */
 
+/* The last step that was not computed again after the fault. */
+static int64_t resumed_from(const struct supervisor *s)
+{
+    int64_t step = s->fault_step > 0 ? s->fault_step : 0;
+    int64_t before = s->held.first - 1;
+    return s->held.first != PEN_UNKNOWN && before < step ? before : step;
+}
+
 static void tell(struct supervisor *s, enum pen_event_kind kind,
                  const struct pen_fault *fault, double lost_sec,
                  const struct pen_last_words *evidence)
@@ -106,8 +116,7 @@ static void tell(struct supervisor *s, enum pen_event_kind kind,
         .num_ranks = s->num_ranks > 0 ? s->num_ranks : PEN_UNKNOWN,
         .evidence = evidence};
     if (kind == PEN_EVENT_RESUMED && s->fault.step != PEN_UNKNOWN)
-        event.redone_steps =
-            s->fault.step - (s->fault_step > 0 ? s->fault_step : 0);
+        event.redone_steps = s->fault.step - resumed_from(s);
     pen_events_add(&s->events, &event);
 }
 
@@ -122,8 +131,8 @@ static void tell_resumed(struct supervisor *s)
     struct pen_text line = PEN_TEXT_EMPTY;
     double lost_sec = seconds_since(s->fault_ns);
     pen_fault_print(&s->fault, &line);
-    if (s->fault_step > 0)
-        pen_text_add(&line, "; restarted from step %" PRId64, s->fault_step);
+    if (resumed_from(s) > 0)
+        pen_text_add(&line, "; restarted from step %" PRId64, resumed_from(s));
     else
         pen_text_add_string(&line, "; restarted from the beginning");
     pen_log(PEN_LOG_INFO,
@@ -135,8 +144,14 @@ static void tell_resumed(struct supervisor *s)
     s->has_fault = false;
 }
 
-static void note_commit(struct supervisor *s, int64_t step)
+/* In memory or on the disk. */
+static void note_commits(struct supervisor *s)
 {
+    int64_t step = pen_steps_newest(&s->steps);
+    if (s->held.committed > step)
+        step = s->held.committed;
+    if ((int64_t)s->held.num_joined > s->num_ranks)
+        s->num_ranks = s->held.num_joined;
     if (step <= s->committed)
         return;
     s->committed = step;
@@ -150,7 +165,8 @@ static void note_commit(struct supervisor *s, int64_t step)
 
 static void update_others(struct supervisor *s)
 {
-    s->family.num_others = 0;
+    s->others[0] = s->held.holder.pid;
+    s->family.num_others = 1;
     for (size_t i = 0; i < s->num_old; i++)
         s->others[s->family.num_others++] = s->old[i].pid;
     s->family.others = s->others;
@@ -234,7 +250,7 @@ static void look(struct supervisor *s)
     }
     if (now_ns - s->work_ns >= WORK_NS)
         read_work(s, now_ns);
-    note_commit(s, pen_steps_newest(&s->steps));
+    note_commits(s);
 }
 
 /* ---- signals ---- */
@@ -309,6 +325,8 @@ static void wait_for_news(struct supervisor *s, int limit_ms)
     ends[count + others++] = (struct pollfd){s->signals, POLLIN, 0};
     if (s->now.pid > 0)
         ends[count + others++] = (struct pollfd){s->now.words_end, POLLIN, 0};
+    ends[count + others++] = (struct pollfd){
+        s->held.is_lost ? -1 : s->held.holder.events, POLLIN, 0};
     for (size_t i = 0; i < s->num_old; i++)
         ends[count + others++] =
             (struct pollfd){s->old[i].words_end, POLLIN, 0};
@@ -319,6 +337,7 @@ static void wait_for_news(struct supervisor *s, int limit_ms)
         pen_child_read(&s->now);
         pen_child_collect(&s->now);
     }
+    pen_held_read(&s->held);
     tend_old(s);
     collect_orphans(s);
     take_signals(s);
@@ -404,6 +423,29 @@ static bool judge_member(struct supervisor *s, struct pen_member *member,
     return true;
 }
 
+/* Ranks that refuse to go on end like this, too, and say so. */
+static bool judge_memory(struct supervisor *s, struct pen_fault *fault)
+{
+    if (s->held.is_lost) {
+        fault->cause = PEN_CAUSE_HOLDER_DIED;
+        return true;
+    }
+    if (s->held.gone == PEN_UNKNOWN || s->ending_ns != 0)
+        return false;
+    await_words(s);
+    if (s->now.has_ended)
+        return judge_end(s, fault);
+    if (s->now.words.error[0] != '\0' ||
+        (s->now.words.is_told && s->now.words.fault.exit_code != PEN_UNKNOWN)) {
+        s->ending_ns = pen_clock_ns();
+        return false;
+    }
+    fault->cause = PEN_CAUSE_RANK_DIED;
+    fault->rank = s->held.gone;
+    add_words(fault, &s->now.words);
+    return true;
+}
+
 /* A job that was stopped as a whole is left alone. */
 static bool judge_stopped(const struct supervisor *s, struct pen_fault *fault)
 {
@@ -470,20 +512,26 @@ static bool judge(struct supervisor *s, struct pen_fault *fault)
     for (size_t i = 0; i < s->family.count; i++)
         if (judge_member(s, &s->family.members[i], fault))
             return true;
-    return judge_words(s, fault) || judge_stopped(s, fault) ||
-           judge_deserted(s, fault) || judge_progress(s, fault);
+    return judge_words(s, fault) || judge_memory(s, fault) ||
+           judge_stopped(s, fault) || judge_deserted(s, fault) ||
+           judge_progress(s, fault);
 }
 
 /* ---- one launch ---- */
 
 static pen_status begin(struct supervisor *s, struct pen_text *why)
 {
+    pen_status status = PEN_OK;
+    if (s->epoch > s->held.epoch)
+        status = pen_held_advance(&s->held, s->epoch, why);
+    if (status != PEN_OK)
+        return status;
     update_others(s);
     s->num_ranks = 0;
     s->has_progress = false;
     s->ending_ns = s->deserted_ns = 0;
-    pen_status status =
-        pen_child_start(&s->now, s->options->command, s->epoch, NULL, why);
+    status = pen_child_start(&s->now, s->options->command, s->epoch,
+                             pen_text_string(&s->held.path), why);
     int64_t now_ns = pen_clock_ns();
     s->tick_ns = s->look_ns = s->work_ns = s->grown_ns = now_ns;
     s->scan_ns = 0;
@@ -632,7 +680,7 @@ static pen_status run(struct supervisor *s, int *code, struct pen_text *why)
         struct pen_last_words words = s->now.words;
         fence(s, &fault);
         /* Its last commit may have come meanwhile; it is none of the next. */
-        note_commit(s, pen_steps_newest(&s->steps));
+        note_commits(s);
         if (fault.cause != PEN_CAUSE_DONE)
             remember(s, &fault, end_ns);
         goes_on = follow(s, &fault, &words, code);
@@ -688,6 +736,7 @@ pen_status pen_supervise(const struct pen_supervisor_options *options,
     s->options = options;
     s->signals = -1;
     s->now.words_end = -1;
+    s->held.holder = PEN_HOLDER_EMPTY;
     s->steps.folder = pen_steps_find_folder(options->command);
     s->fault = (struct pen_fault)PEN_FAULT_UNKNOWN;
     pen_status status = open_events(s, why);
@@ -700,7 +749,10 @@ pen_status pen_supervise(const struct pen_supervisor_options *options,
     if (status == PEN_OK)
         status = take_over_signals(s, why);
     if (status == PEN_OK)
+        status = pen_held_start(&s->held, s->epoch, why);
+    if (status == PEN_OK)
         status = run(s, code, why);
+    pen_held_stop(&s->held);
     if (s->signals >= 0)
         close(s->signals);
     pen_policy_release(&s->policy);

@@ -9,21 +9,13 @@ cat >"$work/config.json" <<'J'
  "n_positions": 32, "vocab_size": 97}
 J
 
-# The words of a launch. A later one of a run loads what the others saved.
-cat >"$work/launch" <<'R'
-#!/usr/bin/env bash
-steps=$1 run=$2
-load=()
-if [ "${PENSTOCK_EPOCH:-1}" != 1 ] && ls "$run"/step-* >/dev/null 2>&1; then
-    load=(--load "$run")
-fi
-exec $LAUNCHER -n 4 "$PENSTOCK" train --model "$WORK/config.json" \
-    --token-ids "$WORK/ids.txt" --micro-batch-size 1 --global-batch-size 64 \
-    --train-iters "$steps" --lr 1e-2 --threads 1 --log-interval 1 --pp 4 \
-    --save "$run" --save-interval 1 --save-keep 3 "${load[@]}"
-R
-chmod +x "$work/launch"
-export LAUNCHER="${mpirun[*]}" PENSTOCK WORK=$work
+# A training of 4 ranks: supervised OPTIONS... -- STEPS RUN
+train_words() { # STEPS RUN
+    echo "${mpirun[@]}" -n 4 "$PENSTOCK" train --model "$work/config.json" \
+        --token-ids "$work/ids.txt" --micro-batch-size 1 --global-batch-size 64 \
+        --train-iters "$1" --lr 1e-2 --threads 1 --log-interval 1 --pp 4 \
+        --peak-tflops 0.1 --save "$2" --save-interval "${interval:-5}" --save-keep 3
+}
 
 # Processes below one, one number per line; the last argument filters names.
 descendants() { # PID [NAME]
@@ -43,12 +35,14 @@ launcher_of() { descendants "$1" '^(mpirun|orterun|mpiexec)' | tail -1; }
 newest_step() { # RUN
     ls "$1" 2>/dev/null | sed -n 's/^step-0*//p' | sort -n | tail -1
 }
-await_step() { # RUN STEP
+# Of the standard output in the work folder.
+await_step() { # STEP
     for _ in $(seq $((1200 * ${PEN_SLOWNESS:-1}))); do
-        [ "$(newest_step "$1")" -ge "$2" ] 2>/dev/null && return
+        [ "$(sed -n 's,^step \([0-9]*\)/.*,\1,p' "$work/out" | tail -1)" -ge "$1" ] 2>/dev/null && return
+        kill -0 "$supervisor" 2>/dev/null || break
         sleep 0.05
     done
-    fail "step $2 does not come"
+    fail "step $1 does not come"
     return 1
 }
 
