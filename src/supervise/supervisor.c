@@ -47,6 +47,7 @@
 #define LOOK_NS (200 * MS)
 #define WORK_NS (5 * SEC)
 #define WORDS_NS (60 * MS)   /* for the last words of the other ranks */
+#define REASON_NS (200 * MS) /* for the reason of an end that is unknown */
 #define STOPPED_NS (1 * SEC) /* a stopped process is certain */
 #define ENDING_NS (5 * SEC)  /* for the launcher after a rank's bad end */
 #define DESERTED_NS                                                            \
@@ -394,7 +395,7 @@ static bool judge_words(struct supervisor *s, struct pen_fault *fault)
     if (words->fault.signal == PEN_UNKNOWN &&
         words->fault.cause == PEN_CAUSE_RANK_DIED &&
         (words->fault.exit_code != PEN_UNKNOWN ||
-         pen_clock_ns() - s->ending_ns < WORDS_NS))
+         pen_clock_ns() - s->ending_ns < REASON_NS))
         return false;
     fault->cause = words->fault.cause;
     add_words(fault, words);
@@ -435,8 +436,9 @@ static bool judge_memory(struct supervisor *s, struct pen_fault *fault)
     await_words(s);
     if (s->now.has_ended)
         return judge_end(s, fault);
-    if (s->now.words.error[0] != '\0' ||
-        (s->now.words.is_told && s->now.words.fault.exit_code != PEN_UNKNOWN)) {
+    /* The others report a death at once; ranks that all end have a reason. */
+    if (s->now.words.error[0] != '\0' || !s->now.words.is_told ||
+        s->now.words.fault.exit_code != PEN_UNKNOWN) {
         s->ending_ns = pen_clock_ns();
         return false;
     }
@@ -482,7 +484,9 @@ static bool judge_deserted(struct supervisor *s, struct pen_fault *fault)
     if ((s->ending_ns == 0 || now_ns - s->ending_ns < ENDING_NS) &&
         (s->deserted_ns == 0 || now_ns - s->deserted_ns < DESERTED_NS))
         return false;
-    fault->cause = PEN_CAUSE_HANG;
+    fault->rank = s->held.gone;
+    fault->cause =
+        fault->rank == PEN_UNKNOWN ? PEN_CAUSE_HANG : PEN_CAUSE_RANK_DIED;
     return true;
 }
 
