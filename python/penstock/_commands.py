@@ -68,6 +68,7 @@ def plan(
     from_megatron: Optional[str] = None,
     why: Optional[Several] = None,
     compare_targets: bool = False,
+    recovery: Optional[str] = None,
     expert_tensor_parallel_size: Optional[Count] = None,
     etp: Optional[Count] = None,
     dispatcher: Optional[str] = None,
@@ -92,6 +93,20 @@ def plan(
     fp8_param_gather: bool = False,
     fp8_dot_product_attention: bool = False,
     mtp_num_layers: Optional[Count] = None,
+    failures: Optional[Number] = None,
+    mtbf: Optional[Number] = None,
+    checkpoint_interval: Optional[Number] = None,
+    detect_sec: Optional[Number] = None,
+    restart_sec: Optional[Number] = None,
+    save_sec: Optional[Number] = None,
+    reload_sec: Optional[Number] = None,
+    storage_rate: Optional[Number] = None,
+    pair_share: Optional[Number] = None,
+    islands: Optional[Count] = None,
+    sync_steps: Optional[Count] = None,
+    spares: Optional[Count] = None,
+    repair: Optional[Number] = None,
+    seed: Optional[Count] = None,
     output: Optional[Path] = None,
 ) -> Answer:
     """Finds the fastest layouts of a training that fit into memory.
@@ -129,6 +144,8 @@ def plan(
     why: explain why the plans with these settings are not the best, as tp=8,pp=4; also vpp, cp,
         ep, dp, micro-batch, schedule, recompute, sharding
     compare_targets: print the best plan of each target
+    recovery: with --failures: the way to recover by which plans are ordered: restart, holders
+        or islands; restart when not given
     expert_tensor_parallel_size: devices that share the tensors of an expert; when not given, 1
         with ep for megatron, else as tp
     etp: the same
@@ -160,6 +177,26 @@ def plan(
     fp8_param_gather: gather weights in the 8 bits of the products
     fp8_dot_product_attention: also compute attention in 8 bits
     mtp_num_layers: train N blocks that predict further tokens; none when not given
+    failures: predict the goodput of a run that fails: llama3, meta, failures per device and
+        day, as 0.0005, or the mean time between failures of the whole job, as 3h
+    mtbf: mean time between failures of the whole job, as 3h; the same as --failures TIME
+    checkpoint_interval: time between two checkpoints on disk, as 10min; the best one when not
+        given
+    detect_sec: seconds until a failure is noticed; 1.44 when not given, measured on one node
+    restart_sec: seconds to start the processes again; 0.63 when not given, measured on one node
+    save_sec: seconds for which a checkpoint stops the training; when not given, its bytes over
+        --storage-rate of all nodes
+    reload_sec: seconds to load a checkpoint from disk; when not given, what a node loads over
+        --storage-rate
+    storage_rate: bytes per second between a node and the storage; 1GB/s when not given
+    pair_share: share of failures that take a node together with the one that holds its copy;
+        35/419 when not given: switches and cables of llama3
+    islands: islands that synchronise rarely; the best number when not given
+    sync_steps: steps between two synchronisations of islands; 30 when not given
+    spares: spare nodes; when not given, predict assumes that there is always one, and plan
+        prints the best number
+    repair: time after which an exchanged node is a spare again; 24h when not given
+    seed: seed of the simulated failures; 1 when not given
     output: write the best plan to FILE; plan.svg: a picture
     """
     return Line("plan", locals()).answer()

@@ -24,7 +24,7 @@ static double simulate_single(const struct pen_goodput_job *job,
                               double horizon_sec)
 {
     struct pen__goodput_run run;
-    pen__goodput_run_init(&run, job, spares, seed);
+    pen__goodput_run_init(&run, job, spares, seed, horizon_sec);
     pen__goodput_run_until(&run, horizon_sec);
     return steps_of(&run) * job->step_sec / fmax(run.wall_sec, horizon_sec);
 }
@@ -111,7 +111,8 @@ static double simulate_islands(const struct pen_goodput_job *job,
     double now_sec = 0;
     double steps = 0;
     for (uint32_t i = 0; i < job->islands; i++)
-        pen__goodput_run_init(&runs[i], job, spares, pen_random_next(&seeds));
+        pen__goodput_run_init(&runs[i], job, spares, pen_random_next(&seeds),
+                              horizon_sec);
     while (now_sec < horizon_sec) {
         now_sec = skip_rounds(job, runs, now_sec,
                               steps_sec + saves * job->save_sec, horizon_sec);

@@ -12,7 +12,8 @@ static double draw_exponential(struct pen__goodput_run *run)
 
 void pen__goodput_run_init(struct pen__goodput_run *run,
                            const struct pen_goodput_job *job,
-                           struct pen__spares *spares, uint64_t seed)
+                           struct pen__spares *spares, uint64_t seed,
+                           double end_sec)
 {
     double islands = job->islands > 1 ? job->islands : 1;
     *run = (struct pen__goodput_run){.job = job,
@@ -21,6 +22,7 @@ void pen__goodput_run_init(struct pen__goodput_run *run,
                                      .mtbf_sec = job->mtbf_sec * islands,
                                      .num_nodes =
                                          (double)job->num_nodes / islands};
+    run->end_sec = end_sec;
     run->failure_sec = draw_exponential(run);
 }
 
@@ -89,13 +91,13 @@ static bool happens(struct pen__goodput_run *run, double share)
     return share > 0 && pen_random_unit(&run->random) < share;
 }
 
-/* A failure, and others that come while the job recovers. */
+/* A failure, and others that come while the job recovers; none while it waits
+ * for a node. */
 static void recover(struct pen__goodput_run *run)
 {
     const struct pen_goodput_job *job = run->job;
     bool is_from_disk = job->memory_steps == 0;
     bool is_first = true;
-    double ready_sec = 0;
     do {
         run->wall_sec = run->failure_sec;
         double buddy = run->num_nodes > 1 ? 1 / (run->num_nodes - 1) : 1;
@@ -103,13 +105,13 @@ static void recover(struct pen__goodput_run *run)
             is_from_disk = true;
         is_first = false;
         if (happens(run, job->node_share) && run->spares != NULL)
-            ready_sec = fmax(ready_sec, exchange(run->spares, run->wall_sec,
-                                                 job->repair_sec));
+            run->wall_sec =
+                exchange(run->spares, run->wall_sec, job->repair_sec);
         run->failure_sec = run->wall_sec + draw_exponential(run);
-        run->wall_sec = fmax(run->wall_sec, ready_sec) + job->detect_sec +
-                        job->restart_sec +
-                        (is_from_disk ? job->disk_sec : job->memory_sec);
-    } while (run->failure_sec < run->wall_sec);
+        run->wall_sec += job->detect_sec + job->restart_sec +
+                         (is_from_disk ? job->disk_sec : job->memory_sec);
+    } while (run->failure_sec < run->wall_sec &&
+             run->failure_sec < run->end_sec);
     run->since -= is_from_disk ? run->since : run->since % job->memory_steps;
 }
 
@@ -139,6 +141,8 @@ double pen__goodput_run_steps(struct pen__goodput_run *run, uint64_t count)
             run->wall_sec = end_sec;
             return end_sec;
         }
+        if (run->failure_sec > run->end_sec)
+            return run->wall_sec = end_sec;
         progress(run, run->failure_sec - run->wall_sec);
         recover(run);
     }

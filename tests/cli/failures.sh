@@ -53,6 +53,21 @@ same "spares help" "$(json "$none + 0.2 < d['failures']['rows'][0]['restart']['g
 run 0 "${question[@]}" --failures llama3 --json -o "$work/plan.json"
 run 0 plan check "$work/plan.json"
 
+# plan orders by speed times goodput, and finds spares.
+search=(plan llama-3.1-70b 1024xh100 --seq-length 8k --global-batch-size 512 --top 6)
+run 0 "${search[@]}" --json
+fastest=$(json 'd["plans"][0]["step_sec"]')
+run 0 "${search[@]}" --mtbf 30min --detect-sec 20 --restart-sec 60
+out_has "spare nodes beside 128"
+run 0 "${search[@]}" --mtbf 30min --detect-sec 20 --restart-sec 60 --json
+same "order" "$(json '(lambda kept: kept == sorted(kept, reverse=True))([plan["tokens_per_sec"] * row["restart"]["goodput"]
+    for plan, row in zip(d["plans"], d["failures"]["rows"])])')" True
+same "not the fastest" "$(json "d['plans'][0]['step_sec'] > $fastest")" True
+same "rows" "$(json '[row["step_sec"] for row in d["failures"]["rows"]] == [plan["step_sec"] for plan in d["plans"]]')" True
+same "spares" "$(json 'd["failures"]["recovery"], 30 < d["failures"]["best_spares"] < 60')" "('restart', True)"
+run 2 "${search[@]}" --mtbf 3h --why tp=8
+err_has "--failures belongs to the ranking of plans"
+
 run 1 "${question[@]}" --failures often
 err_has "expected llama3, meta, failures per device and day"
 run 1 "${question[@]}" --failures llama3 --devices 16

@@ -116,10 +116,11 @@ _penstock_failure_options() {
 
 _penstock_plan_options() {
     _penstock_recipe_options
+    _penstock_failure_options
     echo --model --cluster --seq-length --global-batch-size --tokens --target --dtype \
         --memory-limit --profile --top --seconds --allow-stale --clip-grad --allow-local \
         --explain --html --json --output --objective --within \
-        --from-megatron --why --compare-targets
+        --from-megatron --why --compare-targets --recovery
 }
 
 _penstock_predict_options() {

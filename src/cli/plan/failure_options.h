@@ -21,6 +21,7 @@ struct pen__failure_args {
     double save_sec;
     double reload_sec;
     double pair_share;
+    unsigned recovery; /* enum pen_recovery_way, of plan */
     uint64_t islands;
     uint64_t sync_steps;
     uint64_t spares; /* PEN_GOODPUT_NO_LIMIT: not given */

@@ -1,4 +1,4 @@
-/* predict --failures: the goodput of a plan on many devices. */
+/* --failures: the goodput of a plan on many devices, or of a ranking. */
 #include "cli/plan/failures.h"
 
 #include "base/log.h"
@@ -15,7 +15,41 @@ bool pen__failures_are_drawn(const struct pen__plan_args *args)
            args->output != NULL && pen_timeline_is_picture(args->output);
 }
 
+void pen__failures_release(struct pen__failures *failures)
+{
+    free(failures->rows);
+}
+
+/* What all rows have in common, and room for them. */
+static pen_status start(const struct pen__failure_args *args, uint64_t devices,
+                        uint32_t room, struct pen__failures *out,
+                        struct pen_text *why)
+{
+    *out = (struct pen__failures){.rate_text = args->rate != NULL ? args->rate
+                                                                  : args->mtbf,
+                                  .rows = calloc(room, sizeof *out->rows)};
+    if (out->rows == NULL) {
+        pen_why(why, "no memory for the goodput of %u plans", room);
+        return PEN_NOMEM;
+    }
+    return pen__failure_args_read(args, devices, &out->rate, &out->wish, why);
+}
+
+static void compare(const struct pen_setting *setting,
+                    const struct pen_plan *plan,
+                    const struct pen_prediction *prediction,
+                    struct pen__failures *out)
+{
+    struct pen__failure_row *row = &out->rows[out->num_rows++];
+    row->tokens_per_sec = prediction->tokens_per_sec;
+    row->fits = prediction->fits;
+    pen_recovery_compare(setting, plan, prediction, &out->rate, &out->wish,
+                         &row->recovery);
+}
+
 /* ---- many devices ---- */
+
+#define MOST_ROWS 16u
 
 /* Replicas that are added or left out; micro-batches of each stay. */
 static pen_status scale(const struct pen__planning *planning, uint64_t ranks,
@@ -57,12 +91,9 @@ static pen_status add_row(const struct pen__planning *planning, uint64_t ranks,
     pen_status status = scale(planning, ranks, plan, &setting, &cluster, why);
     if (status == PEN_OK)
         status = pen_predict(&setting, plan, &prediction, why);
-    if (status == PEN_OK) {
-        out->fits[out->num_rows] = prediction.fits;
-        pen_recovery_compare(&setting, plan, &prediction, &out->rate,
-                             &out->wish, &out->rows[out->num_rows++]);
-        pen_prediction_release(&prediction);
-    }
+    if (status == PEN_OK)
+        compare(&setting, plan, &prediction, out);
+    pen_prediction_release(&prediction);
     pen_cluster_free(cluster);
     plan->degrees[PEN_DEGREE_DP] = replicas;
     plan->logical_replicas = logical;
@@ -89,12 +120,11 @@ static pen_status add_rows(const struct pen__plan_args *args,
 {
     for (const char *at = args->failures.devices; at != NULL;) {
         uint64_t ranks;
-        if (!read_number(&at, &ranks) ||
-            out->num_rows == PEN__FAILURES_MAX_ROWS) {
+        if (!read_number(&at, &ranks) || out->num_rows == MOST_ROWS) {
             pen_why(why,
                     "--devices %s: expected up to %u numbers of devices, as "
                     "128,2048,16384",
-                    args->failures.devices, PEN__FAILURES_MAX_ROWS);
+                    args->failures.devices, MOST_ROWS);
             return PEN_INVALID;
         }
         pen_status status = add_row(planning, ranks, plan, out, why);
@@ -110,19 +140,69 @@ pen_status pen__failures_find(const struct pen__plan_args *args,
                               const struct pen_prediction *prediction,
                               struct pen__failures *out, struct pen_text *why)
 {
-    *out = (struct pen__failures){.rate_text = args->failures.rate};
-    if (out->rate_text == NULL)
-        out->rate_text = args->failures.mtbf;
-    pen_status status = pen__failure_args_read(
-        &args->failures, pen_plan_num_ranks(plan), &out->rate, &out->wish, why);
+    pen_status status =
+        start(&args->failures, pen_plan_num_ranks(plan), MOST_ROWS, out, why);
+    if (status == PEN_OK && args->failures.devices != NULL)
+        return add_rows(args, planning, plan, out, why);
+    if (status == PEN_OK)
+        compare(&planning->setting, plan, prediction, out);
+    return status;
+}
+
+/* ---- a ranking ---- */
+
+static double kept_per_sec(const struct pen__failures *failures,
+                           const struct pen__failure_row *row)
+{
+    return row->tokens_per_sec *
+           row->recovery.ways[failures->way].goodput.share;
+}
+
+/* By insertion, so that equal plans keep their order. */
+static void sort(struct pen__failures *failures, struct pen_plan_found *found)
+{
+    struct pen__failure_row *rows = failures->rows;
+    for (uint32_t i = 1; i < failures->num_rows; i++)
+        for (uint32_t k = i; k > 0 && kept_per_sec(failures, &rows[k - 1]) <
+                                          kept_per_sec(failures, &rows[k]);
+             k--) {
+            struct pen__failure_row row = rows[k];
+            struct pen_plan_found plan = found[k];
+            rows[k] = rows[k - 1];
+            found[k] = found[k - 1];
+            rows[k - 1] = row;
+            found[k - 1] = plan;
+        }
+}
+
+pen_status pen__failures_rank(const struct pen__plan_args *args,
+                              const struct pen__planning *planning,
+                              struct pen_plan_ranking *ranking,
+                              struct pen__failures *out, struct pen_text *why)
+{
+    pen_status status =
+        start(&args->failures, pen_cluster_num_devices(planning->cluster),
+              ranking->num_found, out, why);
     if (status != PEN_OK)
         return status;
-    if (args->failures.devices != NULL)
-        return add_rows(args, planning, plan, out, why);
-    out->fits[0] = prediction->fits;
-    pen_recovery_compare(&planning->setting, plan, prediction, &out->rate,
-                         &out->wish, &out->rows[0]);
-    out->num_rows = 1;
+    out->is_ranking = true;
+    out->way = (enum pen_recovery_way)args->failures.recovery;
+    for (uint32_t i = 0; i < ranking->num_found; i++)
+        compare(&planning->setting, ranking->found[i].plan,
+                &ranking->found[i].prediction, out);
+    sort(out, ranking->found);
+    const struct pen_recovery_result *best =
+        &out->rows[0].recovery.ways[out->way];
+    if (!best->is_there) {
+        pen_why(why, "--recovery islands: no plan has replicas that divide "
+                     "into islands");
+        return PEN_INVALID;
+    }
+    out->spares = out->wish.spares;
+    out->spared = best->goodput;
+    if (out->spares == PEN_GOODPUT_NO_LIMIT)
+        out->spares = pen_recovery_search_spares(&best->job, out->wish.seed,
+                                                 &out->spared);
     return PEN_OK;
 }
 
@@ -134,15 +214,15 @@ pen_status pen__failures_draw(const struct pen__failures *failures,
 {
     static const char *const names[PEN_RECOVERY_WAYS] = {
         "restart from disk", "holders in memory", "islands"};
-    struct pen_chart_point points[PEN_RECOVERY_WAYS][PEN__FAILURES_MAX_ROWS];
+    struct pen_chart_point points[PEN_RECOVERY_WAYS][MOST_ROWS];
     struct pen_chart_line lines[PEN_RECOVERY_WAYS];
     struct pen_text title = PEN_TEXT_EMPTY;
     for (int way = 0; way < PEN_RECOVERY_WAYS; way++) {
         for (uint32_t i = 0; i < failures->num_rows; i++) {
-            const struct pen_recovery_result *found =
-                &failures->rows[i].ways[way];
+            const struct pen_recovery *row = &failures->rows[i].recovery;
+            const struct pen_recovery_result *found = &row->ways[way];
             points[way][i] = (struct pen_chart_point){
-                (double)failures->rows[i].ranks,
+                (double)row->ranks,
                 found->is_there ? 100 * found->goodput.share : NAN};
         }
         lines[way] = (struct pen_chart_line){names[way], points[way],

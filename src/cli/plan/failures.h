@@ -4,25 +4,43 @@
 #include "cli/plan/options.h"
 
 /*
- * The goodput of a plan that fails, with one number of devices or several, as
- * tables, JSON and a picture.
+ * The goodput of plans that fail, as tables, JSON and a picture: of one plan on
+ * one number of devices or several, or of the plans of a ranking.
  */
 
-#define PEN__FAILURES_MAX_ROWS 16u
+struct pen__failure_row {
+    struct pen_recovery recovery;
+    double tokens_per_sec; /* without failures */
+    bool fits;
+};
 
 struct pen__failures {
     const char *rate_text; /* as it was given; borrowed */
     struct pen_failure_rate rate;
     struct pen_recovery_wish wish;
-    struct pen_recovery rows[PEN__FAILURES_MAX_ROWS];
-    bool fits[PEN__FAILURES_MAX_ROWS];
+    struct pen__failure_row *rows; /* owned */
     uint32_t num_rows;
+    /* Of a ranking: the way by which it is ordered, and the best spares of the
+     * first plan. */
+    bool is_ranking;
+    enum pen_recovery_way way;
+    uint32_t spares;
+    struct pen_goodput spared; /* goodput with them */
 };
+
+void pen__failures_release(struct pen__failures *failures);
 
 /* Whether the output is a picture of goodput, not a plan. */
 bool pen__failures_are_drawn(const struct pen__plan_args *args);
 
-/* The plan is predicted; it is the same afterwards. */
+/* Orders the ranking by tokens that stay: the speed times the goodput of the
+ * way. Release in any case. */
+pen_status pen__failures_rank(const struct pen__plan_args *args,
+                              const struct pen__planning *planning,
+                              struct pen_plan_ranking *ranking,
+                              struct pen__failures *out, struct pen_text *why);
+
+/* The plan is predicted; it is the same afterwards. Release in any case. */
 pen_status pen__failures_find(const struct pen__plan_args *args,
                               const struct pen__planning *planning,
                               struct pen_plan *plan,

@@ -1,7 +1,7 @@
 /* The goodput of runs that fail, for people and as JSON. */
 #include "cli/plan/failures.h"
 
-#include "base/table.h"
+#include "cli/plan/figures.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -29,30 +29,62 @@ static double interval_sec(const struct pen_recovery_result *found)
     return (double)found->job.interval * found->job.step_sec;
 }
 
+static void add_ways(struct pen_table *table, const struct pen_recovery *row)
+{
+    for (int way = 0; way < PEN_RECOVERY_WAYS; way++)
+        if (row->ways[way].is_there)
+            pen_table_add(table, "%.2f ± %.2f %%",
+                          100 * row->ways[way].goodput.share,
+                          100 * row->ways[way].goodput.error);
+        else
+            pen_table_add(table, "-");
+    pen_table_add(table, "%u", row->ways[PEN_RECOVERY_ISLANDS].job.islands);
+}
+
+#define NUMBER(title)                                                          \
+    {                                                                          \
+        title, true, false                                                     \
+    }
+
 static void print_goodput(const struct pen__failures *failures,
                           struct pen_text *out)
 {
     static const struct pen_column columns[] = {
-        {"devices", true, false},     {"step", true, false},
-        {"fails every", true, false}, {"restart", true, false},
-        {"holders", true, false},     {"islands", true, false},
-        {"number", true, false}};
+        NUMBER("devices"), NUMBER("step"),    NUMBER("fails every"),
+        NUMBER("restart"), NUMBER("holders"), NUMBER("islands"),
+        NUMBER("number")};
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (uint32_t i = 0; i < failures->num_rows; i++) {
-        const struct pen_recovery *row = &failures->rows[i];
+        const struct pen_recovery *row = &failures->rows[i].recovery;
         pen_table_add(&table, "%" PRIu64, row->ranks);
         add_duration(&table, row->step_sec);
         add_duration(&table, row->mtbf_sec);
-        for (int way = 0; way < PEN_RECOVERY_WAYS; way++)
-            if (row->ways[way].is_there)
-                pen_table_add(&table, "%.2f ± %.2f %%",
-                              100 * row->ways[way].goodput.share,
-                              100 * row->ways[way].goodput.error);
-            else
-                pen_table_add(&table, "-");
-        pen_table_add(&table, "%u",
-                      row->ways[PEN_RECOVERY_ISLANDS].job.islands);
+        add_ways(&table, row);
+    }
+    pen_table_print(&table, pen__page_width(), out);
+    pen_table_release(&table);
+}
+
+/* The same of a ranking, in its order. */
+static void print_ranking(const struct pen__failures *failures,
+                          struct pen_text *out)
+{
+    static const struct pen_column columns[] = {
+        NUMBER("#"),       NUMBER("step"),    NUMBER("save every"),
+        NUMBER("restart"), NUMBER("holders"), NUMBER("islands"),
+        NUMBER("number"),  NUMBER("kept/s")};
+    struct pen_table table;
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; i < failures->num_rows; i++) {
+        const struct pen_recovery *row = &failures->rows[i].recovery;
+        const struct pen_recovery_result *found = &row->ways[failures->way];
+        pen_table_add(&table, "%u", i + 1);
+        add_duration(&table, row->step_sec);
+        add_duration(&table, interval_sec(found));
+        add_ways(&table, row);
+        pen__add_figure_cell(&table, failures->rows[i].tokens_per_sec *
+                                         found->goodput.share);
     }
     pen_table_print(&table, pen__page_width(), out);
     pen_table_release(&table);
@@ -74,7 +106,7 @@ static void print_checkpoints(const struct pen__failures *failures,
     struct pen_table table;
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (uint32_t i = 0; i < failures->num_rows; i++) {
-        const struct pen_recovery *row = &failures->rows[i];
+        const struct pen_recovery *row = &failures->rows[i].recovery;
         const struct pen_recovery_result *restart =
             &row->ways[PEN_RECOVERY_RESTART];
         pen_table_add(&table, "%" PRIu64, row->ranks);
@@ -91,17 +123,11 @@ static void print_checkpoints(const struct pen__failures *failures,
     pen_table_release(&table);
 }
 
-void pen__failures_print(const struct pen__failures *failures,
-                         struct pen_text *out)
+static void print_times(const struct pen__failures *failures,
+                        struct pen_text *out)
 {
     const struct pen_goodput_job *job =
-        &failures->rows[0].ways[PEN_RECOVERY_RESTART].job;
-    pen_text_add(out,
-                 "\ngoodput: share of the wall time that goes into steps that "
-                 "stay, with its 95 %% confidence interval; seed %" PRIu64
-                 "\nrate of failures: %s\n\n",
-                 failures->wish.seed, pen_failure_rate_origin(&failures->rate));
-    print_goodput(failures, out);
+        &failures->rows[0].recovery.ways[PEN_RECOVERY_RESTART].job;
     pen_text_add(out,
                  "\nA failure is noticed after %.3g s, and the processes start "
                  "in %.3g s%s.\n\n",
@@ -110,12 +136,46 @@ void pen__failures_print(const struct pen__failures *failures,
                      ? " (measured on one node: give --detect-sec and "
                        "--restart-sec for a large cluster)"
                      : "");
-    print_checkpoints(failures, out);
+}
+
+static void print_spares(const struct pen__failures *failures,
+                         struct pen_text *out)
+{
+    const struct pen_recovery *best = &failures->rows[0].recovery;
+    double nodes = (double)best->ways[failures->way].job.num_nodes;
+    pen_text_add(
+        out,
+        "\nWith %u spare nodes beside %.0f and %.3g h of repair, plan "
+        "1 has a goodput of %.2f %% (%s); counted over all nodes, "
+        "%.2f %%.\n",
+        failures->spares, nodes,
+        best->ways[failures->way].job.repair_sec / 3600,
+        100 * failures->spared.share, pen_recovery_names[failures->way],
+        100 * failures->spared.share * nodes / (nodes + failures->spares));
+}
+
+void pen__failures_print(const struct pen__failures *failures,
+                         struct pen_text *out)
+{
+    pen_text_add(out,
+                 "\ngoodput: share of the wall time that goes into steps that "
+                 "stay, with its 95 %% confidence interval; seed %" PRIu64
+                 "\nrate of failures: %s\n\n",
+                 failures->wish.seed, pen_failure_rate_origin(&failures->rate));
+    if (failures->is_ranking) {
+        print_ranking(failures, out);
+        print_spares(failures, out);
+    } else {
+        print_goodput(failures, out);
+    }
+    print_times(failures, out);
+    if (!failures->is_ranking)
+        print_checkpoints(failures, out);
     for (uint32_t i = 0; i < failures->num_rows; i++)
-        if (!failures->fits[i])
+        if (!failures->rows[i].fits)
             pen_text_add(out,
                          "\nThe plan does not fit on %" PRIu64 " devices.\n",
-                         failures->rows[i].ranks);
+                         failures->rows[i].recovery.ranks);
 }
 
 /* ---- JSON ---- */
@@ -165,13 +225,22 @@ json_t *pen__failures_json(const struct pen__failures *failures)
 {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < failures->num_rows; i++)
-        pen__json_append(&rows,
-                         row_json(&failures->rows[i], failures->fits[i]));
-    return json_pack("{s:s, s:I, s:o?, s:o}", "rate",
-                     pen_failure_rate_origin(&failures->rate), "seed",
-                     (json_int_t)failures->wish.seed, "spares",
-                     failures->wish.spares == PEN_GOODPUT_NO_LIMIT
-                         ? json_null()
-                         : json_integer(failures->wish.spares),
-                     "rows", rows);
+        pen__json_append(&rows, row_json(&failures->rows[i].recovery,
+                                         failures->rows[i].fits));
+    json_t *object = json_pack("{s:s, s:I, s:o?, s:o}", "rate",
+                               pen_failure_rate_origin(&failures->rate), "seed",
+                               (json_int_t)failures->wish.seed, "spares",
+                               failures->wish.spares == PEN_GOODPUT_NO_LIMIT
+                                   ? json_null()
+                                   : json_integer(failures->wish.spares),
+                               "rows", rows);
+    if (object != NULL && failures->is_ranking) {
+        json_object_set_new(object, "recovery",
+                            json_string(pen_recovery_names[failures->way]));
+        json_object_set_new(object, "best_spares",
+                            json_integer(failures->spares));
+        json_object_set_new(object, "best_spares_goodput",
+                            json_real(failures->spared.share));
+    }
+    return object;
 }

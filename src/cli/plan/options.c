@@ -146,6 +146,10 @@ static const struct row rows[] = {
                    "with --failures: numbers of devices, as 128,2048,16384; "
                    "each has as many replicas as fit, and the batch grows "
                    "with them; the plan's when not given")},
+    {SEARCH,
+     WORD("recovery", failures.recovery, pen_recovery_names,
+          "with --failures: the way to recover by which plans are ordered: "
+          "restart, holders or islands; restart when not given")},
     {ALL, JSON("print JSON")},
 };
 
@@ -221,6 +225,7 @@ static void check_question(const struct pen__plan_args *args,
                      {"compare-targets", args->compares_targets}},
       others[] = {{"tokens", args->tokens != 0},
                   {"html", args->html != NULL},
+                  {"failures", pen__failure_args_are_given(&args->failures)},
                   {"explain", args->is_explained},
                   {"allow-local", args->allows_local}};
     const char *asked = NULL;
@@ -295,8 +300,8 @@ static void list_fields(enum pen__plan_verb verb, struct plan_line *out)
     for (size_t i = 0;
          (verb & MAKERS) != 0 && pen__recipe_options[i].name != NULL; i++)
         out->fields[count++] = pen__recipe_options[i];
-    for (size_t i = 0; verb == PREDICT && pen__failure_options[i].name != NULL;
-         i++)
+    for (size_t i = 0;
+         (verb & MAKERS) != 0 && pen__failure_options[i].name != NULL; i++)
         out->fields[count++] = pen__failure_options[i];
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
         if ((outputs[i].verbs & verb) != 0)

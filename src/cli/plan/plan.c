@@ -1,6 +1,7 @@
 /*
  * penstock plan: the fastest layouts that fit, and a plan predicted again.
  */
+#include "cli/plan/failures.h"
 #include "cli/plan/modes.h"
 #include "cli/plan/report.h"
 
@@ -28,6 +29,7 @@ struct answer {
     struct pen_replica_plan replicas;
     struct pen_replica_comparison *sync;
     struct pen_text sync_reason;
+    struct pen__failures failures; /* no rows: nobody asked */
 };
 
 static void release(struct answer *answer)
@@ -39,6 +41,7 @@ static void release(struct answer *answer)
     pen_replica_comparison_free(answer->sync);
     pen_replica_plan_release(&answer->replicas);
     pen_text_release(&answer->sync_reason);
+    pen__failures_release(&answer->failures);
 }
 
 /* Searches beside the main one have less work each: it is for a report. */
@@ -189,6 +192,9 @@ static pen_status find_plans(const struct pen__plan_args *args,
         explain_shortage(&planning->setting, &options.filter, why);
     if (status == PEN_OK)
         pen_plan_ranking_relax(&planning->setting, &options, answer->ranking);
+    if (status == PEN_OK && pen__failure_args_are_given(&args->failures))
+        status = pen__failures_rank(args, planning, answer->ranking,
+                                    &answer->failures, why);
     if (status == PEN_OK)
         status = find_by_time(planning, &options, answer, why);
     if (status == PEN_OK)
@@ -238,10 +244,18 @@ static int print_answer(const struct pen__plan_args *args,
         report.sync_reason = pen_text_string(&answer->sync_reason);
     if (args->html != NULL && write_html(args, &report, why) != PEN_OK)
         return pen__refuse(why);
-    if (pen__answer_is_json())
-        return pen__print_json("plan", pen__plan_report_json(&report));
+    bool has_failures = answer->failures.num_rows > 0;
+    if (pen__answer_is_json()) {
+        json_t *object = pen__plan_report_json(&report);
+        if (has_failures)
+            json_object_set_new(object, "failures",
+                                pen__failures_json(&answer->failures));
+        return pen__print_json("plan", object);
+    }
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__plan_report_print(&report, &text);
+    if (has_failures)
+        pen__failures_print(&answer->failures, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
     return code;

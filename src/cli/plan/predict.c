@@ -310,8 +310,11 @@ static int answer(const struct pen__plan_args *args,
         pen__failures_find(args, planning, plan, prediction, &failures, why);
     if (status == PEN_OK && pen__failures_are_drawn(args))
         status = pen__failures_draw(&failures, planning, args->output, why);
-    return status == PEN_OK ? print(args, planning, plan, prediction, &failures)
-                            : pen__refuse_as(status, why);
+    int code = status == PEN_OK
+                   ? print(args, planning, plan, prediction, &failures)
+                   : pen__refuse_as(status, why);
+    pen__failures_release(&failures);
+    return code;
 }
 
 static int run(int argc, char **argv)
