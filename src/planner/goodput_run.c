@@ -112,6 +112,8 @@ static void recover(struct pen__goodput_run *run)
                          (is_from_disk ? job->disk_sec : job->memory_sec);
     } while (run->failure_sec < run->wall_sec &&
              run->failure_sec < run->end_sec);
+    if (run->failure_sec < run->wall_sec)
+        run->failure_sec = INFINITY;
     run->since -= is_from_disk ? run->since : run->since % job->memory_steps;
 }
 
@@ -141,8 +143,6 @@ double pen__goodput_run_steps(struct pen__goodput_run *run, uint64_t count)
             run->wall_sec = end_sec;
             return end_sec;
         }
-        if (run->failure_sec > run->end_sec)
-            return run->wall_sec = end_sec;
         progress(run, run->failure_sec - run->wall_sec);
         recover(run);
     }

@@ -10,11 +10,14 @@ out_has "419 interruptions in 54 days on 16,384 GPUs"
 out_has "seed 1"
 out_has "95 % confidence interval"
 cp "$work/out" "$work/first"
-while read -r row; do
-    grep -qF -- "$row" "$(dirname "$0")/../../docs/failures.md" || fail "docs/failures.md lacks '$row'"
-done < <(sed -n '/^devices  step/,/^$/p' "$work/out")
 run 0 "${question[@]}" --failures llama3 --devices 128,2048,16384,100000
 cmp -s "$work/out" "$work/first" || fail "the same seed has other figures"
+for options in "llama3" "meta" "llama3 --detect-sec 60 --restart-sec 240" "meta --detect-sec 60 --restart-sec 240"; do
+    run 0 "${question[@]}" --devices 128,2048,16384,100000 --failures $options
+    while read -r row; do
+        grep -qF -- "$row" "$(dirname "$0")/../../docs/failures.md" || fail "docs/failures.md lacks '$row'"
+    done < <(sed -n '/^devices  step/,/^$/p' "$work/out")
+done
 run 0 "${question[@]}" --failures llama3 --devices 128,2048,16384,100000 --seed 2
 cmp -s "$work/out" "$work/first" && fail "another seed has the same figures"
 
@@ -54,7 +57,7 @@ run 0 "${question[@]}" --failures llama3 --json -o "$work/plan.json"
 run 0 plan check "$work/plan.json"
 
 # plan orders by speed times goodput, and finds spares.
-search=(plan llama-3.1-70b 1024xh100 --seq-length 8k --global-batch-size 512 --top 6)
+search=(plan llama-3.1-70b 1024xh100 --seq-length 8k --global-batch-size 512)
 run 0 "${search[@]}" --json
 fastest=$(json 'd["plans"][0]["step_sec"]')
 run 0 "${search[@]}" --mtbf 30min --detect-sec 20 --restart-sec 60
