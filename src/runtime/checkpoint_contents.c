@@ -1,6 +1,7 @@
 #include "runtime/checkpoint_contents.h"
 
 #include "base/bug.h"
+#include "engine/mirror.h"
 #include "network/images.h"
 #include "runtime/replicas_checkpoint.h"
 #include "runtime/trainer_internal.h"
@@ -312,7 +313,6 @@ static struct pen__contents_piece piece_of(struct pen__contents *contents,
                                            enum pen_checkpoint_part part,
                                            size_t tensor, void *to)
 {
-    struct pen_engine *engine = contents->trainer->engine;
     const struct pen__place *place = &contents->places[tensor];
     struct pen__contents_piece piece = {.to = to,
                                         .num_bytes = bytes_of(&place->tensor)};
@@ -323,9 +323,11 @@ static struct pen__contents_piece piece_of(struct pen__contents *contents,
         return piece;
     }
     const struct pen_network_parameter *it = parameter_of(contents, tensor);
-    const float *values =
-        engine->ops->parameter_read(engine, it->parameter, engine_parts[part],
-                                    0, pen_network_count(it), NULL);
+    struct pen_mirror mirror = {.engine = contents->trainer->engine};
+    const struct pen_mirror_piece whole = {.parameter = it->parameter,
+                                           .part = engine_parts[part],
+                                           .count = pen_network_count(it)};
+    const float *values = pen_mirror_show(&mirror, &whole);
     piece.from = values + place->slice.first;
     return piece;
 }
