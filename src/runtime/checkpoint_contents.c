@@ -322,6 +322,7 @@ static struct pen__contents_piece piece_of(struct pen__contents *contents,
             place->slice.tensor);
         return piece;
     }
+    PEN_BUG_UNLESS(part < sizeof engine_parts / sizeof *engine_parts);
     const struct pen_network_parameter *it = parameter_of(contents, tensor);
     struct pen_mirror mirror = {.engine = contents->trainer->engine};
     const struct pen_mirror_piece whole = {.parameter = it->parameter,

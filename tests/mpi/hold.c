@@ -45,9 +45,9 @@ static void await_step(struct pen_holder *holder, uint64_t step)
         if (event.kind == PEN_HOLDER_COMMITTED && event.step >= step) {
             printf("%" PRIu64 "\n", event.step);
             return;
-        } else if (event.kind == PEN_HOLDER_GONE) {
-            break;
         }
+        if (event.kind == PEN_HOLDER_GONE)
+            break;
     }
     printf("none\n");
 }

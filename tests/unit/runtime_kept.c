@@ -22,7 +22,7 @@ static const uint64_t shape[] = {ROWS, COLUMNS};
 
 static float value(uint32_t rank, uint64_t step, uint32_t part, size_t i)
 {
-    return (float)(1000 * step + 100 * rank + 20 * part + i);
+    return (float)(1000 * step + (size_t)100 * rank + (size_t)20 * part + i);
 }
 
 /* Element i of a tensor of the rank, wherever it lies. */
