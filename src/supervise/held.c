@@ -29,7 +29,6 @@ static void begin_epoch(struct pen_held *held, uint64_t epoch)
     held->epoch = epoch;
     held->num_ranks = held->num_joined = 0;
     held->committed = held->first = held->gone = PEN_UNKNOWN;
-    free(held->steps);
     held->steps = NULL;
 }
 
@@ -57,6 +56,7 @@ pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
     pen_text_release(&unused);
     if (status == PEN_OK) {
         pen_held_read(held); /* of the epoch before */
+        free(held->steps);
         begin_epoch(held, epoch);
         return PEN_OK;
     }

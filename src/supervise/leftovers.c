@@ -1,10 +1,9 @@
-#define _XOPEN_SOURCE 700 /* nftw() */
 #include "supervise/leftovers.h"
 
 #include "supervise/policy.h"
 
+#include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,14 +77,28 @@ void pen_leftovers_note(struct pen_leftovers *leftovers,
             note_process(leftovers, family->members[i].pid);
 }
 
-static int remove_entry(const char *path, const struct stat *facts, int kind,
-                        struct FTW *place)
+/* Of Open MPI: a session has two levels below it. */
+enum { DEEPEST = 8 };
+
+/* What is in a folder, not through links; the folder itself stays. */
+static void empty_folder(int parent, const char *name, int depth)
 {
-    (void)facts;
-    (void)kind;
-    (void)place;
-    remove(path);
-    return 0;
+    int file =
+        openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = file < 0 ? NULL : fdopendir(file);
+    struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        const char *item = entry->d_name;
+        if (strcmp(item, ".") == 0 || strcmp(item, "..") == 0 ||
+            unlinkat(file, item, 0) == 0 || depth == DEEPEST)
+            continue;
+        empty_folder(file, item, depth + 1);
+        unlinkat(file, item, AT_REMOVEDIR);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    else if (file >= 0)
+        close(file);
 }
 
 /* TMPDIR/ompi.HOST.UID/pid.PID, as Open MPI 4 calls it. */
@@ -99,7 +112,8 @@ static void remove_session(pid_t launcher)
     snprintf(path, sizeof path, "%s/ompi.%s.%u/pid.%d",
              folder == NULL ? "/tmp" : folder, host, (unsigned)geteuid(),
              launcher);
-    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    empty_folder(AT_FDCWD, path, 0);
+    rmdir(path);
 }
 
 void pen_leftovers_remove(struct pen_leftovers *leftovers, pid_t launcher)

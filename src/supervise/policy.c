@@ -148,7 +148,7 @@ void pen_policy_release(struct pen_policy *policy)
     policy->times = NULL;
 }
 
-/* Whoever stops or kills a launcher or takes a node away knows no steps. */
+/* A launcher that is stopped or killed says nothing of a step. */
 static bool can_be_of_a_step(const struct pen_fault *fault)
 {
     return fault->step != PEN_UNKNOWN &&

@@ -22,7 +22,6 @@
     X(HANG, "hang", true, "the ranks hung")                                    \
     X(NO_PROGRESS, "no-progress", true, "no step was committed")               \
     X(HOLDER_DIED, "holder-died", true, "the holder of steps in memory died")  \
-    X(NODE_GONE, "node-gone", true, "a node is gone")                          \
     X(FAILED, "failed", true, "the command failed without a message")          \
     X(REFUSED, "refused", false, "the command refused to continue")            \
     X(DISK_FULL, "disk-full", false, "the disk is full")                       \

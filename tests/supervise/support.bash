@@ -46,9 +46,12 @@ await_step() { # STEP
     return 1
 }
 
-# Shared memory and session folders of MPI, and our boards.
+# Shared memory and session folders of MPI, and our boards, that no process uses.
 leftovers() {
-    ls /dev/shm | grep -E '^(vader_segment|sm_segment|penstock-)' | sed 's,^,/dev/shm/,'
+    local file
+    for file in /dev/shm/vader_segment.* /dev/shm/sm_segment.* /dev/shm/penstock-*; do
+        [ ! -e "$file" ] || grep -qsF "$file" /proc/[0-9]*/maps || echo "$file"
+    done
     find "$TMPDIR" -mindepth 2 -maxdepth 2 -name 'pid.*'
 }
 
