@@ -45,6 +45,15 @@
     X(LEFT, "left_seconds", "gauge", "Predicted time until the last step.")    \
     X(CHECKPOINT_STEP, "checkpoint_step", "gauge",                             \
       "Step of the newest checkpoint that this run wrote.")                    \
+    X(MEMORY_STEP, "memory_step", "gauge",                                     \
+      "Newest step that is kept in memory for a restart.")                     \
+    X(EPOCH, "epoch", "gauge", "Number of this launch under a supervisor.")    \
+    X(RESTARTS, "restarts_total", "counter",                                   \
+      "Restarts by a supervisor before this launch.")                          \
+    X(STEPS_REPEATED, "steps_repeated_total", "counter",                       \
+      "Steps of this launch that were not finite when computed first.")        \
+    X(STEPS_SKIPPED, "steps_skipped_total", "counter",                         \
+      "Steps of this launch that were left out by --on-nan skip.")             \
     X(LAST_STEP_TIME, "last_step_timestamp_seconds", "gauge",                  \
       "End of the last step, in seconds since 1970.")
 

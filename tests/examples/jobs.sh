@@ -7,6 +7,10 @@ if ! command -v mpirun >/dev/null; then
     echo "mpirun is missing; skipped"
     exit 77
 fi
+if ! "$PENSTOCK" supervise --help >/dev/null 2>&1; then
+    echo "penstock supervise is not built; skipped"
+    exit 77
+fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
 mkdir "$work/bin" "$work/tmp" "$work/tiny"
 export TMPDIR=$work/tmp
@@ -41,6 +45,19 @@ rank_of() {
     done | tail -1
 }
 
+# What the second launch shows to Prometheus, if its command has a page.
+check_metrics() {
+    local port
+    port=$(sed -n 's,.*http://127.0.0.1:\([0-9]*\)/metrics.*,\1,p' "$work/err" | tail -1)
+    [ -n "$port" ] || return 0
+    python3 -c 'import sys, urllib.request
+page = urllib.request.urlopen("http://127.0.0.1:%s/metrics" % sys.argv[1]).read().decode()
+found = dict(line.split() for line in page.splitlines() if line[0] != "#")
+print(found.get("penstock_epoch"), found.get("penstock_restarts_total"), found.get("penstock_steps_skipped_total"),
+      0 < float(found.get("penstock_memory_step", 0)) <= float(found["penstock_step"]))' "$port" >"$work/page" 2>&1
+    same "metrics" "$(cat "$work/page")" "2 1 0 True"
+}
+
 # train_with FOLDER COMMAND...: a command of an example, in a folder of its own.
 train_with() {
     local folder=$work/$1 victim
@@ -52,6 +69,7 @@ train_with() {
     victim=$(rank_of "$folder")
     if [ -n "$victim" ]; then kill -KILL "$victim"; else fail "there is no rank"; fi
     wait_for 'grep -q "\"event\":\"resumed\"" run/supervise.jsonl'
+    check_metrics
     before=$(newest run)
     kill -TERM "$supervisor"
     wait "$supervisor"

@@ -14,6 +14,8 @@ pen_status pen__train_metrics_open(struct pen__train_metrics *metrics,
         .figures = {.version = pen__program_version()}};
     pen__train_metrics_set(metrics, PEN_METRIC_STEPS_PLANNED,
                            (double)args->train_iters);
+    pen__train_metrics_set(metrics, PEN_METRIC_STEPS_REPEATED, 0);
+    pen__train_metrics_set(metrics, PEN_METRIC_STEPS_SKIPPED, 0);
     if (args->metrics_port == NULL)
         return PEN_OK;
     pen_status status = pen_metrics_server_create(
@@ -62,6 +64,8 @@ void pen__train_metrics_step(struct pen__train_metrics *metrics,
     pen_metrics_set(figures, PEN_METRIC_MEMORY_PEAK,
                     (double)step->memory_bytes);
     pen_metrics_set(figures, PEN_METRIC_LAST_STEP_TIME, wall_time_sec());
+    figures->values[PEN_METRIC_STEPS_REPEATED] += step->repeated > 0;
+    figures->values[PEN_METRIC_STEPS_SKIPPED] += step->skipped > 0;
     pen__train_metrics_set(metrics, PEN_METRIC_VALIDATION_LOSS, step->val_loss);
     pen__train_metrics_set(metrics, PEN_METRIC_VALIDATION_ACCURACY,
                            step->val_accuracy);

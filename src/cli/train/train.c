@@ -935,6 +935,10 @@ static pen_status keep_step(struct training *training, struct pen_text *why)
         pen_commits_free(training->commits);
         training->commits = NULL;
         status = pen__train_held_missed(&training->held, why);
+    } else if (status == PEN_OK) {
+        pen__train_metrics_set(
+            &training->metrics, PEN_METRIC_MEMORY_STEP,
+            (double)pen_trainer_progress(training->trainer).steps);
     }
     pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
     return status;
@@ -967,6 +971,12 @@ static void set_predictions(struct training *training)
     pen__train_metrics_set(metrics, PEN_METRIC_BUBBLE_PREDICTED,
                            report->has_bubble ? report->predicted_bubble
                                               : (double)NAN);
+    if (training->held.path == NULL)
+        return;
+    pen__train_metrics_set(metrics, PEN_METRIC_EPOCH,
+                           (double)training->held.epoch);
+    pen__train_metrics_set(metrics, PEN_METRIC_RESTARTS,
+                           (double)training->held.epoch - 1);
 }
 
 /* ---- moving ---- */
