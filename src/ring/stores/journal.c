@@ -3,7 +3,7 @@
  * a space, the record. Only the last one counts; when the file has grown, it
  * is written anew with that one.
  */
-#define _GNU_SOURCE /* F_OFD_SETLK */
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): F_OFD_SETLK */
 #include "ring/stores/stores.h"
 
 #include "base/crc32c.h"
