@@ -2,6 +2,9 @@
  * Two keys: NAME/record has the record as JSON, NAME/lease the node that
  * serves. A request goes to the endpoint that answered last, and to the others
  * in turn where that one is silent.
+ *
+ * libcurl is loaded when a store is opened: it brings some forty libraries, and
+ * every other command would start later for them.
  */
 #include "ring/stores/stores.h"
 
@@ -9,18 +12,35 @@
 #include "base/json.h"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define LIBRARY "libcurl.so.4"
 #define MOST_ENDPOINTS 9u
 #define MOST_BYTES ((size_t)1 << 20) /* of an answer */
 #define CONNECT_MS 1000L
 #define ANSWER_MS 3000L
 #define SECOND INT64_C(1000000000)
 
+/* What is used of libcurl. */
+struct curl {
+    void *library; /* NULL: not loaded */
+    CURL *(*easy_init)(void);
+    CURLcode (*easy_setopt)(CURL *handle, CURLoption option, ...);
+    CURLcode (*easy_getinfo)(CURL *handle, CURLINFO info, ...);
+    CURLcode (*easy_perform)(CURL *handle);
+    const char *(*easy_strerror)(CURLcode code);
+    void (*easy_cleanup)(CURL *handle);
+    struct curl_slist *(*slist_append)(struct curl_slist *list,
+                                       const char *text);
+    void (*slist_free_all)(struct curl_slist *list);
+};
+
 struct etcd {
+    struct curl api;
     CURL *curl;
     struct curl_slist *headers;
     struct pen_text endpoints[MOST_ENDPOINTS];
@@ -53,15 +73,15 @@ static pen_status ask_one(struct etcd *etcd, size_t endpoint, const char *path,
     pen_text_add(&url, "http://%s/v3/%s",
                  pen_text_string(&etcd->endpoints[endpoint]), path);
     answer->length = 0;
-    curl_easy_setopt(curl, CURLOPT_URL, pen_text_string(&url));
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
-    CURLcode failed = curl_easy_perform(curl);
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
+    etcd->api.easy_setopt(curl, CURLOPT_URL, pen_text_string(&url));
+    etcd->api.easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    etcd->api.easy_setopt(curl, CURLOPT_WRITEDATA, answer);
+    CURLcode failed = etcd->api.easy_perform(curl);
+    etcd->api.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
     bool is_answered = failed == CURLE_OK && code == 200;
     if (failed != CURLE_OK)
         pen_why(why, "%s: %s; ", pen_text_string(&etcd->endpoints[endpoint]),
-                curl_easy_strerror(failed));
+                etcd->api.easy_strerror(failed));
     else if (!is_answered)
         pen_why(why, "%s: HTTP %ld; ",
                 pen_text_string(&etcd->endpoints[endpoint]), code);
@@ -301,9 +321,12 @@ static void close_etcd(void *target)
     struct etcd *etcd = target;
     for (size_t i = 0; i < etcd->num_endpoints; i++)
         pen_text_release(&etcd->endpoints[i]);
-    curl_slist_free_all(etcd->headers);
+    if (etcd->headers != NULL)
+        etcd->api.slist_free_all(etcd->headers);
     if (etcd->curl != NULL)
-        curl_easy_cleanup(etcd->curl);
+        etcd->api.easy_cleanup(etcd->curl);
+    if (etcd->api.library != NULL)
+        dlclose(etcd->api.library);
     pen_text_release(&etcd->record_key);
     pen_text_release(&etcd->lease_key);
     free(etcd);
@@ -340,20 +363,52 @@ static void add_key(const char *name, const char *ending, struct pen_text *out)
     pen_text_release(&key);
 }
 
+static pen_status load_curl(struct curl *api, struct pen_text *why)
+{
+    const struct {
+        const char *name;
+        void *place; /* of the pointer */
+    } functions[] = {{"curl_easy_init", &api->easy_init},
+                     {"curl_easy_setopt", &api->easy_setopt},
+                     {"curl_easy_getinfo", &api->easy_getinfo},
+                     {"curl_easy_perform", &api->easy_perform},
+                     {"curl_easy_strerror", &api->easy_strerror},
+                     {"curl_easy_cleanup", &api->easy_cleanup},
+                     {"curl_slist_append", &api->slist_append},
+                     {"curl_slist_free_all", &api->slist_free_all}};
+    api->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    bool is_there = api->library != NULL;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions && is_there;
+         i++) {
+        void *found = dlsym(api->library, functions[i].name);
+        memcpy(functions[i].place, &found, sizeof found);
+        is_there = found != NULL;
+    }
+    if (is_there)
+        return PEN_OK;
+    pen_why(why, "a store in etcd needs libcurl (package libcurl4): %s",
+            dlerror());
+    return PEN_INVALID;
+}
+
 static pen_status start_curl(struct etcd *etcd, struct pen_text *why)
 {
-    etcd->curl = curl_easy_init();
-    etcd->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    pen_status status = load_curl(&etcd->api, why);
+    if (status != PEN_OK)
+        return status;
+    etcd->curl = etcd->api.easy_init();
+    etcd->headers =
+        etcd->api.slist_append(NULL, "Content-Type: application/json");
     if (etcd->curl == NULL || etcd->headers == NULL) {
         pen_why(why, "no memory for libcurl");
         return PEN_NOMEM;
     }
-    curl_easy_setopt(etcd->curl, CURLOPT_HTTPHEADER, etcd->headers);
-    curl_easy_setopt(etcd->curl, CURLOPT_WRITEFUNCTION, take_bytes);
-    curl_easy_setopt(etcd->curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(etcd->curl, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(etcd->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
-    curl_easy_setopt(etcd->curl, CURLOPT_TIMEOUT_MS, ANSWER_MS);
+    etcd->api.easy_setopt(etcd->curl, CURLOPT_HTTPHEADER, etcd->headers);
+    etcd->api.easy_setopt(etcd->curl, CURLOPT_WRITEFUNCTION, take_bytes);
+    etcd->api.easy_setopt(etcd->curl, CURLOPT_NOSIGNAL, 1L);
+    etcd->api.easy_setopt(etcd->curl, CURLOPT_NOPROXY, "*");
+    etcd->api.easy_setopt(etcd->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    etcd->api.easy_setopt(etcd->curl, CURLOPT_TIMEOUT_MS, ANSWER_MS);
     return PEN_OK;
 }
 
