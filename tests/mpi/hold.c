@@ -46,7 +46,7 @@ static void await_step(struct pen_holder *holder, uint64_t step)
             printf("%" PRIu64 "\n", event.step);
             return;
         }
-        if (event.kind == PEN_HOLDER_GONE)
+        if (event.kind == PEN_HOLDER_GONE || event.kind == PEN_HOLDER_LEFT)
             break;
     }
     printf("none\n");
