@@ -363,7 +363,7 @@ static pen_status mark_transposed(struct pen_safetensors *file,
         if (length <= end || strcmp(it->name + length - end, TRANSPOSED) != 0)
             continue;
         if (it->num_dims != 2 || it->dtype != PEN_DTYPE_F32) {
-            pen_why(why, "tensor %s is no matrix of F32", it->name);
+            pen_why(why, "tensor %s is not a matrix of F32", it->name);
             return PEN_INVALID;
         }
         /* Both belong to the file, which nobody else has. */

@@ -61,7 +61,7 @@ search=(plan llama-3.1-70b 1024xh100 --seq-length 8k --global-batch-size 512)
 run 0 "${search[@]}" --json
 fastest=$(json 'd["plans"][0]["step_sec"]')
 run 0 "${search[@]}" --mtbf 30min --detect-sec 20 --restart-sec 60
-out_has "spare nodes beside 128"
+out_has "spare nodes in addition to 128"
 run 0 "${search[@]}" --mtbf 30min --detect-sec 20 --restart-sec 60 --json
 same "order" "$(json '(lambda kept: kept == sorted(kept, reverse=True))([plan["tokens_per_sec"] * row["restart"]["goodput"]
     for plan, row in zip(d["plans"], d["failures"]["rows"])])')" True

@@ -145,7 +145,7 @@ static void print_spares(const struct pen__failures *failures,
     double nodes = (double)best->ways[failures->way].job.num_nodes;
     pen_text_add(
         out,
-        "\nWith %u spare nodes beside %.0f and %.3g h of repair, plan "
+        "\nWith %u spare nodes in addition to %.0f and %.3g h of repair, plan "
         "1 has a goodput of %.2f %% (%s); counted over all nodes, "
         "%.2f %%.\n",
         failures->spares, nodes,

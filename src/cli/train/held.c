@@ -41,7 +41,7 @@ static pen_status count_holders(struct pen__train_held *held,
         pen_transport_rank(transport) == 0)
         pen_log(PEN_LOG_WARN,
                 "%" PRIu32 " of %" PRIu32 " ranks have no holder on their "
-                "node: no step is kept in memory, and a restart goes on from "
+                "node: no step is kept in memory, and a restart resumes from "
                 "the last checkpoint of --save",
                 size - (uint32_t)count, size);
     return status;
@@ -50,7 +50,7 @@ static pen_status count_holders(struct pen__train_held *held,
 /* ---- what there is on disk ---- */
 
 /*
- * The step of the run's folder that a restart goes on from; 0: none. The first
+ * The step of the run's folder that a restart resumes from; 0: none. The first
  * launch takes steps of the very same command: its supervisor was restarted.
  */
 static pen_status find_on_disk(const struct pen__train_held *held,
@@ -118,7 +118,7 @@ pen_status pen__train_held_missed(struct pen__train_held *held,
         pen_why(why, "%s", pen_text_string(&reason));
     } else {
         pen_log(PEN_LOG_WARN,
-                "the holder of steps in memory is gone: a restart goes on from "
+                "the holder of steps in memory is gone: a restart resumes from "
                 "the last checkpoint of --save");
         status = PEN_OK;
     }

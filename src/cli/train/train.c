@@ -514,7 +514,7 @@ static pen_status make_commits(struct training *training, struct pen_text *why)
     if (option != NULL) {
         if (training->is_first)
             pen_log(PEN_LOG_INFO,
-                    "with %s no step is kept in memory: a restart goes on from "
+                    "with %s no step is kept in memory: a restart resumes from "
                     "the last checkpoint of --save",
                     option);
         return PEN_OK;
