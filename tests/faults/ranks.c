@@ -7,19 +7,23 @@
  *   ENOSPC EIO   the function answers PEN_IO, with that error as its reason
  *   ENOMEM       it answers PEN_NOMEM, without a reason
  *   exit         the process exits
+ *   kill stop segv
+ *                it gets that signal
  *   alloc        its next allocation fails
  *   pwrite fsync rename mkdir open
  *                its next call of that name fails
  *
  * CALL counts calls of the function, or, with an s before it, is a checkpoint
  * whose first call of the function fails. A fault that happened leaves the file
- * that PEN_FAULT_MARK names. The sources of the program know nothing of this.
+ * that PEN_FAULT_MARK names. Under a supervisor the first launch alone has it.
+ * The sources of the program know nothing of this.
  */
 #include "base/status.h"
 #include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -103,9 +107,11 @@ static _Thread_local const void *armed_at; /* on the stack */
 static bool read_fault(struct fault *fault)
 {
     const char *text = getenv("PEN_FAULT");
+    const char *epoch = getenv("PENSTOCK_EPOCH");
     char call[16];
-    if (text == NULL || sscanf(text, "%63[^:]:%d:%15[^:]:%15s", fault->function,
-                               &fault->rank, call, fault->kind) != 4)
+    if (text == NULL || (epoch != NULL && strcmp(epoch, "1") != 0) ||
+        sscanf(text, "%63[^:]:%d:%15[^:]:%15s", fault->function, &fault->rank,
+               call, fault->kind) != 4)
         return false;
     fault->is_of_save = call[0] == 's';
     fault->call = atoi(call + fault->is_of_save);
@@ -139,6 +145,11 @@ static bool is_due(const char *function, struct fault *fault)
     return count == fault->call && !atomic_exchange(&is_done, true);
 }
 
+static const struct {
+    const char *name;
+    int number;
+} signals[] = {{"kill", SIGKILL}, {"stop", SIGSTOP}, {"segv", SIGSEGV}};
+
 static pen_status fail(const struct fault *fault, struct pen_text *why,
                        const void *at)
 {
@@ -146,6 +157,12 @@ static pen_status fail(const struct fault *fault, struct pen_text *why,
         leave_mark();
         exit(3);
     }
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (strcmp(fault->kind, signals[i].name) == 0) {
+            leave_mark();
+            kill(getpid(), signals[i].number);
+            return PEN_OK; /* of one that was stopped and continues */
+        }
     if (strcmp(fault->kind, "ENOMEM") == 0) {
         leave_mark();
         return PEN_NOMEM;
