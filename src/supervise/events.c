@@ -76,6 +76,7 @@ void pen_event_print(const struct pen_event *event, struct pen_text *out)
         json_object_set_new(object, "lost_sec", seconds(event->lost_sec));
     set_known(object, "redone_steps", event->redone_steps);
     set_known(object, "ranks", event->num_ranks);
+    set_known(object, "from_ranks", event->from_ranks);
     if (event->evidence != NULL)
         set_evidence(object, event->evidence);
     /* 16 digits: the time has 13. */

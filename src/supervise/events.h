@@ -33,6 +33,7 @@ struct pen_event {
     double lost_sec;               /* NAN: unknown */
     int64_t redone_steps;
     int64_t num_ranks;
+    int64_t from_ranks;                    /* of the launch before */
     const struct pen_last_words *evidence; /* NULL: none */
 };
 

@@ -21,6 +21,8 @@
     X(LAUNCHER_STOPPED, "launcher-stopped", true, "the launcher was stopped")  \
     X(HANG, "hang", true, "the ranks hung")                                    \
     X(NO_PROGRESS, "no-progress", true, "no step was committed")               \
+    X(NODE_GONE, "node-gone", true, "a node is no longer listed")              \
+    X(MORE_SLOTS, "more-slots", true, "there are slots for more ranks")        \
     X(HOLDER_DIED, "holder-died", true, "the holder of steps in memory died")  \
     X(FAILED, "failed", true, "the command failed without a message")          \
     X(REFUSED, "refused", false, "the command refused to continue")            \

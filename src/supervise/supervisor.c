@@ -6,14 +6,18 @@
  *     │         ▼
  *     │      fence: SIGKILL to all processes of the launch; wait for each
  *     │         ▼
- *     └─ yes ─ policy: is it worth a restart? ─ no ──────────────► give up
+ *     ├─ yes ─ policy: is it worth a restart? ─ no ──────────────► give up
+ *     │
+ *     └─ with --nodes-from: asks for nodes, and waits until there is a slot
  *
  * S1. A launch begins when no process of the one before lives on this node,
  *     but for a launcher that tidies up: it has no ranks and gets no new ones.
  * S2. Epochs only grow, also from one supervisor of a run to the next.
  * S3. Nothing is left when the supervisor ends: no process, session folder or
  *     shared memory of a launch.
- * S4. Nothing in the loop waits without a limit.
+ * S4. Nothing in the loop waits without a limit, but for the first slot.
+ * S5. A launch ends for more ranks only after a commit, so that no step is
+ *     computed again.
  */
 #include "supervise/supervisor.h"
 
@@ -57,7 +61,7 @@
 #define KILL_NS (60 * SEC)
 #define SETTLED_NS (1 * SEC) /* no new process for so long: all are started */
 
-enum { MOST_OLD = 8, NUM_FIXED_ENDS = 3 };
+enum { MOST_OLD = 8, NUM_FIXED_ENDS = 4 };
 
 struct supervisor {
     const struct pen_supervisor_options *options;
@@ -67,20 +71,24 @@ struct supervisor {
     struct pen_held held;
     struct pen_progress progress;
     struct pen_family family;
+    struct pen_fleet fleet;
     struct pen_child now;
     struct pen_child old[MOST_OLD]; /* launchers that tidy up */
     size_t num_old;
-    pid_t others[MOST_OLD + 1];
+    pid_t others[MOST_OLD + 2];
     int signals;
     uint64_t epoch;
-    int64_t committed; /* step, PEN_UNKNOWN: none */
-    int64_t num_ranks; /* of the launch, as seen */
-    int asked;         /* SIGTERM or SIGINT asked for the end */
-    bool has_progress; /* since the launch began */
-    bool has_fault;    /* that no commit has followed yet */
+    int64_t committed;  /* step, PEN_UNKNOWN: none */
+    int64_t num_ranks;  /* of the launch, as seen */
+    int64_t from_ranks; /* of the launch before, where it had others */
+    int asked;          /* SIGTERM or SIGINT asked for the end */
+    bool has_progress;  /* since the launch began */
+    bool has_fault;     /* that no commit has followed yet */
     struct pen_fault fault;
     int64_t fault_ns;
     int64_t fault_step; /* that was committed then */
+    bool awaits_commit; /* before the launch ends for more ranks */
+    int64_t more_step;  /* that was committed when there were slots for them */
     int64_t tick_ns;    /* of the last turn */
     int64_t scan_ns;
     int64_t look_ns;
@@ -115,9 +123,14 @@ static void tell(struct supervisor *s, enum pen_event_kind kind,
         .lost_sec = lost_sec,
         .redone_steps = PEN_UNKNOWN,
         .num_ranks = s->num_ranks > 0 ? s->num_ranks : PEN_UNKNOWN,
+        .from_ranks = PEN_UNKNOWN,
         .evidence = evidence};
     if (kind == PEN_EVENT_RESUMED && s->fault.step != PEN_UNKNOWN)
         event.redone_steps = s->fault.step - resumed_from(s);
+    if (kind == PEN_EVENT_REPLAN) {
+        event.num_ranks = s->fleet.num_ranks;
+        event.from_ranks = s->from_ranks;
+    }
     pen_events_add(&s->events, &event);
 }
 
@@ -132,14 +145,19 @@ static void tell_resumed(struct supervisor *s)
     struct pen_text line = PEN_TEXT_EMPTY;
     double lost_sec = seconds_since(s->fault_ns);
     pen_fault_print(&s->fault, &line);
+    if (s->from_ranks != PEN_UNKNOWN)
+        pen_text_add(&line, "; %" PRIu32 " ranks instead of %" PRId64,
+                     s->fleet.num_ranks, s->from_ranks);
     if (resumed_from(s) > 0)
         pen_text_add(&line, "; restarted from step %" PRId64, resumed_from(s));
     else
         pen_text_add_string(&line, "; restarted from the beginning");
     pen_log(PEN_LOG_INFO,
             "%s (epoch %" PRIu64 "), step %" PRId64 " was committed %.2f s "
-            "after the fault",
-            pen_text_string(&line), s->epoch, s->committed, lost_sec);
+            "after the %s",
+            pen_text_string(&line), s->epoch, s->committed, lost_sec,
+            s->fault.cause == PEN_CAUSE_MORE_SLOTS ? "end of the last launch"
+                                                   : "fault");
     pen_text_release(&line);
     tell(s, PEN_EVENT_RESUMED, NULL, lost_sec, NULL);
     s->has_fault = false;
@@ -167,7 +185,8 @@ static void note_commits(struct supervisor *s)
 static void update_others(struct supervisor *s)
 {
     s->others[0] = s->held.holder.pid;
-    s->family.num_others = 1;
+    s->others[1] = s->fleet.asker.pid;
+    s->family.num_others = 2;
     for (size_t i = 0; i < s->num_old; i++)
         s->others[s->family.num_others++] = s->old[i].pid;
     s->family.others = s->others;
@@ -328,6 +347,7 @@ static void wait_for_news(struct supervisor *s, int limit_ms)
         ends[count + others++] = (struct pollfd){s->now.words_end, POLLIN, 0};
     ends[count + others++] = (struct pollfd){
         s->held.is_lost ? -1 : s->held.holder.events, POLLIN, 0};
+    ends[count + others++] = (struct pollfd){s->fleet.asker.end, POLLIN, 0};
     for (size_t i = 0; i < s->num_old; i++)
         ends[count + others++] =
             (struct pollfd){s->old[i].words_end, POLLIN, 0};
@@ -340,6 +360,8 @@ static void wait_for_news(struct supervisor *s, int limit_ms)
     }
     pen_held_read(&s->held);
     tend_old(s);
+    pen_fleet_tend(&s->fleet);
+    update_others(s);
     collect_orphans(s);
     take_signals(s);
 }
@@ -506,6 +528,40 @@ static bool judge_progress(struct supervisor *s, struct pen_fault *fault)
     }
 }
 
+/*
+ * Whether a step was committed since the first call: in memory if that has all
+ * ranks, else on the disk, where they are asked to save one.
+ */
+static bool has_new_commit(struct supervisor *s)
+{
+    bool is_held =
+        s->held.num_joined > 0 && s->held.num_joined == s->held.num_ranks;
+    int64_t step = is_held ? s->held.committed : pen_steps_newest(&s->steps);
+    if (s->awaits_commit)
+        return step > s->more_step;
+    s->awaits_commit = true;
+    s->more_step = step;
+    if (!is_held)
+        forward(s, SIGUSR1);
+    return false;
+}
+
+static bool judge_nodes(struct supervisor *s, struct pen_fault *fault)
+{
+    if (s->fleet.verdict == PEN_FLEET_GONE) {
+        fault->cause = PEN_CAUSE_NODE_GONE;
+        return true;
+    }
+    if (s->fleet.verdict == PEN_FLEET_SAME)
+        s->awaits_commit = false;
+    /* Ranks that start do not handle SIGUSR1 yet. */
+    else if (s->has_progress && has_new_commit(s)) {
+        fault->cause = PEN_CAUSE_MORE_SLOTS;
+        return true;
+    }
+    return false;
+}
+
 static bool judge(struct supervisor *s, struct pen_fault *fault)
 {
     *fault = (struct pen_fault)PEN_FAULT_UNKNOWN;
@@ -518,10 +574,45 @@ static bool judge(struct supervisor *s, struct pen_fault *fault)
             return true;
     return judge_words(s, fault) || judge_memory(s, fault) ||
            judge_stopped(s, fault) || judge_deserted(s, fault) ||
-           judge_progress(s, fault);
+           judge_progress(s, fault) || judge_nodes(s, fault);
 }
 
 /* ---- one launch ---- */
+
+/* Asks which nodes there are, until there is a slot or the end is asked for. */
+static void await_slots(struct supervisor *s)
+{
+    uint64_t num_answers = s->fleet.num_answers;
+    pen_fleet_ask(&s->fleet);
+    while (s->asked == 0 && s->fleet.num_answers == num_answers)
+        wait_for_news(s, TICK_MS);
+    if (s->asked == 0 && pen_fleet_size(&s->fleet) == 0)
+        pen_log(PEN_LOG_WARN,
+                "--nodes-from lists too few slots for a launch; waiting for "
+                "more");
+    while (s->asked == 0 && pen_fleet_size(&s->fleet) == 0)
+        wait_for_news(s, TICK_MS);
+}
+
+/* How many ranks the next launch has, and where. */
+static pen_status place(struct supervisor *s)
+{
+    uint32_t before = s->fleet.num_ranks;
+    s->from_ranks = PEN_UNKNOWN;
+    if (s->options->fleet.command == NULL)
+        return PEN_OK;
+    await_slots(s);
+    if (s->asked != 0)
+        return PEN_OK;
+    pen_status status = pen_fleet_place(&s->fleet, s->options->command);
+    if (status != PEN_OK || before == 0 || before == s->fleet.num_ranks)
+        return status;
+    struct pen_fault reason = PEN_FAULT_UNKNOWN;
+    reason.cause = s->fault.cause;
+    s->from_ranks = before;
+    tell(s, PEN_EVENT_REPLAN, &reason, NAN, NULL);
+    return PEN_OK;
+}
 
 static pen_status begin(struct supervisor *s, struct pen_text *why)
 {
@@ -532,10 +623,11 @@ static pen_status begin(struct supervisor *s, struct pen_text *why)
         return status;
     update_others(s);
     s->num_ranks = 0;
-    s->has_progress = false;
+    s->has_progress = s->awaits_commit = false;
     s->ending_ns = s->deserted_ns = 0;
-    status = pen_child_start(&s->now, s->options->command, s->epoch,
-                             pen_text_string(&s->held.path), why);
+    status = pen_child_start(
+        &s->now, s->fleet.words != NULL ? s->fleet.words : s->options->command,
+        s->epoch, pen_text_string(&s->held.path), why);
     int64_t now_ns = pen_clock_ns();
     s->tick_ns = s->look_ns = s->work_ns = s->grown_ns = now_ns;
     s->scan_ns = 0;
@@ -638,6 +730,8 @@ static bool follow(struct supervisor *s, const struct pen_fault *fault,
         tell(s, PEN_EVENT_END, &end, NAN, NULL);
         return false;
     }
+    if (fault->cause == PEN_CAUSE_MORE_SLOTS)
+        return true;
     struct pen_decision decision = pen_policy_decide(
         &s->policy, fault, s->has_progress, 1e-9 * (double)pen_clock_ns());
     tell(s, PEN_EVENT_FAULT, fault, NAN, NULL);
@@ -661,6 +755,8 @@ static void remember(struct supervisor *s, const struct pen_fault *fault,
         s->fault.cause = fault->cause;
     else
         s->fault = *fault;
+    if (fault->cause == PEN_CAUSE_MORE_SLOTS)
+        s->fault.step = s->committed;
     if (!s->has_fault) {
         s->fault_ns = end_ns;
         s->fault_step = s->committed;
@@ -674,7 +770,14 @@ static pen_status run(struct supervisor *s, int *code, struct pen_text *why)
     enum pen_event_kind kind = PEN_EVENT_START;
     while (goes_on) {
         struct pen_fault fault;
-        pen_status status = begin(s, why);
+        pen_status status = place(s);
+        if (status == PEN_OK && s->asked != 0) {
+            *code = 0;
+            tell(s, PEN_EVENT_END, NULL, NAN, NULL);
+            break;
+        }
+        if (status == PEN_OK)
+            status = begin(s, why);
         if (status != PEN_OK)
             return status;
         tell(s, kind, NULL, NAN, NULL);
@@ -741,6 +844,7 @@ pen_status pen_supervise(const struct pen_supervisor_options *options,
     s->signals = -1;
     s->now.words_end = -1;
     s->held.holder = PEN_HOLDER_EMPTY;
+    pen_fleet_init(&s->fleet, &options->fleet);
     s->steps.folder = pen_steps_find_folder(options->command);
     s->fault = (struct pen_fault)PEN_FAULT_UNKNOWN;
     pen_status status = open_events(s, why);
@@ -757,6 +861,7 @@ pen_status pen_supervise(const struct pen_supervisor_options *options,
     if (status == PEN_OK)
         status = run(s, code, why);
     pen_held_stop(&s->held);
+    pen_fleet_release(&s->fleet);
     if (s->signals >= 0)
         close(s->signals);
     pen_policy_release(&s->policy);

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "supervise/fleet.h"
 
 #include <stdint.h>
 
@@ -11,6 +12,7 @@ struct pen_supervisor_options {
     const char *events; /* NULL: supervise.jsonl in the folder of --save */
     uint32_t max_restarts;
     double window_sec;
+    struct pen_fleet_options fleet;
 };
 
 /*
