@@ -677,6 +677,9 @@ def supervise(
     events: Optional[Path] = None,
     max_restarts: Optional[Count] = None,
     window: Optional[Number] = None,
+    nodes_from: Optional[str] = None,
+    nodes_interval: Optional[Number] = None,
+    plans: Optional[Several] = None,
 ) -> str:
     """Runs COMMAND, a launcher with penstock train, and starts it again when a rank or the
     launcher dies, is stopped or hangs.
@@ -685,6 +688,12 @@ def supervise(
         --save when not given
     max_restarts: give up after N restarts within --window; 20 when not given
     window: seconds in which restarts are counted; 3600 when not given
+    nodes_from: run PROGRAM with sh -c before each launch and every --nodes-interval; it prints
+        lines HOST SLOTS, and launches follow them: in COMMAND, {ranks} and {hosts} (a:2,b:2)
+        are filled in
+    nodes_interval: seconds between two runs of PROGRAM; 5 when not given
+    plans: plans for several numbers of ranks: {plan} in COMMAND is the one with the most ranks
+        that has enough slots, and {ranks} its number
     """
     return Line("supervise", locals()).output()
 

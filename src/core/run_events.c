@@ -63,7 +63,7 @@ static pen_status add_fault(struct reader *reader, const json_t *line)
     return PEN_OK;
 }
 
-/* The faults since the last such event are over. */
+/* The faults since the last such event are over, or a change of the ranks. */
 static void resume(struct reader *reader, const json_t *line)
 {
     struct pen_run_events *events = reader->events;
@@ -74,7 +74,7 @@ static void resume(struct reader *reader, const json_t *line)
         events->faults[i].redone_steps =
             is_first ? count_at(line, "redone_steps") : 0;
     }
-    if (reader->num_over < events->num_faults && !isnan(lost_sec))
+    if (!isnan(lost_sec))
         events->lost_sec += lost_sec;
     reader->num_over = events->num_faults;
 }

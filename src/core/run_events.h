@@ -34,7 +34,7 @@ struct pen_run_events {
     size_t num_faults;
     uint64_t num_restarts;
     int64_t epoch;    /* of the last launch */
-    double lost_sec;  /* of all faults that are over */
+    double lost_sec;  /* of faults and changes of the ranks that are over */
     double begin_sec; /* of the first event and the last one, since 1970 */
     double end_sec;
     bool is_over; /* the last one says that the run has ended */

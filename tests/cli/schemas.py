@@ -324,6 +324,9 @@ class Judge:
         events = os.path.join(lines.work, "supervise.jsonl")
         for code in ("0", "2"):
             lines.run("supervise", "--events", events, "--", "sh", "-c", f"exit {code}")
+        # The second answer has more slots than the first one.
+        lines.run("supervise", "--events", events, "--nodes-from",
+                  f"echo a $(wc -l <{events})", "--", "sh", "-c", "test {ranks} -gt 5 || exit 7")
         self.check_file("supervise-event", events, lines=True)
         self.check("ranks-file", {"format": "penstock-ranks", "version": 1, "ranks": [{"predicted_bytes": 1, "peak_bytes": 2}]}, "ranks.json")
         try:

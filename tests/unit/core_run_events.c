@@ -67,6 +67,20 @@ static void faults_in_a_row_are_over_with_one_step(void **state)
     pen_run_events_free(events);
 }
 
+/* More ranks end a launch without a fault. */
+static void other_ranks_cost_time_too(void **state)
+{
+    (void)state;
+    struct pen_run_events *events = events_of(
+        START
+        "{\"time\":105,\"event\":\"replan\",\"epoch\":2,\"ranks\":4,"
+        "\"from_ranks\":2,\"cause\":\"more-slots\"}\n" RESTART RESUMED END);
+    assert_int_equal(0, events->num_faults);
+    assert_int_equal(1, events->num_restarts);
+    assert_true(events->lost_sec == 3.5);
+    pen_run_events_free(events);
+}
+
 static void what_is_new_or_not_whole_is_ignored(void **state)
 {
     (void)state;
@@ -111,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_calm_run_has_no_faults),
         cmocka_unit_test(faults_in_a_row_are_over_with_one_step),
+        cmocka_unit_test(other_ranks_cost_time_too),
         cmocka_unit_test(what_is_new_or_not_whole_is_ignored),
         cmocka_unit_test(bad_lines_are_refused_by_their_place)};
     return cmocka_run_group_tests(tests, NULL, NULL);

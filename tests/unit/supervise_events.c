@@ -89,7 +89,8 @@ static void an_event_has_what_is_known(void **state)
                               .fault = &fault,
                               .lost_sec = NAN,
                               .redone_steps = PEN_UNKNOWN,
-                              .num_ranks = 4};
+                              .num_ranks = 4,
+                              .from_ranks = PEN_UNKNOWN};
     pen_event_print(&event, &line);
     assert_string_equal(
         pen_text_string(&line),
@@ -112,6 +113,7 @@ static void bytes_that_are_no_text_do_not_spoil_an_event(void **state)
                               .lost_sec = NAN,
                               .redone_steps = PEN_UNKNOWN,
                               .num_ranks = PEN_UNKNOWN,
+                              .from_ranks = PEN_UNKNOWN,
                               .evidence = &words};
     pen_event_print(&event, &line);
     json_t *read = json_loads(pen_text_string(&line), 0, NULL);

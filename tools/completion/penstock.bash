@@ -183,7 +183,7 @@ _penstock_sync_options() {
 }
 
 _penstock_supervise_options() {
-    echo --events --max-restarts --window
+    echo --events --max-restarts --window --nodes-from --nodes-interval --plans
 }
 
 _penstock_ring_options() {
