@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #define MOST_BYTES ((size_t)4 << 20)
+#define STOP_NS INT64_C(1000000000)
 
 enum { EXIT_NOT_FOUND = 127 };
 
@@ -42,16 +44,24 @@ static void close_end(struct pen_asker *asker)
     asker->end = -1;
 }
 
-/* A process that was killed may take a moment to end, no more. */
+/*
+ * Kills the group and collects it: what the command started is given to this
+ * process, a subreaper. One that is inside a system call is left to itself.
+ */
 static void stop(struct pen_asker *asker)
 {
+    int64_t end_ns = pen_clock_ns() + STOP_NS;
     close_end(asker);
     if (asker->pid <= 0)
         return;
     kill(-asker->pid, SIGKILL);
-    kill(asker->pid, SIGKILL); /* it may not have its group yet */
-    while (waitpid(asker->pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
+    while (pen_clock_ns() < end_ns) {
+        pid_t ended = waitpid(-asker->pid, NULL, WNOHANG);
+        if (ended < 0 && errno != EINTR)
+            break;
+        if (ended == 0)
+            poll(NULL, 0, 1);
+    }
     asker->pid = 0;
 }
 
@@ -73,8 +83,10 @@ pen_status pen_asker_start(struct pen_asker *asker, struct pen_text *why)
     close(ends[1]);
     asker->end = ends[0];
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    if (asker->pid > 0)
+    if (asker->pid > 0) {
+        setpgid(asker->pid, asker->pid); /* whichever of the two is first */
         return PEN_OK;
+    }
     pen_why(why, "cannot start a process: %s", strerror(errno));
     asker->pid = 0;
     close_end(asker);
@@ -117,7 +129,7 @@ pen_status pen_asker_tend(struct pen_asker *asker, struct pen_text *why)
     }
     /* Not its process alone: what it started may still print. */
     if (asker->end < 0 && waitpid(asker->pid, &status, WNOHANG) == asker->pid) {
-        asker->pid = 0;
+        stop(asker); /* what it has started in the background */
         return asker->answer.has_failed ? PEN_NOMEM : judge_end(status, why);
     }
     if (pen_clock_ns() - asker->start_ns < asker->limit_ns)

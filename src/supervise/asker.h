@@ -33,7 +33,7 @@ pen_status pen_asker_start(struct pen_asker *asker, struct pen_text *why);
  */
 pen_status pen_asker_tend(struct pen_asker *asker, struct pen_text *why);
 
-/* Kills what runs, and waits for its end. */
+/* Kills what runs, and waits a second at most for its end. */
 void pen_asker_release(struct pen_asker *asker);
 
 #endif
