@@ -19,16 +19,11 @@
  * S5. A launch ends for more ranks only after a commit, so that no step is
  *     computed again.
  */
-#include "supervise/supervisor.h"
+#include "supervise/supervisor_internal.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "supervise/child.h"
-#include "supervise/events.h"
-#include "supervise/held.h"
-#include "supervise/progress.h"
-#include "supervise/steps.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -41,148 +36,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SEC INT64_C(1000000000)
-#define MS INT64_C(1000000)
-
 #define TICK_MS 50
 #define SCAN_YOUNG_NS (100 * MS) /* while a launch starts its ranks */
 #define SCAN_NS (2 * SEC)
 #define YOUNG_NS (10 * SEC)
 #define LOOK_NS (200 * MS)
 #define WORK_NS (5 * SEC)
-#define WORDS_NS (60 * MS)   /* for the last words of the other ranks */
-#define REASON_NS (200 * MS) /* for the reason of an end that is unknown */
-#define STOPPED_NS (1 * SEC) /* a stopped process is certain */
-#define ENDING_NS (5 * SEC)  /* for the launcher after a rank's bad end */
-#define DESERTED_NS                                                            \
-    (30 * SEC) /* for the launcher after the last rank's end                   \
-                */
 #define TIDY_NS (10 * SEC)
 #define KILL_NS (60 * SEC)
 #define SETTLED_NS (1 * SEC) /* no new process for so long: all are started */
 
-enum { MOST_OLD = 8, NUM_FIXED_ENDS = 4 };
-
-struct supervisor {
-    const struct pen_supervisor_options *options;
-    struct pen_events events;
-    struct pen_policy policy;
-    struct pen_steps steps; /* on the disk */
-    struct pen_held held;
-    struct pen_progress progress;
-    struct pen_family family;
-    struct pen_fleet fleet;
-    struct pen_child now;
-    struct pen_child old[MOST_OLD]; /* launchers that tidy up */
-    size_t num_old;
-    pid_t others[MOST_OLD + 2];
-    int signals;
-    uint64_t epoch;
-    int64_t committed;  /* step, PEN_UNKNOWN: none */
-    int64_t num_ranks;  /* of the launch, as seen */
-    int64_t from_ranks; /* of the launch before, where it had others */
-    int asked;          /* SIGTERM or SIGINT asked for the end */
-    bool has_progress;  /* since the launch began */
-    bool has_fault;     /* that no commit has followed yet */
-    struct pen_fault fault;
-    int64_t fault_ns;
-    int64_t fault_step; /* that was committed then */
-    bool awaits_commit; /* before the launch ends for more ranks */
-    int64_t more_step;  /* that was committed when there were slots for them */
-    int64_t tick_ns;    /* of the last turn */
-    int64_t scan_ns;
-    int64_t look_ns;
-    int64_t work_ns;
-    int64_t grown_ns;  /* when a process of the launch was last new */
-    int64_t ending_ns; /* when a rank ended badly; 0: none has */
-    int64_t deserted_ns;
-};
-
-/* ---- events ---- */
-
-/* The last step that was not computed again after the fault. */
-static int64_t resumed_from(const struct supervisor *s)
-{
-    int64_t step = s->fault_step > 0 ? s->fault_step : 0;
-    int64_t before = s->held.first - 1;
-    return s->held.first != PEN_UNKNOWN && before < step ? before : step;
-}
-
-static void tell(struct supervisor *s, enum pen_event_kind kind,
-                 const struct pen_fault *fault, double lost_sec,
-                 const struct pen_last_words *evidence)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct pen_event event = {
-        .kind = kind,
-        .time_sec = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec,
-        .epoch = s->epoch,
-        .step = s->committed,
-        .fault = fault,
-        .lost_sec = lost_sec,
-        .redone_steps = PEN_UNKNOWN,
-        .num_ranks = s->num_ranks > 0 ? s->num_ranks : PEN_UNKNOWN,
-        .from_ranks = PEN_UNKNOWN,
-        .evidence = evidence};
-    if (kind == PEN_EVENT_RESUMED && s->fault.step != PEN_UNKNOWN)
-        event.redone_steps = s->fault.step - resumed_from(s);
-    if (kind == PEN_EVENT_REPLAN) {
-        event.num_ranks = s->fleet.num_ranks;
-        event.from_ranks = s->from_ranks;
-    }
-    pen_events_add(&s->events, &event);
-}
-
-static double seconds_since(int64_t begin_ns)
-{
-    return 1e-9 * (double)(pen_clock_ns() - begin_ns);
-}
-
-/* One line per fault: what happened, what was done, how long it took. */
-static void tell_resumed(struct supervisor *s)
-{
-    struct pen_text line = PEN_TEXT_EMPTY;
-    double lost_sec = seconds_since(s->fault_ns);
-    pen_fault_print(&s->fault, &line);
-    if (s->from_ranks != PEN_UNKNOWN)
-        pen_text_add(&line, "; %" PRIu32 " ranks instead of %" PRId64,
-                     s->fleet.num_ranks, s->from_ranks);
-    if (resumed_from(s) > 0)
-        pen_text_add(&line, "; restarted from step %" PRId64, resumed_from(s));
-    else
-        pen_text_add_string(&line, "; restarted from the beginning");
-    pen_log(PEN_LOG_INFO,
-            "%s (epoch %" PRIu64 "), step %" PRId64 " was committed %.2f s "
-            "after the %s",
-            pen_text_string(&line), s->epoch, s->committed, lost_sec,
-            s->fault.cause == PEN_CAUSE_MORE_SLOTS ? "end of the last launch"
-                                                   : "fault");
-    pen_text_release(&line);
-    tell(s, PEN_EVENT_RESUMED, NULL, lost_sec, NULL);
-    s->has_fault = false;
-}
-
-/* In memory or on the disk. */
-static void note_commits(struct supervisor *s)
-{
-    int64_t step = pen_steps_newest(&s->steps);
-    if (s->held.committed > step)
-        step = s->held.committed;
-    if ((int64_t)s->held.num_joined > s->num_ranks)
-        s->num_ranks = s->held.num_joined;
-    if (step <= s->committed)
-        return;
-    s->committed = step;
-    s->has_progress = true;
-    pen_progress_commit(&s->progress, pen_clock_ns());
-    if (s->has_fault)
-        tell_resumed(s);
-}
-
+enum { NUM_FIXED_ENDS = 4 };
 /* ---- processes ---- */
 
-static void update_others(struct supervisor *s)
+static void update_others(struct pen__supervisor *s)
 {
     s->others[0] = s->held.holder.pid;
     s->others[1] = s->fleet.asker.pid;
@@ -193,7 +60,7 @@ static void update_others(struct supervisor *s)
 }
 
 /* Launchers that tidy up: reads, collects, and ends those that are late. */
-static void tend_old(struct supervisor *s)
+static void tend_old(struct pen__supervisor *s)
 {
     int64_t now_ns = pen_clock_ns();
     for (size_t i = 0; i < s->num_old;) {
@@ -213,7 +80,7 @@ static void tend_old(struct supervisor *s)
 }
 
 /* Orphans that were given to this process, and have ended. */
-static void collect_orphans(const struct supervisor *s)
+static void collect_orphans(const struct pen__supervisor *s)
 {
     for (size_t i = 0; i < s->family.count; i++)
         if (s->family.members[i].has_ended &&
@@ -221,7 +88,7 @@ static void collect_orphans(const struct supervisor *s)
             waitpid(s->family.members[i].pid, NULL, WNOHANG);
 }
 
-static void scan(struct supervisor *s, int64_t now_ns)
+static void scan(struct pen__supervisor *s, int64_t now_ns)
 {
     size_t before = s->family.count;
     if (pen_family_scan(&s->family) != PEN_OK)
@@ -235,7 +102,7 @@ static void scan(struct supervisor *s, int64_t now_ns)
     s->scan_ns = now_ns;
 }
 
-static void read_work(struct supervisor *s, int64_t now_ns)
+static void read_work(struct pen__supervisor *s, int64_t now_ns)
 {
     int64_t sum_ns = 0;
     for (size_t i = 0; i < s->family.count; i++) {
@@ -250,7 +117,7 @@ static void read_work(struct supervisor *s, int64_t now_ns)
 }
 
 /* What is due now; nothing of it is judged here. */
-static void look(struct supervisor *s)
+static void look(struct pen__supervisor *s)
 {
     int64_t now_ns = pen_clock_ns();
     /* This process was stopped itself: what it saw before is old. */
@@ -270,12 +137,12 @@ static void look(struct supervisor *s)
     }
     if (now_ns - s->work_ns >= WORK_NS)
         read_work(s, now_ns);
-    note_commits(s);
+    pen__supervisor_note_commits(s);
 }
 
 /* ---- signals ---- */
 
-static void kill_all(struct supervisor *s, pid_t spared)
+static void kill_all(struct pen__supervisor *s, pid_t spared)
 {
     scan(s, pen_clock_ns());
     if (!pen_family_kill(&s->family, spared, KILL_NS))
@@ -285,7 +152,7 @@ static void kill_all(struct supervisor *s, pid_t spared)
 }
 
 /* Ranks save and agree on the end; launchers would kill them after a second. */
-static void forward(struct supervisor *s, int number)
+void pen__supervisor_forward(struct pen__supervisor *s, int number)
 {
     bool has_ranks = false;
     for (size_t i = 0; i < s->family.count; i++) {
@@ -299,7 +166,7 @@ static void forward(struct supervisor *s, int number)
         kill(s->now.pid, number);
 }
 
-static void take_signals(struct supervisor *s)
+static void take_signals(struct pen__supervisor *s)
 {
     struct signalfd_siginfo info;
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -315,13 +182,13 @@ static void take_signals(struct supervisor *s)
         if (number != SIGUSR1)
             s->asked = number;
         scan(s, pen_clock_ns());
-        forward(s, number);
+        pen__supervisor_forward(s, number);
     }
 }
 
 /* ---- waiting ---- */
 
-static void note_ends(struct supervisor *s, const struct pollfd *ends)
+static void note_ends(struct pen__supervisor *s, const struct pollfd *ends)
 {
     for (size_t i = 0; i < s->family.count; i++)
         if (!s->family.members[i].has_ended && (ends[i].revents & POLLIN))
@@ -329,11 +196,11 @@ static void note_ends(struct supervisor *s, const struct pollfd *ends)
 }
 
 /* Until something happens, or so long. */
-static void wait_for_news(struct supervisor *s, int limit_ms)
+void pen__supervisor_wait(struct pen__supervisor *s, int limit_ms)
 {
     size_t count = s->family.count, others = 0;
     struct pollfd *ends =
-        calloc(count + NUM_FIXED_ENDS + MOST_OLD, sizeof *ends);
+        calloc(count + NUM_FIXED_ENDS + PEN__MOST_OLD, sizeof *ends);
     if (ends == NULL) {
         poll(NULL, 0, limit_ms);
         return;
@@ -366,236 +233,25 @@ static void wait_for_news(struct supervisor *s, int limit_ms)
     take_signals(s);
 }
 
-/* ---- judging ---- */
-
-static void add_words(struct pen_fault *fault,
-                      const struct pen_last_words *words)
-{
-    const struct pen_fault *told = &words->fault;
-    if (!words->is_told)
-        return;
-    if (fault->rank == PEN_UNKNOWN)
-        fault->rank = told->rank;
-    if (fault->rank != told->rank)
-        return;
-    if (fault->signal == PEN_UNKNOWN)
-        fault->signal = told->signal;
-    if (fault->exit_code == PEN_UNKNOWN && fault->signal == PEN_UNKNOWN)
-        fault->exit_code = told->exit_code;
-    fault->step = told->step;
-    memcpy(fault->op, told->op, sizeof fault->op);
-}
-
-/* The other ranks say where it happened, if they have a moment. */
-static void await_words(struct supervisor *s)
-{
-    int64_t end = pen_clock_ns() + WORDS_NS;
-    while (!s->now.words.is_told && !s->now.has_ended && pen_clock_ns() < end)
-        wait_for_news(s, 5);
-}
-
-static bool judge_end(struct supervisor *s, struct pen_fault *fault)
-{
-    if (!s->now.has_ended)
-        return false;
-    pen_child_read(&s->now);
-    pen_fault_read_status(fault, s->now.status, s->now.words.error);
-    if (fault->cause == PEN_CAUSE_RANK_DIED || fault->cause == PEN_CAUSE_HANG)
-        add_words(fault, &s->now.words);
-    return true;
-}
-
-/* What ranks or their watchdogs have said; an error ends the launch by itself.
- */
-static bool judge_words(struct supervisor *s, struct pen_fault *fault)
-{
-    const struct pen_last_words *words = &s->now.words;
-    if (!words->is_told || words->error[0] != '\0')
-        return false;
-    if (words->fault.signal == PEN_UNKNOWN && s->ending_ns == 0)
-        s->ending_ns = pen_clock_ns(); /* an exit, whose reason may follow */
-    if (words->fault.signal == PEN_UNKNOWN &&
-        words->fault.cause == PEN_CAUSE_RANK_DIED &&
-        (words->fault.exit_code != PEN_UNKNOWN ||
-         pen_clock_ns() - s->ending_ns < REASON_NS))
-        return false;
-    fault->cause = words->fault.cause;
-    add_words(fault, words);
-    return true;
-}
-
-static bool judge_member(struct supervisor *s, struct pen_member *member,
-                         struct pen_fault *fault)
-{
-    if (member->rank == PEN_UNKNOWN || !member->has_ended || member->is_noted)
-        return false;
-    member->is_noted = true;
-    if (!member->has_status || member->pid == s->now.pid ||
-        (WIFEXITED(member->status) && WEXITSTATUS(member->status) == 0))
-        return false;
-    if (WIFEXITED(member->status)) {
-        if (s->ending_ns == 0)
-            s->ending_ns = pen_clock_ns();
-        return false;
-    }
-    fault->cause = PEN_CAUSE_RANK_DIED;
-    fault->rank = member->rank;
-    fault->signal = WTERMSIG(member->status);
-    await_words(s);
-    add_words(fault, &s->now.words);
-    return true;
-}
-
-/* Ranks that refuse to go on end like this, too, and say so. */
-static bool judge_memory(struct supervisor *s, struct pen_fault *fault)
-{
-    if (s->held.is_lost) {
-        fault->cause = PEN_CAUSE_HOLDER_DIED;
-        return true;
-    }
-    if (s->held.gone == PEN_UNKNOWN || s->ending_ns != 0)
-        return false;
-    await_words(s);
-    if (s->now.has_ended)
-        return judge_end(s, fault);
-    /* The others report a death at once; ranks that all end have a reason. */
-    if (s->now.words.error[0] != '\0' || !s->now.words.is_told ||
-        s->now.words.fault.exit_code != PEN_UNKNOWN) {
-        s->ending_ns = pen_clock_ns();
-        return false;
-    }
-    fault->cause = PEN_CAUSE_RANK_DIED;
-    fault->rank = s->held.gone;
-    add_words(fault, &s->now.words);
-    return true;
-}
-
-/* A job that was stopped as a whole is left alone. */
-static bool judge_stopped(const struct supervisor *s, struct pen_fault *fault)
-{
-    const struct pen_member *stopped = NULL;
-    bool has_others = false;
-    for (size_t i = 0; i < s->family.count; i++) {
-        const struct pen_member *member = &s->family.members[i];
-        if (member->has_ended ||
-            (member->rank == PEN_UNKNOWN && member->pid != s->now.pid))
-            continue;
-        if (member->stopped_ns == 0)
-            has_others |= member->rank != PEN_UNKNOWN;
-        else if (s->look_ns - member->stopped_ns >= STOPPED_NS &&
-                 (stopped == NULL || member->rank != PEN_UNKNOWN))
-            stopped = member;
-    }
-    if (stopped == NULL || !has_others)
-        return false;
-    fault->cause = stopped->rank == PEN_UNKNOWN ? PEN_CAUSE_LAUNCHER_STOPPED
-                                                : PEN_CAUSE_RANK_STOPPED;
-    fault->rank = stopped->rank;
-    return true;
-}
-
-/* The launcher does not end although its ranks have. */
-static bool judge_deserted(struct supervisor *s, struct pen_fault *fault)
-{
-    int64_t now_ns = pen_clock_ns();
-    bool is_deserted = s->num_ranks > 0 && pen_family_ranks(&s->family) == 0;
-    if (!is_deserted)
-        s->deserted_ns = 0;
-    else if (s->deserted_ns == 0)
-        s->deserted_ns = now_ns;
-    if ((s->ending_ns == 0 || now_ns - s->ending_ns < ENDING_NS) &&
-        (s->deserted_ns == 0 || now_ns - s->deserted_ns < DESERTED_NS))
-        return false;
-    fault->rank = s->held.gone;
-    fault->cause =
-        fault->rank == PEN_UNKNOWN ? PEN_CAUSE_HANG : PEN_CAUSE_RANK_DIED;
-    return true;
-}
-
-static bool judge_progress(struct supervisor *s, struct pen_fault *fault)
-{
-    switch (pen_progress_judge(&s->progress, pen_clock_ns())) {
-    case PEN_PROGRESS_WARN:
-        pen_log(PEN_LOG_WARN, "no process of the training has used processor "
-                              "time for a minute");
-        return false;
-    case PEN_PROGRESS_STUCK:
-        fault->cause = PEN_CAUSE_NO_PROGRESS;
-        fault->step = s->committed;
-        return true;
-    default:
-        return false;
-    }
-}
-
-/*
- * Whether a step was committed since the first call: in memory if that has all
- * ranks, else on the disk, where they are asked to save one.
- */
-static bool has_new_commit(struct supervisor *s)
-{
-    bool is_held =
-        s->held.num_joined > 0 && s->held.num_joined == s->held.num_ranks;
-    int64_t step = is_held ? s->held.committed : pen_steps_newest(&s->steps);
-    if (s->awaits_commit)
-        return step > s->more_step;
-    s->awaits_commit = true;
-    s->more_step = step;
-    if (!is_held)
-        forward(s, SIGUSR1);
-    return false;
-}
-
-static bool judge_nodes(struct supervisor *s, struct pen_fault *fault)
-{
-    if (s->fleet.verdict == PEN_FLEET_GONE) {
-        fault->cause = PEN_CAUSE_NODE_GONE;
-        return true;
-    }
-    if (s->fleet.verdict == PEN_FLEET_SAME)
-        s->awaits_commit = false;
-    /* Ranks that start do not handle SIGUSR1 yet. */
-    else if (s->has_progress && has_new_commit(s)) {
-        fault->cause = PEN_CAUSE_MORE_SLOTS;
-        return true;
-    }
-    return false;
-}
-
-static bool judge(struct supervisor *s, struct pen_fault *fault)
-{
-    *fault = (struct pen_fault)PEN_FAULT_UNKNOWN;
-    if (judge_end(s, fault))
-        return true;
-    if (s->asked != 0)
-        return false;
-    for (size_t i = 0; i < s->family.count; i++)
-        if (judge_member(s, &s->family.members[i], fault))
-            return true;
-    return judge_words(s, fault) || judge_memory(s, fault) ||
-           judge_stopped(s, fault) || judge_deserted(s, fault) ||
-           judge_progress(s, fault) || judge_nodes(s, fault);
-}
-
 /* ---- one launch ---- */
 
 /* Asks which nodes there are, until there is a slot or the end is asked for. */
-static void await_slots(struct supervisor *s)
+static void await_slots(struct pen__supervisor *s)
 {
     uint64_t num_answers = s->fleet.num_answers;
     pen_fleet_ask(&s->fleet);
     while (s->asked == 0 && s->fleet.num_answers == num_answers)
-        wait_for_news(s, TICK_MS);
+        pen__supervisor_wait(s, TICK_MS);
     if (s->asked == 0 && pen_fleet_size(&s->fleet) == 0)
         pen_log(PEN_LOG_WARN,
                 "--nodes-from lists too few slots for a launch; waiting for "
                 "more");
     while (s->asked == 0 && pen_fleet_size(&s->fleet) == 0)
-        wait_for_news(s, TICK_MS);
+        pen__supervisor_wait(s, TICK_MS);
 }
 
 /* How many ranks the next launch has, and where. */
-static pen_status place(struct supervisor *s)
+static pen_status place(struct pen__supervisor *s)
 {
     uint32_t before = s->fleet.num_ranks;
     s->from_ranks = PEN_UNKNOWN;
@@ -610,11 +266,11 @@ static pen_status place(struct supervisor *s)
     struct pen_fault reason = PEN_FAULT_UNKNOWN;
     reason.cause = s->fault.cause;
     s->from_ranks = before;
-    tell(s, PEN_EVENT_REPLAN, &reason, NAN, NULL);
+    pen__supervisor_tell(s, PEN_EVENT_REPLAN, &reason, NAN, NULL);
     return PEN_OK;
 }
 
-static pen_status begin(struct supervisor *s, struct pen_text *why)
+static pen_status begin(struct pen__supervisor *s, struct pen_text *why)
 {
     pen_status status = PEN_OK;
     if (s->epoch > s->held.epoch)
@@ -636,7 +292,8 @@ static pen_status begin(struct supervisor *s, struct pen_text *why)
 }
 
 /* Whether the launcher may tidy up by itself: it will start nothing more. */
-static bool may_tidy(const struct supervisor *s, const struct pen_fault *fault)
+static bool may_tidy(const struct pen__supervisor *s,
+                     const struct pen_fault *fault)
 {
     bool is_launcher = fault->cause == PEN_CAUSE_LAUNCHER_STOPPED ||
                        fault->cause == PEN_CAUSE_LAUNCHER_DIED;
@@ -645,12 +302,12 @@ static bool may_tidy(const struct supervisor *s, const struct pen_fault *fault)
             (s->family.members[i].state == 'T' ||
              s->family.members[i].rank != PEN_UNKNOWN))
             return false;
-    return !is_launcher && !s->now.has_ended && s->num_old < MOST_OLD &&
+    return !is_launcher && !s->now.has_ended && s->num_old < PEN__MOST_OLD &&
            pen_clock_ns() - s->grown_ns > SETTLED_NS && s->num_ranks > 0;
 }
 
 /* Ends all of a launch; when it returns no rank of it lives (S1). */
-static void fence(struct supervisor *s, const struct pen_fault *fault)
+static void fence(struct pen__supervisor *s, const struct pen_fault *fault)
 {
     bool tidies = may_tidy(s, fault);
     s->now.is_silent = true;
@@ -658,7 +315,7 @@ static void fence(struct supervisor *s, const struct pen_fault *fault)
     pen_child_collect(&s->now);
     if (!tidies)
         while (!s->now.has_ended)
-            wait_for_news(s, 5);
+            pen__supervisor_wait(s, 5);
     pen_family_release(&s->family);
     if (s->now.has_ended) {
         pen_child_release(&s->now);
@@ -671,12 +328,12 @@ static void fence(struct supervisor *s, const struct pen_fault *fault)
     update_others(s);
 }
 
-static void watch_launch(struct supervisor *s, struct pen_fault *fault)
+static void watch_launch(struct pen__supervisor *s, struct pen_fault *fault)
 {
     do {
-        wait_for_news(s, TICK_MS);
+        pen__supervisor_wait(s, TICK_MS);
         look(s);
-    } while (!judge(s, fault));
+    } while (!pen__supervisor_judge(s, fault));
 }
 
 /* ---- between launches ---- */
@@ -691,7 +348,7 @@ static int code_of(const struct pen_fault *fault)
     return fault->signal > 0 ? BY_SIGNAL + (int)fault->signal : 1;
 }
 
-static void give_up(struct supervisor *s, const struct pen_fault *fault,
+static void give_up(struct pen__supervisor *s, const struct pen_fault *fault,
                     enum pen_cause cause, const struct pen_last_words *words)
 {
     struct pen_text line = PEN_TEXT_EMPTY;
@@ -708,18 +365,18 @@ static void give_up(struct supervisor *s, const struct pen_fault *fault,
             pen_log(PEN_LOG_INFO, "last words: %s",
                     pen_last_words_line(words, i));
     pen_text_release(&line);
-    tell(s, PEN_EVENT_GIVING_UP, &final, NAN, words);
+    pen__supervisor_tell(s, PEN_EVENT_GIVING_UP, &final, NAN, words);
 }
 
-static void wait_before_restart(struct supervisor *s, double delay_sec)
+static void wait_before_restart(struct pen__supervisor *s, double delay_sec)
 {
     int64_t end = pen_clock_ns() + (int64_t)(delay_sec * 1e9);
     while (s->asked == 0 && pen_clock_ns() < end)
-        wait_for_news(s, TICK_MS);
+        pen__supervisor_wait(s, TICK_MS);
 }
 
 /* False when it is over; *code is the exit code then. */
-static bool follow(struct supervisor *s, const struct pen_fault *fault,
+static bool follow(struct pen__supervisor *s, const struct pen_fault *fault,
                    const struct pen_last_words *words, int *code)
 {
     *code = code_of(fault);
@@ -727,27 +384,27 @@ static bool follow(struct supervisor *s, const struct pen_fault *fault,
         struct pen_fault end = *fault;
         if (s->asked != 0)
             end.cause = PEN_CAUSE_ASKED;
-        tell(s, PEN_EVENT_END, &end, NAN, NULL);
+        pen__supervisor_tell(s, PEN_EVENT_END, &end, NAN, NULL);
         return false;
     }
     if (fault->cause == PEN_CAUSE_MORE_SLOTS)
         return true;
     struct pen_decision decision = pen_policy_decide(
         &s->policy, fault, s->has_progress, 1e-9 * (double)pen_clock_ns());
-    tell(s, PEN_EVENT_FAULT, fault, NAN, NULL);
+    pen__supervisor_tell(s, PEN_EVENT_FAULT, fault, NAN, NULL);
     if (!decision.restarts) {
         give_up(s, fault, decision.cause, words);
         return false;
     }
     wait_before_restart(s, decision.delay_sec);
     if (s->asked != 0)
-        tell(s, PEN_EVENT_END, NULL, NAN, NULL);
+        pen__supervisor_tell(s, PEN_EVENT_END, NULL, NAN, NULL);
     return s->asked == 0;
 }
 
 /* Several faults without a commit between them are lost time since the first.
  */
-static void remember(struct supervisor *s, const struct pen_fault *fault,
+static void remember(struct pen__supervisor *s, const struct pen_fault *fault,
                      int64_t end_ns)
 {
     if (fault->step == PEN_UNKNOWN && s->fault.step != PEN_UNKNOWN &&
@@ -764,7 +421,8 @@ static void remember(struct supervisor *s, const struct pen_fault *fault,
     s->has_fault = true;
 }
 
-static pen_status run(struct supervisor *s, int *code, struct pen_text *why)
+static pen_status run(struct pen__supervisor *s, int *code,
+                      struct pen_text *why)
 {
     bool goes_on = true;
     enum pen_event_kind kind = PEN_EVENT_START;
@@ -773,21 +431,21 @@ static pen_status run(struct supervisor *s, int *code, struct pen_text *why)
         pen_status status = place(s);
         if (status == PEN_OK && s->asked != 0) {
             *code = 0;
-            tell(s, PEN_EVENT_END, NULL, NAN, NULL);
+            pen__supervisor_tell(s, PEN_EVENT_END, NULL, NAN, NULL);
             break;
         }
         if (status == PEN_OK)
             status = begin(s, why);
         if (status != PEN_OK)
             return status;
-        tell(s, kind, NULL, NAN, NULL);
+        pen__supervisor_tell(s, kind, NULL, NAN, NULL);
         kind = PEN_EVENT_RESTART;
         watch_launch(s, &fault);
         int64_t end_ns = pen_clock_ns();
         struct pen_last_words words = s->now.words;
         fence(s, &fault);
         /* Its last commit may have come meanwhile; it is none of the next. */
-        note_commits(s);
+        pen__supervisor_note_commits(s);
         if (fault.cause != PEN_CAUSE_DONE)
             remember(s, &fault, end_ns);
         goes_on = follow(s, &fault, &words, code);
@@ -795,11 +453,12 @@ static pen_status run(struct supervisor *s, int *code, struct pen_text *why)
             s->epoch++;
     }
     while (s->num_old > 0)
-        wait_for_news(s, TICK_MS);
+        pen__supervisor_wait(s, TICK_MS);
     return PEN_OK;
 }
 
-static pen_status take_over_signals(struct supervisor *s, struct pen_text *why)
+static pen_status take_over_signals(struct pen__supervisor *s,
+                                    struct pen_text *why)
 {
     static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD};
     sigset_t set;
@@ -815,7 +474,7 @@ static pen_status take_over_signals(struct supervisor *s, struct pen_text *why)
 }
 
 /* The folder of the run is made for it: train takes one that has no steps. */
-static pen_status open_events(struct supervisor *s, struct pen_text *why)
+static pen_status open_events(struct pen__supervisor *s, struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
     const char *name = s->options->events;
@@ -837,7 +496,7 @@ static pen_status open_events(struct supervisor *s, struct pen_text *why)
 pen_status pen_supervise(const struct pen_supervisor_options *options,
                          int *code, struct pen_text *why)
 {
-    struct supervisor *s = calloc(1, sizeof *s);
+    struct pen__supervisor *s = calloc(1, sizeof *s);
     if (s == NULL)
         return PEN_NOMEM;
     s->options = options;
