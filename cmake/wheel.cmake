@@ -1,6 +1,8 @@
 # The program inside the Python wheel, beside the module that calls it, and the
 # licences of what is linked into it; pyproject.toml, docs/python.md.
 target_compile_definitions(penstock PRIVATE PEN_WHEEL)
+# The linker of the wheel has nothing that tells which processor this is.
+target_compile_definitions(penstock_library PRIVATE PEN_WITHOUT_CPU_MODEL)
 target_link_options(penstock PRIVATE -s)
 install(TARGETS penstock DESTINATION ${SKBUILD_PLATLIB_DIR}/penstock/bin)
 # Licences: of sources that were compiled here, and of the files that

@@ -12,7 +12,7 @@
 #include "base/crc32c.h"
 
 #include <string.h>
-#if defined __x86_64__
+#if defined __x86_64__ && !defined PEN_WITHOUT_CPU_MODEL
 #include <immintrin.h>
 #endif
 
@@ -43,7 +43,7 @@ uint32_t pen_crc32c_portable(const void *bytes, size_t length)
     return ~with_table(UINT32_MAX, bytes, length);
 }
 
-#if defined __x86_64__
+#if defined __x86_64__ && !defined PEN_WITHOUT_CPU_MODEL
 
 enum { BLOCK = 4096 };
 
