@@ -24,17 +24,15 @@
 #define ANEW_BYTES ((int64_t)1 << 20) /* at which it is written anew */
 #define HEAD_LETTERS 9u               /* checksum and space */
 
+/* What it holds is in memory, too, and comes first: reads are those of that. */
 struct journal {
+    struct pen_ring_memory memory;
+    struct pen_ring_store kept; /* the table of it */
     struct pen_text path;
     struct pen_journal file;
     bool is_open;     /* the file, for writing */
     bool is_doubtful; /* a sync failed: nobody knows what the disk has */
     int lock;
-    struct pen_ring_record record;
-    uint64_t revision;
-    bool is_leased;
-    uint32_t holder;
-    int64_t lease_end;
 };
 
 /* ---- lines ---- */
@@ -76,13 +74,14 @@ static pen_status take_line(struct journal *journal, const char *line,
         line + HEAD_LETTERS, length - HEAD_LETTERS, &record, &revision, why);
     if (status != PEN_OK)
         return status;
-    if (journal->revision > 1 && revision != journal->revision + 1) {
+    if (journal->memory.revision > 1 &&
+        revision != journal->memory.revision + 1) {
         pen_why(why, "revision %" PRIu64 " follows %" PRIu64, revision,
-                journal->revision);
+                journal->memory.revision);
         return PEN_INVALID;
     }
-    journal->record = record;
-    journal->revision = revision;
+    journal->memory.record = record;
+    journal->memory.revision = revision;
     return PEN_OK;
 }
 
@@ -112,16 +111,6 @@ static pen_status take_lines(struct journal *journal,
 }
 
 /* ---- the table ---- */
-
-static pen_status read_record(void *target, struct pen_ring_record *out,
-                              uint64_t *revision, struct pen_text *why)
-{
-    (void)why;
-    const struct journal *journal = target;
-    *out = journal->record;
-    *revision = journal->revision;
-    return PEN_OK;
-}
 
 /* In a file of its own name first, so that there is always one that is whole.
  */
@@ -167,27 +156,15 @@ static pen_status swap(void *target, uint64_t revision,
                 pen_text_string(&journal->path));
         return PEN_INVALID;
     }
-    if (revision != journal->revision)
+    if (revision != journal->memory.revision)
         return PEN_OK;
     pen_status status = add_line(record, revision + 1, &line);
     if (status == PEN_OK)
         status = append(journal, &line, why);
-    if (status == PEN_OK) {
-        journal->record = *record;
-        journal->revision++;
-        *is_done = true;
-    }
     pen_text_release(&line);
-    return status;
-}
-
-static pen_status watch(void *target, uint64_t revision, bool *is_later,
-                        struct pen_text *why)
-{
-    (void)why;
-    const struct journal *journal = target;
-    *is_later = journal->revision > revision;
-    return PEN_OK;
+    return status == PEN_OK
+               ? journal->kept.swap(target, revision, record, is_done, why)
+               : status;
 }
 
 static int64_t now(void)
@@ -201,17 +178,9 @@ static int64_t now(void)
 static pen_status lease(void *target, uint32_t holder, int64_t duration,
                         bool *is_granted, struct pen_text *why)
 {
-    (void)why;
     struct journal *journal = target;
-    int64_t time = now();
-    *is_granted = !journal->is_leased || journal->holder == holder ||
-                  time >= journal->lease_end;
-    if (*is_granted) {
-        journal->is_leased = true;
-        journal->holder = holder;
-        journal->lease_end = time + duration;
-    }
-    return PEN_OK;
+    journal->memory.now = now();
+    return journal->kept.lease(target, holder, duration, is_granted, why);
 }
 
 static void close_journal(void *target)
@@ -274,7 +243,7 @@ pen_status pen_ring_journal_open(const char *path, bool is_read_only,
     struct journal *journal = calloc(1, sizeof *journal);
     if (journal == NULL)
         return PEN_NOMEM;
-    journal->revision = 1;
+    pen_ring_memory_init(&journal->memory, &journal->kept);
     journal->lock = -1;
     pen_text_add_string(&journal->path, path);
     pen_status status = is_read_only ? PEN_OK : take_lock(journal, why);
@@ -284,11 +253,10 @@ pen_status pen_ring_journal_open(const char *path, bool is_read_only,
         close_journal(journal);
         return status;
     }
-    *out = (struct pen_ring_store){.target = journal,
-                                   .read = read_record,
-                                   .swap = swap,
-                                   .watch = watch,
-                                   .lease = lease,
-                                   .close = close_journal};
+    *out = journal->kept;
+    out->target = journal;
+    out->swap = swap;
+    out->lease = lease;
+    out->close = close_journal;
     return PEN_OK;
 }
