@@ -3,17 +3,19 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "watch/watchdog.h"
 
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#define WORDS_NS (60 * MS)     /* for the last words of the other ranks */
-#define REASON_NS (200 * MS)   /* for the reason of an end that is unknown */
-#define STOPPED_NS (1 * SEC)   /* a stopped process is certain */
-#define ENDING_NS (5 * SEC)    /* for the launcher after a rank's bad end */
-#define DESERTED_NS (30 * SEC) /* for the launcher after the last rank's end   \
-                                */
+#define WORDS_NS (60 * MS)   /* for the last words of the other ranks */
+#define REASON_NS (200 * MS) /* for the reason of an end that is unknown */
+#define STOPPED_NS (1 * SEC) /* a stopped process is certain */
+#define ENDING_NS (5 * SEC)  /* for the launcher after a rank's bad end */
+#define DESERTED_NS                                                            \
+    (30 * SEC) /* for the launcher after the last rank's end                   \
+                */
 
 static void add_words(struct pen_fault *fault,
                       const struct pen_last_words *words)
@@ -71,6 +73,22 @@ static bool judge_words(struct pen__supervisor *s, struct pen_fault *fault)
     return true;
 }
 
+/* Whether a rank has ended, or said why it ends, for a reason of its own. */
+static bool has_reason(const struct pen__supervisor *s)
+{
+    for (size_t i = 0; i < s->family.count; i++) {
+        const struct pen_member *member = &s->family.members[i];
+        if (member->rank == PEN_UNKNOWN || !member->has_ended ||
+            !member->has_status || !WIFEXITED(member->status))
+            continue;
+        int code = WEXITSTATUS(member->status);
+        if (code != 0 && code != PEN_EXIT_PEER_DIED && code != PEN_EXIT_HANG)
+            return true;
+    }
+    return s->now.words.error[0] != '\0';
+}
+
+/* A launcher kills the other ranks of one that ends with an error. */
 static bool judge_member(struct pen__supervisor *s, struct pen_member *member,
                          struct pen_fault *fault)
 {
@@ -85,10 +103,15 @@ static bool judge_member(struct pen__supervisor *s, struct pen_member *member,
             s->ending_ns = pen_clock_ns();
         return false;
     }
+    await_words(s);
+    if (has_reason(s)) {
+        if (s->ending_ns == 0)
+            s->ending_ns = pen_clock_ns();
+        return false;
+    }
     fault->cause = PEN_CAUSE_RANK_DIED;
     fault->rank = member->rank;
     fault->signal = WTERMSIG(member->status);
-    await_words(s);
     add_words(fault, &s->now.words);
     return true;
 }

@@ -98,7 +98,8 @@ pen_status pen__train_held_find(struct pen__train_held *held,
             pen_kept_open(&held->kept, &held->client, transport, from, why);
     if (status != PEN_OK || found != PEN_OK)
         return status != PEN_OK ? status : found;
-    if (held->kept.checkpoint != NULL)
+    held->is_unsaved = held->kept.checkpoint != NULL;
+    if (held->is_unsaved)
         *out = held->kept.checkpoint;
     else if (on_disk > 0)
         status = pen_checkpoint_open(args->save, NULL, out, why);

@@ -15,6 +15,7 @@ struct pen__train_held {
     struct pen_holder_client client;
     bool is_everywhere; /* every rank has a holder */
     struct pen_kept kept;
+    bool is_unsaved; /* the step that the run goes on from is not on disk */
 };
 
 #define PEN__TRAIN_HELD_NONE                                                   \

@@ -88,12 +88,14 @@ void pen__train_moves_release(struct pen__train_moves *moves)
 
 /* ---- making ---- */
 
-void pen__train_move_name(const struct pen__train_move *move,
+void pen__train_move_name(const struct pen__train_move *move, pen_status status,
                           struct pen_text *why)
 {
     struct pen_text reason = *why;
     *why = (struct pen_text)PEN_TEXT_EMPTY;
-    pen_text_add(why, "--move %s: %s", move->word, pen_text_string(&reason));
+    pen_text_add(why, "--move %s: %s", move->word,
+                 reason.length > 0 ? pen_text_string(&reason)
+                                   : pen_status_text(status));
     pen_text_release(&reason);
 }
 
@@ -143,7 +145,7 @@ pen_status pen__train_moves_make(struct pen__train_moves *moves,
     for (size_t i = moves->next; i < moves->count && status == PEN_OK; i++) {
         status = make(&moves->items[i], run, num_ranks, why);
         if (status != PEN_OK)
-            pen__train_move_name(&moves->items[i], why);
+            pen__train_move_name(&moves->items[i], status, why);
     }
     if (status == PEN_OK && moves->count > 0)
         status = check_largest(moves, run->layout, num_ranks, why);

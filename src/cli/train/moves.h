@@ -54,8 +54,11 @@ bool pen__train_moves_are_due(const struct pen__train_moves *moves,
 struct pen__train_move *pen__train_moves_take(struct pen__train_moves *moves,
                                               uint64_t done);
 
-/* Names the move that a reason is about: "--move 10=plan.json: ...". */
-void pen__train_move_name(const struct pen__train_move *move,
+/*
+ * Names the move that a reason is about: "--move 10=plan.json: ...". Without a
+ * reason the status is one.
+ */
+void pen__train_move_name(const struct pen__train_move *move, pen_status status,
                           struct pen_text *why);
 
 /* Says on which ranks the run is now, and what that took. */

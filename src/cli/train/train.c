@@ -249,7 +249,7 @@ static pen_status check_move(struct training *training,
         status = pen_trainer_check(&to, pen_transport_rank(to.transport),
                                    to.num_ranks, why);
     if (status != PEN_OK)
-        pen__train_move_name(move, why);
+        pen__train_move_name(move, status, why);
     return status;
 }
 
@@ -273,7 +273,7 @@ static pen_status make_moves(struct training *training, struct pen_text *why)
     if (moves->next < moves->count) {
         status = pen_trainer_check_move(&own, &own, why);
         if (status != PEN_OK)
-            pen__train_move_name(&moves->items[moves->next], why);
+            pen__train_move_name(&moves->items[moves->next], status, why);
     }
     if (status == PEN_OK)
         status = pen__train_moves_make(
@@ -450,7 +450,7 @@ static pen_status check_memory(struct training *training, struct pen_text *why)
         const struct pen__train_move *move = &moves->items[i];
         status = check_room(training, &move->layout, &move->args, why);
         if (status != PEN_OK)
-            pen__train_move_name(move, why);
+            pen__train_move_name(move, status, why);
     }
     return status;
 }
@@ -1148,19 +1148,43 @@ static pen_status open_report(struct training *training, uint64_t done,
     return PEN_OK;
 }
 
+/*
+ * The step that the run goes on from may have been lost on its way to the disk,
+ * and another may not be due for long.
+ */
+static pen_status save_kept(struct training *training)
+{
+    const struct pen__train_args *args = &training->args;
+    uint64_t done = pen_trainer_progress(training->trainer).steps;
+    if (!training->held.is_unsaved || training->checkpointer == NULL ||
+        (done < args->train_iters && !is_due(done, args->save_interval)))
+        return PEN_OK;
+    pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
+    pen_status status = pen_checkpointer_begin(training->checkpointer);
+    return status == PEN_LOST ? status : PEN_OK; /* settle() tells others */
+}
+
+/* All steps were done before. */
+static pen_status finish(struct training *training, struct pen_text *why)
+{
+    if (training->is_first)
+        pen_log(PEN_LOG_INFO,
+                "nothing to do: the checkpoint has all %" PRIu64
+                " steps of --train-iters; give more to train further",
+                training->args.train_iters);
+    pen_status status = save_kept(training);
+    if (status == PEN_OK)
+        status = settle(training, why);
+    return agree(training, status, "writing the last checkpoint", why);
+}
+
 static pen_status train(struct training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;
     struct pen_trainer_memory memory;
     uint64_t done = pen_trainer_progress(training->trainer).steps;
-    if (done >= args->train_iters) {
-        if (training->is_first)
-            pen_log(PEN_LOG_INFO,
-                    "nothing to do: the checkpoint has all %" PRIu64
-                    " steps of --train-iters; give more to train further",
-                    args->train_iters);
-        return PEN_OK;
-    }
+    if (done >= args->train_iters)
+        return finish(training, why);
     pen_status status = agree(training, open_report(training, done, why),
                               "opening the log", why);
     if (status != PEN_OK) {
@@ -1177,6 +1201,8 @@ static pen_status train(struct training *training, struct pen_text *why)
                    "making ready for signals", why);
     pen__train_watch_expect(&training->watch, training->report.step_flops,
                             training->report.peak_flops);
+    if (status == PEN_OK)
+        status = save_kept(training);
     if (status == PEN_OK)
         status = agree(training, run_steps(training, why), "training", why);
     if (status == PEN_OK)
