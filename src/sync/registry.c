@@ -8,6 +8,7 @@
     X(diloco)                                                                  \
     X(local_sgd)                                                               \
     X(post_local_sgd)                                                          \
+    X(des_loc)                                                                 \
     X(easgd)                                                                   \
     X(eamsgd)                                                                  \
     X(lsgd)                                                                    \

@@ -15,6 +15,18 @@
  * next: theta <- theta - mean C(theta - x_i), x_i <- theta.
  *
  * H = 1 is synchronous SGD when the moments are averaged, or there are none.
+ *
+ * DES-LOC averages weights, first moments u and second moments v each in steps
+ * of their own,
+ *
+ *   x_i <- mean x_i every Kx steps     u_i <- mean u_i every Ku steps
+ *   v_i <- mean v_i every Kv steps
+ *
+ * Kx is the interval. Published: Ku = 3 Kx and Kv = 6 Kx, since moments change
+ * more slowly. In the paper step t begins with the means of what step t - 1
+ * left, where t is a multiple; here they come at the end of such a step t, one
+ * step later. Clipping is the run's. Ku = Kv = Kx is local SGD, and with
+ * intervals longer than the run it is local SGD with moments=0.
  */
 #include "sync/method.h"
 
@@ -30,6 +42,15 @@ static const struct pen_sync_option options[] = {
                "first steps, which synchronise each; 0: half of the run"},
 };
 
+enum { KU, KV };
+
+static const struct pen_sync_option des_loc_options[] = {
+    [KU] = {"ku", 0, 0, 1e15, true,
+            "steps between means of first moments; 0: three intervals"},
+    [KV] = {"kv", 0, 0, 1e15, true,
+            "steps between means of second moments; 0: six intervals"},
+};
+
 struct pen_sync {
     const struct pen_sync_setting *setting;
     struct pen_average *plain;
@@ -37,16 +58,17 @@ struct pen_sync {
     float *theta;
     float *vector; /* under way */
     uint64_t start;
+    uint64_t intervals[2]; /* of means of the moments; 0: there are none */
 };
 
-/* The moments go uncompressed, whatever the weights do; of the two phases of
- * post-local SGD the second. */
-static void cost(const struct pen_sync_case *of,
-                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+/* The moments go uncompressed, whatever the weights do: `moments` of them, on
+ * average, with each mean of the weights. */
+static void cost_with(const struct pen_sync_case *of,
+                      const struct pen_mean_cost *mean, double moments,
+                      struct pen_sync_cost *out)
 {
     struct pen_mean_cost plain;
     pen_average_cost(NULL, of, &plain);
-    double moments = of->options[MOMENTS] > 0 ? of->num_moments : 0;
     out->bytes = mean->bytes + moments * plain.bytes;
     out->legs = mean->legs + moments * plain.legs;
     out->encode_sec = mean->encode_sec;
@@ -55,6 +77,31 @@ static void cost(const struct pen_sync_case *of,
         out->extra += of->num_weights * sizeof(float) + plain.extra;
     out->staleness = of->interval - 1.0;
     out->waits_for_slowest = true;
+}
+
+/* Of the two phases of post-local SGD the second. */
+static void cost(const struct pen_sync_case *of,
+                 const struct pen_mean_cost *mean, struct pen_sync_cost *out)
+{
+    cost_with(of, mean, of->options[MOMENTS] > 0 ? of->num_moments : 0, out);
+}
+
+static double des_loc_interval(const double *values, int which,
+                               uint32_t interval)
+{
+    return values[which] > 0 ? values[which]
+                             : (which == KU ? 3.0 : 6.0) * interval;
+}
+
+static void des_loc_cost(const struct pen_sync_case *of,
+                         const struct pen_mean_cost *mean,
+                         struct pen_sync_cost *out)
+{
+    double moments = 0;
+    for (int which = KU; which <= KV && which < of->num_moments; which++)
+        moments +=
+            of->interval / des_loc_interval(of->options, which, of->interval);
+    cost_with(of, mean, moments, out);
 }
 
 static void release(struct pen_sync *sync)
@@ -77,8 +124,8 @@ static pen_status make_compressed(struct pen_sync *sync, struct pen_text *why)
                             why);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status make(const struct pen_sync_setting *setting,
+                       struct pen_sync **out, struct pen_text *why)
 {
     struct pen_sync *sync = calloc(1, sizeof *sync);
     if (sync == NULL)
@@ -94,6 +141,25 @@ static pen_status create(const struct pen_sync_setting *setting,
         *out = sync;
     else
         release(sync);
+    return status;
+}
+
+static pen_status create(const struct pen_sync_setting *setting,
+                         struct pen_sync **out, struct pen_text *why)
+{
+    pen_status status = make(setting, out, why);
+    if (status == PEN_OK && setting->options.at[MOMENTS] > 0)
+        (*out)->intervals[0] = (*out)->intervals[1] = setting->interval;
+    return status;
+}
+
+static pen_status create_des_loc(const struct pen_sync_setting *setting,
+                                 struct pen_sync **out, struct pen_text *why)
+{
+    pen_status status = make(setting, out, why);
+    for (int which = KU; which <= KV && status == PEN_OK; which++)
+        (*out)->intervals[which] = (uint64_t)des_loc_interval(
+            setting->options.at, which, setting->interval);
     return status;
 }
 
@@ -152,16 +218,22 @@ static void average_moment(struct pen_sync *sync, int which)
     }
 }
 
+/* Of the first `start` steps each is due. */
+static bool is_due(const struct pen_sync *sync, const struct pen_sync_step *at,
+                   uint64_t interval)
+{
+    return interval > 0 &&
+           (at->step <= sync->start || pen_sync_is_due(at, interval));
+}
+
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     const struct pen_sync_setting *setting = sync->setting;
-    if (at->step > sync->start && !pen_sync_is_due(at, setting->interval))
-        return;
-    average_weights(sync, at->step);
-    if (setting->options.at[MOMENTS] == 0 || setting->num_tensors == 0)
-        return;
-    for (int which = 0; which < 2; which++)
-        if (setting->tensors[0].moments[which] != NULL)
+    if (is_due(sync, at, setting->interval))
+        average_weights(sync, at->step);
+    for (int which = 0; which < 2 && setting->num_tensors > 0; which++)
+        if (setting->tensors[0].moments[which] != NULL &&
+            is_due(sync, at, sync->intervals[which]))
             average_moment(sync, which);
 }
 
@@ -208,6 +280,26 @@ const struct pen_sync_method pen_sync_post_local_sgd = {
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
     .create = create_post_local,
+    .free = release,
+    .bytes = bytes,
+    .after_step = after_step,
+    .states = states,
+    .consistent = consistent,
+};
+
+const struct pen_sync_method pen_sync_des_loc = {
+    .name = "des-loc",
+    .title = "H local steps, then the mean of the weights; means of moments "
+             "more rarely",
+    .paper = "Iacob et al., DES-LOC: Desynced Low Communication Adaptive "
+             "Optimizers for Training Foundation Models, 2025, "
+             "arXiv:2505.22549",
+    .is = PEN_SYNC_COMPRESSES,
+    .interval = 64,
+    .options = des_loc_options,
+    .num_options = sizeof des_loc_options / sizeof *des_loc_options,
+    .cost = des_loc_cost,
+    .create = create_des_loc,
     .free = release,
     .bytes = bytes,
     .after_step = after_step,
