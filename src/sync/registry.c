@@ -17,6 +17,7 @@
     X(parle_code)                                                              \
     X(palsgd)                                                                  \
     X(streaming_diloco)                                                        \
+    X(sparse_loco)                                                             \
     X(dc_s3gd)                                                                 \
     X(cyclic_dp)                                                               \
     X(onebit_adam)                                                             \
@@ -35,6 +36,7 @@
     X(block_int8)                                                              \
     X(block_int4)                                                              \
     X(top_k)                                                                   \
+    X(chunk_top_k)                                                             \
     X(dgc)                                                                     \
     X(power_sgd)                                                               \
     X(bf16)
