@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum {
-    PART = 4096,        /* values that are made together */
-    GROUP = 32,         /* and looked at together: bits of a word */
-    SPARE = 1024,       /* keys beyond 2 k */
-    LEAST_SAMPLE = 1024 /* and vectors of four of them have one */
+    PART = 4096,       /* values that are made together */
+    GROUP = 32,        /* and looked at together: bits of a word */
+    SPARE = 1024,      /* keys beyond 2 k */
+    LEAST_SAMPLE = 256 /* and vectors of four of them have one */
 };
 
 /* As integers the sizes of floats have their order. */
