@@ -25,8 +25,12 @@ __all__: List[str] = [
     "plot",
     "predict",
     "report",
+    "ring_coordinate",
     "ring_draw",
+    "ring_evict",
+    "ring_key",
     "ring_show",
+    "ring_status",
     "schedule_check",
     "schedule_compare",
     "schedule_convert",
@@ -964,6 +968,69 @@ def ring_show(
 ) -> Answer:
     """Prints what the islands of a ring agreed on."""
     return Line("ring show", locals(), "store").answer()
+
+
+def ring_key(
+    file: File,
+    *,
+    address: Optional[str] = None,
+) -> str:
+    """Makes the key of a node.
+
+    address: where this node will listen, for the other nodes
+    """
+    return Line("ring key", locals(), "file").output()
+
+
+def ring_coordinate(
+    *,
+    listen: Optional[str] = None,
+    key: Optional[Path] = None,
+    keys: Optional[str] = None,
+    quorum: Optional[Count] = None,
+    patience: Optional[Number] = None,
+    store: Optional[str] = None,
+) -> str:
+    """Coordinates islands over a network.
+
+    listen: address that islands connect to
+    key: private key of this node, made by penstock ring key
+    keys: public keys of all nodes: island-N.pub, coordinator-N.pub, operator-NAME.pub
+    quorum: islands that must contribute to a round, at least
+    patience: time after which a silent node counts as gone, for example 30s; all other times
+        derive from it
+    store: where the record is kept: journal:FILE or etcd://HOST:PORT[,HOST:PORT...]/NAME
+    """
+    return Line("ring coordinate", locals()).output()
+
+
+def ring_status(
+    host:port: Path,
+    *,
+    key: Optional[Path] = None,
+    keys: Optional[str] = None,
+) -> Answer:
+    """Asks a coordinator for its state.
+
+    key: private key of this node, made by penstock ring key
+    keys: public keys of all nodes: island-N.pub, coordinator-N.pub, operator-NAME.pub
+    """
+    return Line("ring status", locals(), "host:port").answer()
+
+
+def ring_evict(
+    host:port: Path,
+    island: Path,
+    *,
+    key: Optional[Path] = None,
+    keys: Optional[str] = None,
+) -> str:
+    """Excludes an island for good.
+
+    key: private key of this node, made by penstock ring key
+    keys: public keys of all nodes: island-N.pub, coordinator-N.pub, operator-NAME.pub
+    """
+    return Line("ring evict", locals(), "host:port", "island").output()
 
 
 def schema(

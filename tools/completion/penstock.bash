@@ -190,6 +190,10 @@ _penstock_ring_options() {
     case $1 in
     draw) echo --output --begin --end ;;
     show) echo --json ;;
+    key) echo --address ;;
+    coordinate) echo --listen --key --keys --quorum --patience --store ;;
+    status) echo --key --keys --json ;;
+    evict) echo --key --keys ;;
     esac
 }
 
@@ -279,7 +283,7 @@ _penstock_sync() { # WORD COMMAND
 
 _penstock_ring() { # WORD COMMAND
     if [ "$COMP_CWORD" = 2 ]; then
-        COMPREPLY=($(compgen -W "draw show --help" -- "$1"))
+        COMPREPLY=($(compgen -W "draw show key coordinate status evict --help" -- "$1"))
     elif [[ $1 == -* ]]; then
         COMPREPLY=($(compgen -W \
             "$(_penstock_ring_options "$2") --help --usage" -- "$1"))
@@ -299,7 +303,7 @@ _penstock() {
         [ "$command" = checkpoint ] && commands="ls verify hash reshard export"
         [ "$command" = cluster ] && commands="list show check detect"
         [ "$command" = sync ] && commands="list compare"
-        [ "$command" = ring ] && commands="draw show"
+        [ "$command" = ring ] && commands="draw show key coordinate status evict"
         case $COMP_CWORD in
         2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
         3) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;

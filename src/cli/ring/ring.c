@@ -1,6 +1,7 @@
 /*
  * penstock ring: the agreement of islands. draw shows a run of its simulator,
- * show the record of a ring.
+ * show the record of a ring; key, coordinate, status and evict are for a real
+ * one.
  */
 #include "cli/ring/ring.h"
 #include "base/log.h"
@@ -17,6 +18,9 @@ struct args {
     const char *output;
     double begin_sec;
     double end_sec;
+    const char *address;
+    const char *patience;
+    struct pen_ring_coordinate_options coordinate; /* key and keys: for all */
     struct pen__rest words;
 };
 
@@ -32,13 +36,52 @@ static const struct pen__field fields[] = {
 
 static const struct pen__field show_fields[] = {JSON("print JSON")};
 
-enum { DRAW, SHOW };
+static const struct pen__field key_fields[] = {
+    TEXT("address", "HOST:PORT", address,
+         "where this node will listen, for the other nodes")};
+
+#define KEYS                                                                   \
+    TEXT("key", "FILE", coordinate.key,                                        \
+         "private key of this node, made by penstock ring key"),               \
+        TEXT("keys", "FOLDER", coordinate.keys,                                \
+             "public keys of all nodes: island-N.pub, coordinator-N.pub, "     \
+             "operator-NAME.pub")
+
+static const struct pen__field coordinate_fields[] = {
+    TEXT("listen", "HOST:PORT", coordinate.listen,
+         "address that islands connect to"),
+    KEYS,
+    {"quorum", "N", "islands that must contribute to a round, at least",
+     PEN__FIELD_SMALL, AT(coordinate.quorum), 1, PEN_RING_ISLANDS, NULL},
+    TEXT("patience", "TIME", patience,
+         "time after which a silent node counts as gone, for example 30s; all "
+         "other times derive from it"),
+    TEXT("store", "STORE", coordinate.store,
+         "where the record is kept: journal:FILE or "
+         "etcd://HOST:PORT[,HOST:PORT...]/NAME")};
+
+static const struct pen__field status_fields[] = {KEYS, JSON("print JSON")};
+
+static const struct pen__field evict_fields[] = {KEYS};
+
+enum { DRAW, SHOW, KEY, COORDINATE, STATUS, EVICT };
 
 static void check(void *context, const struct argp_state *state)
 {
     const struct args *args = context;
-    pen__line_require(state, args->verb == SHOW || args->output != NULL,
-                      "output");
+    const struct pen_ring_coordinate_options *given = &args->coordinate;
+    if (args->verb == DRAW)
+        pen__line_require(state, args->output != NULL, "output");
+    if (args->verb >= COORDINATE) {
+        pen__line_require(state, given->key != NULL, "key");
+        pen__line_require(state, given->keys != NULL, "keys");
+    }
+    if (args->verb == COORDINATE) {
+        pen__line_require(state, given->listen != NULL, "listen");
+        pen__line_require(state, given->quorum > 0, "quorum");
+        pen__line_require(state, args->patience != NULL, "patience");
+        pen__line_require(state, given->store != NULL, "store");
+    }
 }
 
 static const struct pen__verb verbs[] = {
@@ -53,14 +96,36 @@ static const struct pen__verb verbs[] = {
               "epoch, the members, revoked keys and the last committed round "
               "with its "
               "contributors.",
-              show_fields, sizeof show_fields / sizeof *show_fields, 1, 1}};
+              show_fields, sizeof show_fields / sizeof *show_fields, 1, 1},
+    [KEY] = {"key", "FILE", "Makes the key of a node",
+             "Writes a new private key to FILE, which must not exist, and "
+             "prints its public part: one line for a file in the folder of "
+             "keys of all nodes.",
+             key_fields, sizeof key_fields / sizeof *key_fields, 1, 1},
+    [COORDINATE] = {"coordinate", "", "Coordinates islands over a network",
+                    "Waits for islands, keeps the record of members and "
+                    "committed rounds in the store, and holds no weights. "
+                    "Nodes authenticate each other by their keys, with TLS "
+                    "1.3. SIGTERM ends it.",
+                    coordinate_fields,
+                    sizeof coordinate_fields / sizeof *coordinate_fields, 0, 0},
+    [STATUS] = {"status", "HOST:PORT", "Asks a coordinator for its state",
+                "Prints which islands are connected, when they were heard, and "
+                "the record. The key is that of an operator.",
+                status_fields, sizeof status_fields / sizeof *status_fields, 1,
+                1},
+    [EVICT] = {"evict", "HOST:PORT ISLAND", "Excludes an island for good",
+               "The island with this number leaves the members, and its key "
+               "never enters again. The key is that of an operator; the "
+               "coordinator must be the one that serves.",
+               evict_fields, sizeof evict_fields / sizeof *evict_fields, 2, 2}};
 
 static const struct pen__verbs commands = {.command = "ring",
                                            .items = verbs,
                                            .count =
                                                sizeof verbs / sizeof *verbs,
-                                           .name_width = 4,
-                                           .words_width = 5,
+                                           .name_width = 10,
+                                           .words_width = 16,
                                            .words_offset = AT(words),
                                            .check = check};
 
@@ -93,14 +158,34 @@ static int draw(const struct args *args)
     return code;
 }
 
+static int run_verb(struct args *args)
+{
+    char **words = args->words.words;
+    const char *key = args->coordinate.key;
+    const char *keys = args->coordinate.keys;
+    switch (args->verb) {
+    case DRAW:
+        return draw(args);
+    case SHOW:
+        return pen__ring_show(words[0]);
+    case KEY:
+        return pen__ring_key(words[0], args->address);
+    case COORDINATE:
+        return pen__ring_coordinate(&args->coordinate, args->patience);
+    case STATUS:
+        return pen__ring_status(words[0], key, keys);
+    default:
+        return pen__ring_evict(words[0], words[1], key, keys);
+    }
+}
+
 static int run(int argc, char **argv)
 {
     int code = PEN__EXIT_USAGE;
     struct args args = {.verb = pen__verbs_find(&commands, argc, argv, &code)};
     if (args.verb >= 0 &&
         pen__verbs_parse(&commands, args.verb, argc, argv, &args))
-        code = args.verb == DRAW ? draw(&args)
-                                 : pen__ring_show(args.words.words[0]);
+        code = run_verb(&args);
     return code;
 }
 
@@ -110,5 +195,5 @@ static int help(int argc, char **argv)
 }
 
 const struct pen__command pen__ring = {
-    "ring", "shows what islands agreed on, draws simulated runs with faults",
-    run, help};
+    "ring", "coordinates islands, shows what they agreed on, draws runs", run,
+    help};

@@ -41,31 +41,43 @@ static void add_round(const struct pen_ring_record *record,
     }
 }
 
+void pen__ring_add_record(const struct pen_ring_record *record,
+                          uint64_t revision, struct pen_text *out)
+{
+    pen_text_add(out,
+                 "revision %" PRIu64 ", epoch %" PRIu64 "\nmembers: ", revision,
+                 record->epoch);
+    add_set(record->members, out);
+    pen_text_add_string(out, "revoked keys: ");
+    add_set(record->revoked, out);
+    add_round(record, out);
+}
+
 static int print_text(const struct pen_ring_record *record, uint64_t revision)
 {
     struct pen_text out = PEN_TEXT_EMPTY;
-    pen_text_add(&out,
-                 "revision %" PRIu64 ", epoch %" PRIu64 "\nmembers: ", revision,
-                 record->epoch);
-    add_set(record->members, &out);
-    pen_text_add_string(&out, "revoked keys: ");
-    add_set(record->revoked, &out);
-    add_round(record, &out);
+    pen__ring_add_record(record, revision, &out);
     int code = pen__print(&out);
     pen_text_release(&out);
     return code;
 }
 
-/* As stores keep it, inside the answer. */
-static int print_json(const struct pen_ring_record *record, uint64_t revision)
+json_t *pen__ring_record_json(const struct pen_ring_record *record,
+                              uint64_t revision)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     json_t *value = NULL;
     if (pen_ring_record_print(record, revision, &text) == PEN_OK)
-        value = json_pack("{s:o}", "record",
-                          json_loads(pen_text_string(&text), 0, NULL));
+        value = json_loads(pen_text_string(&text), 0, NULL);
     pen_text_release(&text);
-    return pen__print_json("ring-show", value);
+    return value;
+}
+
+static int print_json(const struct pen_ring_record *record, uint64_t revision)
+{
+    return pen__print_json(
+        "ring-show",
+        json_pack("{s:o}", "record", pen__ring_record_json(record, revision)));
 }
 
 int pen__ring_show(const char *name)

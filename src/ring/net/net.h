@@ -1,0 +1,91 @@
+#ifndef PEN_RING_NET_NET_H
+#define PEN_RING_NET_NET_H
+
+#include "ring/net/tls.h"
+#include "ring/net/wire.h"
+
+/*
+ * The connections of a node: one thread, one poll, sockets that do not block.
+ *
+ *     CONNECTING ──► SHAKING ──────► GREETING ──────────► OPEN
+ *     (if dialled)   TLS handshake   key is known,        frames
+ *                                    HELLO from both
+ *                        any ──refused──► ENDING: a sentence goes out
+ *
+ *   N1 No frame but HELLO and REFUSE is read before the key of the other end
+ *      is known, and none but these is handed on before its HELLO.
+ *   N2 A connection has two buffers of fixed sizes; those of strangers, which
+ *      are not OPEN, are small.
+ *   N3 Strangers are few: the oldest one makes room for the next. They cannot
+ *      take the place of a node.
+ *   N4 Every wait ends: a stranger has a quarter of the patience until it is
+ *      OPEN; a frame, and output that makes no progress, half of it.
+ *   N5 A node has one OPEN connection, the newest.
+ */
+#define PEN__NET_STRANGERS 24u
+#define PEN__NET_CONNECTIONS 64u
+#define PEN__NET_ANY UINT32_MAX /* a node that is not known yet */
+
+struct pen__net;
+
+struct pen__net_options {
+    struct pen__tls *tls;              /* borrowed, as all here */
+    const struct pen__ring_keys *keys; /* who is who */
+    const struct pen_ring_limits *limits;
+    const char *listen; /* HOST:PORT; NULL: it only dials */
+    uint8_t config[PEN__WIRE_CONFIG];
+    uint32_t kinds;     /* that are taken; ASK of operators alone */
+    size_t most_queued; /* bytes of output per connection */
+    bool has_signs;     /* nodes are silent for the patience at most */
+    void *context;      /* of these: */
+    /* Whether a node with a known key may enter; else why not. */
+    pen_status (*judge)(void *context, uint32_t node,
+                        const struct pen__hello *hello, struct pen_text *why);
+    /* A frame of an OPEN connection, borrowed during the call. */
+    void (*take)(void *context, uint32_t node, const struct pen__frame *frame);
+    /* A node is OPEN, or has room for more output; may be NULL. */
+    void (*has_room)(void *context, uint32_t node);
+    /* The connection is gone, or was refused by either end. */
+    void (*lost)(void *context, uint32_t node, const char *words);
+};
+
+/* On success end with pen__net_free(). */
+pen_status pen__net_create(const struct pen__net_options *options,
+                           struct pen__net **out, struct pen_text *why);
+void pen__net_free(struct pen__net *net);
+
+/* The address that it listens on, as numbers. */
+const char *pen__net_address(const struct pen__net *net);
+
+/*
+ * Connects to that address, unless a connection to the node is there. The other
+ * end must have the key of this node, or with PEN__NET_ANY a known one, which
+ * judge() sees.
+ */
+pen_status pen__net_dial(struct pen__net *net, uint32_t node,
+                         const char *address, struct pen_text *why);
+
+bool pen__net_is_open(const struct pen__net *net, uint32_t node);
+
+/* Bytes that may still be queued for a node; 0 when it is not OPEN. */
+size_t pen__net_room(const struct pen__net *net, uint32_t node);
+
+/* False: there is no room, or no connection. The frame is then dropped. */
+bool pen__net_send(struct pen__net *net, uint32_t node,
+                   const struct pen__frame *frame);
+
+/* Ends the connection to a node with this sentence. */
+void pen__net_refuse(struct pen__net *net, uint32_t node, const char *words);
+
+/* Waits for what happens on the connections, and handles it; `until` at most.
+ */
+pen_status pen__net_turn(struct pen__net *net, int64_t until,
+                         struct pen_text *why);
+
+/*
+ * Strangers that were turned away since the last call, and words about the last
+ * one, borrowed until the next turn.
+ */
+uint64_t pen__net_turned_away(struct pen__net *net, const char **words);
+
+#endif
