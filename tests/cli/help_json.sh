@@ -23,7 +23,7 @@ same "what holds when not given is not the meaning" "$(json '[o["name"] for c in
     for o in c["options"] if len(o.get("when_not_given", "")) > 100]')" "[]"
 same "without --json: they write files, pictures or text" "$(json '[c["name"] for c in d["commands"]
     if c["installed"] and "json" not in [o["name"] for o in c["options"]] and c["name"] not in ["schedule make",
-    "schedule draw", "ring draw", "schedule convert", "train", "generate", "plot", "checkpoint reshard", "checkpoint export",
+    "schedule draw", "ring draw", "ring key", "ring coordinate", "ring evict", "schedule convert", "train", "generate", "plot", "checkpoint reshard", "checkpoint export",
     "cluster detect", "supervise"]]')" "[]"
 json '"\n".join(e for c in d["commands"] for e in c["examples"] if c["installed"])' >"$work/examples"
 run 0 help schedule --json

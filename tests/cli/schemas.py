@@ -7,6 +7,7 @@ Schemas are read strictly: an object with "properties" has no others, so that a 
 an answer must have been used, unless a program is not installed. Files that were made on the way are checked, too. Where the
 package jsonschema is there, it must agree. Prints what is wrong, and how often each schema was used.
 """
+import atexit
 import collections
 import itertools
 import json
@@ -111,7 +112,8 @@ class Lines:
         step = os.path.join(OLD, "checkpoint", "step-00000004")
         return [[*words, "--json"] for words in (
             ("help",), ("schema",), ("models",), ("cluster", "list"), ("cluster", "show", "8xh200"), ("cluster", "check", "8xh200"),
-            ("schedule", "list"), ("schedule", "search", "--stages", "2", "--microbatches", "2"), ("sync", "list"), ("ring", "show", "journal:" + self.ring()), ("doctor",),
+            ("schedule", "list"), ("schedule", "search", "--stages", "2", "--microbatches", "2"), ("sync", "list"), ("ring", "show", "journal:" + self.ring()),
+            ("ring", "status", *self.coordinator()), ("doctor",),
             ("plan", "nothing", "8xh100"), ("plan", "gpt2", "8xh100", "--why", "tp=2"), ("plan", "gpt2", "8xh100", "--why", "tp=8"),
             ("plan", "llama-3.1-8b", "8xh100", "--compare-targets"), ("plan", "--cluster", "16xa100-80", "--from-megatron", LINE),
             ("plan", "gpt2", "8xh100", "--explain"), ("predict", "gpt2", "8xh100"), ("schedule", "check", self.schedules[0]),
@@ -216,6 +218,18 @@ class Lines:
     def ring(self):
         """A journal without a line: a ring that has not begun."""
         return self.file("ring.journal", "")
+
+    def coordinator(self):
+        """Starts one; it ends with this process. What its status is asked with."""
+        os.makedirs(self.file("keys"), exist_ok=True)
+        for node in ("island-0", "coordinator-0", "operator-me"):
+            self.file(f"keys/{node}.pub", self.run("ring", "key", self.file(node)).stdout)
+        running = subprocess.Popen(
+            [self.program, "ring", "coordinate", "--listen", "127.0.0.1:0", "--key", self.file("coordinator-0"), "--keys", self.file("keys"),
+             "--quorum", "1", "--patience", "60s", "--store", "journal:" + self.file("live.journal")], stderr=subprocess.PIPE, text=True)
+        atexit.register(running.kill)
+        address = running.stderr.readline().split("listens on ")[1].split(";")[0]
+        return address, "--key", self.file("operator-me"), "--keys", self.file("keys")
 
     def lint(self):
         return ["lint", self.file("run.sh", "python pretrain_gpt.py --squence-parallel " + LINE), "--world-size", self.one(["8", "7"])]

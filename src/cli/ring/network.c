@@ -80,7 +80,7 @@ static int print_text(const struct pen__ring_status *status)
 {
     struct pen_text out = PEN_TEXT_EMPTY;
     pen_text_add(&out, "%s, quorum %" PRIu32 ", patience ",
-                 status->is_serving ? "serving" : "standing by",
+                 status->is_serving ? "serving" : "waiting for the lease",
                  status->quorum);
     pen_unit_print(PEN_UNIT_SECONDS, (double)status->patience / 1e9, &out);
     pen_text_add_string(&out, "\n");

@@ -77,7 +77,7 @@ static void tell_record(struct run *run)
     if (now->is_serving != run->was_serving)
         pen_log(PEN_LOG_INFO, "%s",
                 now->is_serving ? "this coordinator serves"
-                                : "this coordinator stands by");
+                                : "this coordinator waits for the lease");
     run->was_serving = now->is_serving;
     if (now->revision == 0 || now->revision == run->told_revision)
         return;
@@ -275,8 +275,7 @@ static void take_order(struct run *run, uint32_t node,
             pen__net_refuse(run->net, node,
                             run->coordinator.is_serving
                                 ? "there is no such island"
-                                : "this coordinator stands by; ask the one "
-                                  "that serves");
+                                : "another coordinator serves; ask that one");
             return;
         }
         pen_log(PEN_LOG_WARN, "an operator evicts island %" PRIu32,

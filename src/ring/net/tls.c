@@ -125,7 +125,7 @@ static pen_status read_key(const char *path, EVP_PKEY **out,
     if (fstat(handle, &facts) != 0 || (facts.st_mode & 077) != 0) {
         pen_why(why,
                 "%s: others may read this key; chmod 600 it, or make another "
-                "one if somebody may have read it",
+                "key if this one may have been read",
                 path);
         close(handle);
         return PEN_INVALID;
