@@ -116,6 +116,34 @@ static void remove_session(pid_t launcher)
     rmdir(path);
 }
 
+bool pen_leftovers_is_kin(const struct pen_leftovers *leftovers,
+                          const char *name)
+{
+    char job[256] = "\n";
+    const char *last = strrchr(name, '.');
+    size_t length = last == NULL ? 0 : (size_t)(last + 1 - name);
+    if (length == 0 || length + 2 > sizeof job ||
+        (strncmp(name, kinds[0], strlen(kinds[0])) != 0 &&
+         strncmp(name, kinds[1], strlen(kinds[1])) != 0))
+        return false;
+    memcpy(job + 1, name, length);
+    job[length + 1] = '\0';
+    const char *names = pen_text_string(&leftovers->names);
+    return strncmp(names, job + 1, length) == 0 || strstr(names, job) != NULL;
+}
+
+/* A rank that was killed soon after its start may not have been looked at. */
+static void remove_kin(const struct pen_leftovers *leftovers)
+{
+    DIR *folder = opendir(SHARED);
+    struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        if (pen_leftovers_is_kin(leftovers, entry->d_name))
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder != NULL)
+        closedir(folder);
+}
+
 void pen_leftovers_remove(struct pen_leftovers *leftovers, pid_t launcher)
 {
     char *at = leftovers->names.length > 0 ? leftovers->names.bytes : NULL;
@@ -126,6 +154,7 @@ void pen_leftovers_remove(struct pen_leftovers *leftovers, pid_t launcher)
         unlink(path);
         at += length + (at[length] == '\n');
     }
+    remove_kin(leftovers);
     remove_session(launcher);
     pen_text_release(&leftovers->names);
 }

@@ -7,7 +7,7 @@
  * Files that a killed MPI leaves on this node: its shared memory under
  * /dev/shm, and the session folder of a launcher of Open MPI. Of shared memory
  * only names of MPI libraries count, and only if a rank of the launch had the
- * file mapped: a user's own files stay.
+ * file mapped, or another of the same job: a user's own files stay.
  */
 struct pen_leftovers {
     struct pen_text names; /* of files in /dev/shm, each ends with a newline */
@@ -19,6 +19,10 @@ void pen_leftovers_note(struct pen_leftovers *leftovers,
 
 /* Of the text of /proc/PID/maps; names that are noted already stay once. */
 void pen_leftovers_read(struct pen_leftovers *leftovers, const char *maps);
+
+/* Whether a file of Open MPI has the job of one that was noted in its name. */
+bool pen_leftovers_is_kin(const struct pen_leftovers *leftovers,
+                          const char *name);
 
 /* When all processes of the launch are gone. Failures are not reported. */
 void pen_leftovers_remove(struct pen_leftovers *leftovers, pid_t launcher);

@@ -157,6 +157,11 @@ static void shared_memory_of_mpi_alone_is_noted(void **state)
     pen_leftovers_read(&leftovers, maps);
     assert_string_equal(pen_text_string(&leftovers.names),
                         "vader_segment.vm.0.1.2\nvader_segment.vm.0.1.0\n");
+    assert_true(pen_leftovers_is_kin(&leftovers, "vader_segment.vm.0.1.3"));
+    assert_false(pen_leftovers_is_kin(&leftovers, "vader_segment.vm.0.11.3"));
+    assert_false(pen_leftovers_is_kin(&leftovers, "own_segment.vm.0.1.3"));
+    assert_false(pen_leftovers_is_kin(&leftovers, "open_mpi.0000"));
+    assert_false(pen_leftovers_is_kin(&leftovers, "vader_segment"));
     pen_text_release(&leftovers.names);
 }
 
