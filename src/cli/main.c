@@ -94,6 +94,9 @@ static const struct pen__command profile = {
 static const struct pen__command doctor = {
     "doctor", "checks this machine and recommends changes", run_in_train,
     help_in_train};
+static const struct pen__command hold = {
+    "hold", "keeps steps of a training in memory on this node", run_in_train,
+    help_in_train};
 static const struct pen__command simulate = {"simulate",
                                              "runs a plan on simulated ranks",
                                              run_in_simulate, help_in_simulate};
@@ -102,31 +105,20 @@ static const struct pen__command cluster = {
     "cluster", "lists, shows, checks and measures clusters", run_cluster,
     help_cluster};
 
-static const struct pen__command *const commands[] = {&pen__plan,
-                                                      &pen__predict,
-                                                      &simulate,
-                                                      &pen__schedule,
-                                                      &pen__tokenize,
-                                                      &train,
-                                                      &pen__supervise,
-                                                      &eval,
-                                                      &generate,
-                                                      &pen__plot,
-                                                      &pen__view,
-                                                      &pen__report,
-                                                      &pen__checkpoint,
-                                                      &pen__models,
-                                                      &cluster,
-                                                      &profile,
-                                                      &doctor,
-                                                      &pen__partition,
-                                                      &pen__export,
-                                                      &pen__lint,
-                                                      &pen__sync,
-                                                      &pen__ring,
-                                                      &pen__reproduce,
-                                                      &pen__schema,
-                                                      NULL};
+static const struct pen__command *const commands[] = {
+    &pen__plan,      &pen__predict,
+    &simulate,       &pen__schedule,
+    &pen__tokenize,  &train,
+    &pen__supervise, &hold,
+    &eval,           &generate,
+    &pen__plot,      &pen__view,
+    &pen__report,    &pen__checkpoint,
+    &pen__models,    &cluster,
+    &profile,        &doctor,
+    &pen__partition, &pen__export,
+    &pen__lint,      &pen__sync,
+    &pen__ring,      &pen__reproduce,
+    &pen__schema,    NULL};
 
 static const char *program_of(const char *name)
 {

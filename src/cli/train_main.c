@@ -6,6 +6,7 @@
 
 /* A command that is added here is named in main.c of penstock, too. */
 static const struct pen__command *const commands[] = {&pen__train,
+                                                      &pen__hold,
                                                       &pen__eval,
                                                       &pen__generate,
                                                       &pen__cluster_detect,

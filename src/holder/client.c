@@ -10,28 +10,6 @@
 
 #define ANSWER_SEC 10
 
-pen_status pen_holder_find(const char **path, uint64_t *epoch,
-                           struct pen_text *why)
-{
-    const char *number = getenv(PEN_EPOCH_VARIABLE);
-    char *end = NULL;
-    *path = getenv(PEN_HOLDER_VARIABLE);
-    *epoch = 1;
-    if (*path == NULL || number == NULL)
-        return PEN_OK;
-    errno = 0;
-    unsigned long long value = strtoull(number, &end, 10);
-    if (number[0] < '0' || number[0] > '9' || *end != '\0' || errno != 0 ||
-        value == 0) {
-        pen_why(why, PEN_EPOCH_VARIABLE " must be a number from 1: ");
-        if (why != NULL)
-            pen_text_add_printable(why, number, strnlen(number, 40));
-        return PEN_INVALID;
-    }
-    *epoch = value;
-    return PEN_OK;
-}
-
 static pen_status ask(struct pen_holder_client *client,
                       const struct pen_holder_message *question, int given,
                       struct pen_holder_message *answer, int *got,
@@ -113,6 +91,16 @@ pen_status pen_holder_offer(struct pen_holder_client *client,
     return ask(client, &offer, shard->descriptor, &answer, NULL, why);
 }
 
+pen_status pen_holder_offer_copy(struct pen_holder_client *client,
+                                 const struct pen_shard *shard,
+                                 struct pen_text *why)
+{
+    struct pen_holder_message answer;
+    struct pen_holder_message offer = pen_holder_message_of(PEN_HOLDER_SHARD);
+    offer.is_copy = 1;
+    return ask(client, &offer, shard->descriptor, &answer, NULL, why);
+}
+
 pen_status pen_holder_tell_commit(struct pen_holder_client *client,
                                   uint64_t step, bool drops_older)
 {
@@ -133,7 +121,7 @@ pen_status pen_holder_list(struct pen_holder_client *client, uint32_t index,
 }
 
 pen_status pen_holder_fetch(struct pen_holder_client *client, uint64_t epoch,
-                            uint32_t rank, struct pen_shard *out,
+                            uint32_t rank, uint64_t step, struct pen_shard *out,
                             struct pen_text *why)
 {
     int descriptor = -1;
@@ -142,6 +130,7 @@ pen_status pen_holder_fetch(struct pen_holder_client *client, uint64_t epoch,
         pen_holder_message_of(PEN_HOLDER_FETCH);
     question.epoch = epoch;
     question.rank = rank;
+    question.step = step;
     pen_status status = ask(client, &question, -1, &answer, &descriptor, why);
     if (status == PEN_OK)
         status = pen_shard_open(descriptor, out, why);
@@ -150,10 +139,11 @@ pen_status pen_holder_fetch(struct pen_holder_client *client, uint64_t epoch,
     return status;
 }
 
-void pen_holder_leave(struct pen_holder_client *client)
+void pen_holder_leave(struct pen_holder_client *client, bool is_done)
 {
     struct pen_holder_message goodbye =
         pen_holder_message_of(PEN_HOLDER_GOODBYE);
+    goodbye.is_done = is_done;
     if (client->socket >= 0) {
         pen_holder_send(client->socket, &goodbye, -1);
         close(client->socket);

@@ -21,13 +21,6 @@ struct pen_holder_client {
 #define PEN_HOLDER_CLIENT_NONE ((struct pen_holder_client){.socket = -1})
 
 /*
- * The path of the holder and the epoch out of the environment; *path is NULL
- * where there is none. Refuses an epoch that is no number from 1.
- */
-pen_status pen_holder_find(const char **path, uint64_t *epoch,
-                           struct pen_text *why);
-
-/*
  * Connects and says hello; refused by a holder of another epoch. On success end
  * with pen_holder_leave().
  */
@@ -39,6 +32,11 @@ pen_status pen_holder_connect(const char *path, uint64_t epoch, uint32_t rank,
 pen_status pen_holder_offer(struct pen_holder_client *client,
                             const struct pen_shard *shard,
                             struct pen_text *why);
+
+/* Likewise the copy of a step, or of the steps, of a rank of another node. */
+pen_status pen_holder_offer_copy(struct pen_holder_client *client,
+                                 const struct pen_shard *shard,
+                                 struct pen_text *why);
 
 /*
  * Says that a step is in the memory. drops_older: every rank has a commit of
@@ -53,12 +51,15 @@ pen_status pen_holder_list(struct pen_holder_client *client, uint32_t index,
                            struct pen_holder_message *out,
                            struct pen_text *why);
 
-/* Maps the memory of a rank; close it. */
+/* Memory of a rank, or a copy of it, that has a step; 0: any. Close it. */
 pen_status pen_holder_fetch(struct pen_holder_client *client, uint64_t epoch,
-                            uint32_t rank, struct pen_shard *out,
+                            uint32_t rank, uint64_t step, struct pen_shard *out,
                             struct pen_text *why);
 
-/* A regular end: no death is reported. PEN_HOLDER_CLIENT_NONE is fine. */
-void pen_holder_leave(struct pen_holder_client *client);
+/*
+ * A regular end: no death is reported. is_done: no launch will need the steps.
+ * PEN_HOLDER_CLIENT_NONE is fine.
+ */
+void pen_holder_leave(struct pen_holder_client *client, bool is_done);
 
 #endif

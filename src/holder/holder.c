@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -89,11 +90,12 @@ static void close_others(const int *kept, size_t count)
     closedir(folder);
 }
 
-static void be_holder(int listener, uint64_t epoch, int control, int events)
+static _Noreturn void be_holder(const struct pen__holder_ends *ends,
+                                uint64_t epoch, int64_t limit_ns)
 {
     static const int ignored[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                   SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD};
-    const int kept[] = {listener, control, events};
+    const int kept[] = {ends->listener, ends->control, ends->events};
     sigset_t none;
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         signal(ignored[i], SIG_IGN);
@@ -106,8 +108,10 @@ static void be_holder(int listener, uint64_t epoch, int control, int events)
     if (empty >= 0) {
         dup2(empty, STDIN_FILENO);
         dup2(empty, STDOUT_FILENO);
+        if (ends->control < 0) /* a launcher waits for the end of stderr */
+            dup2(empty, STDERR_FILENO);
     }
-    pen__holder_serve(listener, epoch, control, events);
+    pen__holder_serve(ends, epoch, limit_ns);
     _exit(0);
 }
 
@@ -134,8 +138,10 @@ static pen_status start(int listener, uint64_t epoch, struct pen_holder *out,
     if (status != PEN_OK)
         return status;
     pid_t pid = fork();
-    if (pid == 0)
-        be_holder(listener, epoch, control[1], events[1]);
+    if (pid == 0) {
+        const struct pen__holder_ends ends = {listener, control[1], events[1]};
+        be_holder(&ends, epoch, 0);
+    }
     close(control[1]);
     close(events[1]);
     if (pid < 0) {
@@ -164,6 +170,85 @@ pen_status pen_holder_start(const char *path, uint64_t epoch,
     close(listener);
     if (status != PEN_OK)
         unlink(path);
+    return status;
+}
+
+/* ---- without a parent ---- */
+
+static bool is_served(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return false;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int it = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    bool is_there = it >= 0 && connect(it, (struct sockaddr *)&address,
+                                       sizeof address) == 0;
+    if (it >= 0)
+        close(it);
+    return is_there;
+}
+
+/* The descriptor of the folder, locked; of two ranks that start one waits. */
+static pen_status enter_folder(const char *path, int *out, struct pen_text *why)
+{
+    struct pen_text folder = PEN_TEXT_EMPTY;
+    const char *slash = strrchr(path, '/');
+    pen_text_add_bytes(&folder, path,
+                       slash == NULL ? 0 : (size_t)(slash - path));
+    if (folder.length > 0)
+        mkdir(pen_text_string(&folder), 0700); /* checked below */
+    pen_status status = check_folder(path, why);
+    if (status == PEN_OK) {
+        *out = open(folder.length > 0 ? pen_text_string(&folder) : ".",
+                    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (*out >= 0)
+            flock(*out, LOCK_EX);
+    }
+    pen_text_release(&folder);
+    return status;
+}
+
+/* This process waits for the first child alone; the second is the holder. */
+static pen_status leave_behind(int listener, double idle_sec,
+                               struct pen_text *why)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        const struct pen__holder_ends ends = {listener, -1, -1};
+        setsid();
+        if (fork() != 0)
+            _exit(0);
+        if (chdir("/") == 0)
+            be_holder(&ends, 0, (int64_t)(idle_sec * 1e9));
+        _exit(1);
+    }
+    if (pid < 0) {
+        pen_why(why, "cannot start a process: %s", strerror(errno));
+        return PEN_IO;
+    }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    return PEN_OK;
+}
+
+pen_status pen_holder_start_alone(const char *path, double idle_sec,
+                                  struct pen_text *why)
+{
+    int folder = -1, listener = -1;
+    pen_status status = enter_folder(path, &folder, why);
+    if (status != PEN_OK)
+        return status;
+    if (!is_served(path)) {
+        unlink(path);
+        status = listen_at(path, &listener, why);
+        if (status == PEN_OK)
+            status = leave_behind(listener, idle_sec, why);
+    }
+    if (listener >= 0)
+        close(listener);
+    if (folder >= 0)
+        close(folder);
     return status;
 }
 

@@ -9,7 +9,8 @@
 /*
  * A process per node that keeps the committed steps of its ranks: it has the
  * descriptors of their memory (shard.h), and never touches a weight. It
- * outlives the ranks, and ends when its parent does.
+ * outlives the ranks, and ends when its parent does. Other nodes have holders
+ * without a parent.
  *
  *                 control: EPOCH, LIST
  *        parent  <==========================>  holder  <====>  ranks
@@ -69,7 +70,30 @@ pen_status pen_holder_next_event(struct pen_holder *holder,
 /* Ends and reaps it, and drops all memory. PEN_HOLDER_EMPTY is fine. */
 void pen_holder_stop(struct pen_holder *holder);
 
-/* The process of the holder: serves until the other end of control closes. */
-void pen__holder_serve(int listener, uint64_t epoch, int control, int events);
+/*
+ * A holder without a parent, for a node that is not the supervisor's. It is at
+ * the epoch of the latest rank that has come (H1), and ends when a rank has
+ * said that the training is done and all of them are gone, or when no rank was
+ * connected for idle_sec. Makes the folder where it is missing. Returns when
+ * the socket is there: the process of the holder is no child of this one and in
+ * a session of its own, so that no launcher ends it. Does nothing where there
+ * is such a holder already; a socket that nobody serves is replaced.
+ */
+pen_status pen_holder_start_alone(const char *path, double idle_sec,
+                                  struct pen_text *why);
+
+/* What a holder listens to; -1: it has no parent. */
+struct pen__holder_ends {
+    int listener;
+    int control;
+    int events;
+};
+
+/*
+ * The process of the holder: serves until the other end of control closes, or
+ * without one as above.
+ */
+void pen__holder_serve(const struct pen__holder_ends *ends, uint64_t epoch,
+                       int64_t limit_ns);
 
 #endif

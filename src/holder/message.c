@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x444c4850u /* "PHLD" */
-#define VERSION 1u
+#define VERSION 2u
 #define MAX_DESCRIPTORS 4
 
 struct pen_holder_message pen_holder_message_of(enum pen_holder_kind kind)
@@ -43,7 +43,8 @@ static const char *fault_of(const struct pen_holder_message *message)
         return "has a rank that is not below its number of ranks";
     if (message->num_ranks == 0 && message->rank >= PEN_HOLDER_MAX_RANKS)
         return "has a rank out of bounds";
-    if (message->is_connected > 1 || message->drops_older > 1)
+    if (message->is_connected > 1 || message->drops_older > 1 ||
+        message->is_copy > 1 || message->is_done > 1)
         return "has a flag that is neither 0 nor 1";
     if (!is_text(message->run, sizeof message->run) ||
         !is_text(message->text, sizeof message->text))

@@ -20,11 +20,11 @@
 #define PEN_HOLDER_KIND_TABLE(X)                                               \
     /* a rank: answered by OK, REFUSED or ENTRY */                             \
     X(HELLO)     /* epoch, rank, num_ranks */                                  \
-    X(SHARD)     /* run; with the descriptor of its memory */                  \
+    X(SHARD)     /* is_copy; with the descriptor of the memory */              \
     X(COMMITTED) /* step; not answered */                                      \
-    X(GOODBYE)   /* not answered */                                            \
+    X(GOODBYE)   /* is_done; not answered */                                   \
     X(LIST)      /* index: of an entry of the table */                         \
-    X(FETCH)     /* epoch, rank: the answer has the descriptor */              \
+    X(FETCH)     /* epoch, rank, step: the answer has the descriptor */        \
     /* the parent */                                                           \
     X(EPOCH) /* epoch: the next; older ranks are cut off */                    \
     /* answers */                                                              \
@@ -59,6 +59,8 @@ struct pen_holder_message {
     uint32_t count;
     uint32_t is_connected; /* whether the rank of an entry is there */
     uint32_t drops_older;  /* every rank has a commit of this epoch */
+    uint32_t is_copy;      /* memory of a rank of another node */
+    uint32_t is_done;      /* the training has ended, no launch follows */
     char run[PEN_HOLDER_RUN_SIZE];
     char text[PEN_HOLDER_TEXT_SIZE];
 };

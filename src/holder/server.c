@@ -5,9 +5,15 @@
  *
  * Clients that have not said HELLO may LIST and FETCH. Shards belong to the
  * table, not to the clients: they stay when the client is gone.
+ *
+ * A holder without a parent is at the epoch of the latest rank, and ends when
+ * the last rank has said that the training is done, or when none is connected
+ * for a time.
  */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): accept4, ucred */
 #include "holder/holder.h"
+
+#include "base/clock.h"
 #include "holder/shard.h"
 
 #include <errno.h>
@@ -21,6 +27,7 @@
 #include <unistd.h>
 
 #define MAX_CLIENTS 8192u
+#define ALONE_MS 500
 
 struct rank {
     uint64_t epoch;
@@ -53,6 +60,9 @@ struct server {
     struct held *held; /* PEN_HOLDER_MAX_SHARDS */
     size_t num_held;
     struct pollfd *polls; /* MAX_CLIENTS + 3 */
+    int64_t limit_ns;     /* without a parent and a rank; 0: has a parent */
+    int64_t used_ns;      /* when a rank was last there */
+    bool is_done;         /* no launch follows */
 };
 
 /* ---- events ---- */
@@ -62,6 +72,8 @@ static bool tell(struct server *server, const struct rank *rank,
                  enum pen_holder_kind kind)
 {
     struct pen_holder_message event = pen_holder_message_of(kind);
+    if (server->events < 0)
+        return true;
     event.epoch = rank->epoch;
     event.rank = rank->rank;
     event.num_ranks = rank->num_ranks;
@@ -156,12 +168,15 @@ static bool is_connected(const struct server *server, uint64_t epoch,
     return false;
 }
 
+/* One that has the step; 0: any. */
 static struct held *find_held(struct server *server, uint64_t epoch,
-                              uint32_t rank)
+                              uint32_t rank, uint64_t step)
 {
+    uint32_t slot;
     for (size_t i = 0; i < server->num_held; i++)
         if (server->held[i].about.epoch == epoch &&
-            server->held[i].about.rank == rank)
+            server->held[i].about.rank == rank &&
+            (step == 0 || pen_shard_find(&server->held[i].shard, step, &slot)))
             return &server->held[i];
     return NULL;
 }
@@ -197,6 +212,14 @@ static struct pen_holder_message entry_of(struct server *server, uint32_t index)
     return entry;
 }
 
+static void begin_epoch(struct server *server, uint64_t epoch)
+{
+    server->epoch = epoch;
+    server->is_done = false;
+    for (size_t i = 0; i < server->num_clients; i++)
+        cut_off(&server->clients[i]);
+}
+
 /* ---- messages: each is answered by what it returns ---- */
 
 static struct pen_holder_message ok(void)
@@ -217,6 +240,8 @@ take_hello(struct server *server, struct client *client,
            const struct pen_holder_message *message)
 {
     struct pen_holder_message answer;
+    if (server->limit_ns > 0 && message->epoch > server->epoch)
+        begin_epoch(server, message->epoch);
     if (message->epoch != server->epoch) {
         answer = refuse("");
         snprintf(answer.text, sizeof answer.text,
@@ -236,24 +261,31 @@ take_hello(struct server *server, struct client *client,
     return ok();
 }
 
-static bool is_memory_of(const struct pen_shard_about *about,
-                         const struct rank *rank)
+static const char *fault_of_memory(struct server *server,
+                                   const struct pen_shard_about *about,
+                                   const struct rank *rank, bool is_copy)
 {
-    return about->epoch == rank->epoch && about->rank == rank->rank &&
-           about->num_ranks == rank->num_ranks;
+    if (is_copy)
+        return about->epoch > rank->epoch ? "the copy is of a later epoch"
+                                          : NULL;
+    if (about->epoch != rank->epoch || about->rank != rank->rank ||
+        about->num_ranks != rank->num_ranks)
+        return "the memory is that of another rank or epoch";
+    return find_held(server, rank->epoch, rank->rank, 0) == NULL
+               ? NULL
+               : "the memory of this rank is held already";
 }
 
 /* Takes the descriptor. */
-static struct pen_holder_message
-take_shard(struct server *server, struct client *client, int descriptor)
+static struct pen_holder_message take_shard(struct server *server,
+                                            struct client *client, bool is_copy,
+                                            int descriptor)
 {
     struct held held = {.shard = PEN_SHARD_NONE};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_holder_message answer = ok();
     if (client->rank.num_ranks == 0)
         answer = refuse("a rank says hello before it hands over memory");
-    else if (find_held(server, client->rank.epoch, client->rank.rank) != NULL)
-        answer = refuse("the memory of this rank is held already");
     else if (server->num_held >= PEN_HOLDER_MAX_SHARDS)
         answer = refuse("the holder has no room for another shard");
     else if (pen_shard_open(descriptor, &held.shard, &why) != PEN_OK)
@@ -262,8 +294,10 @@ take_shard(struct server *server, struct client *client, int descriptor)
         descriptor = -1;
     if (answer.kind == PEN_HOLDER_OK) {
         pen_shard_describe(&held.shard, &held.about);
-        if (!is_memory_of(&held.about, &client->rank))
-            answer = refuse("the memory is that of another rank or epoch");
+        const char *fault =
+            fault_of_memory(server, &held.about, &client->rank, is_copy);
+        if (fault != NULL)
+            answer = refuse(fault);
     }
     if (answer.kind == PEN_HOLDER_OK)
         server->held[server->num_held++] = held;
@@ -291,7 +325,8 @@ static struct pen_holder_message
 take_fetch(struct server *server, const struct pen_holder_message *message,
            int *lent)
 {
-    const struct held *it = find_held(server, message->epoch, message->rank);
+    const struct held *it =
+        find_held(server, message->epoch, message->rank, message->step);
     if (it == NULL)
         return refuse("the holder has no memory of this rank and epoch");
     *lent = it->shard.descriptor;
@@ -305,7 +340,7 @@ static struct pen_holder_message take(struct server *server,
                                       int descriptor, int *lent)
 {
     if (message->kind == PEN_HOLDER_SHARD)
-        return take_shard(server, client, descriptor);
+        return take_shard(server, client, message->is_copy != 0, descriptor);
     if (descriptor >= 0)
         close(descriptor);
     switch (message->kind) {
@@ -320,6 +355,7 @@ static struct pen_holder_message take(struct server *server,
         return pen_holder_message_of(PEN_HOLDER_NONE);
     case PEN_HOLDER_GOODBYE:
         client->has_left = true;
+        server->is_done |= message->is_done != 0;
         return pen_holder_message_of(PEN_HOLDER_NONE);
     default:
         return refuse("ranks do not send this message");
@@ -356,9 +392,7 @@ static struct pen_holder_message take_epoch(struct server *server,
 {
     if (epoch <= server->epoch)
         return refuse("the next epoch must be later than the current one");
-    server->epoch = epoch;
-    for (size_t i = 0; i < server->num_clients; i++)
-        cut_off(&server->clients[i]);
+    begin_epoch(server, epoch);
     return ok();
 }
 
@@ -401,12 +435,24 @@ static size_t list_polls(struct server *server)
     return 3 + server->num_clients;
 }
 
+/* False: there is no parent, and nobody needs the steps any more. */
+static bool is_needed(struct server *server)
+{
+    int64_t now_ns = pen_clock_ns();
+    for (size_t i = 0; i < server->num_clients; i++)
+        if (server->clients[i].socket >= 0 &&
+            server->clients[i].rank.num_ranks > 0)
+            server->used_ns = now_ns;
+    return server->limit_ns == 0 || server->used_ns == now_ns ||
+           (!server->is_done && now_ns - server->used_ns < server->limit_ns);
+}
+
 /* Ranks before the parent: a question is answered behind what they said. */
 static bool turn(struct server *server)
 {
     size_t count = list_polls(server);
     size_t num_clients = server->num_clients;
-    if (poll(server->polls, count, -1) < 0)
+    if (poll(server->polls, count, server->limit_ns > 0 ? ALONE_MS : -1) < 0)
         return errno == EINTR;
     for (size_t i = 0; i < num_clients; i++) {
         if (server->polls[3 + i].revents != 0)
@@ -418,30 +464,41 @@ static bool turn(struct server *server)
         accept_all(server);
     bool goes_on = server->polls[0].revents == 0 || hear_parent(server);
     forget_ended(server);
-    return goes_on;
+    return goes_on && is_needed(server);
 }
 
-static void unlink_socket(int listener)
+/* Without a parent the folder is the holder's, unless nodes share it. */
+static void unlink_socket(const struct server *server)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t length = sizeof address;
-    if (getsockname(listener, (struct sockaddr *)&address, &length) == 0)
-        unlink(address.sun_path);
+    if (getsockname(server->listener, (struct sockaddr *)&address, &length) !=
+        0)
+        return;
+    unlink(address.sun_path);
+    char *slash = strrchr(address.sun_path, '/');
+    if (server->limit_ns > 0 && slash != NULL) {
+        *slash = '\0';
+        rmdir(address.sun_path);
+    }
 }
 
-void pen__holder_serve(int listener, uint64_t epoch, int control, int events)
+void pen__holder_serve(const struct pen__holder_ends *ends, uint64_t epoch,
+                       int64_t limit_ns)
 {
-    struct server server = {.listener = listener,
-                            .control = control,
-                            .events = events,
-                            .epoch = epoch};
+    struct server server = {.listener = ends->listener,
+                            .control = ends->control,
+                            .events = ends->events,
+                            .epoch = epoch,
+                            .limit_ns = limit_ns,
+                            .used_ns = pen_clock_ns()};
     server.clients = calloc(MAX_CLIENTS, sizeof *server.clients);
     server.held = calloc(PEN_HOLDER_MAX_SHARDS, sizeof *server.held);
     server.polls = calloc(MAX_CLIENTS + 3, sizeof *server.polls);
     while (server.clients != NULL && server.held != NULL &&
            server.polls != NULL && turn(&server))
         continue;
-    unlink_socket(listener);
+    unlink_socket(&server);
     for (size_t i = 0; i < server.num_held; i++)
         pen_shard_close(&server.held[i].shard);
     free(server.clients);

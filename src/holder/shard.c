@@ -75,12 +75,14 @@ static pen_status seal(int descriptor, struct pen_text *why)
     return PEN_OK;
 }
 
-static pen_status map(struct pen_shard *shard, bool is_own,
+/* `populated` bytes of its own memory have their pages; 0: to be read. */
+static pen_status map(struct pen_shard *shard, size_t populated,
                       struct pen_text *why)
 {
-    int protection = is_own ? PROT_READ | PROT_WRITE : PROT_READ;
+    int protection = populated > 0 ? PROT_READ | PROT_WRITE : PROT_READ;
     void *bytes = mmap(NULL, shard->num_bytes, protection,
-                       is_own ? MAP_SHARED | MAP_POPULATE : MAP_SHARED,
+                       populated == shard->num_bytes ? MAP_SHARED | MAP_POPULATE
+                                                     : MAP_SHARED,
                        shard->descriptor, 0);
     if (bytes == MAP_FAILED)
         return refuse("cannot map the memory of committed steps", why);
@@ -88,30 +90,36 @@ static pen_status map(struct pen_shard *shard, bool is_own,
     return PEN_OK;
 }
 
-static pen_status make(struct pen_shard *shard, struct pen_text *why)
+/* Only the first `reserved` bytes may be written. */
+static pen_status make(struct pen_shard *shard, size_t reserved,
+                       struct pen_text *why)
 {
     shard->descriptor =
         memfd_create("penstock-shard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (shard->descriptor < 0)
+    if (shard->descriptor < 0 ||
+        ftruncate(shard->descriptor, (off_t)shard->num_bytes) != 0)
         return refuse("cannot make memory for committed steps", why);
     /* Reserves: a full tmpfs is an error here and not SIGBUS in a step. */
-    int reason = posix_fallocate(shard->descriptor, 0, (off_t)shard->num_bytes);
+    int reason = posix_fallocate(shard->descriptor, 0, (off_t)reserved);
     if (reason != 0) {
-        pen_why(why, "no memory for committed steps: %zu bytes: %s",
-                shard->num_bytes, strerror(reason));
+        pen_why(why, "no memory for committed steps: %zu bytes: %s", reserved,
+                strerror(reason));
         return PEN_NOMEM;
     }
-    pen_status status = map(shard, true, why);
+    pen_status status = map(shard, reserved, why);
     return status == PEN_OK ? seal(shard->descriptor, why) : status;
 }
 
-pen_status pen_shard_create(const struct pen_shard_about *about,
-                            struct pen_shard *out, struct pen_text *why)
+static pen_status create(const struct pen_shard_about *about,
+                         uint32_t num_slots, struct pen_shard *out,
+                         struct pen_text *why)
 {
     PEN_BUG_UNLESS(about->slot_bytes <= MAX_SLOT_BYTES);
     struct pen_shard shard = PEN_SHARD_NONE;
     shard.num_bytes = pen_shard_bytes(about->slot_bytes);
-    pen_status status = make(&shard, why);
+    pen_status status = make(
+        &shard, HEADER_BYTES + num_slots * (size_t)room_of(about->slot_bytes),
+        why);
     if (status != PEN_OK) {
         pen_shard_close(&shard);
         return status;
@@ -120,6 +128,18 @@ pen_status pen_shard_create(const struct pen_shard_about *about,
     header_of(&shard)->magic = MAGIC;
     *out = shard;
     return PEN_OK;
+}
+
+pen_status pen_shard_create(const struct pen_shard_about *about,
+                            struct pen_shard *out, struct pen_text *why)
+{
+    return create(about, PEN_SHARD_SLOTS, out, why);
+}
+
+pen_status pen_shard_create_for_one(const struct pen_shard_about *about,
+                                    struct pen_shard *out, struct pen_text *why)
+{
+    return create(about, 1, out, why);
 }
 
 static bool is_header(const struct header *header, uint64_t num_bytes)
@@ -152,7 +172,7 @@ pen_status pen_shard_open(int descriptor, struct pen_shard *out,
         return PEN_INVALID;
     }
     shard.num_bytes = (size_t)info.st_size;
-    pen_status status = map(&shard, false, why);
+    pen_status status = map(&shard, 0, why);
     if (status != PEN_OK)
         return status;
     if (!is_header(header_of(&shard), shard.num_bytes)) {
@@ -216,17 +236,30 @@ uint32_t pen_shard_begin(struct pen_shard *shard)
     return slot;
 }
 
+void pen_shard_commit_copy(struct pen_shard *shard, uint32_t slot,
+                           uint64_t step, uint32_t check)
+{
+    struct slot *it = &header_of(shard)->slots[slot];
+    PEN_BUG_UNLESS(slot < PEN_SHARD_SLOTS && step > 0);
+    it->step = step;
+    it->check = check;
+    atomic_thread_fence(memory_order_seq_cst);
+    atomic_store(&it->whole, WHOLE ^ step);
+}
+
 void pen_shard_commit(struct pen_shard *shard, uint32_t slot, uint64_t step,
                       const uint32_t *checks)
 {
-    struct slot *it = &header_of(shard)->slots[slot];
     size_t num_blocks =
         pen_shard_num_blocks(header_of(shard)->about.slot_bytes);
-    PEN_BUG_UNLESS(slot < PEN_SHARD_SLOTS && step > 0);
-    it->step = step;
-    it->check = pen_crc32c(checks, num_blocks * sizeof *checks);
-    atomic_thread_fence(memory_order_seq_cst);
-    atomic_store(&it->whole, WHOLE ^ step);
+    pen_shard_commit_copy(shard, slot, step,
+                          pen_crc32c(checks, num_blocks * sizeof *checks));
+}
+
+uint32_t pen_shard_check(const struct pen_shard *shard, uint32_t slot)
+{
+    PEN_BUG_UNLESS(slot < PEN_SHARD_SLOTS);
+    return header_of(shard)->slots[slot].check;
 }
 
 size_t pen_shard_num_blocks(uint64_t slot_bytes)

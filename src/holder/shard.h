@@ -48,6 +48,14 @@ pen_status pen_shard_create(const struct pen_shard_about *about,
                             struct pen_shard *out, struct pen_text *why);
 
 /*
+ * The same with room for one step, which is all that is written into it: a step
+ * that came from another node.
+ */
+pen_status pen_shard_create_for_one(const struct pen_shard_about *about,
+                                    struct pen_shard *out,
+                                    struct pen_text *why);
+
+/*
  * Maps the memory of another rank for reading and checks its seals and header.
  * The descriptor belongs to the shard on success, else to the caller.
  */
@@ -82,6 +90,14 @@ uint32_t pen_shard_begin(struct pen_shard *shard);
 /* Marks it as whole. `checks` are those of all blocks, in their order. */
 void pen_shard_commit(struct pen_shard *shard, uint32_t slot, uint64_t step,
                       const uint32_t *checks);
+
+/*
+ * The check of a whole slot, and the same as pen_shard_commit() for bytes that
+ * another shard has: both then have the same check.
+ */
+uint32_t pen_shard_check(const struct pen_shard *shard, uint32_t slot);
+void pen_shard_commit_copy(struct pen_shard *shard, uint32_t slot,
+                           uint64_t step, uint32_t check);
 
 /* Blocks of a slot, each with a check of its own (CRC32C). */
 size_t pen_shard_num_blocks(uint64_t slot_bytes);

@@ -1,6 +1,7 @@
 #include "runtime/commits.h"
 
 #include "base/clock.h"
+#include "runtime/buddies.h"
 #include "runtime/commit_copy.h"
 #include "runtime/trainer_internal.h"
 
@@ -14,6 +15,9 @@ struct pen_commits {
     struct pen__contents contents;
     struct pen_snapshot *snapshot; /* in the slot that was written last */
     struct pen_shard shard;
+    struct pen_buddies *buddies;  /* NULL: there is one node */
+    bool is_missed;               /* the holder is, with buddies */
+    uint64_t step;                /* see pen_commits_step() */
     struct pen_manifest manifest; /* of rank 0 */
     bool has_manifest;
     struct pen_text note; /* its text */
@@ -92,6 +96,19 @@ static pen_status make_shard(struct pen_commits *commits, struct pen_text *why)
     return status;
 }
 
+static pen_status make_buddies(struct pen_commits *commits,
+                               struct pen_text *why)
+{
+    const struct pen_buddies_options options = {
+        .transport = commits->options.transport,
+        .nodes = commits->options.nodes,
+        .client = commits->options.client,
+        .shard = &commits->shard};
+    if (options.nodes->num_nodes < 2)
+        return PEN_OK;
+    return pen_buddies_create(&options, &commits->buddies, why);
+}
+
 static pen_status make(struct pen_commits *commits, struct pen_text *why)
 {
     struct pen_trainer *trainer = commits->options.trainer;
@@ -113,7 +130,8 @@ static pen_status make(struct pen_commits *commits, struct pen_text *why)
     commits->slot_bytes = pen_snapshot_block_bytes(commits->snapshot);
     commits->checks = calloc(pen_shard_num_blocks(commits->slot_bytes) + 1,
                              sizeof *commits->checks);
-    return commits->checks == NULL ? PEN_NOMEM : make_shard(commits, why);
+    status = commits->checks == NULL ? PEN_NOMEM : make_shard(commits, why);
+    return status == PEN_OK ? make_buddies(commits, why) : status;
 }
 
 pen_status pen_commits_create(const struct pen_commits_options *options,
@@ -136,7 +154,8 @@ void pen_commits_free(struct pen_commits *commits)
 {
     if (commits == NULL)
         return;
-    pen_shard_close(&commits->shard);
+    if (pen_buddies_free(commits->buddies))
+        pen_shard_close(&commits->shard);
     pen_snapshot_free(commits->snapshot);
     pen__contents_release(&commits->contents);
     if (commits->has_manifest)
@@ -150,7 +169,14 @@ void pen_commits_free(struct pen_commits *commits)
 
 size_t pen_commits_bytes(const struct pen_commits *commits)
 {
-    return pen_shard_bytes(commits->slot_bytes);
+    size_t copies =
+        commits->buddies == NULL ? 0 : pen_buddies_bytes(commits->buddies);
+    return pen_shard_bytes(commits->slot_bytes) + copies;
+}
+
+uint64_t pen_commits_step(const struct pen_commits *commits)
+{
+    return commits->step;
 }
 
 double pen_commits_seconds(const struct pen_commits *commits)
@@ -191,10 +217,36 @@ static pen_status copy(struct pen_commits *commits, void *slot)
     return PEN_OK;
 }
 
+/* Before the slot of N-1 changes, N must be on the next node, too. */
+static pen_status finish_copies(struct pen_commits *commits)
+{
+    uint32_t num_missed = 0;
+    if (commits->buddies == NULL)
+        return PEN_OK;
+    pen_status status = pen_buddies_finish(commits->buddies, commits->is_missed,
+                                           &commits->step, &num_missed);
+    return status == PEN_OK && num_missed > 0 ? PEN_LOST : status;
+}
+
+/* A holder that is gone is a matter of all ranks, where they have copies. */
+static pen_status tell(struct pen_commits *commits)
+{
+    /* C1: with the second one of this rank all have their first. */
+    bool drops_older = ++commits->num_taken > 1;
+    if (commits->step == 0)
+        return PEN_OK;
+    pen_status status = pen_holder_tell_commit(commits->options.client,
+                                               commits->step, drops_older);
+    commits->is_missed = status == PEN_LOST;
+    return commits->buddies != NULL && commits->is_missed ? PEN_OK : status;
+}
+
 pen_status pen_commits_take(struct pen_commits *commits, struct pen_text *why)
 {
     int64_t begin_ns = pen_clock_ns();
-    pen_status status = is_leader(commits) ? print_note(commits, why) : PEN_OK;
+    pen_status status = finish_copies(commits);
+    if (status == PEN_OK && is_leader(commits))
+        status = print_note(commits, why);
     if (status != PEN_OK)
         return status;
     uint32_t slot = pen_shard_begin(&commits->shard);
@@ -208,9 +260,11 @@ pen_status pen_commits_take(struct pen_commits *commits, struct pen_text *why)
         return status;
     uint64_t step = pen_trainer_progress(commits->options.trainer).steps;
     pen_shard_commit(&commits->shard, slot, step, commits->checks);
-    /* C1: with the second one of this rank all have their first. */
-    status = pen_holder_tell_commit(commits->options.client, step,
-                                    ++commits->num_taken > 1);
+    if (commits->buddies != NULL)
+        pen_buddies_begin(commits->buddies, slot);
+    else
+        commits->step = step;
+    status = tell(commits);
     commits->taken_ns += pen_clock_ns() - begin_ns;
     return status;
 }

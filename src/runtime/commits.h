@@ -3,6 +3,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "holder/client.h"
+#include "runtime/node_map.h"
 #include "runtime/trainer.h"
 
 /*
@@ -22,13 +23,17 @@
  * C3. A process of an older epoch that still runs never writes into the slot of
  *     the step that is common to all: for that it would have to finish a step
  *     that a rank which is gone had a part in.
+ * C4. With several nodes a step counts when it is copied to the next node, too
+ *     (buddies.h): during the next step.
  */
 struct pen_commits;
 
 struct pen_commits_options {
     struct pen_trainer *trainer;
-    struct pen_holder_client *client; /* borrowed, as all below */
-    const char *run_id;               /* "": no run folder */
+    struct pen_transport *transport;  /* borrowed, as all below */
+    const struct pen_node_map *nodes; /* two or more: with copies */
+    struct pen_holder_client *client;
+    const char *run_id; /* "": no run folder */
     /* Fills in the settings; on rank 0 only. */
     pen_status (*describe)(void *context, struct pen_manifest *manifest,
                            struct pen_text *why);
@@ -42,12 +47,14 @@ pen_status pen_commits_create(const struct pen_commits_options *options,
 /* NULL is fine. The holder keeps the memory. */
 void pen_commits_free(struct pen_commits *commits);
 
-/* Bytes that it has, all of them shared with the holder. */
+/* Bytes that it has with copies, all of them shared with the holder. */
 size_t pen_commits_bytes(const struct pen_commits *commits);
 
 /*
  * All ranks, after a step and before the next one: copies the state. PEN_LOST
- * where the holder is gone, or has gone on to another epoch.
+ * where the holder is gone, or has gone on to another epoch; with several nodes
+ * all ranks get it then, at the next step. A rank that is lost is PEN_LOST,
+ * too.
  */
 pen_status pen_commits_take(struct pen_commits *commits,
                             struct pen_text *why) PEN_MUST_CHECK;
@@ -56,6 +63,12 @@ pen_status pen_commits_take(struct pen_commits *commits,
 double pen_commits_seconds(const struct pen_commits *commits);
 
 /* ---- going on ---- */
+
+/*
+ * The newest step that would outlive this rank, or with several nodes any of
+ * them; 0: none of this launch.
+ */
+uint64_t pen_commits_step(const struct pen_commits *commits);
 
 /* What was found in memory. */
 struct pen_kept {
@@ -66,13 +79,20 @@ struct pen_kept {
 
 /*
  * By all ranks at the same time: the newest step that is whole in the memory of
- * all ranks of an earlier epoch, if it is `from` or later, as rank 0 knows it.
- * Each rank verifies a part of the memory; what is damaged is named, and an
- * older step is taken. The same layout is not needed. Release in any case.
+ * all ranks of an earlier epoch, on whatever node, if it is `from` or later, as
+ * rank 0 knows it. Nodes get what they lack from others (kept_spread.h). Each
+ * rank verifies a part of the memory; what is damaged is named, and an older
+ * step is taken. The same layout is not needed. Release in any case.
  */
+struct pen_kept_options {
+    struct pen_holder_client *client;
+    struct pen_transport *transport;
+    const struct pen_node_map *nodes;
+    uint64_t from;
+};
+
 pen_status pen_kept_open(struct pen_kept *kept,
-                         struct pen_holder_client *client,
-                         struct pen_transport *transport, uint64_t from,
+                         const struct pen_kept_options *options,
                          struct pen_text *why);
 void pen_kept_release(struct pen_kept *kept);
 

@@ -2,7 +2,7 @@
  */
 #include "base/log.h"
 #include "checkpoint/snapshot.h"
-#include "runtime/commits.h"
+#include "runtime/kept_spread.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,54 +10,25 @@
 
 enum { MOST_TRIES = 8 };
 
-/* A step of an epoch, that rank 0 proposes; 0: there is none. */
-struct proposal {
-    uint64_t epoch;
-    uint64_t step;
-    uint32_t num_ranks;
-    uint32_t unused;
-};
-
 /* ---- choosing, on rank 0 ---- */
 
-static pen_status list_all(struct pen_holder_client *client,
-                           struct pen_holder_message **out, uint32_t *count,
-                           struct pen_text *why)
-{
-    struct pen_holder_message entry;
-    pen_status status = pen_holder_list(client, 0, &entry, why);
-    if (status != PEN_OK)
-        return status;
-    struct pen_holder_message *list = calloc(entry.count + 1, sizeof *list);
-    if (list == NULL)
-        return PEN_NOMEM;
-    *count = 0;
-    for (uint32_t i = 0, most = entry.count; i < most && status == PEN_OK;
-         i++) {
-        status = pen_holder_list(client, i, &list[i], why);
-        *count += status == PEN_OK && i < list[i].count;
-    }
-    if (status == PEN_OK)
-        *out = list;
-    else
-        free(list);
-    return status;
-}
-
-static bool is_whole(const struct pen_holder_message *list, uint32_t count,
-                     const struct proposal *wanted)
+/* Whether each rank is there, on some node. */
+static bool is_whole(const struct pen__kept_list *list,
+                     const struct pen__kept_proposal *wanted)
 {
     uint32_t found = 0;
-    for (uint32_t i = 0; i < count; i++)
-        found += list[i].epoch == wanted->epoch &&
-                 list[i].num_ranks == wanted->num_ranks &&
-                 (list[i].steps[0] == wanted->step ||
-                  list[i].steps[1] == wanted->step);
+    char *is_there = calloc(wanted->num_ranks, 1);
+    for (uint32_t i = 0; is_there != NULL && i < list->count; i++)
+        if (pen__kept_has(&list->entries[i], wanted)) {
+            found += is_there[list->entries[i].rank] == 0;
+            is_there[list->entries[i].rank] = 1;
+        }
+    free(is_there);
     return found == wanted->num_ranks;
 }
 
-static bool is_among(const struct proposal *list, int count,
-                     const struct proposal *wanted)
+static bool is_among(const struct pen__kept_proposal *list, int count,
+                     const struct pen__kept_proposal *wanted)
 {
     for (int i = 0; i < count; i++)
         if (list[i].epoch == wanted->epoch && list[i].step == wanted->step)
@@ -66,45 +37,31 @@ static bool is_among(const struct proposal *list, int count,
 }
 
 /* The newest that was not refused yet. */
-static struct proposal choose(const struct pen_holder_message *list,
-                              uint32_t count, const struct proposal *refused,
-                              int num_refused)
+static struct pen__kept_proposal
+choose(const struct pen__kept_list *list, uint64_t from,
+       const struct pen__kept_proposal *refused, int num_refused)
 {
-    struct proposal best = {0};
-    for (uint32_t i = 0; i < count; i++)
+    struct pen__kept_proposal best = {0};
+    for (uint32_t i = 0; i < list->count; i++)
         for (int slot = 0; slot < 2; slot++) {
-            struct proposal it = {.epoch = list[i].epoch,
-                                  .step = list[i].steps[slot],
-                                  .num_ranks = list[i].num_ranks};
+            const struct pen__kept_entry *entry = &list->entries[i];
+            struct pen__kept_proposal it = {.epoch = entry->epoch,
+                                            .step = entry->steps[slot],
+                                            .num_ranks = entry->num_ranks};
             bool is_later = it.step > best.step ||
                             (it.step == best.step && it.epoch > best.epoch);
-            if (list[i].rank == 0 && it.step > 0 && is_later &&
-                is_whole(list, count, &it) &&
+            if (entry->rank == 0 && it.step > 0 && it.step >= from &&
+                is_later && is_whole(list, &it) &&
                 !is_among(refused, num_refused, &it))
                 best = it;
         }
     return best;
 }
 
-static pen_status propose(struct pen_holder_client *client, uint64_t from,
-                          const struct proposal *refused, int num_refused,
-                          struct proposal *out, struct pen_text *why)
-{
-    struct pen_holder_message *list = NULL;
-    uint32_t count = 0;
-    pen_status status = list_all(client, &list, &count, why);
-    if (status != PEN_OK)
-        return status;
-    *out = choose(list, count, refused, num_refused);
-    if (out->step < from)
-        *out = (struct proposal){0};
-    free(list);
-    return PEN_OK;
-}
-
 /* ---- opening, on every rank ---- */
 
-static void name_damaged(const struct proposal *proposal, uint32_t rank)
+static void name_damaged(const struct pen__kept_proposal *proposal,
+                         uint32_t rank)
 {
     pen_log(PEN_LOG_WARN,
             "step %" PRIu64 " in the memory of rank %" PRIu32
@@ -114,14 +71,15 @@ static void name_damaged(const struct proposal *proposal, uint32_t rank)
 
 /* Shard `number` of the proposal; its own part of them a rank verifies. */
 static bool open_shard(struct pen_kept *kept, struct pen_holder_client *client,
-                       const struct proposal *proposal, uint32_t number,
-                       bool is_verified, struct pen_snapshot_block *out)
+                       const struct pen__kept_proposal *proposal,
+                       uint32_t number, bool is_verified,
+                       struct pen_snapshot_block *out)
 {
     struct pen_shard *shard = &kept->shards[number];
     struct pen_shard_about about;
     uint32_t slot;
-    if (pen_holder_fetch(client, proposal->epoch, number, shard, NULL) !=
-        PEN_OK)
+    if (pen_holder_fetch(client, proposal->epoch, number, proposal->step, shard,
+                         NULL) != PEN_OK)
         return false;
     pen_shard_describe(shard, &about);
     if (!pen_shard_find(shard, proposal->step, &slot))
@@ -137,7 +95,7 @@ static bool open_shard(struct pen_kept *kept, struct pen_holder_client *client,
 
 static pen_status open_shards(struct pen_kept *kept,
                               struct pen_holder_client *client,
-                              const struct proposal *proposal,
+                              const struct pen__kept_proposal *proposal,
                               struct pen_snapshot_block *blocks)
 {
     kept->shards = calloc(proposal->num_ranks, sizeof *kept->shards);
@@ -155,7 +113,7 @@ static pen_status open_shards(struct pen_kept *kept,
 
 static pen_status open_all(struct pen_kept *kept,
                            struct pen_holder_client *client,
-                           const struct proposal *proposal,
+                           const struct pen__kept_proposal *proposal,
                            struct pen_text *why)
 {
     char name[80];
@@ -186,47 +144,59 @@ void pen_kept_release(struct pen_kept *kept)
 
 /* *num_failed: ranks that could not open it. */
 static pen_status try_proposal(struct pen_kept *kept,
-                               struct pen_holder_client *client,
-                               struct pen_transport *transport,
-                               const struct proposal *proposal,
+                               const struct pen_kept_options *options,
+                               const struct pen__kept_list *list,
+                               const struct pen__kept_proposal *proposal,
                                double *num_failed)
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
     struct pen_request request = {.is_active = false};
-    *num_failed = open_all(kept, client, proposal, &reason) != PEN_OK;
+    pen_status status = pen__kept_spread(options, list, proposal, &reason);
+    if (status == PEN_LOST)
+        return status;
+    *num_failed = status != PEN_OK ||
+                  open_all(kept, options->client, proposal, &reason) != PEN_OK;
     if (reason.length > 0)
         pen_log(PEN_LOG_WARN, "%s", pen_text_string(&reason));
     pen_text_release(&reason);
-    pen_transport_sum(transport, num_failed, 1, &request);
-    return pen_transport_wait(transport, &request);
+    pen_transport_sum(options->transport, num_failed, 1, &request);
+    return pen_transport_wait(options->transport, &request);
 }
 
-pen_status pen_kept_open(struct pen_kept *kept,
-                         struct pen_holder_client *client,
-                         struct pen_transport *transport, uint64_t from,
-                         struct pen_text *why)
+static pen_status try_all(struct pen_kept *kept,
+                          const struct pen_kept_options *options,
+                          const struct pen__kept_list *list)
 {
-    struct proposal refused[MOST_TRIES];
-    *kept = (struct pen_kept){.shards = NULL};
+    struct pen__kept_proposal refused[MOST_TRIES];
     for (int i = 0; i < MOST_TRIES; i++) {
-        struct proposal proposal = {0};
-        pen_status status = PEN_OK;
+        struct pen__kept_proposal proposal = {0};
         double num_failed;
-        if (pen_transport_rank(transport) == 0)
-            status = propose(client, from, refused, i, &proposal, why);
-        pen_status shared =
-            pen_transport_share(transport, &proposal, sizeof proposal);
-        if (shared != PEN_OK)
-            return shared;
-        if (proposal.step == 0)
+        if (pen_transport_rank(options->transport) == 0)
+            proposal = choose(list, options->from, refused, i);
+        pen_status status =
+            pen_transport_share(options->transport, &proposal, sizeof proposal);
+        if (status != PEN_OK || proposal.step == 0)
             return status;
-        shared = try_proposal(kept, client, transport, &proposal, &num_failed);
-        if (shared != PEN_OK)
-            return shared;
+        status = try_proposal(kept, options, list, &proposal, &num_failed);
+        if (status != PEN_OK)
+            return status;
         if (num_failed == 0) /* NOLINT(clang-diagnostic-float-equal) */
             return PEN_OK;
         pen_kept_release(kept);
         refused[i] = proposal;
     }
     return PEN_OK;
+}
+
+pen_status pen_kept_open(struct pen_kept *kept,
+                         const struct pen_kept_options *options,
+                         struct pen_text *why)
+{
+    struct pen__kept_list list = {.count = 0};
+    *kept = (struct pen_kept){.shards = NULL};
+    pen_status listed = pen__kept_gather(options, &list, why);
+    pen_status status =
+        listed == PEN_LOST ? listed : try_all(kept, options, &list);
+    free(list.entries);
+    return listed != PEN_OK ? listed : status;
 }

@@ -81,6 +81,7 @@ enum pen_tag_kind {
     PEN_TAG_TOTAL,    /* numbers of a step, up and down the ranks */
     PEN_TAG_AGREE,    /* of all ranks, on a status: agree.h */
     PEN_TAG_MOVE,     /* a tensor on its way to another layout */
+    PEN_TAG_COPY,     /* a committed step on its way to another node */
     PEN_TAG_KINDS
 };
 

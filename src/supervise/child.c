@@ -1,7 +1,7 @@
 #include "supervise/child.h"
 
 #include "base/clock.h"
-#include "holder/names.h"
+#include "holder/place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +28,12 @@ static _Noreturn void become(char *const *words, int words_end, uint64_t epoch,
     dup2(words_end, STDERR_FILENO);
     snprintf(number, sizeof number, "%" PRIu64, epoch);
     setenv(PEN_EPOCH_VARIABLE, number, 1);
-    if (holder != NULL)
+    if (holder != NULL) {
+        struct pen_text node = PEN_TEXT_EMPTY;
+        pen_holder_node_name(&node);
         setenv(PEN_HOLDER_VARIABLE, holder, 1);
+        setenv(PEN_HOLDER_NODE_VARIABLE, pen_text_string(&node), 1);
+    }
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execvp(words[0], words);

@@ -8,8 +8,8 @@
 static pen_status make_folder(struct pen_held *held, struct pen_text *why)
 {
     const char *place = getenv("TMPDIR");
-    pen_text_clear(&held->folder);
-    pen_text_clear(&held->path);
+    if (held->path.length > 0)
+        return PEN_OK;
     pen_text_add(&held->folder, "%s/penstock-XXXXXX",
                  place == NULL || *place == '\0' ? "/tmp" : place);
     if (held->folder.has_failed)
@@ -32,10 +32,10 @@ static void begin_epoch(struct pen_held *held, uint64_t epoch)
     held->steps = NULL;
 }
 
-pen_status pen_held_start(struct pen_held *held, uint64_t epoch,
-                          struct pen_text *why)
+static pen_status start(struct pen_held *held, uint64_t epoch,
+                        struct pen_text *why)
 {
-    *held = (struct pen_held){.holder = PEN_HOLDER_EMPTY};
+    held->is_lost = false;
     begin_epoch(held, epoch);
     pen_status status = make_folder(held, why);
     if (status == PEN_OK)
@@ -44,6 +44,24 @@ pen_status pen_held_start(struct pen_held *held, uint64_t epoch,
     if (status != PEN_OK)
         pen_held_stop(held);
     return status;
+}
+
+pen_status pen_held_start(struct pen_held *held, uint64_t epoch,
+                          struct pen_text *why)
+{
+    *held = (struct pen_held){.holder = PEN_HOLDER_EMPTY};
+    return start(held, epoch, why);
+}
+
+/* The path stays: ranks on other nodes find their holders by it. */
+static void stop(struct pen_held *held)
+{
+    pen_holder_stop(&held->holder);
+    held->holder = PEN_HOLDER_EMPTY;
+    if (held->path.length > 0)
+        unlink(pen_text_string(&held->path));
+    free(held->steps);
+    held->steps = NULL;
 }
 
 pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
@@ -60,8 +78,8 @@ pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
         begin_epoch(held, epoch);
         return PEN_OK;
     }
-    pen_held_stop(held);
-    return pen_held_start(held, epoch, why);
+    stop(held);
+    return start(held, epoch, why);
 }
 
 static bool join(struct pen_held *held,
@@ -121,14 +139,9 @@ void pen_held_read(struct pen_held *held)
 
 void pen_held_stop(struct pen_held *held)
 {
-    pen_holder_stop(&held->holder);
-    held->holder = PEN_HOLDER_EMPTY;
-    if (held->path.length > 0)
-        unlink(pen_text_string(&held->path));
+    stop(held);
     if (held->folder.length > 0)
         rmdir(pen_text_string(&held->folder));
     pen_text_release(&held->path);
     pen_text_release(&held->folder);
-    free(held->steps);
-    held->steps = NULL;
 }

@@ -205,8 +205,10 @@ static bool judge_progress(struct pen__supervisor *s, struct pen_fault *fault)
  */
 static bool has_new_commit(struct pen__supervisor *s)
 {
+    /* A commit is told only where all ranks have a holder on their node. */
     bool is_held =
-        s->held.num_joined > 0 && s->held.num_joined == s->held.num_ranks;
+        s->held.committed != PEN_UNKNOWN ||
+        (s->held.num_joined > 0 && s->held.num_joined == s->held.num_ranks);
     int64_t step = is_held ? s->held.committed : pen_steps_newest(&s->steps);
     if (s->awaits_commit)
         return step > s->more_step;

@@ -145,7 +145,7 @@ static void memory_outlives_a_killed_rank(void **state)
 
     assert_int_equal(pen_holder_set_epoch(&holder, 2, NULL), PEN_OK);
     struct pen_holder_client client = connect_rank(2, 0);
-    assert_int_equal(pen_holder_fetch(&client, 1, 2, &shard, NULL), PEN_OK);
+    assert_int_equal(pen_holder_fetch(&client, 1, 2, 0, &shard, NULL), PEN_OK);
     for (uint64_t step = 6; step <= 7; step++) {
         uint32_t slot;
         assert_true(pen_shard_find(&shard, step, &slot));
@@ -157,7 +157,7 @@ static void memory_outlives_a_killed_rank(void **state)
     assert_true(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, shard.descriptor, 0) ==
                 MAP_FAILED);
     pen_shard_close(&shard);
-    pen_holder_leave(&client);
+    pen_holder_leave(&client, false);
     pen_holder_stop(&holder);
     assert_int_equal(access(path, F_OK), -1);
 }
@@ -201,8 +201,8 @@ static void other_epochs_are_refused(void **state)
     assert_int_equal(pen_holder_list(&next, 0, &first, NULL), PEN_OK);
     assert_int_equal(first.count, 1);
     assert_int_equal(first.epoch, 2);
-    pen_holder_leave(&next);
-    pen_holder_leave(&old);
+    pen_holder_leave(&next, false);
+    pen_holder_leave(&old, false);
     pen_shard_close(&shard);
     pen_shard_close(&now);
     pen_holder_stop(&holder);
@@ -268,7 +268,7 @@ static void memory_without_seals_is_refused(void **state)
     bad.descriptor = -1;
     assert_int_equal(pen_holder_offer(&client, &bad, NULL), PEN_INVALID);
     assert_int_equal(entry(&holder, 0).count, 0);
-    pen_holder_leave(&client);
+    pen_holder_leave(&client, false);
     expect_event(&holder, PEN_HOLDER_CONNECTED, 0);
     expect_event(&holder, PEN_HOLDER_LEFT, 0);
     pen_holder_stop(&holder);

@@ -100,7 +100,7 @@ static void commit(struct rank *it, uint32_t rank, uint64_t step, bool is_right)
 
 static void stop_rank(struct rank *it)
 {
-    pen_holder_leave(&it->client);
+    pen_holder_leave(&it->client, false);
     pen_shard_close(&it->shard);
     pen_snapshot_free(it->snapshot);
 }
@@ -142,9 +142,15 @@ static void open_kept(struct pen_holder *holder, uint64_t epoch, uint64_t from,
     assert_int_equal(pen_transport_open_alone(&transport), PEN_OK);
     assert_int_equal(pen_holder_connect(path, epoch, 0, 1, &client, NULL),
                      PEN_OK);
-    assert_int_equal(pen_kept_open(kept, &client, transport, from, NULL),
-                     PEN_OK);
-    pen_holder_leave(&client);
+    struct pen_node_map nodes;
+    assert_int_equal(pen_node_map_init(&nodes, transport, 1), PEN_OK);
+    const struct pen_kept_options options = {.client = &client,
+                                             .transport = transport,
+                                             .nodes = &nodes,
+                                             .from = from};
+    assert_int_equal(pen_kept_open(kept, &options, NULL), PEN_OK);
+    pen_node_map_release(&nodes);
+    pen_holder_leave(&client, false);
     pen_transport_close(transport);
 }
 

@@ -51,6 +51,7 @@ extern const struct pen__command pen__generate;
 extern const struct pen__command pen__train;
 extern const struct pen__command pen__eval;
 extern const struct pen__command pen__doctor;
+extern const struct pen__command pen__hold;
 extern const struct pen__command pen__profile;
 extern const struct pen__command pen__cluster_detect;
 

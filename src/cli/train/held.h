@@ -2,6 +2,7 @@
 #define PEN_CLI_TRAIN_HELD_H
 
 #include "cli/train/options.h"
+#include "holder/place.h"
 #include "runtime/commits.h"
 
 /*
@@ -10,9 +11,10 @@
  * there, or else from the newest step of its folder.
  */
 struct pen__train_held {
-    const char *path; /* of the holder's socket; NULL: no supervisor */
-    uint64_t epoch;
+    struct pen_holder_settings settings; /* epoch 0: no supervisor */
+    struct pen_holder_place place;
     struct pen_holder_client client;
+    struct pen_node_map nodes;
     bool is_everywhere; /* every rank has a holder */
     struct pen_kept kept;
     bool is_unsaved; /* the step that the run goes on from is not on disk */
@@ -21,9 +23,13 @@ struct pen__train_held {
 #define PEN__TRAIN_HELD_NONE                                                   \
     ((struct pen__train_held){.client = {.socket = -1}})
 
-/* First of all, so that an early death is noticed. Warns without a holder. */
+/*
+ * By all ranks, first of all, so that an early death is noticed. The first rank
+ * of a node that is not the supervisor's starts a holder there, unless there is
+ * one. Warns without a holder.
+ */
 pen_status pen__train_held_connect(struct pen__train_held *held,
-                                   const struct pen_transport *transport,
+                                   struct pen_transport *transport,
                                    struct pen_text *why);
 
 /*
@@ -49,6 +55,7 @@ pen_status pen__train_held_missed(struct pen__train_held *held,
 /* Forgets the memory that the run went on from. */
 void pen__train_held_drop(struct pen__train_held *held);
 
-void pen__train_held_release(struct pen__train_held *held);
+/* is_done: the training has ended, and no launch will need its steps. */
+void pen__train_held_release(struct pen__train_held *held, bool is_done);
 
 #endif

@@ -521,6 +521,8 @@ static pen_status make_commits(struct training *training, struct pen_text *why)
     }
     const struct pen_commits_options options = {
         .trainer = training->trainer,
+        .transport = training->transport,
+        .nodes = &training->held.nodes,
         .client = &training->held.client,
         .run_id = training->folder.run,
         .describe = pen__train_fill_manifest,
@@ -656,7 +658,7 @@ static pen_status make_ready(struct training *training, struct pen_text *why)
     return status;
 }
 
-static void release(struct training *training)
+static void release(struct training *training, bool is_done)
 {
     pen__train_metrics_close(&training->metrics);
     pen_checkpointer_free(training->checkpointer);
@@ -674,7 +676,7 @@ static void release(struct training *training)
     pen__train_args_release(&training->args);
     pen__train_signals_release(&training->signals);
     pen__train_replicas_release(&training->replicas);
-    pen__train_held_release(&training->held);
+    pen__train_held_release(&training->held, is_done);
     pen_transport_close(training->transport);
 }
 
@@ -931,14 +933,13 @@ static pen_status keep_step(struct training *training, struct pen_text *why)
         return PEN_OK;
     pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
     pen_status status = pen_commits_take(training->commits, why);
-    if (status == PEN_LOST) {
+    if (status == PEN_LOST && !pen_transport_has_lost(training->transport)) {
         pen_commits_free(training->commits);
         training->commits = NULL;
         status = pen__train_held_missed(&training->held, why);
-    } else if (status == PEN_OK) {
-        pen__train_metrics_set(
-            &training->metrics, PEN_METRIC_MEMORY_STEP,
-            (double)pen_trainer_progress(training->trainer).steps);
+    } else if (status == PEN_OK && pen_commits_step(training->commits) > 0) {
+        pen__train_metrics_set(&training->metrics, PEN_METRIC_MEMORY_STEP,
+                               (double)pen_commits_step(training->commits));
     }
     pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
     return status;
@@ -971,12 +972,12 @@ static void set_predictions(struct training *training)
     pen__train_metrics_set(metrics, PEN_METRIC_BUBBLE_PREDICTED,
                            report->has_bubble ? report->predicted_bubble
                                               : (double)NAN);
-    if (training->held.path == NULL)
+    if (training->held.settings.epoch == 0)
         return;
     pen__train_metrics_set(metrics, PEN_METRIC_EPOCH,
-                           (double)training->held.epoch);
+                           (double)training->held.settings.epoch);
     pen__train_metrics_set(metrics, PEN_METRIC_RESTARTS,
-                           (double)training->held.epoch - 1);
+                           (double)training->held.settings.epoch - 1);
 }
 
 /* ---- moving ---- */
@@ -1312,7 +1313,7 @@ static int run(int argc, char **argv)
     else if (status == PEN_OK && training.is_stopped &&
              pen__train_signal_to_stop() == SIGINT)
         code = PEN__EXIT_STOPPED;
-    release(&training);
+    release(&training, status == PEN_OK && !training.args.is_check);
     pen_text_release(&why);
     return code;
 }
