@@ -1,5 +1,6 @@
 #include "supervise/held.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,11 +138,24 @@ void pen_held_read(struct pen_held *held)
     held->is_lost = status != PEN_BUSY;
 }
 
+/* Nodes that share the folder and are lost leave their sockets there. */
+static void remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return;
+    for (struct dirent *it; (it = readdir(folder)) != NULL;)
+        if (strncmp(it->d_name, "holder.", strlen("holder.")) == 0)
+            unlinkat(dirfd(folder), it->d_name, 0);
+    closedir(folder);
+    rmdir(path);
+}
+
 void pen_held_stop(struct pen_held *held)
 {
     stop(held);
     if (held->folder.length > 0)
-        rmdir(pen_text_string(&held->folder));
+        remove_folder(pen_text_string(&held->folder));
     pen_text_release(&held->path);
     pen_text_release(&held->folder);
 }

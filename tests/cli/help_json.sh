@@ -24,7 +24,7 @@ same "what holds when not given is not the meaning" "$(json '[o["name"] for c in
 same "without --json: they write files, pictures or text" "$(json '[c["name"] for c in d["commands"]
     if c["installed"] and "json" not in [o["name"] for o in c["options"]] and c["name"] not in ["schedule make",
     "schedule draw", "ring draw", "ring key", "ring coordinate", "ring evict", "schedule convert", "train", "generate", "plot", "checkpoint reshard", "checkpoint export",
-    "cluster detect", "supervise"]]')" "[]"
+    "cluster detect", "supervise", "hold"]]')" "[]"
 json '"\n".join(e for c in d["commands"] for e in c["examples"] if c["installed"])' >"$work/examples"
 run 0 help schedule --json
 same "one command" "$(json '{c["name"].split()[0] for c in d["commands"]}')" "{'schedule'}"
@@ -37,7 +37,7 @@ cp "$program" "$work/alone/penstock"
 PENSTOCK=$work/alone/penstock
 run 0 help --json
 same "not installed" "$(json 'sorted(c["name"] for c in d["commands"] if not c["installed"])')" \
-    "['doctor', 'eval', 'generate', 'profile', 'simulate', 'train']"
+    "['doctor', 'eval', 'generate', 'hold', 'profile', 'simulate', 'train']"
 run 1 eval --model nothing --json
 same "code" "$(json 'd["error"]["code"]')" not-installed
 PENSTOCK=$program

@@ -15,10 +15,11 @@ start_host() { # HOST
         'hostname "$0" && mount -t tmpfs none /dev/shm && exec "$1" serve "$2"' \
         "$set-$1" "$agent" "$work/host$1.socket" </dev/null >/dev/null 2>&1 &
     host_pids[$1]=$!
+    disown
 }
 kill_host() { # HOST
     kill -KILL "${host_pids[$1]}"
-    wait "${host_pids[$1]}" 2>/dev/null
+    while kill -0 "${host_pids[$1]}" 2>/dev/null; do sleep 0.01; done
     rm -f "$work/host$1.socket"
 }
 on_host() { # HOST COMMAND...

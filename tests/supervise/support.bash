@@ -64,3 +64,25 @@ for line in open(sys.argv[1]):
     if value is not None:
         print(value)' "$1" "$2"
 }
+
+# A plan for DP x PP ranks, as the file plan-RANKS.json of the work folder.
+plan() { # DP PP MICROBATCHES SCHEDULE SHARDING COUNT...
+    [ -e "$work/any.json" ] || "$PENSTOCK" plan "$work/config.json" 4xh100 --seq-length 16 \
+        -o "$work/any.json" >/dev/null 2>&1 || fail "no plan"
+    python3 - "$work/any.json" "$work/plan-$(($1 * $2)).json" "$@" <<'P'
+import json, sys
+found, out, dp, pp, microbatches, schedule, sharding, *counts = sys.argv[1:]
+first, stages = 0, []
+for count in map(int, counts):
+    stages.append({"first": first, "count": count, "recompute": "none"})
+    first += count
+json.dump({
+    "format": "penstock-plan", "version": 1,
+    "model": {"name": "tiny", "sha256": json.load(open(found))["model"]["sha256"]},
+    "workload": {"sequence": 16, "dtype": "f32"},
+    "degrees": {"dp": int(dp), "tp": 1, "pp": int(pp), "vpp": 1, "cp": 1, "ep": 1},
+    "micro_batch": 1, "microbatches": int(microbatches), "stages": stages,
+    "schedule": {"name": schedule}, "sharding": sharding,
+    "logical_replicas": 4, "seed": 1234}, open(out, "w"))
+P
+}

@@ -186,6 +186,10 @@ _penstock_supervise_options() {
     echo --events --max-restarts --window --nodes-from --nodes-interval --plans
 }
 
+_penstock_hold_options() {
+    echo --idle
+}
+
 _penstock_ring_options() {
     case $1 in
     draw) echo --output --begin --end ;;
@@ -294,7 +298,7 @@ _penstock_ring() { # WORD COMMAND
 
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export lint reproduce schema supervise"
+    local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export lint reproduce schema supervise hold"
     local all="schedule checkpoint cluster sync ring $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
