@@ -123,7 +123,7 @@ static const struct pen__command *const commands[] = {
 static const char *program_of(const char *name)
 {
     static const struct pen__command *const in_train[] = {
-        &train, &eval, &generate, &profile, &doctor};
+        &train, &eval, &generate, &profile, &doctor, &hold};
     for (size_t i = 0; i < sizeof in_train / sizeof *in_train; i++)
         if (strcmp(in_train[i]->name, name) == 0)
             return TRAIN;
