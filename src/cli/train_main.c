@@ -5,14 +5,9 @@
 #include "cli/program/program.h"
 
 /* A command that is added here is named in main.c of penstock, too. */
-static const struct pen__command *const commands[] = {&pen__train,
-                                                      &pen__hold,
-                                                      &pen__eval,
-                                                      &pen__generate,
-                                                      &pen__cluster_detect,
-                                                      &pen__profile,
-                                                      &pen__doctor,
-                                                      NULL};
+static const struct pen__command *const commands[] = {
+    &pen__train,          &pen__hold,    &pen__eval,   &pen__generate,
+    &pen__cluster_detect, &pen__profile, &pen__doctor, NULL};
 
 int main(int argc, char **argv)
 {
