@@ -1,0 +1,137 @@
+/*
+ * island KEY KEYS FOLDER CONFIG PATIENCE: an island whose weights are a vector
+ * of numbers. Prints a line for each state that it holds; leaves on SIGUSR1.
+ */
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "ring/net/member.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WEIGHTS = 40000, FRAGMENTS = 3 };
+#define TRAIN_NS INT64_C(60000000)
+
+struct trainer {
+    uint64_t round;
+    uint64_t first;
+    int64_t done_at; /* 0: nothing is trained */
+    uint64_t seed;
+};
+
+static volatile sig_atomic_t is_leaving;
+
+static void leave(int number)
+{
+    (void)number;
+    is_leaving = 1;
+}
+
+static void train(void *context, uint64_t round, uint64_t first)
+{
+    struct trainer *trainer = context;
+    trainer->round = round;
+    trainer->first = first;
+    trainer->done_at = pen_clock_ns() + TRAIN_NS;
+}
+
+static pen_status sum(void *context, const struct pen_ring_bytes *state,
+                      const struct pen_ring_contribution *contributions,
+                      size_t count, struct pen_ring_bytes *out)
+{
+    (void)context;
+    double *next = calloc(WEIGHTS, sizeof *next);
+    double tokens = 0;
+    if (next == NULL)
+        return PEN_NOMEM;
+    if (state->length == WEIGHTS * sizeof *next)
+        memcpy(next, state->bytes, state->length);
+    for (size_t i = 0; i < count; i++)
+        tokens += (double)contributions[i].tokens;
+    for (size_t i = 0; i < count; i++) {
+        double *change = malloc(WEIGHTS * sizeof *change);
+        if (change == NULL || contributions[i].length != WEIGHTS * sizeof *next)
+            abort();
+        memcpy(change, contributions[i].bytes, contributions[i].length);
+        for (size_t j = 0; j < WEIGHTS; j++)
+            next[j] += change[j] * (double)contributions[i].tokens / tokens;
+        free(change);
+    }
+    *out = (struct pen_ring_bytes){(uint8_t *)next, WEIGHTS * sizeof *next};
+    return PEN_OK;
+}
+
+static void commit(void *context, uint64_t round,
+                   const struct pen_ring_bytes *state)
+{
+    (void)context;
+    char hash[PEN_HASH_SIZE];
+    if (pen_hash_bytes(state->bytes, state->length, hash, NULL) != PEN_OK)
+        abort();
+    printf("round %" PRIu64 " %s\n", round, hash);
+    fflush(stdout);
+}
+
+static void offer(struct trainer *trainer, struct pen_ring_member *member)
+{
+    static double change[WEIGHTS];
+    for (size_t i = 0; i < WEIGHTS; i++)
+        change[i] =
+            1.0 / (double)(1 + (trainer->seed + trainer->first + i) % 97);
+    trainer->done_at = 0;
+    const struct pen_ring_offer made = {.first = trainer->first,
+                                        .last = trainer->first + 4,
+                                        .tokens = 100 + trainer->seed % 7,
+                                        .num_fragments = FRAGMENTS};
+    if (pen_ring_member_offer(member, trainer->round, &made, change,
+                              sizeof change) != PEN_OK)
+        abort();
+}
+
+int main(int argc, char **argv)
+{
+    uint8_t config[32] = {0};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_ring_member *member;
+    if (argc != 6)
+        return 2;
+    struct trainer trainer = {.seed = (uint64_t)strlen(argv[1]) * 31 +
+                                      (uint64_t)argv[1][strlen(argv[1]) - 5]};
+    config[0] = (uint8_t)atoi(argv[4]);
+    const struct pen_ring_member_options options = {
+        .key = argv[1],
+        .keys = argv[2],
+        .folder = argv[3],
+        .config = config,
+        .patience = (int64_t)(atof(argv[5]) * 1e9),
+        .most_bytes = 1 << 20,
+        .context = &trainer,
+        .train = train,
+        .sum = sum,
+        .commit = commit};
+    pen_status status = pen_ring_member_create(&options, &member, &why);
+    signal(SIGUSR1, leave);
+    bool has_left = false;
+    while (status == PEN_OK && !pen_ring_member_has_ended(member)) {
+        int64_t now = pen_clock_ns();
+        if (trainer.done_at != 0 && now >= trainer.done_at)
+            offer(&trainer, member);
+        if (is_leaving && !has_left)
+            pen_ring_member_leave(member);
+        has_left = is_leaving;
+        status = pen_ring_member_turn(
+            member, trainer.done_at != 0 ? trainer.done_at : now + TRAIN_NS,
+            &why);
+    }
+    if (status != PEN_OK) {
+        pen_log(PEN_LOG_ERROR, "%s", pen_text_string(&why));
+        return 1;
+    }
+    puts("ended");
+    pen_ring_member_free(member);
+    return 0;
+}
