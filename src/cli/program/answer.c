@@ -62,7 +62,8 @@ const char *pen__answer_code_of(pen_status status)
         [PEN_OK] = "failed",       [PEN_NOMEM] = "no-memory",
         [PEN_INVALID] = "invalid", [PEN_INFEASIBLE] = "unfit",
         [PEN_IO] = "file",         [PEN_DAMAGED] = "damaged",
-        [PEN_LATE] = "late"};
+        [PEN_LATE] = "late",       [PEN_BUSY] = "failed",
+        [PEN_LOST] = "failed"};
     return codes[status];
 }
 
