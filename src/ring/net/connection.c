@@ -79,11 +79,11 @@ void pen__connection_end(struct pen__net *net,
 {
     struct pen__connection old = *connection;
     bool is_wanted = old.node != PEN__NET_ANY || old.is_dialled;
-    *connection = (struct pen__connection){.handle = -1};
     pen__tls_close(net->options.tls, old.link);
     close(old.handle);
     free(old.in);
     free(old.out);
+    *connection = (struct pen__connection){.handle = -1};
     if (old.state != PEN__OPEN && !old.is_dialled && old.state != PEN__ENDING) {
         net->num_turned_away++;
         pen_text_clear(&net->last_words);
@@ -361,7 +361,7 @@ static void connected(struct pen__net *net, struct pen__connection *connection)
     if (failed != 0)
         pen__connection_end(net, connection, strerror(failed));
     else
-        set_state(connection, PEN__SHAKING);
+        set_state(connection, PEN__SHAKING); /* its turn is the next one */
 }
 
 static void shake(struct pen__net *net, struct pen__connection *connection)
@@ -380,8 +380,10 @@ static void shake(struct pen__net *net, struct pen__connection *connection)
 void pen__connection_advance(struct pen__net *net,
                              struct pen__connection *connection)
 {
-    if (connection->state == PEN__CONNECTING)
+    if (connection->state == PEN__CONNECTING) {
         connected(net, connection);
+        return;
+    }
     if (connection->state == PEN__SHAKING)
         shake(net, connection);
     if (connection->out_length > 0 && connection->state >= PEN__GREETING) {

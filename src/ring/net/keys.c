@@ -48,7 +48,7 @@ static int digit_of(char letter)
 static bool read_key(const char *text, size_t length,
                      uint8_t key[PEN__KEY_BYTES])
 {
-    if (length < 2 * PEN__KEY_BYTES)
+    if (length < (size_t)2 * PEN__KEY_BYTES)
         return false;
     for (size_t i = 0; i < PEN__KEY_BYTES; i++) {
         int high = digit_of(text[2 * i]);

@@ -32,7 +32,7 @@ static void path_of(const struct pen_ring_member *member, const char *name,
 /* Two files each, which take turns: the round before stays readable. */
 static uint64_t part_file(uint32_t island, uint64_t round)
 {
-    return 2 * island + round % 2;
+    return (uint64_t)2 * island + round % 2;
 }
 
 static pen_status keep_parts(struct pen_ring_member *member,
