@@ -174,6 +174,7 @@ static void say_hello(struct pen__net *net, struct pen__connection *connection)
     struct pen__frame frame = {.kind = PEN__FRAME_HELLO};
     memcpy(frame.as.hello.config, net->options.config, PEN__WIRE_CONFIG);
     set_state(connection, PEN__GREETING);
+    connection->has_more = true; /* bytes may have come with the handshake */
     pen__connection_queue(connection, &frame);
     write_out(net, connection);
 }
@@ -384,8 +385,10 @@ void pen__connection_advance(struct pen__net *net,
         connected(net, connection);
         return;
     }
-    if (connection->state == PEN__SHAKING)
+    if (connection->state == PEN__SHAKING) {
         shake(net, connection);
+        return;
+    }
     if (connection->out_length > 0 && connection->state >= PEN__GREETING) {
         size_t before = connection->out_length;
         write_out(net, connection);
