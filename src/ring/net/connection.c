@@ -81,9 +81,10 @@ void pen__connection_end(struct pen__net *net,
     bool is_wanted = old.node != PEN__NET_ANY || old.is_dialled;
     pen__tls_close(net->options.tls, old.link);
     close(old.handle);
-    free(old.in);
-    free(old.out);
-    *connection = (struct pen__connection){.handle = -1};
+    free(connection->in);
+    free(connection->out);
+    memset(connection, 0, sizeof *connection);
+    connection->handle = -1;
     if (old.state != PEN__OPEN && !old.is_dialled && old.state != PEN__ENDING) {
         net->num_turned_away++;
         pen_text_clear(&net->last_words);
