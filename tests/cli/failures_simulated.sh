@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Goodput of predict --failures beside the simulated trainer on 128 ranks: hosts
-# fail in the simulation, which decides how many steps were done by then; the
-# seconds of saves and recoveries are added. PEN_LONG=1 simulates more failures.
+# Goodput of predict --failures beside SimGrid on 128 ranks. The simulated trainer
+# gives the step, and shows that one whose host fails never ends. Then the whole
+# run is simulated, with hosts that fail, saves and restarts
+# (tests/smpi/failing_hosts.c). PEN_LONG=1 simulates more failures.
 . "$(dirname "$0")/support.bash"
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-simulate" ]; then
     echo "penstock-simulate is not built; skipped"
@@ -14,7 +15,7 @@ json '[d["failures"]["rows"][0][way]["goodput"] for way in ("restart", "holders"
     + [d["failures"]["rows"][0]["restart"]["interval_steps"]]' >"$work/predicted"
 about "goodput of the simulated trainer"
 python3 - "$PENSTOCK" "$work/plan.json" "$work/predicted" "$1" "${PEN_LONG:+8}" >"$work/out" 2>"$work/err" <<'END' || fail "differs by more than 5 %"
-import json, random, subprocess, sys
+import json, os, random, subprocess, sys
 penstock, plan, predicted, mtbf, more = sys.argv[1:]
 restart, holders, interval = json.load(open(predicted))
 random.seed(1)
@@ -34,24 +35,19 @@ for _ in range(int(more or 1)):
         stuck = simulate("--steps", str(steps), "--fail", f"rank-{rank}@{at:.9g}")["is_stuck"]
         if stuck != (steps * step > at):
             sys.exit(f"{steps} steps of {step} s, rank {rank} fails at {at}: stuck {stuck}")
-for name, expected, memory in ("restart", restart, False), ("holders", holders, True):
-    wall, kept, saved = 0.0, 0, 0
-    for _ in range(20000):
-        left = random.expovariate(1 / float(mtbf))
-        wall += left
-        while left >= step:
-            left, kept = left - step, kept + 1
-            if kept % interval == 0 and kept > saved:
-                if left < 0.02:
-                    break
-                left, saved = left - 0.02, kept
-        if not memory:
-            kept = saved
-        recovery = 0.15 + (0 if memory else 0.05)
-        while (again := random.expovariate(1 / float(mtbf))) < recovery:
-            wall += again
-        wall += recovery
-    found = kept * step / wall
+
+hosts = os.path.join(os.path.dirname(plan), "hosts.xml")
+with open(hosts, "w") as file:
+    names = [f"rank-{i}" for i in range(128)] + ["lasting"]
+    file.write('<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n<platform version="4.1"><zone id="all" '
+               'routing="None">' + "".join(f'<host id="{name}" speed="1f"/>' for name in names) + "</zone></platform>\n")
+for name, expected, recovery in ("restart", restart, 0.2), ("holders", holders, 0.15):
+    program = os.path.join(os.path.dirname(penstock), "tests/smpi_failing_hosts")
+    done = subprocess.run([program, hosts, "128", "500" if more else "60", "1", str(interval), name, mtbf, str(step), "0.02", str(recovery)],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    found = float(done.stdout)
     print(f"fails every {mtbf} s, {name}: simulated {found:.4f}, predicted {expected:.4f}")
     if abs(found / expected - 1) > 0.05:
         sys.exit(1)
