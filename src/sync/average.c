@@ -139,6 +139,13 @@ void pen_average_wait(struct pen_average *average)
     pen_group_wait(average->setting.peers, is_over, average);
 }
 
+void *pen_average_state(const struct pen_average *average,
+                        const struct pen_compressor *compressor)
+{
+    PEN_BUG_UNLESS(average->compressor == compressor);
+    return average->state;
+}
+
 void pen_average_states(struct pen_average *average,
                         struct pen_sync_states *out)
 {

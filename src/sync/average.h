@@ -32,6 +32,10 @@ void pen_average_start(struct pen_average *average, uint64_t step,
 bool pen_average_poll(struct pen_average *average);
 void pen_average_wait(struct pen_average *average);
 
+/* What this compressor made; it has to be the one of the average. */
+void *pen_average_state(const struct pen_average *average,
+                        const struct pen_compressor *compressor);
+
 /* Of the compressor; while nothing is under way. */
 void pen_average_states(struct pen_average *average,
                         struct pen_sync_states *out);
