@@ -463,7 +463,8 @@ pen_status pen__replicas_vote(struct pen_replicas *replicas,
 {
     double *votes = step->votes;
     uint32_t size = pen_transport_size(replicas->trainer->options.transport);
-    if ((replicas->choice.method->is & PEN_SYNC_IS_FREE) != 0) {
+    if (pen_sync_is_free(replicas->choice.method, &replicas->choice.options,
+                         replicas->setting.peers->size)) {
         votes[PEN_VOTE_SAVE] = votes[PEN_VOTE_SAVED] = 0;
         return PEN_OK;
     }

@@ -3,6 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool pen_sync_is_free(const struct pen_sync_method *method,
+                      const struct pen_sync_values *options,
+                      uint32_t num_replicas)
+{
+    return method->is_free == NULL ? (method->is & PEN_SYNC_IS_FREE) != 0
+                                   : method->is_free(options, num_replicas);
+}
+
 struct pen_compression
 pen_sync_compression(const struct pen_sync_setting *setting)
 {

@@ -91,6 +91,10 @@ struct pen_sync_method {
     void (*cost)(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out);
 
+    /* Whether it IS_FREE with these options; NULL: as `is` says. */
+    bool (*is_free)(const struct pen_sync_values *options,
+                    uint32_t num_replicas);
+
     /*
      * Weights are there, the same on all members. On failure *out is untouched
      * and why says what is wrong. NULL where the trainer does it.
@@ -131,6 +135,11 @@ struct pen_sync_method {
      * NULL. */
     void (*leave)(struct pen_sync *sync);
 };
+
+/* Whether members do not wait for each other. */
+bool pen_sync_is_free(const struct pen_sync_method *method,
+                      const struct pen_sync_values *options,
+                      uint32_t num_replicas);
 
 /* ---- what many of them need ---- */
 

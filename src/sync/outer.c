@@ -107,12 +107,28 @@ void pen_outer_start(struct pen_outer *outer, uint32_t index, uint64_t step)
         for (size_t k = 0; k < tensor->count; k++)
             moved[k] = theta[k] - tensor->value[k];
     }
-    pen_average_start(part->average, step, outer->moved + part->first);
+    pen_outer_send(outer, index, step);
 }
 
-static void step_of(struct pen_outer *outer, const struct pen_outer_part *part)
+void pen_outer_send(struct pen_outer *outer, uint32_t index, uint64_t step)
 {
+    const struct pen_outer_part *part = &outer->parts[index];
+    if (part->average != NULL)
+        pen_average_start(part->average, step, outer->moved + part->first);
+}
+
+bool pen_outer_has_come(struct pen_outer *outer, uint32_t index)
+{
+    struct pen_average *average = outer->parts[index].average;
+    return average == NULL || pen_average_poll(average);
+}
+
+void pen_outer_step(struct pen_outer *outer, uint32_t index)
+{
+    const struct pen_outer_part *part = &outer->parts[index];
     float mu = outer->momentum;
+    if (part->average != NULL)
+        pen_average_wait(part->average);
     for (size_t i = part->first; i < part->first + part->count; i++) {
         outer->velocity[i] = mu * outer->velocity[i] + outer->moved[i];
         outer->theta[i] -=
@@ -123,10 +139,7 @@ static void step_of(struct pen_outer *outer, const struct pen_outer_part *part)
 void pen_outer_apply(struct pen_outer *outer, uint32_t index, float mix)
 {
     const struct pen_outer_part *part = &outer->parts[index];
-    if (part->average == NULL)
-        return;
-    pen_average_wait(part->average);
-    step_of(outer, part);
+    pen_outer_step(outer, index);
     for (size_t i = 0; i < part->num_tensors; i++) {
         const struct pen_sync_tensor *tensor =
             &outer->setting->tensors[part->first_tensor + i];

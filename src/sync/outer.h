@@ -46,10 +46,16 @@ size_t pen_outer_bytes(const struct pen_outer *outer);
 /* The mean of what the replicas moved in a part sets out. */
 void pen_outer_start(struct pen_outer *outer, uint32_t part, uint64_t step);
 
-/*
- * Waits for it and takes the outer step of the part; then its local weights
- * are mix x_i + (1 - mix) theta.
- */
+/* The mean of what is in moved[] of a part sets out. */
+void pen_outer_send(struct pen_outer *outer, uint32_t part, uint64_t step);
+
+/* Never waits. True when no mean of the part is under way. */
+bool pen_outer_has_come(struct pen_outer *outer, uint32_t part);
+
+/* Waits for it and takes the outer step of the part. */
+void pen_outer_step(struct pen_outer *outer, uint32_t part);
+
+/* The same; then its local weights are mix x_i + (1 - mix) theta. */
 void pen_outer_apply(struct pen_outer *outer, uint32_t part, float mix);
 
 void pen_outer_poll(struct pen_outer *outer);

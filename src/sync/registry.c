@@ -18,6 +18,7 @@
     X(palsgd)                                                                  \
     X(streaming_diloco)                                                        \
     X(sparse_loco)                                                             \
+    X(decoupled_diloco)                                                        \
     X(dc_s3gd)                                                                 \
     X(cyclic_dp)                                                               \
     X(onebit_adam)                                                             \

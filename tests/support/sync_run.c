@@ -242,7 +242,7 @@ void sync_replica_run(const struct sync_run *run, struct pen_group *peers,
             resume(it, step);
     }
     out->busy_ns = pen_clock_ns() - begin;
-    if ((it->choice.method->is & PEN_SYNC_IS_FREE) == 0)
+    if (!pen_sync_is_free(it->choice.method, &it->choice.options, peers->size))
         settle(it);
     out->num_bytes = peers->num_bytes - bytes;
     out->num_messages = peers->num_messages - messages;

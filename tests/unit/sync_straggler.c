@@ -10,14 +10,18 @@
 
 enum { REPLICAS = 4, STEPS = 20, SLOW = 2, GRADIENT_NS = 10000000 };
 
-/* How long the others took for their steps, on average. */
-static double others_sec(const char *method, int64_t slow_ns)
+static struct sync_run run_of(const char *method)
 {
-    struct sync_run run = {.method = method,
-                           .num_replicas = REPLICAS,
-                           .num_steps = STEPS,
-                           .problem = {.seed = 19, .noise = 0.5},
-                           .rate = 0.02};
+    return (struct sync_run){.method = method,
+                             .num_replicas = REPLICAS,
+                             .num_steps = STEPS,
+                             .problem = {.seed = 19, .noise = 0.5},
+                             .rate = 0.02};
+}
+
+/* How long the others took for their steps, on average. */
+static double others_sec(struct sync_run run, int64_t slow_ns)
+{
     struct sync_trace traces[REPLICAS];
     double sum = 0;
     for (int i = 0; i < REPLICAS; i++)
@@ -31,15 +35,16 @@ static double others_sec(const char *method, int64_t slow_ns)
 
 /* Throughput with the slow one against that without. A machine that does other
  * things may disturb a run: the best of three. */
-static double rest_of(const char *method)
+static double rest_of(struct sync_run run)
 {
     double best = 0;
     for (int i = 0; i < 3 && best < 0.9; i++) {
-        double alike = others_sec(method, GRADIENT_NS);
-        double slowed = others_sec(method, 4 * GRADIENT_NS);
+        double alike = others_sec(run, GRADIENT_NS);
+        double slowed = others_sec(run, 4 * GRADIENT_NS);
         best = alike / slowed > best ? alike / slowed : best;
     }
-    print_message("%s: the others keep %.3f of their speed\n", method, best);
+    print_message("%s: the others keep %.3f of their speed\n", run.method,
+                  best);
     return best;
 }
 
@@ -48,13 +53,23 @@ static void who_does_not_wait_keeps_his_speed(void **state)
     (void)state;
     static const char *const methods[] = {"eventgrad", "asgd", "dc-asgd"};
     for (int i = 0; i < 3; i++)
-        assert_true(rest_of(methods[i]) > 0.9);
+        assert_true(rest_of(run_of(methods[i])) > 0.9);
+}
+
+static void who_waits_for_a_quorum_keeps_his_speed(void **state)
+{
+    (void)state;
+    struct sync_run run = run_of("decoupled-diloco");
+    run.interval = 5;
+    run.options[0] = "quorum=3";
+    run.options[1] = "grace=0";
+    assert_true(rest_of(run) > 0.9);
 }
 
 static void who_waits_does_not(void **state)
 {
     (void)state;
-    assert_true(others_sec("d-psgd", 4 * GRADIENT_NS) >
+    assert_true(others_sec(run_of("d-psgd"), 4 * GRADIENT_NS) >
                 2 * STEPS * 1e-9 * GRADIENT_NS);
 }
 
@@ -62,6 +77,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_does_not_wait_keeps_his_speed),
+        cmocka_unit_test(who_waits_for_a_quorum_keeps_his_speed),
         cmocka_unit_test(who_waits_does_not)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
