@@ -37,7 +37,7 @@ def run(folder, args, holder):
                           stderr=subprocess.PIPE, text=True, env=env)
     times = [step["elapsed_sec"] for step in map(json.loads, open(log))
              if "elapsed_sec" in step]
-    told = re.search(r"took ([0-9.]+) ms", done.stderr)
+    told = re.search(r"waited ([0-9.]+) ms", done.stderr)
     return (times[-1] - times[0]) / (len(times) - 1), float(told[1]) if told else 0
 
 

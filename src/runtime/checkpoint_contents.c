@@ -309,13 +309,13 @@ bool pen__contents_is_transposed(const struct pen__contents *contents,
     return it->order == PEN_ORDER_TRANSPOSED && is_matrix;
 }
 
-static struct pen__contents_piece piece_of(struct pen__contents *contents,
-                                           enum pen_checkpoint_part part,
-                                           size_t tensor, void *to)
+static struct pen_copier_piece piece_of(struct pen__contents *contents,
+                                        enum pen_checkpoint_part part,
+                                        size_t tensor, void *to)
 {
     const struct pen__place *place = &contents->places[tensor];
-    struct pen__contents_piece piece = {.to = to,
-                                        .num_bytes = bytes_of(&place->tensor)};
+    struct pen_copier_piece piece = {.to = to,
+                                     .num_bytes = bytes_of(&place->tensor)};
     if (place->parameter == NO_PARAMETER) {
         piece.from = pen_network_statistic(
             pen_trainer_network(contents->trainer, place->stage),
@@ -335,13 +335,13 @@ static struct pen__contents_piece piece_of(struct pen__contents *contents,
 
 static int compare_pieces(const void *a, const void *b)
 {
-    const struct pen__contents_piece *x = a, *y = b;
+    const struct pen_copier_piece *x = a, *y = b;
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
 void pen__contents_list_pieces(struct pen__contents *contents,
                                struct pen_snapshot *snapshot,
-                               struct pen__contents_piece *out)
+                               struct pen_copier_piece *out)
 {
     size_t count = 0;
     for (size_t i = 0; i < contents->count; i++)

@@ -2,6 +2,7 @@
 #define PEN_RUNTIME_CHECKPOINT_CONTENTS_H
 
 #include "checkpoint/snapshot.h"
+#include "holder/copier.h"
 #include "runtime/trainer.h"
 
 /*
@@ -55,14 +56,8 @@ pen_status pen__contents_describe(
 pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot);
 
-/* Where a part of a tensor lies in the engine's memory, and where it goes. */
-struct pen__contents_piece {
-    const void *from;
-    char *to;
-    size_t num_bytes;
-};
-
-/* How many of them there are; 0 where the engine's memory is not the host's. */
+/* How many pieces of the engine's memory it is in; 0 where the engine's memory
+ * is not the host's. */
 size_t pen__contents_num_pieces(const struct pen__contents *contents);
 
 /*
@@ -75,7 +70,7 @@ bool pen__contents_is_transposed(const struct pen__contents *contents,
 /* All of them, in the order of their places in the snapshot's block. */
 void pen__contents_list_pieces(struct pen__contents *contents,
                                struct pen_snapshot *snapshot,
-                               struct pen__contents_piece *out);
+                               struct pen_copier_piece *out);
 
 /*
  * All of it, as the share whose run, step, number and limit `args` has; see

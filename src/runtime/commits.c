@@ -1,10 +1,12 @@
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): cpu_set_t */
 #include "runtime/commits.h"
 
 #include "base/clock.h"
 #include "runtime/buddies.h"
-#include "runtime/commit_copy.h"
+#include "runtime/checkpoint_contents.h"
 #include "runtime/trainer_internal.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,18 +19,22 @@ struct pen_commits {
     struct pen_shard shard;
     struct pen_buddies *buddies;  /* NULL: there is one node */
     bool is_missed;               /* the holder is, with buddies */
-    uint64_t step;                /* see pen_commits_step() */
+    uint64_t step;                /* the newest one that counts; 0: none */
     struct pen_manifest manifest; /* of rank 0 */
     bool has_manifest;
     struct pen_text note; /* its text */
     uint32_t *checks;
-    struct pen__contents_piece *pieces;
-    size_t num_pieces; /* 0: the engine's memory is not the host's */
-    bool *transposed;  /* of the tensors; see snapshot.h */
-    int num_threads;
+    struct pen_copier_piece *pieces;
+    size_t num_pieces;         /* 0: the engine's memory is not the host's */
+    bool *transposed;          /* of the tensors; see snapshot.h */
+    struct pen_copier *copier; /* NULL: a device copies */
+    int num_threads;           /* of the engine, which help it */
     uint64_t slot_bytes;
+    uint32_t slot;    /* that is written, or was last, with this step */
+    uint64_t written; /* the step */
+    pen_status told;  /* of the holder, of the last step; without buddies */
     uint64_t num_taken;
-    int64_t taken_ns; /* all together */
+    int64_t stalled_ns; /* all together */
 };
 
 /* ---- the note of rank 0 ---- */
@@ -67,8 +73,6 @@ static pen_status describe(struct pen_commits *commits, struct pen_text *why)
 static pen_status list_pieces(struct pen_commits *commits)
 {
     const struct pen__contents *contents = &commits->contents;
-    int threads = commits->options.trainer->options.threads;
-    commits->num_threads = threads > 1 ? threads : 1;
     commits->num_pieces = pen__contents_num_pieces(contents);
     commits->pieces = calloc(commits->num_pieces + 1, sizeof *commits->pieces);
     commits->transposed =
@@ -109,6 +113,31 @@ static pen_status make_buddies(struct pen_commits *commits,
     return pen_buddies_create(&options, &commits->buddies, why);
 }
 
+/* On all cores of the engine's threads, which may be bound to one each. */
+static pen_status make_copier(struct pen_commits *commits, struct pen_text *why)
+{
+    cpu_set_t before;
+    cpu_set_t cores;
+    int threads = commits->options.trainer->options.threads;
+    commits->num_threads = threads > 1 ? threads : 1;
+    CPU_ZERO(&cores);
+#pragma omp parallel num_threads(commits->num_threads)
+    {
+        cpu_set_t own;
+        CPU_ZERO(&own);
+        (void)sched_getaffinity(0, sizeof own, &own);
+#pragma omp critical
+        CPU_OR(&cores, &cores, &own);
+    }
+    bool is_known = sched_getaffinity(0, sizeof before, &before) == 0;
+    if (is_known) /* the thread inherits it */
+        (void)sched_setaffinity(0, sizeof cores, &cores);
+    pen_status status = pen_copier_create(&commits->copier, why);
+    if (is_known)
+        (void)sched_setaffinity(0, sizeof before, &before);
+    return status;
+}
+
 static pen_status make(struct pen_commits *commits, struct pen_text *why)
 {
     struct pen_trainer *trainer = commits->options.trainer;
@@ -130,7 +159,12 @@ static pen_status make(struct pen_commits *commits, struct pen_text *why)
     commits->slot_bytes = pen_snapshot_block_bytes(commits->snapshot);
     commits->checks = calloc(pen_shard_num_blocks(commits->slot_bytes) + 1,
                              sizeof *commits->checks);
-    status = commits->checks == NULL ? PEN_NOMEM : make_shard(commits, why);
+    if (commits->checks == NULL)
+        return PEN_NOMEM;
+    if (commits->num_pieces > 0)
+        status = make_copier(commits, why);
+    if (status == PEN_OK)
+        status = make_shard(commits, why);
     return status == PEN_OK ? make_buddies(commits, why) : status;
 }
 
@@ -154,6 +188,7 @@ void pen_commits_free(struct pen_commits *commits)
 {
     if (commits == NULL)
         return;
+    pen_copier_free(commits->copier);
     if (pen_buddies_free(commits->buddies))
         pen_shard_close(&commits->shard);
     pen_snapshot_free(commits->snapshot);
@@ -174,16 +209,11 @@ size_t pen_commits_bytes(const struct pen_commits *commits)
     return pen_shard_bytes(commits->slot_bytes) + copies;
 }
 
-uint64_t pen_commits_step(const struct pen_commits *commits)
-{
-    return commits->step;
-}
-
 double pen_commits_seconds(const struct pen_commits *commits)
 {
-    return commits->num_taken == 0
-               ? 0
-               : 1e-9 * (double)commits->taken_ns / (double)commits->num_taken;
+    return commits->num_taken == 0 ? 0
+                                   : 1e-9 * (double)commits->stalled_ns /
+                                         (double)commits->num_taken;
 }
 
 /* ---- a step ---- */
@@ -201,19 +231,69 @@ static pen_status copy_from_device(struct pen_commits *commits,
     return status;
 }
 
+/* A holder that is gone is a matter of all ranks, where they have copies. */
+static pen_status tell(struct pen_commits *commits)
+{
+    /* C1: with the second one of this rank all have their first. */
+    bool drops_older = ++commits->num_taken > 1;
+    if (commits->step == 0)
+        return PEN_OK;
+    pen_status status = pen_holder_tell_commit(commits->options.client,
+                                               commits->step, drops_older);
+    commits->is_missed = status == PEN_LOST;
+    return commits->buddies != NULL && commits->is_missed ? PEN_OK : status;
+}
+
+/* By the main thread, or by the copier's: it counts, where no copy has to. */
+static void end_step(void *context)
+{
+    struct pen_commits *commits = context;
+    pen_shard_commit(&commits->shard, commits->slot, commits->written,
+                     commits->checks);
+    if (commits->buddies != NULL)
+        return;
+    commits->step = commits->written;
+    commits->told = tell(commits);
+}
+
+static void finish_copy(struct pen_commits *commits)
+{
+#pragma omp parallel num_threads(commits->num_threads)
+    pen_copier_help(commits->copier);
+    pen_copier_finish(commits->copier);
+}
+
+/*
+ * Whether the next step leaves alone what was copied until it is voted on. A
+ * copy for the next node sets out with a slot that is whole.
+ */
+static bool overlaps(const struct pen_commits *commits)
+{
+    const struct pen_trainer *trainer = commits->options.trainer;
+    return !trainer->is_asynchronous && !pen__trainer_goes_ahead(trainer) &&
+           trainer->statistics == NULL && commits->buddies == NULL;
+}
+
 static pen_status copy(struct pen_commits *commits, void *slot)
 {
-    if (commits->num_pieces == 0)
-        return copy_from_device(commits, slot);
+    if (commits->copier == NULL) {
+        pen_status status = copy_from_device(commits, slot);
+        if (status == PEN_OK)
+            end_step(commits);
+        return status;
+    }
     pen__contents_list_pieces(&commits->contents, commits->snapshot,
                               commits->pieces);
-    const struct pen__commit_copy job = {.slot = slot,
-                                         .slot_bytes = commits->slot_bytes,
-                                         .pieces = commits->pieces,
-                                         .num_pieces = commits->num_pieces,
-                                         .checks = commits->checks,
-                                         .num_threads = commits->num_threads};
-    pen__commit_copy(&job);
+    const struct pen_copier_job job = {.slot = slot,
+                                       .slot_bytes = commits->slot_bytes,
+                                       .pieces = commits->pieces,
+                                       .num_pieces = commits->num_pieces,
+                                       .checks = commits->checks,
+                                       .done = end_step,
+                                       .context = commits};
+    pen_copier_begin(commits->copier, &job);
+    if (!overlaps(commits))
+        finish_copy(commits);
     return PEN_OK;
 }
 
@@ -228,43 +308,37 @@ static pen_status finish_copies(struct pen_commits *commits)
     return status == PEN_OK && num_missed > 0 ? PEN_LOST : status;
 }
 
-/* A holder that is gone is a matter of all ranks, where they have copies. */
-static pen_status tell(struct pen_commits *commits)
+uint64_t pen_commits_finish(struct pen_commits *commits)
 {
-    /* C1: with the second one of this rank all have their first. */
-    bool drops_older = ++commits->num_taken > 1;
-    if (commits->step == 0)
-        return PEN_OK;
-    pen_status status = pen_holder_tell_commit(commits->options.client,
-                                               commits->step, drops_older);
-    commits->is_missed = status == PEN_LOST;
-    return commits->buddies != NULL && commits->is_missed ? PEN_OK : status;
+    int64_t begin_ns = pen_clock_ns();
+    if (commits->copier != NULL)
+        finish_copy(commits);
+    commits->stalled_ns += pen_clock_ns() - begin_ns;
+    return commits->step;
 }
 
 pen_status pen_commits_take(struct pen_commits *commits, struct pen_text *why)
 {
+    (void)pen_commits_finish(commits);
     int64_t begin_ns = pen_clock_ns();
-    pen_status status = finish_copies(commits);
+    pen_status status =
+        commits->told == PEN_OK ? finish_copies(commits) : commits->told;
     if (status == PEN_OK && is_leader(commits))
         status = print_note(commits, why);
     if (status != PEN_OK)
         return status;
-    uint32_t slot = pen_shard_begin(&commits->shard);
-    void *bytes = pen_shard_slot(&commits->shard, slot);
+    commits->slot = pen_shard_begin(&commits->shard);
+    commits->written = pen_trainer_progress(commits->options.trainer).steps;
+    void *bytes = pen_shard_slot(&commits->shard, commits->slot);
     pen_snapshot_use(commits->snapshot, bytes);
     if (is_leader(commits))
         pen_snapshot_set_note(commits->snapshot, commits->note.bytes,
                               commits->note.length);
     status = copy(commits, bytes);
-    if (status != PEN_OK)
-        return status;
-    uint64_t step = pen_trainer_progress(commits->options.trainer).steps;
-    pen_shard_commit(&commits->shard, slot, step, commits->checks);
-    if (commits->buddies != NULL)
-        pen_buddies_begin(commits->buddies, slot);
-    else
-        commits->step = step;
-    status = tell(commits);
-    commits->taken_ns += pen_clock_ns() - begin_ns;
+    if (status == PEN_OK && commits->buddies != NULL) {
+        pen_buddies_begin(commits->buddies, commits->slot);
+        status = tell(commits);
+    }
+    commits->stalled_ns += pen_clock_ns() - begin_ns;
     return status;
 }

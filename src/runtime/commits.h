@@ -9,15 +9,16 @@
 /*
  * Steps of a training that outlive its ranks: after each step every rank copies
  * what it would write of a checkpoint into memory that the holder of its node
- * keeps (holder/shard.h), into the older of two slots.
+ * keeps (holder/shard.h), into the older of two slots. A thread copies while
+ * the next step is computed, where that leaves weights and moments alone.
  *
  *   step N    slot 0: N-2 -> N, slot 1: N-1     a kill leaves N-1, or N-1 and N
  *   step N+1  slot 0: N, slot 1: N-1 -> N+1     a kill leaves N, or N and N+1
  *
- * C1. A rank begins to write N+1 when it has finished step N+1. Every rank had
- *     a part in that step, and begins no step before it has committed the one
- *     before it: so every rank has committed N when the first of them begins to
- *     overwrite N-1.
+ * C1. A rank begins to write N+1 when it has finished step N+1. No rank can
+ *     finish that step before every rank has voted on it, and a rank votes when
+ *     it has committed the step before (pen_commits_finish()): so every rank
+ *     has committed N when the first of them begins to overwrite N-1.
  * C2. So some step is whole on all ranks, whenever and wherever they are
  *     killed: the last one that all had committed, or the one after it.
  * C3. A process of an older epoch that still runs never writes into the slot of
@@ -25,6 +26,7 @@
  *     that a rank which is gone had a part in.
  * C4. With several nodes a step counts when it is copied to the next node, too
  *     (buddies.h): during the next step.
+ * C5. Weights and moments change after the vote, when the copy is over.
  */
 struct pen_commits;
 
@@ -51,24 +53,28 @@ void pen_commits_free(struct pen_commits *commits);
 size_t pen_commits_bytes(const struct pen_commits *commits);
 
 /*
- * All ranks, after a step and before the next one: copies the state. PEN_LOST
- * where the holder is gone, or has gone on to another epoch; with several nodes
- * all ranks get it then, at the next step. A rank that is lost is PEN_LOST,
- * too.
+ * All ranks, after a step and before the next one: begins to copy the state.
+ * PEN_LOST where the holder is gone, or has gone on to another epoch; with
+ * several nodes all ranks get it then, at the next step. A rank that is lost is
+ * PEN_LOST, too.
  */
 pen_status pen_commits_take(struct pen_commits *commits,
                             struct pen_text *why) PEN_MUST_CHECK;
 
-/* How long one of them held up the training, on this rank; the mean. */
+/*
+ * Waits until the last one is copied. Returns the newest step that would
+ * outlive this rank, or with several nodes any of them; 0: none of this launch.
+ * By each rank before it votes on the next step: see C1 and C5.
+ */
+uint64_t pen_commits_finish(struct pen_commits *commits);
+
+/*
+ * How long one of them held up the training, on this rank; the mean. What the
+ * thread takes of the processors while the training computes is not in it.
+ */
 double pen_commits_seconds(const struct pen_commits *commits);
 
 /* ---- going on ---- */
-
-/*
- * The newest step that would outlive this rank, or with several nodes any of
- * them; 0: none of this launch.
- */
-uint64_t pen_commits_step(const struct pen_commits *commits);
 
 /* What was found in memory. */
 struct pen_kept {

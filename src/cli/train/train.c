@@ -196,12 +196,24 @@ static bool stands_alone(const struct training *training)
                                          own_ranks(training));
 }
 
+/* The last step that is kept counts from here on. */
+static void finish_commit(struct training *training)
+{
+    uint64_t step = 0;
+    if (training->commits != NULL)
+        step = pen_commits_finish(training->commits);
+    if (step > 0)
+        pen__train_metrics_set(&training->metrics, PEN_METRIC_MEMORY_STEP,
+                               (double)step);
+}
+
 /* What this rank wants after the step, or after those that overlap. */
 static void vote(void *context)
 {
     struct training *training = context;
     struct pen_trainer *trainer = training->trainer;
     double limit_sec = 60 * training->args.exit_minutes;
+    finish_commit(training);
     if (pen__train_signal_to_stop() != 0)
         pen_trainer_vote(trainer, PEN_VOTE_STOP);
     if (training->is_first &&
@@ -937,9 +949,6 @@ static pen_status keep_step(struct training *training, struct pen_text *why)
         pen_commits_free(training->commits);
         training->commits = NULL;
         status = pen__train_held_missed(&training->held, why);
-    } else if (status == PEN_OK && pen_commits_step(training->commits) > 0) {
-        pen__train_metrics_set(&training->metrics, PEN_METRIC_MEMORY_STEP,
-                               (double)pen_commits_step(training->commits));
     }
     pen__train_watch_note(&training->watch, PEN_BOARD_COMPUTING);
     return status;
@@ -1077,6 +1086,7 @@ static pen_status run_steps(struct training *training, struct pen_text *why)
         if (status == PEN_OK && !training->is_stopped)
             status = move_on(training, step->step, why);
     }
+    finish_commit(training);
     if (status == PEN_OK && pen_trainer_replicas(training->trainer) != NULL)
         status = pen_replicas_leave(pen_trainer_replicas(training->trainer));
     return status;
@@ -1097,7 +1107,8 @@ static pen_status tell_end(struct training *training)
         return status;
     if (training->is_first && training->commits != NULL)
         pen_log(PEN_LOG_INFO,
-                "each step was kept in memory, which took %.1f ms of it",
+                "each step was kept in memory, for which the next one waited "
+                "%.1f ms",
                 1e3 * pen_commits_seconds(training->commits));
     uint64_t redone = pen_trainer_num_redone(training->trainer);
     if (training->is_first && redone > 0)
