@@ -138,6 +138,24 @@ void pen_held_read(struct pen_held *held)
     held->is_lost = status != PEN_BUSY;
 }
 
+void pen_held_settle(struct pen_held *held)
+{
+    struct pen_holder_message entry = {.count = 1};
+    pen_held_read(held);
+    for (uint32_t i = 0; i < entry.count && !held->is_lost; i++) {
+        if (held->holder.events < 0 ||
+            pen_holder_entry(&held->holder, i, &entry, NULL) != PEN_OK)
+            return;
+        bool is_own = i < entry.count && entry.is_copy == 0 &&
+                      entry.epoch == held->epoch &&
+                      entry.rank < held->num_ranks && held->steps != NULL;
+        uint64_t step =
+            entry.steps[0] > entry.steps[1] ? entry.steps[0] : entry.steps[1];
+        if (is_own && step > 0)
+            note_commit(held, entry.rank, (int64_t)step);
+    }
+}
+
 /* Nodes that share the folder and are lost leave their sockets there. */
 static void remove_folder(const char *path)
 {

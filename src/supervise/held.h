@@ -33,6 +33,13 @@ pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
 /* Reads what the holder has told. Does not wait. */
 void pen_held_read(struct pen_held *held);
 
+/*
+ * When all ranks have ended: what is in their memory. A rank may be killed
+ * between a commit and the word about it, and the holder may be slow to pass it
+ * on.
+ */
+void pen_held_settle(struct pen_held *held);
+
 /* Ends the holder and drops all steps. */
 void pen_held_stop(struct pen_held *held);
 

@@ -445,6 +445,7 @@ static pen_status run(struct pen__supervisor *s, int *code,
         struct pen_last_words words = s->now.words;
         fence(s, &fault);
         /* Its last commit may have come meanwhile; it is none of the next. */
+        pen_held_settle(&s->held);
         pen__supervisor_note_commits(s);
         if (fault.cause != PEN_CAUSE_DONE)
             remember(s, &fault, end_ns);
