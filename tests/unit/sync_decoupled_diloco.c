@@ -13,7 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { REPLICAS = 4, STEPS = 50, H = 5, SLOW = 2 };
+enum { REPLICAS = 4, STEPS = 50, SLOW = 2 };
+
+static const uint64_t H = 5;
 
 static const struct sync_run base = {
     .method = "decoupled-diloco",
