@@ -58,7 +58,7 @@ if(PEN_HAS_TRAIN)
     list(APPEND CPACK_COMPONENTS_ALL train)
     pen_add_package(train penstock-train science
 "Trains neural networks on processors, for Penstock"
-"The commands train, eval, generate, profile and doctor: models from text or
+"The commands train, hold, eval, generate, profile and doctor: models from text or
 images to checkpoint, on the cores of one machine or on many under mpirun.")
     pen_add_sbom(train penstock-train penstock-train)
     set(CPACK_DEBIAN_TRAIN_PACKAGE_DEPENDS "${same_version}")
