@@ -1005,7 +1005,7 @@ def ring_coordinate(
 
 
 def ring_status(
-    host:port: Path,
+    address: str,
     *,
     key: Optional[Path] = None,
     keys: Optional[str] = None,
@@ -1015,12 +1015,12 @@ def ring_status(
     key: private key of this node, made by penstock ring key
     keys: public keys of all nodes: island-N.pub, coordinator-N.pub, operator-NAME.pub
     """
-    return Line("ring status", locals(), "host:port").answer()
+    return Line("ring status", locals(), "address").answer()
 
 
 def ring_evict(
-    host:port: Path,
-    island: Path,
+    address: str,
+    island: Count,
     *,
     key: Optional[Path] = None,
     keys: Optional[str] = None,
@@ -1030,7 +1030,7 @@ def ring_evict(
     key: private key of this node, made by penstock ring key
     keys: public keys of all nodes: island-N.pub, coordinator-N.pub, operator-NAME.pub
     """
-    return Line("ring evict", locals(), "host:port", "island").output()
+    return Line("ring evict", locals(), "address", "island").output()
 
 
 def schema(

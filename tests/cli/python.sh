@@ -8,4 +8,5 @@ module=$root/python/penstock/_commands.py
 about "tools/python-commands $PENSTOCK > python/penstock/_commands.py makes it again"
 "$root/tools/python-commands" "$PENSTOCK" >"$work/out" 2>"$work/err" || fail "it cannot be made"
 diff "$module" "$work/out" >"$work/err" || fail "it is not what the programs say"
+python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' <"$module" 2>"$work/err" || fail "it is not Python"
 finish
