@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #define WORDS_NS (60 * MS)   /* for the last words of the other ranks */
+#define DYING_NS (20 * MS)   /* for the end of a launcher that is killed */
 #define REASON_NS (200 * MS) /* for the reason of an end that is unknown */
 #define STOPPED_NS (1 * SEC) /* a stopped process is certain */
 #define ENDING_NS (5 * SEC)  /* for the launcher after a rank's bad end */
@@ -41,6 +42,20 @@ static void await_words(struct pen__supervisor *s)
     int64_t end = pen_clock_ns() + WORDS_NS;
     while (!s->now.words.is_told && !s->now.has_ended && pen_clock_ns() < end)
         pen__supervisor_wait(s, 5);
+}
+
+/*
+ * Whether the launcher was killed. A dying one closes its connections before
+ * its end is seen, and what it leaves behind may have killed ranks by then: one
+ * that is neither asleep nor gone has a moment.
+ */
+static bool is_launcher_killed(struct pen__supervisor *s)
+{
+    int64_t end = pen_clock_ns() + DYING_NS;
+    while (!s->now.has_ended && pen_clock_ns() < end &&
+           pen__process_read(s->now.pid).state != 'S')
+        pen__supervisor_wait(s, 5);
+    return s->now.has_ended && WIFSIGNALED(s->now.status);
 }
 
 static bool judge_end(struct pen__supervisor *s, struct pen_fault *fault)
@@ -104,6 +119,8 @@ static bool judge_member(struct pen__supervisor *s, struct pen_member *member,
         return false;
     }
     await_words(s);
+    if (is_launcher_killed(s))
+        return judge_end(s, fault);
     if (has_reason(s)) {
         if (s->ending_ns == 0)
             s->ending_ns = pen_clock_ns();
