@@ -118,6 +118,7 @@ pen_status pen_buddies_create(const struct pen_buddies_options *options,
         *out = buddies;
     else
         pen_buddies_free(buddies);
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): messages may write to it */
     return status;
 }
 

@@ -30,7 +30,39 @@ static void begin_epoch(struct pen_held *held, uint64_t epoch)
     held->epoch = epoch;
     held->num_ranks = held->num_joined = 0;
     held->committed = held->first = held->gone = PEN_UNKNOWN;
+    free(held->steps);
     held->steps = NULL;
+}
+
+/* The path stays: ranks on other nodes find their holders by it. */
+static void stop(struct pen_held *held)
+{
+    pen_holder_stop(&held->holder);
+    held->holder = PEN_HOLDER_EMPTY;
+    if (held->path.length > 0)
+        unlink(pen_text_string(&held->path));
+}
+
+/* Nodes that share the folder and are lost leave their sockets there. */
+static void remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return;
+    for (struct dirent *it; (it = readdir(folder)) != NULL;)
+        if (strncmp(it->d_name, "holder.", strlen("holder.")) == 0)
+            unlinkat(dirfd(folder), it->d_name, 0);
+    closedir(folder);
+    rmdir(path);
+}
+
+static void end(struct pen_held *held)
+{
+    stop(held);
+    if (held->folder.length > 0)
+        remove_folder(pen_text_string(&held->folder));
+    pen_text_release(&held->path);
+    pen_text_release(&held->folder);
 }
 
 static pen_status start(struct pen_held *held, uint64_t epoch,
@@ -43,7 +75,7 @@ static pen_status start(struct pen_held *held, uint64_t epoch,
         status = pen_holder_start(pen_text_string(&held->path), epoch,
                                   &held->holder, why);
     if (status != PEN_OK)
-        pen_held_stop(held);
+        end(held);
     return status;
 }
 
@@ -52,17 +84,6 @@ pen_status pen_held_start(struct pen_held *held, uint64_t epoch,
 {
     *held = (struct pen_held){.holder = PEN_HOLDER_EMPTY};
     return start(held, epoch, why);
-}
-
-/* The path stays: ranks on other nodes find their holders by it. */
-static void stop(struct pen_held *held)
-{
-    pen_holder_stop(&held->holder);
-    held->holder = PEN_HOLDER_EMPTY;
-    if (held->path.length > 0)
-        unlink(pen_text_string(&held->path));
-    free(held->steps);
-    held->steps = NULL;
 }
 
 pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
@@ -75,7 +96,6 @@ pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
     pen_text_release(&unused);
     if (status == PEN_OK) {
         pen_held_read(held); /* of the epoch before */
-        free(held->steps);
         begin_epoch(held, epoch);
         return PEN_OK;
     }
@@ -156,24 +176,9 @@ void pen_held_settle(struct pen_held *held)
     }
 }
 
-/* Nodes that share the folder and are lost leave their sockets there. */
-static void remove_folder(const char *path)
-{
-    DIR *folder = opendir(path);
-    if (folder == NULL)
-        return;
-    for (struct dirent *it; (it = readdir(folder)) != NULL;)
-        if (strncmp(it->d_name, "holder.", strlen("holder.")) == 0)
-            unlinkat(dirfd(folder), it->d_name, 0);
-    closedir(folder);
-    rmdir(path);
-}
-
 void pen_held_stop(struct pen_held *held)
 {
-    stop(held);
-    if (held->folder.length > 0)
-        remove_folder(pen_text_string(&held->folder));
-    pen_text_release(&held->path);
-    pen_text_release(&held->folder);
+    end(held);
+    free(held->steps);
+    held->steps = NULL;
 }
