@@ -1,7 +1,9 @@
 #include "ring/ring.h"
 
 #include "base/bug.h"
+#include "base/text.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 uint32_t pen_ring_count(uint64_t set)
@@ -10,6 +12,17 @@ uint32_t pen_ring_count(uint64_t set)
     for (; set != 0; set &= set - 1)
         count++;
     return count;
+}
+
+void pen_ring_add_set(uint64_t set, struct pen_text *out)
+{
+    const char *comma = "";
+    for (uint32_t i = 0; i < PEN_RING_ISLANDS; i++)
+        if (pen_ring_has(set, i)) {
+            pen_text_add(out, "%s%" PRIu32, comma, i);
+            comma = ", ";
+        }
+    pen_text_add_string(out, set == 0 ? "none" : "");
 }
 
 bool pen_ring_is_most(uint64_t set, uint64_t of)

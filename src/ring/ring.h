@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct pen_text;
+
 /*
  * The agreement of islands: who takes part (membership, by epochs) and which
  * rounds are committed. Everything that must be agreed is one record in a
@@ -53,6 +55,8 @@ static inline bool pen_ring_has(uint64_t set, uint32_t index)
     return (set >> index & 1) != 0;
 }
 uint32_t pen_ring_count(uint64_t set);
+/* "0, 2", or "none". */
+void pen_ring_add_set(uint64_t set, struct pen_text *out);
 /* Whether `set` has more than half of `of`. */
 bool pen_ring_is_most(uint64_t set, uint64_t of);
 

@@ -9,17 +9,6 @@
 
 #include <inttypes.h>
 
-static void add_set(uint64_t set, struct pen_text *out)
-{
-    const char *comma = "";
-    for (uint32_t i = 0; i < PEN_RING_ISLANDS; i++)
-        if (pen_ring_has(set, i)) {
-            pen_text_add(out, "%s%" PRIu32, comma, i);
-            comma = ", ";
-        }
-    pen_text_add_string(out, set == 0 ? "none\n" : "\n");
-}
-
 static void add_round(const struct pen_ring_record *record,
                       struct pen_text *out)
 {
@@ -47,9 +36,10 @@ void pen__ring_add_record(const struct pen_ring_record *record,
     pen_text_add(out,
                  "revision %" PRIu64 ", epoch %" PRIu64 "\nmembers: ", revision,
                  record->epoch);
-    add_set(record->members, out);
-    pen_text_add_string(out, "revoked keys: ");
-    add_set(record->revoked, out);
+    pen_ring_add_set(record->members, out);
+    pen_text_add_string(out, "\nrevoked keys: ");
+    pen_ring_add_set(record->revoked, out);
+    pen_text_add_string(out, "\n");
     add_round(record, out);
 }
 

@@ -51,21 +51,10 @@ static void stop(int signal_number)
 
 /* ---- what is told */
 
-static void add_set(uint64_t set, struct pen_text *out)
-{
-    const char *comma = "";
-    for (uint32_t i = 0; i < PEN_RING_ISLANDS; i++)
-        if (pen_ring_has(set, i)) {
-            pen_text_add(out, "%s%" PRIu32, comma, i);
-            comma = ", ";
-        }
-    pen_text_add_string(out, set == 0 ? "none" : "");
-}
-
 static void tell_set(const char *words, uint64_t number, uint64_t set)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
-    add_set(set, &text);
+    pen_ring_add_set(set, &text);
     pen_log(PEN_LOG_INFO, "%s %" PRIu64 ": islands %s", words, number,
             pen_text_string(&text));
     pen_text_release(&text);
