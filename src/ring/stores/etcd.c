@@ -43,6 +43,7 @@ struct etcd {
     struct curl api;
     CURL *curl;
     struct curl_slist *headers;
+    bool has_tls;
     struct pen_text endpoints[MOST_ENDPOINTS];
     size_t num_endpoints;
     size_t last;                /* that answered */
@@ -70,7 +71,7 @@ static pen_status ask_one(struct etcd *etcd, size_t endpoint, const char *path,
     struct pen_text url = PEN_TEXT_EMPTY;
     CURL *curl = etcd->curl;
     long code = 0;
-    pen_text_add(&url, "http://%s/v3/%s",
+    pen_text_add(&url, "%s://%s/v3/%s", etcd->has_tls ? "https" : "http",
                  pen_text_string(&etcd->endpoints[endpoint]), path);
     answer->length = 0;
     etcd->api.easy_setopt(curl, CURLOPT_URL, pen_text_string(&url));
@@ -391,6 +392,24 @@ static pen_status load_curl(struct curl *api, struct pen_text *why)
     return PEN_INVALID;
 }
 
+/* libcurl copies the names. */
+static void set_tls(struct etcd *etcd, const struct pen_ring_etcd_tls *tls)
+{
+    const struct {
+        CURLoption option;
+        const struct pen_text *file;
+    } files[] = {{CURLOPT_CAINFO, &tls->ca},
+                 {CURLOPT_SSLCERT, &tls->cert},
+                 {CURLOPT_SSLKEY, &tls->key}};
+    etcd->has_tls = true;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i].file->length > 0)
+            etcd->api.easy_setopt(etcd->curl, files[i].option,
+                                  pen_text_string(files[i].file));
+    etcd->api.easy_setopt(etcd->curl, CURLOPT_SSLVERSION,
+                          (long)CURL_SSLVERSION_TLSv1_2);
+}
+
 static pen_status start_curl(struct etcd *etcd, struct pen_text *why)
 {
     pen_status status = load_curl(&etcd->api, why);
@@ -413,6 +432,7 @@ static pen_status start_curl(struct etcd *etcd, struct pen_text *why)
 }
 
 pen_status pen_ring_etcd_open(const char *endpoints, const char *name,
+                              const struct pen_ring_etcd_tls *tls,
                               struct pen_ring_store *out, struct pen_text *why)
 {
     struct etcd *etcd = calloc(1, sizeof *etcd);
@@ -427,6 +447,8 @@ pen_status pen_ring_etcd_open(const char *endpoints, const char *name,
         close_etcd(etcd);
         return status;
     }
+    if (tls != NULL)
+        set_tls(etcd, tls);
     *out = (struct pen_ring_store){.target = etcd,
                                    .read = read_record,
                                    .swap = swap,

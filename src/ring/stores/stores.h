@@ -10,6 +10,9 @@
  *
  *   journal:PATH                     a file of one coordinator
  *   etcd://HOST:PORT[,...]/NAME      an etcd cluster, for several coordinators
+ *   etcds://HOST:PORT[,...]/NAME?ca=FILE&cert=FILE&key=FILE
+ *                                    the same through TLS; each file may be
+ *                                    left out
  *
  * On success end with store->close(store->target).
  */
@@ -27,12 +30,21 @@ pen_status pen_ring_journal_open(const char *path, bool is_read_only,
                                  struct pen_ring_store *out,
                                  struct pen_text *why);
 
+/* Files of TLS; an empty name: none, and for `ca` those of the system. */
+struct pen_ring_etcd_tls {
+    struct pen_text ca;   /* certificates that sign those of the servers */
+    struct pen_text cert; /* that shows who this is */
+    struct pen_text key;
+};
+
 /*
  * etcd by its JSON interface. Revisions are the versions of one key, and swaps
  * are transactions that compare them; etcd's locks are not used. The lease is
- * a second key with a lease of etcd, which lasts 2 s at least.
+ * a second key with a lease of etcd, which lasts 2 s at least. Without `tls` it
+ * is plain HTTP.
  */
 pen_status pen_ring_etcd_open(const char *endpoints, const char *name,
+                              const struct pen_ring_etcd_tls *tls,
                               struct pen_ring_store *out, struct pen_text *why);
 
 /* A record and its revision as one line of JSON, without its end. */
