@@ -16,8 +16,9 @@ def is_there():
 
 
 class Etcd:
-    def __init__(self, ring, servers=3, options=()):
+    def __init__(self, ring, servers=3, options=(), address=lambda name: "127.0.0.1"):
         self.ring, self.options = ring, options
+        self.hosts = [address(f"etcd-{i}") for i in range(servers)]
         self.folder = ring.work / "etcd"
         self.folder.mkdir()
         ports = free_ports(2 * servers)
@@ -25,7 +26,7 @@ class Etcd:
         self.make_certificates()
         self.tls = ssl.create_default_context(cafile=self.folder / "ca.pem")
         self.tls.load_cert_chain(self.folder / "node.pem", self.folder / "node.key")
-        names = ",".join(f"127.0.0.1:{port}" for port in self.clients)
+        names = ",".join(f"{host}:{port}" for host, port in zip(self.hosts, self.clients))
         ring.store = f"etcds://{names}/run?ca={self.folder}/ca.pem&cert={self.folder}/node.pem&key={self.folder}/node.key"
         ring.etcd = self
         for i in range(servers):
@@ -44,7 +45,7 @@ class Etcd:
                 "-subj", "/CN=authority", "-days", "30")
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "node.key", "-out", "node.csr",
                 "-subj", "/CN=node")
-        (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+        (self.folder / "names").write_text("subjectAltName=" + ",".join(f"IP:{host}" for host in set(self.hosts)) + "\nextendedKeyUsage=serverAuth,clientAuth\n")
         openssl("x509", "-req", "-in", "node.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "node.pem", "-days", "30",
                 "-extfile", "names")
 
@@ -52,8 +53,8 @@ class Etcd:
         return self.folder / f"data-{number}"
 
     def start(self, number):
-        own, peer = f"https://127.0.0.1:{self.clients[number]}", f"https://127.0.0.1:{self.peers[number]}"
-        cluster = ",".join(f"e{i}=https://127.0.0.1:{port}" for i, port in enumerate(self.peers))
+        own, peer = f"https://{self.hosts[number]}:{self.clients[number]}", f"https://{self.hosts[number]}:{self.peers[number]}"
+        cluster = ",".join(f"e{i}=https://{host}:{port}" for i, (host, port) in enumerate(zip(self.hosts, self.peers)))
         files = [f"--{who}{what}={self.folder}/{file}" for who in ("", "peer-")
                  for what, file in (("cert-file", "node.pem"), ("key-file", "node.key"), ("trusted-ca-file", "ca.pem"))]
         self.ring.start(f"etcd-{number}", "etcd", "--name", f"e{number}", "--data-dir", self.data(number), "--listen-client-urls", own,
@@ -66,7 +67,7 @@ class Etcd:
 
     def ask(self, number, path, body):
         """Of one server by its JSON interface; None: no answer."""
-        request = urllib.request.Request(f"https://127.0.0.1:{self.clients[number]}/v3/{path}", json.dumps(body).encode(),
+        request = urllib.request.Request(f"https://{self.hosts[number]}:{self.clients[number]}/v3/{path}", json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=5, context=self.tls) as answer:

@@ -66,6 +66,7 @@ class Ring:
             process.send_signal(signal.SIGCONT)
             process.kill()
             process.wait()
+        self.running = {}
         shutil.rmtree(self.work, ignore_errors=True)
 
     def fail(self, words):
@@ -101,7 +102,7 @@ class Ring:
         return process.wait(timeout=100)
 
     def operator(self, verb, *words, number=0):
-        return subprocess.run([self.penstock, "ring", verb, self.addresses[f"coordinator-{number}"], *map(str, words), "--key",
+        return subprocess.run([*self.inside("operator"), self.penstock, "ring", verb, self.addresses[f"coordinator-{number}"], *map(str, words), "--key",
                                self.work / "operator-me.key", "--keys", self.keys], **PIPED)
 
     def serving(self):
@@ -115,7 +116,7 @@ class Ring:
 
     def record(self):
         """As the store has it; round -1: there is no answer."""
-        asked = subprocess.run([self.penstock, "ring", "show", self.store, "--json"], **PIPED)
+        asked = subprocess.run([*self.inside("operator"), self.penstock, "ring", "show", self.store, "--json"], **PIPED)
         return json.loads(asked.stdout)["record"] if asked.returncode == 0 else {"round": -1, "members": [], "revoked": []}
 
     def until(self, words, test, seconds=200):
