@@ -186,7 +186,7 @@ def plan(
     mtbf: mean time between failures of the whole job, as 3h; the same as --failures TIME
     checkpoint_interval: time between two checkpoints on disk, as 10min; the best one when not
         given
-    detect_sec: seconds until a failure is noticed; 1.44 when not given, measured on one node
+    detect_sec: seconds until a failure is noticed; 0.02 when not given, measured on one node
     restart_sec: seconds to start the processes again; 0.63 when not given, measured on one node
     save_sec: seconds for which a checkpoint stops the training; when not given, its bytes over
         --storage-rate of all nodes
@@ -376,7 +376,7 @@ def predict(
     mtbf: mean time between failures of the whole job, as 3h; the same as --failures TIME
     checkpoint_interval: time between two checkpoints on disk, as 10min; the best one when not
         given
-    detect_sec: seconds until a failure is noticed; 1.44 when not given, measured on one node
+    detect_sec: seconds until a failure is noticed; 0.02 when not given, measured on one node
     restart_sec: seconds to start the processes again; 0.63 when not given, measured on one node
     save_sec: seconds for which a checkpoint stops the training; when not given, its bytes over
         --storage-rate of all nodes

@@ -21,7 +21,7 @@ const struct pen__field pen__failure_options[] = {
          "time between two checkpoints on disk, as 10min; the best one when "
          "not given"),
     SECONDS("detect-sec", detect_sec,
-            "seconds until a failure is noticed; 1.44 when not given, "
+            "seconds until a failure is noticed; 0.02 when not given, "
             "measured on one node"),
     SECONDS("restart-sec", restart_sec,
             "seconds to start the processes again; 0.63 when not given, "
