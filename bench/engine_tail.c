@@ -156,8 +156,10 @@ static void tail_release(struct tail *tail)
 
 static void embed(struct tail *tail, int layer)
 {
-    struct pen_embedding embedding = {tail->rows, tail->sequence, tail->words,
-                                      tail->positions};
+    struct pen_embedding embedding = {.rows = tail->rows,
+                                      .sequence = tail->sequence,
+                                      .tokens = tail->words,
+                                      .positions = tail->positions};
     tail->ops->embedding_forward(tail->engine, &embedding, tail->ids,
                                  tail->out[layer]);
 }
@@ -165,15 +167,17 @@ static void embed(struct tail *tail, int layer)
 /* As a tied embedding does: rows gathered by word, added at the end. */
 static void embed_backward(struct tail *tail, int layer)
 {
-    struct pen_embedding embedding = {tail->rows, tail->sequence,
-                                      tail->gathered, tail->positions};
+    struct pen_embedding embedding = {.rows = tail->rows,
+                                      .sequence = tail->sequence,
+                                      .tokens = tail->gathered,
+                                      .positions = tail->positions};
     int32_t *own = (int32_t *)tail->stats[layer];
     for (size_t row = 0; row < tail->rows; row++)
         own[row] = (int32_t)row;
     tail->ops->embedding_backward(tail->engine, &embedding, own,
                                   tail->back[layer]);
     tail->ops->gradient_add_rows(
-        tail->engine, tail->words, tail->rows, tail->ids,
+        tail->engine, tail->words, 0, tail->rows, tail->ids,
         tail->ops->parameter_read(tail->engine, tail->gathered,
                                   PEN_PART_GRADIENT, 0, tail->rows * WIDTH,
                                   NULL));
@@ -256,8 +260,10 @@ static void bias_gradients(struct tail *tail, int layer)
 static void loss(struct tail *tail, int layer)
 {
     (void)layer;
-    struct pen_cross_entropy entropy = {tail->rows, WORDS, -1,
-                                        (double)tail->rows};
+    struct pen_cross_entropy entropy = {.rows = tail->rows,
+                                        .classes = WORDS,
+                                        .ignore = -1,
+                                        .count = (double)tail->rows};
     double found;
     tail->ops->cross_entropy(tail->engine, &entropy, tail->ids, tail->logits,
                              true, &found);

@@ -133,6 +133,7 @@ struct pen_norm {
 struct pen_embedding {
     size_t rows;
     size_t sequence; /* row r is at position r % sequence */
+    int32_t first;   /* id of the first row of the token table */
     struct pen_parameter *tokens;
     struct pen_parameter *positions;
 };
@@ -241,6 +242,7 @@ struct pen_batch_norm {
 struct pen_cross_entropy {
     size_t rows;
     size_t classes;
+    int32_t first; /* class of the first logit: 0 where no others have some */
     int32_t ignore;
     double count;
 };
@@ -391,11 +393,14 @@ struct pen_engine_ops {
     /*
      * Adds the rows of `from`, count x columns stats, to the given rows of the
      * gradient of `parameter`, in their order: what an embedding gathered for
-     * the words it saw joins the gradient of the head that it is tied to.
+     * the words it saw joins the gradient of the head that it is tied to. The
+     * first row of the parameter has the number `first`; rows that it does not
+     * have are left out.
      */
     void (*gradient_add_rows)(struct pen_engine *engine,
-                              struct pen_parameter *parameter, size_t count,
-                              const int32_t *rows, const void *from);
+                              struct pen_parameter *parameter, int32_t first,
+                              size_t count, const int32_t *rows,
+                              const void *from);
 
     /*
      * Sum of squares, to a number in staging; its order depends on the shape
@@ -425,7 +430,8 @@ struct pen_engine_ops {
                                    const struct pen_linear *linear,
                                    const void *x, const void *dy);
 
-    /* Ids lie in 0..rows of the token table - 1. */
+    /* An id that the token table does not have is a row of zeros, and has no
+     * gradient. */
     void (*embedding_forward)(struct pen_engine *engine,
                               const struct pen_embedding *embedding,
                               const int32_t *ids, void *y);
@@ -494,6 +500,25 @@ struct pen_engine_ops {
                           const struct pen_cross_entropy *entropy,
                           const int32_t *targets, void *logits,
                           bool with_gradient, double *loss);
+
+    /*
+     * The same where the classes are cut into pieces. Each piece is measured:
+     * three stats per row, the largest logit, the sum of the exponentials of
+     * the logits less that, and the logit of the target, or 0 where another
+     * piece has it. Two pieces join; the order of the two does not matter.
+     * With the stats of all pieces each of them gets its gradient. loss may be
+     * NULL.
+     */
+    void (*entropy_measure)(struct pen_engine *engine,
+                            const struct pen_cross_entropy *entropy,
+                            const int32_t *targets, const void *logits,
+                            void *stats);
+    void (*entropy_join)(struct pen_engine *engine, size_t rows,
+                         const void *from, void *stats);
+    void (*entropy_finish)(struct pen_engine *engine,
+                           const struct pen_cross_entropy *entropy,
+                           const int32_t *targets, const void *stats,
+                           void *logits, bool with_gradient, double *loss);
 
     /* sum = a + b; sum may be either. */
     void (*add)(struct pen_engine *engine, size_t count, const void *a,

@@ -7,34 +7,52 @@
  *
  * The stash keeps q, k, v, attention, middle and wide; and a, b and inner
  * unless they are computed again, which costs no product.
+ *
+ * In a model that is cut, every piece has some heads and some features of wide:
+ * its own way from a to out and from b to down. What the pieces make of these
+ * is added up, and so are their gradients of a and b. The first piece adds x,
+ * middle and the biases.
  */
 #include "network/projection.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-struct block {
-    struct pen__layer base;
-    bool keeps_cheap; /* a, b and inner */
-    struct pen_norm attention_norm;
+struct piece {
     struct pen__projection projection;
     struct pen_attention attention;
     struct pen_linear out;
-    struct pen_norm mlp_norm;
     struct pen_linear up;     /* to wide: with the gate before it */
     struct pen_swiglu swiglu; /* without gate: rows and width only */
-    bool is_gated;
     struct pen_linear down;
 
     /* In the stash. */
-    size_t mean1, rstd1, projected, attended, lse, middle, mean2, rstd2, wide;
+    size_t projected, attended, lse, wide;
     /* In the stash, or in the scratch when computed again. */
-    size_t a, b, inner;
+    size_t inner;
     /* In the hold. */
-    size_t middle_gradient, a_gradient, b_gradient, projected_gradient,
-        wide_gradient;
-    /* In the scratch. */
-    size_t inner_gradient, attended_gradient, projection_scratch;
+    size_t projected_gradient, wide_gradient;
+};
+
+struct block {
+    struct pen__layer base;
+    bool keeps_cheap; /* a, b and inner */
+    bool is_gated;
+    struct pen__shape shape;
+    struct pen_norm attention_norm;
+    struct pen_norm mlp_norm;
+
+    /* In the stash. */
+    size_t mean1, rstd1, middle, mean2, rstd2;
+    /* In the stash, or in the scratch when computed again. */
+    size_t a, b;
+    /* In the hold. */
+    size_t middle_gradient, a_gradient, b_gradient;
+    /* In the scratch: of one piece, or the results of all but the first. */
+    size_t inner_gradient, attended_gradient, projection_scratch, others;
+
+    uint32_t num_pieces;
+    struct piece pieces[];
 };
 
 static struct block *block_of(struct pen__layer *layer)
@@ -54,6 +72,30 @@ static void *cheap(const struct block *block, const struct pen__pass *pass,
     return pen__at(block->keeps_cheap ? pass->stash : pass->scratch, at);
 }
 
+/* ---- what pieces make together ---- */
+
+static size_t num_elements(const struct block *block)
+{
+    return block->shape.rows * block->shape.hidden;
+}
+
+/* Where a piece puts its part of `sum`, which is as wide as the stream. */
+static void *result_of(const struct block *block, const struct pen__pass *pass,
+                       uint32_t piece, void *sum)
+{
+    return pen__piece_result(piece, num_elements(block) * block->shape.element,
+                             sum, pen__at(pass->scratch, block->others));
+}
+
+static void add_results(const struct block *block, const struct pen__pass *pass,
+                        void *sum)
+{
+    pen__sum_pieces(pass, block->num_pieces, num_elements(block), sum,
+                    pen__at(pass->scratch, block->others));
+}
+
+/* ---- forward ---- */
+
 static void compute_a(const struct block *block, const struct pen__pass *pass,
                       const void *x)
 {
@@ -71,35 +113,54 @@ static void compute_b(const struct block *block, const struct pen__pass *pass)
 }
 
 /* The second half of each row of `wide`, where there is a gate. */
-static void *up_half(const struct block *block, void *wide)
+static void *up_half(const struct block *block, const struct piece *piece,
+                     void *wide)
 {
-    return (char *)wide + block->swiglu.width * block->projection.shape.element;
+    return (char *)wide + piece->swiglu.width * block->shape.element;
 }
 
-static void compute_inner(const struct block *block,
+static void compute_inner(const struct block *block, const struct piece *piece,
                           const struct pen__pass *pass)
 {
     struct pen_engine *engine = pass->engine;
-    void *wide = pen__at(pass->stash, block->wide);
-    void *inner = cheap(block, pass, block->inner);
+    void *wide = pen__at(pass->stash, piece->wide);
+    void *inner = cheap(block, pass, piece->inner);
     if (block->is_gated)
-        engine->ops->swiglu_forward(engine, &block->swiglu, wide,
-                                    up_half(block, wide), inner);
+        engine->ops->swiglu_forward(engine, &piece->swiglu, wide,
+                                    up_half(block, piece, wide), inner);
     else
         engine->ops->gelu_forward(
-            engine, block->swiglu.rows * block->swiglu.width, wide, inner);
+            engine, piece->swiglu.rows * piece->swiglu.width, wide, inner);
 }
 
-static void attend(const struct block *block, const struct pen__pass *pass)
+static void attend(const struct piece *piece, const struct pen__pass *pass)
 {
-    void *projected = pen__at(pass->stash, block->projected);
+    void *projected = pen__at(pass->stash, piece->projected);
     pass->engine->ops->attention_forward(
-        pass->engine, &block->attention,
-        pen__at(projected, block->projection.q),
-        pen__at(projected, block->projection.k),
-        pen__at(projected, block->projection.v),
-        pen__at(pass->stash, block->attended),
-        pen__at(pass->stash, block->lse));
+        pass->engine, &piece->attention,
+        pen__at(projected, piece->projection.q),
+        pen__at(projected, piece->projection.k),
+        pen__at(projected, piece->projection.v),
+        pen__at(pass->stash, piece->attended),
+        pen__at(pass->stash, piece->lse));
+}
+
+static void forward_attention(const struct block *block,
+                              const struct pen__pass *pass, const void *x,
+                              void *middle)
+{
+    struct pen_engine *engine = pass->engine;
+    for (uint32_t i = 0; i < block->num_pieces; i++) {
+        const struct piece *piece = &block->pieces[i];
+        pen__projection_forward(&piece->projection, engine,
+                                cheap(block, pass, block->a),
+                                pen__at(pass->stash, piece->projected));
+        attend(piece, pass);
+        engine->ops->linear_forward(
+            engine, &piece->out, pen__at(pass->stash, piece->attended),
+            i == 0 ? x : NULL, result_of(block, pass, i, middle));
+    }
+    add_results(block, pass, middle);
 }
 
 /* Without y it fills the stash only. */
@@ -110,71 +171,84 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     struct pen_engine *engine = pass->engine;
     void *middle = pen__at(pass->stash, block->middle);
     compute_a(block, pass, x);
-    pen__projection_forward(&block->projection, engine,
-                            cheap(block, pass, block->a),
-                            pen__at(pass->stash, block->projected));
-    attend(block, pass);
-    engine->ops->linear_forward(
-        engine, &block->out, pen__at(pass->stash, block->attended), x, middle);
+    forward_attention(block, pass, x, middle);
     compute_b(block, pass);
-    engine->ops->linear_forward(engine, &block->up,
-                                cheap(block, pass, block->b), NULL,
-                                pen__at(pass->stash, block->wide));
-    if (y == NULL && !block->keeps_cheap)
-        return;
-    compute_inner(block, pass);
+    for (uint32_t i = 0; i < block->num_pieces; i++) {
+        const struct piece *piece = &block->pieces[i];
+        engine->ops->linear_forward(engine, &piece->up,
+                                    cheap(block, pass, block->b), NULL,
+                                    pen__at(pass->stash, piece->wide));
+        if (y == NULL && !block->keeps_cheap)
+            continue;
+        compute_inner(block, piece, pass);
+        if (y != NULL)
+            engine->ops->linear_forward(
+                engine, &piece->down, cheap(block, pass, piece->inner),
+                i == 0 ? middle : NULL, result_of(block, pass, i, y));
+    }
     if (y != NULL)
-        engine->ops->linear_forward(
-            engine, &block->down, cheap(block, pass, block->inner), middle, y);
+        add_results(block, pass, y);
+}
+
+/* ---- backward ---- */
+
+/* From dy to what a piece adds to the gradient of b. */
+static void backward_piece(const struct block *block, const struct piece *piece,
+                           const struct pen__pass *pass, const void *dy,
+                           void *db)
+{
+    struct pen_engine *engine = pass->engine;
+    void *wide = pen__at(pass->stash, piece->wide);
+    void *dwide = pen__at(pass->hold, piece->wide_gradient);
+    void *dinner = pen__at(pass->scratch, block->inner_gradient);
+    engine->ops->linear_backward_input(engine, &piece->down, dy, dinner);
+    if (block->is_gated)
+        engine->ops->swiglu_backward(engine, &piece->swiglu, wide,
+                                     up_half(block, piece, wide), dinner, dwide,
+                                     up_half(block, piece, dwide));
+    else
+        engine->ops->gelu_backward(engine,
+                                   piece->swiglu.rows * piece->swiglu.width,
+                                   wide, dinner, dwide);
+    engine->ops->linear_backward_input(engine, &piece->up, dwide, db);
 }
 
 /* From dy to the gradient of middle. */
 static void backward_mlp(const struct block *block,
                          const struct pen__pass *pass, const void *dy)
 {
-    struct pen_engine *engine = pass->engine;
-    void *wide = pen__at(pass->stash, block->wide);
-    void *dwide = pen__at(pass->hold, block->wide_gradient);
-    void *dinner = pen__at(pass->scratch, block->inner_gradient);
     void *db = pen__at(pass->hold, block->b_gradient);
-    engine->ops->linear_backward_input(engine, &block->down, dy, dinner);
-    if (block->is_gated)
-        engine->ops->swiglu_backward(engine, &block->swiglu, wide,
-                                     up_half(block, wide), dinner, dwide,
-                                     up_half(block, dwide));
-    else
-        engine->ops->gelu_backward(engine,
-                                   block->swiglu.rows * block->swiglu.width,
-                                   wide, dinner, dwide);
-    engine->ops->linear_backward_input(engine, &block->up, dwide, db);
-    engine->ops->norm_backward_input(
-        engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
+    for (uint32_t i = 0; i < block->num_pieces; i++)
+        backward_piece(block, &block->pieces[i], pass, dy,
+                       result_of(block, pass, i, db));
+    add_results(block, pass, db);
+    pass->engine->ops->norm_backward_input(
+        pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
         db, dy, pen__at(pass->hold, block->middle_gradient));
 }
 
-/* From the gradient of middle to that of a. */
-static void backward_attention(const struct block *block,
-                               const struct pen__pass *pass)
+/* From the gradient of middle to what a piece adds to that of a. */
+static void backward_heads(const struct block *block, const struct piece *piece,
+                           const struct pen__pass *pass, void *da)
 {
     struct pen_engine *engine = pass->engine;
-    const struct pen__projection *projection = &block->projection;
-    void *projected = pen__at(pass->stash, block->projected);
-    void *gradient = pen__at(pass->hold, block->projected_gradient);
+    const struct pen__projection *projection = &piece->projection;
+    void *projected = pen__at(pass->stash, piece->projected);
+    void *gradient = pen__at(pass->hold, piece->projected_gradient);
     void *dattended = pen__at(pass->scratch, block->attended_gradient);
     engine->ops->linear_backward_input(
-        engine, &block->out, pen__at(pass->hold, block->middle_gradient),
+        engine, &piece->out, pen__at(pass->hold, block->middle_gradient),
         dattended);
     engine->ops->attention_backward(
-        engine, &block->attention, pen__at(projected, projection->q),
+        engine, &piece->attention, pen__at(projected, projection->q),
         pen__at(projected, projection->k), pen__at(projected, projection->v),
-        pen__at(pass->stash, block->attended), pen__at(pass->stash, block->lse),
+        pen__at(pass->stash, piece->attended), pen__at(pass->stash, piece->lse),
         dattended, pen__at(gradient, projection->dq),
         pen__at(gradient, projection->dk), pen__at(gradient, projection->dv));
     pen__projection_backward_input(
         projection, engine, projected, gradient,
-        pen__at(pass->scratch, block->projection_scratch),
-        pen__at(pass->hold, block->a_gradient));
+        pen__at(pass->scratch, block->projection_scratch), da);
 }
 
 static void backward_input(struct pen__layer *layer,
@@ -182,15 +256,39 @@ static void backward_input(struct pen__layer *layer,
                            const void *dy, void *dx)
 {
     const struct block *block = block_of(layer);
+    void *da = pen__at(pass->hold, block->a_gradient);
     backward_mlp(block, pass, dy);
-    backward_attention(block, pass);
+    for (uint32_t i = 0; i < block->num_pieces; i++)
+        backward_heads(block, &block->pieces[i], pass,
+                       result_of(block, pass, i, da));
+    add_results(block, pass, da);
     if (dx != NULL)
         pass->engine->ops->norm_backward_input(
             pass->engine, &block->attention_norm, x,
             pen__at(pass->stash, block->mean1),
-            pen__at(pass->stash, block->rstd1),
-            pen__at(pass->hold, block->a_gradient),
+            pen__at(pass->stash, block->rstd1), da,
             pen__at(pass->hold, block->middle_gradient), dx);
+}
+
+static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
+                      const void *dy)
+{
+    struct pen_engine *engine = pass->engine;
+    const struct pen_engine_ops *ops = engine->ops;
+    for (uint32_t i = 0; i < block->num_pieces; i++) {
+        const struct piece *piece = &block->pieces[i];
+        if (!block->keeps_cheap)
+            compute_inner(block, piece, pass);
+        ops->linear_backward_weight(engine, &piece->down,
+                                    cheap(block, pass, piece->inner), dy);
+        ops->linear_backward_weight(engine, &piece->up,
+                                    cheap(block, pass, block->b),
+                                    pen__at(pass->hold, piece->wide_gradient));
+    }
+    ops->norm_backward_weight(
+        engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
+        pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
+        pen__at(pass->hold, block->b_gradient));
 }
 
 static void backward_weight(struct pen__layer *layer,
@@ -203,24 +301,18 @@ static void backward_weight(struct pen__layer *layer,
     if (!block->keeps_cheap) {
         compute_a(block, pass, x);
         compute_b(block, pass);
-        compute_inner(block, pass);
     }
-    ops->linear_backward_weight(engine, &block->down,
-                                cheap(block, pass, block->inner), dy);
-    ops->linear_backward_weight(engine, &block->up,
-                                cheap(block, pass, block->b),
-                                pen__at(pass->hold, block->wide_gradient));
-    ops->norm_backward_weight(
-        engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
-        pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
-        pen__at(pass->hold, block->b_gradient));
-    ops->linear_backward_weight(engine, &block->out,
-                                pen__at(pass->stash, block->attended),
-                                pen__at(pass->hold, block->middle_gradient));
-    pen__projection_backward_weight(
-        &block->projection, engine, cheap(block, pass, block->a),
-        pen__at(pass->stash, block->projected),
-        pen__at(pass->hold, block->projected_gradient));
+    weigh_mlp(block, pass, dy);
+    for (uint32_t i = 0; i < block->num_pieces; i++) {
+        const struct piece *piece = &block->pieces[i];
+        ops->linear_backward_weight(
+            engine, &piece->out, pen__at(pass->stash, piece->attended),
+            pen__at(pass->hold, block->middle_gradient));
+        pen__projection_backward_weight(
+            &piece->projection, engine, cheap(block, pass, block->a),
+            pen__at(pass->stash, piece->projected),
+            pen__at(pass->hold, piece->projected_gradient));
+    }
     ops->norm_backward_weight(engine, &block->attention_norm, x,
                               pen__at(pass->stash, block->mean1),
                               pen__at(pass->stash, block->rstd1),
@@ -234,129 +326,163 @@ static const struct pen__layer_ops block_ops = {
     .backward_weight = backward_weight,
 };
 
-static pen_status add_attention(struct block *block,
-                                struct pen_network *network, uint32_t layer,
-                                struct pen_text *why)
+/* ---- making one ---- */
+
+static pen_status add_heads(struct piece *piece, struct pen_network *network,
+                            uint32_t layer, uint32_t number,
+                            struct pen_text *why)
 {
-    static const enum pen_part weight[] = {PEN_PART_ATTENTION_OUT};
-    static const enum pen_part bias[] = {PEN_PART_ATTENTION_OUT_BIAS};
     const struct pen_network_options *options = &network->options;
     const struct pen_model *model = options->model;
-    pen_status status = pen__add_norm(
-        network, layer, PEN_PART_ATTENTION_NORM, PEN_PART_ATTENTION_NORM_BIAS,
-        options->batch * options->sequence, &block->attention_norm, why);
+    size_t width = (size_t)model->num_heads * model->head_dim;
+    const struct pen__dense out = {
+        PEN_PART_ATTENTION_OUT, PEN_PART_ATTENTION_OUT_BIAS,
+        pen__cut_equally(PEN__INPUTS, width, number, options->tensor.total)};
+    network->adding_piece = number;
+    pen_status status =
+        pen__projection_init(&piece->projection, network, layer, number, why);
     if (status == PEN_OK)
-        status = pen__projection_init(&block->projection, network, layer, why);
-    if (status == PEN_OK)
-        status =
-            pen__add_linear(network, layer, weight, bias, 1, &block->out, why);
+        status = pen__add_linear(network, layer, &out, 1, &piece->out, why);
+    network->adding_piece = 0;
     if (status != PEN_OK)
         return status;
-    block->attention =
+    piece->attention =
         (struct pen_attention){.batch = options->batch,
                                .sequence = options->sequence,
-                               .heads = model->num_heads,
-                               .kv_heads = model->num_kv_heads,
                                .head_size = model->head_dim,
                                .window = pen_model_window(model, layer - 1),
                                .scale = 1.0 / sqrt((double)model->head_dim)};
-    pen__projection_strides(&block->projection, &block->attention);
+    pen__projection_strides(&piece->projection, &piece->attention);
     return options->engine->ops->attention_prepare(options->engine,
-                                                   &block->attention, why);
+                                                   &piece->attention, why);
 }
 
-static pen_status add_mlp(struct block *block, struct pen_network *network,
-                          uint32_t layer, struct pen_text *why)
+static pen_status add_features(const struct block *block, struct piece *piece,
+                               struct pen_network *network, uint32_t layer,
+                               uint32_t number, struct pen_text *why)
 {
-    static const enum pen_part up[] = {PEN_PART_GATE, PEN_PART_UP};
-    static const enum pen_part up_bias[] = {PEN_PART_GATE_BIAS,
-                                            PEN_PART_UP_BIAS};
-    static const enum pen_part down[] = {PEN_PART_DOWN};
-    static const enum pen_part down_bias[] = {PEN_PART_DOWN_BIAS};
-    const struct pen_model *model = network->options.model;
-    size_t rows = network->options.batch * network->options.sequence;
-    block->is_gated = model->activation == PEN_ACTIVATION_SILU;
-    block->swiglu = (struct pen_swiglu){.rows = rows,
-                                        .width = model->intermediate,
-                                        .stride = (block->is_gated ? 2u : 1u) *
-                                                  (size_t)model->intermediate};
-    pen_status status =
-        pen__add_norm(network, layer, PEN_PART_MLP_NORM, PEN_PART_MLP_NORM_BIAS,
-                      rows, &block->mlp_norm, why);
+    uint32_t total = network->options.tensor.total;
+    size_t inner = network->options.model->intermediate;
+    const struct pen__cut cut =
+        pen__cut_equally(PEN__OUTPUTS, inner, number, total);
+    const struct pen__dense up[] = {{PEN_PART_GATE, PEN_PART_GATE_BIAS, cut},
+                                    {PEN_PART_UP, PEN_PART_UP_BIAS, cut}};
+    const struct pen__dense down = {
+        PEN_PART_DOWN, PEN_PART_DOWN_BIAS,
+        pen__cut_equally(PEN__INPUTS, inner, number, total)};
+    piece->swiglu =
+        (struct pen_swiglu){.rows = block->shape.rows,
+                            .width = cut.count,
+                            .stride = (block->is_gated ? 2u : 1u) * cut.count};
+    network->adding_piece = number;
+    pen_status status = pen__add_linear(network, layer, up, 2, &piece->up, why);
     if (status == PEN_OK)
-        status =
-            pen__add_linear(network, layer, up, up_bias, 2, &block->up, why);
-    if (status == PEN_OK)
-        status = pen__add_linear(network, layer, down, down_bias, 1,
-                                 &block->down, why);
+        status = pen__add_linear(network, layer, &down, 1, &piece->down, why);
+    network->adding_piece = 0;
     return status;
 }
 
-static void lay_out_stash(struct block *block, const struct pen__shape *shape)
+static pen_status add_parameters(struct block *block,
+                                 struct pen_network *network, uint32_t layer,
+                                 struct pen_text *why)
 {
+    uint32_t first = network->options.tensor.first;
+    pen_status status = pen__add_norm(
+        network, layer, PEN_PART_ATTENTION_NORM, PEN_PART_ATTENTION_NORM_BIAS,
+        block->shape.rows, &block->attention_norm, why);
+    for (uint32_t i = 0; i < block->num_pieces && status == PEN_OK; i++)
+        status = add_heads(&block->pieces[i], network, layer, first + i, why);
+    if (status == PEN_OK)
+        status = pen__add_norm(network, layer, PEN_PART_MLP_NORM,
+                               PEN_PART_MLP_NORM_BIAS, block->shape.rows,
+                               &block->mlp_norm, why);
+    for (uint32_t i = 0; i < block->num_pieces && status == PEN_OK; i++)
+        status = add_features(block, &block->pieces[i], network, layer,
+                              first + i, why);
+    return status;
+}
+
+static void lay_out_stash(struct block *block)
+{
+    const struct pen__shape *shape = &block->shape;
     size_t *end = &block->base.stash_bytes;
     size_t stat = shape->rows * shape->stat;
     size_t mean = block->attention_norm.kind == PEN_NORM_LAYER ? stat : 0;
     size_t row = shape->rows * shape->element;
-    const struct pen__projection *projection = &block->projection;
     block->mean1 = pen__take(end, mean);
     block->rstd1 = pen__take(end, stat);
-    block->projected = pen__take(end, projection->stash_bytes);
-    block->attended = pen__take(end, row * projection->query_width);
-    block->lse = pen__take(end, stat * block->attention.heads);
     block->middle = pen__take(end, row * shape->hidden);
     block->mean2 = pen__take(end, mean);
     block->rstd2 = pen__take(end, stat);
-    block->wide = pen__take(end, row * block->swiglu.stride);
+    for (uint32_t i = 0; i < block->num_pieces; i++) {
+        struct piece *piece = &block->pieces[i];
+        piece->projected = pen__take(end, piece->projection.stash_bytes);
+        piece->attended = pen__take(end, row * piece->projection.query_width);
+        piece->lse = pen__take(end, stat * piece->attention.heads);
+        piece->wide = pen__take(end, row * piece->swiglu.stride);
+    }
 }
 
-static void lay_out(struct block *block, const struct pen__shape *shape)
+/* One piece after the other uses the scratch; all are alike. */
+static void lay_out_scratch(struct block *block)
+{
+    size_t *end = &block->base.scratch_bytes;
+    size_t row = block->shape.rows * block->shape.element;
+    const struct piece *piece = &block->pieces[0];
+    block->inner_gradient = pen__take(end, row * piece->swiglu.width);
+    block->attended_gradient =
+        pen__take(end, row * piece->projection.query_width);
+    block->projection_scratch = pen__take(end, piece->projection.scratch_bytes);
+    block->others = *end;
+    for (uint32_t i = 1; i < block->num_pieces; i++)
+        pen__take(end, row * block->shape.hidden);
+}
+
+static void lay_out(struct block *block)
 {
     struct pen__layer *base = &block->base;
-    size_t row = shape->rows * shape->element;
-    size_t width = row * shape->hidden;
+    size_t row = block->shape.rows * block->shape.element;
+    size_t width = row * block->shape.hidden;
     base->input_bytes = pen__align(width);
     base->output_bytes = base->input_bytes;
-    lay_out_stash(block, shape);
+    lay_out_stash(block);
     size_t *keeper =
         block->keeps_cheap ? &base->stash_bytes : &base->scratch_bytes;
     block->a = pen__take(keeper, width);
     block->b = pen__take(keeper, width);
-    block->inner = pen__take(keeper, row * block->swiglu.width);
-
     block->middle_gradient = pen__take(&base->hold_bytes, width);
     block->a_gradient = pen__take(&base->hold_bytes, width);
     block->b_gradient = pen__take(&base->hold_bytes, width);
-    block->projected_gradient =
-        pen__take(&base->hold_bytes, block->projection.hold_bytes);
-    block->wide_gradient =
-        pen__take(&base->hold_bytes, row * block->swiglu.stride);
-
-    block->inner_gradient =
-        pen__take(&base->scratch_bytes, row * block->swiglu.width);
-    block->attended_gradient =
-        pen__take(&base->scratch_bytes, row * block->projection.query_width);
-    block->projection_scratch =
-        pen__take(&base->scratch_bytes, block->projection.scratch_bytes);
+    for (uint32_t i = 0; i < block->num_pieces; i++) {
+        struct piece *piece = &block->pieces[i];
+        piece->inner = pen__take(keeper, row * piece->swiglu.width);
+        piece->projected_gradient =
+            pen__take(&base->hold_bytes, piece->projection.hold_bytes);
+        piece->wide_gradient =
+            pen__take(&base->hold_bytes, row * piece->swiglu.stride);
+    }
+    lay_out_scratch(block);
 }
 
 pen_status pen__block_create(struct pen_network *network, uint32_t layer,
                              struct pen__layer **out, struct pen_text *why)
 {
-    struct block *block = calloc(1, sizeof *block);
+    uint32_t count = network->options.tensor.count;
+    struct block *block =
+        calloc(1, sizeof *block + count * sizeof block->pieces[0]);
     if (block == NULL)
         return PEN_NOMEM;
     block->base.ops = &block_ops;
     block->keeps_cheap = network->options.recompute != PEN_RECOMPUTE_SELECTIVE;
-    pen_status status = add_attention(block, network, layer, why);
-    if (status == PEN_OK)
-        status = add_mlp(block, network, layer, why);
+    block->is_gated = network->options.model->activation == PEN_ACTIVATION_SILU;
+    block->shape = pen__shape_of(&network->options);
+    block->num_pieces = count;
+    pen_status status = add_parameters(block, network, layer, why);
     if (status != PEN_OK) {
         free(block);
         return status;
     }
-    struct pen__shape shape = pen__shape_of(&network->options);
-    lay_out(block, &shape);
+    lay_out(block);
     *out = &block->base;
     return PEN_OK;
 }

@@ -53,6 +53,8 @@ pen_status pen__network_add(struct pen_network *network,
     if (added->is_value_only)
         shape.moments = 0;
     added->layer = network->building;
+    added->piece = network->adding_piece;
+    added->is_copy = network->is_adding_copies;
     pen_status status =
         engine->ops->parameter_create(engine, &shape, why, &added->parameter);
     if (status == PEN_OK)
@@ -145,6 +147,7 @@ void pen_network_free(struct pen_network *network)
                 network->layers[k]->ops->free(network->layers[k]);
     for (size_t i = 0; i < network->num_parameters; i++)
         engine->ops->parameter_free(engine, network->parameters[i].parameter);
+    pen__copies_free(network->copies);
     free(network->layers);
     free(network->parameters);
     pen_engine_give(engine, PEN_PLACE_ENGINE, network->tables,
@@ -211,7 +214,7 @@ const struct pen_model *pen_network_model(const struct pen_network *network)
 const void *pen_network_logits(const struct pen_network *network,
                                const void *stash)
 {
-    if (network->sizes.logits == 0)
+    if (network->sizes.logits == 0 || network->options.tensor.total > 1)
         return NULL;
     const struct pen__places *head =
         &network->places[network->options.num_layers - 1];
@@ -398,6 +401,8 @@ void pen_network_finish_gradients(struct pen_network *network)
         if (network->layers[k]->ops->finish_gradients != NULL)
             network->layers[k]->ops->finish_gradients(network->layers[k],
                                                       network->options.engine);
+    if (network->copies != NULL)
+        pen__copies_sum(network->copies);
 }
 
 void pen_network_clear_gradients(struct pen_network *network)
@@ -424,6 +429,6 @@ void pen_network_add_gathered(struct pen_network *network, size_t count,
 {
     struct pen_engine *engine = network->options.engine;
     PEN_BUG_UNLESS(network->tied_end != NULL && network->gathering == NULL);
-    engine->ops->gradient_add_rows(engine, network->tied_end, count, words,
+    engine->ops->gradient_add_rows(engine, network->tied_end, 0, count, words,
                                    rows);
 }

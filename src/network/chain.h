@@ -19,8 +19,11 @@ struct pen_network {
     const struct pen_image_model *image_model; /* NULL for a decoder */
     void *statistics; /* running ones, of images; owned, in staging */
     size_t statistic_bytes;
-    uint32_t building;              /* the layer that is being made */
-    bool is_adding_values;          /* parameters that others train */
+    uint32_t building;     /* the layer that is being made */
+    bool is_adding_values; /* parameters that others train */
+    bool is_adding_copies; /* of what an earlier piece has */
+    uint32_t adding_piece;
+    struct pen__copies *copies;     /* of parameters; NULL: none */
     struct pen__layer *gathering;   /* embedding tied to a head elsewhere */
     struct pen_parameter *tied_end; /* of either side; NULL: none elsewhere */
     size_t logits_at; /* in the stash of the last layer, if that is a head */
@@ -53,6 +56,15 @@ pen_status pen__network_add(struct pen_network *network,
 
 /* Lays out stash and hold and allocates what is shared. */
 pen_status pen__network_seal(struct pen_network *network, struct pen_text *why);
+
+/*
+ * Parameters that several pieces of a cut model have, as keys and values of
+ * which there are fewer heads than pieces. Their gradients are added in the
+ * tree, and all copies get the sum. A network without copies has no list.
+ */
+pen_status pen__copies_create(struct pen_network *network);
+void pen__copies_free(struct pen__copies *copies);
+void pen__copies_sum(struct pen__copies *copies);
 
 /* A place for an array of `bytes` at *end, which moves behind it. */
 static inline size_t pen__take(size_t *end, size_t bytes)

@@ -1,6 +1,8 @@
 /* Makes the network of a decoder-only model, or a range of its layers. */
 #include "network/decoder.h"
 
+#include "group/tree.h"
+
 #include <stdlib.h>
 
 struct pen__shape pen__shape_of(const struct pen_network_options *options)
@@ -13,42 +15,91 @@ struct pen__shape pen__shape_of(const struct pen_network_options *options)
         .stat = pen_precision_bytes(pen_precision_master(dtype))};
 }
 
+struct pen__cut pen__cut_equally(enum pen__side side, size_t size,
+                                 uint32_t piece, uint32_t total)
+{
+    if (total == 1)
+        return (struct pen__cut){.side = PEN__ALL, .count = size};
+    return (struct pen__cut){side, size / total * piece, size / total};
+}
+
+static size_t words_per_piece(uint32_t vocab, uint32_t total)
+{
+    return (vocab + (size_t)total - 1) / total;
+}
+
+struct pen__cut pen__cut_words(const struct pen_network_options *options,
+                               uint32_t piece)
+{
+    size_t vocab = options->model->vocab;
+    size_t each = words_per_piece(options->model->vocab, options->tensor.total);
+    size_t first = each * piece;
+    if (options->tensor.total == 1)
+        return (struct pen__cut){.side = PEN__ALL, .count = vocab};
+    return (struct pen__cut){PEN__OUTPUTS, first,
+                             first + each > vocab ? vocab - first : each};
+}
+
+/* The piece of a tensor that a cut leaves. */
+static struct pen_tensor_piece cut_tensor(const struct pen_tensor_form *form,
+                                          const struct pen__cut *cut)
+{
+    struct pen_tensor_piece piece =
+        pen_tensor_piece_whole(form->num_dims, form->shape);
+    bool is_vector = form->num_dims == 1;
+    if (cut->side == PEN__ALL || (is_vector && cut->side == PEN__INPUTS))
+        return piece;
+    bool is_first =
+        is_vector || (cut->side == PEN__OUTPUTS) != form->is_input_first;
+    if (is_first) {
+        piece.first_row = cut->first;
+        piece.num_rows = cut->count;
+    } else {
+        piece.first_column = cut->first;
+        piece.num_columns = cut->count;
+    }
+    return piece;
+}
+
 /* Vectors lie in one row, one behind the other; matrices one below the other.
  */
 static void append_tensor(const struct pen_model *model, uint32_t tensor,
+                          const struct pen__cut *cut,
                           struct pen_network_parameter *into)
 {
     struct pen_tensor_info info;
     pen_model_tensor(model, tensor, &info);
     const struct pen_tensor_form *form = info.form;
+    struct pen_tensor_piece piece = cut_tensor(form, cut);
     size_t first = pen_network_count(into);
     if (form->num_dims == 1) {
         into->rows = 1;
-        into->columns += form->shape[0];
+        into->columns += (size_t)piece.num_rows;
+    } else if (form->is_input_first) {
+        into->rows += (size_t)piece.num_columns;
+        into->columns = (size_t)piece.num_rows;
     } else {
-        into->rows += form->shape[form->is_input_first ? 1 : 0];
-        into->columns = form->shape[form->is_input_first ? 0 : 1];
+        into->rows += (size_t)piece.num_rows;
+        into->columns = (size_t)piece.num_columns;
     }
     into->role = form->role;
     into->order = form->is_input_first ? PEN_ORDER_TRANSPOSED : PEN_ORDER_ROWS;
     into->slices[into->num_slices++] = (struct pen_tensor_slice){
-        .tensor = tensor,
-        .piece = pen_tensor_piece_whole(form->num_dims, form->shape),
-        .first = first};
+        .tensor = tensor, .piece = piece, .first = first};
 }
 
 pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
                               enum pen_parameter_use use,
-                              const enum pen_part *parts, size_t count,
+                              const struct pen__part *parts, size_t count,
                               struct pen_parameter **out, struct pen_text *why)
 {
     const struct pen_model *model = network->options.model;
     struct pen_network_parameter added = {.is_value_only =
                                               network->is_adding_values};
     for (size_t i = 0; i < count; i++) {
-        uint32_t tensor = pen_model_find_part(model, layer, parts[i]);
+        uint32_t tensor = pen_model_find_part(model, layer, parts[i].part);
         if (tensor < model->num_tensors)
-            append_tensor(model, tensor, &added);
+            append_tensor(model, tensor, &parts[i].cut, &added);
     }
     *out = NULL;
     if (added.num_slices == 0)
@@ -63,7 +114,8 @@ pen_status pen__add_part(struct pen_network *network, uint32_t layer,
                          enum pen_parameter_use use, enum pen_part part,
                          struct pen_parameter **out, struct pen_text *why)
 {
-    return pen__add_parameter(network, layer, use, &part, 1, out, why);
+    return pen__add_parameter(network, layer, use,
+                              &(struct pen__part){.part = part}, 1, out, why);
 }
 
 pen_status pen__add_norm(struct pen_network *network, uint32_t layer,
@@ -87,22 +139,71 @@ pen_status pen__add_norm(struct pen_network *network, uint32_t layer,
     return PEN_OK;
 }
 
+/* Of inputs that are cut the first piece has the biases. */
+static bool has_bias(const struct pen__cut *cut)
+{
+    return cut->side != PEN__INPUTS || cut->first == 0;
+}
+
 pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
-                           const enum pen_part *weights,
-                           const enum pen_part *biases, size_t count,
+                           const struct pen__dense *parts, size_t count,
                            struct pen_linear *out, struct pen_text *why)
 {
     struct pen_engine *engine = network->options.engine;
+    struct pen__part weights[PEN_MAX_PARAMETER_TENSORS];
+    struct pen__part biases[PEN_MAX_PARAMETER_TENSORS];
+    for (size_t i = 0; i < count; i++) {
+        weights[i] = (struct pen__part){parts[i].weight, parts[i].cut};
+        biases[i] = (struct pen__part){parts[i].bias, parts[i].cut};
+    }
     *out = (struct pen_linear){.rows = network->options.batch *
                                        network->options.sequence};
     pen_status status = pen__add_parameter(network, layer, PEN_PARAMETER_DENSE,
                                            weights, count, &out->weight, why);
-    if (status == PEN_OK)
+    if (status == PEN_OK && has_bias(&parts[0].cut))
         status = pen__add_parameter(network, layer, PEN_PARAMETER_VECTORS,
                                     biases, count, &out->bias, why);
     if (status == PEN_OK)
         status = engine->ops->linear_prepare(engine, out, why);
     return status;
+}
+
+void pen__sum_pieces(const struct pen__pass *pass, uint32_t pieces,
+                     size_t elements, void *sum, void *others)
+{
+    struct pen_engine *engine = pass->engine;
+    size_t bytes = elements * pen_precision_bytes(engine->dtype);
+    for (struct pen_tree at = {.size = pieces};
+         pieces > 1 && pen_tree_next(&at);) {
+        void *to = pen__piece_result(at.to, bytes, sum, others);
+        engine->ops->add(engine, elements, to,
+                         pen__piece_result(at.from, bytes, sum, others), to);
+    }
+}
+
+pen_status pen_network_check_pieces(const struct pen_model *model,
+                                    uint32_t pieces, struct pen_text *why)
+{
+    uint32_t heads = model->num_kv_heads;
+    if (pieces <= 1)
+        return PEN_OK;
+    if (model->num_heads % pieces != 0)
+        pen_why(why, "the model's %u attention heads", model->num_heads);
+    else if (heads % pieces != 0 && pieces % heads != 0)
+        pen_why(why, "the model's %u key and value heads", heads);
+    else if (model->intermediate % pieces != 0)
+        pen_why(why, "the %u inner features of the model's MLP",
+                model->intermediate);
+    else if (words_per_piece(model->vocab, pieces) * (pieces - 1) >=
+             model->vocab)
+        pen_why(why, "the %u words of the model's vocabulary", model->vocab);
+    else
+        return PEN_OK;
+    pen_why(why,
+            " cannot be cut into %u pieces; use a number that divides "
+            "them",
+            pieces);
+    return PEN_INVALID;
 }
 
 static pen_status check(const struct pen_network_options *options,
@@ -128,7 +229,7 @@ static pen_status check(const struct pen_network_options *options,
                 model->max_positions, options->sequence, model->max_positions);
         return PEN_INVALID;
     }
-    return PEN_OK;
+    return pen_network_check_pieces(model, options->tensor.total, why);
 }
 
 static pen_status create_layer(struct pen_network *network, uint32_t layer,
@@ -162,7 +263,9 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
         if (status != PEN_OK)
             return status;
     }
-    return pen__network_seal(network, why);
+    network->adding_piece = 0;
+    pen_status status = pen__copies_create(network);
+    return status == PEN_OK ? pen__network_seal(network, why) : status;
 }
 
 pen_status pen_network_create(const struct pen_network_options *options,
@@ -175,6 +278,8 @@ pen_status pen_network_create(const struct pen_network_options *options,
     if (network == NULL)
         return PEN_NOMEM;
     network->options = *options;
+    if (options->tensor.total == 0)
+        network->options.tensor = (struct pen_tensor_share){1, 0, 1};
     status = build(network, why);
     if (status != PEN_OK) {
         pen_network_free(network);

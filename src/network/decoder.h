@@ -16,16 +16,42 @@ struct pen__shape {
 struct pen__shape pen__shape_of(const struct pen_network_options *options);
 
 /*
+ * What a piece has of the weight of a dense layer (network.h,
+ * pen_tensor_share): some outputs, with their biases; or some inputs, and then
+ * the first piece has all biases.
+ */
+enum pen__side { PEN__ALL, PEN__OUTPUTS, PEN__INPUTS };
+
+struct pen__cut {
+    enum pen__side side;
+    size_t first;
+    size_t count;
+};
+
+/* Piece `piece` of `total` equal ones. */
+struct pen__cut pen__cut_equally(enum pen__side side, size_t size,
+                                 uint32_t piece, uint32_t total);
+
+/* Words of a piece; the last one may have fewer. */
+struct pen__cut pen__cut_words(const struct pen_network_options *options,
+                               uint32_t piece);
+
+struct pen__part {
+    enum pen_part part;
+    struct pen__cut cut;
+};
+
+/*
  * The parameter that holds these parts of a layer, one behind the other. Parts
  * the model does not have are left out; NULL in *out when none is left, which
  * is no failure.
  */
 pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
                               enum pen_parameter_use use,
-                              const enum pen_part *parts, size_t count,
+                              const struct pen__part *parts, size_t count,
                               struct pen_parameter **out, struct pen_text *why);
 
-/* The same for one part. */
+/* The same for one part that is not cut. */
 pen_status pen__add_part(struct pen_network *network, uint32_t layer,
                          enum pen_parameter_use use, enum pen_part part,
                          struct pen_parameter **out, struct pen_text *why);
@@ -35,11 +61,32 @@ pen_status pen__add_norm(struct pen_network *network, uint32_t layer,
                          enum pen_part gain, enum pen_part bias, size_t rows,
                          struct pen_norm *out, struct pen_text *why);
 
+/* A weight and its bias, cut alike. */
+struct pen__dense {
+    enum pen_part weight;
+    enum pen_part bias;
+    struct pen__cut cut;
+};
+
 /* A dense layer over all rows, made from these parts, and prepared. */
 pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
-                           const enum pen_part *weights,
-                           const enum pen_part *biases, size_t count,
+                           const struct pen__dense *parts, size_t count,
                            struct pen_linear *out, struct pen_text *why);
+
+/*
+ * Adds the results of the pieces of a network in the tree: the first one's is
+ * at `sum`, where their sum will be, those of the others one behind the other
+ * at `others`, each with room for pen__align() of its bytes.
+ */
+void pen__sum_pieces(const struct pen__pass *pass, uint32_t pieces,
+                     size_t elements, void *sum, void *others);
+
+/* Where the result of a piece goes, for pen__sum_pieces(). */
+static inline void *pen__piece_result(uint32_t piece, size_t bytes, void *sum,
+                                      void *others)
+{
+    return piece == 0 ? sum : pen__at(others, (piece - 1) * pen__align(bytes));
+}
 
 /* The layers. On success *out is owned by the caller, the network. */
 pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,

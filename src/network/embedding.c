@@ -5,6 +5,10 @@
  * micro-batches of the head's part plus that of the embedding's. The latter is
  * zero but for the tokens of the step, so it is gathered in a small table with
  * one row for each of them and added when the step ends.
+ *
+ * In a model that is cut, every piece has the rows of some words; what it has
+ * not is zero, and the rows of all pieces are added. The first piece has the
+ * positions.
  */
 #include "network/decoder.h"
 
@@ -14,7 +18,11 @@
 
 struct embedding {
     struct pen__layer base;
-    struct pen_embedding table;
+    size_t elements;     /* of the output */
+    size_t output_bytes; /* of these, not aligned */
+    size_t others;       /* in the scratch: of all pieces but the first */
+    int32_t first_word;  /* of those that the pieces here have */
+    size_t num_words;
 
     /* Only where the head uses the table too. */
     struct pen_engine *engine; /* of `gathered` */
@@ -27,6 +35,9 @@ struct embedding {
     int32_t *rows;         /* of the tokens of a micro-batch */
     void *gathered_rows;   /* NULL where they are seen where they lie */
     size_t row_bytes;      /* of one that was gathered */
+
+    uint32_t num_pieces;
+    struct pen_embedding tables[];
 };
 
 static struct embedding *embedding_of(struct pen__layer *layer)
@@ -43,7 +54,7 @@ static void free_embedding(struct pen__layer *layer)
     pen_engine_give(engine, PEN_PLACE_STAGING, embedding->token_of_row,
                     embedding->capacity * sizeof(int32_t));
     pen_engine_give(engine, PEN_PLACE_STAGING, embedding->rows,
-                    embedding->table.rows * sizeof(int32_t));
+                    embedding->tables[0].rows * sizeof(int32_t));
     pen_engine_give(engine, PEN_PLACE_STAGING, embedding->gathered_rows,
                     embedding->capacity * embedding->row_bytes);
     free(embedding->row_of_token);
@@ -53,11 +64,17 @@ static void free_embedding(struct pen__layer *layer)
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
+    const struct embedding *embedding = embedding_of(layer);
+    void *others = pen__at(pass->scratch, embedding->others);
     (void)x;
-    if (y != NULL)
-        pass->engine->ops->embedding_forward(pass->engine,
-                                             &embedding_of(layer)->table,
-                                             pass->microbatch->ids, y);
+    if (y == NULL)
+        return;
+    for (uint32_t i = 0; i < embedding->num_pieces; i++)
+        pass->engine->ops->embedding_forward(
+            pass->engine, &embedding->tables[i], pass->microbatch->ids,
+            pen__piece_result(i, embedding->output_bytes, y, others));
+    pen__sum_pieces(pass, embedding->num_pieces, embedding->elements, y,
+                    others);
 }
 
 /* Nothing comes before this layer. */
@@ -72,9 +89,13 @@ static void backward_input(struct pen__layer *layer,
     (void)dx;
 }
 
+/* Words of pieces that are elsewhere have the row -1, which no table has. */
 static void find_rows(struct embedding *embedding, const int32_t *ids)
 {
-    for (size_t i = 0; i < embedding->table.rows; i++) {
+    for (size_t i = 0; i < embedding->tables[0].rows; i++) {
+        embedding->rows[i] = -1;
+        if ((size_t)(ids[i] - embedding->first_word) >= embedding->num_words)
+            continue;
         int32_t *row = &embedding->row_of_token[ids[i]];
         if (*row < 0) {
             PEN_BUG_UNLESS(embedding->num_gathered < embedding->capacity);
@@ -90,15 +111,20 @@ static void backward_weight(struct pen__layer *layer,
                             const void *dy)
 {
     struct embedding *embedding = embedding_of(layer);
-    struct pen_embedding table = embedding->table;
     const int32_t *ids = pass->microbatch->ids;
     (void)x;
     if (embedding->gathered != NULL) {
+        struct pen_embedding table = embedding->tables[0];
         find_rows(embedding, ids);
         table.tokens = embedding->gathered;
-        ids = embedding->rows;
+        table.first = 0;
+        pass->engine->ops->embedding_backward(pass->engine, &table,
+                                              embedding->rows, dy);
+        return;
     }
-    pass->engine->ops->embedding_backward(pass->engine, &table, ids, dy);
+    for (uint32_t i = 0; i < embedding->num_pieces; i++)
+        pass->engine->ops->embedding_backward(pass->engine,
+                                              &embedding->tables[i], ids, dy);
 }
 
 /* For operations at once, for the host once a later mark is reached. */
@@ -129,9 +155,11 @@ static void finish_gradients(struct pen__layer *layer,
     struct embedding *embedding = embedding_of(layer);
     if (embedding->gathered == NULL || embedding->is_tied_elsewhere)
         return;
-    engine->ops->gradient_add_rows(
-        engine, embedding->table.tokens, embedding->num_gathered,
-        embedding->token_of_row, gathered_rows(embedding));
+    const void *rows = gathered_rows(embedding);
+    for (uint32_t i = 0; i < embedding->num_pieces; i++)
+        engine->ops->gradient_add_rows(
+            engine, embedding->tables[i].tokens, embedding->tables[i].first,
+            embedding->num_gathered, embedding->token_of_row, rows);
     clear_gathered(embedding);
 }
 
@@ -226,7 +254,7 @@ static pen_status create_gathered(struct embedding *embedding,
     embedding->token_of_row =
         take_staging(embedding, embedding->capacity * sizeof(int32_t));
     embedding->rows =
-        take_staging(embedding, embedding->table.rows * sizeof(int32_t));
+        take_staging(embedding, embedding->tables[0].rows * sizeof(int32_t));
     if (embedding->row_of_token == NULL || embedding->token_of_row == NULL ||
         embedding->rows == NULL)
         return PEN_NOMEM;
@@ -254,42 +282,80 @@ static bool has_head(const struct pen_network_options *options)
            options->model->num_layers;
 }
 
+/* The rows of a piece's words; the first parameters of the network. */
+static pen_status add_words(struct embedding *embedding,
+                            struct pen_network *network, uint32_t layer,
+                            uint32_t index, struct pen_text *why)
+{
+    const struct pen_network_options *options = &network->options;
+    struct pen_embedding *table = &embedding->tables[index];
+    bool is_tied = options->model->has_tied_embeddings;
+    const struct pen__part part = {
+        PEN_PART_TOKEN_EMBEDDING,
+        pen__cut_words(options, options->tensor.first + index)};
+    table->rows = options->batch * options->sequence;
+    table->sequence = options->sequence;
+    table->first = (int32_t)part.cut.first;
+    if (index == 0)
+        embedding->first_word = table->first;
+    embedding->num_words += part.cut.count;
+    network->is_adding_values = embedding->is_tied_elsewhere;
+    network->adding_piece = options->tensor.first + index;
+    pen_status status =
+        pen__add_parameter(network, layer,
+                           is_tied && has_head(options) ? PEN_PARAMETER_DENSE
+                                                        : PEN_PARAMETER_VECTORS,
+                           &part, 1, &table->tokens, why);
+    network->is_adding_values = false;
+    network->adding_piece = 0;
+    if (status == PEN_OK)
+        network->parameters[network->num_parameters - 1].has_sparse_gradient =
+            !is_tied;
+    return status;
+}
+
+static pen_status add_tables(struct embedding *embedding,
+                             struct pen_network *network, uint32_t layer,
+                             struct pen_text *why)
+{
+    const struct pen_network_options *options = &network->options;
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < embedding->num_pieces && status == PEN_OK; i++)
+        status = add_words(embedding, network, layer, i, why);
+    if (embedding->is_tied_elsewhere) {
+        network->gathering = &embedding->base;
+        network->tied_end = embedding->tables[0].tokens;
+    }
+    if (status == PEN_OK && options->tensor.first == 0)
+        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
+                               PEN_PART_POSITION_EMBEDDING,
+                               &embedding->tables[0].positions, why);
+    if (status == PEN_OK && options->model->has_tied_embeddings &&
+        !options->is_forward_only)
+        status = create_gathered(embedding, options,
+                                 pen_network_gathered_capacity(network), why);
+    return status;
+}
+
 pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
                                  struct pen__layer **out, struct pen_text *why)
 {
     const struct pen_network_options *options = &network->options;
     struct pen__shape shape = pen__shape_of(options);
-    struct embedding *embedding = calloc(1, sizeof *embedding);
+    uint32_t count = options->tensor.count;
+    struct embedding *embedding =
+        calloc(1, sizeof *embedding + count * sizeof embedding->tables[0]);
     if (embedding == NULL)
         return PEN_NOMEM;
-    bool is_tied = options->model->has_tied_embeddings;
-    embedding->is_tied_elsewhere = is_tied && !has_head(options);
+    embedding->is_tied_elsewhere =
+        options->model->has_tied_embeddings && !has_head(options);
     embedding->base.ops = &embedding_ops;
-    embedding->base.output_bytes =
-        pen__align(shape.rows * shape.hidden * shape.element);
-    embedding->table.rows = shape.rows;
-    embedding->table.sequence = options->sequence;
-    network->is_adding_values = embedding->is_tied_elsewhere;
-    pen_status status =
-        pen__add_part(network, layer,
-                      is_tied && has_head(options) ? PEN_PARAMETER_DENSE
-                                                   : PEN_PARAMETER_VECTORS,
-                      PEN_PART_TOKEN_EMBEDDING, &embedding->table.tokens, why);
-    network->is_adding_values = false;
-    if (status == PEN_OK)
-        network->parameters[network->num_parameters - 1].has_sparse_gradient =
-            !is_tied;
-    if (embedding->is_tied_elsewhere) {
-        network->gathering = &embedding->base;
-        network->tied_end = embedding->table.tokens;
-    }
-    if (status == PEN_OK)
-        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
-                               PEN_PART_POSITION_EMBEDDING,
-                               &embedding->table.positions, why);
-    if (status == PEN_OK && is_tied && !options->is_forward_only)
-        status = create_gathered(embedding, options,
-                                 pen_network_gathered_capacity(network), why);
+    embedding->num_pieces = count;
+    embedding->elements = shape.rows * shape.hidden;
+    embedding->output_bytes = embedding->elements * shape.element;
+    embedding->base.output_bytes = pen__align(embedding->output_bytes);
+    embedding->base.scratch_bytes = (count - 1) * embedding->base.output_bytes;
+    pen_status status = add_tables(embedding, network, layer, why);
     if (status != PEN_OK) {
         free_embedding(&embedding->base);
         return status;

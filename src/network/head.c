@@ -3,24 +3,39 @@
  *
  * The forward replaces the logits by their gradient where there will be a
  * backward, for the loss has no other use for them.
+ *
+ * In a model that is cut, every piece has the logits of some words. Their loss
+ * needs three numbers of each row of a piece, which are joined in the tree.
  */
 #include "network/decoder.h"
 
+#include "group/tree.h"
+
 #include <stdlib.h>
+
+struct piece {
+    struct pen_linear output;
+    struct pen_cross_entropy entropy;
+    size_t logits; /* in the stash */
+};
 
 struct head {
     struct pen__layer base;
+    struct pen__shape shape;
     struct pen_norm norm;
-    struct pen_linear output;
-    struct pen_cross_entropy entropy;
 
     /* In the stash. */
     size_t normed;
     size_t mean;
     size_t rstd;
-    size_t logits;
     /* In the hold. */
     size_t normed_gradient;
+    /* In the scratch, of a vocabulary that is cut. */
+    size_t stats;  /* of each piece */
+    size_t others; /* gradients of all pieces but the first */
+
+    uint32_t num_pieces;
+    struct piece pieces[];
 };
 
 static struct head *head_of(struct pen__layer *layer)
@@ -33,24 +48,63 @@ static void free_head(struct pen__layer *layer)
     free(layer);
 }
 
+static size_t stat_bytes(const struct head *head)
+{
+    return pen__align(head->shape.rows * 3 * head->shape.stat);
+}
+
+/* Of all pieces: the loss, and the slopes of the logits where asked. */
+static void join_losses(const struct head *head, const struct pen__pass *pass,
+                        bool with_gradient)
+{
+    struct pen_engine *engine = pass->engine;
+    const int32_t *targets = pass->microbatch->targets;
+    void *stats = pen__at(pass->scratch, head->stats);
+    size_t each = stat_bytes(head);
+    for (uint32_t i = 0; i < head->num_pieces; i++)
+        engine->ops->entropy_measure(
+            engine, &head->pieces[i].entropy, targets,
+            pen__at(pass->stash, head->pieces[i].logits),
+            pen__at(stats, i * each));
+    for (struct pen_tree at = {.size = head->num_pieces}; pen_tree_next(&at);)
+        engine->ops->entropy_join(engine, head->shape.rows,
+                                  pen__at(stats, at.from * each),
+                                  pen__at(stats, at.to * each));
+    for (uint32_t i = 0; i < head->num_pieces; i++) {
+        struct pen_cross_entropy entropy = head->pieces[i].entropy;
+        entropy.count = pass->microbatch->loss_count;
+        engine->ops->entropy_finish(
+            engine, &entropy, targets, stats,
+            pen__at(pass->stash, head->pieces[i].logits), with_gradient,
+            i == 0 ? pass->loss : NULL);
+    }
+}
+
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
     struct head *head = head_of(layer);
     struct pen_engine *engine = pass->engine;
     void *normed = pen__at(pass->stash, head->normed);
-    void *logits = pen__at(pass->stash, head->logits);
     (void)y;
     engine->ops->norm_forward(engine, &head->norm, x, normed,
                               pen__at(pass->stash, head->mean),
                               pen__at(pass->stash, head->rstd));
-    engine->ops->linear_forward(engine, &head->output, normed, NULL, logits);
+    for (uint32_t i = 0; i < head->num_pieces; i++)
+        engine->ops->linear_forward(
+            engine, &head->pieces[i].output, normed, NULL,
+            pen__at(pass->stash, head->pieces[i].logits));
     if (pass->microbatch->targets == NULL)
         return;
-    struct pen_cross_entropy entropy = head->entropy;
+    if (head->num_pieces > 1) {
+        join_losses(head, pass, !pass->is_forward_only);
+        return;
+    }
+    struct pen_cross_entropy entropy = head->pieces[0].entropy;
     entropy.count = pass->microbatch->loss_count;
     engine->ops->cross_entropy(engine, &entropy, pass->microbatch->targets,
-                               logits, !pass->is_forward_only, pass->loss);
+                               pen__at(pass->stash, head->pieces[0].logits),
+                               !pass->is_forward_only, pass->loss);
 }
 
 static void backward_input(struct pen__layer *layer,
@@ -60,9 +114,16 @@ static void backward_input(struct pen__layer *layer,
     struct head *head = head_of(layer);
     struct pen_engine *engine = pass->engine;
     void *gradient = pen__at(pass->hold, head->normed_gradient);
+    void *others = pen__at(pass->scratch, head->others);
+    size_t elements = head->shape.rows * head->shape.hidden;
     (void)dy;
-    engine->ops->linear_backward_input(
-        engine, &head->output, pen__at(pass->stash, head->logits), gradient);
+    for (uint32_t i = 0; i < head->num_pieces; i++)
+        engine->ops->linear_backward_input(
+            engine, &head->pieces[i].output,
+            pen__at(pass->stash, head->pieces[i].logits),
+            pen__piece_result(i, elements * head->shape.element, gradient,
+                              others));
+    pen__sum_pieces(pass, head->num_pieces, elements, gradient, others);
     if (dx != NULL)
         engine->ops->norm_backward_input(
             engine, &head->norm, x, pen__at(pass->stash, head->mean),
@@ -76,9 +137,10 @@ static void backward_weight(struct pen__layer *layer,
     struct head *head = head_of(layer);
     struct pen_engine *engine = pass->engine;
     (void)dy;
-    engine->ops->linear_backward_weight(engine, &head->output,
-                                        pen__at(pass->stash, head->normed),
-                                        pen__at(pass->stash, head->logits));
+    for (uint32_t i = 0; i < head->num_pieces; i++)
+        engine->ops->linear_backward_weight(
+            engine, &head->pieces[i].output, pen__at(pass->stash, head->normed),
+            pen__at(pass->stash, head->pieces[i].logits));
     engine->ops->norm_backward_weight(
         engine, &head->norm, x, pen__at(pass->stash, head->mean),
         pen__at(pass->stash, head->rstd),
@@ -92,9 +154,10 @@ static const struct pen__layer_ops head_ops = {
     .backward_weight = backward_weight,
 };
 
-static void lay_out(struct head *head, const struct pen__shape *shape)
+static void lay_out(struct head *head)
 {
     struct pen__layer *base = &head->base;
+    const struct pen__shape *shape = &head->shape;
     size_t width = shape->rows * shape->hidden * shape->element;
     bool has_mean = head->norm.kind == PEN_NORM_LAYER;
     base->input_bytes = pen__align(width);
@@ -102,57 +165,87 @@ static void lay_out(struct head *head, const struct pen__shape *shape)
     head->mean =
         pen__take(&base->stash_bytes, has_mean ? shape->rows * shape->stat : 0);
     head->rstd = pen__take(&base->stash_bytes, shape->rows * shape->stat);
-    head->logits =
-        pen__take(&base->stash_bytes,
-                  shape->rows * head->entropy.classes * shape->element);
+    for (uint32_t i = 0; i < head->num_pieces; i++)
+        head->pieces[i].logits = pen__take(
+            &base->stash_bytes,
+            shape->rows * head->pieces[i].entropy.classes * shape->element);
     head->normed_gradient = pen__take(&base->hold_bytes, width);
+    if (head->num_pieces == 1)
+        return;
+    head->stats =
+        pen__take(&base->scratch_bytes, head->num_pieces * stat_bytes(head));
+    head->others = pen__take(&base->scratch_bytes,
+                             (head->num_pieces - 1) * pen__align(width));
 }
 
 /* A tied matrix is the embedding's, or a copy where that is elsewhere. */
 static pen_status find_matrix(struct pen_network *network, uint32_t layer,
-                              struct pen_parameter **out, struct pen_text *why)
+                              uint32_t piece, struct pen_parameter **out,
+                              struct pen_text *why)
 {
-    if (!network->options.model->has_tied_embeddings)
-        return pen__add_part(network, layer, PEN_PARAMETER_DENSE, PEN_PART_HEAD,
-                             out, why);
-    if (network->options.first_layer > 0) {
-        pen_status status = pen__add_part(network, 0, PEN_PARAMETER_DENSE,
-                                          PEN_PART_TOKEN_EMBEDDING, out, why);
-        network->tied_end = *out;
-        return status;
+    const struct pen_network_options *options = &network->options;
+    struct pen__part part = {.part = PEN_PART_HEAD,
+                             .cut = pen__cut_words(options, piece)};
+    bool is_tied = options->model->has_tied_embeddings;
+    if (is_tied && options->first_layer == 0) {
+        *out = network->parameters[piece - options->tensor.first].parameter;
+        return PEN_OK;
     }
-    *out = network->parameters[0].parameter;
-    return PEN_OK;
+    if (is_tied)
+        part.part = PEN_PART_TOKEN_EMBEDDING;
+    network->adding_piece = piece;
+    pen_status status = pen__add_parameter(
+        network, is_tied ? 0 : layer, PEN_PARAMETER_DENSE, &part, 1, out, why);
+    network->adding_piece = 0;
+    if (is_tied)
+        network->tied_end = *out;
+    return status;
+}
+
+static pen_status add_piece(struct head *head, struct pen_network *network,
+                            uint32_t layer, uint32_t index,
+                            struct pen_text *why)
+{
+    struct pen_engine *engine = network->options.engine;
+    struct piece *piece = &head->pieces[index];
+    uint32_t number = network->options.tensor.first + index;
+    struct pen__cut words = pen__cut_words(&network->options, number);
+    piece->output.rows = head->shape.rows;
+    piece->entropy = (struct pen_cross_entropy){.rows = head->shape.rows,
+                                                .classes = words.count,
+                                                .first = (int32_t)words.first,
+                                                .ignore = PEN_NO_TARGET};
+    pen_status status =
+        find_matrix(network, layer, number, &piece->output.weight, why);
+    if (status == PEN_OK)
+        status = engine->ops->linear_prepare(engine, &piece->output, why);
+    network->sizes.logits +=
+        head->shape.rows * words.count * head->shape.element;
+    return status;
 }
 
 pen_status pen__head_create(struct pen_network *network, uint32_t layer,
                             struct pen__layer **out, struct pen_text *why)
 {
-    struct pen__shape shape = pen__shape_of(&network->options);
-    struct pen_engine *engine = network->options.engine;
-    struct head *head = calloc(1, sizeof *head);
+    uint32_t count = network->options.tensor.count;
+    struct head *head =
+        calloc(1, sizeof *head + count * sizeof head->pieces[0]);
     if (head == NULL)
         return PEN_NOMEM;
     head->base.ops = &head_ops;
-    head->output.rows = shape.rows;
-    head->entropy =
-        (struct pen_cross_entropy){.rows = shape.rows,
-                                   .classes = network->options.model->vocab,
-                                   .ignore = PEN_NO_TARGET};
-    pen_status status =
-        pen__add_norm(network, layer, PEN_PART_FINAL_NORM,
-                      PEN_PART_FINAL_NORM_BIAS, shape.rows, &head->norm, why);
-    if (status == PEN_OK)
-        status = find_matrix(network, layer, &head->output.weight, why);
-    if (status == PEN_OK)
-        status = engine->ops->linear_prepare(engine, &head->output, why);
+    head->shape = pen__shape_of(&network->options);
+    head->num_pieces = count;
+    pen_status status = pen__add_norm(network, layer, PEN_PART_FINAL_NORM,
+                                      PEN_PART_FINAL_NORM_BIAS,
+                                      head->shape.rows, &head->norm, why);
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++)
+        status = add_piece(head, network, layer, i, why);
     if (status != PEN_OK) {
         free(head);
         return status;
     }
-    lay_out(head, &shape);
-    network->logits_at = head->logits;
-    network->sizes.logits = shape.rows * head->entropy.classes * shape.element;
+    lay_out(head);
+    network->logits_at = head->pieces[0].logits;
     *out = &head->base;
     return PEN_OK;
 }

@@ -32,6 +32,19 @@
  */
 struct pen_network;
 
+/*
+ * Tensor parallelism: what one network has of a decoder whose products are cut
+ * into `total` pieces of the same shape. Heads and the wide half of the MLP are
+ * cut, and so are the rows of the vocabulary. Results of a piece that are
+ * parts of a sum are added in the tree of group/tree.h over all pieces, so that
+ * the bits depend on `total` alone. All zero: a model that is not cut.
+ */
+struct pen_tensor_share {
+    uint32_t total;
+    uint32_t first; /* piece that is here */
+    uint32_t count;
+};
+
 struct pen_network_options {
     struct pen_engine *engine;     /* borrowed until the network is freed */
     const struct pen_model *model; /* borrowed likewise */
@@ -42,8 +55,15 @@ struct pen_network_options {
     size_t step_rows; /* most tokens between two optimizer steps */
     int moments;      /* that the optimizer keeps per parameter */
     enum pen_recompute recompute;
+    struct pen_tensor_share tensor;
     bool is_forward_only; /* no gradients: evaluation, generation */
 };
+
+/*
+ * INVALID, with the reason, where a model cannot be cut into so many pieces.
+ */
+pen_status pen_network_check_pieces(const struct pen_model *model,
+                                    uint32_t pieces, struct pen_text *why);
 
 /*
  * One micro-batch: what comes from the data.
@@ -158,7 +178,8 @@ void *pen_network_input(struct pen_network *network, void *stash);
 
 /*
  * After forward-only passes: the logits of the micro-batch, of the engine's
- * dtype, [batch * sequence][vocab], in the stash. NULL without the head.
+ * dtype, [batch * sequence][vocab], in the stash. NULL without the head, and
+ * where the vocabulary is cut.
  */
 const void *pen_network_logits(const struct pen_network *network,
                                const void *stash);
@@ -221,8 +242,10 @@ struct pen_tensor_slice {
 struct pen_network_parameter {
     struct pen_parameter *parameter; /* owned by the network */
     uint32_t layer;                  /* that it belongs to, of the model */
-    bool is_value_only;              /* somebody else trains it */
-    bool has_sparse_gradient;        /* zero but for rows of a step's tokens */
+    uint32_t piece;                  /* of a model that is cut; else 0 */
+    bool is_copy; /* another piece has the same, counts it and writes it */
+    bool is_value_only;       /* somebody else trains it */
+    bool has_sparse_gradient; /* zero but for rows of a step's tokens */
     enum pen_role role;
     enum pen_parameter_order order;
     size_t rows;

@@ -1,45 +1,82 @@
 /* Queries, keys and values; see projection.h. */
 #include "network/projection.h"
 
+enum { QUERIES, KEYS, VALUES, KINDS };
+
+/* What a piece has of queries, keys and values. */
+static void find_parts(const struct pen_network *network, uint32_t layer,
+                       uint32_t piece, struct pen__dense parts[KINDS])
+{
+    static const struct pen__dense plain[KINDS] = {
+        {.weight = PEN_PART_Q, .bias = PEN_PART_Q_BIAS},
+        {.weight = PEN_PART_K, .bias = PEN_PART_K_BIAS},
+        {.weight = PEN_PART_V, .bias = PEN_PART_V_BIAS}};
+    const struct pen_model *model = network->options.model;
+    uint32_t total = network->options.tensor.total;
+    uint32_t kv_pieces =
+        total < model->num_kv_heads ? total : model->num_kv_heads;
+    size_t first = 0;
+    for (int i = 0; i < KINDS; i++) {
+        size_t size = (size_t)model->head_dim *
+                      (i == QUERIES ? model->num_heads : model->num_kv_heads);
+        parts[i] = plain[i];
+        parts[i].cut =
+            i == QUERIES ? pen__cut_equally(PEN__OUTPUTS, size, piece, total)
+                         : pen__cut_equally(
+                               PEN__OUTPUTS, size,
+                               (uint32_t)((uint64_t)piece * kv_pieces / total),
+                               kv_pieces);
+        if (pen_model_find_part(model, layer, PEN_PART_QKV) <
+            model->num_tensors) {
+            parts[i].weight = PEN_PART_QKV;
+            parts[i].bias = PEN_PART_QKV_BIAS;
+            parts[i].cut.first += first;
+        }
+        first += size;
+    }
+}
+
 static pen_status add_one_product(struct pen__projection *self,
                                   struct pen_network *network, uint32_t layer,
+                                  const struct pen__dense parts[KINDS],
                                   struct pen_text *why)
 {
-    static const enum pen_part side_by_side[] = {PEN_PART_QKV};
-    static const enum pen_part side_biases[] = {PEN_PART_QKV_BIAS};
-    static const enum pen_part weights[] = {PEN_PART_Q, PEN_PART_K, PEN_PART_V};
-    static const enum pen_part biases[] = {PEN_PART_Q_BIAS, PEN_PART_K_BIAS,
-                                           PEN_PART_V_BIAS};
-    const struct pen_model *model = network->options.model;
-    if (pen_model_find_part(model, layer, PEN_PART_QKV) < model->num_tensors)
-        return pen__add_linear(network, layer, side_by_side, side_biases, 1,
-                               &self->all, why);
-    return pen__add_linear(network, layer, weights, biases, 3, &self->all, why);
+    /* Side by side in one tensor, they are there without being cut. */
+    size_t count = parts[QUERIES].weight == PEN_PART_QKV ? 1 : KINDS;
+    return pen__add_linear(network, layer, parts, count, &self->all, why);
+}
+
+/* Whether an earlier piece has the same keys and values. */
+static bool has_copies(const struct pen_network *network, uint32_t piece)
+{
+    uint32_t total = network->options.tensor.total;
+    uint32_t heads = network->options.model->num_kv_heads;
+    return total > heads && piece % (total / heads) != 0;
 }
 
 static pen_status add_three_products(struct pen__projection *self,
                                      struct pen_network *network,
-                                     uint32_t layer, struct pen_text *why)
+                                     uint32_t layer, uint32_t piece,
+                                     const struct pen__dense parts[KINDS],
+                                     struct pen_text *why)
 {
-    static const enum pen_part weights[] = {PEN_PART_Q, PEN_PART_K, PEN_PART_V};
-    static const enum pen_part biases[] = {PEN_PART_Q_BIAS, PEN_PART_K_BIAS,
-                                           PEN_PART_V_BIAS};
     struct pen_linear *linears[] = {&self->all, &self->keys, &self->values};
-    const struct pen_model *model = network->options.model;
-    for (int i = 0; i < 3; i++) {
-        pen_status status = pen__add_linear(network, layer, &weights[i],
-                                            &biases[i], 1, linears[i], why);
-        if (status != PEN_OK)
-            return status;
+    pen_status status = PEN_OK;
+    for (int i = 0; i < KINDS && status == PEN_OK; i++) {
+        network->is_adding_copies = i != QUERIES && has_copies(network, piece);
+        status = pen__add_linear(network, layer, &parts[i], 1, linears[i], why);
     }
-    size_t rows = self->shape.rows;
-    pen_status status =
-        pen__add_norm(network, layer, PEN_PART_Q_NORM, PEN_PARTS,
-                      rows * model->num_heads, &self->query_norm, why);
-    if (status != PEN_OK)
-        return status;
-    return pen__add_norm(network, layer, PEN_PART_K_NORM, PEN_PARTS,
-                         rows * model->num_kv_heads, &self->key_norm, why);
+    network->is_adding_copies = piece > 0;
+    if (status == PEN_OK && self->has_norms)
+        status = pen__add_norm(network, layer, PEN_PART_Q_NORM, PEN_PARTS,
+                               self->shape.rows * self->heads,
+                               &self->query_norm, why);
+    if (status == PEN_OK && self->has_norms)
+        status = pen__add_norm(network, layer, PEN_PART_K_NORM, PEN_PARTS,
+                               self->shape.rows * self->kv_heads,
+                               &self->key_norm, why);
+    network->is_adding_copies = false;
+    return status;
 }
 
 static void lay_out_one(struct pen__projection *self)
@@ -63,19 +100,25 @@ static void lay_out_three(struct pen__projection *self)
     self->q = pen__take(&self->stash_bytes, queries);
     self->k = pen__take(&self->stash_bytes, keys);
     self->v = pen__take(&self->stash_bytes, keys);
+    self->dq = pen__take(&self->hold_bytes, queries);
+    self->dk = pen__take(&self->hold_bytes, keys);
+    self->dv = pen__take(&self->hold_bytes, keys);
+    self->scratch_bytes =
+        pen__align(self->shape.rows * self->shape.hidden * element);
+    self->raw_q = self->q;
+    self->raw_k = self->k;
+    self->raw_dq = self->dq;
+    self->raw_dk = self->dk;
+    if (!self->has_norms)
+        return;
     self->raw_q = pen__take(&self->stash_bytes, queries);
     self->raw_k = pen__take(&self->stash_bytes, keys);
     self->q_rstd =
         pen__take(&self->stash_bytes, self->query_norm.rows * self->shape.stat);
     self->k_rstd =
         pen__take(&self->stash_bytes, self->key_norm.rows * self->shape.stat);
-    self->dq = pen__take(&self->hold_bytes, queries);
-    self->dk = pen__take(&self->hold_bytes, keys);
-    self->dv = pen__take(&self->hold_bytes, keys);
     self->raw_dq = pen__take(&self->hold_bytes, queries);
     self->raw_dk = pen__take(&self->hold_bytes, keys);
-    self->scratch_bytes =
-        pen__align(self->shape.rows * self->shape.hidden * element);
 }
 
 static void set_rotary(struct pen__projection *self,
@@ -94,31 +137,40 @@ static void set_rotary(struct pen__projection *self,
                                 .sines = pen__at(network->tables, table)};
     self->query_rotary = rotary;
     self->key_rotary = rotary;
-    self->key_rotary.heads = model->num_kv_heads;
+    self->key_rotary.heads = self->kv_heads;
     self->key_rotary.stride = self->key_width;
-    self->query_rotary.heads = model->num_heads;
+    self->query_rotary.heads = self->heads;
     self->query_rotary.stride = self->query_width;
-    if (!self->has_norms) {
-        self->query_rotary.heads += model->num_kv_heads;
+    if (!self->is_apart) {
+        self->query_rotary.heads += self->kv_heads;
         self->query_rotary.stride += 2 * self->key_width;
     }
 }
 
 pen_status pen__projection_init(struct pen__projection *self,
                                 struct pen_network *network, uint32_t layer,
-                                struct pen_text *why)
+                                uint32_t piece, struct pen_text *why)
 {
     const struct pen_model *model = network->options.model;
+    uint32_t total = network->options.tensor.total;
+    struct pen__dense parts[KINDS];
+    find_parts(network, layer, piece, parts);
     self->shape = pen__shape_of(&network->options);
     self->has_norms = model->has_qk_norm;
-    self->query_width = (size_t)model->num_heads * model->head_dim;
-    self->key_width = (size_t)model->num_kv_heads * model->head_dim;
-    pen_status status = self->has_norms
-                            ? add_three_products(self, network, layer, why)
-                            : add_one_product(self, network, layer, why);
+    self->is_apart = self->has_norms ||
+                     (total > 1 && parts[QUERIES].weight == PEN_PART_QKV) ||
+                     total > model->num_kv_heads;
+    self->query_width = parts[QUERIES].cut.count;
+    self->key_width = parts[KEYS].cut.count;
+    self->heads = self->query_width / model->head_dim;
+    self->kv_heads = self->key_width / model->head_dim;
+    pen_status status =
+        self->is_apart
+            ? add_three_products(self, network, layer, piece, parts, why)
+            : add_one_product(self, network, layer, parts, why);
     if (status != PEN_OK)
         return status;
-    if (self->has_norms)
+    if (self->is_apart)
         lay_out_three(self);
     else
         lay_out_one(self);
@@ -130,8 +182,10 @@ void pen__projection_strides(const struct pen__projection *self,
                              struct pen_attention *attention)
 {
     size_t width = self->query_width + 2 * self->key_width;
-    attention->q_stride = self->has_norms ? self->query_width : width;
-    attention->kv_stride = self->has_norms ? self->key_width : width;
+    attention->heads = self->heads;
+    attention->kv_heads = self->kv_heads;
+    attention->q_stride = self->is_apart ? self->query_width : width;
+    attention->kv_stride = self->is_apart ? self->key_width : width;
 }
 
 void pen__projection_forward(const struct pen__projection *self,
@@ -141,24 +195,26 @@ void pen__projection_forward(const struct pen__projection *self,
     const struct pen_engine_ops *ops = engine->ops;
     void *q = pen__at(stash, self->q);
     void *k = pen__at(stash, self->k);
-    if (self->has_norms) {
+    if (self->is_apart) {
         void *raw_q = pen__at(stash, self->raw_q);
         void *raw_k = pen__at(stash, self->raw_k);
         ops->linear_forward(engine, &self->all, a, NULL, raw_q);
         ops->linear_forward(engine, &self->keys, a, NULL, raw_k);
         ops->linear_forward(engine, &self->values, a, NULL,
                             pen__at(stash, self->v));
-        ops->norm_forward(engine, &self->query_norm, raw_q, q, NULL,
-                          pen__at(stash, self->q_rstd));
-        ops->norm_forward(engine, &self->key_norm, raw_k, k, NULL,
-                          pen__at(stash, self->k_rstd));
+        if (self->has_norms) {
+            ops->norm_forward(engine, &self->query_norm, raw_q, q, NULL,
+                              pen__at(stash, self->q_rstd));
+            ops->norm_forward(engine, &self->key_norm, raw_k, k, NULL,
+                              pen__at(stash, self->k_rstd));
+        }
     } else {
         ops->linear_forward(engine, &self->all, a, NULL, q);
     }
     if (!self->has_rotary)
         return;
     ops->rotary_forward(engine, &self->query_rotary, q);
-    if (self->has_norms)
+    if (self->is_apart)
         ops->rotary_forward(engine, &self->key_rotary, k);
 }
 
@@ -183,15 +239,16 @@ void pen__projection_backward_input(const struct pen__projection *self,
     void *dq = pen__at(hold, self->dq);
     if (self->has_rotary) {
         ops->rotary_backward(engine, &self->query_rotary, dq);
-        if (self->has_norms)
+        if (self->is_apart)
             ops->rotary_backward(engine, &self->key_rotary,
                                  pen__at(hold, self->dk));
     }
-    if (!self->has_norms) {
+    if (!self->is_apart) {
         ops->linear_backward_input(engine, &self->all, dq, da);
         return;
     }
-    backward_norms(self, engine, stash, hold);
+    if (self->has_norms)
+        backward_norms(self, engine, stash, hold);
     size_t count = self->shape.rows * self->shape.hidden;
     ops->linear_backward_input(engine, &self->all, pen__at(hold, self->raw_dq),
                                da);
@@ -208,7 +265,7 @@ void pen__projection_backward_weight(const struct pen__projection *self,
                                      void *stash, void *hold)
 {
     const struct pen_engine_ops *ops = engine->ops;
-    if (!self->has_norms) {
+    if (!self->is_apart) {
         ops->linear_backward_weight(engine, &self->all, a,
                                     pen__at(hold, self->dq));
         return;
@@ -219,6 +276,8 @@ void pen__projection_backward_weight(const struct pen__projection *self,
                                 pen__at(hold, self->raw_dk));
     ops->linear_backward_weight(engine, &self->values, a,
                                 pen__at(hold, self->dv));
+    if (!self->has_norms)
+        return;
     ops->norm_backward_weight(
         engine, &self->query_norm, pen__at(stash, self->raw_q), NULL,
         pen__at(stash, self->q_rstd), pen__at(hold, self->dq));

@@ -8,14 +8,21 @@
  * values with their positions.
  *
  *   one product   a -> | q k v |, rotary in place, read with a stride
- *   with norms    a -> q', k', v;  norm per head -> q, k;  rotary
+ *   apart         a -> q', k', v;  norm per head -> q, k;  rotary
  *
- * The second is for models that norm the queries and keys of each head.
+ * The second is for models that norm the queries and keys of each head. Pieces
+ * of a cut model have it, too, where one parameter could not hold their share:
+ * where the three lie side by side in one tensor, and where there are fewer key
+ * heads than pieces, which then have copies of them. Without norms q' is q and
+ * k' is k.
  */
 struct pen__projection {
     struct pen__shape shape;
     bool has_norms;
     bool has_rotary;
+    bool is_apart;
+    size_t heads;
+    size_t kv_heads;
     size_t query_width;
     size_t key_width;
 
@@ -38,9 +45,10 @@ struct pen__projection {
     size_t raw_dq, raw_dk;
 };
 
+/* Of a piece of the model. */
 pen_status pen__projection_init(struct pen__projection *projection,
                                 struct pen_network *network, uint32_t layer,
-                                struct pen_text *why);
+                                uint32_t piece, struct pen_text *why);
 
 /* q, k and v are at these places of the stash, with strides as attention's. */
 void pen__projection_strides(const struct pen__projection *projection,

@@ -75,7 +75,9 @@ static void run_embedding(struct trial *trial)
     if (pen_random_below(&trial->random, 2))
         embedding.positions = trial_parameter(trial, PEN_PARAMETER_VECTORS,
                                               sequence, width, &positions_id);
-    int32_t *ids = random_ids(trial, rows, words);
+    /* Some words are before or behind those of the table. */
+    embedding.first = (int32_t)pen_random_below(&trial->random, 3);
+    int32_t *ids = random_ids(trial, rows, words + 4);
     void *dy = trial_slopes(trial, rows * width);
     void *y = trial_room(trial, rows * width);
     OPS->embedding_forward(ENGINE, &embedding, ids, y);
@@ -102,13 +104,14 @@ static void run_add_rows(struct trial *trial)
     gathered.tokens =
         trial_parameter(trial, PEN_PARAMETER_VECTORS, rows + 1, width, &unused);
     int32_t *ids = random_ids(trial, rows, rows);
-    int32_t *to = random_ids(trial, rows, words);
+    int32_t first = (int32_t)pen_random_below(&trial->random, 3);
+    int32_t *to = random_ids(trial, rows, words + 4);
     OPS->embedding_backward(ENGINE, &tied, to,
                             trial_slopes(trial, rows * width));
     OPS->embedding_backward(ENGINE, &gathered, ids,
                             trial_slopes(trial, rows * width));
     OPS->gradient_add_rows(
-        ENGINE, tied.tokens, rows, to,
+        ENGINE, tied.tokens, first, rows, to,
         OPS->parameter_read(ENGINE, gathered.tokens, PEN_PART_GRADIENT, 0,
                             rows * width,
                             trial_stat_room(trial, rows * width)));
@@ -304,6 +307,45 @@ static void run_cross_entropy(struct trial *trial)
     trial_gradient(trial, "dlogits", x_id, count, logits);
 }
 
+/* Classes in three pieces, joined in another order than they lie in. */
+static void run_cut_entropy(struct trial *trial)
+{
+    enum { PIECES = 3 };
+    static const char *const names[PIECES] = {"dlogits 0", "dlogits 1",
+                                              "dlogits 2"};
+    struct pen_cross_entropy pieces[PIECES];
+    size_t rows = trial_size(trial);
+    size_t classes = 0;
+    void *logits[PIECES], *stats[PIECES];
+    int ids[PIECES];
+    for (int i = 0; i < PIECES; i++) {
+        pieces[i] = (struct pen_cross_entropy){.rows = rows,
+                                               .classes = trial_size(trial),
+                                               .first = (int32_t)classes,
+                                               .ignore = -100,
+                                               .count = 7};
+        classes += pieces[i].classes;
+        logits[i] = trial_input(trial, rows * pieces[i].classes, &ids[i]);
+        stats[i] = trial_stat_room(trial, rows * 3);
+    }
+    int32_t *targets = random_ids(trial, rows, classes);
+    if (rows > 2)
+        targets[1] = pieces[0].ignore;
+    double *loss = trial_double(trial);
+    for (int i = 0; i < PIECES; i++)
+        OPS->entropy_measure(ENGINE, &pieces[i], targets, logits[i], stats[i]);
+    OPS->entropy_join(ENGINE, rows, stats[1], stats[2]);
+    OPS->entropy_join(ENGINE, rows, stats[0], stats[2]);
+    for (int i = 0; i < PIECES; i++)
+        OPS->entropy_finish(ENGINE, &pieces[i], targets, stats[2], logits[i],
+                            true, i == 1 ? loss : NULL);
+    trial_number(trial, "loss", loss);
+    trial->loss = *loss;
+    for (int i = 0; i < PIECES; i++)
+        trial_gradient(trial, names[i], ids[i], rows * pieces[i].classes,
+                       logits[i]);
+}
+
 static void run_add(struct trial *trial)
 {
     size_t count = trial_size(trial) * 3;
@@ -371,6 +413,7 @@ const struct trial_op trial_ops[] = {
     {"attention", run_attention},
     {"attention of wide heads", run_wide_attention},
     {"cross entropy", run_cross_entropy},
+    {"cross entropy of pieces", run_cut_entropy},
     {"add", run_add},
     {"adamw", run_adamw},
     {"sgd", run_sgd},

@@ -63,10 +63,11 @@ static struct pen_model *model_of(const struct family *family)
     return model;
 }
 
-static struct pen_network *make_network(struct pen_engine *engine,
-                                        const struct pen_model *model,
-                                        uint32_t first, uint32_t count,
-                                        enum pen_recompute recompute)
+static struct pen_network *make_cut(struct pen_engine *engine,
+                                    const struct pen_model *model,
+                                    uint32_t first, uint32_t count,
+                                    enum pen_recompute recompute,
+                                    uint32_t pieces)
 {
     struct pen_network_options options = {.engine = engine,
                                           .model = model,
@@ -75,7 +76,8 @@ static struct pen_network *make_network(struct pen_engine *engine,
                                           .batch = BATCH,
                                           .sequence = SEQUENCE,
                                           .step_rows = MICROBATCHES * ROWS,
-                                          .recompute = recompute};
+                                          .recompute = recompute,
+                                          .tensor = {pieces, 0, pieces}};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_network *network = NULL;
     if (pen_network_create(&options, &network, &why) != PEN_OK)
@@ -83,6 +85,14 @@ static struct pen_network *make_network(struct pen_engine *engine,
     pen_text_release(&why);
     assert_int_equal(pen_network_initialize(network, 7), PEN_OK);
     return network;
+}
+
+static struct pen_network *make_network(struct pen_engine *engine,
+                                        const struct pen_model *model,
+                                        uint32_t first, uint32_t count,
+                                        enum pen_recompute recompute)
+{
+    return make_cut(engine, model, first, count, recompute, 1);
 }
 
 static struct pen_microbatch microbatch_of(int m)
@@ -203,21 +213,23 @@ static void recomputing_and_splitting_change_no_bit(void **state)
     static const enum pen_recompute ways[] = {
         PEN_RECOMPUTE_NONE, PEN_RECOMPUTE_SELECTIVE, PEN_RECOMPUTE_FULL};
     struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
-    for (int f = 0; f < FAMILIES; f++) {
-        struct pen_model *model = model_of(&families[f]);
-        struct pen_network *plain = make_network(
-            engine, model, 0, model->num_layers, PEN_RECOMPUTE_NONE);
+    for (int f = 0; f < 2 * FAMILIES; f++) {
+        uint32_t pieces = f < FAMILIES ? 1 : 2;
+        const struct family *family = &families[f % FAMILIES];
+        struct pen_model *model = model_of(family);
+        struct pen_network *plain = make_cut(
+            engine, model, 0, model->num_layers, PEN_RECOMPUTE_NONE, pieces);
         double loss = run_step(plain, false);
         for (int way = 0; way < 3; way++)
             for (int split = 0; split < 2; split++) {
-                struct pen_network *other = make_network(
-                    engine, model, 0, model->num_layers, ways[way]);
+                struct pen_network *other = make_cut(
+                    engine, model, 0, model->num_layers, ways[way], pieces);
                 double found = run_step(other, split != 0);
                 if (found != loss)
                     fail_msg(
                         "%s, recompute %d, split %d: loss %.17g, not %.17g",
-                        families[f].name, way, split, found, loss);
-                expect_same_gradients(plain, other, families[f].name);
+                        family->name, way, split, found, loss);
+                expect_same_gradients(plain, other, family->name);
                 pen_network_free(other);
             }
         pen_network_free(plain);
@@ -292,6 +304,175 @@ static void stages_have_the_bits_of_the_whole(void **state)
     pen_engine_free(engine);
 }
 
+/* ---- models that are cut ---- */
+
+/* Rows and columns of a piece, out of the whole tensor or into it. */
+static void move_piece(const struct pen_tensor_slice *slice, size_t columns,
+                       double *whole, double *plain, bool is_out)
+{
+    const struct pen_tensor_piece *piece = &slice->piece;
+    for (size_t r = 0; r < piece->num_rows; r++)
+        for (size_t c = 0; c < piece->num_columns; c++) {
+            double *in_whole = &whole[(piece->first_row + r) * columns +
+                                      piece->first_column + c];
+            double *in_piece =
+                &plain[slice->first + r * piece->num_columns + c];
+            *(is_out ? in_piece : in_whole) = *(is_out ? in_whole : in_piece);
+        }
+}
+
+/* A part of all parameters out of whole tensors, or into them. */
+static void move_parts(const struct pen_network *network,
+                       enum pen_parameter_part part, double **wholes,
+                       bool is_out)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        double *plain = calloc(pen_network_count(it), sizeof *plain);
+        engine->ops->parameter_export(engine, it->parameter, part, it->order,
+                                      plain);
+        for (size_t k = 0; k < it->num_slices; k++) {
+            struct pen_tensor_info info;
+            pen_model_tensor(pen_network_model(network), it->slices[k].tensor,
+                             &info);
+            struct pen_tensor_piece all =
+                pen_tensor_piece_whole(info.form->num_dims, info.form->shape);
+            double **whole = &wholes[it->slices[k].tensor];
+            if (*whole == NULL)
+                *whole = calloc(pen_tensor_piece_count(&all), sizeof **whole);
+            move_piece(&it->slices[k], (size_t)all.num_columns, *whole, plain,
+                       is_out);
+        }
+        if (is_out)
+            engine->ops->parameter_import(engine, it->parameter, part,
+                                          it->order, plain);
+        free(plain);
+    }
+}
+
+static size_t count_of_tensor(const struct pen_model *model, uint32_t tensor)
+{
+    struct pen_tensor_info info;
+    pen_model_tensor(model, tensor, &info);
+    struct pen_tensor_piece all =
+        pen_tensor_piece_whole(info.form->num_dims, info.form->shape);
+    return pen_tensor_piece_count(&all);
+}
+
+/* Loss and gradients of a cut model are those of the whole but for rounding. */
+static void expect_cut(struct pen_engine *engine, const struct family *family,
+                       uint32_t pieces)
+{
+    struct pen_model *model = model_of(family);
+    struct pen_network *whole =
+        make_network(engine, model, 0, model->num_layers, PEN_RECOMPUTE_NONE);
+    struct pen_network *cut = make_cut(engine, model, 0, model->num_layers,
+                                       PEN_RECOMPUTE_NONE, pieces);
+    double **values = calloc(model->num_tensors, sizeof *values);
+    double **expected = calloc(model->num_tensors, sizeof *expected);
+    double **found = calloc(model->num_tensors, sizeof *found);
+    spread(whole);
+    move_parts(whole, PEN_PART_VALUE, values, false);
+    move_parts(cut, PEN_PART_VALUE, values, true);
+    double loss = run_step(whole, false);
+    double other = run_step(cut, true);
+    if (!(fabs(loss - other) <= 1e-12 * fabs(loss)))
+        fail_msg("%s in %u pieces: loss %.17g, not %.17g", family->name, pieces,
+                 other, loss);
+    move_parts(whole, PEN_PART_GRADIENT, expected, false);
+    move_parts(cut, PEN_PART_GRADIENT, found, false);
+    for (uint32_t t = 0; t < model->num_tensors; t++) {
+        double apart =
+            relative_distance(count_of_tensor(model, t), expected[t], found[t]);
+        if (!(apart <= 1e-11))
+            fail_msg("%s in %u pieces: the gradient of tensor %u is %g off",
+                     family->name, pieces, t, apart);
+        free(values[t]);
+        free(expected[t]);
+        free(found[t]);
+    }
+    free(values);
+    free(expected);
+    free(found);
+    pen_network_free(whole);
+    pen_network_free(cut);
+    pen_model_free(model);
+}
+
+static void pieces_compute_what_the_whole_does(void **state)
+{
+    (void)state;
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F64);
+    for (int f = 0; f < FAMILIES; f++) {
+        expect_cut(engine, &families[f], 2);
+        if (f > 0) /* four heads, of which two have keys and values */
+            expect_cut(engine, &families[f], 4);
+    }
+    pen_engine_free(engine);
+}
+
+/* Copies are trained alike: all have the gradient of all. */
+static void copies_have_one_gradient(void **state)
+{
+    (void)state;
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
+    struct pen_model *model = model_of(&families[FAMILIES - 1]);
+    struct pen_network *cut =
+        make_cut(engine, model, 0, model->num_layers, PEN_RECOMPUTE_NONE, 4);
+    size_t copies = 0;
+    run_step(cut, false);
+    for (size_t i = 0; i < pen_network_num_parameters(cut); i++) {
+        const struct pen_network_parameter *it = pen_network_parameter(cut, i);
+        for (size_t k = i; it->is_copy && k-- > 0;) {
+            const struct pen_network_parameter *first =
+                pen_network_parameter(cut, k);
+            size_t count = 0;
+            if (first->slices[0].tensor != it->slices[0].tensor ||
+                first->slices[0].piece.first_row !=
+                    it->slices[0].piece.first_row ||
+                first->is_copy)
+                continue;
+            copies++;
+            const void *left = span_of_part(engine, first->parameter,
+                                            PEN_PART_GRADIENT, &count);
+            const void *right =
+                span_of_part(engine, it->parameter, PEN_PART_GRADIENT, &count);
+            assert_memory_equal(left, right, count * sizeof(float));
+            break;
+        }
+    }
+    /* Keys and values of two pieces, and two gains of three, in two blocks. */
+    assert_int_equal(copies, 2 * (2 * 2 + 2 * 3));
+    pen_network_free(cut);
+    pen_model_free(model);
+    pen_engine_free(engine);
+}
+
+static void models_that_cannot_be_cut_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t pieces;
+        const char *why;
+    } cases[] = {
+        {3, "the model's 4 attention heads cannot be cut into 3 pieces; use a "
+            "number that divides them"},
+        {8, "the model's 4 attention heads cannot be cut into 8 pieces; use a "
+            "number that divides them"}};
+    struct pen_model *model = model_of(&families[1]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pen_text why = PEN_TEXT_EMPTY;
+        assert_int_equal(pen_network_check_pieces(model, cases[i].pieces, &why),
+                         PEN_INVALID);
+        assert_string_equal(pen_text_string(&why), cases[i].why);
+        pen_text_release(&why);
+    }
+    assert_int_equal(pen_network_check_pieces(model, 4, NULL), PEN_OK);
+    pen_model_free(model);
+}
+
 /* Each array begins on a cache line, which the count by shapes ignores. */
 static void bytes_are_those_the_model_predicts(void **state)
 {
@@ -336,6 +517,9 @@ int main(void)
         cmocka_unit_test(gradient_is_the_derivative_of_the_loss),
         cmocka_unit_test(recomputing_and_splitting_change_no_bit),
         cmocka_unit_test(stages_have_the_bits_of_the_whole),
+        cmocka_unit_test(pieces_compute_what_the_whole_does),
+        cmocka_unit_test(copies_have_one_gradient),
+        cmocka_unit_test(models_that_cannot_be_cut_are_refused),
         cmocka_unit_test(bytes_are_those_the_model_predicts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

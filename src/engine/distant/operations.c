@@ -102,19 +102,22 @@ ON_PARAMETER(gradient_sum_squares, LIST(, double *sum),
 static void run_gradient_add_rows(struct pen_engine *inner,
                                   const struct pen__command *c)
 {
-    inner->ops->gradient_add_rows(inner, c->parameter, c->count, AT2);
+    inner->ops->gradient_add_rows(inner, c->parameter, (int32_t)c->number,
+                                  c->count, AT2);
 }
 
 /* No rows may be at any address. */
 static void gradient_add_rows(struct pen_engine *engine,
-                              struct pen_parameter *parameter, size_t count,
-                              const int32_t *rows, const void *from)
+                              struct pen_parameter *parameter, int32_t first,
+                              size_t count, const int32_t *rows,
+                              const void *from)
 {
     const void *const given[] = {rows, from};
     if (count == 0)
         return;
     struct pen__command *c = pen__distant_begin(engine, run_gradient_add_rows);
     c->parameter = parameter;
+    c->number = first;
     c->count = count;
     reach_all(engine, c, given, 2);
     pen__distant_put(engine);
@@ -335,6 +338,63 @@ static void cross_entropy(struct pen_engine *engine,
     pen__distant_put(engine);
 }
 
+static void run_entropy_measure(struct pen_engine *inner,
+                                const struct pen__command *c)
+{
+    inner->ops->entropy_measure(inner, &c->about.entropy, c->at[0], c->at[1],
+                                c->at[2]);
+}
+
+static void entropy_measure(struct pen_engine *engine,
+                            const struct pen_cross_entropy *entropy,
+                            const int32_t *targets, const void *logits,
+                            void *stats)
+{
+    const void *const given[] = {targets, logits, stats};
+    struct pen__command *c = pen__distant_begin(engine, run_entropy_measure);
+    c->about.entropy = *entropy;
+    reach_all(engine, c, given, 3);
+    pen__distant_put(engine);
+}
+
+static void run_entropy_join(struct pen_engine *inner,
+                             const struct pen__command *c)
+{
+    inner->ops->entropy_join(inner, c->count, c->at[0], c->at[1]);
+}
+
+static void entropy_join(struct pen_engine *engine, size_t rows,
+                         const void *from, void *stats)
+{
+    const void *const given[] = {from, stats};
+    struct pen__command *c = pen__distant_begin(engine, run_entropy_join);
+    c->count = rows;
+    reach_all(engine, c, given, 2);
+    pen__distant_put(engine);
+}
+
+static void run_entropy_finish(struct pen_engine *inner,
+                               const struct pen__command *c)
+{
+    inner->ops->entropy_finish(inner, &c->about.entropy, c->at[0], c->at[1],
+                               c->at[2], c->number != 0, c->at[3]);
+}
+
+/* NOLINTBEGIN(readability-non-const-parameter): the queue writes the loss. */
+static void entropy_finish(struct pen_engine *engine,
+                           const struct pen_cross_entropy *entropy,
+                           const int32_t *targets, const void *stats,
+                           void *logits, bool with_gradient, double *loss)
+/* NOLINTEND(readability-non-const-parameter) */
+{
+    const void *const given[] = {targets, stats, logits, loss};
+    struct pen__command *c = pen__distant_begin(engine, run_entropy_finish);
+    c->about.entropy = *entropy;
+    c->number = with_gradient;
+    reach_all(engine, c, given, 4);
+    pen__distant_put(engine);
+}
+
 /* ---- set-up ---- */
 
 static size_t memory_bytes(const struct pen_engine *engine)
@@ -494,6 +554,9 @@ const struct pen_engine_ops pen__distant_ops = {
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,
     .cross_entropy = cross_entropy,
+    .entropy_measure = entropy_measure,
+    .entropy_join = entropy_join,
+    .entropy_finish = entropy_finish,
     .add = add,
     .relu_forward = relu_forward,
     .relu_backward = relu_backward,

@@ -1,16 +1,33 @@
 /* Embedding from and into a table, and rotary. */
 
+/* A row without a token: its position alone, or zeros. */
+static void put_position(const struct pen_embedding *embedding, size_t row,
+                         ELEMENT *out)
+{
+    size_t width = embedding->tokens->shape.columns;
+    const float *position = embedding->positions == NULL
+                                ? NULL
+                                : embedding->positions->parts[PEN_PART_VALUE] +
+                                      row % embedding->sequence * width;
+    for (size_t i = 0; i < width; i++)
+        STORE(out, i, position == NULL ? 0 : position[i]);
+}
+
 static void embedding_forward(struct pen_engine *engine,
                               const struct pen_embedding *embedding,
                               const int32_t *ids, void *y)
 {
     const float *tokens = embedding->tokens->parts[PEN_PART_VALUE];
+    size_t num_tokens = embedding->tokens->shape.rows;
     size_t width = embedding->tokens->shape.columns;
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t row = 0; row < embedding->rows; row++) {
-        const float *token = tokens + (size_t)ids[row] * width;
+        size_t id = (size_t)(ids[row] - embedding->first);
+        const float *token = tokens + (id < num_tokens ? id : 0) * width;
         ELEMENT *out = (ELEMENT *)y + row * width;
-        if (embedding->positions == NULL) {
+        if (id >= num_tokens) {
+            put_position(embedding, row, out);
+        } else if (embedding->positions == NULL) {
 #pragma omp simd
             for (size_t i = 0; i < width; i++)
                 STORE(out, i, token[i]);
@@ -43,10 +60,13 @@ static void embedding_backward(struct pen_engine *engine,
         size_t end = first + COLUMNS > width ? width : first + COLUMNS;
         for (size_t row = 0; row < embedding->rows; row++) {
             const ELEMENT *slope = (const ELEMENT *)dy + row * width;
-            float *token = dtokens + (size_t)ids[row] * width;
+            size_t id = (size_t)(ids[row] - embedding->first);
+            bool is_here = id < embedding->tokens->shape.rows;
+            float *token = dtokens + (is_here ? id : 0) * width;
+            if (is_here)
 #pragma omp simd
-            for (size_t i = first; i < end; i++)
-                token[i] += LOAD(slope, i);
+                for (size_t i = first; i < end; i++)
+                    token[i] += LOAD(slope, i);
             if (dpositions == NULL)
                 continue;
             float *position = dpositions + row % embedding->sequence * width;

@@ -175,23 +175,111 @@ static double row_loss(const struct pen_cross_entropy *entropy, int32_t target,
  * Threads take fixed groups of rows; the losses of a group are added in order,
  * and so are the groups.
  */
+enum { LOSS_GROUPS = 64 };
+
+static double add_groups(const double *losses, double count)
+{
+    double loss = 0;
+    for (size_t group = 0; group < LOSS_GROUPS; group++)
+        loss += losses[group];
+    return loss / count;
+}
+
 static void cross_entropy(struct pen_engine *engine,
                           const struct pen_cross_entropy *entropy,
                           const int32_t *targets, void *logits,
                           bool with_gradient, double *out)
 {
-    enum { GROUPS = 64 };
-    double losses[GROUPS] = {0};
-    size_t rows = (entropy->rows + GROUPS - 1) / GROUPS;
+    double losses[LOSS_GROUPS] = {0};
+    size_t rows = (entropy->rows + LOSS_GROUPS - 1) / LOSS_GROUPS;
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
-    for (size_t group = 0; group < GROUPS; group++)
+    for (size_t group = 0; group < LOSS_GROUPS; group++)
         for (size_t row = group * rows;
              row < (group + 1) * rows && row < entropy->rows; row++)
             losses[group] += row_loss(
                 entropy, targets[row],
                 (ELEMENT *)logits + row * entropy->classes, with_gradient);
-    double loss = 0;
-    for (size_t group = 0; group < GROUPS; group++)
-        loss += losses[group];
-    *out = loss / entropy->count;
+    *out = add_groups(losses, entropy->count);
+}
+
+static void entropy_measure(struct pen_engine *engine,
+                            const struct pen_cross_entropy *entropy,
+                            const int32_t *targets, const void *logits,
+                            void *stats)
+{
+    size_t classes = entropy->classes;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < entropy->rows; row++) {
+        const ELEMENT *logit = (const ELEMENT *)logits + row * classes;
+        float *stat = (float *)stats + row * 3;
+        size_t target = (size_t)(targets[row] - entropy->first);
+        bool is_here = targets[row] != entropy->ignore && target < classes;
+        float largest = LOAD(logit, 0);
+        float sum = 0;
+#pragma omp simd reduction(max : largest)
+        for (size_t i = 1; i < classes; i++)
+            largest = LOAD(logit, i) > largest ? LOAD(logit, i) : largest;
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = 0; i < classes; i++)
+            sum += pen__exp(LOAD(logit, i) - largest);
+        stat[0] = largest;
+        stat[1] = sum;
+        stat[2] = is_here ? LOAD(logit, target) : 0;
+    }
+}
+
+static void entropy_join(struct pen_engine *engine, size_t rows,
+                         const void *from, void *stats)
+{
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < rows; row++) {
+        const float *other = (const float *)from + row * 3;
+        float *stat = (float *)stats + row * 3;
+        bool is_larger = stat[0] >= other[0];
+        const float *high = is_larger ? stat : other;
+        const float *low = is_larger ? other : stat;
+        float largest = high[0];
+        float sum = high[1] + low[1] * expf(low[0] - largest);
+        stat[2] += other[2];
+        stat[0] = largest;
+        stat[1] = sum;
+    }
+}
+
+/* The logits of one row of a piece become their slopes. */
+static void row_slopes(const struct pen_cross_entropy *entropy, int32_t target,
+                       const float *stat, ELEMENT *logit)
+{
+    size_t hit = (size_t)(target - entropy->first);
+    bool is_counted = target != entropy->ignore;
+    float share = is_counted ? 1 / (float)entropy->count : 0;
+    float factor = share / stat[1];
+#pragma omp simd
+    for (size_t i = 0; i < entropy->classes; i++)
+        STORE(logit, i, pen__exp(LOAD(logit, i) - stat[0]) * factor);
+    if (is_counted && hit < entropy->classes)
+        STORE(logit, hit, (pen__exp(stat[2] - stat[0]) / stat[1] - 1) * share);
+}
+
+static void entropy_finish(struct pen_engine *engine,
+                           const struct pen_cross_entropy *entropy,
+                           const int32_t *targets, const void *stats,
+                           void *logits, bool with_gradient, double *out)
+{
+    double losses[LOSS_GROUPS] = {0};
+    size_t rows = (entropy->rows + LOSS_GROUPS - 1) / LOSS_GROUPS;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t group = 0; group < LOSS_GROUPS; group++)
+        for (size_t row = group * rows;
+             row < (group + 1) * rows && row < entropy->rows; row++) {
+            const float *stat = (const float *)stats + row * 3;
+            if (targets[row] != entropy->ignore)
+                losses[group] +=
+                    (double)logf(stat[1]) + (double)(stat[0] - stat[2]);
+            if (with_gradient)
+                row_slopes(entropy, targets[row], stat,
+                           (ELEMENT *)logits + row * entropy->classes);
+        }
+    if (out != NULL)
+        *out = add_groups(losses, entropy->count);
 }

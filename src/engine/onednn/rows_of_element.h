@@ -32,6 +32,9 @@ static void fill(struct pen_engine_ops *ops)
     ops->rotary_forward = rotary_forward;
     ops->rotary_backward = rotary_backward;
     ops->cross_entropy = cross_entropy;
+    ops->entropy_measure = entropy_measure;
+    ops->entropy_join = entropy_join;
+    ops->entropy_finish = entropy_finish;
     ops->add = add;
     ops->relu_forward = relu_forward;
     ops->relu_backward = relu_backward;

@@ -238,8 +238,9 @@ static void sgd_step(struct pen_engine *engine, struct pen_parameter *parameter,
 
 /* A row may be named twice, so threads share out the columns. */
 static void gradient_add_rows(struct pen_engine *engine,
-                              struct pen_parameter *parameter, size_t count,
-                              const int32_t *rows, const void *from)
+                              struct pen_parameter *parameter, int32_t base,
+                              size_t count, const int32_t *rows,
+                              const void *from)
 {
     enum { COLUMNS = 64 };
     size_t width = parameter->shape.columns;
@@ -250,7 +251,10 @@ static void gradient_add_rows(struct pen_engine *engine,
         size_t end = first + COLUMNS > width ? width : first + COLUMNS;
         for (size_t row = 0; row < count; row++) {
             const float *in = gathered + row * width;
-            float *to = gradient + (size_t)rows[row] * width;
+            size_t at = (size_t)(rows[row] - base);
+            if (at >= parameter->shape.rows)
+                continue;
+            float *to = gradient + at * width;
 #pragma omp simd
             for (size_t i = first; i < end; i++)
                 to[i] += in[i];

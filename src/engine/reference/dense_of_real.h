@@ -81,9 +81,10 @@ static void embedding_forward(struct pen_engine *engine,
     for (size_t row = 0; row < embedding->rows; row++)
         for (size_t i = 0; i < width; i++) {
             size_t position = row % embedding->sequence;
-            REAL sum =
-                embedding->tokens
-                    ->parts[PEN_PART_VALUE][(size_t)ids[row] * width + i];
+            size_t id = (size_t)(ids[row] - embedding->first);
+            REAL sum = 0;
+            if (id < embedding->tokens->shape.rows)
+                sum = embedding->tokens->parts[PEN_PART_VALUE][id * width + i];
             if (embedding->positions != NULL)
                 sum += embedding->positions
                            ->parts[PEN_PART_VALUE][position * width + i];
@@ -101,9 +102,10 @@ static void embedding_backward(struct pen_engine *engine,
         for (size_t i = 0; i < width; i++) {
             size_t position = row % embedding->sequence;
             REAL slope = ((const REAL *)dy)[row * width + i];
-            embedding->tokens
-                ->parts[PEN_PART_GRADIENT][(size_t)ids[row] * width + i] +=
-                slope;
+            size_t id = (size_t)(ids[row] - embedding->first);
+            if (id < embedding->tokens->shape.rows)
+                embedding->tokens->parts[PEN_PART_GRADIENT][id * width + i] +=
+                    slope;
             if (embedding->positions != NULL)
                 embedding->positions
                     ->parts[PEN_PART_GRADIENT][position * width + i] += slope;

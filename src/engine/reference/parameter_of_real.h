@@ -202,15 +202,18 @@ static void gradient_swap(struct pen_engine *engine,
 }
 
 static void gradient_add_rows(struct pen_engine *engine,
-                              struct pen_parameter *parameter, size_t count,
-                              const int32_t *rows, const void *from)
+                              struct pen_parameter *parameter, int32_t first,
+                              size_t count, const int32_t *rows,
+                              const void *from)
 {
     (void)engine;
     size_t width = parameter->shape.columns;
     for (size_t row = 0; row < count; row++) {
         const REAL *in = (const REAL *)from + row * width;
-        REAL *to =
-            parameter->parts[PEN_PART_GRADIENT] + (size_t)rows[row] * width;
+        size_t at = (size_t)(rows[row] - first);
+        if (at >= parameter->shape.rows)
+            continue;
+        REAL *to = parameter->parts[PEN_PART_GRADIENT] + at * width;
         for (size_t i = 0; i < width; i++)
             to[i] += in[i];
     }

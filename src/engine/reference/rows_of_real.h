@@ -219,3 +219,67 @@ static void add(struct pen_engine *engine, size_t count, const void *a,
     for (size_t i = 0; i < count; i++)
         ((REAL *)sum)[i] = ((const REAL *)a)[i] + ((const REAL *)b)[i];
 }
+
+static void entropy_measure(struct pen_engine *engine,
+                            const struct pen_cross_entropy *entropy,
+                            const int32_t *targets, const void *logits,
+                            void *stats)
+{
+    (void)engine;
+    for (size_t row = 0; row < entropy->rows; row++) {
+        const REAL *logit = (const REAL *)logits + row * entropy->classes;
+        REAL *stat = (REAL *)stats + row * 3;
+        size_t target = (size_t)(targets[row] - entropy->first);
+        bool is_here =
+            targets[row] != entropy->ignore && target < entropy->classes;
+        stat[0] = logit[0];
+        stat[1] = 0;
+        for (size_t i = 1; i < entropy->classes; i++)
+            stat[0] = FN(fmax)(stat[0], logit[i]);
+        for (size_t i = 0; i < entropy->classes; i++)
+            stat[1] += FN(exp)(logit[i] - stat[0]);
+        stat[2] = is_here ? logit[target] : 0;
+    }
+}
+
+static void entropy_join(struct pen_engine *engine, size_t rows,
+                         const void *from, void *stats)
+{
+    (void)engine;
+    for (size_t row = 0; row < rows; row++) {
+        const REAL *other = (const REAL *)from + row * 3;
+        REAL *stat = (REAL *)stats + row * 3;
+        bool is_larger = stat[0] >= other[0];
+        const REAL *high = is_larger ? stat : other;
+        const REAL *low = is_larger ? other : stat;
+        REAL largest = high[0];
+        REAL sum = high[1] + low[1] * FN(exp)(low[0] - largest);
+        stat[2] += other[2];
+        stat[0] = largest;
+        stat[1] = sum;
+    }
+}
+
+static void entropy_finish(struct pen_engine *engine,
+                           const struct pen_cross_entropy *entropy,
+                           const int32_t *targets, const void *stats,
+                           void *logits, bool with_gradient, double *out)
+{
+    (void)engine;
+    double loss = 0;
+    for (size_t row = 0; row < entropy->rows; row++) {
+        REAL *logit = (REAL *)logits + row * entropy->classes;
+        const REAL *stat = (const REAL *)stats + row * 3;
+        bool is_counted = targets[row] != entropy->ignore;
+        size_t target = (size_t)(targets[row] - entropy->first);
+        if (is_counted)
+            loss += (double)(FN(log)(stat[1]) + stat[0] - stat[2]);
+        for (size_t i = 0; with_gradient && i < entropy->classes; i++) {
+            REAL hit = is_counted && i == target ? 1 : 0;
+            REAL slope = FN(exp)(logit[i] - stat[0]) / stat[1] - hit;
+            logit[i] = is_counted ? slope / (REAL)entropy->count : 0;
+        }
+    }
+    if (out != NULL)
+        *out = loss / entropy->count;
+}
