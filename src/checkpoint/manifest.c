@@ -51,6 +51,7 @@ pen_status pen_manifest_init(struct pen_manifest *manifest,
                                       .dtype = PEN_DTYPE_F32,
                                       .optimizer = "none",
                                       .num_replicas = 1,
+                                      .num_pieces = 1,
                                       .random = json_object(),
                                       .configuration = json_object()};
     if (manifest->random != NULL && manifest->configuration != NULL)

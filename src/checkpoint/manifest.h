@@ -20,6 +20,7 @@
 #define PEN_MANIFEST_MAX_FILES 65536u
 #define PEN_MANIFEST_MAX_MOMENTS 2u
 #define PEN_MANIFEST_MAX_REPLICAS (1u << 20)
+#define PEN_MANIFEST_MAX_PIECES 1024u
 #define PEN_MANIFEST_WORD_SIZE 32u
 
 /*
@@ -47,6 +48,7 @@ struct pen_manifest {
     char optimizer[PEN_MANIFEST_WORD_SIZE]; /* "adamw" */
     uint32_t num_moments;                   /* that it keeps per weight */
     uint32_t num_replicas;        /* logical ones, whose gradients are summed */
+    uint32_t num_pieces;          /* that the decoder is cut into, usually 1 */
     struct json_t *random;        /* states by logical name */
     struct json_t *sync;          /* NULL: replicas are all the same */
     struct json_t *configuration; /* settings by name */

@@ -16,14 +16,15 @@
 #include <string.h>
 
 #define FORMAT "penstock-checkpoint"
-#define VERSION 3
+#define VERSION 4
 #define SEAL_HEAD ",\n  \"sha256\": \""
 #define SEAL_TAIL "\"\n}\n"
 #define SEAL_SIZE                                                              \
     (sizeof SEAL_HEAD - 1 + PEN_HASH_SIZE - 1 + sizeof SEAL_TAIL - 1)
 #define KEYS                                                                   \
-    "format version run step sample dtype optimizer logical_replicas sync "    \
-    "random configuration configuration_sha256 command files previous sha256"
+    "format version run step sample dtype optimizer logical_replicas "         \
+    "logical_tensor sync random configuration configuration_sha256 command "   \
+    "files previous sha256"
 
 static pen_status make_seal(const char *text, size_t length,
                             struct pen_text *seal, struct pen_text *why)
@@ -100,22 +101,32 @@ static json_t *make_files(const struct pen_manifest *manifest)
     return NULL;
 }
 
+/* The oldest that has all that the manifest says. */
+static int version_of(const struct pen_manifest *manifest)
+{
+    return manifest->num_pieces > 1    ? VERSION
+           : manifest->command != NULL ? 3
+                                       : 2;
+}
+
 /* Without the seal, and without the closing brace. */
 static pen_status print_fields(const struct pen_manifest *manifest,
                                struct pen_text *out, struct pen_text *why)
 {
     json_t *json = json_pack(
-        "{s:s, s:i, s:s, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:O*, s:O, s:O, "
-        "s:s, s:O*, s:o, s:s?}",
-        "format", FORMAT, "version", manifest->command == NULL ? 2 : VERSION,
-        "run", manifest->run, "step", (json_int_t)manifest->step, "sample",
+        "{s:s, s:i, s:s, s:I, s:I, s:s, s:{s:s, s:i}, s:I, s:o*, s:O*, s:O, "
+        "s:O, s:s, s:O*, s:o, s:s?}",
+        "format", FORMAT, "version", version_of(manifest), "run", manifest->run,
+        "step", (json_int_t)manifest->step, "sample",
         (json_int_t)manifest->sample, "dtype", pen_dtype_name(manifest->dtype),
         "optimizer", "name", manifest->optimizer, "moments",
         (int)manifest->num_moments, "logical_replicas",
-        (json_int_t)manifest->num_replicas, "sync", manifest->sync, "random",
-        manifest->random, "configuration", manifest->configuration,
-        "configuration_sha256", manifest->configuration_hash, "command",
-        manifest->command, "files", make_files(manifest), "previous",
+        (json_int_t)manifest->num_replicas, "logical_tensor",
+        manifest->num_pieces > 1 ? json_integer(manifest->num_pieces) : NULL,
+        "sync", manifest->sync, "random", manifest->random, "configuration",
+        manifest->configuration, "configuration_sha256",
+        manifest->configuration_hash, "command", manifest->command, "files",
+        make_files(manifest), "previous",
         manifest->previous[0] == '\0' ? NULL : manifest->previous);
     char *text = json_dumps(json, JSON_INDENT(2));
     json_decref(json);
@@ -304,6 +315,23 @@ static pen_status read_replicas(const struct pen_json *json,
                : PEN_OK;
 }
 
+/* Written where a model was cut, from version 4 on. */
+static pen_status read_pieces(const struct pen_json *json, uint32_t version,
+                              struct pen_manifest *out, struct pen_text *why)
+{
+    out->num_pieces = 1;
+    if (!pen_json_has(json, "logical_tensor"))
+        return PEN_OK;
+    if (version < 4) {
+        pen_why(why, "logical_tensor is a key of version 4; version is %u",
+                version);
+        return PEN_INVALID;
+    }
+    return pen_json_read_integer(json, "logical_tensor", 1,
+                                 PEN_MANIFEST_MAX_PIECES, &out->num_pieces,
+                                 why);
+}
+
 /* Version 1 has no id. */
 static pen_status read_run(const struct pen_json *json, uint32_t version,
                            struct pen_manifest *out, struct pen_text *why)
@@ -345,6 +373,8 @@ static pen_status read_fields(const struct pen_json *json,
         status = read_optimizer(json, out, why);
     if (status == PEN_OK)
         status = read_replicas(json, out, why);
+    if (status == PEN_OK)
+        status = read_pieces(json, version, out, why);
     if (status == PEN_OK && pen_json_has(json, "sync"))
         status = pen__manifest_read_sync(json, &out->sync, why);
     if (status == PEN_OK)

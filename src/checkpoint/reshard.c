@@ -108,6 +108,7 @@ static void copy_manifest(const struct pen_manifest *from,
     to->sample = from->sample;
     to->dtype = from->dtype;
     to->num_replicas = from->num_replicas;
+    to->num_pieces = from->num_pieces;
     memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);
     json_decref(to->random);
     json_decref(to->configuration);

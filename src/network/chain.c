@@ -53,7 +53,9 @@ pen_status pen__network_add(struct pen_network *network,
     if (added->is_value_only)
         shape.moments = 0;
     added->layer = network->building;
-    added->piece = network->adding_piece;
+    if (network->options.tensor.total > 1)
+        added->number = network->adding_piece * PEN_MAX_PARAMETER_TENSORS +
+                        network->adding_kind;
     added->is_copy = network->is_adding_copies;
     pen_status status =
         engine->ops->parameter_create(engine, &shape, why, &added->parameter);
@@ -405,6 +407,11 @@ void pen_network_finish_gradients(struct pen_network *network)
         pen__copies_sum(network->copies);
 }
 
+bool pen_network_has_copies(const struct pen_network *network)
+{
+    return network->copies != NULL;
+}
+
 void pen_network_clear_gradients(struct pen_network *network)
 {
     struct pen_engine *engine = network->options.engine;
@@ -424,11 +431,28 @@ pen_network_tied(const struct pen_network *network)
     return NULL;
 }
 
+uint32_t pen_network_num_tied(const struct pen_network *network)
+{
+    uint32_t count = network->options.tensor.count;
+    return network->tied_end == NULL ? 0 : count > 0 ? count : 1;
+}
+
+bool pen_network_is_tied(const struct pen_network *network,
+                         const struct pen_network_parameter *parameter)
+{
+    const struct pen_network_parameter *first = pen_network_tied(network);
+    return first != NULL && parameter >= first &&
+           parameter < first + pen_network_num_tied(network);
+}
+
 void pen_network_add_gathered(struct pen_network *network, size_t count,
                               const int32_t *words, const void *rows)
 {
     struct pen_engine *engine = network->options.engine;
-    PEN_BUG_UNLESS(network->tied_end != NULL && network->gathering == NULL);
-    engine->ops->gradient_add_rows(engine, network->tied_end, 0, count, words,
-                                   rows);
+    const struct pen_network_parameter *tied = pen_network_tied(network);
+    PEN_BUG_UNLESS(tied != NULL && network->gathering == NULL);
+    for (uint32_t i = 0; i < pen_network_num_tied(network); i++)
+        engine->ops->gradient_add_rows(
+            engine, tied[i].parameter,
+            (int32_t)tied[i].slices[0].piece.first_row, count, words, rows);
 }

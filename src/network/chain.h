@@ -23,9 +23,11 @@ struct pen_network {
     bool is_adding_values; /* parameters that others train */
     bool is_adding_copies; /* of what an earlier piece has */
     uint32_t adding_piece;
-    struct pen__copies *copies;     /* of parameters; NULL: none */
-    struct pen__layer *gathering;   /* embedding tied to a head elsewhere */
-    struct pen_parameter *tied_end; /* of either side; NULL: none elsewhere */
+    uint32_t adding_kind;         /* of those that one piece has of a tensor */
+    struct pen__copies *copies;   /* of parameters; NULL: none */
+    struct pen__layer *gathering; /* embedding tied to a head elsewhere */
+    struct pen_parameter *tied_end; /* first of either side; NULL: none
+                                       elsewhere */
     size_t logits_at; /* in the stash of the last layer, if that is a head */
 
     /* Offsets of each layer's arrays; see chain.c. */

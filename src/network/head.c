@@ -197,7 +197,7 @@ static pen_status find_matrix(struct pen_network *network, uint32_t layer,
     pen_status status = pen__add_parameter(
         network, is_tied ? 0 : layer, PEN_PARAMETER_DENSE, &part, 1, out, why);
     network->adding_piece = 0;
-    if (is_tied)
+    if (is_tied && network->tied_end == NULL)
         network->tied_end = *out;
     return status;
 }

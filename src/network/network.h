@@ -217,13 +217,23 @@ size_t pen_network_swap_gathered(struct pen_network *network, size_t count,
 /* Most rows that can be gathered. */
 size_t pen_network_gathered_capacity(const struct pen_network *network);
 
+/* Whether gradients change in pen_network_finish_gradients(): those that pieces
+ * have copies of. */
+bool pen_network_has_copies(const struct pen_network *network);
+
 /* The head's side. */
 void pen_network_add_gathered(struct pen_network *network, size_t count,
                               const int32_t *words, const void *rows);
 
-/* The parameter that is tied to one of another network; NULL for none. */
+/*
+ * The parameters that are tied to those of another network, one for each piece
+ * of it, in a row: the first of them, or NULL for none.
+ */
 const struct pen_network_parameter *
 pen_network_tied(const struct pen_network *network);
+uint32_t pen_network_num_tied(const struct pen_network *network);
+bool pen_network_is_tied(const struct pen_network *network,
+                         const struct pen_network_parameter *parameter);
 
 /*
  * Parameters of the engine, layer by layer, the same for any range. A parameter
@@ -242,8 +252,8 @@ struct pen_tensor_slice {
 struct pen_network_parameter {
     struct pen_parameter *parameter; /* owned by the network */
     uint32_t layer;                  /* that it belongs to, of the model */
-    uint32_t piece;                  /* of a model that is cut; else 0 */
-    bool is_copy; /* another piece has the same, counts it and writes it */
+    uint32_t number; /* among all that the first tensor is cut into */
+    bool is_copy;    /* another piece has the same, counts it and writes it */
     bool is_value_only;       /* somebody else trains it */
     bool has_sparse_gradient; /* zero but for rows of a step's tokens */
     enum pen_role role;
@@ -253,6 +263,12 @@ struct pen_network_parameter {
     size_t num_slices;
     struct pen_tensor_slice slices[PEN_MAX_PARAMETER_TENSORS];
 };
+
+/* Numbers of parameters that begin with one tensor: see `number`. */
+static inline uint32_t pen_tensor_numbers(uint32_t pieces)
+{
+    return pieces > 1 ? pieces * PEN_MAX_PARAMETER_TENSORS : 1;
+}
 
 /* Elements of a parameter. */
 static inline size_t

@@ -64,8 +64,10 @@ static pen_status add_three_products(struct pen__projection *self,
     pen_status status = PEN_OK;
     for (int i = 0; i < KINDS && status == PEN_OK; i++) {
         network->is_adding_copies = i != QUERIES && has_copies(network, piece);
+        network->adding_kind = (uint32_t)i;
         status = pen__add_linear(network, layer, &parts[i], 1, linears[i], why);
     }
+    network->adding_kind = 0;
     network->is_adding_copies = piece > 0;
     if (status == PEN_OK && self->has_norms)
         status = pen__add_norm(network, layer, PEN_PART_Q_NORM, PEN_PARTS,

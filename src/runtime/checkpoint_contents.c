@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a tensor that this rank writes lies. */
+/* Where a tensor that this rank writes lies, or a piece of one that is cut. */
 struct pen__place {
     uint32_t stage;
     size_t parameter; /* NO_PARAMETER: a running statistic */
     struct pen_tensor_slice slice;
-    struct pen_any_tensor tensor;
+    size_t tensor; /* of the contents */
 };
 
 #define NO_PARAMETER SIZE_MAX
@@ -31,23 +31,34 @@ static bool writes(const struct pen_trainer *trainer, uint32_t stage,
     const struct pen_replicas *replicas = pen_trainer_replicas(trainer);
     uint32_t member = pen_layout_member(
         &trainer->layout, pen_executor_stage(trainer->executor, stage)->stage);
+    const struct pen_network *network =
+        pen_executor_stage(trainer->executor, stage)->network;
     return (replicas == NULL || pen_replicas_number(replicas) == 0) &&
+           !pen_network_parameter(network, parameter)->is_copy &&
            pen_exchange_owns(trainer->exchange, stage, parameter) &&
            (trainer->options.is_sharded || member == 0);
 }
 
-static void add_place(struct pen__contents *contents, struct pen__place place)
+/* The number of a tensor in the contents; a new one goes behind the others. */
+static size_t add_tensor(struct pen__contents *contents, uint32_t tensor)
 {
     const struct pen_any_model *model = contents->trainer->options.model;
-    struct pen__place *kept = &contents->places[contents->count];
-    *kept = place;
-    pen_any_model_tensor(model, place.slice.tensor, &kept->tensor);
-    contents->cuts[contents->count] =
-        (struct pen_checkpoint_cut){&kept->slice.piece, 1};
-    contents->tensors[contents->count++] = (struct pen_checkpoint_tensor){
-        .spec = {kept->tensor.name, kept->tensor.dtype, kept->tensor.num_dims,
-                 kept->tensor.shape},
-        .has_moments = kept->tensor.is_trained};
+    for (size_t i = 0; i < contents->num_places; i++)
+        if (contents->places[i].slice.tensor == tensor)
+            return contents->places[i].tensor;
+    struct pen_any_tensor *about = &contents->about[contents->count];
+    pen_any_model_tensor(model, tensor, about);
+    contents->tensors[contents->count] = (struct pen_checkpoint_tensor){
+        .spec = {about->name, about->dtype, about->num_dims, about->shape},
+        .has_moments = about->is_trained};
+    return contents->count++;
+}
+
+static void add_place(struct pen__contents *contents, struct pen__place place)
+{
+    place.tensor = add_tensor(contents, place.slice.tensor);
+    contents->places[contents->num_places++] = place;
+    contents->is_cut |= contents->num_places > contents->count;
 }
 
 static void add_stage(struct pen__contents *contents, uint32_t stage)
@@ -90,11 +101,13 @@ static pen_status list_tensors(struct pen__contents *contents, bool is_leader)
 {
     struct pen_trainer *trainer = contents->trainer;
     size_t most = pen_any_model_num_tensors(trainer->options.model);
-    contents->places = calloc(most, sizeof *contents->places);
+    contents->places =
+        calloc(most * pen_tensor_numbers(trainer->options.logical_tensor),
+               sizeof *contents->places);
     contents->tensors = calloc(most, sizeof *contents->tensors);
-    contents->cuts = calloc(most, sizeof *contents->cuts);
+    contents->about = calloc(most, sizeof *contents->about);
     if (contents->places == NULL || contents->tensors == NULL ||
-        contents->cuts == NULL)
+        contents->about == NULL)
         return PEN_NOMEM;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
         add_stage(contents, s);
@@ -143,7 +156,7 @@ void pen__contents_release(struct pen__contents *contents)
     free(contents->plain);
     free(contents->places);
     free(contents->tensors);
-    free(contents->cuts);
+    free(contents->about);
 }
 
 bool pen__contents_is_empty(const struct pen__contents *contents)
@@ -154,14 +167,16 @@ bool pen__contents_is_empty(const struct pen__contents *contents)
 uint32_t pen__contents_tensor(const struct pen__contents *contents,
                               size_t index)
 {
-    return contents->places[index].slice.tensor;
+    size_t place = 0;
+    while (contents->places[place].tensor != index)
+        place++;
+    return contents->places[place].slice.tensor;
 }
 
 struct pen_snapshot_contents
 pen__contents_list(const struct pen__contents *contents)
 {
     return (struct pen_snapshot_contents){.tensors = contents->tensors,
-                                          .cuts = contents->cuts,
                                           .count = contents->count,
                                           .num_moments = contents->num_moments,
                                           .extras = contents->extras,
@@ -175,23 +190,58 @@ static size_t bytes_of(const struct pen_any_tensor *tensor)
     return tensor->num_elements * pen_dtype_bits(tensor->dtype) / 8;
 }
 
-/* Into `whole`, room for a parameter; returns where the tensor begins. */
-static const void *read_part(struct pen__contents *contents,
-                             enum pen_checkpoint_part part, size_t tensor,
-                             float *whole)
+/* A part of a parameter, into `plain`; returns where the slice begins. */
+static const float *read_place(struct pen__contents *contents,
+                               enum pen_checkpoint_part part,
+                               const struct pen__place *place, float *plain)
 {
     struct pen_trainer *trainer = contents->trainer;
     struct pen_engine *engine = trainer->engine;
-    const struct pen__place *place = &contents->places[tensor];
     struct pen_network *network = pen_trainer_network(trainer, place->stage);
-    if (place->parameter == NO_PARAMETER)
-        return pen_network_statistic(network, place->slice.tensor);
     PEN_BUG_UNLESS(part < sizeof engine_parts / sizeof *engine_parts);
     const struct pen_network_parameter *it =
         pen_network_parameter(network, place->parameter);
     engine->ops->parameter_export(engine, it->parameter, engine_parts[part],
-                                  it->order, whole);
-    return whole + place->slice.first;
+                                  it->order, plain);
+    return plain + place->slice.first;
+}
+
+/* The numbers of a slice, to their places in the whole tensor. */
+static void put_slice(const struct pen__contents *contents,
+                      const struct pen__place *place, const float *from,
+                      float *to)
+{
+    const struct pen_any_tensor *tensor = &contents->about[place->tensor];
+    const struct pen_tensor_piece whole =
+        pen_tensor_piece_whole(tensor->num_dims, tensor->shape);
+    const struct pen_tensor_piece *piece = &place->slice.piece;
+    uint64_t count = pen_tensor_piece_num_stretches(piece, &whole);
+    for (uint64_t i = 0; i < count; i++) {
+        struct pen_tensor_stretch it =
+            pen_tensor_piece_stretch(piece, &whole, i);
+        memcpy(to + it.first, from, (size_t)it.count * sizeof *to);
+        from += it.count;
+    }
+}
+
+/* Until the next call; a tensor that is cut becomes whole. */
+static const void *read_part(struct pen__contents *contents,
+                             enum pen_checkpoint_part part, size_t tensor)
+{
+    for (size_t i = 0; i < contents->num_places; i++) {
+        const struct pen__place *place = &contents->places[i];
+        if (place->tensor != tensor)
+            continue;
+        if (place->parameter == NO_PARAMETER)
+            return pen_network_statistic(
+                pen_trainer_network(contents->trainer, place->stage),
+                place->slice.tensor);
+        const float *slice = read_place(contents, part, place, contents->plain);
+        if (!contents->is_cut)
+            return slice;
+        put_slice(contents, place, slice, contents->whole);
+    }
+    return contents->whole;
 }
 
 static void copy_extra(struct pen__contents *contents, size_t extra,
@@ -215,23 +265,29 @@ static uint32_t num_parts_of(const struct pen__contents *contents,
 
 static bool take_plain(struct pen__contents *contents)
 {
+    size_t most = 1;
+    for (size_t i = 0; i < contents->count && contents->is_cut; i++)
+        if (bytes_of(&contents->about[i]) > most)
+            most = bytes_of(&contents->about[i]);
     contents->plain = malloc(contents->plain_bytes + 1);
-    return contents->plain != NULL;
+    contents->whole = malloc(most);
+    return contents->plain != NULL && contents->whole != NULL;
 }
 
 static void drop_plain(struct pen__contents *contents)
 {
     free(contents->plain);
-    contents->plain = NULL;
+    free(contents->whole);
+    contents->plain = contents->whole = NULL;
 }
 
-/* One behind the last tensor of the parameter that a tensor belongs to. */
+/* One behind the last place of the parameter that a place belongs to. */
 static size_t end_of_parameter(const struct pen__contents *contents,
-                               size_t tensor)
+                               size_t place)
 {
-    const struct pen__place *it = &contents->places[tensor];
-    size_t end = tensor + 1;
-    while (it->parameter != NO_PARAMETER && end < contents->count &&
+    const struct pen__place *it = &contents->places[place];
+    size_t end = place + 1;
+    while (it->parameter != NO_PARAMETER && end < contents->num_places &&
            contents->places[end].stage == it->stage &&
            contents->places[end].parameter == it->parameter)
         end++;
@@ -240,22 +296,27 @@ static size_t end_of_parameter(const struct pen__contents *contents,
 
 /* Of a parameter with several tensors a part comes out of the engine once. */
 static void copy_parameter(struct pen__contents *contents, size_t first,
-                           size_t end, uint32_t part,
+                           size_t end, uint32_t number,
                            struct pen_snapshot *snapshot)
 {
     const struct pen__place *places = contents->places;
-    enum pen_checkpoint_part it = (enum pen_checkpoint_part)part;
-    void *to = pen_snapshot_part(snapshot, it, first);
-    if (end == first + 1 && places[first].parameter != NO_PARAMETER) {
-        read_part(contents, it, first, to);
+    enum pen_checkpoint_part part = (enum pen_checkpoint_part)number;
+    void *to = pen_snapshot_part(snapshot, part, places[first].tensor);
+    if (places[first].parameter == NO_PARAMETER) {
+        memcpy(to, read_part(contents, part, places[first].tensor),
+               bytes_of(&contents->about[places[first].tensor]));
         return;
     }
-    const float *whole =
-        (const float *)read_part(contents, it, first, contents->plain);
+    if (end == first + 1 && !contents->is_cut) {
+        read_place(contents, part, &places[first], to);
+        return;
+    }
+    const float *slice =
+        read_place(contents, part, &places[first], contents->plain);
     for (size_t i = first; i < end; i++)
-        memcpy(pen_snapshot_part(snapshot, it, i),
-               whole + places[i].slice.first - places[first].slice.first,
-               bytes_of(&places[i].tensor));
+        put_slice(contents, &places[i],
+                  slice + places[i].slice.first - places[first].slice.first,
+                  pen_snapshot_part(snapshot, part, places[i].tensor));
 }
 
 pen_status pen__contents_copy(struct pen__contents *contents,
@@ -263,9 +324,10 @@ pen_status pen__contents_copy(struct pen__contents *contents,
 {
     if (!take_plain(contents))
         return PEN_NOMEM;
-    for (size_t i = 0, end; i < contents->count; i = end) {
+    for (size_t i = 0, end; i < contents->num_places; i = end) {
+        size_t tensor = contents->places[i].tensor;
         end = end_of_parameter(contents, i);
-        for (uint32_t p = 0; p < num_parts_of(contents, i); p++)
+        for (uint32_t p = 0; p < num_parts_of(contents, tensor); p++)
             copy_parameter(contents, i, end, p, snapshot);
     }
     for (size_t i = 0; i < contents->num_extras; i++)
@@ -274,13 +336,13 @@ pen_status pen__contents_copy(struct pen__contents *contents,
     return PEN_OK;
 }
 
-/* ---- where it lies ---- */
+/* ---- where it lies: tensors that are not cut, each in one place ---- */
 
 size_t pen__contents_num_pieces(const struct pen__contents *contents)
 {
     const struct pen_engine *engine = contents->trainer->engine;
     size_t count = 0;
-    if (!engine->ops->is_host || contents->num_extras > 0 ||
+    if (!engine->ops->is_host || contents->num_extras > 0 || contents->is_cut ||
         pen_precision_bytes(pen_precision_master(engine->dtype)) !=
             sizeof(float))
         return 0;
@@ -303,7 +365,7 @@ bool pen__contents_is_transposed(const struct pen__contents *contents,
     if (contents->places[tensor].parameter == NO_PARAMETER)
         return false;
     const struct pen_network_parameter *it = parameter_of(contents, tensor);
-    bool is_matrix = contents->places[tensor].tensor.num_dims == 2;
+    bool is_matrix = contents->about[tensor].num_dims == 2;
     PEN_BUG_UNLESS(it->order == PEN_ORDER_ROWS || !is_matrix ||
                    it->num_slices == 1);
     return it->order == PEN_ORDER_TRANSPOSED && is_matrix;
@@ -314,8 +376,8 @@ static struct pen_copier_piece piece_of(struct pen__contents *contents,
                                         size_t tensor, void *to)
 {
     const struct pen__place *place = &contents->places[tensor];
-    struct pen_copier_piece piece = {.to = to,
-                                     .num_bytes = bytes_of(&place->tensor)};
+    struct pen_copier_piece piece = {
+        .to = to, .num_bytes = bytes_of(&contents->about[tensor])};
     if (place->parameter == NO_PARAMETER) {
         piece.from = pen_network_statistic(
             pen_trainer_network(contents->trainer, place->stage),
@@ -367,6 +429,9 @@ pen_status pen__contents_describe(
     manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
     manifest->num_moments = contents->num_moments;
     manifest->num_replicas = trainer->layout.num_logical;
+    manifest->num_pieces = trainer->options.logical_tensor > 1
+                               ? trainer->options.logical_tensor
+                               : 1;
     snprintf(manifest->optimizer, sizeof manifest->optimizer, "%s",
              pen_optimizer_name(&trainer->options.optimizer));
     pen_status status = describe(context, manifest, why);
@@ -380,7 +445,7 @@ static const void *source_of(void *context, enum pen_checkpoint_part part,
                              size_t tensor)
 {
     struct pen__contents *contents = context;
-    return read_part(contents, part, tensor, contents->plain);
+    return read_part(contents, part, tensor);
 }
 
 static const void *source_of_extra(void *context, size_t extra)
@@ -396,7 +461,6 @@ pen_status pen__contents_write(struct pen__contents *contents,
     struct pen_checkpoint_source source = {source_of, source_of_extra,
                                            contents};
     args.tensors = contents->tensors;
-    args.cuts = contents->cuts;
     args.count = contents->count;
     args.num_moments = contents->num_moments;
     args.extras = contents->extras;

@@ -13,15 +13,18 @@
 struct pen__contents {
     struct pen_trainer *trainer;
     uint32_t num_moments;
-    struct pen__place *places;
-    struct pen_checkpoint_tensor *tensors; /* of the places, in their order */
-    struct pen_checkpoint_cut *cuts;       /* theirs */
+    struct pen_checkpoint_tensor *tensors;
+    struct pen_any_tensor *about; /* of each */
     size_t count;
+    struct pen__place *places; /* of the tensors, in the order of parameters */
+    size_t num_places;
+    bool is_cut;                         /* a tensor has several places */
     struct pen_replicas_saver *replicas; /* NULL: all are the same */
     const struct pen_tensor_spec *extras;
     size_t num_extras;
     float *plain; /* a parameter as it lies in files */
     size_t plain_bytes;
+    float *whole; /* a tensor that is cut */
 };
 
 /* Release it in any case. */

@@ -29,10 +29,10 @@ struct pen_gradients {
     uint32_t open;       /* lane */
     uint32_t num_whole;  /* lanes whose replicas are all closed */
     uint32_t num_joined; /* replicas whose tied gradients are whole */
-    const struct pen_network_parameter *tied; /* NULL: none */
-    size_t count;             /* elements of all parameters but the tied one */
-    size_t tied_count;        /* of that */
-    float *aside;             /* of the tied one, for each replica */
+    const struct pen_network_parameter *tied; /* the first; NULL: none */
+    size_t count;             /* elements of all parameters but the tied ones */
+    size_t tied_count;        /* of those: pieces of one matrix, in a row */
+    float *aside;             /* of the tied ones, for each replica */
     bool gathers;             /* rows for a head elsewhere */
     struct pen_mirror mirror; /* of one gradient */
 };
@@ -48,10 +48,11 @@ static float *show(struct pen_gradients *gradients,
     return pen_mirror_show(&gradients->mirror, &piece);
 }
 
-static bool is_plain(const struct pen_gradients *gradients,
-                     const struct pen_network_parameter *parameter)
+static bool is_tied(const struct pen_gradients *gradients,
+                    const struct pen_network_parameter *parameter)
 {
-    return !parameter->is_value_only && parameter != gradients->tied;
+    return gradients->tied != NULL &&
+           pen_network_is_tied(gradients->network, parameter);
 }
 
 /* Of at least one element, so that NULL means that memory ran out. */
@@ -108,10 +109,10 @@ static pen_status make_room(struct pen_gradients *gradients)
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
         size_t count = pen_network_count(it);
-        if (is_plain(gradients, it))
+        if (is_tied(gradients, it))
+            gradients->tied_count += count;
+        else if (!it->is_value_only)
             gradients->count += count;
-        else if (it == gradients->tied)
-            gradients->tied_count = count;
     }
     if (gradients->num_replicas == 1)
         return PEN_OK;
@@ -227,16 +228,16 @@ static void walk(struct pen_gradients *gradients, float *array, enum walk how)
          i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(gradients->network, i);
-        bool is_tied = it == gradients->tied;
+        bool is_aside = is_tied(gradients, it);
         size_t count = pen_network_count(it);
-        if (it->is_value_only || (is_tied && !has_tied))
+        if (it->is_value_only || (is_aside && !has_tied))
             continue;
         float *gradient = show(gradients, it);
         if (how == KEEP)
             memcpy(array, gradient, count * sizeof *gradient);
         else if (how == SWAP)
             swap_floats(gradient, array, count);
-        else if (!is_tied)
+        else if (!is_aside)
             pen_add_floats(gradient, array, count);
         if (how != KEEP)
             pen_mirror_put(&gradients->mirror);
@@ -267,11 +268,15 @@ void pen_gradients_open(struct pen_gradients *gradients, uint32_t lane)
 
 static void set_aside(struct pen_gradients *gradients, uint32_t replica)
 {
-    size_t count = gradients->tied_count;
     if (gradients->aside == NULL)
         return;
-    memcpy(gradients->aside + replica * count, show(gradients, gradients->tied),
-           count * sizeof *gradients->aside);
+    float *aside = gradients->aside + replica * gradients->tied_count;
+    for (uint32_t i = 0; i < pen_network_num_tied(gradients->network); i++) {
+        const struct pen_network_parameter *it = &gradients->tied[i];
+        memcpy(aside, show(gradients, it),
+               pen_network_count(it) * sizeof *aside);
+        aside += pen_network_count(it);
+    }
 }
 
 /*
@@ -326,8 +331,13 @@ static void sum_aside(struct pen_gradients *gradients)
     for (struct pen_tree at = {.size = gradients->num_replicas};
          pen_tree_next(&at);)
         pen_add_floats(aside + at.to * count, aside + at.from * count, count);
-    memcpy(show(gradients, gradients->tied), aside, count * sizeof *aside);
-    pen_mirror_put(&gradients->mirror);
+    for (uint32_t i = 0; i < pen_network_num_tied(gradients->network); i++) {
+        const struct pen_network_parameter *it = &gradients->tied[i];
+        memcpy(show(gradients, it), aside,
+               pen_network_count(it) * sizeof *aside);
+        pen_mirror_put(&gradients->mirror);
+        aside += pen_network_count(it);
+    }
 }
 
 void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
@@ -339,9 +349,10 @@ void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
         return;
     }
     float *aside = gradients->aside + replica * gradients->tied_count;
+    size_t first = (size_t)gradients->tied->slices[0].piece.first_row;
     pen_engine_await(pen_network_engine(gradients->network));
     for (size_t i = 0; i < count; i++)
-        pen_add_floats(aside + (size_t)words[i] * width,
+        pen_add_floats(aside + ((size_t)words[i] - first) * width,
                        (const float *)rows + i * width, width);
     if (++gradients->num_joined == gradients->num_replicas)
         sum_aside(gradients);

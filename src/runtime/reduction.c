@@ -64,29 +64,57 @@ static uint32_t find_idlest(const size_t *loads, uint32_t num_members)
     return idlest;
 }
 
+/*
+ * Elements that belong to one owner, by the first parameter that has some of
+ * them, 0 by the others: whoever writes a tensor has all of its pieces.
+ */
+static size_t *count_together(const struct pen_reduction *reduction,
+                              size_t *firsts)
+{
+    const struct pen_network *network = reduction->options.network;
+    size_t num = pen_network_num_parameters(network);
+    size_t *counts = calloc(num, sizeof *counts);
+    for (size_t i = 0; i < num && counts != NULL; i++) {
+        uint32_t tensor = pen_network_parameter(network, i)->slices[0].tensor;
+        firsts[i] = 0;
+        while (pen_network_parameter(network, firsts[i])->slices[0].tensor !=
+               tensor)
+            firsts[i]++;
+        counts[firsts[i]] += count_of(reduction, i);
+    }
+    return counts;
+}
+
 /* The largest first, each to who has least so far. */
 static pen_status choose_owners(struct pen_reduction *reduction)
 {
     uint32_t num_members = reduction->options.group->size;
     size_t num = pen_network_num_parameters(reduction->options.network);
     size_t *loads = calloc(num_members, sizeof *loads);
+    size_t *firsts = calloc(num, sizeof *firsts);
+    size_t *counts = firsts == NULL ? NULL : count_together(reduction, firsts);
     bool *is_done = calloc(num, sizeof *is_done);
     reduction->owners = calloc(num, sizeof *reduction->owners);
-    bool is_made =
-        loads != NULL && is_done != NULL && reduction->owners != NULL;
+    bool is_made = loads != NULL && counts != NULL && is_done != NULL &&
+                   reduction->owners != NULL;
     for (size_t round = 0; round < num && is_made; round++) {
         size_t largest = num;
         for (size_t i = 0; i < num; i++)
-            if (!is_done[i] &&
-                (largest == num ||
-                 count_of(reduction, i) > count_of(reduction, largest)))
+            if (!is_done[i] && firsts[i] == i &&
+                (largest == num || counts[i] > counts[largest]))
                 largest = i;
+        if (largest == num)
+            break;
         uint32_t least = find_idlest(loads, num_members);
         is_done[largest] = true;
         reduction->owners[largest] = least;
-        loads[least] += count_of(reduction, largest);
+        loads[least] += counts[largest];
     }
+    for (size_t i = 0; i < num && is_made; i++)
+        reduction->owners[i] = reduction->owners[firsts[i]];
     free(loads);
+    free(firsts);
+    free(counts);
     free(is_done);
     return is_made ? PEN_OK : PEN_NOMEM;
 }
@@ -147,7 +175,7 @@ static void cut_parameter(struct pen_reduction *reduction, size_t parameter)
                            .count = left < length ? left : length,
                            .width = width_of(reduction, parameter),
                            .layer = it->layer,
-                           .is_tied = it == pen_network_tied(network)};
+                           .is_tied = pen_network_is_tied(network, it)};
     }
 }
 

@@ -23,9 +23,10 @@ struct pen_tied {
     bool has_value;       /* the embedding has it from this copy's head */
     struct parcel *parcels;
     uint32_t steps_left; /* of the pass, whose gradients are yet to come */
-    struct pen_request value;
-    struct pen_mirror head;      /* of its value, as sent; where it is here */
-    struct pen_mirror embedding; /* likewise, as received */
+    uint32_t num_values; /* parameters that are tied */
+    struct pen_request *values;   /* of each */
+    struct pen_mirror *head;      /* of its values, as sent; where it is here */
+    struct pen_mirror *embedding; /* likewise, as received */
 };
 
 static struct pen_engine *engine_of(const struct pen_tied *tied)
@@ -73,15 +74,26 @@ static pen_status make_parcels(struct pen_tied *tied)
     return status;
 }
 
-/* The tied matrix of one end; there may be none here. */
-static pen_status make_mirror(struct pen_network *network,
-                              struct pen_mirror *out)
+/* The pieces of the tied matrix of one end; there may be none here. */
+static pen_status make_mirrors(struct pen_network *network, uint32_t count,
+                               struct pen_mirror **out)
 {
     if (network == NULL)
         return PEN_OK;
-    const struct pen_network_parameter *it = pen_network_tied(network);
-    return pen_mirror_init(out, pen_network_engine(network),
-                           pen_network_count(it));
+    const struct pen_network_parameter *tied = pen_network_tied(network);
+    *out = calloc(count, sizeof **out);
+    pen_status status = *out == NULL ? PEN_NOMEM : PEN_OK;
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++)
+        status = pen_mirror_init(&(*out)[i], pen_network_engine(network),
+                                 pen_network_count(&tied[i]));
+    return status;
+}
+
+static void free_mirrors(struct pen_mirror *mirrors, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && mirrors != NULL; i++)
+        pen_mirror_release(&mirrors[i]);
+    free(mirrors);
 }
 
 pen_status pen_tied_create(const struct pen_tied_options *options,
@@ -104,11 +116,14 @@ pen_status pen_tied_create(const struct pen_tied_options *options,
                   pen_layout_copy_share(&options->layout);
     tied->capacity = pen_network_gathered_capacity(network);
     tied->row_bytes = pen_network_model(network)->hidden * sizeof(float);
-    pen_status status = make_parcels(tied);
+    tied->num_values = pen_network_num_tied(network);
+    tied->values = calloc(tied->num_values, sizeof *tied->values);
+    pen_status status = tied->values == NULL ? PEN_NOMEM : make_parcels(tied);
     if (status == PEN_OK)
-        status = make_mirror(options->head, &tied->head);
+        status = make_mirrors(options->head, tied->num_values, &tied->head);
     if (status == PEN_OK)
-        status = make_mirror(options->embedding, &tied->embedding);
+        status = make_mirrors(options->embedding, tied->num_values,
+                              &tied->embedding);
     if (status == PEN_OK)
         *out = tied;
     else
@@ -127,8 +142,9 @@ void pen_tied_free(struct pen_tied *tied)
         pen_engine_give(engine_of(tied), PEN_PLACE_STAGING, parcel->rows,
                         tied->capacity * tied->row_bytes);
     }
-    pen_mirror_release(&tied->head);
-    pen_mirror_release(&tied->embedding);
+    free_mirrors(tied->head, tied->num_values);
+    free_mirrors(tied->embedding, tied->num_values);
+    free(tied->values);
     free(tied->parcels);
     free(tied);
 }
@@ -293,9 +309,10 @@ pen_status pen_tied_join(struct pen_tied *tied)
 
 /* ---- the value ---- */
 
-static struct pen_mirror_piece value_of(const struct pen_network *network)
+static struct pen_mirror_piece value_of(const struct pen_network *network,
+                                        uint32_t index)
 {
-    const struct pen_network_parameter *it = pen_network_tied(network);
+    const struct pen_network_parameter *it = pen_network_tied(network) + index;
     return (struct pen_mirror_piece){.parameter = it->parameter,
                                      .part = PEN_PART_VALUE,
                                      .count = pen_network_count(it)};
@@ -305,29 +322,35 @@ void pen_tied_send_value(struct pen_tied *tied)
 {
     if (!is_receiving(tied) || !tied->has_value)
         return;
-    const struct pen_mirror_piece value = value_of(tied->options.head);
-    pen_transport_send(tied->options.transport, tied->peer, tag_of(tied, VALUE),
-                       pen_mirror_show(&tied->head, &value),
-                       value.count * sizeof(float), &tied->value);
+    for (uint32_t i = 0; i < tied->num_values; i++) {
+        const struct pen_mirror_piece value = value_of(tied->options.head, i);
+        pen_transport_send(tied->options.transport, tied->peer,
+                           tag_of(tied, VALUE),
+                           pen_mirror_show(&tied->head[i], &value),
+                           value.count * sizeof(float), &tied->values[i]);
+    }
 }
 
 pen_status pen_tied_await_sent(struct pen_tied *tied)
 {
-    return await(tied, &tied->value, 1);
+    return await(tied, tied->values, (int)tied->num_values);
 }
 
-static void receive_value(struct pen_tied *tied)
+static void receive_value(struct pen_tied *tied, uint32_t index)
 {
-    const struct pen_mirror_piece value = value_of(tied->options.embedding);
+    const struct pen_mirror_piece value =
+        value_of(tied->options.embedding, index);
     size_t bytes = value.count * sizeof(float);
-    pen_mirror_cover(&tied->embedding, &value);
-    float *to = pen_mirror_at(&tied->embedding);
+    pen_mirror_cover(&tied->embedding[index], &value);
+    float *to = pen_mirror_at(&tied->embedding[index]);
     if (is_local(tied)) {
-        const struct pen_mirror_piece from = value_of(tied->options.head);
-        memcpy(to, pen_mirror_show(&tied->head, &from), bytes);
+        const struct pen_mirror_piece from =
+            value_of(tied->options.head, index);
+        memcpy(to, pen_mirror_show(&tied->head[index], &from), bytes);
     } else {
         pen_transport_receive(tied->options.transport, tied->peer,
-                              tag_of(tied, VALUE), to, bytes, &tied->value);
+                              tag_of(tied, VALUE), to, bytes,
+                              &tied->values[index]);
     }
 }
 
@@ -335,14 +358,15 @@ pen_status pen_tied_take_value(struct pen_tied *tied)
 {
     struct pen_network *embedding =
         tied->has_value ? tied->options.embedding : NULL;
-    if (embedding != NULL)
-        receive_value(tied);
-    pen_status status = await(tied, &tied->value, 1);
-    if (status == PEN_OK && embedding != NULL) {
+    for (uint32_t i = 0; i < tied->num_values && embedding != NULL; i++)
+        receive_value(tied, i);
+    pen_status status = await(tied, tied->values, (int)tied->num_values);
+    for (uint32_t i = 0;
+         i < tied->num_values && status == PEN_OK && embedding != NULL; i++) {
         struct pen_engine *engine = pen_network_engine(embedding);
-        pen_mirror_put(&tied->embedding);
+        pen_mirror_put(&tied->embedding[i]);
         engine->ops->parameter_value_changed(
-            engine, pen_network_tied(embedding)->parameter);
+            engine, pen_network_tied(embedding)[i].parameter);
     }
     return status;
 }

@@ -69,7 +69,8 @@ struct pen_trainer_options {
                                             others wait. 0: all of the
                                             transport */
     uint32_t logical_replicas;           /* 0: as many as there are members */
-    bool is_sharded;      /* every rank keeps a share of the moments */
+    uint32_t logical_tensor; /* pieces of a decoder (network.h); 0: one */
+    bool is_sharded;         /* every rank keeps a share of the moments */
     bool has_fast_sums;   /* over members, in an order that is not promised */
     bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */

@@ -64,14 +64,13 @@ static void add_squares(struct pen_trainer *trainer,
     for (size_t i = 0; i < count; i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(stage->network, i);
-        engine->ops->gradient_sum_squares(
-            engine, it->parameter, &trainer->totals[it->slices[0].tensor]);
+        engine->ops->gradient_sum_squares(engine, it->parameter,
+                                          pen__trainer_square(trainer, it));
     }
     pen_engine_await(engine);
     for (size_t i = 0; i < count; i++)
-        *sum +=
-            trainer->totals
-                [pen_network_parameter(stage->network, i)->slices[0].tensor];
+        *sum += *pen__trainer_square(trainer,
+                                     pen_network_parameter(stage->network, i));
 }
 
 /* A stage that only sleeps does so for its sum and its step, too. */

@@ -139,6 +139,12 @@ uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer);
 
 pen_status pen__trainer_make_totals(struct pen_trainer *trainer);
 
+/* The totals begin with the squares of gradients: how many there are, and the
+ * place of a parameter's among them. */
+size_t pen__trainer_num_squares(const struct pen_trainer *trainer);
+double *pen__trainer_square(const struct pen_trainer *trainer,
+                            const struct pen_network_parameter *parameter);
+
 /*
  * An optimistic step that was not finite in its pass and was undone: computes
  * it again, with a sum before the update, and counts it.

@@ -23,11 +23,6 @@
 #include <math.h>
 #include <string.h>
 
-static size_t num_tensors(const struct pen_trainer *trainer)
-{
-    return pen_any_model_num_tensors(trainer->options.model);
-}
-
 static const struct pen_stage *stage_of(const struct pen_trainer *trainer)
 {
     return pen_executor_stage(trainer->executor, 0);
@@ -52,8 +47,8 @@ static void add_squares(struct pen_trainer *trainer)
             pen_network_parameter(stage->network, i);
         if (it->is_value_only)
             continue;
-        engine->ops->gradient_sum_squares(
-            engine, it->parameter, &trainer->totals[it->slices[0].tensor]);
+        engine->ops->gradient_sum_squares(engine, it->parameter,
+                                          pen__trainer_square(trainer, it));
     }
     pen_exchange_give_back(trainer->exchange, stage);
     pen_engine_await(engine);
@@ -61,17 +56,18 @@ static void add_squares(struct pen_trainer *trainer)
         const struct pen_network_parameter *it =
             pen_network_parameter(stage->network, i);
         if (!it->is_value_only)
-            *part += trainer->totals[it->slices[0].tensor];
+            *part += *pen__trainer_square(trainer, it);
     }
 }
 
 static void begin_norm(struct pen_trainer *trainer)
 {
-    memset(trainer->totals, 0, num_tensors(trainer) * sizeof *trainer->totals);
+    size_t count = pen__trainer_num_squares(trainer);
+    memset(trainer->totals, 0, count * sizeof *trainer->totals);
     if (trainer->exchange != NULL)
         add_squares(trainer);
-    pen_transport_sum(trainer->options.transport, trainer->totals,
-                      num_tensors(trainer), &trainer->request);
+    pen_transport_sum(trainer->options.transport, trainer->totals, count,
+                      &trainer->request);
 }
 
 void pen__trainer_poll_joint(struct pen_trainer *trainer)

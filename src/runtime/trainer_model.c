@@ -27,6 +27,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .step_rows =
             options->global_batch / trainer->layout.num_logical * sequence,
         .recompute = layers->recompute,
+        .tensor = {options->logical_tensor, 0, options->logical_tensor},
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);
 }
@@ -52,6 +53,10 @@ static pen_status check_images(const struct pen_trainer_options *options,
     }
     if (options->logical_replicas > 1) {
         pen_why(why, "--logical-replicas is for text models only");
+        return PEN_INVALID;
+    }
+    if (options->logical_tensor > 1) {
+        pen_why(why, "--logical-tensor is for text models only");
         return PEN_INVALID;
     }
     if (options->recompute != PEN_RECOMPUTE_NONE) {

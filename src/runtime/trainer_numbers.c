@@ -314,11 +314,11 @@ static bool explain_activations(struct search *search,
 /* The last in the order of the model: the backward pass meets it first. */
 static uint32_t last_nonfinite(const struct pen_trainer *trainer)
 {
-    uint32_t count = pen_any_model_num_tensors(trainer->options.model);
-    for (uint32_t i = count; i-- > 0;)
+    uint32_t numbers = pen_tensor_numbers(trainer->options.logical_tensor);
+    for (size_t i = pen__trainer_num_squares(trainer); i-- > 0;)
         if (!isfinite(trainer->totals[i]))
-            return i;
-    return count;
+            return (uint32_t)(i / numbers);
+    return pen_any_model_num_tensors(trainer->options.model);
 }
 
 static bool is_last_nonfinite(const struct search *search,

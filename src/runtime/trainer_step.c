@@ -21,14 +21,28 @@
 /* Behind the two arrays. */
 enum { BUSY_NS, PASS_NS, VOTES };
 
-static size_t num_tensors(const struct pen_trainer *trainer)
+static uint32_t numbers_of(const struct pen_trainer *trainer)
 {
-    return pen_any_model_num_tensors(trainer->options.model);
+    return pen_tensor_numbers(trainer->options.logical_tensor);
+}
+
+size_t pen__trainer_num_squares(const struct pen_trainer *trainer)
+{
+    return (size_t)pen_any_model_num_tensors(trainer->options.model) *
+           numbers_of(trainer);
+}
+
+double *pen__trainer_square(const struct pen_trainer *trainer,
+                            const struct pen_network_parameter *parameter)
+{
+    return &trainer->totals[(size_t)parameter->slices[0].tensor *
+                                numbers_of(trainer) +
+                            parameter->number];
 }
 
 static double *losses_of(const struct pen_trainer *trainer)
 {
-    return trainer->totals + num_tensors(trainer);
+    return trainer->totals + pen__trainer_num_squares(trainer);
 }
 
 static double *further_of(const struct pen_trainer *trainer)
@@ -46,8 +60,8 @@ static void *statistics_of(struct pen_trainer *trainer, size_t *bytes)
 
 pen_status pen__trainer_make_totals(struct pen_trainer *trainer)
 {
-    trainer->num_totals =
-        num_tensors(trainer) + trainer->layout.num_logical + PEN__FURTHER;
+    trainer->num_totals = pen__trainer_num_squares(trainer) +
+                          trainer->layout.num_logical + PEN__FURTHER;
     trainer->totals =
         pen_engine_take(trainer->engine, PEN_PLACE_STAGING,
                         trainer->num_totals * sizeof *trainer->totals);
@@ -86,10 +100,10 @@ static void add_squares(struct pen_trainer *trainer, uint32_t index)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
-        if ((is_first || trainer->options.is_sharded) &&
+        if ((is_first || trainer->options.is_sharded) && !it->is_copy &&
             pen_exchange_owns(trainer->exchange, index, i))
-            engine->ops->gradient_sum_squares(
-                engine, it->parameter, &trainer->totals[it->slices[0].tensor]);
+            engine->ops->gradient_sum_squares(engine, it->parameter,
+                                              pen__trainer_square(trainer, it));
     }
     pen_engine_await(engine);
 }
@@ -200,7 +214,7 @@ double pen__trainer_join_losses(const struct pen_trainer *trainer,
 double pen__trainer_total_norm(const struct pen_trainer *trainer)
 {
     double sum = 0;
-    for (size_t i = 0; i < num_tensors(trainer); i++)
+    for (size_t i = 0; i < pen__trainer_num_squares(trainer); i++)
         sum += trainer->totals[i];
     return sqrt(sum);
 }

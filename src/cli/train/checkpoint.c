@@ -38,6 +38,7 @@ static const char *const free_options[] = {
     "schedule",
     "use-distributed-optimizer",
     "logical-replicas",
+    "logical-tensor",
     "sync", /* these five are compared where they count */
     "sync-interval",
     "sync-option",

@@ -610,6 +610,7 @@ struct pen_trainer_options pen__train_layout_options(
         .order = (enum pen_mesh_order)args->mapping,
         .num_ranks = layout->num_ranks,
         .logical_replicas = (uint32_t)args->logical_replicas,
+        .logical_tensor = (uint32_t)args->logical_tensor,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
         .has_sparse_sums = args->has_sparse_sums,

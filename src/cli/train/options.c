@@ -156,6 +156,10 @@ static const struct pen__field fields[] = {
           "split the batch into N fixed parts for summation, so that "
           "results do not depend on the number of ranks; the "
           "checkpoint's number, or one per replica, when not given"),
+    COUNT("logical-tensor", logical_tensor, 1, 1024,
+          "compute every product that tensor parallelism cuts in N pieces, "
+          "whose results are added in a fixed order; the checkpoint's number, "
+          "or 1, when not given"),
     TEXT("plan", "PLAN", plan,
          "take stages, schedule, batch and sharding from this "
          "plan.json, in place of their options"),

@@ -66,6 +66,54 @@ static void report_replicas(const struct pen__training *training, uint64_t kept)
                 used, kept);
 }
 
+/* Pieces of the checkpoint where the command does not say; likewise. */
+static void take_pieces(struct pen__training *training)
+{
+    const struct pen_checkpoint *checkpoint =
+        pen__training_checkpoint(training);
+    uint64_t kept = checkpoint == NULL ? 0 : checkpoint->manifest.num_pieces;
+    uint64_t *used = &training->args.logical_tensor;
+    if (*used == 0)
+        *used = kept == 0 ? 1 : kept;
+    if (kept != 0 && *used != kept && training->is_first)
+        pen_log(PEN_LOG_INFO,
+                "products are now computed in %" PRIu64
+                " pieces, not in the %" PRIu64
+                " of the checkpoint: from here on the weights differ in their "
+                "last bits (--logical-tensor)",
+                *used, kept);
+}
+
+/* What a model that is cut can be trained with. */
+static pen_status check_pieces(const struct pen__training *training,
+                               struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    const struct pen_model *model = training->pretrained.model.decoder;
+    if (args->logical_tensor == 1 || model == NULL)
+        return PEN_OK;
+    if (args->is_sleeping)
+        pen_why(why, "--logical-tensor needs an engine that computes; --engine "
+                     "sleep only waits. Drop --logical-tensor");
+    else if (training->layout.is_asynchronous)
+        pen_why(why,
+                "--logical-tensor needs a synchronous schedule; %s is "
+                "asynchronous. Use --schedule 1f1b, or drop --logical-tensor",
+                training->layout.schedule->name);
+    else if (training->replicas.has_method)
+        pen_why(why,
+                "--logical-tensor needs replicas that sum gradients at every "
+                "step, not --sync %s. Drop one of them",
+                args->sync);
+    else if (args->moves.count > 0)
+        pen_why(why, "--move cannot move tensors that --logical-tensor cuts. "
+                     "Drop one of them");
+    else
+        return pen_network_check_pieces(model, (uint32_t)args->logical_tensor,
+                                        why);
+    return PEN_INVALID;
+}
+
 /* Where all ranks can leave out the same step. */
 static pen_status check_skipping(const struct pen__training *training,
                                  struct pen_text *why)
@@ -97,6 +145,7 @@ static pen_status make_layout(struct pen__training *training,
     bool is_open = training->args.logical_replicas == 0;
     if (is_open)
         training->args.logical_replicas = kept;
+    take_pieces(training);
     uint32_t num_ranks = pen_transport_size(training->transport);
     pen_status status = pen__train_moves_read(&training->moves, &training->args,
                                               steps_before(training), why);
@@ -114,6 +163,8 @@ static pen_status make_layout(struct pen__training *training,
             pen_batches_shape(training->batches).num_ids, num_ranks, why);
     if (status == PEN_OK)
         status = check_skipping(training, why);
+    if (status == PEN_OK)
+        status = check_pieces(training, why);
     if (status == PEN_OK && kept != 0 && is_open)
         training->args.logical_replicas =
             pen__train_layout_replicas(&training->layout, kept);
