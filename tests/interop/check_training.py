@@ -48,10 +48,10 @@ def make_references(root, model, dtypes):
                            seed=1, steps=20)
 
 
-def train(build, where, about, dtype, work):
+def train(build, where, about, dtype, work, pieces=1):
     """Losses and gradient norms of the same steps by penstock train."""
     return judge.train(build, about, dtype, work, [
-        "--model", where, "--token-ids", os.path.join(where, "tokens.txt")])
+        "--model", where, "--token-ids", os.path.join(where, "tokens.txt"), "--logical-tensor", pieces])
 
 
 def check_f32(build, root, model, work):
@@ -63,11 +63,11 @@ def check_f32(build, root, model, work):
     judge.check_gradients(f"{model} f32 gradients", gradients, found)
     for optimizer in ("adamw", "sgd"):
         where, about, _, _ = reference(root, optimizer, "float32", model)
-        losses, norms = train(build, where, about, "f32", work)
-        check(f"{model} f32 {optimizer}, losses of {len(losses)} steps",
-              worst_loss(about["losses"], losses), LOSS_LIMIT)
-        check(f"{model} f32 {optimizer}, gradient norms",
-              worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
+        for pieces in (1, 2):
+            losses, norms = train(build, where, about, "f32", work, pieces)
+            name = f"{model} f32 {optimizer} in {pieces}"
+            check(f"{name}, losses of {len(losses)} steps", worst_loss(about["losses"], losses), LOSS_LIMIT)
+            check(f"{name}, gradient norms", worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
 
 
 def first_steps(root, model):

@@ -666,7 +666,7 @@ static void every_number_of_a_manifest_has_bounds(void **state)
     expect_manifest("\"sample\": 96", "\"x\": 96",
                     "x is not a key of this format; expected one of format "
                     "version run step sample dtype optimizer "
-                    "logical_replicas sync random configuration "
+                    "logical_replicas logical_tensor sync random configuration "
                     "configuration_sha256 command files previous sha256");
     expect_manifest("\"sample\": 96", "\"step\": 96",
                     "line 1, column 65: duplicate object key");
@@ -675,14 +675,24 @@ static void every_number_of_a_manifest_has_bounds(void **state)
                     "140737488355328");
     expect_manifest("\"bytes\": 1", "\"bytes\": 99999999999999999999",
                     "too big integer");
-    expect_manifest("\"version\": 1", "\"version\": 4",
-                    "version must be an integer from 1 to 3");
+    expect_manifest("\"version\": 1", "\"version\": 5",
+                    "version must be an integer from 1 to 4");
     expect_manifest("\"F32\"", "\"F64\"", "dtype must be \"F32\" or \"BF16\"");
     expect_manifest("\"moments\": 2", "\"moments\": 3",
                     "optimizer.moments must be an integer from 0 to 2");
     expect_manifest("\"random\"", "\"logical_replicas\": 8, \"random\"", "");
     expect_manifest("\"random\"", "\"logical_replicas\": 0, \"random\"",
                     "logical_replicas must be an integer from 1 to 1048576");
+    static const char version4[] =
+        "\"version\": 4, \"run\": \"0123456789abcdef\", \"logical_tensor\": ";
+    char with_pieces[128];
+    snprintf(with_pieces, sizeof with_pieces, "%s8", version4);
+    expect_manifest("\"version\": 1", with_pieces, "");
+    snprintf(with_pieces, sizeof with_pieces, "%s0", version4);
+    expect_manifest("\"version\": 1", with_pieces,
+                    "logical_tensor must be an integer from 1 to 1024");
+    expect_manifest("\"random\"", "\"logical_tensor\": 8, \"random\"",
+                    "logical_tensor is a key of version 4; version is 1");
     expect_manifest("\"adamw\"", "\"\"",
                     "optimizer.name must be a word of at most 31 letters");
     expect_manifest("4d2", "4D2",

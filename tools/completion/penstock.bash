@@ -45,7 +45,7 @@ _penstock_train_options() {
         --run --log --log-interval --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
-        --schedule --mapping --use-distributed-optimizer --fast-sums --logical-replicas --plan --move --check \
+        --schedule --mapping --use-distributed-optimizer --fast-sums --logical-replicas --logical-tensor --plan --move --check \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --sparse-embedding --compress-stages \
         --profile --trace --verify-interval --checksum-messages \

@@ -90,8 +90,11 @@ static pen_status check_pieces(const struct pen__training *training,
 {
     const struct pen__train_args *args = &training->args;
     const struct pen_model *model = training->pretrained.model.decoder;
-    if (args->logical_tensor == 1 || model == NULL)
+    uint32_t pieces = (uint32_t)args->logical_tensor;
+    if (model == NULL)
         return PEN_OK;
+    if (pieces == 1)
+        return pen_network_check_pieces(model, pieces, why);
     if (args->is_sleeping)
         pen_why(why, "--logical-tensor needs an engine that computes; --engine "
                      "sleep only waits. Drop --logical-tensor");
@@ -109,8 +112,7 @@ static pen_status check_pieces(const struct pen__training *training,
         pen_why(why, "--move cannot move tensors that --logical-tensor cuts. "
                      "Drop one of them");
     else
-        return pen_network_check_pieces(model, (uint32_t)args->logical_tensor,
-                                        why);
+        return pen_network_check_pieces(model, pieces, why);
     return PEN_INVALID;
 }
 
