@@ -90,7 +90,7 @@ static void *result_of(const struct block *block, const struct pen__pass *pass,
 static void add_results(const struct block *block, const struct pen__pass *pass,
                         void *sum)
 {
-    pen__sum_pieces(pass, block->num_pieces, num_elements(block), sum,
+    pen__sum_pieces(pass, num_elements(block), sum,
                     pen__at(pass->scratch, block->others));
 }
 
@@ -150,6 +150,7 @@ static void forward_attention(const struct block *block,
                               void *middle)
 {
     struct pen_engine *engine = pass->engine;
+    uint32_t first = pass->tensor->first;
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         pen__projection_forward(&piece->projection, engine,
@@ -158,7 +159,7 @@ static void forward_attention(const struct block *block,
         attend(piece, pass);
         engine->ops->linear_forward(
             engine, &piece->out, pen__at(pass->stash, piece->attended),
-            i == 0 ? x : NULL, result_of(block, pass, i, middle));
+            first + i == 0 ? x : NULL, result_of(block, pass, i, middle));
     }
     add_results(block, pass, middle);
 }
@@ -169,6 +170,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
 {
     const struct block *block = block_of(layer);
     struct pen_engine *engine = pass->engine;
+    uint32_t first = pass->tensor->first;
     void *middle = pen__at(pass->stash, block->middle);
     compute_a(block, pass, x);
     forward_attention(block, pass, x, middle);
@@ -184,7 +186,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
         if (y != NULL)
             engine->ops->linear_forward(
                 engine, &piece->down, cheap(block, pass, piece->inner),
-                i == 0 ? middle : NULL, result_of(block, pass, i, y));
+                first + i == 0 ? middle : NULL, result_of(block, pass, i, y));
     }
     if (y != NULL)
         add_results(block, pass, y);
@@ -424,7 +426,8 @@ static void lay_out_stash(struct block *block)
 }
 
 /* One piece after the other uses the scratch; all are alike. */
-static void lay_out_scratch(struct block *block)
+static void lay_out_scratch(struct block *block,
+                            const struct pen_tensor_share *tensor)
 {
     size_t *end = &block->base.scratch_bytes;
     size_t row = block->shape.rows * block->shape.element;
@@ -434,11 +437,11 @@ static void lay_out_scratch(struct block *block)
         pen__take(end, row * piece->projection.query_width);
     block->projection_scratch = pen__take(end, piece->projection.scratch_bytes);
     block->others = *end;
-    for (uint32_t i = 1; i < block->num_pieces; i++)
+    for (uint32_t i = 0; i < pen__num_others(tensor); i++)
         pen__take(end, row * block->shape.hidden);
 }
 
-static void lay_out(struct block *block)
+static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
 {
     struct pen__layer *base = &block->base;
     size_t row = block->shape.rows * block->shape.element;
@@ -461,7 +464,7 @@ static void lay_out(struct block *block)
         piece->wide_gradient =
             pen__take(&base->hold_bytes, row * piece->swiglu.stride);
     }
-    lay_out_scratch(block);
+    lay_out_scratch(block, tensor);
 }
 
 pen_status pen__block_create(struct pen_network *network, uint32_t layer,
@@ -482,7 +485,7 @@ pen_status pen__block_create(struct pen_network *network, uint32_t layer,
         free(block);
         return status;
     }
-    lay_out(block);
+    lay_out(block, &network->options.tensor);
     *out = &block->base;
     return PEN_OK;
 }

@@ -57,6 +57,8 @@ pen_status pen__network_add(struct pen_network *network,
         added->number = network->adding_piece * PEN_MAX_PARAMETER_TENSORS +
                         network->adding_kind;
     added->is_copy = network->is_adding_copies;
+    added->num_sharing =
+        network->adding_shared > 0 ? network->adding_shared : 1;
     pen_status status =
         engine->ops->parameter_create(engine, &shape, why, &added->parameter);
     if (status == PEN_OK)
@@ -242,6 +244,7 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .microbatch = microbatch,
                               .scratch = network->scratch,
                               .loss = network->loss,
+                              .tensor = &network->options.tensor,
                               .is_forward_only =
                                   network->options.is_forward_only ||
                                   microbatch->is_evaluation,

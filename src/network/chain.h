@@ -19,9 +19,10 @@ struct pen_network {
     const struct pen_image_model *image_model; /* NULL for a decoder */
     void *statistics; /* running ones, of images; owned, in staging */
     size_t statistic_bytes;
-    uint32_t building;     /* the layer that is being made */
-    bool is_adding_values; /* parameters that others train */
-    bool is_adding_copies; /* of what an earlier piece has */
+    uint32_t building;      /* the layer that is being made */
+    bool is_adding_values;  /* parameters that others train */
+    bool is_adding_copies;  /* of what an earlier piece has */
+    uint32_t adding_shared; /* pieces that share them; 0: one */
     uint32_t adding_piece;
     uint32_t adding_kind;         /* of those that one piece has of a tensor */
     struct pen__copies *copies;   /* of parameters; NULL: none */
@@ -58,6 +59,13 @@ pen_status pen__network_add(struct pen_network *network,
 
 /* Lays out stash and hold and allocates what is shared. */
 pen_status pen__network_seal(struct pen_network *network, struct pen_text *why);
+
+/*
+ * With another member of a group, at the same time: sends `mine` and receives
+ * as many bytes, which may not overlap. After a loss it returns at once.
+ */
+void pen__exchange(struct pen_group *group, uint32_t with, const void *mine,
+                   void *theirs, size_t bytes);
 
 /*
  * Parameters that several pieces of a cut model have, as keys and values of

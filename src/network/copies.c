@@ -10,7 +10,7 @@ struct pen__copies {
     const struct pen_network *network;
     struct pen_mirror to;
     struct pen_mirror from;
-    size_t most;     /* members of a set */
+    void *received;  /* of another member */
     size_t *members; /* of one set, in the order of their pieces */
 };
 
@@ -22,20 +22,29 @@ static bool is_same(const struct pen_network_parameter *a,
                   sizeof a->slices[0].piece) == 0;
 }
 
-/* The first of them is no copy; returns how many there are. */
+/* Those here that are the same as `first`; 0 where an earlier one is. */
 static size_t find_set(const struct pen_network *network, size_t first,
                        size_t *members)
 {
-    size_t count = 0;
-    for (size_t i = first; i < network->num_parameters; i++) {
-        const struct pen_network_parameter *it = &network->parameters[i];
-        if (it->layer != network->parameters[first].layer)
-            break;
-        if (i == first ||
-            (it->is_copy && is_same(it, &network->parameters[first])))
+    const struct pen_network_parameter *all = network->parameters;
+    size_t begin = first, count = 0;
+    while (begin > 0 && all[begin - 1].layer == all[first].layer)
+        begin--;
+    for (size_t i = begin;
+         i < network->num_parameters && all[i].layer == all[first].layer; i++)
+        if (is_same(&all[i], &all[first]))
             members[count++] = i;
-    }
-    return count;
+    return members[0] == first ? count : 0;
+}
+
+static bool is_double(const struct pen__copies *copies)
+{
+    return copies->network->options.engine->dtype == PEN_PRECISION_F64;
+}
+
+static size_t bytes_of(const struct pen__copies *copies, size_t count)
+{
+    return count * (is_double(copies) ? sizeof(double) : sizeof(float));
 }
 
 pen_status pen__copies_create(struct pen_network *network)
@@ -43,7 +52,7 @@ pen_status pen__copies_create(struct pen_network *network)
     size_t largest = 0;
     for (size_t i = 0; i < network->num_parameters; i++) {
         const struct pen_network_parameter *it = &network->parameters[i];
-        if (it->is_copy && pen_network_count(it) > largest)
+        if (it->num_sharing > 1 && pen_network_count(it) > largest)
             largest = pen_network_count(it);
     }
     if (largest == 0 || network->options.is_forward_only)
@@ -55,12 +64,14 @@ pen_status pen__copies_create(struct pen_network *network)
     copies->network = network;
     copies->members =
         calloc(network->options.tensor.count, sizeof *copies->members);
+    copies->received = malloc(bytes_of(copies, largest));
     pen_status status =
         pen_mirror_init(&copies->to, network->options.engine, largest);
     if (status == PEN_OK)
         status =
             pen_mirror_init(&copies->from, network->options.engine, largest);
-    return copies->members == NULL ? PEN_NOMEM : status;
+    return copies->members == NULL || copies->received == NULL ? PEN_NOMEM
+                                                               : status;
 }
 
 void pen__copies_free(struct pen__copies *copies)
@@ -70,6 +81,7 @@ void pen__copies_free(struct pen__copies *copies)
     pen_mirror_release(&copies->to);
     pen_mirror_release(&copies->from);
     free(copies->members);
+    free(copies->received);
     free(copies);
 }
 
@@ -83,6 +95,17 @@ static struct pen_mirror_piece gradient_of(const struct pen__copies *copies,
                                      .count = pen_network_count(it)};
 }
 
+static void add(const struct pen__copies *copies, void *to, const void *from,
+                size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (is_double(copies))
+            ((double *)to)[i] += ((const double *)from)[i];
+        else
+            ((float *)to)[i] += ((const float *)from)[i];
+    }
+}
+
 /* Adds one gradient to another, or puts it in its place. */
 static void join(struct pen__copies *copies, size_t from, size_t to, bool adds)
 {
@@ -90,30 +113,41 @@ static void join(struct pen__copies *copies, size_t from, size_t to, bool adds)
     const struct pen_mirror_piece target = gradient_of(copies, to);
     const void *in = pen_mirror_show(&copies->from, &source);
     void *out = pen_mirror_show(&copies->to, &target);
-    bool is_double =
-        copies->network->options.engine->dtype == PEN_PRECISION_F64;
-    if (!adds)
-        memcpy(out, in,
-               source.count * (is_double ? sizeof(double) : sizeof(float)));
-    for (size_t i = 0; i < source.count && adds; i++) {
-        if (is_double)
-            ((double *)out)[i] += ((const double *)in)[i];
-        else
-            ((float *)out)[i] += ((const float *)in)[i];
-    }
+    if (adds)
+        add(copies, out, in, source.count);
+    else
+        memcpy(out, in, bytes_of(copies, source.count));
     pen_mirror_put(&copies->to);
+}
+
+/* The sum of the first one here and of those that other members have. */
+static void join_members(struct pen__copies *copies, uint32_t num_sharing)
+{
+    const struct pen_tensor_share *tensor = &copies->network->options.tensor;
+    struct pen_group *group = tensor->group;
+    const struct pen_mirror_piece piece = gradient_of(copies, 0);
+    for (uint32_t apart = 1;
+         group != NULL && apart * tensor->count < num_sharing; apart *= 2) {
+        void *mine = pen_mirror_show(&copies->to, &piece);
+        pen__exchange(group, group->self ^ apart, mine, copies->received,
+                      bytes_of(copies, piece.count));
+        add(copies, mine, copies->received, piece.count);
+    }
 }
 
 void pen__copies_sum(struct pen__copies *copies)
 {
     const struct pen_network *network = copies->network;
     for (size_t i = 0; i < network->num_parameters; i++) {
-        if (network->parameters[i].is_copy)
+        uint32_t num_sharing = network->parameters[i].num_sharing;
+        size_t count =
+            num_sharing > 1 ? find_set(network, i, copies->members) : 0;
+        if (count == 0)
             continue;
-        size_t count = find_set(network, i, copies->members);
         for (struct pen_tree at = {.size = (uint32_t)count};
              count > 1 && pen_tree_next(&at);)
             join(copies, at.from, at.to, true);
+        join_members(copies, num_sharing);
         for (size_t k = 1; k < count; k++)
             join(copies, 0, k, false);
     }

@@ -1,6 +1,7 @@
 /* Makes the network of a decoder-only model, or a range of its layers. */
 #include "network/decoder.h"
 
+#include "base/bug.h"
 #include "group/tree.h"
 
 #include <stdlib.h>
@@ -128,11 +129,15 @@ pen_status pen__add_norm(struct pen_network *network, uint32_t layer,
                                          : PEN_NORM_RMS,
                              .rows = rows,
                              .epsilon = model->norm_eps};
+    bool was_copy = network->is_adding_copies;
+    if (network->adding_shared == 0) /* all members compute all of it */
+        network->is_adding_copies = network->options.tensor.first > 0;
     pen_status status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
                                       gain, &out->gain, why);
     if (status == PEN_OK && bias != PEN_PARTS)
         status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS, bias,
                                &out->bias, why);
+    network->is_adding_copies = was_copy;
     if (status != PEN_OK)
         return status;
     out->width = network->parameters[network->num_parameters - 1].columns;
@@ -168,16 +173,22 @@ pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
     return status;
 }
 
-void pen__sum_pieces(const struct pen__pass *pass, uint32_t pieces,
-                     size_t elements, void *sum, void *others)
+void pen__sum_pieces(const struct pen__pass *pass, size_t elements, void *sum,
+                     void *others)
 {
     struct pen_engine *engine = pass->engine;
+    const struct pen_tensor_share *tensor = pass->tensor;
+    struct pen_group *group = tensor->group;
     size_t bytes = elements * pen_precision_bytes(engine->dtype);
-    for (struct pen_tree at = {.size = pieces};
-         pieces > 1 && pen_tree_next(&at);) {
+    for (struct pen_tree at = {.size = tensor->count};
+         tensor->count > 1 && pen_tree_next(&at);) {
         void *to = pen__piece_result(at.to, bytes, sum, others);
         engine->ops->add(engine, elements, to,
                          pen__piece_result(at.from, bytes, sum, others), to);
+    }
+    for (uint32_t apart = 1; group != NULL && apart < group->size; apart *= 2) {
+        pen__exchange(group, group->self ^ apart, sum, others, bytes);
+        engine->ops->add(engine, elements, sum, others, sum);
     }
 }
 
@@ -206,6 +217,38 @@ pen_status pen_network_check_pieces(const struct pen_model *model,
     return PEN_INVALID;
 }
 
+static bool is_power_of_two(uint32_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+/* See struct pen_tensor_share. */
+static pen_status check_group(const struct pen_network_options *options,
+                              struct pen_text *why)
+{
+    const struct pen_tensor_share *tensor = &options->tensor;
+    const struct pen_group *group = tensor->group;
+    if (group == NULL)
+        return pen_network_check_pieces(options->model, tensor->total, why);
+    PEN_BUG_UNLESS(tensor->first == group->self * tensor->count &&
+                   tensor->total == group->size * tensor->count);
+    if (!is_power_of_two(group->size) || !is_power_of_two(tensor->count)) {
+        pen_why(why,
+                "%u tensor-parallel ranks with %u pieces each: both have to be "
+                "powers of two",
+                group->size, tensor->count);
+        return PEN_INVALID;
+    }
+    if (!options->engine->ops->is_host) {
+        pen_why(why,
+                "the engine %s cannot be used by tensor-parallel ranks: its "
+                "memory is not the host's",
+                options->engine->ops->name);
+        return PEN_INVALID;
+    }
+    return pen_network_check_pieces(options->model, tensor->total, why);
+}
+
 static pen_status check(const struct pen_network_options *options,
                         struct pen_text *why)
 {
@@ -229,7 +272,7 @@ static pen_status check(const struct pen_network_options *options,
                 model->max_positions, options->sequence, model->max_positions);
         return PEN_INVALID;
     }
-    return pen_network_check_pieces(model, options->tensor.total, why);
+    return check_group(options, why);
 }
 
 static pen_status create_layer(struct pen_network *network, uint32_t layer,
@@ -279,7 +322,7 @@ pen_status pen_network_create(const struct pen_network_options *options,
         return PEN_NOMEM;
     network->options = *options;
     if (options->tensor.total == 0)
-        network->options.tensor = (struct pen_tensor_share){1, 0, 1};
+        network->options.tensor = (struct pen_tensor_share){1, 0, 1, NULL};
     status = build(network, why);
     if (status != PEN_OK) {
         pen_network_free(network);

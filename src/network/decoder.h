@@ -74,12 +74,18 @@ pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
                            struct pen_linear *out, struct pen_text *why);
 
 /*
- * Adds the results of the pieces of a network in the tree: the first one's is
- * at `sum`, where their sum will be, those of the others one behind the other
+ * Adds the results of all pieces in the tree: that of the first one here is at
+ * `sum`, where the sum will be, those of the others here one behind the other
  * at `others`, each with room for pen__align() of its bytes.
  */
-void pen__sum_pieces(const struct pen__pass *pass, uint32_t pieces,
-                     size_t elements, void *sum, void *others);
+void pen__sum_pieces(const struct pen__pass *pass, size_t elements, void *sum,
+                     void *others);
+
+/* Rooms at `others`: one receives where other members have pieces. */
+static inline uint32_t pen__num_others(const struct pen_tensor_share *tensor)
+{
+    return tensor->count > 1 ? tensor->count - 1 : tensor->group != NULL;
+}
 
 /* Where the result of a piece goes, for pen__sum_pieces(). */
 static inline void *pen__piece_result(uint32_t piece, size_t bytes, void *sum,

@@ -73,8 +73,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
         pass->engine->ops->embedding_forward(
             pass->engine, &embedding->tables[i], pass->microbatch->ids,
             pen__piece_result(i, embedding->output_bytes, y, others));
-    pen__sum_pieces(pass, embedding->num_pieces, embedding->elements, y,
-                    others);
+    pen__sum_pieces(pass, embedding->elements, y, others);
 }
 
 /* Nothing comes before this layer. */
@@ -354,7 +353,8 @@ pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
     embedding->elements = shape.rows * shape.hidden;
     embedding->output_bytes = embedding->elements * shape.element;
     embedding->base.output_bytes = pen__align(embedding->output_bytes);
-    embedding->base.scratch_bytes = (count - 1) * embedding->base.output_bytes;
+    embedding->base.scratch_bytes =
+        pen__num_others(&options->tensor) * embedding->base.output_bytes;
     pen_status status = add_tables(embedding, network, layer, why);
     if (status != PEN_OK) {
         free_embedding(&embedding->base);

@@ -59,6 +59,7 @@ static void join_losses(const struct head *head, const struct pen__pass *pass,
 {
     struct pen_engine *engine = pass->engine;
     const int32_t *targets = pass->microbatch->targets;
+    struct pen_group *group = pass->tensor->group;
     void *stats = pen__at(pass->scratch, head->stats);
     size_t each = stat_bytes(head);
     for (uint32_t i = 0; i < head->num_pieces; i++)
@@ -66,10 +67,16 @@ static void join_losses(const struct head *head, const struct pen__pass *pass,
             engine, &head->pieces[i].entropy, targets,
             pen__at(pass->stash, head->pieces[i].logits),
             pen__at(stats, i * each));
-    for (struct pen_tree at = {.size = head->num_pieces}; pen_tree_next(&at);)
+    for (struct pen_tree at = {.size = head->num_pieces};
+         head->num_pieces > 1 && pen_tree_next(&at);)
         engine->ops->entropy_join(engine, head->shape.rows,
                                   pen__at(stats, at.from * each),
                                   pen__at(stats, at.to * each));
+    for (uint32_t apart = 1; group != NULL && apart < group->size; apart *= 2) {
+        void *theirs = pen__at(stats, each);
+        pen__exchange(group, group->self ^ apart, stats, theirs, each);
+        engine->ops->entropy_join(engine, head->shape.rows, theirs, stats);
+    }
     for (uint32_t i = 0; i < head->num_pieces; i++) {
         struct pen_cross_entropy entropy = head->pieces[i].entropy;
         entropy.count = pass->microbatch->loss_count;
@@ -96,7 +103,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
             pen__at(pass->stash, head->pieces[i].logits));
     if (pass->microbatch->targets == NULL)
         return;
-    if (head->num_pieces > 1) {
+    if (pass->tensor->total > 1) {
         join_losses(head, pass, !pass->is_forward_only);
         return;
     }
@@ -123,7 +130,7 @@ static void backward_input(struct pen__layer *layer,
             pen__at(pass->stash, head->pieces[i].logits),
             pen__piece_result(i, elements * head->shape.element, gradient,
                               others));
-    pen__sum_pieces(pass, head->num_pieces, elements, gradient, others);
+    pen__sum_pieces(pass, elements, gradient, others);
     if (dx != NULL)
         engine->ops->norm_backward_input(
             engine, &head->norm, x, pen__at(pass->stash, head->mean),
@@ -154,7 +161,7 @@ static const struct pen__layer_ops head_ops = {
     .backward_weight = backward_weight,
 };
 
-static void lay_out(struct head *head)
+static void lay_out(struct head *head, const struct pen_tensor_share *tensor)
 {
     struct pen__layer *base = &head->base;
     const struct pen__shape *shape = &head->shape;
@@ -170,12 +177,12 @@ static void lay_out(struct head *head)
             &base->stash_bytes,
             shape->rows * head->pieces[i].entropy.classes * shape->element);
     head->normed_gradient = pen__take(&base->hold_bytes, width);
-    if (head->num_pieces == 1)
+    if (tensor->total == 1)
         return;
-    head->stats =
-        pen__take(&base->scratch_bytes, head->num_pieces * stat_bytes(head));
+    head->stats = pen__take(&base->scratch_bytes,
+                            (pen__num_others(tensor) + 1) * stat_bytes(head));
     head->others = pen__take(&base->scratch_bytes,
-                             (head->num_pieces - 1) * pen__align(width));
+                             pen__num_others(tensor) * pen__align(width));
 }
 
 /* A tied matrix is the embedding's, or a copy where that is elsewhere. */
@@ -244,7 +251,7 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
         free(head);
         return status;
     }
-    lay_out(head);
+    lay_out(head, &network->options.tensor);
     network->logits_at = head->pieces[0].logits;
     *out = &head->base;
     return PEN_OK;

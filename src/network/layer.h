@@ -17,6 +17,7 @@ struct pen__pass {
     void *hold;    /* of this layer: from backward input to backward weight */
     void *scratch; /* of the network: until the pass ends */
     double *loss;  /* in staging: set by the forward of the head */
+    const struct pen_tensor_share *tensor; /* of a decoder */
     bool is_forward_only;
     bool measures; /* forward only, and running statistics change */
 };

@@ -6,6 +6,7 @@
 #include "core/model_cost.h"
 #include "core/tensor_piece.h"
 #include "engine/engine.h"
+#include "group/group.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,11 +39,18 @@ struct pen_network;
  * cut, and so are the rows of the vocabulary. Results of a piece that are
  * parts of a sum are added in the tree of group/tree.h over all pieces, so that
  * the bits depend on `total` alone. All zero: a model that is not cut.
+ *
+ * Members of a group, a power of two of them, may have `count` pieces each, in
+ * order, and `count` is a power of two, too. Then a member's pieces are a
+ * subtree; members that are 1, 2, 4, ... apart exchange their sums and both add
+ * them, which has the bits of the tree on all of them. All run the same passes
+ * in the same order; the engine's memory is the host's.
  */
 struct pen_tensor_share {
     uint32_t total;
     uint32_t first; /* piece that is here */
     uint32_t count;
+    struct pen_group *group; /* borrowed; NULL: all pieces are here */
 };
 
 struct pen_network_options {
@@ -254,7 +262,8 @@ struct pen_network_parameter {
     uint32_t layer;                  /* that it belongs to, of the model */
     uint32_t number; /* among all that the first tensor is cut into */
     bool is_copy;    /* another piece has the same, counts it and writes it */
-    bool is_value_only;       /* somebody else trains it */
+    uint32_t num_sharing; /* pieces that have it, each a part of its gradient */
+    bool is_value_only;   /* somebody else trains it */
     bool has_sparse_gradient; /* zero but for rows of a step's tokens */
     enum pen_role role;
     enum pen_parameter_order order;

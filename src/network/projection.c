@@ -46,12 +46,12 @@ static pen_status add_one_product(struct pen__projection *self,
     return pen__add_linear(network, layer, parts, count, &self->all, why);
 }
 
-/* Whether an earlier piece has the same keys and values. */
-static bool has_copies(const struct pen_network *network, uint32_t piece)
+/* Pieces in a row that have the same keys and values. */
+static uint32_t num_sharing(const struct pen_network *network)
 {
     uint32_t total = network->options.tensor.total;
     uint32_t heads = network->options.model->num_kv_heads;
-    return total > heads && piece % (total / heads) != 0;
+    return total > heads ? total / heads : 1;
 }
 
 static pen_status add_three_products(struct pen__projection *self,
@@ -63,12 +63,15 @@ static pen_status add_three_products(struct pen__projection *self,
     struct pen_linear *linears[] = {&self->all, &self->keys, &self->values};
     pen_status status = PEN_OK;
     for (int i = 0; i < KINDS && status == PEN_OK; i++) {
-        network->is_adding_copies = i != QUERIES && has_copies(network, piece);
+        uint32_t sharing = i == QUERIES ? 1 : num_sharing(network);
+        network->is_adding_copies = piece % sharing != 0;
+        network->adding_shared = sharing;
         network->adding_kind = (uint32_t)i;
         status = pen__add_linear(network, layer, &parts[i], 1, linears[i], why);
     }
     network->adding_kind = 0;
     network->is_adding_copies = piece > 0;
+    network->adding_shared = network->options.tensor.total;
     if (status == PEN_OK && self->has_norms)
         status = pen__add_norm(network, layer, PEN_PART_Q_NORM, PEN_PARTS,
                                self->shape.rows * self->heads,
@@ -78,6 +81,7 @@ static pen_status add_three_products(struct pen__projection *self,
                                self->shape.rows * self->kv_heads,
                                &self->key_norm, why);
     network->is_adding_copies = false;
+    network->adding_shared = 0;
     return status;
 }
 
