@@ -9,7 +9,7 @@ if(PEN_HAS_OPENSSL AND SSL_FOUND)
     set(PEN_HAS_RING ON)
 else()
     message(STATUS "OpenSSL 3 is not there: penstock ring coordinate will say so")
-    list(FILTER PEN_RING_SOURCES INCLUDE REGEX "/(wire|keys)\\.c$")
+    list(FILTER PEN_RING_SOURCES INCLUDE REGEX "/(wire|keys|kept)\\.c$")
     list(APPEND PEN_RING_SOURCES src/ring/net/without_openssl/commands.c)
 endif()
 # The headers of libssl alone: tls.c loads it when it is wanted.

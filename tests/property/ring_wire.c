@@ -69,7 +69,7 @@ static void fill_message(struct pen_ring_message *message,
                                          .revision = any_count(),
                                          .epoch = any_count(),
                                          .round = any_count()};
-    if (kind == PEN_RING_BEAT || kind == PEN_RING_ACK)
+    if (kind == PEN_RING_BEAT || kind == PEN_RING_ACK || kind == PEN_RING_STATE)
         message->set = any_islands();
     if (kind == PEN_RING_FETCH)
         message->set = pen_random_next(&rng);

@@ -1,6 +1,8 @@
 /*
- * island KEY KEYS FOLDER CONFIG PATIENCE: an island whose weights are a vector
- * of numbers. Prints a line for each state that it holds; leaves on SIGUSR1.
+ * island KEY KEYS FOLDER CONFIG PATIENCE [WEIGHTS [MORE [MS]]]: an island whose
+ * weights are a vector of numbers, with MORE numbers of state beside them that
+ * no contribution has. Trains MS for a round. Prints a line for each state that
+ * it holds; leaves on SIGUSR1.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -13,10 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WEIGHTS = 40000, FRAGMENTS = 3 };
-#define TRAIN_NS INT64_C(60000000)
+enum { FRAGMENTS = 3 };
 
 struct trainer {
+    size_t weights;
+    size_t all; /* numbers of a state */
+    int64_t train_ns;
     uint64_t round;
     uint64_t first;
     int64_t done_at; /* 0: nothing is trained */
@@ -36,32 +40,36 @@ static void train(void *context, uint64_t round, uint64_t first)
     struct trainer *trainer = context;
     trainer->round = round;
     trainer->first = first;
-    trainer->done_at = pen_clock_ns() + TRAIN_NS;
+    trainer->done_at = pen_clock_ns() + trainer->train_ns;
 }
 
 static pen_status sum(void *context, const struct pen_ring_bytes *state,
                       const struct pen_ring_contribution *contributions,
                       size_t count, struct pen_ring_bytes *out)
 {
-    (void)context;
-    double *next = calloc(WEIGHTS, sizeof *next);
+    const struct trainer *trainer = context;
+    size_t weights = trainer->weights;
+    double *next = calloc(trainer->all, sizeof *next);
+    double *change = malloc(weights * sizeof *change);
     double tokens = 0;
-    if (next == NULL)
-        return PEN_NOMEM;
-    if (state->length == WEIGHTS * sizeof *next)
+    if (next == NULL || change == NULL)
+        abort();
+    if (state->length == trainer->all * sizeof *next)
         memcpy(next, state->bytes, state->length);
     for (size_t i = 0; i < count; i++)
         tokens += (double)contributions[i].tokens;
     for (size_t i = 0; i < count; i++) {
-        double *change = malloc(WEIGHTS * sizeof *change);
-        if (change == NULL || contributions[i].length != WEIGHTS * sizeof *next)
+        if (contributions[i].length != weights * sizeof *change)
             abort();
         memcpy(change, contributions[i].bytes, contributions[i].length);
-        for (size_t j = 0; j < WEIGHTS; j++)
+        for (size_t j = 0; j < weights; j++)
             next[j] += change[j] * (double)contributions[i].tokens / tokens;
-        free(change);
     }
-    *out = (struct pen_ring_bytes){(uint8_t *)next, WEIGHTS * sizeof *next};
+    for (size_t j = weights; j < trainer->all; j++)
+        next[j] = next[j] / 2 + next[j % weights];
+    free(change);
+    *out =
+        (struct pen_ring_bytes){(uint8_t *)next, trainer->all * sizeof *next};
     return PEN_OK;
 }
 
@@ -78,8 +86,10 @@ static void commit(void *context, uint64_t round,
 
 static void offer(struct trainer *trainer, struct pen_ring_member *member)
 {
-    static double change[WEIGHTS];
-    for (size_t i = 0; i < WEIGHTS; i++)
+    double *change = malloc(trainer->weights * sizeof *change);
+    if (change == NULL)
+        abort();
+    for (size_t i = 0; i < trainer->weights; i++)
         change[i] =
             1.0 / (double)(1 + (trainer->seed + trainer->first + i) % 97);
     trainer->done_at = 0;
@@ -88,8 +98,9 @@ static void offer(struct trainer *trainer, struct pen_ring_member *member)
                                         .tokens = 100 + trainer->seed % 7,
                                         .num_fragments = FRAGMENTS};
     if (pen_ring_member_offer(member, trainer->round, &made, change,
-                              sizeof change) != PEN_OK)
+                              trainer->weights * sizeof *change) != PEN_OK)
         abort();
+    free(change);
 }
 
 int main(int argc, char **argv)
@@ -97,10 +108,14 @@ int main(int argc, char **argv)
     uint8_t config[32] = {0};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_ring_member *member;
-    if (argc != 6)
+    if (argc < 6)
         return 2;
-    struct trainer trainer = {.seed = (uint64_t)strlen(argv[1]) * 31 +
-                                      (uint64_t)argv[1][strlen(argv[1]) - 5]};
+    struct trainer trainer = {
+        .weights = argc > 6 ? (size_t)atol(argv[6]) : 40000,
+        .train_ns = 1000000 * (argc > 8 ? atol(argv[8]) : 60),
+        .seed = (uint64_t)strlen(argv[1]) * 31 +
+                (uint64_t)argv[1][strlen(argv[1]) - 5]};
+    trainer.all = trainer.weights + (argc > 7 ? (size_t)atol(argv[7]) : 0);
     config[0] = (uint8_t)atoi(argv[4]);
     const struct pen_ring_member_options options = {
         .key = argv[1],
@@ -108,7 +123,7 @@ int main(int argc, char **argv)
         .folder = argv[3],
         .config = config,
         .patience = (int64_t)(atof(argv[5]) * 1e9),
-        .most_bytes = 1 << 20,
+        .most_bytes = trainer.all * sizeof(double),
         .context = &trainer,
         .train = train,
         .sum = sum,
@@ -124,7 +139,8 @@ int main(int argc, char **argv)
             pen_ring_member_leave(member);
         has_left = is_leaving;
         status = pen_ring_member_turn(
-            member, trainer.done_at != 0 ? trainer.done_at : now + TRAIN_NS,
+            member,
+            trainer.done_at != 0 ? trainer.done_at : now + trainer.train_ns,
             &why);
     }
     if (status != PEN_OK) {

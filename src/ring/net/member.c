@@ -15,36 +15,37 @@ static void step(struct pen_ring_member *member, struct pen_ring_event *event);
 /* ---- actions */
 
 /* What is on its way already is not asked for again. */
-static bool is_coming(const struct pen_ring_member *member, uint32_t node,
-                      enum pen_ring_kind kind)
+static bool is_coming(const struct pen_ring_member *member, uint32_t node)
 {
-    int64_t since = pen_clock_ns() - member->setting.limits.beat;
-    if (kind == PEN_RING_FETCH)
-        return member->incoming[node].bytes.bytes != NULL &&
-               member->incoming[node].at > since;
-    for (uint32_t i = 0; i < PEN_RING_ISLANDS && kind == PEN_RING_PULL; i++)
-        if (member->incoming[i].bytes.bytes != NULL &&
-            member->incoming[i].message.kind == PEN_RING_STATE &&
-            member->incoming[i].at > since)
-            return true;
-    return false;
+    return member->incoming[node].bytes.bytes != NULL &&
+           member->incoming[node].at >
+               pen_clock_ns() - member->setting.limits.beat;
+}
+
+/* Whoever sends a state already hears that it is still wanted. */
+static uint64_t receivers(const struct pen_ring_member *member,
+                          const struct pen_ring_action *action)
+{
+    int source = action->message.kind == PEN_RING_PULL
+                     ? pen__member_source(member, pen_clock_ns())
+                     : -1;
+    return source < 0 ? action->to : pen_ring_bit((uint32_t)source);
 }
 
 static void send_to(struct pen_ring_member *member,
                     const struct pen_ring_action *action)
 {
     struct pen__frame frame = {.kind = PEN__FRAME_MESSAGE};
+    uint64_t to = receivers(member, action);
     frame.as.message = action->message;
     for (uint32_t i = 0; i < PEN_RING_NODES; i++) {
-        if (!pen_ring_has(action->to, i) ||
-            is_coming(member, i, action->message.kind))
+        if (!pen_ring_has(to, i) ||
+            (action->message.kind == PEN_RING_FETCH && is_coming(member, i)))
             continue;
-        if (action->message.kind != PEN_RING_STATE) {
+        if (action->message.kind != PEN_RING_STATE)
             pen__net_send(member->net, i, &frame);
-        } else if (i < PEN_RING_ISLANDS && pen__net_is_open(member->net, i)) {
-            member->outgoing[i].wants_state = true;
-            pen__member_pump(member, i);
-        }
+        else if (i < PEN_RING_ISLANDS && pen__net_is_open(member->net, i))
+            pen__member_asked(member, i);
     }
 }
 
@@ -253,20 +254,16 @@ static void lost(void *context, uint32_t node, const char *words)
     pen_text_release(&text);
 }
 
-/* A state counts when its bytes have the hash that it says. */
-static bool take_state(struct pen_ring_member *member, struct pen__incoming *in)
+/* The state of the record, which has come. */
+static void take_state(struct pen_ring_member *member, uint32_t from)
 {
-    struct pen_ring_hash found;
-    if (pen__bytes_hash(in->bytes.bytes, in->length, &found) != PEN_OK ||
-        !pen_ring_same_hash(&found, &in->message.hash))
-        return false;
-    pen__bytes_free(&member->next);
-    member->next = in->bytes;
-    member->next_hash = found;
-    member->next_round = in->message.round;
-    member->next_set = 0;
-    in->bytes = (struct pen_ring_bytes){NULL, 0};
-    return true;
+    const struct pen_ring_record *record = &member->island.kept.record;
+    const struct pen_ring_message message = {.kind = PEN_RING_STATE,
+                                             .from = from,
+                                             .round = record->round,
+                                             .hash = record->hash};
+    step(member, &(struct pen_ring_event){.kind = PEN_RING_MESSAGE,
+                                          .message = &message});
 }
 
 static void take(void *context, uint32_t node, const struct pen__frame *frame)
@@ -285,14 +282,11 @@ static void take(void *context, uint32_t node, const struct pen__frame *frame)
             !pen__member_take_piece(member, node, &frame->as.piece))
             return;
         message = member->incoming[node].message;
-        bool is_state = message.kind == PEN_RING_STATE;
-        bool is_wanted =
-            message.round == member->island.kept.record.round &&
-            message.round > member->island.kept.round &&
-            pen_ring_same_hash(&message.hash, &member->island.kept.record.hash);
-        if (is_state &&
-            (!is_wanted || !take_state(member, &member->incoming[node])))
+        if (message.kind == PEN_RING_STATE) {
+            if (pen__member_take_state(member, node))
+                take_state(member, node);
             return;
+        }
     }
     step(member, &(struct pen_ring_event){.kind = PEN_RING_MESSAGE,
                                           .message = &message});
@@ -441,6 +435,7 @@ void pen_ring_member_free(struct pen_ring_member *member)
     }
     pen__bytes_free(&member->state);
     pen__bytes_free(&member->next);
+    pen__member_free_states(member);
     free(member);
 }
 
@@ -471,7 +466,7 @@ pen_status pen_ring_member_offer(struct pen_ring_member *member, uint64_t round,
     pen__bytes_free(&held->all);
     held->all = copy;
     held->hash = own.hash;
-    memset(member->outgoing, 0, sizeof member->outgoing);
+    pen__member_drop_fragments(member);
     step(member, &(struct pen_ring_event){
                      .kind = PEN_RING_TRAINED, .round = round, .offer = own});
     return PEN_OK;
@@ -484,6 +479,9 @@ pen_status pen_ring_member_turn(struct pen_ring_member *member, int64_t until,
     if (now >= member->tick_at) {
         member->tick_at = now + member->setting.limits.beat / 4;
         dial(member, now);
+        pen__member_trim(member, now);
+        if (pen__member_use_early(member))
+            take_state(member, member->early.from);
         if (member->is_unkept)
             keep(member);
         step(member, &(struct pen_ring_event){.kind = PEN_RING_TICK});

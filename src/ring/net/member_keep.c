@@ -3,24 +3,15 @@
  * committed state, and last the file "kept", which says what of these counts.
  * Contributions and states are found whole by their hashes.
  */
+#include "ring/net/kept.h"
 #include "ring/net/member_parts.h"
 
-#include "base/crc32c.h"
 #include "base/draft.h"
 #include "base/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAGIC UINT64_C(0x315452504b4e4550)
-
-struct file {
-    uint64_t magic;
-    uint32_t length; /* of this struct: another build is another format */
-    uint32_t check;  /* CRC32C of `kept` */
-    struct pen_ring_kept kept;
-};
 
 static void path_of(const struct pen_ring_member *member, const char *name,
                     uint64_t number, struct pen_text *out)
@@ -63,13 +54,14 @@ static void promote(struct pen_ring_member *member)
         pen_ring_same_hash(&kept->hash, &member->state_hash) ||
         !pen_ring_same_hash(&kept->hash, &member->next_hash))
         return;
+    pen__member_hold_back(member);
     pen__bytes_free(&member->state);
     member->state = member->next;
     member->state_hash = member->next_hash;
     member->next = (struct pen_ring_bytes){NULL, 0};
     member->next_round = 0;
     memset(&member->next_hash, 0, sizeof member->next_hash);
-    memset(member->outgoing, 0, sizeof member->outgoing);
+    pen__member_drop_fragments(member);
     member->options.commit(member->options.context, kept->round,
                            &member->state);
 }
@@ -92,17 +84,14 @@ static pen_status keep_state(struct pen_ring_member *member,
 pen_status pen__member_keep(struct pen_ring_member *member,
                             struct pen_text *why)
 {
-    struct file *file = calloc(1, sizeof *file);
+    struct pen__kept_file *file = malloc(sizeof *file);
     struct pen_text path = PEN_TEXT_EMPTY;
     if (file == NULL)
         return PEN_NOMEM;
     pen_status status = keep_state(member, &path, why);
     if (status == PEN_OK)
         status = keep_parts(member, &path, why);
-    file->magic = MAGIC;
-    file->length = sizeof *file;
-    file->kept = member->island.kept;
-    file->check = pen_crc32c(&file->kept, sizeof file->kept);
+    pen__kept_write(&member->island.kept, file);
     path_of(member, "kept", 0, &path);
     if (status == PEN_OK)
         status = pen_draft_write_file(pen_text_string(&path), file,
@@ -142,20 +131,14 @@ static bool read_kept(const struct pen_ring_member *member,
 {
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen_text bytes = PEN_TEXT_EMPTY;
-    struct file file;
     path_of(member, "kept", 0, &path);
-    bool is_read = pen_file_read(pen_text_string(&path), sizeof file, &bytes,
-                                 NULL) == PEN_OK &&
-                   bytes.length == sizeof file;
-    if (is_read)
-        memcpy(&file, bytes.bytes, sizeof file);
+    bool is_read =
+        pen_file_read(pen_text_string(&path), sizeof(struct pen__kept_file),
+                      &bytes, NULL) == PEN_OK &&
+        pen__kept_read(pen_text_string(&bytes), bytes.length, out);
     pen_text_release(&path);
     pen_text_release(&bytes);
-    if (!is_read || file.magic != MAGIC || file.length != sizeof file ||
-        file.check != pen_crc32c(&file.kept, sizeof file.kept))
-        return false;
-    *out = file.kept;
-    return true;
+    return is_read;
 }
 
 bool pen__member_recall(struct pen_ring_member *member,

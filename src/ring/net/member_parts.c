@@ -53,14 +53,9 @@ static bool next_of(struct pen_ring_member *member, struct pen__outgoing *out,
     *message = (struct pen_ring_message){.incarnation = kept->incarnation,
                                          .revision = kept->revision,
                                          .epoch = kept->record.epoch};
-    if (out->wants_state && (out->is_state || out->offset == 0)) {
-        message->kind = PEN_RING_STATE;
-        message->round = kept->round;
-        message->hash = member->state_hash;
-        *bytes = member->state;
-        out->is_state = true;
-        return member->state.length > 0;
-    }
+    if ((out->is_state || out->offset == 0) &&
+        pen__member_next_state(member, out, bytes, message))
+        return true;
     if (out->fragments == 0 || own->offer.num_fragments == 0 ||
         !pen_ring_same_hash(&member->held[self].hash, &own->offer.hash))
         return false;
@@ -79,10 +74,10 @@ static bool next_of(struct pen_ring_member *member, struct pen__outgoing *out,
     return bytes->length > 0;
 }
 
-static void sent(struct pen__outgoing *out)
+static void sent(struct pen_ring_member *member, struct pen__outgoing *out)
 {
     if (out->is_state)
-        out->wants_state = false;
+        pen__member_state_sent(member, out);
     else
         out->fragments &= ~pen_ring_bit(out->fragment);
     out->is_state = false;
@@ -97,7 +92,8 @@ void pen__member_pump(struct pen_ring_member *member, uint32_t island)
         struct pen__piece *piece = &frame.as.piece;
         struct pen_ring_bytes bytes;
         if (!next_of(member, out, &bytes, &piece->message)) {
-            *out = (struct pen__outgoing){0};
+            out->fragments = 0;
+            out->offset = 0;
             return;
         }
         size_t left = bytes.length - out->offset;
@@ -110,7 +106,7 @@ void pen__member_pump(struct pen_ring_member *member, uint32_t island)
             return;
         out->offset += piece->length;
         if (out->offset == bytes.length)
-            sent(out);
+            sent(member, out);
     }
 }
 
@@ -125,6 +121,17 @@ static bool is_same(const struct pen_ring_message *a,
            pen_ring_same_hash(&a->offer.hash, &b->offer.hash);
 }
 
+/* Contributions of a round come as one, each with its header. */
+static uint64_t most_total(const struct pen_ring_member *member,
+                           const struct pen_ring_message *message)
+{
+    uint32_t count = message->kind == PEN_RING_STATE && message->set != 0
+                         ? pen_ring_count(message->set)
+                         : 1;
+    return count * ((uint64_t)member->options.most_bytes +
+                    (message->set != 0 ? PEN__PART_HEADER : 0));
+}
+
 bool pen__member_take_piece(struct pen_ring_member *member, uint32_t from,
                             const struct pen__piece *piece)
 {
@@ -133,7 +140,7 @@ bool pen__member_take_piece(struct pen_ring_member *member, uint32_t from,
     if (piece->offset == 0) {
         pen__bytes_free(&in->bytes);
         in->length = 0;
-        if (piece->total > member->options.most_bytes)
+        if (piece->total > most_total(member, &piece->message))
             return false;
         in->bytes.bytes = malloc(piece->total);
         in->bytes.length = in->bytes.bytes == NULL ? 0 : piece->total;
@@ -198,9 +205,21 @@ bool pen__member_hold(struct pen_ring_member *member, uint32_t from)
     return join(held, part);
 }
 
+void pen__member_drop_fragments(struct pen_ring_member *member)
+{
+    for (uint32_t i = 0; i < PEN_RING_ISLANDS; i++) {
+        struct pen__outgoing *out = &member->outgoing[i];
+        out->fragments = 0;
+        if (!out->is_state)
+            out->offset = 0;
+    }
+}
+
 void pen__member_forget(struct pen_ring_member *member, uint32_t island)
 {
     pen__bytes_free(&member->incoming[island].bytes);
     member->incoming[island] = (struct pen__incoming){.length = 0};
     member->outgoing[island] = (struct pen__outgoing){0};
+    if (member->early.from == island)
+        pen__bytes_free(&member->early.bytes);
 }

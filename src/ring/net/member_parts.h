@@ -18,7 +18,12 @@ struct pen__incoming {
 /* What one island is still to get. */
 struct pen__outgoing {
     uint64_t fragments; /* of the own contribution */
+    /* A state, and then the contributions of the rounds after it. */
     bool wants_state;
+    bool is_asked;       /* since everything was sent */
+    bool is_following;   /* the state itself was sent */
+    uint64_t next_round; /* that goes next */
+    int64_t asked_at;
     /* What is on its way, from `offset` on. */
     bool is_state;
     uint32_t fragment;
@@ -32,6 +37,17 @@ struct pen__held {
     struct pen_ring_hash hash; /* of `all` */
     struct pen_ring_hash kept; /* of the file */
 };
+
+/* A state, or the contributions of a committed round, to be sent or sent. */
+struct pen__state {
+    struct pen_ring_bytes bytes; /* NULL: none */
+    uint64_t round;
+    uint64_t set;              /* contributors; 0: a state */
+    struct pen_ring_hash hash; /* of the state, or of the one that it makes */
+    uint32_t from;
+};
+#define PEN__MOST_FOLLOWS 256u
+#define PEN__PART_HEADER 16u /* of a contribution in it: tokens and length */
 
 struct pen_ring_member {
     struct pen_ring_member_options options;
@@ -63,6 +79,11 @@ struct pen_ring_member {
     uint64_t next_round; /* 0: none */
     uint64_t next_set;   /* contributors of a sum; 0: it was sent */
     struct pen_ring_offer next_offers[PEN_RING_ISLANDS];
+    /* A state that others get while newer ones are committed, and these. */
+    struct pen__state old;
+    struct pen__state follows[PEN__MOST_FOLLOWS];
+    uint32_t num_follows;
+    struct pen__state early; /* was sent, and is not that of the record yet */
 };
 
 void pen__bytes_free(struct pen_ring_bytes *bytes);
@@ -79,6 +100,31 @@ bool pen__member_take_piece(struct pen_ring_member *member, uint32_t from,
 /* Puts the fragment that has come to its part; false: the whole is wrong. */
 bool pen__member_hold(struct pen_ring_member *member, uint32_t from);
 void pen__member_forget(struct pen_ring_member *member, uint32_t island);
+/* The own contribution is another one, or of no use any more. */
+void pen__member_drop_fragments(struct pen_ring_member *member);
+
+/* ---- states for islands that lack them (member_state.c) */
+
+/* An island asks for the state, or still asks. */
+void pen__member_asked(struct pen_ring_member *member, uint32_t island);
+/* What goes next to it; false: nothing. */
+bool pen__member_next_state(struct pen_ring_member *member,
+                            struct pen__outgoing *out,
+                            struct pen_ring_bytes *bytes,
+                            struct pen_ring_message *message);
+void pen__member_state_sent(struct pen_ring_member *member,
+                            struct pen__outgoing *out);
+/* Before `next` takes the place of `state`: keeps what others still get. */
+void pen__member_hold_back(struct pen_ring_member *member);
+/* Whoever asks no more gets no more. */
+void pen__member_trim(struct pen_ring_member *member, int64_t now);
+/* Who sends a state; -1: nobody does. */
+int pen__member_source(const struct pen_ring_member *member, int64_t now);
+/* What has come from that island as a whole, or is there already: true: `next`
+ * is the state of the record now. */
+bool pen__member_take_state(struct pen_ring_member *member, uint32_t from);
+bool pen__member_use_early(struct pen_ring_member *member);
+void pen__member_free_states(struct pen_ring_member *member);
 
 /* ---- the folder */
 

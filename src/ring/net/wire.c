@@ -122,18 +122,18 @@ static void record(struct coder *coder, struct pen_ring_record *value)
 enum { HAS_SET = 1, HAS_FRAGMENTS = 2, HAS_HASH = 4, HAS_OFFER = 8 };
 enum { HAS_FRAGMENT = 16, HAS_RECORD = 32, IS_PIECE = 64 };
 
-static const unsigned fields_of[] = {[PEN_RING_JOIN] = HAS_HASH,
-                                     [PEN_RING_BEAT] = HAS_HASH | HAS_SET,
-                                     [PEN_RING_OFFER] = HAS_OFFER,
-                                     [PEN_RING_ACK] = HAS_HASH | HAS_SET,
-                                     [PEN_RING_LEAVE] = HAS_HASH,
-                                     [PEN_RING_RECORD] = HAS_RECORD,
-                                     [PEN_RING_PROPOSE] = HAS_RECORD,
-                                     [PEN_RING_FRAGMENT] =
-                                         HAS_OFFER | HAS_FRAGMENT | IS_PIECE,
-                                     [PEN_RING_FETCH] = HAS_FRAGMENTS,
-                                     [PEN_RING_PULL] = 0,
-                                     [PEN_RING_STATE] = HAS_HASH | IS_PIECE};
+static const unsigned fields_of[] = {
+    [PEN_RING_JOIN] = HAS_HASH,
+    [PEN_RING_BEAT] = HAS_HASH | HAS_SET,
+    [PEN_RING_OFFER] = HAS_OFFER,
+    [PEN_RING_ACK] = HAS_HASH | HAS_SET,
+    [PEN_RING_LEAVE] = HAS_HASH,
+    [PEN_RING_RECORD] = HAS_RECORD,
+    [PEN_RING_PROPOSE] = HAS_RECORD,
+    [PEN_RING_FRAGMENT] = HAS_OFFER | HAS_FRAGMENT | IS_PIECE,
+    [PEN_RING_FETCH] = HAS_FRAGMENTS,
+    [PEN_RING_PULL] = 0,
+    [PEN_RING_STATE] = HAS_HASH | HAS_SET | IS_PIECE};
 
 static void message(struct coder *coder, struct pen_ring_message *value,
                     unsigned is_piece)
