@@ -25,9 +25,17 @@ struct trainer {
     uint64_t first;
     int64_t done_at; /* 0: nothing is trained */
     uint64_t seed;
+    uint8_t *state; /* as the member holds it */
 };
 
 static volatile sig_atomic_t is_leaving;
+static volatile sig_atomic_t is_damaged;
+
+static void damage(int number)
+{
+    (void)number;
+    is_damaged = 1;
+}
 
 static void leave(int number)
 {
@@ -76,8 +84,9 @@ static pen_status sum(void *context, const struct pen_ring_bytes *state,
 static void commit(void *context, uint64_t round,
                    const struct pen_ring_bytes *state)
 {
-    (void)context;
+    struct trainer *trainer = context;
     char hash[PEN_HASH_SIZE];
+    trainer->state = state->bytes;
     if (pen_hash_bytes(state->bytes, state->length, hash, NULL) != PEN_OK)
         abort();
     printf("round %" PRIu64 " %s\n", round, hash);
@@ -130,6 +139,7 @@ int main(int argc, char **argv)
         .commit = commit};
     pen_status status = pen_ring_member_create(&options, &member, &why);
     signal(SIGUSR1, leave);
+    signal(SIGUSR2, damage);
     bool has_left = false;
     while (status == PEN_OK && !pen_ring_member_has_ended(member)) {
         int64_t now = pen_clock_ns();
@@ -138,6 +148,10 @@ int main(int argc, char **argv)
         if (is_leaving && !has_left)
             pen_ring_member_leave(member);
         has_left = is_leaving;
+        if (is_damaged && trainer.state != NULL) {
+            trainer.state[6] ^= 16;
+            is_damaged = 0;
+        }
         status = pen_ring_member_turn(
             member,
             trainer.done_at != 0 ? trainer.done_at : now + trainer.train_ns,

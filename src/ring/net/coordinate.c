@@ -39,6 +39,11 @@ struct run {
     uint64_t told_revision;
     struct pen_ring_record told;
     char words[PEN_RING_ISLANDS][TOLD_WORDS]; /* of the last loss */
+    /* The last sum of each island. */
+    struct {
+        uint64_t epoch, round, set;
+        struct pen_ring_hash hash;
+    } sums[PEN_RING_ISLANDS];
 };
 
 static volatile sig_atomic_t is_stopped;
@@ -60,6 +65,23 @@ static void tell_set(const char *words, uint64_t number, uint64_t set)
     pen_text_release(&text);
 }
 
+/* Equal contributions have one sum: another one is a fault of that island. */
+static void tell_other_sum(struct run *run, uint32_t island)
+{
+    const struct pen_ring_record *record = &run->coordinator.record;
+    if (run->sums[island].round != record->round || record->round == 0 ||
+        run->sums[island].epoch != record->round_epoch ||
+        run->sums[island].set != record->contributors ||
+        pen_ring_same_hash(&run->sums[island].hash, &record->hash))
+        return;
+    run->sums[island].round = 0;
+    pen_log(PEN_LOG_WARN,
+            "island %" PRIu32 " has another sum of round %" PRIu64
+            " than most islands: its memory, its processor or its program is "
+            "wrong; it takes the state of the others",
+            island, record->round);
+}
+
 static void tell_record(struct run *run)
 {
     const struct pen_ring_coordinator *now = &run->coordinator;
@@ -72,9 +94,12 @@ static void tell_record(struct run *run)
         return;
     if (run->told_revision == 0 || now->record.epoch != run->told.epoch)
         tell_set("epoch", now->record.epoch, now->record.members);
-    if (run->told_revision > 0 && now->record.round != run->told.round)
+    if (run->told_revision > 0 && now->record.round != run->told.round) {
         tell_set("committed round", now->record.round,
                  now->record.contributors);
+        for (uint32_t i = 0; i < run->setting.num_islands; i++)
+            tell_other_sum(run, i);
+    }
     run->told_revision = now->revision;
     run->told = now->record;
 }
@@ -286,6 +311,13 @@ static void take(void *context, uint32_t node, const struct pen__frame *frame)
     }
     struct pen_ring_message message = frame->as.message;
     message.from = node;
+    if (message.kind == PEN_RING_ACK && node < PEN_RING_ISLANDS) {
+        run->sums[node].epoch = message.epoch;
+        run->sums[node].round = message.round;
+        run->sums[node].set = message.set;
+        run->sums[node].hash = message.hash;
+        tell_other_sum(run, node);
+    }
     step(run, &(struct pen_ring_event){.kind = PEN_RING_MESSAGE,
                                        .message = &message});
 }

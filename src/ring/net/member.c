@@ -22,30 +22,28 @@ static bool is_coming(const struct pen_ring_member *member, uint32_t node)
                pen_clock_ns() - member->setting.limits.beat;
 }
 
-/* Whoever sends a state already hears that it is still wanted. */
-static uint64_t receivers(const struct pen_ring_member *member,
-                          const struct pen_ring_action *action)
-{
-    int source = action->message.kind == PEN_RING_PULL
-                     ? pen__member_source(member, pen_clock_ns())
-                     : -1;
-    return source < 0 ? action->to : pen_ring_bit((uint32_t)source);
-}
-
 static void send_to(struct pen_ring_member *member,
                     const struct pen_ring_action *action)
 {
     struct pen__frame frame = {.kind = PEN__FRAME_MESSAGE};
-    uint64_t to = receivers(member, action);
+    enum pen_ring_kind kind = action->message.kind;
+    uint64_t to = action->to;
     frame.as.message = action->message;
+    /* Whoever sends a state already hears that more of it is wanted. */
+    int source =
+        kind == PEN_RING_PULL ? pen__member_source(member, pen_clock_ns()) : -1;
+    if (source >= 0) {
+        to = pen_ring_bit((uint32_t)source);
+        frame.as.message.set = 1;
+    }
     for (uint32_t i = 0; i < PEN_RING_NODES; i++) {
         if (!pen_ring_has(to, i) ||
-            (action->message.kind == PEN_RING_FETCH && is_coming(member, i)))
+            (kind == PEN_RING_FETCH && is_coming(member, i)))
             continue;
-        if (action->message.kind != PEN_RING_STATE)
+        if (kind != PEN_RING_STATE)
             pen__net_send(member->net, i, &frame);
         else if (i < PEN_RING_ISLANDS && pen__net_is_open(member->net, i))
-            pen__member_asked(member, i);
+            pen__member_asked(member, i, member->is_followed);
     }
 }
 
@@ -132,6 +130,20 @@ static pen_status add_up(struct pen_ring_member *member,
     return status;
 }
 
+/* Equal contributions have one sum, which the record has. */
+static void tell_other_sum(const struct pen_ring_member *member,
+                           const struct pen_ring_action *action)
+{
+    const struct pen_ring_record *record = &member->island.kept.record;
+    if (action->round == record->round && action->set == record->contributors &&
+        !pen_ring_same_hash(&member->next_hash, &record->hash))
+        pen_log(PEN_LOG_WARN,
+                "this island has another sum of round %llu than most islands: "
+                "its memory, its processor or its program is wrong; it takes "
+                "the state of the others",
+                (unsigned long long)action->round);
+}
+
 static void sum(struct pen_ring_member *member,
                 const struct pen_ring_action *action)
 {
@@ -142,6 +154,7 @@ static void sum(struct pen_ring_member *member,
                 (unsigned long long)action->round, pen_status_text(status));
         return;
     }
+    tell_other_sum(member, action);
     step(member, &(struct pen_ring_event){.kind = PEN_RING_SUMMED,
                                           .round = action->round,
                                           .set = action->set,
@@ -277,6 +290,7 @@ static void take(void *context, uint32_t node, const struct pen__frame *frame)
             message.kind == PEN_RING_RECORD || message.kind == PEN_RING_PROPOSE;
         if (is_of_coordinator != (node >= PEN_RING_ISLANDS))
             return;
+        member->is_followed = message.kind == PEN_RING_PULL && message.set != 0;
     } else {
         if (node >= PEN_RING_ISLANDS ||
             !pen__member_take_piece(member, node, &frame->as.piece))

@@ -8,6 +8,7 @@
 
 #include "base/draft.h"
 #include "base/file.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -103,6 +104,14 @@ pen_status pen__member_keep(struct pen_ring_member *member,
 
 /* ---- a restart */
 
+static void tell_damaged(const char *path)
+{
+    pen_log(PEN_LOG_WARN,
+            "%s is damaged: its bytes have another hash than was kept; they "
+            "come from other islands",
+            path);
+}
+
 /* The bytes of a file that has this hash. */
 static bool recall_bytes(const struct pen_ring_member *member, const char *name,
                          uint64_t number, const struct pen_ring_hash *wanted,
@@ -112,12 +121,15 @@ static bool recall_bytes(const struct pen_ring_member *member, const char *name,
     struct pen_text bytes = PEN_TEXT_EMPTY;
     struct pen_ring_hash found;
     path_of(member, name, number, &path);
-    bool is_there =
+    bool is_read =
         pen_file_read(pen_text_string(&path), member->options.most_bytes,
-                      &bytes, NULL) == PEN_OK &&
-        pen__bytes_hash(pen_text_string(&bytes), bytes.length, &found) ==
-            PEN_OK &&
-        pen_ring_same_hash(&found, wanted);
+                      &bytes, NULL) == PEN_OK;
+    bool is_there = is_read &&
+                    pen__bytes_hash(pen_text_string(&bytes), bytes.length,
+                                    &found) == PEN_OK &&
+                    pen_ring_same_hash(&found, wanted);
+    if (is_read && !is_there)
+        tell_damaged(pen_text_string(&path));
     pen_text_release(&path);
     if (is_there)
         *out = (struct pen_ring_bytes){(uint8_t *)bytes.bytes, bytes.length};
@@ -132,10 +144,13 @@ static bool read_kept(const struct pen_ring_member *member,
     struct pen_text path = PEN_TEXT_EMPTY;
     struct pen_text bytes = PEN_TEXT_EMPTY;
     path_of(member, "kept", 0, &path);
-    bool is_read =
+    bool is_there =
         pen_file_read(pen_text_string(&path), sizeof(struct pen__kept_file),
-                      &bytes, NULL) == PEN_OK &&
-        pen__kept_read(pen_text_string(&bytes), bytes.length, out);
+                      &bytes, NULL) == PEN_OK;
+    bool is_read =
+        is_there && pen__kept_read(pen_text_string(&bytes), bytes.length, out);
+    if (is_there && !is_read)
+        tell_damaged(pen_text_string(&path));
     pen_text_release(&path);
     pen_text_release(&bytes);
     return is_read;

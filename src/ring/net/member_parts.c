@@ -222,4 +222,6 @@ void pen__member_forget(struct pen_ring_member *member, uint32_t island)
     member->outgoing[island] = (struct pen__outgoing){0};
     if (member->early.from == island)
         pen__bytes_free(&member->early.bytes);
+    if (member->leader == island)
+        member->has_followed = false;
 }

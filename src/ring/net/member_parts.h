@@ -58,7 +58,8 @@ struct pen_ring_member {
     struct pen__net *net;
     struct pen_ring_island island;
     bool has_ended;
-    bool is_unkept; /* the last write to the folder failed */
+    bool is_followed; /* the message under way asks for what follows a state */
+    bool is_unkept;   /* the last write to the folder failed */
     int64_t tick_at;
     int64_t dial_at[PEN_RING_NODES];
     char words[PEN_RING_NODES][128]; /* that were told last about it */
@@ -84,6 +85,8 @@ struct pen_ring_member {
     struct pen__state follows[PEN__MOST_FOLLOWS];
     uint32_t num_follows;
     struct pen__state early; /* was sent, and is not that of the record yet */
+    bool has_followed;       /* its state came from `leader`, which goes on */
+    uint32_t leader;
 };
 
 void pen__bytes_free(struct pen_ring_bytes *bytes);
@@ -105,8 +108,9 @@ void pen__member_drop_fragments(struct pen_ring_member *member);
 
 /* ---- states for islands that lack them (member_state.c) */
 
-/* An island asks for the state, or still asks. */
-void pen__member_asked(struct pen_ring_member *member, uint32_t island);
+/* An island asks for the state, or for the rounds after what it has got. */
+void pen__member_asked(struct pen_ring_member *member, uint32_t island,
+                       bool is_following);
 /* What goes next to it; false: nothing. */
 bool pen__member_next_state(struct pen_ring_member *member,
                             struct pen__outgoing *out,
@@ -118,7 +122,7 @@ void pen__member_state_sent(struct pen_ring_member *member,
 void pen__member_hold_back(struct pen_ring_member *member);
 /* Whoever asks no more gets no more. */
 void pen__member_trim(struct pen_ring_member *member, int64_t now);
-/* Who sends a state; -1: nobody does. */
+/* Who sends a state, and then the rounds after it; -1: nobody does. */
 int pen__member_source(const struct pen_ring_member *member, int64_t now);
 /* What has come from that island as a whole, or is there already: true: `next`
  * is the state of the record now. */

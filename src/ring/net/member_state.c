@@ -70,9 +70,12 @@ static void drop_unwanted(struct pen_ring_member *member)
     member->num_follows = count;
 }
 
-void pen__member_asked(struct pen_ring_member *member, uint32_t island)
+void pen__member_asked(struct pen_ring_member *member, uint32_t island,
+                       bool is_following)
 {
     struct pen__outgoing *out = &member->outgoing[island];
+    if (out->is_following && !is_following)
+        stop(out); /* what it got is of no use */
     if (!out->wants_state) {
         out->wants_state = true;
         out->is_following = false;
@@ -209,6 +212,8 @@ void pen__member_trim(struct pen_ring_member *member, int64_t now)
     if (pen__island_is_current(&member->island) ||
         member->incoming[member->early.from].at < since)
         pen__bytes_free(&member->early.bytes);
+    if (member->incoming[member->leader].at < since)
+        member->has_followed = false;
 }
 
 void pen__member_free_states(struct pen_ring_member *member)
@@ -225,6 +230,8 @@ int pen__member_source(const struct pen_ring_member *member, int64_t now)
     int64_t since = now - member->setting.limits.patience / 2;
     if (member->early.bytes.bytes != NULL)
         return (int)member->early.from;
+    if (member->has_followed)
+        return (int)member->leader;
     for (uint32_t i = 0; i < PEN_RING_ISLANDS; i++) {
         const struct pen__incoming *in = &member->incoming[i];
         if (in->bytes.bytes != NULL && in->message.kind == PEN_RING_STATE &&
@@ -276,7 +283,8 @@ base_of(const struct pen_ring_member *member, uint32_t from, uint64_t round)
     if (early->bytes.bytes != NULL && early->from == from &&
         early->round + 1 == round)
         return &early->bytes;
-    bool is_held = kept->round + 1 == round && kept->round > 0 &&
+    bool is_held = member->has_followed && member->leader == from &&
+                   kept->round + 1 == round &&
                    pen_ring_same_hash(&kept->hash, &member->state_hash);
     return is_held ? &member->state : NULL;
 }
@@ -302,6 +310,7 @@ static bool add_round(struct pen_ring_member *member, uint32_t from)
         pen__bytes_free(&next.bytes);
     pen__bytes_free(&member->early.bytes);
     member->early = next;
+    member->has_followed = false;
     return is_right;
 }
 
@@ -337,6 +346,8 @@ bool pen__member_use_early(struct pen_ring_member *member)
     member->next_round = early->round;
     member->next_set = 0;
     early->bytes = (struct pen_ring_bytes){NULL, 0};
+    member->has_followed = true;
+    member->leader = early->from;
     return true;
 }
 

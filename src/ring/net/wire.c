@@ -132,7 +132,7 @@ static const unsigned fields_of[] = {
     [PEN_RING_PROPOSE] = HAS_RECORD,
     [PEN_RING_FRAGMENT] = HAS_OFFER | HAS_FRAGMENT | IS_PIECE,
     [PEN_RING_FETCH] = HAS_FRAGMENTS,
-    [PEN_RING_PULL] = 0,
+    [PEN_RING_PULL] = HAS_SET,
     [PEN_RING_STATE] = HAS_HASH | HAS_SET | IS_PIECE};
 
 static void message(struct coder *coder, struct pen_ring_message *value,
