@@ -27,7 +27,8 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .step_rows =
             options->global_batch / trainer->layout.num_logical * sequence,
         .recompute = layers->recompute,
-        .tensor = {options->logical_tensor, 0, options->logical_tensor},
+        .tensor = {.total = options->logical_tensor,
+                   .count = options->logical_tensor},
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);
 }

@@ -69,15 +69,16 @@ static struct pen_network *make_cut(struct pen_engine *engine,
                                     enum pen_recompute recompute,
                                     uint32_t pieces)
 {
-    struct pen_network_options options = {.engine = engine,
-                                          .model = model,
-                                          .first_layer = first,
-                                          .num_layers = count,
-                                          .batch = BATCH,
-                                          .sequence = SEQUENCE,
-                                          .step_rows = MICROBATCHES * ROWS,
-                                          .recompute = recompute,
-                                          .tensor = {pieces, 0, pieces}};
+    struct pen_network_options options = {
+        .engine = engine,
+        .model = model,
+        .first_layer = first,
+        .num_layers = count,
+        .batch = BATCH,
+        .sequence = SEQUENCE,
+        .step_rows = MICROBATCHES * ROWS,
+        .recompute = recompute,
+        .tensor = {.total = pieces, .count = pieces}};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_network *network = NULL;
     if (pen_network_create(&options, &network, &why) != PEN_OK)
