@@ -7,6 +7,7 @@
 #
 #   add NAME "WORDS" [AFTER...]    a function NAME, and what it shows
 #   light NAME "WORDS" [AFTER...]  the same for one that leaves a core free
+#   keep [NAME...]                 leaves out all others, if there are names; what these wait for is taken as done
 #   run_steps                      runs all that were added, in that order where there is a choice; fails if one did
 #
 # Needs `logs`, a folder.
@@ -29,6 +30,18 @@ add() { # NAME WORDS [AFTER...]
 light() { # NAME WORDS [AFTER...]
     add "$@"
     weight[$1]=1
+}
+
+keep() { # [NAME...]
+    local name kept=()
+    [ $# -gt 0 ] || return 0
+    for name; do
+        [ -n "${words[$name]:-}" ] || { echo "there is no step '$name'; there are: ${order[*]}" >&2; exit 2; }
+    done
+    for name in "${order[@]}"; do
+        if [[ " $* " = *" $name "* ]]; then kept+=("$name"); else state[$name]=passed; fi
+    done
+    order=("${kept[@]}")
 }
 
 stop_steps() {

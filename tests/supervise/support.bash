@@ -57,7 +57,7 @@ leftovers() {
 
 # The events of a run: a filter in Python over each of them.
 events() { # FILE EXPRESSION
-    python3 -c 'import json, sys
+    python3 -IS -c 'import json, sys
 for line in open(sys.argv[1]):
     e = json.loads(line)
     value = eval(sys.argv[2])
