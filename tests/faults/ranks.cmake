@@ -33,4 +33,4 @@ target_link_options(penstock-train-faults PRIVATE ${wrapped})
 add_test(NAME mpi/rank_faults COMMAND ${CMAKE_CURRENT_LIST_DIR}/run_ranks
          ${CMAKE_BINARY_DIR})
 set_tests_properties(mpi/rank_faults PROPERTIES LABELS mpi
-    SKIP_RETURN_CODE 77 RUN_SERIAL ON TIMEOUT 3000)
+    SKIP_RETURN_CODE 77 RESOURCE_LOCK clock COST 20 TIMEOUT 3000)
