@@ -21,6 +21,8 @@ import time
 import urllib.error
 import urllib.request
 
+PATIENCE_SEC = 30 * float(os.environ.get("PEN_SLOWNESS", "1"))
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -29,7 +31,7 @@ def fetch(port, path="/metrics", method="GET", data=None):
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}", method=method, data=data)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SEC) as answer:
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read().decode()
@@ -164,7 +166,7 @@ def follow(port, path, words):
 
 
 def dial(port):
-    return socket.create_connection(("127.0.0.1", port), timeout=30)
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SEC)
 
 
 def received(connection):

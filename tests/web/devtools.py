@@ -55,6 +55,7 @@ class Browser:
 
     def receive(self, seconds):
         """The next message, or None when the time is over."""
+        seconds *= float(os.environ.get("PEN_SLOWNESS", "1"))
         end = time.monotonic() + seconds
         while b"\0" not in self.buffer:
             left = end - time.monotonic()
@@ -73,6 +74,7 @@ class Browser:
         if session:
             message["sessionId"] = session
         os.write(self.write_fd, json.dumps(message).encode() + b"\0")
+        seconds *= float(os.environ.get("PEN_SLOWNESS", "1"))
         end = time.monotonic() + seconds
         while True:
             answer = self.receive(max(0.0, end - time.monotonic()))
@@ -124,8 +126,9 @@ class Page:
             raise RuntimeError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
-    def until(self, script, seconds=60):
+    def until(self, script, seconds=120):
         """Waits until an expression is true."""
+        seconds *= float(os.environ.get("PEN_SLOWNESS", "1"))
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
