@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #define WORDS_NS (60 * MS)   /* for the last words of the other ranks */
-#define DYING_NS (20 * MS)   /* for the end of a launcher that is killed */
+#define DYING_NS (500 * MS)  /* for the end of a launcher that is killed */
 #define REASON_NS (200 * MS) /* for the reason of an end that is unknown */
 #define STOPPED_NS (1 * SEC) /* a stopped process is certain */
 #define ENDING_NS (5 * SEC)  /* for the launcher after a rank's bad end */
