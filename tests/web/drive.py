@@ -2,8 +2,10 @@
 
 drive.py FOLDER PENSTOCK [--pictures DIR] [--from-disk] [--measure]
 
-FOLDER is the built page, or the address of a server that has it. Ten
-questions are asked by typing, by links and by the keyboard. The figures in
+FOLDER is the built page, or the address of a server that has it. Questions
+are asked by typing, by links and by the keyboard: ten with PEN_LONG=1, else every
+other one, odd or even by PEN_SEED, and --from-disk, where only the way to the
+program differs, every fifth. The figures in
 the page must be those that PENSTOCK prints, the plan file the bytes that
 `plan -o` writes. No request may leave the origin, the console stays empty,
 nothing shifts, nothing is wider than the window.
@@ -219,14 +221,16 @@ def compare_plan(page, program, argv, number):
     return len(wanted)
 
 
-def drive_plans(page, program):
+def drive_plans(page, program, stride):
     cells = 0
-    for number, (fields, argv) in enumerate(QUESTIONS, 1):
+    first = int(os.environ.get("PEN_SEED", "0")) % stride
+    chosen = list(enumerate(QUESTIONS, 1))[first::stride]
+    for number, (fields, argv) in chosen:
         page.run("Pen.writeForm(Pen.byId('plan-form'), Pen.plan.usual, {})")
         ask(page, fields)
         cells += compare_plan(page, program, argv, number)
-    print("10 questions: %d plans with the program's digits, "
-          "10 plan files with its bytes" % cells)
+    print("%d questions: %d plans with the program's digits, "
+          "%d plan files with its bytes" % (len(chosen), cells, len(chosen)))
 
 
 def drive_row(page, program):
@@ -482,7 +486,8 @@ def main():
             return 0
         page = open_page(browser_, base, 1440)
         page.until(SETTLED, 120)
-        drive_plans(page, program)
+        drive_plans(page, program, 1 if os.environ.get("PEN_LONG") else
+                    5 if wish.from_disk else 2)
         drive_row(page, program)
         drive_errors(page)
         drive_link(browser_, base, page)
