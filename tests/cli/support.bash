@@ -34,25 +34,20 @@ in_time() { timeout $(($1 * ${PEN_SLOWNESS:-1})) "${@:2}"; }
 about() { line=$*; }
 
 # PEN_PLAIN, where it is set, is the same program without sanitizers. It runs two of
-# three commands that shall succeed, by PEN_SEED; all that are refused stay with
-# PENSTOCK. What computes has other bits in another build: it is run by one of both in
-# all of a test, by the test's name and PEN_SEED.
+# three commands that shall succeed, by PEN_SEED. Those that are refused stay with
+# PENSTOCK, and so does what computes: another build has other bits.
 sanitized=$PENSTOCK
 turn=${PEN_SEED:-0}
-trainer=$PENSTOCK
-name=${0##*/}
-if [ -n "${PEN_PLAIN:-}" ] && [ $(((${#name} + turn) % 2)) = 0 ]; then trainer=$PEN_PLAIN; fi
-unset name
 
-# choose_program CODE COMMAND: sets `program`.
+# choose_program CODE [COMMAND]: sets `program`.
 choose_program() {
     program=$PENSTOCK
     if [ "$1" != 0 ] || [ -z "${PEN_PLAIN:-}" ] || [ "$PENSTOCK" != "$sanitized" ]; then return; fi
-    turn=$((turn + 1))
-    case $2 in
-    train | eval | generate | profile | checkpoint | reproduce | supervise) program=$trainer ;;
-    *) [ $((turn % 3)) = 0 ] || program=$PEN_PLAIN ;;
+    case ${2:-} in
+    train | eval | generate | profile | checkpoint | doctor | reproduce | supervise) return ;;
     esac
+    turn=$((turn + 1))
+    [ $((turn % 3)) = 0 ] || program=$PEN_PLAIN
 }
 
 # run CODE ARGS...: runs penstock, expects this exit code.
@@ -60,7 +55,7 @@ run() {
     local expected=$1 code=0 program
     shift
     line="penstock $*"
-    choose_program "$expected" "$1"
+    choose_program "$expected" "$@"
     "$program" "$@" >"$work/out" 2>"$work/err" || code=$?
     [ "$code" = "$expected" ] || fail "exit code $code, expected $expected"
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Let the program that a plan was exported for load the files, many in one process.
 
-Usage: check_exports.py TARGET DIR... [SAMPLE...]
+Usage: check_exports.py PENSTOCK TARGET DIR... [SAMPLE...]
 Each DIR has plan.json and what `penstock export plan.json --to TARGET -o DIR` wrote.
-A SAMPLE is a file of the folder samples that must be refused.
+A SAMPLE is a file of the folder samples that must be refused. Of programs whose keys `penstock lint`
+knows all keys are shown to it (check_lint_keys.py).
 The judging is that of check_megatron.py, check_torchtitan.py and check_deepspeed.py.
 Prints a line for each refusal and the number of those accepted; exits 1 on a refusal
-of a DIR and where a SAMPLE is accepted.
+of a DIR, where a SAMPLE is accepted, and where lint calls a key unknown.
 """
 
 import contextlib
@@ -184,8 +185,8 @@ def is_refused(target, sample):
 
 
 def main():
-    target, words = sys.argv[1], sys.argv[2:]
-    check = CHECKS[target]
+    penstock, target, *words = sys.argv[1:]
+    penstock, check = os.path.abspath(penstock), CHECKS[target]
     folders = [os.path.abspath(word) for word in words if os.path.isdir(word)]
     samples = [word for word in words if not os.path.isdir(word)]
     sys.path.insert(0, HERE)
@@ -202,7 +203,11 @@ def main():
             print(f"{folder}: {type(error).__name__}: {error}")
     print(f"{target}: {len(folders) - refused} of {len(folders)} accepted")
     accepted = [sample for sample in samples if not is_refused(target, sample)]
-    sys.exit(refused > 0 or accepted != [])
+    has_wrong_keys = False
+    if target in ("deepspeed", "torchtitan@0.2.2"):
+        import check_lint_keys  # here, where the program is loaded already
+        has_wrong_keys = check_lint_keys.check(penstock, target.split("@")[0])
+    sys.exit(refused > 0 or accepted != [] or has_wrong_keys)
 
 
 if __name__ == "__main__":

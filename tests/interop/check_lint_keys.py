@@ -56,8 +56,8 @@ def write(path, keys):
                             for section, names in keys.items()))
 
 
-def main():
-    penstock, program = sys.argv[1:]
+def check(penstock, program):
+    """Whether something is wrong."""
     keys, suffix = (deepspeed_keys(), ".json") if program == "deepspeed" else (torchtitan_keys(), ".toml")
     for names in keys.values():
         names.add(NOBODYS)
@@ -74,8 +74,8 @@ def main():
     if missed:
         print(f"{missed} sections take a key that nobody has")
     print(f"{program}: {sum(map(len, keys.values())) - len(keys)} keys, {len(wrong)} called unknown")
-    sys.exit(bool(wrong or missed))
+    return bool(wrong or missed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(check(*sys.argv[1:]))
