@@ -1,9 +1,9 @@
 # Runs steps beside each other: each is a shell function that starts when the ones
-# it waits for have passed. On two cores one that keeps both busy runs beside one
-# that is light, with a process that computes or several that wait for each other;
-# or three light ones do. The output of a step is printed when it ends; a step that
-# fails stops those that wait for it, and no other: one run shows all that is wrong.
-# A table of seconds comes last.
+# it waits for have passed. Two that keep both of two cores busy run at a time, or one
+# and two that are light, with a process that computes or several that wait for each
+# other, or four light ones: some of them always wait. The output of a step is printed
+# when it ends; a step that fails stops those that wait for it, and no other: one run
+# shows all that is wrong. A table of seconds comes last.
 #
 #   add NAME "WORDS" [AFTER...]    a function NAME, and what it shows
 #   light NAME "WORDS" [AFTER...]  the same for one that leaves a core free
@@ -15,7 +15,7 @@
 begin=$SECONDS
 order=()
 failed=()
-most=3 # of all weights together that run at a time
+most=4 # of all weights together that run at a time
 declare -A words after state process weight
 trap 'stop_steps' EXIT
 

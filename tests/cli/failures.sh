@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # predict --failures: goodput of three ways to recover, on many devices.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 question=(predict llama-3.1-70b 128xh100 --tp 8 --pp 4 --seq-length 8k --global-batch-size 512)
 

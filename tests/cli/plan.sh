@@ -2,6 +2,7 @@
 # plan ranks layouts that fit, tells memory, reasons and what it left out, and
 # writes a plan that check predicts as the same.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 xl=(--model preset:gpt2-xl --seq-length 1024)
 a100=("${xl[@]}" --cluster "preset:a100-40*16" --global-batch-size 64)

@@ -3,6 +3,7 @@
 # figures are those of log, trace and ranks.json, missing parts are listed with
 # the option that gives it, and files that are bad are refused by their place.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 : "${TRACE_FILES:?the program that makes traces}"
 root=$(cd "$(dirname "$0")/../.." && pwd)
 

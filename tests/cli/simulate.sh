@@ -3,6 +3,7 @@
 # where nothing is shared, disturbances lengthen it and are told, the same seed
 # gives the same run, and wrong lines say what would be right.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-simulate" ]; then
     echo "penstock-simulate is not built; skipped"
     exit 77

@@ -33,16 +33,21 @@ in_time() { timeout $(($1 * ${PEN_SLOWNESS:-1})) "${@:2}"; }
 # about WORDS: what a failure names until the next run.
 about() { line=$*; }
 
-# PEN_PLAIN, where it is set, is the same program without sanitizers. It runs two of
-# three commands that shall succeed, by PEN_SEED. Those that are refused stay with
-# PENSTOCK, and so does what computes: another build has other bits.
+# PEN_PLAIN, where it is set, is the same program without sanitizers. In tests with
+# may_mix_builds=yes it runs two of three commands that shall succeed, by PEN_SEED.
+# Those that are refused stay with PENSTOCK, and so does what computes: another build
+# has other bits.
+may_mix_builds=
 sanitized=$PENSTOCK
 turn=${PEN_SEED:-0}
 
 # choose_program CODE [COMMAND]: sets `program`.
 choose_program() {
     program=$PENSTOCK
-    if [ "$1" != 0 ] || [ -z "${PEN_PLAIN:-}" ] || [ "$PENSTOCK" != "$sanitized" ]; then return; fi
+    if [ "$1" != 0 ] || [ -z "${PEN_PLAIN:-}" ] || [ -z "$may_mix_builds" ] ||
+        [ "$PENSTOCK" != "$sanitized" ]; then
+        return
+    fi
     case ${2:-} in
     train | eval | generate | profile | checkpoint | doctor | reproduce | supervise) return ;;
     esac
