@@ -2,6 +2,7 @@
 # With --json, stdout is one object: an answer with format, version and the
 # notes of stderr, or an error with a code; exit codes are those without it.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 where=(--model preset:gpt2 --cluster 8xa100-40 --seq-length 1024
     --global-batch-size 64)
 

@@ -3,6 +3,7 @@
 # name of its peak, days and device-hours; what is missing where nothing fits;
 # words and sizes as people type them; and one number for one thing.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 # ---- figures of a plan
 eight=(llama-3.1-8b 64xh100 --seq-length 8k --global-batch-size 512)

@@ -2,6 +2,7 @@
 # plan and predict answer for image networks: replicas of every number, fewer
 # devices, energy, pipelines; what is for text is refused.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 v100=(--cluster preset:v100-32\*8)
 for model in alexnet vgg-16 resnet-50 mnist-cnn cifar-cnn; do

@@ -3,6 +3,7 @@
 # of types that Penstock does not know, on four clusters. A run takes a sample
 # by PEN_SEED; PEN_LONG=1 plans all of them.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 shared=$(cd "$(dirname "$0")/../.." && pwd)/../shared/data
 clusters=("preset:h100-sxm*2048" "preset:a100-80*4096" "preset:b200*1024"

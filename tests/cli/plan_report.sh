@@ -2,6 +2,7 @@
 # plan --html writes one file that stands alone, parses as XML and says what
 # the command says on the terminal.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 plan() { # CODE ARGS...
     local code=$1

@@ -2,6 +2,7 @@
 # plan --why says why some settings are not those of the best plan,
 # --compare-targets has the best plan of each program, -o plan.svg a picture.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 xl=(--model gpt2-xl --seq-length 1024 --cluster 'a100-40*16' --global-batch-size 64)
 

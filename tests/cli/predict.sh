@@ -2,6 +2,7 @@
 # predict tells time and memory of one layout, given by degrees, by stages, in
 # Megatron's letters or as its command line.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 large=(--model preset:gpt2-large --seq-length 1024 --global-batch-size 64
     --cluster "preset:a100-40*16")

@@ -2,6 +2,7 @@
 # A recipe goes from options into plan.json, from there into Megatron's command
 # line, and back; what does not go together is refused with what to change.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 
 cat >"$work/config.json" <<'END'
 {"model_type": "qwen3_moe", "vocab_size": 1024, "hidden_size": 512,

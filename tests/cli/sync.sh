@@ -2,6 +2,7 @@
 # sync list names every method and compressor, and compare says what they cost
 # on a link, which of them pay, and which to take.
 . "$(dirname "$0")/support.bash"
+may_mix_builds=yes
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
 run 0 sync list
