@@ -1,5 +1,5 @@
-# The ring on real sockets, which needs OpenSSL 3. Apart because the program
-# `penstock` alone has it.
+# The ring on real sockets, which needs OpenSSL 3. Apart because only the
+# programs `penstock` and `penstock-train` have it.
 if(PEN_HAS_OPENSSL)
     pkg_check_modules(SSL libssl>=3.0)
 endif()

@@ -49,6 +49,13 @@ static const struct field {
     {"repeated", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, repeated),
      2},
     {"skipped", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, skipped), 2},
+    {"round", FIELD_OPTIONAL_REAL, offsetof(struct pen_run_step, round), 2},
+    {"round_islands", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, round_islands), 2},
+    {"round_epoch", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, round_epoch), 2},
+    {"round_wait_sec", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, round_wait_sec), 2},
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)

@@ -46,10 +46,18 @@ struct pen_run_step {
      * not so. Since version 2. */
     double repeated;
     double skipped;
+    /* Of the last step of a round between islands (--ring): the round that was
+     * committed, the islands in it, the epoch of their membership, and the
+     * seconds that this one waited. NaN, and not written: no round ended here.
+     * Since version 2. */
+    double round;
+    double round_islands;
+    double round_epoch;
+    double round_wait_sec;
 };
 
 /* The longest line that a step can have, its newline and a NUL included. */
-#define PEN_RUN_LINE_SIZE 800
+#define PEN_RUN_LINE_SIZE 1000
 
 /*
  * Prints the step as one line; returns its length. Reals read back as the same

@@ -56,6 +56,7 @@ struct pen_executor_hooks {
 };
 
 #define PEN_NO_RANK UINT32_MAX
+#define PEN_OTHER_ISLANDS (UINT32_MAX - 1) /* no rank of this job */
 
 struct pen_executor_options {
     struct pen_transport *transport;

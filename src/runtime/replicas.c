@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "network/images.h"
+#include "runtime/islands_internal.h"
 #include "runtime/replica_statistics.h"
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
@@ -29,6 +30,8 @@ struct pen_replicas {
     struct pen_sync_choice choice;
     uint32_t count;
     uint32_t number;                           /* of this one */
+    const struct pen_island *island;           /* NULL: there are none */
+    struct pen_sync_method island_method;      /* that `choice` has then */
     struct pen_group *peers;                   /* this rank of every replica */
     struct pen_replica_statistics *statistics; /* NULL: there are none */
     struct pen_batches *batches;
@@ -250,6 +253,8 @@ static pen_status make_peers(struct pen_replicas *replicas)
         .executor = trainer->executor,
         .first = {PEN_TAG_REPLICA, 0},
         .num_kinds = 1};
+    if (replicas->island != NULL)
+        return pen_transport_group_all(&options, &replicas->peers);
     return pen_transport_group_axis(&options, &mesh, PEN_AXIS_REPLICA,
                                     &replicas->peers);
 }
@@ -274,6 +279,10 @@ static pen_status make(struct pen_replicas *replicas,
     replicas->shown = pen_sync_vector(&replicas->setting);
     if (replicas->shown == NULL)
         return PEN_NOMEM;
+    if (replicas->island != NULL)
+        return pen__island_create(&replicas->setting, options->choice->method,
+                                  replicas->island, replicas->trainer->executor,
+                                  &replicas->sync);
     return replicas->choice.method->create(&replicas->setting, &replicas->sync,
                                            why);
 }
@@ -294,6 +303,11 @@ pen_status pen_trainer_join(struct pen_trainer *trainer,
     replicas->world = trainer->options.world;
     replicas->choice = *options->choice;
     replicas->batches = options->batches;
+    replicas->island = options->island;
+    if (replicas->island != NULL) {
+        replicas->island_method = pen__island_method(options->choice->method);
+        replicas->choice.method = &replicas->island_method;
+    }
     replicas->count = pen_transport_size(replicas->world) / size;
     replicas->number = pen_transport_rank(replicas->world) / size;
     status = make(replicas, options, why);
@@ -343,6 +357,29 @@ uint32_t pen_replicas_number(const struct pen_replicas *replicas)
     return replicas->number;
 }
 
+uint32_t pen_replicas_num_shares(const struct pen_replicas *replicas)
+{
+    return replicas->island != NULL ? replicas->island->count : replicas->count;
+}
+
+uint32_t pen_replicas_share(const struct pen_replicas *replicas)
+{
+    return replicas->island != NULL ? replicas->island->number
+                                    : replicas->number;
+}
+
+const struct pen_island_turn *
+pen_replicas_turn(const struct pen_replicas *replicas)
+{
+    return replicas->island != NULL ? pen__island_turn(replicas->sync) : NULL;
+}
+
+bool pen_replicas_are_over(const struct pen_replicas *replicas)
+{
+    return replicas->island != NULL &&
+           pen__island_turn(replicas->sync)->is_over;
+}
+
 const struct pen_sync_choice *
 pen_replicas_choice(const struct pen_replicas *replicas)
 {
@@ -377,6 +414,26 @@ pen_replicas_place(const struct pen_replicas *replicas, size_t index)
 }
 
 /* ---- steps ---- */
+
+/* Whether what the method did counts. */
+static pen_status status_of(const struct pen_replicas *replicas)
+{
+    return replicas->island != NULL ? pen__island_status(replicas->sync)
+                                    : pen_group_status(replicas->setting.peers);
+}
+
+/* An island is where its ring wants it: a round that was lost begins again. */
+static void go_to_turn(struct pen_replicas *replicas)
+{
+    const struct pen_island_turn *turn = pen__island_turn(replicas->sync);
+    struct pen_trainer *trainer = replicas->trainer;
+    if (turn->is_ending)
+        return;
+    uint64_t steps =
+        turn->is_over ? replicas->setting.total_steps : turn->first;
+    trainer->progress = (struct pen_trainer_progress){
+        steps, steps * pen__trainer_step_samples(trainer)};
+}
 
 /*
  * Layers take long, and one look at a connection takes a piece of what has
@@ -449,7 +506,7 @@ pen_status pen__replicas_step(struct pen_replicas *replicas,
         pen_sync_is_due(&at, replicas->setting.interval))
         tell_change(replicas);
     replicas->step = NULL;
-    return pen_group_status(replicas->setting.peers);
+    return status_of(replicas);
 }
 
 /* ---- votes ---- */
@@ -463,6 +520,12 @@ pen_status pen__replicas_vote(struct pen_replicas *replicas,
 {
     double *votes = step->votes;
     uint32_t size = pen_transport_size(replicas->trainer->options.transport);
+    const struct pen_sync_step at = at_step(step);
+    if (replicas->island != NULL) {
+        if (pen_sync_is_due(&at, replicas->setting.interval))
+            go_to_turn(replicas);
+        return PEN_OK;
+    }
     if (pen_sync_is_free(replicas->choice.method, &replicas->choice.options,
                          replicas->setting.peers->size)) {
         votes[PEN_VOTE_SAVE] = votes[PEN_VOTE_SAVED] = 0;
@@ -599,9 +662,11 @@ pen_status pen_replicas_restored(struct pen_replicas *replicas, uint64_t steps)
     refresh(replicas);
     if (replicas->choice.method->restored != NULL)
         replicas->choice.method->restored(replicas->sync, steps);
-    pen_status status = pen_group_status(replicas->setting.peers);
+    pen_status status = status_of(replicas);
     if (status != PEN_OK)
         return status;
+    if (replicas->island != NULL)
+        go_to_turn(replicas);
     tell_change(replicas);
     return pen_exchange_values(replicas->trainer->exchange);
 }

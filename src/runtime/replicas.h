@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_REPLICAS_H
 #define PEN_RUNTIME_REPLICAS_H
 
+#include "runtime/islands.h"
 #include "runtime/trainer.h"
 #include "sync/registry.h"
 
@@ -26,6 +27,9 @@ struct pen_replicas_options {
     uint64_t epoch_batches; /* as there */
     uint64_t total_steps;
     struct pen_batches *batches; /* borrowed: to train on */
+    /* NULL: replicas are in the world. Else the world is one of them, and the
+     * others are other islands; borrowed. */
+    const struct pen_island *island;
 };
 
 /*
@@ -42,6 +46,13 @@ struct pen_replicas *pen_trainer_replicas(const struct pen_trainer *trainer);
 
 uint32_t pen_replicas_count(const struct pen_replicas *replicas);
 uint32_t pen_replicas_number(const struct pen_replicas *replicas);
+/* Of how many shares of a batch this replica takes which one. */
+uint32_t pen_replicas_num_shares(const struct pen_replicas *replicas);
+uint32_t pen_replicas_share(const struct pen_replicas *replicas);
+/* Of an island: what it does now, borrowed; NULL: it is none. */
+const struct pen_island_turn *
+pen_replicas_turn(const struct pen_replicas *replicas);
+bool pen_replicas_are_over(const struct pen_replicas *replicas);
 const struct pen_sync_choice *
 pen_replicas_choice(const struct pen_replicas *replicas);
 
@@ -71,7 +82,10 @@ pen_replicas_place(const struct pen_replicas *replicas, size_t index);
 void pen_replicas_states(struct pen_replicas *replicas,
                          struct pen_sync_states *out);
 
-/* All states, weights and moments were loaded, those of step `steps`. */
+/*
+ * All states, weights and moments were loaded, those of step `steps`. An island
+ * comes here in any case, and is where its ring wants it then.
+ */
 pen_status pen_replicas_restored(struct pen_replicas *replicas,
                                  uint64_t steps) PEN_MUST_CHECK;
 

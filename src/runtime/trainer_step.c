@@ -300,7 +300,8 @@ uint64_t pen__trainer_step_samples(const struct pen_trainer *trainer)
     const struct pen_trainer_options *options = &trainer->options;
     return trainer->replicas == NULL
                ? options->global_batch
-               : options->global_batch * pen_replicas_count(trainer->replicas);
+               : options->global_batch *
+                     pen_replicas_num_shares(trainer->replicas);
 }
 
 uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer)
@@ -308,7 +309,7 @@ uint64_t pen__trainer_sample_offset(const struct pen_trainer *trainer)
     return trainer->replicas == NULL
                ? 0
                : trainer->options.global_batch *
-                     pen_replicas_number(trainer->replicas);
+                     pen_replicas_share(trainer->replicas);
 }
 
 /* ---- running statistics, of images ---- */

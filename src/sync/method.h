@@ -78,6 +78,23 @@ enum {
                                     that pen_sync_is_due() */
 };
 
+/*
+ * A method between islands (ring/ring.h): what an island gives to a round, and
+ * the state of all after it. Pure, on vectors like all weights. A state is
+ * `num_vectors` of them; the first is theta, with which islands go on, and at
+ * first the others are 0.
+ */
+struct pen_sync_islands {
+    uint32_t num_vectors;
+    void (*give)(const float *theta, const float *weights, size_t count,
+                 float *out);
+    /* `merged` is the mean of what was given, by tokens (sync/merge.h). */
+    void (*take)(const struct pen_sync_values *options, const float *merged,
+                 size_t count, float *state);
+    /* What of these options islands cannot have, for people; NULL: nothing. */
+    const char *(*refuse)(const struct pen_sync_values *options);
+};
+
 struct pen_sync_method {
     const char *name;
     const char *title; /* one line for lists */
@@ -134,6 +151,8 @@ struct pen_sync_method {
     /* Behind the last step, by all: serves those who are not there yet. May be
      * NULL. */
     void (*leave)(struct pen_sync *sync);
+
+    const struct pen_sync_islands *islands; /* NULL: not between islands */
 };
 
 /* Whether members do not wait for each other. */

@@ -94,6 +94,22 @@ size_t pen_outer_bytes(const struct pen_outer *outer)
 
 /* ---- steps ---- */
 
+void pen_outer_give(const float *theta, const float *weights, size_t count,
+                    float *out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = theta[i] - weights[i];
+}
+
+void pen_outer_take(float lr, float momentum, const float *moved, size_t count,
+                    float *theta, float *velocity)
+{
+    for (size_t i = 0; i < count; i++) {
+        velocity[i] = momentum * velocity[i] + moved[i];
+        theta[i] -= lr * (moved[i] + momentum * velocity[i]);
+    }
+}
+
 void pen_outer_start(struct pen_outer *outer, uint32_t index, uint64_t step)
 {
     const struct pen_outer_part *part = &outer->parts[index];
@@ -102,10 +118,8 @@ void pen_outer_start(struct pen_outer *outer, uint32_t index, uint64_t step)
     for (size_t i = 0; i < part->num_tensors; i++) {
         const struct pen_sync_tensor *tensor =
             &outer->setting->tensors[part->first_tensor + i];
-        const float *theta = outer->theta + tensor->first;
-        float *moved = outer->moved + tensor->first;
-        for (size_t k = 0; k < tensor->count; k++)
-            moved[k] = theta[k] - tensor->value[k];
+        pen_outer_give(outer->theta + tensor->first, tensor->value,
+                       tensor->count, outer->moved + tensor->first);
     }
     pen_outer_send(outer, index, step);
 }
@@ -126,14 +140,11 @@ bool pen_outer_has_come(struct pen_outer *outer, uint32_t index)
 void pen_outer_step(struct pen_outer *outer, uint32_t index)
 {
     const struct pen_outer_part *part = &outer->parts[index];
-    float mu = outer->momentum;
     if (part->average != NULL)
         pen_average_wait(part->average);
-    for (size_t i = part->first; i < part->first + part->count; i++) {
-        outer->velocity[i] = mu * outer->velocity[i] + outer->moved[i];
-        outer->theta[i] -=
-            outer->lr * (outer->moved[i] + mu * outer->velocity[i]);
-    }
+    pen_outer_take(outer->lr, outer->momentum, outer->moved + part->first,
+                   part->count, outer->theta + part->first,
+                   outer->velocity + part->first);
 }
 
 void pen_outer_apply(struct pen_outer *outer, uint32_t index, float mix)

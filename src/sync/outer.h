@@ -52,6 +52,12 @@ void pen_outer_send(struct pen_outer *outer, uint32_t part, uint64_t step);
 /* Never waits. True when no mean of the part is under way. */
 bool pen_outer_has_come(struct pen_outer *outer, uint32_t part);
 
+/* What was moved, and the outer step, of vectors. */
+void pen_outer_give(const float *theta, const float *weights, size_t count,
+                    float *out);
+void pen_outer_take(float lr, float momentum, const float *moved, size_t count,
+                    float *theta, float *velocity);
+
 /* Waits for it and takes the outer step of the part. */
 void pen_outer_step(struct pen_outer *outer, uint32_t part);
 

@@ -28,6 +28,7 @@
     X(WAITING, "waiting")                                                      \
     X(COLLECTIVE, "in a collective operation")                                 \
     X(SAVING, "saving")                                                        \
+    X(ISLANDS, "waiting for other islands")                                    \
     X(FINISHED, "finished")
 
 enum pen_board_state {

@@ -271,6 +271,12 @@ static void look_at_wait(struct pen_watchdog *watchdog)
     uint32_t own = pen_board_own(watchdog->options.board);
     struct pen__node_view view = pen__report_view(&watchdog->reporter);
     struct pen__root root = pen__wait_root(&view, own);
+    if (root.kind == PEN__ROOT_HERE &&
+        view.ranks[root.local_rank].entry.state == PEN_BOARD_ISLANDS) {
+        pen__stall_reset(&watchdog->stall);
+        watchdog->unsampled_ns = 0;
+        return; /* for as long as they like */
+    }
     read_work(&view, &root);
     if (root.moved_ns != watchdog->stall.moved_ns)
         watchdog->has_warned = false;

@@ -27,7 +27,7 @@ add_executable(penstock-train-faults ${PEN_TRAIN_SOURCES}
 target_include_directories(penstock-train-faults PRIVATE
                            ${CMAKE_CURRENT_BINARY_DIR})
 target_link_libraries(penstock-train-faults PRIVATE penstock_cli
-                      penstock_profiler penstock_runtime)
+                      penstock_profiler penstock_ring penstock_runtime)
 target_link_options(penstock-train-faults PRIVATE ${wrapped})
 
 add_test(NAME mpi/rank_faults COMMAND ${CMAKE_CURRENT_LIST_DIR}/run_ranks

@@ -71,7 +71,11 @@ static struct pen_run_step step_number(uint64_t number)
                                  .move_sec = NAN,
                                  .move_bytes = NAN,
                                  .repeated = NAN,
-                                 .skipped = NAN};
+                                 .skipped = NAN,
+                                 .round = NAN,
+                                 .round_islands = NAN,
+                                 .round_epoch = NAN,
+                                 .round_wait_sec = NAN};
 }
 
 static struct pen_run *load(void)
@@ -144,6 +148,10 @@ static void expect_same_step(const struct pen_run_step *expected,
     expect_same_real(expected->move_bytes, found->move_bytes, "move_bytes");
     expect_same_real(expected->repeated, found->repeated, "repeated");
     expect_same_real(expected->skipped, found->skipped, "skipped");
+    expect_same_real(expected->round, found->round, "round");
+    expect_same_real(expected->round_islands, found->round_islands, "islands");
+    expect_same_real(expected->round_epoch, found->round_epoch, "epoch");
+    expect_same_real(expected->round_wait_sec, found->round_wait_sec, "wait");
 }
 
 /* Any bits that are a double: huge, tiny, negative, NaN, infinite. */
@@ -182,7 +190,11 @@ static void every_number_reads_back_the_same(void **state)
                                   .move_sec = random_real(&random),
                                   .move_bytes = random_real(&random),
                                   .repeated = random_real(&random),
-                                  .skipped = random_real(&random)};
+                                  .skipped = random_real(&random),
+                                  .round = random_real(&random),
+                                  .round_islands = random_real(&random),
+                                  .round_epoch = random_real(&random),
+                                  .round_wait_sec = random_real(&random)};
         append(&log, steps[i]);
     }
     pen_run_log_close(&log);
@@ -240,7 +252,8 @@ static void the_longest_line_fits(void **state)
     struct pen_run_step step = {
         INT64_MAX, longest, longest,   longest, INT64_MAX, longest,
         longest,   longest, INT64_MAX, longest, longest,   longest,
-        longest,   longest, longest,   longest, longest,   longest};
+        longest,   longest, longest,   longest, longest,   longest,
+        longest,   longest, longest,   longest};
     assert_in_range(pen_run_step_print(&step, line), 300, PEN_RUN_LINE_SIZE);
 }
 

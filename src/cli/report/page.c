@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #define MOST_OPS 5000u /* of a drawing: some two megabytes */
-#define SECTIONS_OF_ALL 7u
+#define SECTIONS_OF_ALL 8u
 #define SECTIONS_OF_RUN 3u
 #define MOST_SECTIONS (SECTIONS_OF_ALL + SECTIONS_OF_RUN * PEN__REPORT_MAX_RUNS)
 #define TEXTS_OF_RUN 7u /* titles, words and notes */
@@ -43,6 +43,7 @@ struct page {
     struct pen_table different;
     struct pen_table settings;
     struct pen_table faults;
+    struct pen_table rounds;
     struct pen_table missing;
     struct pen_column columns[PEN__REPORT_MAX_RUNS + 1];
     struct pen__report_curves curves;
@@ -292,6 +293,20 @@ static void add_faults(struct page *page)
         "that went into steps which are committed, each counted once.";
 }
 
+static void add_rounds(struct page *page)
+{
+    pen__report_round_table(page->report, &page->rounds);
+    if (page->rounds.num_cells == 0)
+        return;
+    struct pen_report_section *section = add_section(page, "Islands");
+    section->table = &page->rounds;
+    section->note =
+        "Rounds between islands (train --ring), as this island saw them. An "
+        "epoch is a membership: it changes when an island joins, leaves or is "
+        "dropped. Waited is the time between the last step of a round and its "
+        "commit.";
+}
+
 static void add_settings(struct page *page)
 {
     if (!pen__report_settings_table(page->report, false, page->columns,
@@ -441,6 +456,7 @@ static void release(struct page *page)
     pen_table_release(&page->different);
     pen_table_release(&page->settings);
     pen_table_release(&page->faults);
+    pen_table_release(&page->rounds);
     pen_table_release(&page->missing);
     pen__report_curves_release(&page->curves);
     for (size_t i = 0; i < page->report->count; i++) {
@@ -467,6 +483,7 @@ static pen_status fill(struct page *page, struct pen_text *why)
         return PEN_NOMEM;
     }
     add_faults(page);
+    add_rounds(page);
     pen_status status = PEN_OK;
     for (size_t i = 0; i < page->report->count && status == PEN_OK; i++)
         status = add_run(page, i, why);

@@ -50,6 +50,8 @@ void pen__report_print(const struct pen__report *report, size_t width,
     print_supervised(report, out);
     pen__report_fault_table(report, &table);
     print_table(&table, "faults", width, out);
+    pen__report_round_table(report, &table);
+    print_table(&table, "rounds between islands", width, out);
     pen__report_missing_table(report, &table);
     print_table(&table, "missing parts", width, out);
 }

@@ -38,6 +38,10 @@ void pen__report_advice_table(const struct pen__report *report,
 void pen__report_fault_table(const struct pen__report *report,
                              struct pen_table *out);
 
+/* Rounds between islands, of runs that have them. */
+void pen__report_round_table(const struct pen__report *report,
+                             struct pen_table *out);
+
 /* What could not be told, and the option that would have given it. */
 void pen__report_missing_table(const struct pen__report *report,
                                struct pen_table *out);

@@ -158,6 +158,62 @@ void pen__report_fault_table(const struct pen__report *report,
     }
 }
 
+/* ---- rounds ---- */
+
+struct rounds {
+    uint64_t count;
+    double last;
+    double islands; /* in all of them */
+    double fewest;
+    double first_epoch;
+    double last_epoch;
+    double waited_sec;
+    double longest_sec;
+};
+
+static struct rounds count_rounds(const struct pen_run *log)
+{
+    struct rounds sum = {.fewest = INFINITY};
+    for (size_t i = 0; log != NULL && i < log->num_steps; i++) {
+        const struct pen_run_step *step = &log->steps[i];
+        if (isnan(step->round))
+            continue;
+        if (sum.count++ == 0)
+            sum.first_epoch = step->round_epoch;
+        sum.last = step->round;
+        sum.last_epoch = step->round_epoch;
+        sum.islands += step->round_islands;
+        sum.fewest = fmin(sum.fewest, step->round_islands);
+        sum.waited_sec += step->round_wait_sec;
+        sum.longest_sec = fmax(sum.longest_sec, step->round_wait_sec);
+    }
+    return sum;
+}
+
+void pen__report_round_table(const struct pen__report *report,
+                             struct pen_table *out)
+{
+    static const struct pen_column columns[] = {
+        {"run", false, false},       {"rounds here", true, false},
+        {"last round", true, false}, {"islands, mean", true, false},
+        {"fewest", true, false},     {"epochs", false, false},
+        {"waited, s", true, false},  {"longest wait, s", true, false}};
+    pen_table_init(out, columns, COUNT(columns));
+    for (size_t i = 0; i < report->count; i++) {
+        const struct rounds sum = count_rounds(report->runs[i].log);
+        if (sum.count == 0)
+            continue;
+        pen_table_add(out, "%s", pen_text_string(&report->runs[i].label));
+        pen_table_add(out, "%" PRIu64, sum.count);
+        add_real(out, 0, sum.last);
+        add_real(out, 2, sum.islands / (double)sum.count);
+        add_real(out, 0, sum.fewest);
+        pen_table_add(out, "%.0f to %.0f", sum.first_epoch, sum.last_epoch);
+        add_real(out, 2, sum.waited_sec);
+        add_real(out, 2, sum.longest_sec);
+    }
+}
+
 /* ---- what is missing ---- */
 
 static void add_missing(const struct pen__report *report, size_t run,

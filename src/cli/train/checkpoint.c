@@ -44,6 +44,11 @@ static const char *const free_options[] = {
     "sync-option",
     "sync-replicas",
     "compress",
+    "ring",
+    "island",
+    "key",
+    "keys",
+    "patience",
     "trace",
     "on-nan",
     "hang-timeout",
@@ -64,7 +69,7 @@ static bool is_off(const char *name, const json_t *value)
     return false;
 }
 
-static bool is_free(const char *name)
+bool pen__train_is_free(const char *name)
 {
     for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
         if (strcmp(free_options[i], name) == 0)
@@ -112,7 +117,8 @@ static pen_status set_settings(struct pen_manifest *manifest,
     json_t *value;
     json_object_foreach(settings, name, value)
     {
-        if (status == PEN_OK && !is_free(name) && !is_off(name, value))
+        if (status == PEN_OK && !pen__train_is_free(name) &&
+            !is_off(name, value))
             status = set_setting(manifest, name, value, why);
     }
     json_decref(settings);

@@ -41,4 +41,7 @@ pen_status pen__train_resume(const struct pen__train_args *args,
                              struct pen_trainer *trainer, bool is_telling,
                              struct pen_text *why);
 
+/* Whether an option may change when a run is resumed without changing it. */
+bool pen__train_is_free(const char *name);
+
 #endif

@@ -4,6 +4,7 @@
  */
 #include "cli/train/options.h"
 
+#include "base/units.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/program/cli.h"
 #include "cli/program/field_rows.h"
@@ -28,6 +29,7 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 
 #define AT(member) offsetof(struct pen__train_args, member)
 
+#define PATIENCE_NS INT64_C(30000000000)
 #define MANY 1e15
 #define BELOW_ONE 0.9999999999
 
@@ -145,6 +147,22 @@ static const struct pen__field fields[] = {
     TEXT("compress", "NAME[:X]", compress,
          "compress messages between replicas with this compressor from "
          "`penstock sync list`: powersgd:4"),
+    TEXT(
+        "ring", "HOST:PORT", ring,
+        "train as one island of several, which agree on each round of --sync "
+        "by this `penstock ring coordinate`; needs --island, --key and --save"),
+    TEXT("island", "NAME", island,
+         "with --ring: the number of this island in --keys, or its name there"),
+    TEXT("key", "FILE", key,
+         "with --ring: the private key of this island, from `penstock ring "
+         "key`"),
+    TEXT("keys", "FOLDER", keys,
+         "with --ring: the folder of public keys; keys, in the folder of "
+         "--key, when not given"),
+    TEXT("patience", "TIME", patience,
+         "with --ring: a silent island is dropped after TIME, as 30s; all "
+         "other times of the ring follow from it; as the coordinator's; 30s "
+         "when not given"),
     FLAG("sparse-embedding", has_sparse_sums,
          "for untied embeddings, send only nonzero gradient rows; "
          "results do not change"),
@@ -273,10 +291,32 @@ const char *pen__train_move_plan(const char *word, uint64_t *step)
     return end + 1;
 }
 
+static void check_ring(const struct pen__train_args *args,
+                       const struct argp_state *state)
+{
+    static const char *const names[] = {"--island", "--key", "--keys",
+                                        "--patience"};
+    const char *const given[] = {args->island, args->key, args->keys,
+                                 args->patience};
+    if (args->ring != NULL &&
+        (args->island == NULL || args->key == NULL || args->save == NULL))
+        argp_error(state, "--ring needs --island NAME, --key FILE and --save "
+                          "DIR");
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (args->ring == NULL && given[i] != NULL)
+            argp_error(state, "%s needs --ring HOST:PORT", names[i]);
+    if (args->patience_ns == 0)
+        argp_error(state,
+                   "--patience %s is not a time from 0.5 s to 86400 s; for "
+                   "example 30s",
+                   args->patience);
+}
+
 static void check_args(const struct pen__train_args *args,
                        const struct argp_state *state)
 {
     require_args(args, state);
+    check_ring(args, state);
     if (args->data_path.count > 0 && args->token_ids != NULL)
         argp_error(state, "--data-path and --token-ids exclude each other");
     for (size_t i = 0; i < args->moves.count; i++) {
@@ -599,6 +639,18 @@ static error_t recall(struct pen__train_args *args, struct argp_state *state)
     return recall_options(args, state);
 }
 
+/* 0: it is none, and check_args() says so. */
+static int64_t read_patience(const char *text)
+{
+    double seconds = 0;
+    if (text == NULL)
+        return PATIENCE_NS;
+    if (!pen_unit_parse(PEN_UNIT_SECONDS, text, &seconds) || seconds < 0.5 ||
+        seconds > 86400)
+        return 0;
+    return (int64_t)(seconds * 1e9);
+}
+
 /* What a checkpoint lacks is found after the ranks have met. */
 static error_t end_options(struct argp_state *state)
 {
@@ -606,6 +658,7 @@ static error_t end_options(struct argp_state *state)
     error_t error = choose_options(args, state);
     if (error == 0)
         error = recall(args, state);
+    args->patience_ns = read_patience(args->patience);
     if (error == 0 && args->recall_status == PEN_OK)
         check_args(args, state);
     if (error == 0)

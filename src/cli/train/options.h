@@ -46,6 +46,12 @@ struct pen__train_args {
     struct pen__list sync_options;
     uint64_t sync_replicas; /* 0: every pipeline is one */
     const char *compress;
+    const char *ring;   /* HOST:PORT of a coordinator; NULL: no island */
+    const char *island; /* its name, and the file of its key */
+    const char *key;
+    const char *keys; /* folder; NULL: keys, beside the key */
+    const char *patience;
+    int64_t patience_ns;
     bool has_sparse_sums;
     const char *compress_stages;
     struct pen_block_code stage_code; /* that it names; 0 bits: none */

@@ -154,9 +154,9 @@ static pen_status make_layout(struct pen__training *training,
     if (status == PEN_OK && training->pretrained.model.decoder != NULL)
         status = pen__train_take_sizes(&training->args, &num_ranks, why);
     if (status == PEN_OK)
-        status = pen__train_replicas_init(&training->replicas, &training->args,
-                                          &training->pretrained.model,
-                                          training->transport, why);
+        status = pen__train_replicas_init(
+            &training->replicas, &training->args, &training->pretrained.model,
+            pen__train_ring_island(&training->ring), training->transport, why);
     if (status == PEN_OK && training->replicas.has_method)
         num_ranks = pen_transport_size(pen__training_own_ranks(training));
     if (status == PEN_OK)
@@ -496,6 +496,24 @@ static pen_status set_watch(struct pen__training *training,
                                  &training->layout, training->transport, why);
 }
 
+static pen_status find_ring(struct pen__training *training,
+                            struct pen_text *why)
+{
+    return pen__train_ring_find(&training->ring, &training->args,
+                                training->transport, why);
+}
+
+static pen_status describe_ring(struct pen__training *training,
+                                struct pen_text *why)
+{
+    const struct pen__train_ring_facts facts = {
+        .args = &training->args,
+        .model = &training->pretrained.model,
+        .choice = &training->replicas.choice,
+        .batches = training->batches};
+    return pen__train_ring_describe(&training->ring, &facts, why);
+}
+
 static pen_status join_replicas(struct pen__training *training,
                                 struct pen_text *why)
 {
@@ -517,13 +535,20 @@ static pen_status load_replicas(struct pen__training *training,
 static pen_status restore_replicas(struct pen__training *training,
                                    struct pen_text *why)
 {
-    (void)why;
-    if (!training->replicas.has_method ||
-        pen__training_checkpoint(training) == NULL)
+    const struct pen_checkpoint *checkpoint =
+        pen__training_checkpoint(training);
+    uint64_t done = checkpoint == NULL ? 0 : checkpoint->manifest.step;
+    bool is_island = training->replicas.island != NULL;
+    if (!training->replicas.has_method || (checkpoint == NULL && !is_island) ||
+        (is_island && training->args.is_check))
         return PEN_OK;
-    return pen_replicas_restored(
-        pen_trainer_replicas(training->trainer),
-        pen__training_checkpoint(training)->manifest.step);
+    pen_status status =
+        pen_replicas_restored(pen_trainer_replicas(training->trainer), done);
+    pen__train_ring_explain(&training->ring, why);
+    if (status == PEN_OK && done < training->args.train_iters &&
+        pen_replicas_are_over(pen_trainer_replicas(training->trainer)))
+        training->held.is_unsaved = true;
+    return status;
 }
 
 /* All ranks agree after each phase, and begin the next one together. */
@@ -540,6 +565,7 @@ static const struct phase {
     {open_model, "opening the model", false},
     {find_held, "looking for steps in memory", false},
     {open_data, "opening the data", false},
+    {find_ring, "reading the keys of --ring", false},
     {make_layout, "laying out the ranks", false},
     {make_moves, "reading the plans of --move", false},
     {claim_folder, "claiming the folder of --save", false},
@@ -552,6 +578,7 @@ static const struct phase {
     {make_trainer, "making the network", true},
     {pen__training_make_verifier, "making ready for --verify-interval", true},
     {set_weights, "setting the weights", true},
+    {describe_ring, "describing the run to other islands", true},
     {join_replicas, "joining the replicas", true},
     {load_replicas, "loading the replicas", true},
     {restore_replicas, "restoring the replicas", true},

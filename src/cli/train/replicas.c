@@ -29,6 +29,48 @@ static pen_status choose(struct pen__train_replicas *replicas,
     return PEN_OK;
 }
 
+static void add_methods(struct pen_text *out)
+{
+    for (size_t i = 0; i < pen_sync_num_methods(); i++)
+        if (pen_sync_method_at(i)->islands != NULL)
+            pen_text_add(out, "%s%s", out->length > 0 ? ", " : "",
+                         pen_sync_method_at(i)->name);
+}
+
+/* Of text models the state is the weights; images have statistics, too. */
+static pen_status check_island(const struct pen_sync_choice *choice,
+                               const struct pen__train_args *args,
+                               const struct pen_any_model *model,
+                               struct pen_text *why)
+{
+    const struct pen_sync_islands *rules = choice->method->islands;
+    struct pen_text methods = PEN_TEXT_EMPTY;
+    const char *refused = rules == NULL || rules->refuse == NULL
+                              ? NULL
+                              : rules->refuse(&choice->options);
+    add_methods(&methods);
+    if (rules == NULL)
+        pen_why(why,
+                "--sync %s does not run between islands; of --ring there "
+                "are: %s",
+                choice->method->name, pen_text_string(&methods));
+    else if (refused != NULL)
+        pen_why(why, "--sync %s with --ring: %s", choice->method->name,
+                refused);
+    else if (choice->compressor != NULL || args->sync_replicas != 0)
+        pen_why(why, "--ring and %s exclude each other",
+                choice->compressor != NULL ? "--compress" : "--sync-replicas");
+    else if (model->images != NULL)
+        pen_why(why, "--ring is for text models");
+    else if (args->train_iters % choice->interval != 0)
+        pen_why(why,
+                "--train-iters %" PRIu64 " is not a multiple of the %" PRIu32
+                " steps of a round (--sync-interval)",
+                args->train_iters, choice->interval);
+    pen_text_release(&methods);
+    return why->length > 0 ? PEN_INVALID : PEN_OK;
+}
+
 /* Each pipeline is a replica unless the user says how many there are. */
 static pen_status count_replicas(struct pen__train_replicas *replicas,
                                  const struct pen__train_args *args,
@@ -39,6 +81,10 @@ static pen_status count_replicas(struct pen__train_replicas *replicas,
     uint64_t count = args->sync_replicas != 0 ? args->sync_replicas
                                               : pen_mesh_num_replicas(&mesh);
     uint64_t unit = count * args->pipeline_size;
+    if (replicas->island != NULL) {
+        count = replicas->island->count;
+        unit = args->pipeline_size;
+    }
     if (count == 0 || num_ranks % unit != 0) {
         pen_why(why,
                 "%u ranks cannot be split into %" PRIu64
@@ -61,13 +107,16 @@ static pen_status count_replicas(struct pen__train_replicas *replicas,
 pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
                                     struct pen__train_args *args,
                                     const struct pen_any_model *model,
+                                    const struct pen_island *island,
                                     struct pen_transport *world,
                                     struct pen_text *why)
 {
     uint32_t num_ranks = pen_transport_size(world);
-    *replicas = (struct pen__train_replicas){0};
+    *replicas = (struct pen__train_replicas){.island = island};
     args->replica_batch = args->global_batch_size;
     pen_status status = choose(replicas, args, model, num_ranks, why);
+    if (status == PEN_OK && island != NULL)
+        status = check_island(&replicas->choice, args, model, why);
     if (status != PEN_OK)
         return status;
     if ((replicas->choice.method->is & PEN_SYNC_IS_SHARDED) != 0)
@@ -84,11 +133,13 @@ pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
     status = count_replicas(replicas, args, num_ranks, why);
     if (status != PEN_OK)
         return status;
+    args->replica_batch = args->global_batch_size / replicas->count;
+    if (island != NULL)
+        return pen_transport_open_part(world, 0, num_ranks, &replicas->part);
     uint32_t size = num_ranks / replicas->count;
     struct pen_mesh mesh =
         pen_mesh_of(PEN_MESH_PIPELINE_FIRST, size, replicas->count);
     uint32_t number = pen_mesh_replica(&mesh, pen_transport_rank(world));
-    args->replica_batch = args->global_batch_size / replicas->count;
     return pen_transport_open_part(world, pen_mesh_rank_at(&mesh, 0, number),
                                    size, &replicas->part);
 }
@@ -121,7 +172,8 @@ pen_status pen__train_replicas_join(const struct pen__train_replicas *replicas,
         .epoch_steps = epoch_steps > 0 ? epoch_steps : 1,
         .epoch_batches = epoch_batches > 0 ? epoch_batches : 1,
         .total_steps = args->train_iters,
-        .batches = batches};
+        .batches = batches,
+        .island = replicas->island};
     if (!replicas->has_method)
         return PEN_OK;
     return pen_trainer_join(trainer, &options, why);
@@ -132,7 +184,7 @@ void pen__train_replicas_tell(const struct pen_trainer *trainer,
 {
     const struct pen_replicas *replicas = pen_trainer_replicas(trainer);
     uint64_t bytes, messages;
-    if (replicas == NULL || num_steps == 0)
+    if (replicas == NULL || pen_replicas_count(replicas) == 1 || num_steps == 0)
         return;
     pen_replicas_sent(replicas, &bytes, &messages);
     pen_log(PEN_LOG_INFO,

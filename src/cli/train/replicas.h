@@ -13,16 +13,19 @@ struct pen__train_replicas {
     bool has_method; /* else nothing below is */
     struct pen_sync_choice choice;
     uint32_t count;
-    struct pen_transport *part; /* the ranks of this one */
+    const struct pen_island *island; /* NULL: all replicas are here */
+    struct pen_transport *part;      /* the ranks of this one */
 };
 
 /*
  * By the options; sets args->replica_batch, and the sharding that a method
- * asks for. On success release it before the world is closed.
+ * asks for. `island` is what the world is one of, or NULL. On success release
+ * it before the world is closed.
  */
 pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
                                     struct pen__train_args *args,
                                     const struct pen_any_model *model,
+                                    const struct pen_island *island,
                                     struct pen_transport *world,
                                     struct pen_text *why);
 void pen__train_replicas_release(struct pen__train_replicas *replicas);

@@ -195,6 +195,9 @@ static void write_files(struct pen__train_report *report,
                         const struct pen_run_step *line)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
+    if (line->step <= report->logged) /* of a round that begins again */
+        return;
+    report->logged = line->step;
     if (report->has_log)
         pen__train_file_written(PEN__FILE_LOG,
                                 pen_run_log_append(&report->log, line, &why),
@@ -211,6 +214,24 @@ void pen__train_report_move(struct pen__train_report *report,
 {
     report->has_moved = true;
     report->move = *cost;
+}
+
+void pen__train_report_round(struct pen__train_report *report,
+                             const struct pen_island_turn *next)
+{
+    report->turn = *next;
+}
+
+static void add_round(struct pen__train_report *report,
+                      struct pen_run_step *line)
+{
+    bool has_round = report->turn.num_islands > 0;
+    const struct pen_island_turn *next = &report->turn;
+    line->round = has_round ? (double)next->round - 1 : (double)NAN;
+    line->round_islands = has_round ? next->num_islands : (double)NAN;
+    line->round_epoch = has_round ? (double)next->epoch : (double)NAN;
+    line->round_wait_sec = has_round ? next->waited_sec : (double)NAN;
+    report->turn = (struct pen_island_turn){.round = 0};
 }
 
 void pen__train_report_step(struct pen__train_report *report,
@@ -239,6 +260,7 @@ void pen__train_report_step(struct pen__train_report *report,
             report->has_moved ? (double)report->move.sent_bytes : (double)NAN,
         .repeated = step->is_repeated ? 1 : (double)NAN,
         .skipped = step->is_skipped ? 1 : (double)NAN};
+    add_round(report, &line);
     report->has_moved = false;
     report->spent_sec += sec;
     report->line_sec += sec;

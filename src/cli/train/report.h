@@ -5,6 +5,7 @@
 #include "cli/train/options.h"
 #include "core/run_log.h"
 #include "core/spikes.h"
+#include "runtime/islands.h"
 #include "runtime/tensorboard.h"
 
 #include <time.h>
@@ -38,6 +39,8 @@ struct pen__train_report {
 
     bool has_moved; /* since the last step */
     struct pen_move_cost move;
+    struct pen_island_turn turn; /* of an island whose round has ended */
+    uint64_t logged;             /* the last step in the log */
 
     struct pen_spikes loss_spikes;
     struct pen_spikes norm_spikes;
@@ -74,6 +77,10 @@ void pen__train_report_step(struct pen__train_report *report,
 /* The layout changed before the coming step, whose line in the log says so. */
 void pen__train_report_move(struct pen__train_report *report,
                             const struct pen_move_cost *cost);
+
+/* A round between islands ended with the coming step. */
+void pen__train_report_round(struct pen__train_report *report,
+                             const struct pen_island_turn *next);
 
 /* Removes the terminal's line; call it before printing anything else. */
 void pen__train_report_clear(struct pen__train_report *report);

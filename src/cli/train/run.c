@@ -59,6 +59,11 @@ static pen_status report_step(struct pen__training *training,
          step->step == args->train_iters))
         status = evaluate(training, &validation, why);
     note_checkpoint(training);
+    if (training->replicas.island != NULL &&
+        is_due(step->step, training->replicas.choice.interval))
+        pen__train_report_round(
+            &training->report,
+            pen_replicas_turn(pen_trainer_replicas(training->trainer)));
     if (status == PEN_OK)
         pen__train_report_step(&training->report, step, sec, &validation);
     return status;
@@ -159,8 +164,11 @@ static pen_status train_pass(struct pen__training *training, uint32_t *count,
         pen_agree_alone(training->transport, status, "training", why);
     if (status != PEN_OK)
         return status;
-    double sec = (pen__train_report_clock(report) - begin) /
-                 (double)(pen_trainer_progress(training->trainer).steps - done);
+    /* The ring may have led an island elsewhere; it took one step. */
+    uint64_t taken = training->replicas.island != NULL
+                         ? 1
+                         : pen_trainer_progress(training->trainer).steps - done;
+    double sec = (pen__train_report_clock(report) - begin) / (double)taken;
     pen__train_watch_end(&training->watch,
                          sec * training->layout.overlapping_steps);
     return report_steps(training, *count, done, sec, why);
@@ -345,6 +353,7 @@ pen_status pen__training_run(struct pen__training *training,
                              struct pen_text *why)
 {
     uint64_t last = training->args.train_iters;
+    bool is_saved = false;
     pen_status status = PEN_OK;
     while (pen_trainer_progress(training->trainer).steps < last &&
            status == PEN_OK && !training->is_stopped) {
@@ -360,17 +369,24 @@ pen_status pen__training_run(struct pen__training *training,
             status = verify(training, done, step->step, why);
         if (status == PEN_OK && is_settled)
             status = keep_step(training, why);
+        pen__train_ring_explain(&training->ring, why);
         if (status != PEN_OK)
             return status;
         if (!is_settled)
             continue;
         training->is_stopped =
             step->votes[PEN_VOTE_STOP] > 0 && step->step < last;
-        status = look_after_checkpoints(
-            training, step, training->is_stopped || step->step == last);
+        is_saved = training->is_stopped || step->step == last;
+        status = look_after_checkpoints(training, step, is_saved);
         if (status == PEN_OK && !training->is_stopped)
             status = move_on(training, step->step, why);
     }
+    /* The last round of an island may have been one that others made. */
+    if (status == PEN_OK && !is_saved && training->checkpointer != NULL &&
+        pen_trainer_replicas(training->trainer) != NULL &&
+        pen_replicas_are_over(pen_trainer_replicas(training->trainer)) &&
+        pen_checkpointer_begin(training->checkpointer) == PEN_LOST)
+        status = PEN_LOST;
     pen__training_finish_commit(training);
     if (status == PEN_OK && pen_trainer_replicas(training->trainer) != NULL)
         status = pen_replicas_leave(pen_trainer_replicas(training->trainer));

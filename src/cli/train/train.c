@@ -137,9 +137,11 @@ static pen_status open_report(struct pen__training *training, uint64_t done,
         return status;
     report->is_quiet = !training->is_first;
     report->unit = pen_batches_unit(training->batches);
-    report->step_tokens = args->global_batch_size *
-                          pen_batches_shape(training->batches).num_targets;
-    uint64_t num_replicas = args->global_batch_size / args->replica_batch;
+    bool is_island = training->replicas.island != NULL;
+    uint64_t batch = is_island ? args->replica_batch : args->global_batch_size;
+    report->step_tokens =
+        batch * pen_batches_shape(training->batches).num_targets;
+    uint64_t num_replicas = batch / args->replica_batch;
     report->step_flops =
         pen_trainer_step_flops(training->trainer) * (double)num_replicas;
     report->peak_flops =
@@ -157,8 +159,9 @@ static pen_status finish(struct pen__training *training, struct pen_text *why)
 {
     if (training->is_first)
         pen_log(PEN_LOG_INFO,
-                "nothing to do: the checkpoint has all %" PRIu64
+                "nothing to do: the %s has all %" PRIu64
                 " steps of --train-iters; give more to train further",
+                training->args.ring != NULL ? "ring" : "checkpoint",
                 training->args.train_iters);
     pen_status status = pen__training_save_kept(training);
     if (status == PEN_OK)
@@ -294,6 +297,8 @@ static int run(int argc, char **argv)
         code = tell_check(&training);
     else if (status == PEN_OK)
         status = train(&training, &why);
+    if (status == PEN_OK && !training.is_stopped)
+        pen__train_ring_leave(&training.ring);
     if (status == PEN_LOST)
         pen__end_lost(training.transport, training.watch.board,
                       training.watch.watchdog);

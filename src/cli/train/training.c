@@ -115,6 +115,7 @@ void pen__training_release(struct pen__training *training, bool is_done)
 {
     pen__train_metrics_close(&training->metrics);
     pen_checkpointer_free(training->checkpointer);
+    pen__train_ring_release(&training->ring);
     pen_commits_free(training->commits);
     pen_verifier_free(training->verifier);
     pen_trainer_free(training->trainer);

@@ -6,6 +6,7 @@
 #include "cli/train/moves.h"
 #include "cli/train/replicas.h"
 #include "cli/train/report.h"
+#include "cli/train/ring.h"
 #include "cli/train/signals.h"
 #include "cli/train/watch.h"
 #include "runtime/checkpointer.h"
@@ -22,6 +23,7 @@ struct pen__training {
     struct pen__train_args args;
     struct pen_launch launch;
     struct pen_transport *transport; /* of all ranks */
+    struct pen__train_ring ring;     /* that this training is an island of */
     struct pen__train_replicas replicas;
     bool is_first; /* of the ranks: this one talks */
     struct pen_pretrained pretrained;

@@ -251,7 +251,10 @@ static void on_op(void *context, uint64_t pass, uint32_t position)
 static void on_wait(void *context, uint32_t rank)
 {
     const struct pen__train_watch *watch = context;
-    if (rank == PEN_NO_RANK)
+    if (rank == PEN_OTHER_ISLANDS)
+        pen_board_note(watch->board, watch->step, watch->position,
+                       PEN_BOARD_ISLANDS, PEN_BOARD_NOBODY);
+    else if (rank == PEN_NO_RANK)
         pen_board_note(watch->board, watch->step, watch->position,
                        PEN_BOARD_COLLECTIVE, PEN_BOARD_NOBODY);
     else

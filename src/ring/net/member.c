@@ -334,10 +334,37 @@ static void dial(struct pen_ring_member *member, int64_t now)
 
 /* ---- for the program */
 
+/* Another address of the one coordinator than its file has. */
+static pen_status set_address(struct pen_ring_member *member,
+                              struct pen_text *why)
+{
+    const char *address = member->options.address;
+    struct pen__ring_peer *peers = member->keys.peers + PEN_RING_ISLANDS;
+    uint32_t count = 0;
+    char host[PEN__ADDRESS_SIZE];
+    char port[6];
+    for (uint32_t i = 0; i < PEN_RING_COORDINATORS; i++) {
+        count += peers[i].is_there;
+        if (peers[i].is_there && strcmp(peers[i].address, address) == 0)
+            return PEN_OK;
+    }
+    if (strlen(address) >= PEN__ADDRESS_SIZE ||
+        !pen__ring_split_address(address, host, port))
+        pen_why(why, "%s is not a HOST:PORT of a coordinator", address);
+    else if (count != 1 || !peers[0].is_there)
+        pen_why(why, "no coordinator of %s listens at %s", member->options.keys,
+                address);
+    else
+        memcpy(peers[0].address, address, strlen(address) + 1);
+    return strcmp(peers[0].address, address) == 0 ? PEN_OK : PEN_INVALID;
+}
+
 static pen_status prepare(struct pen_ring_member *member, struct pen_text *why)
 {
     const struct pen_ring_member_options *options = &member->options;
     pen_status status = pen__ring_keys_read(options->keys, &member->keys, why);
+    if (status == PEN_OK && options->address != NULL)
+        status = set_address(member, why);
     if (status == PEN_OK)
         status = pen__tls_create(options->key, &member->tls, why);
     if (status == PEN_OK)
@@ -512,4 +539,17 @@ void pen_ring_member_leave(struct pen_ring_member *member)
 bool pen_ring_member_has_ended(const struct pen_ring_member *member)
 {
     return member->has_ended;
+}
+
+const struct pen_ring_record *
+pen_ring_member_record(const struct pen_ring_member *member)
+{
+    return &member->island.kept.record;
+}
+
+bool pen_ring_member_is_last(const struct pen_ring_member *member)
+{
+    return pen__island_is_current(&member->island) &&
+           member->island.kept.record.members ==
+               pen_ring_bit(member->island.number);
 }

@@ -29,10 +29,25 @@ struct pen_ring_contribution {
     size_t length;
 };
 
+/* Who this key is among those of the folder. */
+struct pen_ring_identity {
+    uint32_t number; /* of the island */
+    uint32_t count;  /* of islands: the last one's number and 1 */
+};
+
+/*
+ * INVALID where the key is that of no island, or `name` is neither its number
+ * nor what follows the number in the name of its file. NULL is any name.
+ */
+pen_status pen_ring_identify(const char *key, const char *keys,
+                             const char *name, struct pen_ring_identity *out,
+                             struct pen_text *why);
+
 struct pen_ring_member_options {
     const char *key;       /* file of the private key */
     const char *keys;      /* folder of public keys; it says where to listen */
     const char *folder;    /* its own, of mode 0700; made where it is not */
+    const char *address;   /* of a coordinator; NULL: as the folder says */
     const uint8_t *config; /* 32 bytes, the same on all islands */
     int64_t patience;      /* that of the coordinators */
     size_t most_bytes;     /* of a contribution, and of a state */
@@ -81,5 +96,12 @@ void pen_ring_member_leave(struct pen_ring_member *member);
 
 /* It takes part no more: it left, was evicted, or a newer one runs. */
 bool pen_ring_member_has_ended(const struct pen_ring_member *member);
+
+/* The newest that it knows; borrowed until the next call. */
+const struct pen_ring_record *
+pen_ring_member_record(const struct pen_ring_member *member);
+
+/* It is the only member, and holds what is committed: no island needs it. */
+bool pen_ring_member_is_last(const struct pen_ring_member *member);
 
 #endif

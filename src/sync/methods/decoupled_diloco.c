@@ -387,6 +387,29 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_outer_consistent(&sync->outer, out);
 }
 
+static void take(const struct pen_sync_values *values, const float *merged,
+                 size_t count, float *state)
+{
+    pen_outer_take((float)values->at[LR], (float)values->at[MOMENTUM], merged,
+                   count, state, state + count);
+}
+
+/* Of islands the coordinator knows who is in time. */
+static const char *refuse(const struct pen_sync_values *values)
+{
+    for (int i = QUORUM; i <= LATE; i++)
+        if (values->at[i] < options[i].standard ||
+            values->at[i] > options[i].standard)
+            return "quorum, grace, shortest, longest and late are matters of "
+                   "penstock ring coordinate";
+    return NULL;
+}
+
+static const struct pen_sync_islands islands = {.num_vectors = 2, /* theta, v */
+                                                .give = pen_outer_give,
+                                                .take = take,
+                                                .refuse = refuse};
+
 const struct pen_sync_method pen_sync_decoupled_diloco = {
     .name = "decoupled-diloco",
     .title = "DiLoCo whose rounds close at a quorum, weighted by tokens",
@@ -408,4 +431,5 @@ const struct pen_sync_method pen_sync_decoupled_diloco = {
     .restored = restored,
     .consistent = consistent,
     .leave = leave,
+    .islands = &islands,
 };

@@ -71,6 +71,17 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_outer_consistent(&sync->outer, out);
 }
 
+static void take(const struct pen_sync_values *values, const float *merged,
+                 size_t count, float *state)
+{
+    pen_outer_take((float)values->at[LR], (float)values->at[MOMENTUM], merged,
+                   count, state, state + count);
+}
+
+static const struct pen_sync_islands islands = {.num_vectors = 2, /* theta, v */
+                                                .give = pen_outer_give,
+                                                .take = take};
+
 const struct pen_sync_method pen_sync_diloco = {
     .name = "diloco",
     .title = "H local steps, then an outer step with Nesterov's momentum",
@@ -87,4 +98,5 @@ const struct pen_sync_method pen_sync_diloco = {
     .after_step = after_step,
     .states = states,
     .consistent = consistent,
+    .islands = &islands,
 };

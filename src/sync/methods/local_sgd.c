@@ -251,6 +251,32 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_sync_mean_weights(sync->setting, sync->plain, out);
 }
 
+static void give(const float *theta, const float *weights, size_t count,
+                 float *out)
+{
+    (void)theta;
+    memcpy(out, weights, count * sizeof *out);
+}
+
+static void take(const struct pen_sync_values *values, const float *merged,
+                 size_t count, float *state)
+{
+    (void)values;
+    memcpy(state, merged, count * sizeof *state);
+}
+
+static const char *refuse(const struct pen_sync_values *values)
+{
+    return values->at[MOMENTS] > 0
+               ? "moments stay with their island: give --sync-option moments=0"
+               : NULL;
+}
+
+static const struct pen_sync_islands islands = {.num_vectors = 1, /* theta */
+                                                .give = give,
+                                                .take = take,
+                                                .refuse = refuse};
+
 const struct pen_sync_method pen_sync_local_sgd = {
     .name = "local-sgd",
     .title = "H local steps, then the mean of the weights",
@@ -267,6 +293,7 @@ const struct pen_sync_method pen_sync_local_sgd = {
     .after_step = after_step,
     .states = states,
     .consistent = consistent,
+    .islands = &islands,
 };
 
 const struct pen_sync_method pen_sync_post_local_sgd = {
