@@ -22,6 +22,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("FAILED: ended by SIGTERM"))  # so that nothing is left running
 SLOWNESS = float(os.environ.get("PEN_SLOWNESS", "1"))
 PIPED = dict(capture_output=True, text=True)
 
