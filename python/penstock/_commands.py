@@ -24,6 +24,7 @@ __all__: List[str] = [
     "plan_check",
     "plot",
     "predict",
+    "probe_diff",
     "report",
     "ring_coordinate",
     "ring_draw",
@@ -945,6 +946,22 @@ def sync_compare(
     factors: file with lines METHOD FACTOR: steps to reach a loss, relative to allreduce
     """
     return Line("sync compare", locals(), "methods").answer()
+
+
+def probe_diff(
+    a: Path,
+    b: Path,
+    *,
+    tolerance: Optional[Number] = None,
+    output: Optional[Path] = None,
+) -> Answer:
+    """Finds the first layer in which two trainings differ.
+
+    tolerance: largest relative difference that counts as equal; 0: the bits must be equal; 1e-4
+        when not given
+    output: picture of the differences along the layers: .svg, .png or .pdf
+    """
+    return Line("probe diff", locals(), "a", "b").answer()
 
 
 def ring_draw(

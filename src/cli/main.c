@@ -105,20 +105,33 @@ static const struct pen__command cluster = {
     "cluster", "lists, shows, checks and measures clusters", run_cluster,
     help_cluster};
 
-static const struct pen__command *const commands[] = {
-    &pen__plan,      &pen__predict,
-    &simulate,       &pen__schedule,
-    &pen__tokenize,  &train,
-    &pen__supervise, &hold,
-    &eval,           &generate,
-    &pen__plot,      &pen__view,
-    &pen__report,    &pen__checkpoint,
-    &pen__models,    &cluster,
-    &profile,        &doctor,
-    &pen__partition, &pen__export,
-    &pen__lint,      &pen__sync,
-    &pen__ring,      &pen__reproduce,
-    &pen__schema,    NULL};
+static const struct pen__command *const commands[] = {&pen__plan,
+                                                      &pen__predict,
+                                                      &simulate,
+                                                      &pen__schedule,
+                                                      &pen__tokenize,
+                                                      &train,
+                                                      &pen__supervise,
+                                                      &hold,
+                                                      &eval,
+                                                      &generate,
+                                                      &pen__plot,
+                                                      &pen__view,
+                                                      &pen__report,
+                                                      &pen__checkpoint,
+                                                      &pen__models,
+                                                      &cluster,
+                                                      &profile,
+                                                      &doctor,
+                                                      &pen__partition,
+                                                      &pen__export,
+                                                      &pen__lint,
+                                                      &pen__sync,
+                                                      &pen__probe,
+                                                      &pen__ring,
+                                                      &pen__reproduce,
+                                                      &pen__schema,
+                                                      NULL};
 
 static const char *program_of(const char *name)
 {

@@ -184,6 +184,21 @@ void pen_network_set_progress(struct pen_network *network,
     network->progress_context = context;
 }
 
+void pen_network_set_observer(struct pen_network *network,
+                              pen_network_observer *observer, void *context)
+{
+    network->observer = observer;
+    network->observer_context = context;
+}
+
+enum pen_dtype pen_network_dtype(const struct pen_network *network)
+{
+    enum pen_precision dtype = network->options.engine->dtype;
+    return dtype == PEN_PRECISION_BF16  ? PEN_DTYPE_BF16
+           : dtype == PEN_PRECISION_F32 ? PEN_DTYPE_F32
+                                        : PEN_DTYPE_F64;
+}
+
 size_t pen_network_num_parameters(const struct pen_network *network)
 {
     return network->num_parameters;
@@ -237,6 +252,23 @@ static void report_progress(const struct pen_network *network, uint32_t k)
                           network->options.first_layer + k);
 }
 
+static void show_output(const struct pen_network *network, uint32_t k,
+                        const void *out)
+{
+    if (network->observer != NULL && out != NULL)
+        network->observer(network->observer_context, false,
+                          network->options.first_layer + k, out);
+}
+
+/* The gradient of the input of layer k is that of the output before it. */
+static void show_gradient(const struct pen_network *network, uint32_t k,
+                          const void *in)
+{
+    if (network->observer != NULL && in != NULL)
+        network->observer(network->observer_context, true,
+                          network->options.first_layer + k - 1, in);
+}
+
 static struct pen__pass pass_of(const struct pen_network *network,
                                 struct pen_microbatch *microbatch)
 {
@@ -275,6 +307,7 @@ void pen_network_forward(struct pen_network *network,
         void *out = k + 1 < count ? pen__at(stash, places[1].input) : y;
         network->layers[k]->ops->forward(network->layers[k], &pass,
                                          input_of(network, k, stash), out);
+        show_output(network, k, out);
         report_progress(network, k);
     }
 }
@@ -285,12 +318,11 @@ double pen_network_loss(const struct pen_network *network)
 }
 
 /* Without staging memory to look at them they are taken to be. */
-static bool are_finite(struct pen_engine *engine, const void *numbers,
+static bool are_finite(const struct pen_network *network, const void *numbers,
                        size_t bytes)
 {
-    enum pen_dtype dtype = engine->dtype == PEN_PRECISION_BF16  ? PEN_DTYPE_BF16
-                           : engine->dtype == PEN_PRECISION_F32 ? PEN_DTYPE_F32
-                                                                : PEN_DTYPE_F64;
+    struct pen_engine *engine = network->options.engine;
+    enum pen_dtype dtype = pen_network_dtype(network);
     size_t count = bytes / pen_precision_bytes(engine->dtype);
     if (engine->ops->is_host)
         return pen_dtype_first_nonfinite(dtype, numbers, count) == count;
@@ -309,7 +341,6 @@ uint32_t pen_network_first_nonfinite(const struct pen_network *network,
                                      const void *stash, const void *y,
                                      double loss)
 {
-    struct pen_engine *engine = network->options.engine;
     uint32_t count = network->options.num_layers;
     for (uint32_t k = 0; k < count; k++) {
         bool is_last = k + 1 == count;
@@ -317,7 +348,7 @@ uint32_t pen_network_first_nonfinite(const struct pen_network *network,
             is_last ? y : (const char *)stash + network->places[k + 1].input;
         size_t bytes = is_last ? network->sizes.output
                                : network->layers[k + 1]->input_bytes;
-        if (out == NULL ? !isfinite(loss) : !are_finite(engine, out, bytes))
+        if (out == NULL ? !isfinite(loss) : !are_finite(network, out, bytes))
             return network->options.first_layer + k;
     }
     return PEN_NO_LAYER;
@@ -327,7 +358,7 @@ bool pen_network_is_finite(const struct pen_network *network, const void *y)
 {
     struct pen_engine *engine = network->options.engine;
     return y == NULL || !engine->ops->is_host ||
-           are_finite(engine, y, network->sizes.output);
+           are_finite(network, y, network->sizes.output);
 }
 
 /* Without its output: only what the backward of this layer reads. */
@@ -358,6 +389,7 @@ void pen_network_backward_input(struct pen_network *network,
         void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy) : dx;
         network->layers[k]->ops->backward_input(network->layers[k], &pass, x,
                                                 pen__at(hold, places->dy), in);
+        show_gradient(network, k, in);
         report_progress(network, k);
     }
 }
@@ -394,6 +426,7 @@ void pen_network_backward(struct pen_network *network,
         void *in = k > 0 ? network->shared_gradients[k % 2] : dx;
         struct pen__layer *layer = network->layers[k];
         layer->ops->backward_input(layer, &pass, x, dy, in);
+        show_gradient(network, k, in);
         layer->ops->backward_weight(layer, &pass, x, dy);
         dy = in;
         report_progress(network, k);

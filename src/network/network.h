@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "core/dtype.h"
 #include "core/model_cost.h"
 #include "core/tensor_piece.h"
 #include "engine/engine.h"
@@ -138,6 +139,19 @@ size_t pen_network_scratch_bytes(const struct pen_network *network);
 typedef void pen_network_progress(void *context, uint32_t layer);
 void pen_network_set_progress(struct pen_network *network,
                               pen_network_progress *progress, void *context);
+
+/*
+ * Called with every output of a layer that a forward makes and every gradient
+ * of one that a backward makes, in the engine's memory; `layer` is the one with
+ * that output, as the model counts them. May be NULL.
+ */
+typedef void pen_network_observer(void *context, bool is_backward,
+                                  uint32_t layer, const void *numbers);
+void pen_network_set_observer(struct pen_network *network,
+                              pen_network_observer *observer, void *context);
+
+/* Of outputs and their gradients. */
+enum pen_dtype pen_network_dtype(const struct pen_network *network);
 
 /*
  * x is NULL on the stage with the embedding, y on the one with the head. To

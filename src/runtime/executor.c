@@ -559,6 +559,21 @@ static void between_layers(void *context, uint32_t layer)
     pen_executor_poll(executor);
 }
 
+/* What is computed again was seen before. */
+static void on_observed(void *context, bool is_backward, uint32_t layer,
+                        const void *numbers)
+{
+    const struct pen_executor *executor = context;
+    const struct pen_pass *pass = executor->pass;
+    const struct pen_op *op = &executor->row->ops[executor->position];
+    if (op->kind == PEN_OP_FORWARD || is_backward)
+        pass->observed(pass->observer,
+                       &(struct pen_observed){is_backward, layer,
+                                              first_sample(executor, op) -
+                                                  pass->first_sample,
+                                              numbers});
+}
+
 static pen_status compute(struct pen_executor *executor,
                           const struct pen_op *op, struct pen_text *why)
 {
@@ -711,10 +726,14 @@ pen_status pen_executor_run(struct pen_executor *executor,
     uint32_t gate = executor->gates[executor->options.layout.row];
     pen_status status = PEN_OK;
     executor->pass = pass;
-    for (uint32_t i = 0; i < executor->num_stages; i++)
-        if (executor->stages[i].network != NULL)
-            pen_network_set_progress(executor->stages[i].network,
-                                     between_layers, executor);
+    for (uint32_t i = 0; i < executor->num_stages; i++) {
+        struct pen_network *network = executor->stages[i].network;
+        if (network == NULL)
+            continue;
+        pen_network_set_progress(network, between_layers, executor);
+        pen_network_set_observer(
+            network, pass->observed == NULL ? NULL : on_observed, executor);
+    }
     pass->wait_ns = pass->busy_ns = 0;
     bool is_asked = !pass->is_gated;
     begin_pass(executor);

@@ -93,6 +93,14 @@ uint32_t pen_executor_num_stages(const struct pen_executor *executor);
 struct pen_stage *pen_executor_stage(struct pen_executor *executor,
                                      uint32_t index);
 
+/* Outputs of a layer for one micro-batch, or their gradient. */
+struct pen_observed {
+    bool is_backward;
+    uint32_t layer;        /* as the model counts them */
+    uint64_t first_sample; /* of the micro-batch, in the step */
+    const void *numbers;   /* in the engine's memory */
+};
+
 struct pen_pass {
     uint64_t number;       /* from 1 */
     uint64_t first_sample; /* of the pass */
@@ -109,7 +117,10 @@ struct pen_pass {
     /* After the forward of a stage, with its stash and output; may be NULL. */
     void (*computed)(void *context, const struct pen_stage *stage,
                      const void *stash, const void *y, double loss);
-    void *context;    /* of both */
+    void *context; /* of both */
+    /* With each of them once, as it is made; may be NULL. */
+    void (*observed)(void *observer, const struct pen_observed *it);
+    void *observer;
     bool takes_steps; /* STEP ops call the hook; else the caller runs and
                          reports them after the pass */
     bool is_gated;    /* the step before is to be validated on the way */

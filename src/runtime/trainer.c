@@ -11,6 +11,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
 {
     pen__trainer_free_async(trainer);
     pen__trainer_free_ahead(trainer);
+    pen__trainer_free_probing(trainer);
     pen_exchange_free(trainer->exchange);
     pen_executor_free(trainer->evaluator);
     pen_executor_free(trainer->executor);
@@ -371,6 +372,8 @@ pen_status pen__trainer_make_parts(struct pen_trainer *trainer,
         status = pen__trainer_make_async(trainer, why);
     if (status == PEN_OK)
         status = pen__trainer_make_ahead(trainer, why);
+    if (status == PEN_OK)
+        status = pen__trainer_make_probing(trainer, why);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #define PEN_RUNTIME_TRAINER_H
 
 #include "core/any_model.h"
+#include "core/probe.h"
 #include "core/weights.h"
 #include "engine/registry.h"
 #include "runtime/batches.h"
@@ -44,6 +45,17 @@ enum pen_on_nan {
 /* So many steps in a row are skipped, and the next one ends the training. */
 #define PEN_MOST_SKIPPED 10
 
+/*
+ * Who wants figures of a step's tensors (core/probe.h). Both functions get
+ * `context`. All ranks must answer alike to `wants`; the records of a step come
+ * to the first rank of the transport, after it, in the order of execution.
+ */
+struct pen_probe_sink {
+    void *context;
+    bool (*wants)(void *context, uint64_t step);
+    void (*take)(void *context, const struct pen_probe_record *record);
+};
+
 struct pen_trainer_options {
     const struct pen_any_model *model; /* borrowed until the trainer is freed */
     struct pen_sample_shape sample;    /* of the data */
@@ -81,6 +93,7 @@ struct pen_trainer_options {
     bool has_late_sums; /* none sets out before its stage is done */
     bool is_blocking;   /* who sends waits until the bytes have left */
     bool joins_pairs;   /* see executor.h */
+    const struct pen_probe_sink *probe; /* NULL: none; borrowed */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
     void (*vote)(void *voter);       /* when votes are counted; NULL: before */
     void *voter;

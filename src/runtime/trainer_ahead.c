@@ -66,6 +66,7 @@ pen_status pen__trainer_make_ahead(struct pen_trainer *trainer,
     bool has_idle = num_ranks != 0 &&
                     num_ranks < pen_transport_size(trainer->options.transport);
     if (trainer->options.is_forward_only || has_idle ||
+        trainer->options.probe != NULL ||
         !trainer->options.schedule->rules.is_optimistic)
         return PEN_OK;
     pen_status status = make_sum(trainer);

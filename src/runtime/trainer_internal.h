@@ -77,6 +77,7 @@ struct pen_trainer {
     struct pen__joint joint;
     double *norms; /* of joint steps, per step of a pass */
     struct pen__ahead ahead;
+    struct pen__probing *probing; /* NULL: no step is probed */
 
     struct pen_trainer_progress progress;
     uint64_t num_passes;
@@ -254,6 +255,20 @@ void pen__trainer_hook_async(struct pen_executor_hooks *hooks);
 /* In place of the sum and the step of a stage that only sleeps. */
 void pen__trainer_sleep_step(struct pen_trainer *trainer,
                              const struct pen_stage *stage);
+
+/* trainer_probe.c: what --probe writes. Without it these do nothing. */
+pen_status pen__trainer_make_probing(struct pen_trainer *trainer,
+                                     struct pen_text *why);
+void pen__trainer_free_probing(struct pen_trainer *trainer);
+
+/* Before the pass of a step, after its gradients are summed, and at its end. */
+void pen__trainer_begin_probing(struct pen_trainer *trainer,
+                                const struct pen_step *step,
+                                struct pen_pass *pass);
+void pen__trainer_probe_parameters(struct pen_trainer *trainer,
+                                   enum pen_probe_pass pass);
+pen_status pen__trainer_end_probing(struct pen_trainer *trainer,
+                                    const struct pen_step *step) PEN_MUST_CHECK;
 
 /* trainer_joint.c: hooks of joint steps. */
 void pen__trainer_poll_joint(struct pen_trainer *trainer);

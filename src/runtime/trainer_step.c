@@ -374,6 +374,7 @@ static pen_status compute_step(struct pen_trainer *trainer,
                             .batches = batches,
                             .losses = trainer->losses};
     pen__trainer_watch_outputs(trainer, &pass);
+    pen__trainer_begin_probing(trainer, step, &pass);
     int64_t begin = pen_clock_ns();
     if (trainer->exchange != NULL)
         pen_exchange_begin(trainer->exchange, 1);
@@ -389,6 +390,7 @@ static pen_status compute_step(struct pen_trainer *trainer,
         return status;
     times->ready = pen_clock_ns();
     pen__trainer_read_totals(trainer, step);
+    pen__trainer_probe_parameters(trainer, PEN_PROBE_GRADIENTS);
     return PEN_OK;
 }
 
@@ -476,6 +478,8 @@ static pen_status take_step(struct pen_trainer *trainer,
                                &times, why);
     if (status == PEN_OK)
         status = end_step(trainer, batches, &step, &times, why);
+    if (status == PEN_OK)
+        status = pen__trainer_end_probing(trainer, &step);
     if (status == PEN_OK)
         *out = step;
     return status;

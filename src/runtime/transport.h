@@ -82,6 +82,7 @@ enum pen_tag_kind {
     PEN_TAG_AGREE,    /* of all ranks, on a status: agree.h */
     PEN_TAG_MOVE,     /* a tensor on its way to another layout */
     PEN_TAG_COPY,     /* a committed step on its way to another node */
+    PEN_TAG_PROBE,    /* tallies of a step, to the first rank */
     PEN_TAG_KINDS
 };
 

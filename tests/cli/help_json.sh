@@ -10,7 +10,7 @@ err_empty
 installed=$(json 'all(c["installed"] for c in d["commands"])')
 if [ "$installed" = True ]; then
     same "commands" "$(json '"\n".join(sorted(c["name"] for c in d["commands"] if c["name"] != "plan check"))')" \
-        "$("$root/tools/commands-table" "$PENSTOCK" --commands | grep -vxE 'checkpoint|cluster|ring|schedule|sync' | sort)"
+        "$("$root/tools/commands-table" "$PENSTOCK" --commands | grep -vxE 'checkpoint|cluster|probe|ring|schedule|sync' | sort)"
     same "options" "$(json '"\n".join(sorted({c["name"] + " --" + o["name"] for c in d["commands"]
         for o in c["options"] if c["name"] != "plan check"}))' | LC_ALL=C sort)" \
         "$("$root/tools/commands-table" "$PENSTOCK" --options | awk -F'\t' '$2 ~ /^--/ { print $1, $2 }' | LC_ALL=C sort -u)"

@@ -127,7 +127,7 @@ class Lines:
             ("simulate", "--plan", plan, "--sweep", "jitter=0:0.1:0.1"),
             ("tokenize", "--train-chars", os.path.abspath(__file__), "-o", os.path.join(self.work, "chars")),
             ("tokenize", "--tokenizer", os.path.join(self.work, "chars"), os.path.abspath(__file__), "-o", os.path.join(self.work, "tokens")),
-            ("report", self.log()), ("partition", self.graph(), "--devices", "2"))]
+            ("report", self.log()), ("probe", "diff", self.probe(1.0), self.probe(1.5)), ("partition", self.graph(), "--devices", "2"))]
 
     def log(self):
         head = {"format": "penstock-run", "version": 1, "model": "m", "settings": {"lr": 0.1}}
@@ -230,6 +230,12 @@ class Lines:
         atexit.register(running.kill)
         address = running.stderr.readline().split("listens on ")[1].split(";")[0]
         return address, "--key", self.file("operator-me"), "--keys", self.file("keys")
+
+    def probe(self, norm):
+        head = {"format": "penstock-probe", "version": 1}
+        line = {"step": 1, "pass": "forward", "layer": 0, "name": "output", "count": 4, "norm": norm, "sum": 0, "max": 1,
+                "hash": f"{int(norm * 2):016x}", "sketch": [0] * 8}
+        return self.file(f"{norm}.probe", json.dumps(head) + "\n" + json.dumps(line) + "\n")
 
     def lint(self):
         return ["lint", self.file("run.sh", "python pretrain_gpt.py --squence-parallel " + LINE), "--world-size", self.one(["8", "7"])]

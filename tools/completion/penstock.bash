@@ -42,7 +42,7 @@ _penstock_train_options() {
         --stale-after --stale-discount --predict-weights --stage-replicas \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
         --engine --threads --recompute-granularity --save --save-interval --save-keep \
-        --run --log --log-interval --tensorboard-dir --metrics-port \
+        --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
         --schedule --mapping --use-distributed-optimizer --fast-sums --logical-replicas --logical-tensor --plan --move --check \
@@ -150,6 +150,10 @@ _penstock_export_options() {
 
 _penstock_lint_options() {
     echo --world-size --cluster --fix --rules --json --sarif
+}
+
+_penstock_probe_options() {
+    echo --tolerance --output --json
 }
 
 _penstock_reproduce_options() {
@@ -286,6 +290,17 @@ _penstock_sync() { # WORD COMMAND
     fi
 }
 
+_penstock_probe() { # WORD COMMAND
+    if [ "$COMP_CWORD" = 2 ]; then
+        COMPREPLY=($(compgen -W "diff --help" -- "$1"))
+    elif [[ $1 == -* ]]; then
+        COMPREPLY=($(compgen -W \
+            "$(_penstock_probe_options) --help --usage" -- "$1"))
+    else
+        COMPREPLY=($(compgen -f -- "$1"))
+    fi
+}
+
 _penstock_ring() { # WORD COMMAND
     if [ "$COMP_CWORD" = 2 ]; then
         COMPREPLY=($(compgen -W "draw show key coordinate status evict --help" -- "$1"))
@@ -300,7 +315,7 @@ _penstock_ring() { # WORD COMMAND
 _penstock() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local simple="plan predict simulate tokenize train eval generate plot view report models profile doctor partition export lint reproduce schema supervise hold"
-    local all="schedule checkpoint cluster sync ring $simple"
+    local all="schedule checkpoint cluster sync probe ring $simple"
     local commands="list make search check time draw compare convert"
     local first=${COMP_WORDS[1]} command=${COMP_WORDS[2]-}
     COMPREPLY=()
@@ -308,6 +323,7 @@ _penstock() {
         [ "$command" = checkpoint ] && commands="ls verify hash reshard export"
         [ "$command" = cluster ] && commands="list show check detect"
         [ "$command" = sync ] && commands="list compare"
+        [ "$command" = probe ] && commands="diff"
         [ "$command" = ring ] && commands="draw show key coordinate status evict"
         case $COMP_CWORD in
         2) COMPREPLY=($(compgen -W "$all" -- "$word")) ;;
@@ -333,6 +349,10 @@ _penstock() {
     fi
     if [ "$first" = sync ]; then
         _penstock_sync "$word" "$command"
+        return
+    fi
+    if [ "$first" = probe ]; then
+        _penstock_probe "$word" "$command"
         return
     fi
     if [ "$first" = ring ]; then

@@ -34,6 +34,7 @@ extern const struct pen__command pen__lint;
 extern const struct pen__command pen__models;
 extern const struct pen__command pen__plan;
 extern const struct pen__command pen__predict;
+extern const struct pen__command pen__probe;
 extern const struct pen__command pen__schedule;
 extern const struct pen__command pen__schema;
 extern const struct pen__command pen__ring;

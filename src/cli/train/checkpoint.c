@@ -25,6 +25,8 @@ static const char *const free_options[] = {
     "log",
     "check",
     "log-interval",
+    "probe",
+    "probe-steps",
     "tensorboard-dir",
     "metrics-port",
     "eval-interval",

@@ -13,7 +13,8 @@ static const struct {
     bool makes_parents; /* and not only the last word of its path */
 } kinds[] = {[PEN__FILE_LOG] = {"--log", false, false},
              [PEN__FILE_TENSORBOARD] = {"--tensorboard-dir", true, true},
-             [PEN__FILE_TRACE] = {"--trace", true, false}};
+             [PEN__FILE_TRACE] = {"--trace", true, false},
+             [PEN__FILE_PROBE] = {"--probe", false, false}};
 
 static bool is_writable_folder(const char *path)
 {

@@ -8,13 +8,15 @@
 
 /*
  * Files that only describe a training: its log, TensorBoard's events, the
- * trace. A path that cannot be right is refused before the first step; a disk
- * that is full or broken, then or later, costs the file and never the training.
+ * trace, the probe. A path that cannot be right is refused before the first
+ * step; a disk that is full or broken, then or later, costs the file and never
+ * the training.
  */
 enum pen__train_file {
     PEN__FILE_LOG,
     PEN__FILE_TENSORBOARD, /* a folder */
-    PEN__FILE_TRACE        /* likewise */
+    PEN__FILE_TRACE,       /* likewise */
+    PEN__FILE_PROBE
 };
 
 /*

@@ -10,6 +10,7 @@
 #include "cli/program/field_rows.h"
 #include "cli/program/help.h"
 #include "cli/program/parser.h"
+#include "cli/train/probe.h"
 #include "cli/train/text.h"
 #include "core/mesh.h"
 
@@ -232,6 +233,12 @@ static const struct pen__field fields[] = {
     TEXT("log", "FILE", log, "write one line of JSON per step to FILE"),
     COUNT("log-interval", log_interval, 1, MANY,
           "steps between progress lines on stdout; 10 when not given"),
+    TEXT("probe", "FILE", probe,
+         "write figures of activations, gradients and weights, layer by "
+         "layer, to FILE, for `penstock probe diff`"),
+    TEXT("probe-steps", "LIST", probe_steps,
+         "with --probe: steps such as 1,5,10-20; the first step of the run "
+         "when not given"),
     TEXT("tensorboard-dir", "DIR", tensorboard_dir,
          "write event files for TensorBoard to DIR"),
     TEXT("metrics-port", "PORT", metrics_port,
@@ -336,6 +343,14 @@ static void check_args(const struct pen__train_args *args,
                    "--run and %s exclude each other, because both write a %s",
                    args->log != NULL ? "--log" : "--trace",
                    args->log != NULL ? "log" : "trace");
+    if (args->probe_steps != NULL && args->probe == NULL)
+        argp_error(state, "--probe-steps needs --probe FILE");
+    if (args->probe_steps != NULL &&
+        !pen__train_probe_is_list(args->probe_steps))
+        argp_error(state,
+                   "--probe-steps must be a list of steps such as 1,5,10-20, "
+                   "not '%s'",
+                   args->probe_steps);
     if (args->has_sparse_sums && args->has_fast_sums)
         argp_error(state,
                    "--sparse-embedding and --fast-sums exclude each other, "
@@ -447,6 +462,7 @@ static void drop_outputs(struct pen__train_args *args)
     if (!args->is_check)
         return;
     args->run = args->log = args->trace = args->tensorboard_dir = NULL;
+    args->probe = NULL;
     args->metrics_port = NULL;
 }
 

@@ -87,6 +87,8 @@ struct pen__train_args {
     struct pen_text run_trace;
     const char *log;
     uint64_t log_interval;
+    const char *probe;
+    const char *probe_steps; /* NULL: the first step of the run */
     const char *tensorboard_dir;
     const char *metrics_port;
     uint16_t metrics_port_number; /* where that is given; 0: any */

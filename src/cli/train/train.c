@@ -133,6 +133,8 @@ static pen_status open_report(struct pen__training *training, uint64_t done,
     const struct pen__train_args *args = &training->args;
     struct pen__train_report *report = &training->report;
     pen_status status = pen__train_report_open(report, args, done, why);
+    if (status == PEN_OK && args->probe != NULL && training->is_first)
+        status = pen__train_probe_open(&training->probe, args->probe, why);
     if (status != PEN_OK)
         return status;
     report->is_quiet = !training->is_first;

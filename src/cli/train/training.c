@@ -73,6 +73,9 @@ pen__training_options(struct pen__training *training,
     options.watch = pen__train_watch_hooks(&training->watch);
     options.vote = vote;
     options.voter = training;
+    if (args->probe != NULL)
+        options.probe =
+            pen__train_probe_sink(&training->probe, args->probe_steps);
     return options;
 }
 
@@ -119,6 +122,7 @@ void pen__training_release(struct pen__training *training, bool is_done)
     pen_commits_free(training->commits);
     pen_verifier_free(training->verifier);
     pen_trainer_free(training->trainer);
+    pen__train_probe_close(&training->probe);
     pen__train_watch_release(&training->watch);
     free(training->steps);
     pen__train_moves_release(&training->moves);

@@ -4,6 +4,7 @@
 #include "checkpoint/run_folder.h"
 #include "cli/train/held.h"
 #include "cli/train/moves.h"
+#include "cli/train/probe.h"
 #include "cli/train/replicas.h"
 #include "cli/train/report.h"
 #include "cli/train/ring.h"
@@ -46,6 +47,7 @@ struct pen__training {
     double peak_flops; /* of this rank; NaN: not measured */
     struct pen__train_metrics metrics;
     struct pen__train_report report;
+    struct pen__train_probe probe;
     struct pen__train_signals signals;
     size_t predicted_bytes; /* of memory, with the layout that it has */
     bool is_stopped;        /* before the last step */
