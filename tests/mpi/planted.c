@@ -1,0 +1,106 @@
+/*
+ * Faults of parallel trainings, planted into a penstock-train for tests alone.
+ * PEN_PLANT says which:
+ *
+ *   tied    the gradient of the embedding is added twice to the tied matrix
+ *   mean    replicas divide gradients of layer 3 by their own samples
+ *   scale   the loss of one micro-batch is divided by half of the targets
+ */
+#include "network/network.h"
+#include "runtime/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYER = 3 };
+
+/* Linked by --wrap: the real ones, and those that are called instead. */
+void __real_pen_network_add_gathered(struct pen_network *network, size_t count,
+                                     const int32_t *words, const void *rows);
+void __wrap_pen_network_add_gathered(struct pen_network *network, size_t count,
+                                     const int32_t *words, const void *rows);
+void __real_pen_exchange_layer(struct pen_exchange *exchange,
+                               const struct pen_stage *stage, uint32_t layer);
+void __wrap_pen_exchange_layer(struct pen_exchange *exchange,
+                               const struct pen_stage *stage, uint32_t layer);
+void __real_pen_network_forward(struct pen_network *network,
+                                struct pen_microbatch *microbatch, void *stash,
+                                const void *x, void *y);
+void __wrap_pen_network_forward(struct pen_network *network,
+                                struct pen_microbatch *microbatch, void *stash,
+                                const void *x, void *y);
+void __real_pen_network_backward(struct pen_network *network,
+                                 struct pen_microbatch *microbatch, void *stash,
+                                 const void *dy, void *dx);
+void __wrap_pen_network_backward(struct pen_network *network,
+                                 struct pen_microbatch *microbatch, void *stash,
+                                 const void *dy, void *dx);
+
+static bool is_planted(const char *name)
+{
+    const char *plant = getenv("PEN_PLANT");
+    return plant != NULL && strcmp(plant, name) == 0;
+}
+
+void __wrap_pen_network_add_gathered(struct pen_network *network, size_t count,
+                                     const int32_t *words, const void *rows)
+{
+    __real_pen_network_add_gathered(network, count, words, rows);
+    if (is_planted("tied"))
+        __real_pen_network_add_gathered(network, count, words, rows);
+}
+
+/* Twice the gradient, as for two replicas. */
+static void scale(struct pen_network *network)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        if (it->layer != LAYER)
+            continue;
+        float *plain = malloc(pen_network_count(it) * sizeof *plain);
+        if (plain == NULL)
+            abort();
+        engine->ops->parameter_export(engine, it->parameter, PEN_PART_GRADIENT,
+                                      it->order, plain);
+        for (size_t k = 0; k < pen_network_count(it); k++)
+            plain[k] *= 2;
+        engine->ops->parameter_import(engine, it->parameter, PEN_PART_GRADIENT,
+                                      it->order, plain);
+        free(plain);
+    }
+}
+
+void __wrap_pen_exchange_layer(struct pen_exchange *exchange,
+                               const struct pen_stage *stage, uint32_t layer)
+{
+    if (is_planted("mean") && layer == LAYER)
+        scale(stage->network);
+    __real_pen_exchange_layer(exchange, stage, layer);
+}
+
+/* Whether a micro-batch is the one; its first target says so. */
+static void unbalance(struct pen_microbatch *microbatch)
+{
+    const char *target = getenv("PEN_PLANT_TARGET");
+    if (is_planted("scale") && target != NULL && microbatch->targets != NULL &&
+        microbatch->targets[0] == atoi(target))
+        microbatch->loss_count /= 2;
+}
+
+void __wrap_pen_network_forward(struct pen_network *network,
+                                struct pen_microbatch *microbatch, void *stash,
+                                const void *x, void *y)
+{
+    unbalance(microbatch);
+    __real_pen_network_forward(network, microbatch, stash, x, y);
+}
+
+void __wrap_pen_network_backward(struct pen_network *network,
+                                 struct pen_microbatch *microbatch, void *stash,
+                                 const void *dy, void *dx)
+{
+    unbalance(microbatch);
+    __real_pen_network_backward(network, microbatch, stash, dy, dx);
+}
