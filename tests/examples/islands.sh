@@ -7,12 +7,12 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$work"' EXIT
 
-# The first of four ports that are free, below those of the kernel's choice.
+# The first of four ports that are free, below those of the kernel's choice and of other tests.
 PORT=$(python3 - <<'END'
 import random
 import socket
 while True:
-    first = random.SystemRandom().randrange(20000, 32000)
+    first = random.SystemRandom().randrange(16000, 19990)
     try:
         for port in range(first, first + 4):
             socket.create_server(("127.0.0.1", port)).close()

@@ -159,6 +159,7 @@ int main(int argc, char **argv)
     }
     if (status != PEN_OK) {
         pen_log(PEN_LOG_ERROR, "%s", pen_text_string(&why));
+        pen_text_release(&why);
         return 1;
     }
     puts("ended");

@@ -27,18 +27,32 @@ SLOWNESS = float(os.environ.get("PEN_SLOWNESS", "1"))
 PIPED = dict(capture_output=True, text=True)
 
 
+PORTS = range(20000, 32000)  # below those that the kernel gives to connections of others
+claims = []                  # while this process lives
+
+
+def claim(port):
+    """Whether no other test has it. A test may use a port long after it has looked whether it is free: a name in the same
+    network says whose it is until then."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0penstock-test-port-{port}")
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        name.close()
+        return False
+    claims.append(name)
+    return True
+
+
 def free_ports(count):
-    """Below those that the kernel gives to connections of others, which could take them before they are used."""
     ports = []
-    for port in random.SystemRandom().sample(range(20000, 32000), 200):
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
+    for port in random.SystemRandom().sample(PORTS, 200):
+        if len(ports) < count and claim(port):
             ports.append(port)
-        except OSError:
-            continue
-        if len(ports) == count:
-            return ports
-    sys.exit("FAILED: no free ports")
+    if len(ports) < count:
+        sys.exit("FAILED: no free ports")
+    return ports
 
 
 class Ring:
