@@ -6,6 +6,20 @@
 const char *const pen_recompute_names[PEN_RECOMPUTES + 1] = {
     "none", "selective", "full", NULL};
 
+struct pen_recomputed pen_recomputed_of(enum pen_recompute recompute,
+                                        unsigned modules)
+{
+    struct pen_recomputed out = {.norms = false};
+    if (recompute != PEN_RECOMPUTE_SELECTIVE)
+        return out;
+    bool is_cheap = modules == 0;
+    out.norms = is_cheap || (modules & 1u << PEN_MODULE_NORMS) != 0;
+    out.attention = (modules & 1u << PEN_MODULE_CORE_ATTENTION) != 0;
+    out.wide = (modules & 1u << PEN_MODULE_MLP) != 0;
+    out.inner = is_cheap || out.wide;
+    return out;
+}
+
 /* Widths of a block, in elements per token. */
 struct widths {
     uint64_t hidden;
@@ -66,6 +80,36 @@ static struct widths widths_of(const struct pen_model *model,
     return w;
 }
 
+/*
+ * Takes what is computed again out of the stash. Its result is in the hold
+ * where the backward weight reads it, else in the scratch, where the forward
+ * has a place for it, too: that of a gradient which is not there yet.
+ */
+static void drop_recomputed(const struct widths *w, uint64_t heads,
+                            const struct pen_workload *work,
+                            struct pen_layer_cost *out)
+{
+    const struct pen_recomputed again =
+        pen_recomputed_of(work->recompute, work->modules);
+    uint64_t rows = work->batch * work->sequence;
+    uint64_t held = 0, passing = 0;
+    if (again.norms)
+        passing += 2 * w->hidden;
+    if (again.inner)
+        passing += w->inner;
+    if (again.attention)
+        held += w->values;
+    if (again.wide)
+        held += w->wide;
+    uint64_t dropped = held + passing;
+    if (again.wide)
+        passing += w->wide - w->inner;
+    uint64_t stats = again.attention ? heads * work->stat_bytes : 0;
+    out->stash_bytes -= rows * (dropped * work->element_bytes + stats);
+    out->hold_bytes += rows * held * work->element_bytes;
+    out->again_bytes = rows * (passing * work->element_bytes + stats);
+}
+
 static void block_cost(const struct pen_model *model, uint32_t block,
                        const struct pen_workload *work,
                        struct pen_layer_cost *out)
@@ -85,9 +129,8 @@ static void block_cost(const struct pen_model *model, uint32_t block,
 
     bool is_layer_norm = model->norm == PEN_MODEL_NORM_LAYER;
     uint64_t stats = (is_layer_norm ? 4 : 2) + model->num_heads;
-    uint64_t kept = w.qkv + w.values + w.hidden + w.wide;
-    if (work->recompute != PEN_RECOMPUTE_SELECTIVE)
-        kept += 2 * w.hidden + w.inner;
+    uint64_t kept =
+        w.qkv + w.values + w.hidden + w.wide + 2 * w.hidden + w.inner;
     uint64_t held = 3 * w.hidden + w.qkv + w.wide;
     if (model->has_qk_norm) {
         kept += w.queries + w.keys;
@@ -104,6 +147,14 @@ static void block_cost(const struct pen_model *model, uint32_t block,
         out->hold_bytes += stash;
     else
         out->stash_bytes += stash;
+    drop_recomputed(&w, model->num_heads, work, out);
+    const struct pen_recomputed again =
+        pen_recomputed_of(work->recompute, work->modules);
+    if (again.attention)
+        out->again_flops += attention;
+    if (again.wide)
+        out->again_flops +=
+            2.0 * (double)rows * (double)w.hidden * (double)w.wide;
 }
 
 static void head_cost(const struct pen_model *model,

@@ -2,6 +2,7 @@
 #define PEN_CORE_MODEL_COST_H
 
 #include "core/model.h"
+#include "core/recipe.h"
 
 /*
  * What a layer of a model costs: flops of its three passes, and the bytes it
@@ -20,6 +21,25 @@ enum pen_recompute {
 /* "none", "selective", "full", NULL. */
 extern const char *const pen_recompute_names[PEN_RECOMPUTES + 1];
 
+/* Modules that selective recomputation may name in this runtime, as bits. */
+#define PEN_TRAINED_MODULES                                                    \
+    (1u << PEN_MODULE_CORE_ATTENTION | 1u << PEN_MODULE_NORMS |                \
+     1u << PEN_MODULE_MLP)
+
+/*
+ * The arrays of a block that a mode computes again, apart from those of whole
+ * blocks. Without modules, selective is what costs no product: norms and inner.
+ */
+struct pen_recomputed {
+    bool norms;     /* their results */
+    bool attention; /* its result, and the statistics of its rows */
+    bool wide;      /* the first product of the MLP */
+    bool inner;     /* its activation function */
+};
+
+struct pen_recomputed pen_recomputed_of(enum pen_recompute recompute,
+                                        unsigned modules);
+
 /* A stage: layers that follow each other, as the model counts them. */
 struct pen_layer_range {
     uint32_t first;
@@ -33,6 +53,8 @@ struct pen_workload {
     uint32_t element_bytes; /* of an activation */
     uint32_t stat_bytes;    /* of a row's statistics */
     enum pen_recompute recompute;
+    unsigned
+        modules; /* of selective: 1u << PEN_MODULE_...; 0: the cheap ones */
 };
 
 struct pen_layer_cost {
@@ -45,6 +67,8 @@ struct pen_layer_cost {
     uint64_t output_bytes; /* what goes to the next layer; 0 for the head */
     uint64_t stash_bytes;  /* from forward to backward, the input included */
     uint64_t hold_bytes;   /* from backward input to backward weight */
+    uint64_t again_bytes;  /* of scratch, for what is computed again */
+    double again_flops;    /* of selective recomputation, in the backward */
 };
 
 void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,

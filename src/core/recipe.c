@@ -115,6 +115,25 @@ bool pen_recipe_allows(const struct pen_recipe_field *field, unsigned value)
     return false;
 }
 
+bool pen_modules_parse(const char *text, unsigned *out)
+{
+    unsigned bits = 0;
+    for (const char *at = text; at != NULL;) {
+        size_t length = strcspn(at, ",");
+        unsigned name = 0;
+        while (name < PEN_MODULES &&
+               (strlen(pen_module_names[name]) != length ||
+                memcmp(pen_module_names[name], at, length) != 0))
+            name++;
+        if (name == PEN_MODULES)
+            return false;
+        bits |= 1u << name;
+        at = at[length] == ',' ? at + length + 1 : NULL;
+    }
+    *out = bits;
+    return true;
+}
+
 bool pen_recipe_is_plain(const struct pen_recipe *recipe)
 {
     const struct pen_recipe_field *field = pen_recipe_fields;

@@ -131,6 +131,12 @@ void pen_recipe_set(struct pen_recipe *recipe,
 /* Whether the member may have this value; 0 it may always have. */
 bool pen_recipe_allows(const struct pen_recipe_field *field, unsigned value);
 
+/*
+ * "mlp,core_attn" as bits 1u << PEN_MODULE_...; false where a word is no
+ * module.
+ */
+bool pen_modules_parse(const char *text, unsigned *out);
+
 /* Whether all is zero. */
 bool pen_recipe_is_plain(const struct pen_recipe *recipe);
 

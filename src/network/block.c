@@ -5,8 +5,9 @@
  *   middle -> norm -> b -> wide -> activation -> inner -> down -> (+ middle) ->
  * y
  *
- * The stash keeps q, k, v, attention, middle and wide; and a, b and inner
- * unless they are computed again, which costs no product.
+ * The stash keeps q, k, v and middle; and, unless they are computed again, a, b
+ * and inner, which costs no product, attention, or wide. Attention and wide are
+ * computed again into the hold, for the backward weight reads them, too.
  *
  * In a model that is cut, every piece has some heads and some features of wide:
  * its own way from a to out and from b to down. What the pieces make of these
@@ -27,16 +28,18 @@ struct piece {
     struct pen_linear down;
 
     /* In the stash. */
-    size_t projected, attended, lse, wide;
+    size_t projected;
     /* In the stash, or in the scratch when computed again. */
-    size_t inner;
+    size_t inner, lse;
+    /* In the stash, or in the hold when computed again. */
+    size_t attended, wide;
     /* In the hold. */
     size_t projected_gradient, wide_gradient;
 };
 
 struct block {
     struct pen__layer base;
-    bool keeps_cheap; /* a, b and inner */
+    struct pen_recomputed again;
     bool is_gated;
     struct pen__shape shape;
     struct pen_norm attention_norm;
@@ -65,11 +68,45 @@ static void free_block(struct pen__layer *layer)
     free(layer);
 }
 
-/* Where a, b and inner live. */
-static void *cheap(const struct block *block, const struct pen__pass *pass,
-                   size_t at)
+/* Where a and b live. */
+static void *normed(const struct block *block, const struct pen__pass *pass,
+                    size_t at)
 {
-    return pen__at(block->keeps_cheap ? pass->stash : pass->scratch, at);
+    return pen__at(block->again.norms ? pass->scratch : pass->stash, at);
+}
+
+static void *inner_of(const struct block *block, const struct piece *piece,
+                      const struct pen__pass *pass)
+{
+    return pen__at(block->again.inner ? pass->scratch : pass->stash,
+                   piece->inner);
+}
+
+static void *lse_of(const struct block *block, const struct piece *piece,
+                    const struct pen__pass *pass)
+{
+    return pen__at(block->again.attention ? pass->scratch : pass->stash,
+                   piece->lse);
+}
+
+/* A forward has no hold, and the room of a gradient to spare. */
+static void *attended_of(const struct block *block, const struct piece *piece,
+                         const struct pen__pass *pass)
+{
+    if (!block->again.attention)
+        return pen__at(pass->stash, piece->attended);
+    return pass->hold != NULL
+               ? pen__at(pass->hold, piece->attended)
+               : pen__at(pass->scratch, block->attended_gradient);
+}
+
+static void *wide_of(const struct block *block, const struct piece *piece,
+                     const struct pen__pass *pass)
+{
+    if (!block->again.wide)
+        return pen__at(pass->stash, piece->wide);
+    return pass->hold != NULL ? pen__at(pass->hold, piece->wide)
+                              : pen__at(pass->scratch, block->inner_gradient);
 }
 
 /* ---- what pieces make together ---- */
@@ -100,7 +137,7 @@ static void compute_a(const struct block *block, const struct pen__pass *pass,
                       const void *x)
 {
     pass->engine->ops->norm_forward(
-        pass->engine, &block->attention_norm, x, cheap(block, pass, block->a),
+        pass->engine, &block->attention_norm, x, normed(block, pass, block->a),
         pen__at(pass->stash, block->mean1), pen__at(pass->stash, block->rstd1));
 }
 
@@ -108,7 +145,7 @@ static void compute_b(const struct block *block, const struct pen__pass *pass)
 {
     pass->engine->ops->norm_forward(
         pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
-        cheap(block, pass, block->b), pen__at(pass->stash, block->mean2),
+        normed(block, pass, block->b), pen__at(pass->stash, block->mean2),
         pen__at(pass->stash, block->rstd2));
 }
 
@@ -123,8 +160,8 @@ static void compute_inner(const struct block *block, const struct piece *piece,
                           const struct pen__pass *pass)
 {
     struct pen_engine *engine = pass->engine;
-    void *wide = pen__at(pass->stash, piece->wide);
-    void *inner = cheap(block, pass, piece->inner);
+    void *wide = wide_of(block, piece, pass);
+    void *inner = inner_of(block, piece, pass);
     if (block->is_gated)
         engine->ops->swiglu_forward(engine, &piece->swiglu, wide,
                                     up_half(block, piece, wide), inner);
@@ -133,7 +170,16 @@ static void compute_inner(const struct block *block, const struct piece *piece,
             engine, piece->swiglu.rows * piece->swiglu.width, wide, inner);
 }
 
-static void attend(const struct piece *piece, const struct pen__pass *pass)
+static void compute_wide(const struct block *block, const struct piece *piece,
+                         const struct pen__pass *pass)
+{
+    pass->engine->ops->linear_forward(pass->engine, &piece->up,
+                                      normed(block, pass, block->b), NULL,
+                                      wide_of(block, piece, pass));
+}
+
+static void attend(const struct block *block, const struct piece *piece,
+                   const struct pen__pass *pass)
 {
     void *projected = pen__at(pass->stash, piece->projected);
     pass->engine->ops->attention_forward(
@@ -141,8 +187,7 @@ static void attend(const struct piece *piece, const struct pen__pass *pass)
         pen__at(projected, piece->projection.q),
         pen__at(projected, piece->projection.k),
         pen__at(projected, piece->projection.v),
-        pen__at(pass->stash, piece->attended),
-        pen__at(pass->stash, piece->lse));
+        attended_of(block, piece, pass), lse_of(block, piece, pass));
 }
 
 static void forward_attention(const struct block *block,
@@ -154,11 +199,11 @@ static void forward_attention(const struct block *block,
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         pen__projection_forward(&piece->projection, engine,
-                                cheap(block, pass, block->a),
+                                normed(block, pass, block->a),
                                 pen__at(pass->stash, piece->projected));
-        attend(piece, pass);
+        attend(block, piece, pass);
         engine->ops->linear_forward(
-            engine, &piece->out, pen__at(pass->stash, piece->attended),
+            engine, &piece->out, attended_of(block, piece, pass),
             first + i == 0 ? x : NULL, result_of(block, pass, i, middle));
     }
     add_results(block, pass, middle);
@@ -177,15 +222,15 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     compute_b(block, pass);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
-        engine->ops->linear_forward(engine, &piece->up,
-                                    cheap(block, pass, block->b), NULL,
-                                    pen__at(pass->stash, piece->wide));
-        if (y == NULL && !block->keeps_cheap)
+        if (y == NULL && block->again.wide)
+            break;
+        compute_wide(block, piece, pass);
+        if (y == NULL && block->again.inner)
             continue;
         compute_inner(block, piece, pass);
         if (y != NULL)
             engine->ops->linear_forward(
-                engine, &piece->down, cheap(block, pass, piece->inner),
+                engine, &piece->down, inner_of(block, piece, pass),
                 first + i == 0 ? middle : NULL, result_of(block, pass, i, y));
     }
     if (y != NULL)
@@ -200,9 +245,11 @@ static void backward_piece(const struct block *block, const struct piece *piece,
                            void *db)
 {
     struct pen_engine *engine = pass->engine;
-    void *wide = pen__at(pass->stash, piece->wide);
+    void *wide = wide_of(block, piece, pass);
     void *dwide = pen__at(pass->hold, piece->wide_gradient);
     void *dinner = pen__at(pass->scratch, block->inner_gradient);
+    if (block->again.wide)
+        compute_wide(block, piece, pass);
     engine->ops->linear_backward_input(engine, &piece->down, dy, dinner);
     if (block->is_gated)
         engine->ops->swiglu_backward(engine, &piece->swiglu, wide,
@@ -220,6 +267,8 @@ static void backward_mlp(const struct block *block,
                          const struct pen__pass *pass, const void *dy)
 {
     void *db = pen__at(pass->hold, block->b_gradient);
+    if (block->again.wide && block->again.norms)
+        compute_b(block, pass);
     for (uint32_t i = 0; i < block->num_pieces; i++)
         backward_piece(block, &block->pieces[i], pass, dy,
                        result_of(block, pass, i, db));
@@ -242,12 +291,14 @@ static void backward_heads(const struct block *block, const struct piece *piece,
     engine->ops->linear_backward_input(
         engine, &piece->out, pen__at(pass->hold, block->middle_gradient),
         dattended);
+    if (block->again.attention)
+        attend(block, piece, pass);
     engine->ops->attention_backward(
         engine, &piece->attention, pen__at(projected, projection->q),
         pen__at(projected, projection->k), pen__at(projected, projection->v),
-        pen__at(pass->stash, piece->attended), pen__at(pass->stash, piece->lse),
-        dattended, pen__at(gradient, projection->dq),
-        pen__at(gradient, projection->dk), pen__at(gradient, projection->dv));
+        attended_of(block, piece, pass), lse_of(block, piece, pass), dattended,
+        pen__at(gradient, projection->dq), pen__at(gradient, projection->dk),
+        pen__at(gradient, projection->dv));
     pen__projection_backward_input(
         projection, engine, projected, gradient,
         pen__at(pass->scratch, block->projection_scratch), da);
@@ -279,12 +330,12 @@ static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
     const struct pen_engine_ops *ops = engine->ops;
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
-        if (!block->keeps_cheap)
+        if (block->again.inner)
             compute_inner(block, piece, pass);
         ops->linear_backward_weight(engine, &piece->down,
-                                    cheap(block, pass, piece->inner), dy);
+                                    inner_of(block, piece, pass), dy);
         ops->linear_backward_weight(engine, &piece->up,
-                                    cheap(block, pass, block->b),
+                                    normed(block, pass, block->b),
                                     pen__at(pass->hold, piece->wide_gradient));
     }
     ops->norm_backward_weight(
@@ -300,7 +351,7 @@ static void backward_weight(struct pen__layer *layer,
     const struct block *block = block_of(layer);
     struct pen_engine *engine = pass->engine;
     const struct pen_engine_ops *ops = engine->ops;
-    if (!block->keeps_cheap) {
+    if (block->again.norms) {
         compute_a(block, pass, x);
         compute_b(block, pass);
     }
@@ -308,10 +359,10 @@ static void backward_weight(struct pen__layer *layer,
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         ops->linear_backward_weight(
-            engine, &piece->out, pen__at(pass->stash, piece->attended),
+            engine, &piece->out, attended_of(block, piece, pass),
             pen__at(pass->hold, block->middle_gradient));
         pen__projection_backward_weight(
-            &piece->projection, engine, cheap(block, pass, block->a),
+            &piece->projection, engine, normed(block, pass, block->a),
             pen__at(pass->stash, piece->projected),
             pen__at(pass->hold, piece->projected_gradient));
     }
@@ -419,9 +470,15 @@ static void lay_out_stash(struct block *block)
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         struct piece *piece = &block->pieces[i];
         piece->projected = pen__take(end, piece->projection.stash_bytes);
-        piece->attended = pen__take(end, row * piece->projection.query_width);
-        piece->lse = pen__take(end, stat * piece->attention.heads);
-        piece->wide = pen__take(end, row * piece->swiglu.stride);
+        piece->attended =
+            pen__take(block->again.attention ? &block->base.hold_bytes : end,
+                      row * piece->projection.query_width);
+        piece->lse =
+            pen__take(block->again.attention ? &block->base.scratch_bytes : end,
+                      stat * piece->attention.heads);
+        piece->wide =
+            pen__take(block->again.wide ? &block->base.hold_bytes : end,
+                      row * piece->swiglu.stride);
     }
 }
 
@@ -432,7 +489,9 @@ static void lay_out_scratch(struct block *block,
     size_t *end = &block->base.scratch_bytes;
     size_t row = block->shape.rows * block->shape.element;
     const struct piece *piece = &block->pieces[0];
-    block->inner_gradient = pen__take(end, row * piece->swiglu.width);
+    block->inner_gradient =
+        pen__take(end, row * (block->again.wide ? piece->swiglu.stride
+                                                : piece->swiglu.width));
     block->attended_gradient =
         pen__take(end, row * piece->projection.query_width);
     block->projection_scratch = pen__take(end, piece->projection.scratch_bytes);
@@ -449,16 +508,18 @@ static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
     base->input_bytes = pen__align(width);
     base->output_bytes = base->input_bytes;
     lay_out_stash(block);
-    size_t *keeper =
-        block->keeps_cheap ? &base->stash_bytes : &base->scratch_bytes;
-    block->a = pen__take(keeper, width);
-    block->b = pen__take(keeper, width);
+    size_t *norms =
+        block->again.norms ? &base->scratch_bytes : &base->stash_bytes;
+    size_t *inner =
+        block->again.inner ? &base->scratch_bytes : &base->stash_bytes;
+    block->a = pen__take(norms, width);
+    block->b = pen__take(norms, width);
     block->middle_gradient = pen__take(&base->hold_bytes, width);
     block->a_gradient = pen__take(&base->hold_bytes, width);
     block->b_gradient = pen__take(&base->hold_bytes, width);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         struct piece *piece = &block->pieces[i];
-        piece->inner = pen__take(keeper, row * piece->swiglu.width);
+        piece->inner = pen__take(inner, row * piece->swiglu.width);
         piece->projected_gradient =
             pen__take(&base->hold_bytes, piece->projection.hold_bytes);
         piece->wide_gradient =
@@ -476,7 +537,8 @@ pen_status pen__block_create(struct pen_network *network, uint32_t layer,
     if (block == NULL)
         return PEN_NOMEM;
     block->base.ops = &block_ops;
-    block->keeps_cheap = network->options.recompute != PEN_RECOMPUTE_SELECTIVE;
+    block->again =
+        pen_recomputed_of(network->options.recompute, network->options.modules);
     block->is_gated = network->options.model->activation == PEN_ACTIVATION_SILU;
     block->shape = pen__shape_of(&network->options);
     block->num_pieces = count;

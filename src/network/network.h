@@ -64,6 +64,7 @@ struct pen_network_options {
     size_t step_rows; /* most tokens between two optimizer steps */
     int moments;      /* that the optimizer keeps per parameter */
     enum pen_recompute recompute;
+    unsigned modules; /* of selective: 1u << PEN_MODULE_...; 0: cheap ones */
     struct pen_tensor_share tensor;
     bool is_forward_only; /* no gradients: evaluation, generation */
 };

@@ -15,7 +15,21 @@ static struct pen_workload workload_of(const struct pen_compute *compute,
                                  .sequence = compute->sequence,
                                  .element_bytes = compute->is_bf16 ? 2 : 4,
                                  .stat_bytes = 4,
-                                 .recompute = recompute};
+                                 .recompute = recompute,
+                                 .modules = compute->modules};
+}
+
+static bool is_counted(const struct pen_compute *compute,
+                       enum pen_recompute recompute)
+{
+    return recompute == PEN_RECOMPUTE_SELECTIVE && compute->modules != 0;
+}
+
+/* What the profile has of a mode, or what that is counted from. */
+static enum pen_recompute measured_mode(const struct pen_compute *compute,
+                                        enum pen_recompute recompute)
+{
+    return is_counted(compute, recompute) ? PEN_RECOMPUTE_NONE : recompute;
 }
 
 pen_status pen_compute_check(const struct pen_compute *compute,
@@ -28,6 +42,7 @@ pen_status pen_compute_check(const struct pen_compute *compute,
                                         .micro_batch = compute->micro_batch,
                                         .sequence = compute->sequence,
                                         .is_bf16 = compute->is_bf16};
+    recompute = measured_mode(compute, recompute);
     pen_status status = pen_profile_fits(profile, &use, why);
     if (status != PEN_OK || profile->layers[0].modes[recompute].is_there)
         return status;
@@ -36,6 +51,39 @@ pen_status pen_compute_check(const struct pen_compute *compute,
             "with --recompute-granularity all",
             pen_recompute_names[recompute]);
     return PEN_INVALID;
+}
+
+void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
+                             enum pen_recompute recompute,
+                             struct pen_compute_bytes *out)
+{
+    const struct pen_profile_mode *mode =
+        &compute->profile->layers[pen_model_layer_kind(compute->model, layer)]
+             .modes[measured_mode(compute, recompute)];
+    *out = (struct pen_compute_bytes){mode->stash_bytes, mode->hold_bytes,
+                                      mode->scratch_bytes};
+    if (!is_counted(compute, recompute))
+        return;
+    struct pen_workload work = workload_of(compute, PEN_RECOMPUTE_NONE);
+    struct pen_layer_cost plain, cost;
+    pen_model_layer_cost(compute->model, layer, &work, &plain);
+    work.recompute = recompute;
+    pen_model_layer_cost(compute->model, layer, &work, &cost);
+    out->stash -= plain.stash_bytes - cost.stash_bytes;
+    out->hold += cost.hold_bytes - plain.hold_bytes;
+    out->scratch += cost.hold_bytes - plain.hold_bytes + cost.again_bytes;
+}
+
+/* Modules that are computed again take their share of a forward. */
+static double again_sec(const struct pen_compute *compute, uint32_t layer,
+                        const struct pen_profile_mode *mode)
+{
+    struct pen_workload work = workload_of(compute, PEN_RECOMPUTE_SELECTIVE);
+    struct pen_layer_cost cost;
+    pen_model_layer_cost(compute->model, layer, &work, &cost);
+    return cost.forward_flops > 0 ? mode->passes[PEN_PASS_FORWARD].median_sec *
+                                        cost.again_flops / cost.forward_flops
+                                  : 0;
 }
 
 static void add_measured(const struct pen_profile_mode *mode,
@@ -64,7 +112,7 @@ static void add_counted(const struct pen_compute *compute, uint32_t layer,
         recompute == PEN_RECOMPUTE_FULL &&
                 pen_model_layer_kind(compute->model, layer) == PEN_LAYER_BLOCK
             ? cost.forward_flops
-            : 0;
+            : cost.again_flops;
     sum->forward_sec += cost.forward_flops / FLOPS_PER_SEC;
     sum->input_sec += (cost.input_flops + again) / FLOPS_PER_SEC;
     sum->weight_sec += cost.weight_flops / FLOPS_PER_SEC;
@@ -104,13 +152,17 @@ void pen_compute_stage(const struct pen_compute *compute,
     struct pen_cost sum = {.recompute_sec = -1, .pair_sec = -1, .memory = -1};
     for (uint32_t i = 0; i < stage->count; i++) {
         uint32_t layer = stage->first + i;
-        enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
-        if (compute->profile == NULL)
+        if (compute->profile == NULL) {
             add_counted(compute, layer, stage->recompute, &sum);
-        else
-            add_measured(
-                &compute->profile->layers[kind].modes[stage->recompute],
-                has_whole_backward, &sum);
+            continue;
+        }
+        const struct pen_profile_mode *mode =
+            &compute->profile
+                 ->layers[pen_model_layer_kind(compute->model, layer)]
+                 .modes[measured_mode(compute, stage->recompute)];
+        add_measured(mode, has_whole_backward, &sum);
+        if (is_counted(compute, stage->recompute))
+            sum.input_sec += again_sec(compute, layer, mode);
     }
     double count = (double)pen_model_trained_parameters(compute->model, stage);
     sum.sync_sec = reduction_sec(compute, count);

@@ -17,6 +17,7 @@ struct pen_compute {
     uint32_t micro_batch;              /* sequences */
     uint32_t sequence;
     bool is_bf16;
+    unsigned modules; /* of selective recomputation: 1u << PEN_MODULE_... */
     enum pen_update_kind optimizer; /* ADAM or SGD */
     uint32_t num_members; /* ranks with the same layers; 0 as 1: alone */
     bool is_sharded;      /* each of them steps its share */
@@ -30,6 +31,20 @@ struct pen_compute {
 pen_status pen_compute_check(const struct pen_compute *compute,
                              enum pen_recompute recompute,
                              struct pen_text *why);
+
+/*
+ * What a layer keeps and needs meanwhile, out of the profile. Modules are not
+ * measured: their bytes are counted beside those without recomputation.
+ */
+struct pen_compute_bytes {
+    uint64_t stash;
+    uint64_t hold;
+    uint64_t scratch; /* of a network that has it */
+};
+
+void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
+                             enum pen_recompute recompute,
+                             struct pen_compute_bytes *out);
 
 /*
  * Seconds of layers first to first + count - 1 as one stage. Recomputation is

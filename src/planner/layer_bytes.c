@@ -99,6 +99,10 @@ static void drop_modules(const struct pen__layer *layer, unsigned modules,
         1u << (layer->experts > 0 ? PEN_MODULE_SHARED_EXPERTS : PEN_MODULE_MLP);
     if ((modules & 1u << PEN_MODULE_CORE_ATTENTION) != 0)
         stash->pairs = 0;
+    if ((layer->recipe->modules & modules & 1u << PEN_MODULE_CORE_ATTENTION) !=
+            0 &&
+        layer->setting->target == PEN_TARGET_PENSTOCK)
+        stash->context = 0; /* this program computes it again, too */
     if ((modules & 1u << PEN_MODULE_NORMS) != 0)
         stash->norms *= 1 - pen__layer_free_norms(layer) / layer->parts;
     if ((modules & 1u << PEN_MODULE_LATENT) != 0 && stash->latent > 0)

@@ -120,6 +120,7 @@ static void open_compute(const struct pen_setting *setting,
                                 .micro_batch = plan->micro_batch,
                                 .sequence = plan->sequence,
                                 .is_bf16 = setting->number == PEN_NUMBER_BF16,
+                                .modules = plan->recipe.modules,
                                 .optimizer = PEN_UPDATE_ADAM,
                                 .num_members = plan->degrees[PEN_DEGREE_DP],
                                 .is_sharded =
@@ -220,19 +221,21 @@ bool pen__measured_layer(const struct pen_setting *setting,
     struct pen_cost cost;
     const struct pen_layer_range range = {
         .first = layer, .count = 1, .recompute = recompute};
+    struct pen_compute_bytes kept;
     if (pen_profile_at(setting->profile, plan->micro_batch, &profile, NULL) !=
-            PEN_OK ||
-        !profile.layers[0].modes[recompute].is_there)
+        PEN_OK)
+        return false;
+    open_compute(setting, plan, &profile, &compute);
+    if (pen_compute_check(&compute, recompute, NULL) != PEN_OK)
         return false;
     const struct pen_profile_layer *it =
         &profile.layers[pen_model_layer_kind(setting->model, layer)];
-    open_compute(setting, plan, &profile, &compute);
     time_range(&compute, &range, true, time, &cost);
+    pen_compute_layer_bytes(&compute, layer, recompute, &kept);
     *bytes = (struct pen_layer_bytes){
         .num_parameters = it->num_parameters,
-        .stash_bytes = it->modes[recompute].stash_bytes,
+        .stash_bytes = kept.stash,
         .output_bytes = profile.layers[PEN_LAYER_BLOCK].output_bytes,
-        .working_bytes = it->modes[recompute].scratch_bytes + it->engine_bytes +
-                         it->passing_bytes};
+        .working_bytes = kept.scratch + it->engine_bytes + it->passing_bytes};
     return true;
 }

@@ -112,11 +112,12 @@ static void add_activations(struct holder *holder, uint32_t stage,
     uint64_t input = 2 * align(tokens * sizeof(int32_t));
     uint64_t scratch = 0;
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
-        const struct pen_profile_mode *mode =
-            &layer_of(holder, i)->modes[range->recompute];
+        struct pen_compute_bytes bytes;
+        pen_compute_layer_bytes(&holder->measured->compute, i, range->recompute,
+                                &bytes);
         holder->activations +=
-            needs.stashes * mode->stash_bytes + needs.holds * mode->hold_bytes;
-        scratch = larger(scratch, mode->scratch_bytes);
+            needs.stashes * bytes.stash + needs.holds * bytes.hold;
+        scratch = larger(scratch, bytes.scratch);
     }
     if (range->first == 0 || has_head(holder, range))
         holder->activations += needs.inputs * input;

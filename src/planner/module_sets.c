@@ -100,12 +100,24 @@ static void list_sets(struct work *work, unsigned left,
     }
 }
 
+/* Beside what costs no product; attention costs most for what it frees. */
+static void add_trained(const struct pen_model *model,
+                        struct pen__module_sets *out)
+{
+    if (model->images != NULL || model->num_experts > 0)
+        return;
+    add_set(out, BIT(NORMS) | BIT(MLP));
+    add_set(out, PEN_TRAINED_MODULES);
+}
+
 void pen__module_sets_find(const struct pen_setting *setting,
                            const struct pen_recipe *recipe,
                            struct pen__module_sets *out)
 {
     struct work work = {.setting = setting};
     *out = (struct pen__module_sets){.items = {recipe->modules}, .count = 1};
+    if (recipe->modules == 0 && pen__is_measured(setting))
+        add_trained(setting->model, out);
     if (recipe->modules != 0 || setting->target != PEN_TARGET_MEGATRON ||
         setting->model->images != NULL || pen__is_measured(setting))
         return;

@@ -65,6 +65,7 @@ struct pen_trainer_options {
     size_t micro_batch;  /* samples */
     size_t global_batch; /* samples of a step; a multiple of micro_batch */
     enum pen_recompute recompute;
+    unsigned modules; /* of selective recomputation, as those of a network */
 
     /* All below may be zero: one process, one stage. */
     struct pen_transport *transport; /* borrowed, as the two below */
@@ -122,11 +123,12 @@ pen_status pen_trainer_check(const struct pen_trainer_options *options,
 
 /*
  * Between two steps: from here on another layout, with the same bits. Of `to`
- * num_ranks, schedule, parts, order, recompute and is_sharded count; all else
- * stays. Values and moments go from rank to rank by way of memory. Called by
- * all ranks of the transport, also those that are idle before or after it; they
- * return together. Networks, verifiers and checkpointers that were made of this
- * trainer are invalid then. After a failure it can only be freed.
+ * num_ranks, schedule, parts, order, recompute, modules and is_sharded count;
+ * all else stays. Values and moments go from rank to rank by way of memory.
+ * Called by all ranks of the transport, also those that are idle before or
+ * after it; they return together. Networks, verifiers and checkpointers that
+ * were made of this trainer are invalid then. After a failure it can only be
+ * freed.
  */
 struct pen_move_cost {
     double sec;

@@ -27,6 +27,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .step_rows =
             options->global_batch / trainer->layout.num_logical * sequence,
         .recompute = layers->recompute,
+        .modules = options->modules,
         .tensor = {.total = options->logical_tensor,
                    .count = options->logical_tensor},
         .is_forward_only = options->is_forward_only};

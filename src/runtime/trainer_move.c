@@ -176,6 +176,7 @@ static pen_status rebuild(struct pen_trainer *trainer,
     options->parts = to->parts;
     options->order = to->order;
     options->recompute = to->recompute;
+    options->modules = to->modules;
     options->is_sharded = to->is_sharded;
     trainer->layout.mesh.epoch++;
     return pen__trainer_make_parts(trainer, why);

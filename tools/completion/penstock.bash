@@ -41,7 +41,7 @@ _penstock_train_options() {
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
         --stale-after --stale-discount --predict-weights --stage-replicas \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
-        --engine --threads --recompute-granularity --save --save-interval --save-keep \
+        --engine --threads --recompute-granularity --recompute-modules --recompute-stages --save --save-interval --save-keep \
         --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \

@@ -524,10 +524,13 @@ static pen_status check_recipe(const struct pen__plan_args *args,
                                const struct pen_setting *setting,
                                struct pen_text *why)
 {
+    struct pen_recipe other = args->recipe;
+    other.modules &= ~PEN_TRAINED_MODULES;
     if (setting->target != PEN_TARGET_PENSTOCK ||
-        (args->expert_tp == 0 && pen_recipe_is_plain(&args->recipe)))
+        (args->expert_tp == 0 && pen_recipe_is_plain(&other)))
         return PEN_OK;
-    pen_why(why, "penstock train has no options for a recipe; give --target "
+    pen_why(why, "penstock train has no options for a recipe but "
+                 "--recompute-modules core_attn,layernorm,mlp; give --target "
                  "megatron, or leave out what makes the recipe");
     return PEN_INVALID;
 }

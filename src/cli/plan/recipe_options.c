@@ -144,18 +144,8 @@ static unsigned read_modules(const char *option, const char *text,
                              const struct argp_state *state)
 {
     unsigned bits = 0;
-    for (const char *at = text; at != NULL;) {
-        size_t length = strcspn(at, ",");
-        unsigned name = 0;
-        while (name < PEN_MODULES &&
-               (strlen(pen_module_names[name]) != length ||
-                memcmp(pen_module_names[name], at, length) != 0))
-            name++;
-        if (name == PEN_MODULES)
-            refuse_list(option, text, state);
-        bits |= 1u << name;
-        at = at[length] == ',' ? at + length + 1 : NULL;
-    }
+    if (text != NULL && !pen_modules_parse(text, &bits))
+        refuse_list(option, text, state);
     return bits;
 }
 

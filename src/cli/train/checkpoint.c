@@ -32,6 +32,8 @@ static const char *const free_options[] = {
     "eval-interval",
     "eval-iters",
     "recompute-granularity",
+    "recompute-modules",
+    "recompute-stages",
     "pipeline-model-parallel-size",
     "num-virtual-stages-per-pipeline-rank",
     "pp",

@@ -1,5 +1,6 @@
 #include "cli/train/layout.h"
 
+#include "cli/train/recompute.h"
 #include "cli/train/sizes.h"
 #include "planner/compute.h"
 #include "schedule/generators.h"
@@ -19,7 +20,9 @@ static pen_status check_restrictions(const struct pen_plan *plan,
 {
     struct pen_training_facts facts = {.sharding = plan->sharding,
                                        .number = plan->number};
-    if (plan->expert_tp != 0 || !pen_recipe_is_plain(&plan->recipe)) {
+    struct pen_recipe other = plan->recipe;
+    other.modules &= ~PEN_TRAINED_MODULES;
+    if (plan->expert_tp != 0 || !pen_recipe_is_plain(&other)) {
         pen_why(why,
                 "the plan has %s, which penstock train does not carry out; "
                 "export it (penstock export), or plan with --target penstock",
@@ -59,6 +62,7 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
         plan->schedule.name != NULL ? plan->schedule.name : plan->schedule.file;
     args->is_sharded = plan->sharding == PEN_SHARDING_ZERO1;
     args->micro_batch_size = plan->micro_batch;
+    args->modules = plan->recipe.modules;
     args->global_batch_size = pen_plan_global_batch(plan);
     args->replica_batch = args->global_batch_size;
     if (args->logical_replicas == 0)
@@ -364,10 +368,14 @@ static pen_status split_layers(struct pen__train_layout *layout,
     layout->parts = calloc(num_parts, sizeof *layout->parts);
     if (layout->parts == NULL)
         return PEN_NOMEM;
-    if (layout->plan == NULL)
-        return pen_compute_cut(compute, (enum pen_recompute)args->recompute,
-                               shape->num_microbatches, layout->parts,
-                               num_parts, why);
+    if (layout->plan == NULL) {
+        pen_status status = pen_compute_cut(
+            compute, (enum pen_recompute)args->recompute,
+            shape->num_microbatches, layout->parts, num_parts, why);
+        return status == PEN_OK ? pen__train_recompute_set(args, layout->parts,
+                                                           num_parts, why)
+                                : status;
+    }
     if (layout->plan->num_stages != num_parts) {
         pen_why(why, "the plan has %u stages, but its schedule has %u",
                 layout->plan->num_stages, num_parts);
@@ -508,6 +516,7 @@ static pen_status make(struct pen__train_layout *layout,
     struct pen_compute shared = *compute;
     layout->is_tied =
         compute->model->has_tied_embeddings && args->pipeline_size > 1;
+    shared.modules = args->modules;
     status =
         make_schedule(layout, args, (uint32_t)most_steps(args, num_replicas),
                       &layout->schedule, why);
@@ -565,6 +574,16 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                          .num_ranks = num_ranks,
                                          .overlapping_steps = 1};
     pen_status status = PEN_OK;
+    if (args->recompute_stages != NULL && args->plan != NULL) {
+        pen_why(why,
+                "--recompute-stages %s: %s has its own; leave the option out",
+                args->recompute_stages, args->plan);
+        return PEN_INVALID;
+    }
+    if (model->decoder == NULL && args->recompute_stages != NULL) {
+        pen_why(why, "--recompute-stages is for text models only");
+        return PEN_INVALID;
+    }
     if (model->decoder == NULL) { /* the trainer has its own way for one rank */
         choose_clipping(layout, args);
         status = check_cures(layout, args, why);
@@ -579,6 +598,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .micro_batch = (uint32_t)args->micro_batch_size,
         .sequence = sequence,
         .is_bf16 = args->is_bf16,
+        .modules = args->modules,
         .optimizer = args->numbers.kind == PEN_STEP_RULE_ADAM ? PEN_UPDATE_ADAM
                                                               : PEN_UPDATE_SGD};
     if (status == PEN_OK)
@@ -603,6 +623,7 @@ struct pen_trainer_options pen__train_layout_options(
         .micro_batch = args->micro_batch_size,
         .global_batch = args->replica_batch,
         .recompute = (enum pen_recompute)args->recompute,
+        .modules = args->modules,
         .schedule = layout->schedule,
         .parts = layout->parts,
         .correction = layout->correction,

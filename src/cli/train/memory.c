@@ -62,15 +62,18 @@ activation_bytes(const struct pen__train_memory_question *question,
     for (uint32_t i = 0; i < layers->count; i++) {
         struct pen_layer_cost kept, plain;
         workload.recompute = PEN_RECOMPUTE_NONE;
+        workload.modules = args->modules;
         pen_model_layer_cost(model, layers->first + i, &workload, &plain);
         workload.recompute = layers->recompute;
         pen_model_layer_cost(model, layers->first + i, &workload, &kept);
         bytes += (double)kept.stash_bytes * needs->stashes +
                  (double)kept.hold_bytes * needs->holds;
-        hold = larger(hold, (double)plain.hold_bytes);
+        bool is_whole = layers->recompute == PEN_RECOMPUTE_FULL;
+        hold = larger(hold, (double)(is_whole ? plain : kept).hold_bytes);
         output = larger(output, (double)plain.output_bytes);
-        again =
-            larger(again, (double)plain.stash_bytes - (double)kept.stash_bytes);
+        again = larger(again, is_whole ? (double)plain.stash_bytes -
+                                             (double)kept.stash_bytes
+                                       : (double)kept.again_bytes);
     }
     double input = layers->first == 0
                        ? 0

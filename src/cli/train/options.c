@@ -11,6 +11,7 @@
 #include "cli/program/help.h"
 #include "cli/program/parser.h"
 #include "cli/train/probe.h"
+#include "cli/train/recompute.h"
 #include "cli/train/text.h"
 #include "core/mesh.h"
 
@@ -221,6 +222,12 @@ static const struct pen__field fields[] = {
     WORD("recompute-granularity", recompute, recomputes,
          "recompute activations instead of keeping them: none, "
          "selective or full; none when not given"),
+    TEXT("recompute-modules", "LIST", recompute_modules,
+         "modules that selective recomputation computes again: core_attn, "
+         "layernorm, mlp; norms and activation functions when not given"),
+    TEXT("recompute-stages", "LIST", recompute_stages,
+         "instead of --recompute-granularity, one for each stage of the "
+         "pipeline, as full,selective,none"),
     TEXT("save", "DIR", save, "write checkpoints to DIR, also on Ctrl-C"),
     COUNT("save-interval", save_interval, 1, MANY,
           "steps between checkpoints; only at the end when not given"),
@@ -429,6 +436,15 @@ static void read_stage_code(struct pen__train_args *args,
                PEN_MESSAGE_MAX_BLOCK, text);
 }
 
+static void read_recomputation(struct pen__train_args *args,
+                               const struct argp_state *state)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (pen__train_recompute_read(args, &why) != PEN_OK)
+        argp_error(state, "%s", pen_text_string(&why));
+    pen_text_release(&why);
+}
+
 static void read_metrics_port(struct pen__train_args *args,
                               const struct argp_state *state)
 {
@@ -472,6 +488,7 @@ static void complete(struct pen__train_args *args,
 {
     read_engine(args, state);
     read_stage_code(args, state);
+    read_recomputation(args, state);
     read_metrics_port(args, state);
     drop_outputs(args);
     place_run(args);

@@ -77,7 +77,10 @@ struct pen__train_args {
     int64_t sleep_ns; /* so long; 0: as long as the profile says */
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute */
-    unsigned mapping;   /* enum pen_mesh_order */
+    const char *recompute_modules;
+    unsigned modules;             /* that it names, as bits */
+    const char *recompute_stages; /* a granularity for each */
+    unsigned mapping;             /* enum pen_mesh_order */
 
     const char *save;
     uint64_t save_interval;  /* 0: at the end only */

@@ -47,13 +47,14 @@ pen__train_threads(const struct pen__train_args *args,
 /* ---- the same on all ranks ---- */
 
 static void print_layout(const struct pen__train_layout *layout,
-                         struct pen_text *text)
+                         unsigned modules, struct pen_text *text)
 {
     pen_schedule_print(layout->schedule, text);
     for (uint32_t i = 0; i < pen_shape_parts(&layout->schedule->shape); i++)
         pen_text_add(text, "%u %u %u\n", layout->parts[i].first,
                      layout->parts[i].count,
                      (unsigned)layout->parts[i].recompute);
+    pen_text_add(text, "%u\n", modules);
 }
 
 static pen_status describe_plan(const struct pen__train_facts *facts,
@@ -65,11 +66,12 @@ static pen_status describe_plan(const struct pen__train_facts *facts,
     const struct pen__train_moves *moves = facts->moves;
     if (schedule == NULL)
         return PEN_OK;
-    print_layout(facts->layout, &text);
+    print_layout(facts->layout, facts->args->modules, &text);
     for (size_t i = moves->next; i < moves->count; i++) {
         pen_text_add(&text, "%u %d\n", moves->items[i].layout.num_ranks,
                      moves->items[i].args.is_sharded);
-        print_layout(&moves->items[i].layout, &text);
+        print_layout(&moves->items[i].layout, moves->items[i].args.modules,
+                     &text);
     }
     pen_status status = text.has_failed
                             ? PEN_NOMEM
