@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * Checkpoints of a run:
@@ -48,12 +49,41 @@ struct pen_checkpoint_watch {
 
 struct pen_checkpoint_writer;
 
+/* Moments that come with a tensor; a truth value says all or none. */
+enum pen_checkpoint_moments {
+    PEN_MOMENTS_NONE, /* the weight is all: a running statistic */
+    PEN_MOMENTS_ALL,
+    PEN_MOMENTS_FIRST /* of a matrix that Muon steps */
+};
+
 /* A tensor that is going to be kept. */
 struct pen_checkpoint_tensor {
     struct pen_tensor_spec spec;
-    bool has_moments;      /* else the weight is all: a running statistic */
+    enum pen_checkpoint_moments has_moments;
     uint32_t num_versions; /* older weights in float32 */
 };
+
+/* Moments of a tensor in a checkpoint that keeps at most num_moments. */
+static inline uint32_t
+pen_checkpoint_tensor_moments(enum pen_checkpoint_moments has,
+                              uint32_t num_moments)
+{
+    if (has == PEN_MOMENTS_NONE)
+        return 0;
+    return has == PEN_MOMENTS_FIRST && num_moments > 1 ? 1 : num_moments;
+}
+
+/* Of a run with this optimizer, as the manifest names it. */
+static inline enum pen_checkpoint_moments
+pen_checkpoint_moments_of(const char *optimizer,
+                          const struct pen_any_tensor *tensor)
+{
+    if (!tensor->is_trained)
+        return PEN_MOMENTS_NONE;
+    return strcmp(optimizer, "muon") == 0 && tensor->is_block_matrix
+               ? PEN_MOMENTS_FIRST
+               : PEN_MOMENTS_ALL;
+}
 
 /*
  * Begins step `step` of a run, whose directory is made when it is missing.
@@ -79,6 +109,14 @@ pen_status pen_checkpoint_begin_for(const struct pen_any_model *model,
                                     uint32_t num_moments,
                                     struct pen_checkpoint_writer **out,
                                     struct pen_text *why);
+
+/*
+ * Before the first record: what the optimizer of the run does not keep does not
+ * have to come. Names are those of manifests.
+ */
+void pen_checkpoint_expect(struct pen_checkpoint_writer *writer,
+                           const struct pen_any_model *model,
+                           const char *optimizer);
 
 /* Refused when it is no record, or of another step, or there already. */
 pen_status pen_checkpoint_add_record(struct pen_checkpoint_writer *writer,

@@ -70,8 +70,9 @@ static pen_status add_parts(struct pen_hash *hash,
 {
     struct pen_any_tensor info;
     pen_any_model_tensor(model, tensor, &info);
-    uint32_t num_moments =
-        info.is_trained ? checkpoint->manifest.num_moments : 0;
+    uint32_t num_moments = pen_checkpoint_tensor_moments(
+        pen_checkpoint_moments_of(checkpoint->manifest.optimizer, &info),
+        checkpoint->manifest.num_moments);
     uint32_t num_parts = 1 + num_moments +
                          pen_checkpoint_num_versions(checkpoint, model, tensor);
     for (uint32_t i = 0; i < num_parts; i++) {

@@ -88,10 +88,10 @@ static pen_status list_tensor(struct copy *copy, uint32_t tensor,
         return status;
     *made = (struct pen_checkpoint_tensor){
         {info->name, found->dtype, info->num_dims, info->shape},
-        info->is_trained,
+        pen_checkpoint_moments_of(copy->checkpoint->manifest.optimizer, info),
         pen_checkpoint_num_versions(copy->checkpoint, copy->model, tensor)};
-    uint32_t num_moments =
-        info->is_trained ? copy->checkpoint->manifest.num_moments : 0;
+    uint32_t num_moments = pen_checkpoint_tensor_moments(
+        made->has_moments, copy->checkpoint->manifest.num_moments);
     for (uint32_t i = 0; i < num_moments && status == PEN_OK; i++)
         status = pen_checkpoint_find(copy->checkpoint, copy->model, tensor,
                                      PEN_CHECKPOINT_MOMENT1 + i, &found, why);

@@ -74,7 +74,8 @@ static uint32_t num_parts(const struct pen_checkpoint_share *share,
         return 1;
     if (kind == PEN_RECORD_SYNC)
         return tensor->num_versions;
-    return tensor->has_moments ? share->num_moments : 0;
+    return pen_checkpoint_tensor_moments(tensor->has_moments,
+                                         share->num_moments);
 }
 
 static size_t num_extras(const struct pen_checkpoint_share_args *args,

@@ -72,7 +72,8 @@ static size_t num_parts(const struct pen_snapshot *snapshot, int image,
         return 1;
     if (image == SYNC)
         return it->num_versions;
-    return it->has_moments ? snapshot->contents.num_moments : 0;
+    return pen_checkpoint_tensor_moments(it->has_moments,
+                                         snapshot->contents.num_moments);
 }
 
 static size_t count_specs(const struct pen_snapshot *snapshot, int image)

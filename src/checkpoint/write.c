@@ -135,8 +135,8 @@ static pen_status expect_tensors(struct pen_checkpoint_writer *writer,
     for (int i = 0; i < PEN_RECORD_SYNC; i++)
         writer->missing[i] = json_object();
     for (size_t i = 0; i < count; i++) {
-        uint32_t num_moments =
-            tensors[i].has_moments ? writer->manifest.num_moments : 0;
+        uint32_t num_moments = pen_checkpoint_tensor_moments(
+            tensors[i].has_moments, writer->manifest.num_moments);
         for (uint32_t part = 0; status == PEN_OK && part <= num_moments; part++)
             status = expect_part(writer, tensors[i].spec.name, part, why);
     }
@@ -287,6 +287,22 @@ pen_status pen_checkpoint_begin_for(const struct pen_any_model *model,
                                       num_moments, &writer, why);
     release_tensors(&list);
     return status == PEN_OK ? take_config(writer, model, out, why) : status;
+}
+
+void pen_checkpoint_expect(struct pen_checkpoint_writer *writer,
+                           const struct pen_any_model *model,
+                           const char *optimizer)
+{
+    for (uint32_t i = 0; i < pen_any_model_num_tensors(model); i++) {
+        struct pen_any_tensor info;
+        struct pen_text name = PEN_TEXT_EMPTY;
+        pen_any_model_tensor(model, i, &info);
+        pen__part_name(info.name, PEN_CHECKPOINT_MOMENT2, &name);
+        if (pen_checkpoint_moments_of(optimizer, &info) == PEN_MOMENTS_FIRST)
+            json_object_del(writer->missing[PEN_RECORD_OPTIMIZER],
+                            pen_text_string(&name));
+        pen_text_release(&name);
+    }
 }
 
 pen_status pen_checkpoint_create_for(const struct pen_any_model *model,

@@ -84,13 +84,17 @@ static void image_tensor(const struct pen_image_tensor *from,
     memcpy(out->shape, from->shape, sizeof out->shape);
 }
 
-static void decoder_tensor(const struct pen_tensor_info *from,
+static void decoder_tensor(const struct pen_model *model,
+                           const struct pen_tensor_info *from,
                            struct pen_any_tensor *out)
 {
     *out = (struct pen_any_tensor){.dtype = PEN_DTYPE_F32,
                                    .num_dims = from->form->num_dims,
                                    .num_elements = from->form->num_elements,
                                    .is_trained = true};
+    out->is_block_matrix = from->form->role == PEN_ROLE_MATRIX &&
+                           from->form->num_dims == 2 && from->layer > 0 &&
+                           from->layer + 1 < model->num_layers;
     memcpy(out->name, from->name, sizeof out->name);
     memcpy(out->shape, from->form->shape, sizeof from->form->shape);
 }
@@ -104,7 +108,7 @@ void pen_any_model_tensor(const struct pen_any_model *model, uint32_t tensor,
         return;
     }
     pen_model_tensor(model->decoder, tensor, &info);
-    decoder_tensor(&info, out);
+    decoder_tensor(model->decoder, &info, out);
 }
 
 pen_status pen_any_model_find(const struct pen_any_model *model,

@@ -36,7 +36,8 @@ struct pen_any_tensor {
     uint32_t num_dims;
     uint64_t shape[4];
     uint64_t num_elements;
-    bool is_trained; /* has gradient and moments, else is a statistic */
+    bool is_trained;      /* has gradient and moments, else is a statistic */
+    bool is_block_matrix; /* neither of the ends, nor a bias or norm */
 };
 
 /* tensor < num_tensors. */

@@ -267,6 +267,21 @@ struct pen_sgd {
     double gradient_scale;
 };
 
+/*
+ * As torch.optim.Muon, of some rows of a parameter that are one matrix; needs
+ * one moment. The products are those of engine/newton_schulz.h.
+ */
+struct pen_muon {
+    size_t first_row;
+    size_t num_rows;
+    double learning_rate; /* what the decay is multiplied by */
+    double adjusted_rate; /* the step, for the shape of the matrix */
+    double momentum;
+    bool is_nesterov;
+    double weight_decay;
+    double gradient_scale;
+};
+
 enum pen_place { PEN_PLACE_ENGINE, PEN_PLACE_STAGING };
 enum { PEN_PLACES = 2 };
 
@@ -415,6 +430,17 @@ struct pen_engine_ops {
                        const struct pen_adamw *adamw);
     void (*sgd_step)(struct pen_engine *engine, struct pen_parameter *parameter,
                      const struct pen_sgd *sgd);
+
+    /*
+     * For every shape of a matrix before the first step; again is fine. After
+     * the last step of a parameter call parameter_value_changed(). Both are
+     * NULL in an engine without Muon.
+     */
+    pen_status (*muon_prepare)(struct pen_engine *engine, size_t rows,
+                               size_t columns, struct pen_text *why);
+    void (*muon_step)(struct pen_engine *engine,
+                      struct pen_parameter *parameter,
+                      const struct pen_muon *muon);
 
     /* For every (weight, rows) before the first step; again is fine. */
     pen_status (*linear_prepare)(struct pen_engine *engine,

@@ -50,7 +50,8 @@ static size_t add_tensor(struct pen__contents *contents, uint32_t tensor)
     pen_any_model_tensor(model, tensor, about);
     contents->tensors[contents->count] = (struct pen_checkpoint_tensor){
         .spec = {about->name, about->dtype, about->num_dims, about->shape},
-        .has_moments = about->is_trained};
+        .has_moments = pen_checkpoint_moments_of(
+            pen_optimizer_name(&contents->trainer->options.optimizer), about)};
     return contents->count++;
 }
 
@@ -259,8 +260,9 @@ static void copy_extra(struct pen__contents *contents, size_t extra,
 static uint32_t num_parts_of(const struct pen__contents *contents,
                              size_t tensor)
 {
-    return contents->tensors[tensor].has_moments ? 1 + contents->num_moments
-                                                 : 1;
+    return 1 +
+           pen_checkpoint_tensor_moments(contents->tensors[tensor].has_moments,
+                                         contents->num_moments);
 }
 
 static bool take_plain(struct pen__contents *contents)

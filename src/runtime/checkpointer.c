@@ -148,6 +148,8 @@ static pen_status begin_step(struct pen_checkpointer *checkpointer)
         checkpointer->contents.num_moments, &checkpointer->writer, why);
     if (status != PEN_OK)
         return status;
+    pen_checkpoint_expect(checkpointer->writer, trainer->options.model,
+                          pen_optimizer_name(&trainer->options.optimizer));
     struct pen_manifest *manifest =
         pen_checkpoint_manifest(checkpointer->writer);
     status = pen__contents_describe(

@@ -1,18 +1,126 @@
 #include "runtime/optimizer.h"
 
+#include "base/bug.h"
+#include "core/any_model.h"
+
 #include <math.h>
 
 const char *pen_optimizer_name(const struct pen_optimizer *optimizer)
 {
-    return optimizer->kind == PEN_STEP_RULE_ADAM ? "adamw" : "sgd";
+    static const char *const names[] = {"adamw", "sgd", "muon"};
+    return names[optimizer->kind];
 }
 
 int pen_optimizer_moments(const struct pen_optimizer *optimizer)
 {
-    if (optimizer->kind == PEN_STEP_RULE_ADAM)
+    if (optimizer->kind != PEN_STEP_RULE_SGD)
         return 2;
     return optimizer->momentum > 0 ? 1 : 0;
 }
+
+/* ---- Muon ---- */
+
+static void tensor_of(const struct pen_network *network,
+                      const struct pen_tensor_slice *slice,
+                      struct pen_any_tensor *out)
+{
+    const struct pen_any_model model = {
+        .decoder = (struct pen_model *)pen_network_model(network)};
+    pen_any_model_tensor(&model, slice->tensor, out);
+}
+
+/* Tensors that share a parameter are alike. */
+static bool is_muon(const struct pen_optimizer *optimizer,
+                    const struct pen_network *network, size_t parameter)
+{
+    struct pen_any_tensor tensor;
+    if (optimizer->kind != PEN_STEP_RULE_MUON)
+        return false;
+    tensor_of(network, &pen_network_parameter(network, parameter)->slices[0],
+              &tensor);
+    return tensor.is_block_matrix;
+}
+
+/* Rows of the parameter that a tensor is. */
+static struct pen_muon rows_of(const struct pen_network_parameter *it,
+                               const struct pen_tensor_slice *slice)
+{
+    PEN_BUG_UNLESS(it->order == PEN_ORDER_ROWS || it->num_slices == 1);
+    return (struct pen_muon){.first_row = slice->first / it->columns,
+                             .num_rows = pen_tensor_piece_count(&slice->piece) /
+                                         it->columns};
+}
+
+/* Of the matrix as files have it, as torch sees it. */
+static double adjusted(const struct pen_optimizer *optimizer, double rate,
+                       const struct pen_any_tensor *tensor)
+{
+    double rows = (double)tensor->shape[0];
+    double columns = (double)tensor->shape[1];
+    switch (optimizer->muon_adjust) {
+    case PEN_MUON_MATCH_RMS_ADAMW:
+        return rate * 0.2 * sqrt(fmax(rows, columns));
+    case PEN_MUON_SPECTRAL_UNCLAMPED:
+        return rate * sqrt(rows / columns);
+    case PEN_MUON_ORIGINAL:
+        break;
+    }
+    return rate * sqrt(fmax(1, rows / columns));
+}
+
+static void step_muon(const struct pen_optimizer *optimizer,
+                      struct pen_network *network,
+                      const struct pen_network_parameter *it,
+                      const struct pen_update *update)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    double rate = update->learning_rate * optimizer->muon_scale;
+    for (size_t i = 0; i < it->num_slices; i++) {
+        struct pen_any_tensor tensor;
+        tensor_of(network, &it->slices[i], &tensor);
+        struct pen_muon muon = rows_of(it, &it->slices[i]);
+        muon.learning_rate = rate;
+        muon.adjusted_rate = adjusted(optimizer, rate, &tensor);
+        muon.momentum = optimizer->muon_momentum;
+        muon.is_nesterov = !optimizer->is_muon_plain;
+        muon.weight_decay = pen_optimizer_decay(optimizer, it->role);
+        muon.gradient_scale = pen_optimizer_clip(optimizer, update->norm);
+        engine->ops->muon_step(engine, it->parameter, &muon);
+    }
+    engine->ops->parameter_value_changed(engine, it->parameter);
+}
+
+int pen_optimizer_moments_of(const struct pen_optimizer *optimizer,
+                             const struct pen_network *network,
+                             size_t parameter)
+{
+    return is_muon(optimizer, network, parameter)
+               ? 1
+               : pen_optimizer_moments(optimizer);
+}
+
+pen_status pen_optimizer_prepare(const struct pen_optimizer *optimizer,
+                                 struct pen_network *network, size_t parameter,
+                                 struct pen_text *why)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, parameter);
+    pen_status status = PEN_OK;
+    if (!is_muon(optimizer, network, parameter))
+        return PEN_OK;
+    if (engine->ops->muon_prepare == NULL) {
+        pen_why(why, "this --engine has no Muon. Use --engine onednn, or "
+                     "--optimizer adam");
+        return PEN_INVALID;
+    }
+    for (size_t i = 0; i < it->num_slices && status == PEN_OK; i++)
+        status = engine->ops->muon_prepare(
+            engine, rows_of(it, &it->slices[i]).num_rows, it->columns, why);
+    return status;
+}
+
+/* ---- all of them ---- */
 
 /* The small term is that of torch.nn.utils.clip_grad_norm_ and Megatron-LM. */
 double pen_optimizer_clip(const struct pen_optimizer *optimizer, double norm)
@@ -40,7 +148,9 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
         pen_network_parameter(network, parameter);
     double scale = pen_optimizer_clip(optimizer, update->norm);
     double decay = pen_optimizer_decay(optimizer, it->role);
-    if (optimizer->kind == PEN_STEP_RULE_ADAM) {
+    if (is_muon(optimizer, network, parameter)) {
+        step_muon(optimizer, network, it, update);
+    } else if (optimizer->kind != PEN_STEP_RULE_SGD) {
         struct pen_adamw adamw = {.learning_rate = update->learning_rate,
                                   .beta1 = optimizer->beta1,
                                   .beta2 = optimizer->beta2,

@@ -10,7 +10,15 @@
 
 enum pen_step_rule {
     PEN_STEP_RULE_ADAM, /* with decoupled decay: AdamW */
-    PEN_STEP_RULE_SGD
+    PEN_STEP_RULE_SGD,
+    PEN_STEP_RULE_MUON /* of matrices of the blocks; AdamW of all others */
+};
+
+/* The step of Muon for a matrix, as torch.optim.Muon names these. */
+enum pen_muon_adjust {
+    PEN_MUON_ORIGINAL,          /* rate * sqrt(max(1, rows / columns)) */
+    PEN_MUON_MATCH_RMS_ADAMW,   /* rate * 0.2 sqrt(max(rows, columns)) */
+    PEN_MUON_SPECTRAL_UNCLAMPED /* rate * sqrt(rows / columns) */
 };
 
 enum pen_decay_group {
@@ -25,16 +33,28 @@ struct pen_optimizer {
     double epsilon;
     double momentum; /* of SGD, as below */
     bool is_nesterov;
+    double muon_scale; /* of Muon: its learning rate over that of the others */
+    double muon_momentum;
+    bool is_muon_plain; /* no Nesterov momentum */
+    enum pen_muon_adjust muon_adjust;
     double weight_decay;
     enum pen_decay_group decay_group;
     double clip_norm; /* the largest norm of all gradients; 0: no limit */
 };
 
-/* "adamw" or "sgd". */
+/* "adamw", "sgd" or "muon". */
 const char *pen_optimizer_name(const struct pen_optimizer *optimizer);
 
-/* Moments that a parameter has to keep. */
+/* Moments that parameters have to keep, at most; and those of one. */
 int pen_optimizer_moments(const struct pen_optimizer *optimizer);
+int pen_optimizer_moments_of(const struct pen_optimizer *optimizer,
+                             const struct pen_network *network,
+                             size_t parameter);
+
+/* For each parameter that is stepped, when its moments were added. */
+pen_status pen_optimizer_prepare(const struct pen_optimizer *optimizer,
+                                 struct pen_network *network, size_t parameter,
+                                 struct pen_text *why);
 
 /* The weight decay of a parameter. */
 double pen_optimizer_decay(const struct pen_optimizer *optimizer,

@@ -304,15 +304,17 @@ static pen_status make_executor(struct pen_trainer *trainer,
 static pen_status add_moments(struct pen_trainer *trainer, struct pen_text *why)
 {
     struct pen_engine *engine = trainer->engine;
-    int moments = pen_optimizer_moments(&trainer->options.optimizer);
+    const struct pen_optimizer *optimizer = &trainer->options.optimizer;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
         struct pen_network *network = pen_trainer_network(trainer, s);
         for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
             if (!pen_exchange_owns(trainer->exchange, s, i))
                 continue;
             pen_status status = engine->ops->parameter_add_moments(
-                engine, pen_network_parameter(network, i)->parameter, moments,
-                why);
+                engine, pen_network_parameter(network, i)->parameter,
+                pen_optimizer_moments_of(optimizer, network, i), why);
+            if (status == PEN_OK)
+                status = pen_optimizer_prepare(optimizer, network, i, why);
             if (status != PEN_OK)
                 return status;
         }

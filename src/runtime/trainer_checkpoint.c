@@ -29,9 +29,13 @@ static int num_parts(const struct pen_trainer *trainer)
 int pen__trainer_num_kept(const struct pen_trainer *trainer, uint32_t stage,
                           size_t parameter)
 {
-    return pen_exchange_owns(trainer->exchange, stage, parameter)
-               ? num_parts(trainer)
-               : 1;
+    if (trainer->options.world != NULL ||
+        !pen_exchange_owns(trainer->exchange, stage, parameter))
+        return 1;
+    return 1 + pen_optimizer_moments_of(
+                   &trainer->options.optimizer,
+                   pen_executor_stage(trainer->executor, stage)->network,
+                   parameter);
 }
 
 /* Of the largest parameter, as a plain array. */

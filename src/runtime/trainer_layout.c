@@ -123,6 +123,7 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
     facts.clip_norm = optimizer->clip_norm;
     facts.has_optimizer = true;
     facts.is_adam = optimizer->kind == PEN_STEP_RULE_ADAM;
+    facts.is_muon = optimizer->kind == PEN_STEP_RULE_MUON;
     facts.is_nesterov = optimizer->is_nesterov;
     facts.momentum = optimizer->momentum;
     return facts;

@@ -252,7 +252,13 @@ static size_t bytes_of(const struct move *move, uint32_t tensor)
 static uint32_t num_copies(const struct move *move, uint32_t tensor,
                            uint32_t part, uint32_t rank)
 {
-    return rank == move->rank ? 0 : num_needs(move, tensor, rank, part);
+    const struct pen_checkpoint_tensor *kept =
+        &move->contents.tensors[move->packed[tensor]];
+    if (rank == move->rank ||
+        part > pen_checkpoint_tensor_moments(kept->has_moments,
+                                             move->num_parts - 1))
+        return 0;
+    return num_needs(move, tensor, rank, part);
 }
 
 static size_t count_sends(const struct move *move)

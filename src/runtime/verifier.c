@@ -81,9 +81,11 @@ static size_t num_kinds(const struct pen_verifier *verifier, uint32_t stage,
     const struct pen_trainer *trainer = verifier->trainer;
     bool has_moments = !trainer->options.is_sharded &&
                        pen_exchange_owns(trainer->exchange, stage, parameter);
-    return has_moments
-               ? 1 + (size_t)pen_optimizer_moments(&trainer->options.optimizer)
-               : 1;
+    return has_moments ? 1 + (size_t)pen_optimizer_moments_of(
+                                 &trainer->options.optimizer,
+                                 pen_trainer_network(verifier->trainer, stage),
+                                 parameter)
+                       : 1;
 }
 
 static uint32_t check_of(struct pen_verifier *verifier,

@@ -221,6 +221,19 @@ static bool corrects_with_its_optimizer(const struct pen_training_facts *facts,
     return false;
 }
 
+/* Versions and corrections know the moments of AdamW and SGD. */
+static bool steps_muon_at_once(const struct pen_training_facts *facts,
+                               struct pen_text *why)
+{
+    if (!facts->is_muon || !facts->is_asynchronous)
+        return true;
+    pen_why(why,
+            "--optimizer muon needs a synchronous schedule, and %s is "
+            "asynchronous",
+            facts->schedule);
+    return false;
+}
+
 /* Methods that correct by themselves have a discount, or no need of one. */
 static bool corrects_once(const struct pen_training_facts *facts,
                           struct pen_text *why)
@@ -366,6 +379,7 @@ static const struct {
     {clips_with_a_known_norm,
      "give --clip-grad 0, or --schedule pipedream-2bw"},
     {steps_whole_stages, "leave out --use-distributed-optimizer"},
+    {steps_muon_at_once, "use --schedule 1f1b, or --optimizer adam"},
     {corrects_with_its_optimizer, NULL},
     {corrects_one_stage, NULL},
     {corrects_once, "leave it out"},

@@ -52,8 +52,9 @@ struct pen_training_facts {
 
     /* Of the optimizer. */
     double clip_norm;   /* 0: gradients are not clipped */
-    bool has_optimizer; /* the three below are known */
-    bool is_adam;       /* else SGD */
+    bool has_optimizer; /* the four below are known */
+    bool is_adam;       /* else SGD, or: */
+    bool is_muon;
     bool is_nesterov;
     double momentum;
 };

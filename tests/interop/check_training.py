@@ -42,8 +42,8 @@ def make_reference(out, model, dtype, optimizer, seed, steps):
 
 
 def make_references(root, model, dtypes):
-    for optimizer in ("adamw", "sgd"):
-        for dtype in dtypes:
+    for optimizer in ("adamw", "sgd", "muon"):
+        for dtype in dtypes if optimizer != "muon" else ("float32",):
             make_reference(os.path.join(root, f"{optimizer}-{dtype}"), model, dtype, optimizer,
                            seed=1, steps=20)
 
@@ -61,9 +61,9 @@ def check_f32(build, root, model, work):
     check(f"{model} f32 logits", distance(logits, found_logits), LOSS_LIMIT)
     check(f"{model} f32 loss", abs(loss / about["losses"][0] - 1), LOSS_LIMIT)
     judge.check_gradients(f"{model} f32 gradients", gradients, found)
-    for optimizer in ("adamw", "sgd"):
+    for optimizer in ("adamw", "sgd", "muon"):
         where, about, _, _ = reference(root, optimizer, "float32", model)
-        for pieces in (1, 2):
+        for pieces in (1, 2) if optimizer != "muon" else (1,):
             losses, norms = train(build, where, about, "f32", work, pieces)
             name = f"{model} f32 {optimizer} in {pieces}"
             check(f"{name}, losses of {len(losses)} steps", worst_loss(about["losses"], losses), LOSS_LIMIT)

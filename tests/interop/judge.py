@@ -71,6 +71,11 @@ def train(build, about, dtype, work, options):
     if about["optimizer"] == "adamw":
         numbers = ["--optimizer", "adam", "--adam-beta1", settings["betas"][0],
                    "--adam-beta2", settings["betas"][1], "--adam-eps", settings["eps"]]
+    elif about["optimizer"] == "muon":
+        muon = settings["muon"]
+        numbers = ["--optimizer", "muon", "--adam-beta1", settings["betas"][0],
+                   "--adam-beta2", settings["betas"][1], "--adam-eps", settings["eps"],
+                   "--muon-lr", muon["lr"], "--muon-momentum", muon["momentum"]]
     else:
         numbers = ["--optimizer", "sgd", "--sgd-momentum", settings["momentum"]]
     command = [os.path.join(build, "penstock"), "train",

@@ -40,7 +40,8 @@ _penstock_train_options() {
         --lr-decay-iters --lr-wsd-decay-iters --lr-wsd-decay-style \
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
         --stale-after --stale-discount --predict-weights --stage-replicas \
-        --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --bf16 \
+        --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --muon-lr \
+        --muon-momentum --muon-plain-momentum --muon-adjust-lr --bf16 \
         --engine --threads --recompute-granularity --recompute-modules --recompute-stages --save --save-interval --save-keep \
         --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
@@ -230,6 +231,8 @@ _penstock_words() { # OPTION COMMAND
     --cuda-graph-impl) echo none local transformer_engine full_iteration ;;
     --format) echo megatron llmc nanogpt ;;
     --x) echo step tokens time ;;
+    train--optimizer) echo adam sgd muon ;;
+    --muon-adjust-lr) echo original match_rms_adamw spectral_unclamped ;;
     --optimizer) echo adam sgd ;;
     --lr-decay-style) echo constant linear cosine WSD ;;
     --lr-wsd-decay-style) echo exponential linear cosine minus_sqrt ;;

@@ -16,12 +16,20 @@
 
 /* What a rank of this runtime cannot do is refused, not ignored. */
 static pen_status check_restrictions(const struct pen_plan *plan,
+                                     const struct pen__train_args *args,
                                      struct pen_text *why)
 {
     struct pen_training_facts facts = {.sharding = plan->sharding,
                                        .number = plan->number};
     struct pen_recipe other = plan->recipe;
     other.modules &= ~PEN_TRAINED_MODULES;
+    if (other.optimizer == PEN_OPTIMIZER_MUON) {
+        other.optimizer = PEN_OPTIMIZER_ADAM;
+        if (args->numbers.kind != PEN_STEP_RULE_MUON) {
+            pen_why(why, "%s is for Muon: give --optimizer muon", args->plan);
+            return PEN_INVALID;
+        }
+    }
     if (plan->expert_tp != 0 || !pen_recipe_is_plain(&other)) {
         pen_why(why,
                 "the plan has %s, which penstock train does not carry out; "
@@ -80,7 +88,7 @@ static pen_status open_plan(struct pen__train_layout *layout,
     if (status == PEN_OK)
         status = pen_plan_fits(layout->plan, model, why);
     if (status == PEN_OK)
-        status = check_restrictions(layout->plan, why);
+        status = check_restrictions(layout->plan, args, why);
     if (status == PEN_OK)
         status = check_workload(layout->plan, args, sequence, why);
     if (status != PEN_OK)
@@ -599,8 +607,8 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .sequence = sequence,
         .is_bf16 = args->is_bf16,
         .modules = args->modules,
-        .optimizer = args->numbers.kind == PEN_STEP_RULE_ADAM ? PEN_UPDATE_ADAM
-                                                              : PEN_UPDATE_SGD};
+        .optimizer = args->numbers.kind == PEN_STEP_RULE_SGD ? PEN_UPDATE_SGD
+                                                             : PEN_UPDATE_ADAM};
     if (status == PEN_OK)
         status = make(layout, args, &compute, why);
     pen_profile_free(profile);

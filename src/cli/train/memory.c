@@ -2,6 +2,7 @@
 
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "engine/newton_schulz.h"
 #include "host/memory_limit.h"
 #include "runtime/versions.h"
 #include "schedule/needs.h"
@@ -17,6 +18,14 @@
 
 /* ---- the prediction ---- */
 
+static bool has_snapshot(const struct pen__train_memory_question *question)
+{
+    const struct pen__train_args *args = question->args;
+    return (args->save != NULL || args->moves.count > 0) &&
+           (question->num_ranks > 1 ||
+            pen_transport_size(question->transport) > 1);
+}
+
 /*
  * Masters, gradients and moments are float; ZeRO-1 shares out the moments. A
  * copy in bf16 is for products.
@@ -28,12 +37,10 @@ bytes_per_parameter(const struct pen__train_memory_question *question,
     const struct pen__train_args *args = question->args;
     double moments = 4.0 * pen_optimizer_moments(&args->numbers);
     double kept = args->is_sharded ? moments / num_members : moments;
-    bool has_snapshot = (args->save != NULL || args->moves.count > 0) &&
-                        (question->num_ranks > 1 ||
-                         pen_transport_size(question->transport) > 1);
     double snapshot =
-        has_snapshot ? (4.0 + moments) / (num_members > 0 ? num_members : 1)
-                     : 0;
+        has_snapshot(question)
+            ? (4.0 + moments) / (num_members > 0 ? num_members : 1)
+            : 0;
     return 8.0 + kept + snapshot + (args->is_bf16 ? 2.0 : 0);
 }
 
@@ -80,6 +87,38 @@ activation_bytes(const struct pen__train_memory_question *question,
                        : (double)(workload.batch * workload.sequence *
                                   workload.element_bytes * model->hidden);
     return bytes + needs->kept * input + hold + 2 * output + again;
+}
+
+/*
+ * What Muon lacks: the second moments of its matrices, which are dealt out, and
+ * those in a snapshot; its scratch is more.
+ */
+static double muon_bytes(const struct pen__train_memory_question *question,
+                         const struct pen_layer_range *layers,
+                         uint32_t num_members)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_model *model = question->model->decoder;
+    double matrices = 0, scratch = 0;
+    if (args->numbers.kind != PEN_STEP_RULE_MUON)
+        return 0;
+    for (uint32_t i = 0; i < model->num_tensors; i++) {
+        struct pen_any_tensor tensor;
+        struct pen_tensor_info info;
+        pen_model_tensor(model, i, &info);
+        pen_any_model_tensor(question->model, i, &tensor);
+        if (!tensor.is_block_matrix || info.layer < layers->first ||
+            info.layer >= layers->first + layers->count)
+            continue;
+        matrices += (double)tensor.num_elements;
+        scratch = larger(scratch, 4.0 * (double)pen_newton_schulz_scratch(
+                                            (size_t)tensor.shape[0],
+                                            (size_t)tensor.shape[1]));
+    }
+    double share = num_members > 0 ? num_members : 1;
+    double copies = has_snapshot(question) ? 1 / share : 0;
+    return scratch -
+           4.0 * matrices * ((args->is_sharded ? 1 / share : 1) + copies);
 }
 
 static double state_bytes(const struct pen__train_memory_question *question,
@@ -131,6 +170,7 @@ static double whole_bytes(const struct pen__train_memory_question *question)
         .count = model->num_layers,
         .recompute = (enum pen_recompute)question->args->recompute};
     return state_bytes(question, &all, bytes_per_parameter(question, 1)) +
+           muon_bytes(question, &all, 1) +
            activation_bytes(question, &all,
                             &(struct pen_stage_needs){.stashes = 1});
 }
@@ -166,6 +206,7 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
                                  overlap_bytes(question, row, s) +
                                  saved_bytes(question, num_members) +
                                  4.0 * (pen_shape_users(shape, s) - 1)) +
+                 muon_bytes(question, layers, num_members) +
                  activation_bytes(question, layers, &needs);
     }
     return (uint64_t)bytes;

@@ -22,7 +22,9 @@
 
 #define TEXT_OF(name, text) text,
 
-static const char *const optimizers[] = {"adam", "sgd", NULL};
+static const char *const optimizers[] = {"adam", "sgd", "muon", NULL};
+static const char *const muon_adjusts[] = {"original", "match_rms_adamw",
+                                           "spectral_unclamped", NULL};
 static const char *const decay_groups[] = {"matrices", "all", NULL};
 static const char *const lr_styles[] = {PEN_LR_STYLE_TABLE(TEXT_OF) NULL};
 static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
@@ -64,7 +66,8 @@ static const struct pen__field fields[] = {
     COUNT("seed", seed, 0, MANY,
           "seed of the random numbers; 1234 when not given"),
     WORD("optimizer", optimizer, optimizers,
-         "adam (AdamW) or sgd; adam when not given"),
+         "adam (AdamW), sgd, or muon for matrices of the blocks with AdamW for "
+         "the rest; adam when not given"),
     REAL("lr", schedule.rate, 0, 1e6, "highest learning rate"),
     REAL("min-lr", schedule.min_rate, 0, 1e6,
          "learning rate at the end; 0 when not given"),
@@ -96,6 +99,15 @@ static const struct pen__field fields[] = {
     REAL("sgd-momentum", numbers.momentum, 0, BELOW_ONE,
          "momentum of SGD; 0.9 when not given"),
     FLAG("sgd-nesterov", numbers.is_nesterov, "use Nesterov momentum in SGD"),
+    REAL("muon-lr", muon_rate, 0, 1e6,
+         "highest learning rate of Muon's matrices; --lr when not given"),
+    REAL("muon-momentum", numbers.muon_momentum, 0, BELOW_ONE,
+         "momentum of Muon; 0.95 when not given"),
+    FLAG("muon-plain-momentum", numbers.is_muon_plain,
+         "use plain momentum in Muon, not Nesterov's"),
+    WORD("muon-adjust-lr", muon_adjust, muon_adjusts,
+         "how Muon's learning rate depends on a matrix: original, "
+         "match_rms_adamw or spectral_unclamped; original when not given"),
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
     TEXT("engine", "NAME", engine_name,
          "onednn, reference (plain loops), sleep:5ms (operations only "
@@ -341,6 +353,11 @@ static void check_args(const struct pen__train_args *args,
                        "'%s'",
                        args->moves.words[i]);
     }
+    if (!isnan(args->muon_rate) && args->optimizer != PEN_STEP_RULE_MUON)
+        argp_error(state, "--muon-lr needs --optimizer muon");
+    if (!isnan(args->muon_rate) && args->schedule.rate == 0)
+        argp_error(state, "--muon-lr needs an --lr above 0, because both "
+                          "follow one schedule");
     if (args->save_interval > 0 && args->save == NULL)
         argp_error(state, "--save-interval needs --save DIR");
     if (args->save_keep > 0 && args->save == NULL)
@@ -493,6 +510,9 @@ static void complete(struct pen__train_args *args,
     drop_outputs(args);
     place_run(args);
     args->numbers.kind = (enum pen_step_rule)args->optimizer;
+    args->numbers.muon_adjust = (enum pen_muon_adjust)args->muon_adjust;
+    if (!isnan(args->muon_rate) && args->schedule.rate > 0)
+        args->numbers.muon_scale = args->muon_rate / args->schedule.rate;
     args->numbers.decay_group = (enum pen_decay_group)args->decay_groups;
     args->schedule.style = (enum pen_lr_style)args->lr_style;
     args->schedule.wsd_style = (enum pen_wsd_style)args->wsd_style;
@@ -732,8 +752,11 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
                                                  .beta2 = 0.999,
                                                  .epsilon = 1e-8,
                                                  .momentum = 0.9,
+                                                 .muon_scale = 1,
+                                                 .muon_momentum = 0.95,
                                                  .weight_decay = 0.01,
                                                  .clip_norm = (double)NAN},
+                                     .muon_rate = (double)NAN,
                                      .lr_style = PEN_LR_LINEAR,
                                      .schedule = {.rate = (double)NAN},
                                      .engine_name = "onednn",

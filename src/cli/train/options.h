@@ -25,7 +25,9 @@ struct pen__train_args {
     uint64_t train_iters;
     uint64_t seed;
 
-    unsigned optimizer; /* enum pen_step_rule */
+    unsigned optimizer;   /* enum pen_step_rule */
+    unsigned muon_adjust; /* enum pen_muon_adjust */
+    double muon_rate;     /* NaN: the learning rate of the others */
     unsigned decay_groups;
     struct pen_optimizer numbers; /* of the optimizer */
     unsigned lr_style;

@@ -116,6 +116,32 @@ static pen_status check_pieces(const struct pen__training *training,
     return PEN_INVALID;
 }
 
+/* Muon steps whole matrices of text models, and all replicas alike. */
+static pen_status check_muon(const struct pen__training *training,
+                             struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    if (args->numbers.kind != PEN_STEP_RULE_MUON)
+        return PEN_OK;
+    if (training->pretrained.model.decoder == NULL)
+        pen_why(why, "--optimizer muon is for text models only. Use "
+                     "--optimizer adam or sgd");
+    else if (args->logical_tensor > 1)
+        pen_why(why, "--optimizer muon steps whole matrices, which "
+                     "--logical-tensor cuts. Drop one of them");
+    else if (training->replicas.has_method)
+        pen_why(why,
+                "--optimizer muon needs replicas that sum gradients at every "
+                "step, not --sync %s. Drop one of them",
+                args->sync);
+    else if (args->is_sleeping)
+        pen_why(why, "--optimizer muon needs an engine that computes; --engine "
+                     "sleep only waits. Drop --optimizer muon");
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
 /* Where all ranks can leave out the same step. */
 static pen_status check_skipping(const struct pen__training *training,
                                  struct pen_text *why)
@@ -167,6 +193,8 @@ static pen_status make_layout(struct pen__training *training,
         status = check_skipping(training, why);
     if (status == PEN_OK)
         status = check_pieces(training, why);
+    if (status == PEN_OK)
+        status = check_muon(training, why);
     if (status == PEN_OK && kept != 0 && is_open)
         training->args.logical_replicas =
             pen__train_layout_replicas(&training->layout, kept);

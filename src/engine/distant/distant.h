@@ -38,6 +38,7 @@ struct pen__command {
         struct pen_cross_entropy entropy;
         struct pen_adamw adamw;
         struct pen_sgd sgd;
+        struct pen_muon muon;
         struct pen_convolution convolution;
         struct pen_pool pool;
         struct pen_batch_norm batch_norm;

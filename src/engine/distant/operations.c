@@ -96,6 +96,8 @@ ON_PARAMETER(adamw_step, LIST(, const struct pen_adamw *adamw),
              c->about.adamw = *adamw, LIST(, &c->about.adamw))
 ON_PARAMETER(sgd_step, LIST(, const struct pen_sgd *sgd), c->about.sgd = *sgd,
              LIST(, &c->about.sgd))
+ON_PARAMETER(muon_step, LIST(, const struct pen_muon *muon),
+             c->about.muon = *muon, LIST(, &c->about.muon))
 ON_PARAMETER(gradient_sum_squares, LIST(, double *sum),
              c->at[0] = pen__distant_reach(engine, sum), LIST(, AT1))
 
@@ -486,6 +488,14 @@ static pen_status linear_prepare(struct pen_engine *engine,
     return inner_of(engine)->ops->linear_prepare(inner_of(engine), linear, why);
 }
 
+static pen_status muon_prepare(struct pen_engine *engine, size_t rows,
+                               size_t columns, struct pen_text *why)
+{
+    pen__distant_drain(engine);
+    return inner_of(engine)->ops->muon_prepare(inner_of(engine), rows, columns,
+                                               why);
+}
+
 static pen_status attention_prepare(struct pen_engine *engine,
                                     const struct pen_attention *attention,
                                     struct pen_text *why)
@@ -535,6 +545,8 @@ const struct pen_engine_ops pen__distant_ops = {
     .gradient_sum_squares = gradient_sum_squares,
     .adamw_step = adamw_step,
     .sgd_step = sgd_step,
+    .muon_prepare = muon_prepare,
+    .muon_step = muon_step,
     .linear_prepare = linear_prepare,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,

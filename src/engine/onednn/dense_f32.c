@@ -58,17 +58,15 @@ static struct sgemm weight_gradient_of(const struct pen_linear *linear)
                           linear->weight->shape.columns, linear->rows};
 }
 
-/*
- * The library writes its kernels, megabytes of them, when it first multiplies:
- * not in the first step.
- */
-static void write_kernels(const struct pen_engine *engine)
+void pen__packing_write_kernels(struct pen__onednn *self)
 {
     enum { SIZE = 16 };
     const float zeros[SIZE * SIZE] = {0};
     float product[SIZE * SIZE];
-    multiply(engine, (struct sgemm){'N', 'N', SIZE, SIZE, SIZE}, zeros, zeros,
-             0, product);
+    if (!self->has_kernels)
+        multiply(&self->engine, (struct sgemm){'N', 'N', SIZE, SIZE, SIZE},
+                 zeros, zeros, 0, product);
+    self->has_kernels = true;
 }
 
 static pen_status linear_prepare(struct pen_engine *engine,
@@ -77,9 +75,7 @@ static pen_status linear_prepare(struct pen_engine *engine,
 {
     struct pen__onednn *self = (struct pen__onednn *)engine;
     (void)why;
-    if (!self->has_kernels)
-        write_kernels(engine);
-    self->has_kernels = true;
+    pen__packing_write_kernels(self);
     note(self, forward_of(linear));
     note(self, input_gradient_of(linear));
     note(self, weight_gradient_of(linear));

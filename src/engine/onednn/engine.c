@@ -185,6 +185,7 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
         pen__dense_bf16_ops(&self->ops);
     pen__attention_ops(&self->ops);
     pen__convolution_ops(&self->ops);
+    pen__muon_ops(&self->ops);
     pen__update_choose(&self->ops);
     self->rows = pen__rows_choose(dtype);
     self->rows->fill(&self->ops);

@@ -138,6 +138,12 @@ struct pen__sgemm {
 void pen__packing_note_floats(struct pen__onednn *self,
                               const struct pen__sgemm *of);
 
+/*
+ * The library writes its kernels, megabytes of them, when it first multiplies:
+ * not in the first step.
+ */
+void pen__packing_write_kernels(struct pen__onednn *self);
+
 /* What all that was noted touches. */
 size_t pen__packing_bytes(const struct pen__onednn *self);
 
@@ -162,6 +168,7 @@ void pen__product_execute(struct pen__onednn *self,
 /* Each fills in its part of the table. */
 void pen__parameter_ops(struct pen_engine_ops *ops);
 void pen__dense_f32_ops(struct pen_engine_ops *ops);
+void pen__muon_ops(struct pen_engine_ops *ops);
 void pen__dense_bf16_ops(struct pen_engine_ops *ops);
 void pen__attention_ops(struct pen_engine_ops *ops);
 void pen__convolution_ops(struct pen_engine_ops *ops);

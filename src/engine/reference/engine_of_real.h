@@ -4,6 +4,7 @@
  */
 #include "base/bug.h"
 #include "engine/host_memory.h"
+#include "engine/newton_schulz.h"
 #include "engine/reference/reference.h"
 
 #include <math.h>
@@ -24,23 +25,25 @@ struct pen_parameter {
 #include "engine/reference/attention_of_real.h"
 #include "engine/reference/dense_of_real.h"
 #include "engine/reference/images_of_real.h"
+#include "engine/reference/muon_of_real.h"
 #include "engine/reference/parameter_of_real.h"
 #include "engine/reference/rows_of_real.h"
 
 static void reference_free(struct pen_engine *engine)
 {
+    free(((struct pen__reference *)engine)->scratch);
     free(engine);
 }
 
 static size_t memory_bytes(const struct pen_engine *engine)
 {
-    return ((const struct pen__reference *)engine)->parameter_bytes;
+    const struct pen__reference *self = (const struct pen__reference *)engine;
+    return self->parameter_bytes + self->scratch_bytes;
 }
 
 static size_t scratch_bytes(const struct pen_engine *engine)
 {
-    (void)engine;
-    return 0;
+    return ((const struct pen__reference *)engine)->scratch_bytes;
 }
 
 static size_t passing_bytes(const struct pen_engine *engine)
@@ -81,6 +84,8 @@ const struct pen_engine_ops REAL_OPS = {
     .gradient_sum_squares = gradient_sum_squares,
     .adamw_step = adamw_step,
     .sgd_step = sgd_step,
+    .muon_prepare = muon_prepare,
+    .muon_step = muon_step,
     .linear_prepare = linear_prepare,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,

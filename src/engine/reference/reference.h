@@ -10,6 +10,8 @@ extern const struct pen_engine_ops pen__reference_ops_f64;
 struct pen__reference {
     struct pen_engine engine;
     size_t parameter_bytes;
+    void *scratch; /* of Muon, grown when preparing */
+    size_t scratch_bytes;
 };
 
 #endif
