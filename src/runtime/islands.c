@@ -2,25 +2,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "group/sum.h"
+#include "runtime/island_ranks.h"
 #include "runtime/islands_internal.h"
+#include "sync/islands.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANNEL = 0, FIRST = 0 };
-
-#define MOST_SENT ((size_t)1 << 28) /* bytes of a message */
-
-/* A tensor of a member, and where it is. */
-struct piece {
-    uint64_t key;
-    uint64_t count;
-    uint32_t member;
-    uint32_t number; /* of that member's */
-    size_t in_member;
-    size_t in_whole;
-};
+enum { MOMENTS = 2 };
 
 /* What rank 0 says to the others. */
 struct word {
@@ -29,28 +20,28 @@ struct word {
 };
 
 struct pen_sync {
+    struct pen__island_facts facts;
     const struct pen_sync_setting *setting;
     const struct pen_sync_islands *rules;
     const struct pen_island *island;
-    struct pen_executor *executor;
+    struct pen__island_ranks ranks;
+    struct pen_sync_island view; /* for the method */
+    struct pen__island_kept kept;
+    struct pen_sync_states states;
     struct pen_island_turn turn;
+    uint64_t position;
+    uint64_t given_at; /* steps behind which it gave for the turn; 0: not yet */
+    bool has_moved;    /* the turn begins elsewhere than the last one ended */
     pen_status status;
-    float *theta;  /* of this rank, as the vector */
-    float *vector; /* under way */
+    float *vector;       /* under way */
+    float *waiting;      /* with is_folding */
+    uint32_t *fragments; /* of each tensor */
 
-    /* Rank 0, of all members; NULL on others. */
-    struct piece *pieces; /* by key */
-    size_t num_pieces;
-    size_t *counts; /* floats of each member */
-    float *part;    /* of one member */
-    float *whole;
-    size_t num_whole;
+    /* Rank 0; NULL on others. */
+    struct pen_islands *rounds;
+    float *whole; /* all weights, and the moments that are shared */
+    void *given;
 };
-
-static bool is_first(const struct pen_sync *sync)
-{
-    return sync->setting->peers->self == FIRST;
-}
 
 pen_status pen__island_status(const struct pen_sync *sync)
 {
@@ -62,232 +53,164 @@ const struct pen_island_turn *pen__island_turn(const struct pen_sync *sync)
     return &sync->turn;
 }
 
+uint64_t pen__island_position(const struct pen_sync *sync)
+{
+    return sync->position;
+}
+
+static uint32_t delay_of(const struct pen_sync *sync)
+{
+    return pen_islands_delay(sync->facts.choice);
+}
+
+static bool is_first(const struct pen_sync *sync)
+{
+    return pen__island_is_first(&sync->ranks);
+}
+
 /* ---- making ---- */
 
 static void release(struct pen_sync *sync)
 {
-    free(sync->theta);
+    pen__island_ranks_release(&sync->ranks);
+    pen_islands_free(sync->rounds);
+    free(sync->view.theta);
+    for (uint32_t i = 0; i < sync->rules->num_own; i++)
+        free(sync->view.own[i]);
     free(sync->vector);
-    free(sync->pieces);
-    free(sync->counts);
-    free(sync->part);
+    free(sync->waiting);
+    free(sync->fragments);
     free(sync->whole);
+    free(sync->given);
     free(sync);
 }
 
-pen_status pen__island_create(const struct pen_sync_setting *setting,
-                              const struct pen_sync_method *of,
-                              const struct pen_island *island,
-                              struct pen_executor *executor,
+static bool make_vectors(struct pen_sync *sync)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    bool is_made = true;
+    sync->view.theta = pen_sync_vector(setting);
+    sync->vector = pen_sync_vector(setting);
+    sync->fragments = calloc(setting->num_tensors + 1, sizeof *sync->fragments);
+    for (uint32_t i = 0; i < sync->rules->num_own; i++) {
+        sync->view.own[i] = pen_sync_vector(setting);
+        is_made = is_made && sync->view.own[i] != NULL;
+    }
+    if (sync->island->is_folding) {
+        sync->waiting = pen_sync_vector(setting);
+        is_made = is_made && sync->waiting != NULL;
+    }
+    return is_made && sync->view.theta != NULL && sync->vector != NULL &&
+           sync->fragments != NULL;
+}
+
+pen_status pen__island_create(const struct pen__island_facts *facts,
                               struct pen_sync **out)
 {
     struct pen_sync *sync = calloc(1, sizeof *sync);
     if (sync == NULL)
         return PEN_NOMEM;
-    sync->setting = setting;
-    sync->rules = of->islands;
-    sync->island = island;
-    sync->executor = executor;
-    sync->theta = pen_sync_vector(setting);
-    sync->vector = pen_sync_vector(setting);
-    if (sync->theta == NULL || sync->vector == NULL) {
+    sync->facts = *facts;
+    sync->setting = facts->setting;
+    sync->rules = facts->choice->method->islands;
+    sync->island = facts->island;
+    sync->ranks.setting = facts->setting;
+    sync->view =
+        (struct pen_sync_island){.setting = facts->setting,
+                                 .number = facts->island->number,
+                                 .count = facts->island->count,
+                                 .gives_changes = pen_islands_gives_changes(
+                                     facts->choice, facts->island->is_folding)};
+    if (!make_vectors(sync)) {
         release(sync);
         return PEN_NOMEM;
     }
-    pen_sync_read_weights(setting, sync->theta);
+    sync->kept =
+        (struct pen__island_kept){.setting = facts->setting,
+                                  .folder = facts->island->folder,
+                                  .has_weights = sync->rules->keeps_weights,
+                                  .own = sync->view.own,
+                                  .num_own = sync->rules->num_kept,
+                                  .waiting = sync->waiting};
+    pen_sync_read_weights(sync->setting, sync->view.theta);
     *out = sync;
     return PEN_OK;
 }
 
-/* With what the ring holds on rank 0: states, contributions, and copies. */
+/* Rank 0: what all islands have in common. */
+static struct pen_islands_model model_of(const struct pen_sync *sync)
+{
+    return (struct pen_islands_model){.choice = sync->facts.choice,
+                                      .tensors = sync->ranks.tensors,
+                                      .num_tensors = sync->ranks.num_tensors,
+                                      .count = sync->ranks.num_whole,
+                                      .num_moments = sync->facts.num_moments,
+                                      .is_folding = sync->island->is_folding,
+                                      .seed = sync->setting->seed,
+                                      .epoch_steps =
+                                          sync->setting->epoch_steps};
+}
+
+static pen_status make_rounds(struct pen_sync *sync)
+{
+    const struct pen_islands_model model = model_of(sync);
+    pen_status status =
+        pen_islands_create(&model, &sync->rounds, sync->island->why);
+    if (status != PEN_OK)
+        return status;
+    pen_islands_states(sync->rounds, &sync->states);
+    sync->kept.states = &sync->states;
+    sync->whole =
+        calloc(pen_islands_shared(sync->rounds) + 1, sizeof *sync->whole);
+    sync->given = calloc(1, pen_islands_most(sync->rounds) + 1);
+    return sync->whole == NULL || sync->given == NULL ? PEN_NOMEM : PEN_OK;
+}
+
+/* Each weight of rank 0's vector says its fragment. */
+static void share_fragments(struct pen_sync *sync)
+{
+    const struct pen_islands_model model = model_of(sync);
+    for (size_t i = 0; i < sync->ranks.num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &sync->ranks.tensors[i];
+        uint32_t fragment = pen_islands_fragment_of(&model, tensor);
+        for (size_t k = 0; k < tensor->count; k++)
+            sync->whole[tensor->first + k] = (float)fragment;
+    }
+    pen__island_scatter(&sync->ranks, sync->whole, sync->vector);
+    for (size_t i = 0; i < sync->setting->num_tensors; i++)
+        sync->fragments[i] =
+            (uint32_t)sync->vector[sync->setting->tensors[i].first];
+}
+
+/* ---- memory ---- */
+
+/*
+ * On rank 0 there are, beside theta as it was at first and the sum: states, of
+ * the ring and for the trainer; contributions, of all islands, of the trainer,
+ * for the ring, and one that is put together. A state is made where nothing
+ * is kept.
+ */
+static size_t ring_bytes(const struct pen_sync *sync, size_t *passing)
+{
+    size_t whole = sync->ranks.num_whole * sizeof(float);
+    size_t state = pen_islands_state(sync->rounds) * sizeof(float);
+    size_t shared = pen_islands_shared(sync->rounds) * sizeof(float);
+    size_t given = pen_islands_most(sync->rounds);
+    if (*passing < state)
+        *passing = state;
+    return 2 * state + shared + (sync->island->count + 3) * given + whole +
+           2 * pen_islands_bytes(sync->rounds) - whole;
+}
+
 static size_t bytes(const struct pen_sync *sync)
 {
-    size_t own = 2 * sync->setting->count;
-    size_t ring = 4 + 3 * sync->rules->num_vectors + sync->island->count;
-    for (int which = 0; which < 2 && sync->setting->num_tensors > 0; which++)
-        if (sync->setting->tensors[0].moments[which] != NULL)
-            own += sync->setting->count;
-    if (is_first(sync))
-        own += ring * sync->num_whole;
-    return own * sizeof(float);
-}
-
-/* ---- between the ranks of the island ---- */
-
-struct sending {
-    struct pen_group *peers;
-    struct pen_group_request request;
-};
-
-static bool has_arrived(void *context)
-{
-    struct sending *it = context;
-    return pen_group_test(it->peers, &it->request) != PEN_BUSY;
-}
-
-static void send_to(struct pen_sync *sync, uint32_t to, const void *from,
-                    size_t length)
-{
-    struct sending it = {.peers = sync->setting->peers};
-    for (size_t at = 0; at < length; at += MOST_SENT) {
-        size_t left = length - at;
-        pen_group_send(it.peers, to, CHANNEL, (const char *)from + at,
-                       left < MOST_SENT ? left : MOST_SENT, &it.request);
-        pen_group_wait(it.peers, has_arrived, &it);
-    }
-}
-
-static void receive_from(struct pen_sync *sync, uint32_t from, void *out,
-                         size_t length)
-{
-    struct sending it = {.peers = sync->setting->peers};
-    for (size_t at = 0; at < length; at += MOST_SENT) {
-        size_t left = length - at;
-        pen_group_receive(it.peers, from, CHANNEL, (char *)out + at,
-                          left < MOST_SENT ? left : MOST_SENT, &it.request);
-        pen_group_wait(it.peers, has_arrived, &it);
-    }
-}
-
-/* Between the vector of a member and that of all. */
-static void place(struct pen_sync *sync, uint32_t member, float *part,
-                  bool is_out)
-{
-    for (size_t i = 0; i < sync->num_pieces; i++) {
-        const struct piece *it = &sync->pieces[i];
-        float *own = part + it->in_member;
-        float *all = sync->whole + it->in_whole;
-        if (it->member == member)
-            memcpy(is_out ? own : all, is_out ? all : own,
-                   it->count * sizeof *own);
-    }
-}
-
-/* The first failure of a rank becomes that of all, on rank 0. */
-static pen_status gather_status(struct pen_sync *sync, pen_status status)
-{
-    uint64_t word = status;
-    if (!is_first(sync)) {
-        send_to(sync, FIRST, &word, sizeof word);
-        return status;
-    }
-    for (uint32_t k = 1; k < sync->setting->peers->size; k++) {
-        receive_from(sync, k, &word, sizeof word);
-        if (status == PEN_OK && pen__island_status(sync) != PEN_LOST)
-            status = (pen_status)word;
-    }
-    return status;
-}
-
-static void gather(struct pen_sync *sync, float *vector)
-{
-    if (!is_first(sync)) {
-        send_to(sync, FIRST, vector, sync->setting->count * sizeof *vector);
-        return;
-    }
-    place(sync, FIRST, vector, false);
-    for (uint32_t k = 1; k < sync->setting->peers->size; k++) {
-        receive_from(sync, k, sync->part, sync->counts[k] * sizeof *sync->part);
-        place(sync, k, sync->part, false);
-    }
-}
-
-static void scatter(struct pen_sync *sync, float *vector)
-{
-    if (!is_first(sync)) {
-        receive_from(sync, FIRST, vector,
-                     sync->setting->count * sizeof *vector);
-        return;
-    }
-    place(sync, FIRST, vector, true);
-    for (uint32_t k = 1; k < sync->setting->peers->size; k++) {
-        place(sync, k, sync->part, true);
-        send_to(sync, k, sync->part, sync->counts[k] * sizeof *sync->part);
-    }
-}
-
-/* ---- which rank has what ---- */
-
-static int by_key(const void *a, const void *b)
-{
-    const struct piece *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    if (x->member != y->member)
-        return x->member < y->member ? -1 : 1;
-    return (x->number > y->number) - (x->number < y->number);
-}
-
-static struct piece *own_pieces(const struct pen_sync *sync)
-{
-    const struct pen_sync_setting *setting = sync->setting;
-    struct piece *list = calloc(setting->num_tensors + 1, sizeof *list);
-    for (size_t i = 0; i < setting->num_tensors && list != NULL; i++)
-        list[i] = (struct piece){.key = setting->tensors[i].key,
-                                 .count = setting->tensors[i].count,
-                                 .member = setting->peers->self,
-                                 .number = (uint32_t)i,
-                                 .in_member = setting->tensors[i].first};
-    return list;
-}
-
-/* Room for what comes is made before the next rank may send. */
-static pen_status take_pieces(struct pen_sync *sync, uint32_t from)
-{
-    uint64_t count = 0;
-    receive_from(sync, from, &count, sizeof count);
-    if (pen__island_status(sync) != PEN_OK)
-        return pen__island_status(sync);
-    struct piece *more = realloc(sync->pieces, (sync->num_pieces + count + 1) *
-                                                   sizeof *sync->pieces);
-    if (more == NULL)
-        return PEN_NOMEM;
-    sync->pieces = more;
-    receive_from(sync, from, more + sync->num_pieces, count * sizeof *more);
-    for (size_t i = 0; i < count; i++)
-        sync->counts[from] += more[sync->num_pieces + i].count;
-    sync->num_pieces += count;
-    return pen__island_status(sync);
-}
-
-static pen_status lay_out(struct pen_sync *sync)
-{
-    size_t most = 0;
-    qsort(sync->pieces, sync->num_pieces, sizeof *sync->pieces, by_key);
-    for (size_t i = 0; i < sync->num_pieces; i++) {
-        sync->pieces[i].in_whole = sync->num_whole;
-        sync->num_whole += sync->pieces[i].count;
-    }
-    for (uint32_t k = 0; k < sync->setting->peers->size; k++)
-        most = sync->counts[k] > most ? sync->counts[k] : most;
-    sync->part = calloc(most + 1, sizeof *sync->part);
-    sync->whole = calloc(sync->num_whole + 1, sizeof *sync->whole);
-    return sync->part == NULL || sync->whole == NULL ? PEN_NOMEM : PEN_OK;
-}
-
-/* Rank 0 asks one after the other, and stops asking when it fails. */
-static pen_status gather_pieces(struct pen_sync *sync)
-{
-    const struct pen_sync_setting *setting = sync->setting;
-    uint64_t count = setting->num_tensors;
-    struct piece *own = own_pieces(sync);
-    if (!is_first(sync)) {
-        count = own == NULL ? 0 : count;
-        send_to(sync, FIRST, &count, sizeof count);
-        send_to(sync, FIRST, own, count * sizeof *own);
-        free(own);
-        return own == NULL ? PEN_NOMEM : PEN_OK;
-    }
-    pen_status status = own == NULL ? PEN_NOMEM : PEN_OK;
-    sync->pieces = own;
-    sync->num_pieces = count;
-    sync->counts = calloc(setting->peers->size, sizeof *sync->counts);
-    if (sync->counts == NULL)
-        return PEN_NOMEM;
-    sync->counts[FIRST] = setting->count;
-    for (uint32_t k = 1; k < setting->peers->size && status == PEN_OK; k++)
-        status = take_pieces(sync, k);
-    return status == PEN_OK ? lay_out(sync) : status;
+    size_t vectors = 2 + sync->rules->num_own + (sync->waiting != NULL);
+    size_t passing = pen__island_kept_bytes(&sync->kept);
+    size_t own = vectors * sync->setting->count * sizeof(float) +
+                 pen__island_ranks_bytes(&sync->ranks);
+    if (sync->rounds != NULL)
+        own += ring_bytes(sync, &passing);
+    return own + passing;
 }
 
 /* ---- turns ---- */
@@ -303,8 +226,8 @@ static pen_status ask(struct pen_sync *sync, struct pen_island_turn *turn)
 {
     const struct pen_island_ring *ring = sync->island->ring;
     int64_t since = pen_clock_ns();
-    pen_status status =
-        pen_executor_wait(sync->executor, has_turn, sync, PEN_OTHER_ISLANDS);
+    pen_status status = pen_executor_wait(sync->facts.executor, has_turn, sync,
+                                          PEN_OTHER_ISLANDS);
     if (status == PEN_OK)
         status =
             ring->take(ring->context, turn, sync->whole, sync->island->why);
@@ -312,16 +235,8 @@ static pen_status ask(struct pen_sync *sync, struct pen_island_turn *turn)
     return status;
 }
 
-/* I1: those that it has at `steps`, where these are not the first of the turn,
- * give way to those that were kept. */
-static void set_moments(struct pen_sync *sync, uint64_t steps)
+static void warn_of_loss(const struct pen_sync *sync, uint64_t first)
 {
-    uint64_t first = sync->turn.first;
-    if (sync->turn.is_over || (first == steps && steps > 0))
-        return;
-    if (pen__island_recall_moments(sync->setting, sync->island, first))
-        return;
-    pen__island_clear_moments(sync->setting);
     if (is_first(sync))
         pen_log(PEN_LOG_WARN,
                 "the moments of the optimizer after step %" PRIu64
@@ -330,18 +245,114 @@ static void set_moments(struct pen_sync *sync, uint64_t steps)
                 first, sync->island->folder);
 }
 
+/* The rounds that this island was in are all that there were. */
+static bool is_in_all(const struct pen_sync *sync, uint64_t first)
+{
+    return (first + delay_of(sync)) / sync->setting->interval ==
+           sync->turn.round - 1;
+}
+
+/* Where what was given was too late, and waits for the next round. */
+static bool folds(struct pen_sync *sync, const struct pen_island_turn *before)
+{
+    struct pen__island_moment at;
+    const struct pen_island_turn *turn = &sync->turn;
+    if (sync->waiting == NULL)
+        return false;
+    if (sync->given_at > 0 && turn->first == before->first &&
+        turn->round > before->round)
+        return true;
+    if (!pen__island_recall_late(&sync->kept, turn->first, turn->round, &at))
+        return false;
+    sync->given_at = at.steps;
+    return true;
+}
+
+/*
+ * I1: what it has behind `steps` gives way to what was kept, where that is not
+ * where the turn begins. Sets the position.
+ */
+static void set_own(struct pen_sync *sync, const struct pen_island_turn *before,
+                    uint64_t steps)
+{
+    uint64_t first = sync->turn.first;
+    sync->has_moved = false;
+    sync->position = sync->turn.is_over ? sync->setting->total_steps : steps;
+    if (sync->turn.is_over)
+        return;
+    if (sync->given_at > 0 && first == sync->given_at &&
+        (delay_of(sync) == 0 || sync->turn.round == before->round + 1)) {
+        if (sync->waiting != NULL)
+            memset(sync->waiting, 0, sync->setting->count * sizeof(float));
+        return;
+    }
+    if (folds(sync, before)) {
+        sync->position = sync->given_at;
+        return;
+    }
+    sync->position = first;
+    sync->has_moved = true;
+    bool is_there = pen__island_recall(&sync->kept, first);
+    if (!is_there && (first != steps || sync->rules->keeps_weights)) {
+        pen__island_clear(&sync->kept);
+        warn_of_loss(sync, first);
+    }
+    if (sync->rules->keeps_weights &&
+        (!is_there || first == 0 ||
+         (delay_of(sync) > 0 && !is_in_all(sync, first))))
+        pen_sync_write_weights(sync->setting, sync->view.theta);
+}
+
+/* On rank 0, where the mean of a moment is; NULL on others. */
+static float *mean_of(const struct pen_sync *sync, int which)
+{
+    return sync->rounds == NULL
+               ? NULL
+               : sync->whole + pen_islands_moment(sync->rounds, which);
+}
+
+static void set_moment(struct pen_sync *sync, int which)
+{
+    pen__island_scatter(&sync->ranks, mean_of(sync, which), sync->vector);
+    for (size_t i = 0; i < sync->setting->num_tensors; i++) {
+        const struct pen_sync_tensor *it = &sync->setting->tensors[i];
+        memcpy(it->moments[which], sync->vector + it->first,
+               it->count * sizeof(float));
+    }
+}
+
+static bool has_moment(const struct pen_sync *sync, int which, uint64_t round)
+{
+    return which < (int)sync->facts.num_moments &&
+           pen_islands_shares_moment(sync->facts.choice, which, round);
+}
+
+/* From the new theta, where the steps of a round end. */
+static void set_weights(struct pen_sync *sync)
+{
+    uint64_t committed = sync->turn.round - 1;
+    uint32_t fragment = pen_islands_fragment(sync->facts.choice, committed);
+    if (!sync->rules->keeps_weights)
+        pen_sync_write_weights(sync->setting, sync->view.theta);
+    for (size_t i = 0; sync->rules->mix != NULL && committed > 0 &&
+                       i < sync->setting->num_tensors;
+         i++) {
+        const struct pen_sync_tensor *it = &sync->setting->tensors[i];
+        if (sync->fragments[i] == fragment)
+            sync->rules->mix(&sync->setting->options,
+                             sync->view.theta + it->first, it->count,
+                             it->value);
+    }
+}
+
 /* I3. `steps` are done here. */
 static void take_turn(struct pen_sync *sync, uint64_t steps, pen_status status)
 {
+    struct pen_island_turn before = sync->turn;
     struct word word = {.status = status};
-    if (is_first(sync)) {
-        if (status == PEN_OK)
-            word.status = ask(sync, &word.turn);
-        for (uint32_t k = 1; k < sync->setting->peers->size; k++)
-            send_to(sync, k, &word, sizeof word);
-    } else {
-        receive_from(sync, FIRST, &word, sizeof word);
-    }
+    if (is_first(sync) && status == PEN_OK)
+        word.status = ask(sync, &word.turn);
+    pen__island_share(&sync->ranks, &word, sizeof word);
     if (sync->setting->peers->has_lost)
         return;
     sync->status = (pen_status)word.status;
@@ -349,78 +360,145 @@ static void take_turn(struct pen_sync *sync, uint64_t steps, pen_status status)
     if (sync->status != PEN_OK || word.turn.is_ending)
         return;
     sync->turn = word.turn;
-    scatter(sync, sync->theta);
-    set_moments(sync, steps);
-    pen_sync_write_weights(sync->setting, sync->theta);
+    pen__island_scatter(&sync->ranks, sync->whole, sync->view.theta);
+    set_own(sync, &before, steps);
+    for (int which = 0; which < MOMENTS; which++)
+        if (has_moment(sync, which, sync->turn.round - 1))
+            set_moment(sync, which);
+    sync->given_at = 0;
+}
+
+static void begin(struct pen_sync *sync)
+{
+    if (delay_of(sync) == 0 || !sync->has_moved)
+        set_weights(sync);
+    if (sync->rules->begin != NULL)
+        sync->rules->begin(&sync->view);
+}
+
+/* ---- giving ---- */
+
+static void gather(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    sync->rules->give(&sync->view, at, sync->vector);
+    if (sync->waiting != NULL) {
+        pen_add_floats(sync->vector, sync->waiting, sync->setting->count);
+        memcpy(sync->waiting, sync->vector,
+               sync->setting->count * sizeof(float));
+    }
+    pen__island_gather(&sync->ranks, sync->vector, sync->whole);
+    for (int which = 0; which < MOMENTS; which++) {
+        if (!has_moment(sync, which, sync->turn.round))
+            continue;
+        for (size_t i = 0; i < sync->setting->num_tensors; i++) {
+            const struct pen_sync_tensor *it = &sync->setting->tensors[i];
+            memcpy(sync->vector + it->first, it->moments[which],
+                   it->count * sizeof(float));
+        }
+        pen__island_gather(&sync->ranks, sync->vector, mean_of(sync, which));
+    }
+}
+
+/* I2 */
+static pen_status give(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    const struct pen_island_ring *ring = sync->island->ring;
+    const struct pen__island_moment now = {at->step, sync->turn.first,
+                                           sync->turn.round};
+    gather(sync, at);
+    if (is_first(sync) && !sync->setting->peers->has_lost)
+        pen_islands_write(sync->rounds, sync->turn.round, sync->whole,
+                          sync->given);
+    pen_status status = pen__island_gather_status(
+        &sync->ranks, pen__island_keep(&sync->kept, &now, sync->island->why));
+    sync->turn.last = at->step;
+    if (is_first(sync) && status == PEN_OK && !sync->setting->peers->has_lost)
+        ring->offer(ring->context, &sync->turn, sync->given,
+                    pen_islands_length(sync->rounds, sync->turn.round));
+    sync->given_at = at->step;
+    return status;
+}
+
+/* With a delay there are steps between the two, and after a restart the turn
+ * may be there before. */
+static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    const struct pen_sync_step ahead = {at->step + delay_of(sync), 0};
+    uint64_t interval = sync->setting->interval;
+    if (sync->turn.is_ending)
+        return;
+    if (pen_sync_is_due(&ahead, interval))
+        sync->status = give(sync, at);
+    if (!pen_sync_is_due(at, interval))
+        return;
+    sync->position = at->step;
+    sync->has_moved = false;
+    if (sync->given_at > 0)
+        take_turn(sync, at->step, sync->status);
+    if (pen__island_status(sync) == PEN_OK && !sync->turn.is_ending)
+        begin(sync);
 }
 
 /* Behind the start, or behind a load: all ranks come here together. */
 static void restored(struct pen_sync *sync, uint64_t steps)
 {
     const struct pen_island_ring *ring = sync->island->ring;
-    pen_status status = gather_pieces(sync);
-    status = gather_status(sync, status);
+    pen_status status = pen__island_ranks_init(&sync->ranks, sync->setting);
+    if (status == PEN_OK && is_first(sync))
+        status = make_rounds(sync);
+    status = pen__island_gather_status(&sync->ranks, status);
     uint64_t word = status;
-    for (uint32_t k = 1; k < sync->setting->peers->size; k++)
-        if (is_first(sync))
-            send_to(sync, k, &word, sizeof word);
-    if (!is_first(sync))
-        receive_from(sync, FIRST, &word, sizeof word);
+    pen__island_share(&sync->ranks, &word, sizeof word);
     sync->status = (pen_status)word;
     if (pen__island_status(sync) != PEN_OK)
         return;
-    gather(sync, sync->theta);
-    if (is_first(sync))
-        status = ring->open(ring->context, sync->whole, sync->num_whole,
-                            sync->island->why);
+    share_fragments(sync);
+    pen__island_gather(&sync->ranks, sync->view.theta, sync->whole);
+    if (is_first(sync)) {
+        const struct pen_islands_model model = model_of(sync);
+        status =
+            ring->open(ring->context, &model, sync->whole, sync->island->why);
+    }
     take_turn(sync, steps, status);
-}
-
-static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
-{
-    const struct pen_sync_setting *setting = sync->setting;
-    const struct pen_island_ring *ring = sync->island->ring;
-    if (!pen_sync_is_due(at, setting->interval) || sync->turn.is_ending)
-        return;
-    pen_sync_read_weights(setting, sync->vector);
-    sync->rules->give(sync->theta, sync->vector, setting->count, sync->vector);
-    gather(sync, sync->vector);
-    pen_status status = gather_status(
-        sync, pen__island_keep_moments(setting, sync->island, at->step,
-                                       sync->island->why)); /* I2 */
-    if (is_first(sync) && status == PEN_OK && !setting->peers->has_lost)
-        ring->offer(ring->context, &sync->turn, sync->whole);
-    take_turn(sync, at->step, status);
+    if (pen__island_status(sync) == PEN_OK && !sync->turn.is_ending)
+        begin(sync);
 }
 
 /* ---- what others ask ---- */
 
+static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    sync->rules->local_step(&sync->view, at);
+}
+
 static void states(struct pen_sync *sync, struct pen_sync_states *out)
 {
-    pen_sync_states_add_vector(out, "theta", true, sync->theta,
+    pen_sync_states_add_vector(out, "theta", true, sync->view.theta,
                                sync->setting->count);
 }
 
 static void consistent(struct pen_sync *sync, float *out)
 {
-    memcpy(out, sync->theta, sync->setting->count * sizeof *out);
+    memcpy(out, sync->view.theta, sync->setting->count * sizeof *out);
 }
 
 struct pen_sync_method pen__island_method(const struct pen_sync_method *of)
 {
-    return (struct pen_sync_method){.name = of->name,
-                                    .title = of->title,
-                                    .paper = of->paper,
-                                    .is = PEN_SYNC_ONLY_WHEN_DUE,
-                                    .interval = of->interval,
-                                    .options = of->options,
-                                    .num_options = of->num_options,
-                                    .cost = of->cost,
-                                    .free = release,
-                                    .bytes = bytes,
-                                    .after_step = after_step,
-                                    .states = states,
-                                    .restored = restored,
-                                    .consistent = consistent,
-                                    .islands = of->islands};
+    return (struct pen_sync_method){
+        .name = of->name,
+        .title = of->title,
+        .paper = of->paper,
+        .is = PEN_SYNC_ONLY_WHEN_DUE | (of->is & PEN_SYNC_OWN_STEP),
+        .interval = of->interval,
+        .options = of->options,
+        .num_options = of->num_options,
+        .cost = of->cost,
+        .free = release,
+        .bytes = bytes,
+        .local_step = of->islands->local_step != NULL ? local_step : NULL,
+        .after_step = after_step,
+        .states = states,
+        .restored = restored,
+        .consistent = consistent,
+        .islands = of->islands};
 }

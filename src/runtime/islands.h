@@ -9,26 +9,34 @@
 #include <stdint.h>
 
 /*
- * A training as one island of several: after every H steps it gives what its
- * method of sync/ says to a round, and goes on with the state that all islands
- * agreed on. Moments of the optimizer stay with the island, which keeps those
- * of the last two rounds on disk: a round that is computed again has the same
- * bits.
+ * A training as one island of several: at the end of a round it gives what its
+ * method of sync/ says (sync/islands.h), and goes on with the state that all
+ * islands agreed on. What of it others do not need stays with the island:
+ * moments of the optimizer, and weights where islands go on with their own. It
+ * keeps those of the last two rounds on disk: a round that is computed again
+ * has the same bits.
  *
- *   enter: wait for a turn, take theta and the moments of its first step
+ *   enter: wait for a turn, take theta and what is kept of its first step
  *     │
  *     ▼
- *   H steps ──► keep moments ──► gather on rank 0 ──► offer ──► wait for a turn
- *     ▲                                                               │
- *     └──────── theta; after a lost round also moments and step ◄─────┘
+ *   steps of a round ──► keep ──► gather on rank 0 ──► offer ──► wait for a
+ * turn ▲                                                   └ (delay) ┘    │
+ *     └──────── theta; after a lost round also what is kept ◄────────────┘
  *
- * I1 A turn begins at a multiple of H, with the moments of that step.
- * I2 Nothing is offered before all ranks have kept the moments behind it.
+ * A method with a delay takes some steps of the next round before it waits.
+ *
+ * With is_folding, what was given to a round that was committed without this
+ * island waits: it goes on from the new state, and gives both to the next
+ * round. Else it computes the lost round again from the new state.
+ *
+ * I1 A turn begins where a contribution ends, with what was kept then.
+ * I2 Nothing is offered before all ranks have kept what is behind it.
  * I3 All ranks take the same turn: rank 0 shares what the ring says.
  */
 struct pen_island_turn {
     uint64_t round; /* to train for */
     uint64_t first; /* steps of this island before it */
+    uint64_t last;  /* of an offer: steps of this island that are in it */
     uint64_t epoch; /* of the membership that committed the round before */
     uint32_t num_islands; /* in that round; 0: there was none */
     double waited_sec;    /* for it, here */
@@ -36,31 +44,35 @@ struct pen_island_turn {
     bool is_ending;       /* the user wants to end; nothing else is new */
 };
 
+struct pen_islands_model;
+
 /*
  * The ring, as rank 0 sees it. Vectors have all weights of the model, tensors
  * in the order of their keys.
  */
 struct pen_island_ring {
     void *context;
-    /* Joins. `theta` is what the first round begins with. */
-    pen_status (*open)(void *context, const float *theta, size_t count,
-                       struct pen_text *why);
-    /* What the turn gave. Copied. */
+    /* Joins. `theta` is what the first round begins with. Both are borrowed for
+     * the call. */
+    pen_status (*open)(void *context, const struct pen_islands_model *model,
+                       const float *theta, struct pen_text *why);
+    /* A contribution to the turn (pen_islands_write()). Copied. */
     void (*offer)(void *context, const struct pen_island_turn *turn,
-                  const float *values);
+                  const void *bytes, size_t length);
     /* Whether there is another turn than the one that was offered last. Never
      * waits. */
     bool (*has_turn)(void *context);
-    /* It, with the state that it begins with. Fails when this island takes no
-     * part any more. */
-    pen_status (*take)(void *context, struct pen_island_turn *out, float *theta,
+    /* It, and of the state that it begins with what pen_islands_shared() says.
+     * Fails when this island takes no part any more. */
+    pen_status (*take)(void *context, struct pen_island_turn *out, float *state,
                        struct pen_text *why);
 };
 
 struct pen_island {
     uint32_t count;     /* of islands */
     uint32_t number;    /* of this one: which share of a batch it takes */
-    const char *folder; /* for its moments; borrowed, as the two below */
+    bool is_folding;    /* lost rounds go whole into the next one */
+    const char *folder; /* for what it keeps; borrowed, as the two below */
     const struct pen_island_ring *ring; /* NULL on other ranks than 0 */
     struct pen_text *why; /* gets the reason where a step fails for the ring */
 };

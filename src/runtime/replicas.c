@@ -7,6 +7,7 @@
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
 #include "runtime/transport_group.h"
+#include "sync/islands.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct pen_replicas {
     uint32_t count;
     uint32_t number;                           /* of this one */
     const struct pen_island *island;           /* NULL: there are none */
+    struct pen_sync_choice island_choice;      /* what the user chose */
     struct pen_sync_method island_method;      /* that `choice` has then */
     struct pen_group *peers;                   /* this rank of every replica */
     struct pen_replica_statistics *statistics; /* NULL: there are none */
@@ -240,6 +242,8 @@ static void fill_setting(struct pen_replicas *replicas,
                                     .weight_decay = numbers->weight_decay};
     setting->step = local_step;
     setting->context = replicas;
+    if (replicas->island != NULL)
+        setting->interval = pen_islands_steps(options->choice);
 }
 
 static pen_status make_peers(struct pen_replicas *replicas)
@@ -257,6 +261,18 @@ static pen_status make_peers(struct pen_replicas *replicas)
         return pen_transport_group_all(&options, &replicas->peers);
     return pen_transport_group_axis(&options, &mesh, PEN_AXIS_REPLICA,
                                     &replicas->peers);
+}
+
+static pen_status make_island(struct pen_replicas *replicas)
+{
+    const struct pen__island_facts facts = {
+        .setting = &replicas->setting,
+        .choice = &replicas->island_choice,
+        .island = replicas->island,
+        .executor = replicas->trainer->executor,
+        .num_moments = (uint32_t)pen_optimizer_moments(
+            &replicas->trainer->options.optimizer)};
+    return pen__island_create(&facts, &replicas->sync);
 }
 
 static pen_status make(struct pen_replicas *replicas,
@@ -280,9 +296,7 @@ static pen_status make(struct pen_replicas *replicas,
     if (replicas->shown == NULL)
         return PEN_NOMEM;
     if (replicas->island != NULL)
-        return pen__island_create(&replicas->setting, options->choice->method,
-                                  replicas->island, replicas->trainer->executor,
-                                  &replicas->sync);
+        return make_island(replicas);
     return replicas->choice.method->create(&replicas->setting, &replicas->sync,
                                            why);
 }
@@ -305,6 +319,7 @@ pen_status pen_trainer_join(struct pen_trainer *trainer,
     replicas->batches = options->batches;
     replicas->island = options->island;
     if (replicas->island != NULL) {
+        replicas->island_choice = *options->choice;
         replicas->island_method = pen__island_method(options->choice->method);
         replicas->choice.method = &replicas->island_method;
     }
@@ -429,8 +444,7 @@ static void go_to_turn(struct pen_replicas *replicas)
     struct pen_trainer *trainer = replicas->trainer;
     if (turn->is_ending)
         return;
-    uint64_t steps =
-        turn->is_over ? replicas->setting.total_steps : turn->first;
+    uint64_t steps = pen__island_position(replicas->sync);
     trainer->progress = (struct pen_trainer_progress){
         steps, steps * pen__trainer_step_samples(trainer)};
 }

@@ -73,6 +73,15 @@ struct pen_compressor {
 
     /* What a checkpoint keeps; may be NULL. */
     void (*states)(void *state, struct pen_sync_states *out);
+
+    /*
+     * Of one with a single gather, for islands (sync/islands.h); else NULL: the
+     * bytes that it sends at a step, and `share` times what one message says,
+     * added. False where it is no such message.
+     */
+    size_t (*sent)(const void *state, uint64_t step);
+    bool (*add)(void *state, uint64_t step, const void *message, float share,
+                float *vector);
 };
 
 /* A vector that a compressor keeps per float of what it compresses. */

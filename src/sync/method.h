@@ -78,21 +78,65 @@ enum {
                                     that pen_sync_is_due() */
 };
 
+enum { PEN_SYNC_ISLAND_VECTORS = 3 };
+
+/* An island as its method sees it. Vectors are like the weights of this rank.
+ */
+struct pen_sync_island {
+    const struct pen_sync_setting *setting; /* its peers are of the island */
+    uint32_t number;                        /* of this island */
+    uint32_t count;                         /* of islands */
+    bool gives_changes; /* what it gives can be added up: to what it gives next,
+                           or to what a compressor left out */
+    float *theta;
+    float *own[PEN_SYNC_ISLAND_VECTORS]; /* 0 at first; others do not see it */
+};
+
 /*
- * A method between islands (ring/ring.h): what an island gives to a round, and
- * the state of all after it. Pure, on vectors like all weights. A state is
- * `num_vectors` of them; the first is theta, with which islands go on, and at
- * first the others are 0.
+ * A method between islands (ring/ring.h), round by round. All islands have a
+ * state, vectors like all weights: theta, the means of moments that are shared,
+ * and `num_vectors` in all without these. At first all but theta are 0. In a
+ * round each island gives a vector and the moments that are due; the mean by
+ * tokens of what was given leads to the next state. Functions may be NULL
+ * unless it says otherwise.
  */
 struct pen_sync_islands {
     uint32_t num_vectors;
-    void (*give)(const float *theta, const float *weights, size_t count,
+    uint32_t num_own;  /* vectors of an island */
+    uint32_t num_kept; /* the first of them, needed when a round begins */
+    /* An island goes on with weights of its own; else with theta. */
+    bool keeps_weights;
+    /* That it always has, with the method's options. */
+    const struct pen_compressor *compressor;
+
+    /* Rounds from one mean of first (0) or second (1) moments to the next; 0:
+     * moments stay with their island. NULL: 0. */
+    uint32_t (*moment_rounds)(const struct pen_sync_values *options,
+                              uint32_t interval, int which);
+    /* Parts of the weights that take turns: a round has one. NULL: one. */
+    uint32_t (*num_fragments)(const struct pen_sync_values *options);
+    /* Steps from giving to needing the state. NULL: 0. */
+    uint32_t (*delay)(const struct pen_sync_values *options);
+
+    /* Weights are those that a round begins with. */
+    void (*begin)(struct pen_sync_island *it);
+    /* In place of the run's optimizer. */
+    void (*local_step)(struct pen_sync_island *it,
+                       const struct pen_sync_step *at);
+    /* What this island gives. May change its weights. Never NULL. */
+    void (*give)(struct pen_sync_island *it, const struct pen_sync_step *at,
                  float *out);
-    /* `merged` is the mean of what was given, by tokens (sync/merge.h). */
-    void (*take)(const struct pen_sync_values *options, const float *merged,
-                 size_t count, float *state);
+    /* `state` has the vectors, from the fragment of the round on, and `merged`
+     * is the mean of what was given of it, as changes or not. Never NULL. */
+    void (*take)(const struct pen_sync_values *options, bool are_changes,
+                 const float *merged, size_t count, float *const *state);
+    /* How weights of the fragment follow from the new theta. NULL: they are
+     * theta, or stay where the island keeps its own. */
+    void (*mix)(const struct pen_sync_values *options, const float *theta,
+                size_t count, float *weights);
     /* What of these options islands cannot have, for people; NULL: nothing. */
-    const char *(*refuse)(const struct pen_sync_values *options);
+    const char *(*refuse)(const struct pen_sync_values *options,
+                          uint32_t interval);
 };
 
 struct pen_sync_method {

@@ -101,6 +101,18 @@ void pen_outer_give(const float *theta, const float *weights, size_t count,
         out[i] = theta[i] - weights[i];
 }
 
+void pen_outer_island_give(struct pen_sync_island *it,
+                           const struct pen_sync_step *at, float *out)
+{
+    const struct pen_sync_setting *setting = it->setting;
+    (void)at;
+    for (size_t i = 0; i < setting->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &setting->tensors[i];
+        pen_outer_give(it->theta + tensor->first, tensor->value, tensor->count,
+                       out + tensor->first);
+    }
+}
+
 void pen_outer_take(float lr, float momentum, const float *moved, size_t count,
                     float *theta, float *velocity)
 {

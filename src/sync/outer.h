@@ -57,6 +57,8 @@ void pen_outer_give(const float *theta, const float *weights, size_t count,
                     float *out);
 void pen_outer_take(float lr, float momentum, const float *moved, size_t count,
                     float *theta, float *velocity);
+void pen_outer_island_give(struct pen_sync_island *it,
+                           const struct pen_sync_step *at, float *out);
 
 /* Waits for it and takes the outer step of the part. */
 void pen_outer_step(struct pen_outer *outer, uint32_t part);

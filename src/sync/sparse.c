@@ -237,3 +237,25 @@ void pen_sparse_decode(struct pen_sparse *sparse, double ratio,
         before += picked;
     }
 }
+
+bool pen_sparse_add(const struct pen_sparse *sparse, double ratio,
+                    const void *message, float share, float *vector)
+{
+    const struct pen_compression *setting = &sparse->setting;
+    const float *values = message;
+    const uint32_t *places =
+        (const uint32_t *)(values + num_pairs(setting, ratio));
+    for (size_t i = 0; i < setting->num_tensors; i++) {
+        const struct pen_sync_tensor *tensor = &setting->tensors[i];
+        float *to = vector + (tensor->first - setting->base);
+        size_t picked = pen_sparse_picked(ratio, tensor->count);
+        for (size_t j = 0; j < picked; j++) {
+            if (places[j] >= tensor->count)
+                return false;
+            to[places[j]] += share * values[j];
+        }
+        values += picked;
+        places += picked;
+    }
+    return true;
+}

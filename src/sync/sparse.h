@@ -56,4 +56,8 @@ void pen_sparse_encode(struct pen_sparse *sparse, double ratio,
 void pen_sparse_decode(struct pen_sparse *sparse, double ratio,
                        const struct pen_collective *received, float *vector);
 
+/* Adds `share` times what one message says; false: a place is not there. */
+bool pen_sparse_add(const struct pen_sparse *sparse, double ratio,
+                    const void *message, float share, float *vector);
+
 #endif

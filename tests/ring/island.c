@@ -52,9 +52,11 @@ static void train(void *context, uint64_t round, uint64_t first)
 }
 
 static pen_status sum(void *context, const struct pen_ring_bytes *state,
-                      const struct pen_ring_contribution *contributions,
-                      size_t count, struct pen_ring_bytes *out)
+                      const struct pen_ring_contributions *given,
+                      struct pen_ring_bytes *out)
 {
+    const struct pen_ring_contribution *contributions = given->list;
+    size_t count = given->count;
     const struct trainer *trainer = context;
     size_t weights = trainer->weights;
     double *next = calloc(trainer->all, sizeof *next);

@@ -48,7 +48,7 @@ _penstock_train_options() {
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
         --schedule --mapping --use-distributed-optimizer --fast-sums --logical-replicas --logical-tensor --plan --move --check \
         --sync --sync-interval --sync-option --sync-replicas --compress \
-        --ring --island --key --keys --patience \
+        --ring --island --key --keys --patience --late \
         --sparse-embedding --compress-stages \
         --profile --trace --verify-interval --checksum-messages \
         --on-nan --hang-timeout --exit-duration-in-mins --peak-tflops

@@ -28,6 +28,7 @@ static const char *const muon_adjusts[] = {"original", "match_rms_adamw",
 static const char *const decay_groups[] = {"matrices", "all", NULL};
 static const char *const lr_styles[] = {PEN_LR_STYLE_TABLE(TEXT_OF) NULL};
 static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
+static const char *const lates[] = {"discard", "fold", NULL};
 static const char *const on_nans[] = {"stop", "skip", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 
@@ -177,6 +178,10 @@ static const struct pen__field fields[] = {
          "with --ring: a silent island is dropped after TIME, as 30s; all "
          "other times of the ring follow from it; as the coordinator's; 30s "
          "when not given"),
+    WORD("late", late, lates,
+         "with --ring: where a round was committed without this island, "
+         "discard what it gave and compute its batches again, or fold it into "
+         "the next round; discard when not given"),
     FLAG("sparse-embedding", has_sparse_sums,
          "for untied embeddings, send only nonzero gradient rows; "
          "results do not change"),
@@ -331,6 +336,8 @@ static void check_ring(const struct pen__train_args *args,
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (args->ring == NULL && given[i] != NULL)
             argp_error(state, "%s needs --ring HOST:PORT", names[i]);
+    if (args->ring == NULL && args->late != PEN__LATE_DISCARD)
+        argp_error(state, "--late needs --ring HOST:PORT");
     if (args->patience_ns == 0)
         argp_error(state,
                    "--patience %s is not a time from 0.5 s to 86400 s; for "

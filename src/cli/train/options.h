@@ -7,6 +7,8 @@
 #include "cli/train/recall.h"
 #include "runtime/trainer.h"
 
+enum pen__train_late { PEN__LATE_DISCARD, PEN__LATE_FOLD };
+
 /* The command line of penstock train; texts are NULL where not given. */
 struct pen__train_args {
     const char *model;
@@ -54,6 +56,7 @@ struct pen__train_args {
     const char *keys; /* folder; NULL: keys, beside the key */
     const char *patience;
     int64_t patience_ns;
+    unsigned late; /* of an island: enum pen__train_late */
     bool has_sparse_sums;
     const char *compress_stages;
     struct pen_block_code stage_code; /* that it names; 0 bits: none */

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "core/mesh.h"
+#include "sync/islands.h"
 
 #include <inttypes.h>
 
@@ -29,45 +30,26 @@ static pen_status choose(struct pen__train_replicas *replicas,
     return PEN_OK;
 }
 
-static void add_methods(struct pen_text *out)
-{
-    for (size_t i = 0; i < pen_sync_num_methods(); i++)
-        if (pen_sync_method_at(i)->islands != NULL)
-            pen_text_add(out, "%s%s", out->length > 0 ? ", " : "",
-                         pen_sync_method_at(i)->name);
-}
-
 /* Of text models the state is the weights; images have statistics, too. */
 static pen_status check_island(const struct pen_sync_choice *choice,
                                const struct pen__train_args *args,
                                const struct pen_any_model *model,
                                struct pen_text *why)
 {
-    const struct pen_sync_islands *rules = choice->method->islands;
-    struct pen_text methods = PEN_TEXT_EMPTY;
-    const char *refused = rules == NULL || rules->refuse == NULL
-                              ? NULL
-                              : rules->refuse(&choice->options);
-    add_methods(&methods);
-    if (rules == NULL)
-        pen_why(why,
-                "--sync %s does not run between islands; of --ring there "
-                "are: %s",
-                choice->method->name, pen_text_string(&methods));
-    else if (refused != NULL)
-        pen_why(why, "--sync %s with --ring: %s", choice->method->name,
-                refused);
-    else if (choice->compressor != NULL || args->sync_replicas != 0)
-        pen_why(why, "--ring and %s exclude each other",
-                choice->compressor != NULL ? "--compress" : "--sync-replicas");
+    pen_status status =
+        pen_islands_check(choice, args->late == PEN__LATE_FOLD, why);
+    if (status != PEN_OK)
+        return status;
+    uint32_t round_steps = pen_islands_steps(choice);
+    if (args->sync_replicas != 0)
+        pen_why(why, "--ring and --sync-replicas exclude each other");
     else if (model->images != NULL)
         pen_why(why, "--ring is for text models");
-    else if (args->train_iters % choice->interval != 0)
+    else if (args->train_iters % round_steps != 0)
         pen_why(why,
                 "--train-iters %" PRIu64 " is not a multiple of the %" PRIu32
                 " steps of a round (--sync-interval)",
-                args->train_iters, choice->interval);
-    pen_text_release(&methods);
+                args->train_iters, round_steps);
     return why->length > 0 ? PEN_INVALID : PEN_OK;
 }
 

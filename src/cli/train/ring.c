@@ -75,11 +75,13 @@ pen_status pen__train_ring_find(struct pen__train_ring *ring,
     if (!is_first && !args->is_check) /* on another node */
         status =
             pen_file_make_folder(pen_text_string(&ring->folder), 0700, why);
-    ring->island = (struct pen_island){.count = own.count,
-                                       .number = own.number,
-                                       .folder = pen_text_string(&ring->folder),
-                                       .ring = is_first ? &ring->hooks : NULL,
-                                       .why = &ring->why};
+    ring->island =
+        (struct pen_island){.count = own.count,
+                            .number = own.number,
+                            .is_folding = args->late == PEN__LATE_FOLD,
+                            .folder = pen_text_string(&ring->folder),
+                            .ring = is_first ? &ring->hooks : NULL,
+                            .why = &ring->why};
     if (is_first)
         print_limits(ring, args);
     return status;
@@ -158,19 +160,20 @@ static pen_status make_config(struct pen__train_ring *ring,
 
 /* ---- for the island ---- */
 
-static pen_status open_ring(void *context, const float *theta, size_t count,
-                            struct pen_text *why)
+static pen_status open_ring(void *context,
+                            const struct pen_islands_model *model,
+                            const float *theta, struct pen_text *why)
 {
     struct pen__train_ring *ring = context;
-    return pen__ring_member_create(&ring->options, theta, count, &ring->member,
+    return pen__ring_member_create(&ring->options, model, theta, &ring->member,
                                    why);
 }
 
 static void offer(void *context, const struct pen_island_turn *turn,
-                  const float *values)
+                  const void *bytes, size_t length)
 {
     const struct pen__train_ring *ring = context;
-    pen__ring_member_offer(ring->member, turn, values);
+    pen__ring_member_offer(ring->member, turn, bytes, length);
 }
 
 static bool has_turn(void *context)
@@ -180,7 +183,7 @@ static bool has_turn(void *context)
            pen__train_signal_to_stop() != 0;
 }
 
-static pen_status take(void *context, struct pen_island_turn *out, float *theta,
+static pen_status take(void *context, struct pen_island_turn *out, float *state,
                        struct pen_text *why)
 {
     const struct pen__train_ring *ring = context;
@@ -188,7 +191,7 @@ static pen_status take(void *context, struct pen_island_turn *out, float *theta,
         *out = (struct pen_island_turn){.is_ending = true};
         return PEN_OK;
     }
-    return pen__ring_member_take(ring->member, out, theta, why);
+    return pen__ring_member_take(ring->member, out, state, why);
 }
 
 pen_status pen__train_ring_describe(struct pen__train_ring *ring,
@@ -196,7 +199,6 @@ pen_status pen__train_ring_describe(struct pen__train_ring *ring,
                                     struct pen_text *why)
 {
     const struct pen__train_args *args = facts->args;
-    uint64_t interval = facts->choice->interval;
     if (ring->island.count == 0)
         return PEN_OK;
     ring->hooks = (struct pen_island_ring){.context = ring,
@@ -211,11 +213,9 @@ pen_status pen__train_ring_describe(struct pen__train_ring *ring,
                  .address = args->ring,
                  .config = ring->config,
                  .patience = args->patience_ns},
-        .choice = *facts->choice,
-        .num_rounds = args->train_iters / interval,
-        .round_steps = interval,
-        .round_tokens = interval * args->replica_batch *
-                        pen_batches_shape(facts->batches).num_targets};
+        .num_rounds = args->train_iters / pen_islands_steps(facts->choice),
+        .step_tokens = args->replica_batch *
+                       pen_batches_shape(facts->batches).num_targets};
     return make_config(ring, facts, why);
 }
 

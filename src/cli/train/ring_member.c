@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "sync/merge.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -12,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_WHOLE 1024 /* bytes of a contribution that travels as one */
 #define LOOK_NS INT64_C(10000000) /* for something new in the box */
 
 /* In front of the values of a contribution. */
@@ -24,13 +24,16 @@ _Static_assert(sizeof(struct head) % sizeof(float) == 0, "floats follow");
 struct contribution {
     uint64_t round; /* 0: there is none */
     uint64_t first;
+    uint64_t last;
     bool is_new;
     unsigned char *bytes;
+    size_t length;
 };
 
 struct pen__ring_member {
     struct pen__ring_member_options options;
     struct pen_ring_member *ring; /* of the thread alone */
+    struct pen_islands *rounds;   /* likewise */
     size_t count;
     float *theta; /* before the first round */
     char origin[PEN_HASH_SIZE];
@@ -55,13 +58,12 @@ struct pen__ring_member {
 
 static size_t state_bytes(const struct pen__ring_member *member)
 {
-    return member->options.choice.method->islands->num_vectors * member->count *
-           sizeof(float);
+    return pen_islands_state(member->rounds) * sizeof(float);
 }
 
-static size_t given_bytes(const struct pen__ring_member *member)
+static size_t most_given(const struct pen__ring_member *member)
 {
-    return sizeof(struct head) + member->count * sizeof(float);
+    return sizeof(struct head) + pen_islands_most(member->rounds);
 }
 
 /* ---- what the ring asks, in the thread of the member ---- */
@@ -99,12 +101,12 @@ static void commit(void *context, uint64_t round,
     pthread_mutex_unlock(&member->lock);
 }
 
-/* All began with the same weights, and gave as many. */
+/* All began with the same weights. */
 static bool is_fit(const struct pen__ring_member *member,
                    const struct pen_ring_contribution *it, bool is_first_round)
 {
     struct head head;
-    if (it->length != given_bytes(member))
+    if (it->length < sizeof head)
         return false;
     memcpy(&head, it->bytes, sizeof head);
     return !is_first_round ||
@@ -112,41 +114,42 @@ static bool is_fit(const struct pen__ring_member *member,
 }
 
 static pen_status add_up(const struct pen__ring_member *member,
-                         const struct pen_ring_contribution *given,
-                         size_t count, float *next)
+                         const struct pen_ring_contributions *given,
+                         float *next)
 {
-    const struct pen_sync_choice *choice = &member->options.choice;
-    struct pen_contribution list[PEN_RING_ISLANDS];
-    float *merged = malloc(member->count * sizeof *merged + 1);
-    if (merged == NULL)
-        return PEN_NOMEM;
-    for (size_t i = 0; i < count; i++)
-        list[i] = (struct pen_contribution){
-            .replica = given[i].island,
-            .weight = (double)given[i].tokens,
-            .values = (const float *)(const void *)(given[i].bytes +
-                                                    sizeof(struct head))};
-    pen_merge(list, (uint32_t)count, member->count, merged);
-    choice->method->islands->take(&choice->options, merged, member->count,
-                                  next);
-    free(merged);
-    return PEN_OK;
+    struct pen_islands_contribution list[PEN_RING_ISLANDS];
+    for (size_t i = 0; i < given->count; i++) {
+        const struct pen_ring_contribution *it = &given->list[i];
+        list[i] = (struct pen_islands_contribution){
+            .island = it->island,
+            .tokens = (double)it->tokens,
+            .bytes = it->bytes + sizeof(struct head),
+            .length = it->length - sizeof(struct head)};
+    }
+    pen_status status = pen_islands_take(member->rounds, given->round, list,
+                                         (uint32_t)given->count, next);
+    if (status != PEN_OK)
+        pen_log(PEN_LOG_ERROR,
+                "a contribution to round %" PRIu64 " is not what --sync of "
+                "this island makes",
+                given->round);
+    return status;
 }
 
 static pen_status sum(void *context, const struct pen_ring_bytes *state,
-                      const struct pen_ring_contribution *given, size_t count,
+                      const struct pen_ring_contributions *given,
                       struct pen_ring_bytes *out)
 {
     const struct pen__ring_member *member = context;
     bool is_first_round = state->length == 0;
     if (!is_first_round && state->length != state_bytes(member))
         return PEN_DAMAGED;
-    for (size_t i = 0; i < count; i++)
-        if (!is_fit(member, &given[i], is_first_round)) {
+    for (size_t i = 0; i < given->count; i++)
+        if (!is_fit(member, &given->list[i], is_first_round)) {
             pen_log(PEN_LOG_ERROR,
                     "island %" PRIu32 " began with other weights than this "
                     "one: give all the same --model and --seed",
-                    given[i].island);
+                    given->list[i].island);
             return PEN_INVALID;
         }
     float *next = calloc(1, state_bytes(member) + 1);
@@ -156,7 +159,7 @@ static pen_status sum(void *context, const struct pen_ring_bytes *state,
         memcpy(next, member->theta, member->count * sizeof *next);
     else
         memcpy(next, state->bytes, state->length);
-    pen_status status = add_up(member, given, count, next);
+    pen_status status = add_up(member, given, next);
     if (status == PEN_OK)
         *out = (struct pen_ring_bytes){(uint8_t *)next, state_bytes(member)};
     else
@@ -177,16 +180,16 @@ static void offer_given(struct pen__ring_member *member)
     if (is_due) {
         member->given.is_new = false;
         offer.first = member->given.first;
-        offer.last = offer.first + member->options.round_steps;
-        offer.tokens = member->options.round_tokens;
+        offer.last = member->given.last;
+        offer.tokens = (offer.last - offer.first) * member->options.step_tokens;
         offer.num_fragments =
-            member->count < PEN_RING_FRAGMENTS ? 1 : PEN_RING_FRAGMENTS;
+            member->given.length < MOST_WHOLE ? 1 : PEN_RING_FRAGMENTS;
     }
     pthread_mutex_unlock(&member->lock);
     if (!is_due)
         return;
     pen_status status = pen_ring_member_offer(
-        member->ring, round, &offer, member->given.bytes, given_bytes(member));
+        member->ring, round, &offer, member->given.bytes, member->given.length);
     if (status != PEN_OK)
         pen_log(PEN_LOG_WARN, "round %" PRIu64 " cannot be offered: %s", round,
                 pen_status_text(status));
@@ -264,17 +267,16 @@ static pen_status prepare(struct pen__ring_member *member, const float *theta,
 {
     struct pen_ring_member_options ring = member->options.ring;
     size_t bytes = member->count * sizeof *theta;
-    size_t most = state_bytes(member) > given_bytes(member)
-                      ? state_bytes(member)
-                      : given_bytes(member);
     member->theta = malloc(bytes + 1);
     member->state = malloc(state_bytes(member) + 1);
-    member->given.bytes = malloc(given_bytes(member));
+    member->given.bytes = malloc(most_given(member));
     if (member->theta == NULL || member->state == NULL ||
         member->given.bytes == NULL)
         return PEN_NOMEM;
     memcpy(member->theta, theta, bytes);
-    ring.most_bytes = most;
+    ring.most_bytes = state_bytes(member) > most_given(member)
+                          ? state_bytes(member)
+                          : most_given(member);
     ring.context = member;
     ring.train = train;
     ring.sum = sum;
@@ -286,16 +288,19 @@ static pen_status prepare(struct pen__ring_member *member, const float *theta,
 
 pen_status
 pen__ring_member_create(const struct pen__ring_member_options *options,
-                        const float *theta, size_t count,
-                        struct pen__ring_member **out, struct pen_text *why)
+                        const struct pen_islands_model *model,
+                        const float *theta, struct pen__ring_member **out,
+                        struct pen_text *why)
 {
     struct pen__ring_member *member = calloc(1, sizeof *member);
     if (member == NULL)
         return PEN_NOMEM;
     member->options = *options;
-    member->count = count;
+    member->count = model->count;
     pthread_mutex_init(&member->lock, NULL);
-    pen_status status = prepare(member, theta, why);
+    pen_status status = pen_islands_create(model, &member->rounds, why);
+    if (status == PEN_OK)
+        status = prepare(member, theta, why);
     if (status == PEN_OK)
         status = start(member);
     if (status == PEN_OK)
@@ -315,6 +320,7 @@ void pen__ring_member_free(struct pen__ring_member *member)
     if (member->has_thread)
         pthread_join(member->thread, NULL);
     pen_ring_member_free(member->ring);
+    pen_islands_free(member->rounds);
     pthread_mutex_destroy(&member->lock);
     pen_text_release(&member->why);
     free(member->theta);
@@ -326,8 +332,8 @@ void pen__ring_member_free(struct pen__ring_member *member)
 /* ---- for the thread that trains ---- */
 
 void pen__ring_member_offer(struct pen__ring_member *member,
-                            const struct pen_island_turn *of,
-                            const float *values)
+                            const struct pen_island_turn *of, const void *bytes,
+                            size_t length)
 {
     struct head head = {.origin = ""};
     if (of->round == 1)
@@ -335,10 +341,11 @@ void pen__ring_member_offer(struct pen__ring_member *member,
     pthread_mutex_lock(&member->lock);
     member->given.round = of->round;
     member->given.first = of->first;
+    member->given.last = of->last;
     member->given.is_new = true;
+    member->given.length = sizeof head + length;
     memcpy(member->given.bytes, &head, sizeof head);
-    memcpy(member->given.bytes + sizeof head, values,
-           member->count * sizeof *values);
+    memcpy(member->given.bytes + sizeof head, bytes, length);
     pthread_mutex_unlock(&member->lock);
 }
 
@@ -359,7 +366,7 @@ bool pen__ring_member_has_turn(struct pen__ring_member *member)
 }
 
 pen_status pen__ring_member_take(struct pen__ring_member *member,
-                                 struct pen_island_turn *out, float *theta,
+                                 struct pen_island_turn *out, float *state,
                                  struct pen_text *why)
 {
     pen_status status = PEN_OK;
@@ -373,8 +380,13 @@ pen_status pen__ring_member_take(struct pen__ring_member *member,
         status = member->status == PEN_OK ? PEN_INVALID : member->status;
         pen_why(why, "%s", pen_text_string(&member->why));
     }
-    memcpy(theta, member->committed > 0 ? member->state : member->theta,
-           member->count * sizeof *theta);
+    size_t shared = pen_islands_shared(member->rounds) * sizeof *state;
+    if (member->committed > 0) {
+        memcpy(state, member->state, shared);
+    } else {
+        memset(state, 0, shared);
+        memcpy(state, member->theta, member->count * sizeof *state);
+    }
     pthread_mutex_unlock(&member->lock);
     return status;
 }

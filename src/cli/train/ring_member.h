@@ -3,7 +3,7 @@
 
 #include "ring/net/member.h"
 #include "runtime/islands.h"
-#include "sync/registry.h"
+#include "sync/islands.h"
 
 /*
  * The member of a ring (ring/net/member.h) in a thread of its own, so that it
@@ -23,25 +23,24 @@ struct pen__ring_member;
 
 struct pen__ring_member_options {
     struct pen_ring_member_options ring; /* the first half: no functions */
-    struct pen_sync_choice choice;       /* its method is one of islands */
     uint64_t num_rounds;                 /* of the run */
-    uint64_t round_steps;
-    uint64_t round_tokens; /* of this island */
+    uint64_t step_tokens;                /* of this island */
 };
 
 /* Texts of the options are borrowed. */
 pen_status
 pen__ring_member_create(const struct pen__ring_member_options *options,
-                        const float *theta, size_t count,
-                        struct pen__ring_member **out, struct pen_text *why);
+                        const struct pen_islands_model *model,
+                        const float *theta, struct pen__ring_member **out,
+                        struct pen_text *why);
 
 /* The functions of struct pen_island_ring; the context is the member. */
 void pen__ring_member_offer(struct pen__ring_member *member,
                             const struct pen_island_turn *turn,
-                            const float *values);
+                            const void *bytes, size_t length);
 bool pen__ring_member_has_turn(struct pen__ring_member *member);
 pen_status pen__ring_member_take(struct pen__ring_member *member,
-                                 struct pen_island_turn *out, float *theta,
+                                 struct pen_island_turn *out, float *state,
                                  struct pen_text *why);
 
 /*

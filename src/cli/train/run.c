@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "runtime/agree.h"
+#include "sync/islands.h"
 
 #include <math.h>
 
@@ -60,7 +61,7 @@ static pen_status report_step(struct pen__training *training,
         status = evaluate(training, &validation, why);
     note_checkpoint(training);
     if (training->replicas.island != NULL &&
-        is_due(step->step, training->replicas.choice.interval))
+        is_due(step->step, pen_islands_steps(&training->replicas.choice)))
         pen__train_report_round(
             &training->report,
             pen_replicas_turn(pen_trainer_replicas(training->trainer)));

@@ -118,8 +118,9 @@ static pen_status add_up(struct pen_ring_member *member,
     }
     pen__bytes_free(&member->next);
     member->next_round = 0;
+    const struct pen_ring_contributions given = {action->round, list, count};
     pen_status status = member->options.sum(
-        member->options.context, &member->state, list, count, &member->next);
+        member->options.context, &member->state, &given, &member->next);
     if (status == PEN_OK)
         status = pen__bytes_hash(member->next.bytes, member->next.length,
                                  &member->next_hash);

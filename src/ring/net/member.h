@@ -29,6 +29,13 @@ struct pen_ring_contribution {
     size_t length;
 };
 
+/* Those of one round. */
+struct pen_ring_contributions {
+    uint64_t round;
+    const struct pen_ring_contribution *list;
+    size_t count;
+};
+
 /* Who this key is among those of the folder. */
 struct pen_ring_identity {
     uint32_t number; /* of the island */
@@ -62,8 +69,8 @@ struct pen_ring_member_options {
      * islands must get the same bytes. Before the first round `state` is empty.
      */
     pen_status (*sum)(void *context, const struct pen_ring_bytes *state,
-                      const struct pen_ring_contribution *contributions,
-                      size_t count, struct pen_ring_bytes *out);
+                      const struct pen_ring_contributions *given,
+                      struct pen_ring_bytes *out);
     /* The state after this round; borrowed until the next call. */
     void (*commit)(void *context, uint64_t round,
                    const struct pen_ring_bytes *state);

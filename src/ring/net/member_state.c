@@ -300,9 +300,10 @@ static bool add_round(struct pen_ring_member *member, uint32_t from)
         .round = in->message.round, .hash = in->message.hash, .from = from};
     struct pen_ring_hash found;
     size_t count = base == NULL ? 0 : parse(in, list);
+    const struct pen_ring_contributions given = {next.round, list, count};
     bool is_right = count > 0 &&
-                    member->options.sum(member->options.context, base, list,
-                                        count, &next.bytes) == PEN_OK &&
+                    member->options.sum(member->options.context, base, &given,
+                                        &next.bytes) == PEN_OK &&
                     pen__bytes_hash(next.bytes.bytes, next.bytes.length,
                                     &found) == PEN_OK &&
                     pen_ring_same_hash(&found, &next.hash);

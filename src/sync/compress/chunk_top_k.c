@@ -308,8 +308,9 @@ static void write_chunk(struct chunk_top_k *it, float *error, size_t count,
         error[it->places[i]] -= it->values[i];
 }
 
-/* Adds `share` times what a member sent of a chunk. */
-static void add_chunk(struct chunk_top_k *it, const unsigned char *from,
+/* Adds `share` times what a member sent of a chunk; false: a place is not
+ * there. */
+static bool add_chunk(struct chunk_top_k *it, const unsigned char *from,
                       size_t count, float share, float *out)
 {
     size_t picked = picked_of(&it->shape, count);
@@ -317,9 +318,11 @@ static void add_chunk(struct chunk_top_k *it, const unsigned char *from,
     read_places(&it->shape, from + values_bytes(&it->shape, picked), picked,
                 count, it->places);
     for (size_t i = 0; i < picked; i++) {
-        PEN_BUG_UNLESS(it->places[i] < count);
+        if (it->places[i] >= count)
+            return false;
         out[it->places[i]] += share * it->values[i];
     }
+    return true;
 }
 
 /* Walks over the chunks of all tensors. */
@@ -386,11 +389,32 @@ static void decode(void *state, uint32_t round, uint64_t step,
             const unsigned char *from =
                 pen_collective_received(received, k, &length);
             PEN_BUG_UNLESS(length == it->length);
-            add_chunk(it, from + done, at.count, 1.0f / (float)size,
-                      vector + at.first);
+            PEN_BUG_UNLESS(add_chunk(it, from + done, at.count,
+                                     1.0f / (float)size, vector + at.first));
         }
         done += chunk_bytes(&it->shape, at.count);
     }
+}
+
+static size_t sent(const void *state, uint64_t step)
+{
+    const struct chunk_top_k *it = state;
+    (void)step;
+    return it->length;
+}
+
+static bool add(void *state, uint64_t step, const void *message, float share,
+                float *vector)
+{
+    struct chunk_top_k *it = state;
+    const unsigned char *from = message;
+    (void)step;
+    for (struct walk at = {0}; next_chunk(it, &at);) {
+        if (!add_chunk(it, from, at.count, share, vector + at.first))
+            return false;
+        from += chunk_bytes(&it->shape, at.count);
+    }
+    return true;
 }
 
 static void states(void *state, struct pen_sync_states *out)
@@ -415,4 +439,6 @@ const struct pen_compressor pen_compressor_chunk_top_k = {
     .encode = encode,
     .decode = decode,
     .states = states,
+    .sent = sent,
+    .add = add,
 };

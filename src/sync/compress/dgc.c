@@ -121,6 +121,21 @@ static void decode(void *state, uint32_t round, uint64_t step,
                       received, vector);
 }
 
+static size_t sent(const void *state, uint64_t step)
+{
+    const struct dgc *it = state;
+    return pen_sparse_length(&it->sparse.setting,
+                             ratio_at(&it->sparse.setting, step));
+}
+
+static bool add(void *state, uint64_t step, const void *message, float share,
+                float *vector)
+{
+    const struct dgc *it = state;
+    return pen_sparse_add(&it->sparse, ratio_at(&it->sparse.setting, step),
+                          message, share, vector);
+}
+
 static void states(void *state, struct pen_sync_states *out)
 {
     struct dgc *it = state;
@@ -144,4 +159,6 @@ const struct pen_compressor pen_compressor_dgc = {
     .encode = encode,
     .decode = decode,
     .states = states,
+    .sent = sent,
+    .add = add,
 };

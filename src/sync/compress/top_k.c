@@ -94,6 +94,23 @@ static void decode(void *state, uint32_t round, uint64_t step,
                       received, vector);
 }
 
+static size_t sent(const void *state, uint64_t step)
+{
+    const struct top_k *it = state;
+    (void)step;
+    return pen_sparse_length(&it->sparse.setting,
+                             it->sparse.setting.options.at[RATIO]);
+}
+
+static bool add(void *state, uint64_t step, const void *message, float share,
+                float *vector)
+{
+    const struct top_k *it = state;
+    (void)step;
+    return pen_sparse_add(&it->sparse, it->sparse.setting.options.at[RATIO],
+                          message, share, vector);
+}
+
 static void states(void *state, struct pen_sync_states *out)
 {
     struct top_k *it = state;
@@ -116,4 +133,6 @@ const struct pen_compressor pen_compressor_top_k = {
     .encode = encode,
     .decode = decode,
     .states = states,
+    .sent = sent,
+    .add = add,
 };

@@ -387,16 +387,19 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_outer_consistent(&sync->outer, out);
 }
 
-static void take(const struct pen_sync_values *values, const float *merged,
-                 size_t count, float *state)
+static void take(const struct pen_sync_values *values, bool are_changes,
+                 const float *merged, size_t count, float *const *state)
 {
+    (void)are_changes;
     pen_outer_take((float)values->at[LR], (float)values->at[MOMENTUM], merged,
-                   count, state, state + count);
+                   count, state[0], state[1]);
 }
 
 /* Of islands the coordinator knows who is in time. */
-static const char *refuse(const struct pen_sync_values *values)
+static const char *refuse(const struct pen_sync_values *values,
+                          uint32_t interval)
 {
+    (void)interval;
     for (int i = QUORUM; i <= LATE; i++)
         if (values->at[i] < options[i].standard ||
             values->at[i] > options[i].standard)
@@ -406,7 +409,7 @@ static const char *refuse(const struct pen_sync_values *values)
 }
 
 static const struct pen_sync_islands islands = {.num_vectors = 2, /* theta, v */
-                                                .give = pen_outer_give,
+                                                .give = pen_outer_island_give,
                                                 .take = take,
                                                 .refuse = refuse};
 

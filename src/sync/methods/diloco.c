@@ -71,15 +71,16 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_outer_consistent(&sync->outer, out);
 }
 
-static void take(const struct pen_sync_values *values, const float *merged,
-                 size_t count, float *state)
+static void take(const struct pen_sync_values *values, bool are_changes,
+                 const float *merged, size_t count, float *const *state)
 {
+    (void)are_changes;
     pen_outer_take((float)values->at[LR], (float)values->at[MOMENTUM], merged,
-                   count, state, state + count);
+                   count, state[0], state[1]);
 }
 
 static const struct pen_sync_islands islands = {.num_vectors = 2, /* theta, v */
-                                                .give = pen_outer_give,
+                                                .give = pen_outer_island_give,
                                                 .take = take};
 
 const struct pen_sync_method pen_sync_diloco = {

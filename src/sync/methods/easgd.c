@@ -144,19 +144,26 @@ static void settle(struct pen_sync *sync)
     (void)is_settled(sync);
 }
 
-static void exchange(struct pen_sync *sync, uint64_t step)
+/* What is sent of a replica, and its own half of the force. */
+static void move_apart(const struct pen_sync_setting *setting,
+                       uint32_t num_replicas, const float *centre, float *apart)
 {
-    const struct pen_sync_setting *setting = sync->setting;
-    float alpha = (float)(setting->options.at[BETA] / setting->peers->size);
-    settle(sync);
-    pen_sync_read_weights(setting, sync->apart);
+    float alpha = (float)(setting->options.at[BETA] / num_replicas);
+    pen_sync_read_weights(setting, apart);
     for (size_t i = 0; i < setting->count; i++)
-        sync->apart[i] -= sync->centre[i];
+        apart[i] -= centre[i];
     for (size_t i = 0; i < setting->num_tensors; i++) {
         const struct pen_sync_tensor *it = &setting->tensors[i];
         for (size_t k = 0; k < it->count; k++)
-            it->value[k] -= alpha * sync->apart[it->first + k];
+            it->value[k] -= alpha * apart[it->first + k];
     }
+}
+
+static void exchange(struct pen_sync *sync, uint64_t step)
+{
+    const struct pen_sync_setting *setting = sync->setting;
+    settle(sync);
+    move_apart(setting, setting->peers->size, sync->centre, sync->apart);
     sync->is_under_way = true;
     pen_average_start(sync->average, step, sync->apart);
     poll(sync);
@@ -226,6 +233,28 @@ static void consistent(struct pen_sync *sync, float *out)
     memcpy(out, sync->centre, sync->setting->count * sizeof *out);
 }
 
+/* ---- between islands: the centre is the state, and replicas stay apart ----
+ */
+
+static void give(struct pen_sync_island *it, const struct pen_sync_step *at,
+                 float *out)
+{
+    (void)at;
+    move_apart(it->setting, it->count, it->theta, out);
+}
+
+static void take(const struct pen_sync_values *values, bool are_changes,
+                 const float *merged, size_t count, float *const *state)
+{
+    float beta = (float)values->at[BETA];
+    (void)are_changes;
+    for (size_t i = 0; i < count; i++)
+        state[0][i] += beta * merged[i];
+}
+
+static const struct pen_sync_islands islands = {
+    .num_vectors = 1, .keeps_weights = true, .give = give, .take = take};
+
 const struct pen_sync_method pen_sync_easgd = {
     .name = "easgd",
     .title = "replicas on springs around a common centre",
@@ -244,6 +273,7 @@ const struct pen_sync_method pen_sync_easgd = {
     .settle = settle,
     .states = states,
     .consistent = consistent,
+    .islands = &islands,
 };
 
 const struct pen_sync_method pen_sync_eamsgd = {

@@ -30,6 +30,7 @@
  */
 #include "sync/method.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,31 +252,64 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_sync_mean_weights(sync->setting, sync->plain, out);
 }
 
-static void give(const float *theta, const float *weights, size_t count,
+/* ---- between islands ---- */
+
+static void give(struct pen_sync_island *it, const struct pen_sync_step *at,
                  float *out)
 {
-    (void)theta;
-    memcpy(out, weights, count * sizeof *out);
+    (void)at;
+    pen_sync_read_weights(it->setting, out);
+    for (size_t i = 0; it->gives_changes && i < it->setting->count; i++)
+        out[i] = it->theta[i] - out[i];
 }
 
-static void take(const struct pen_sync_values *values, const float *merged,
-                 size_t count, float *state)
+static void take(const struct pen_sync_values *values, bool are_changes,
+                 const float *merged, size_t count, float *const *state)
 {
     (void)values;
-    memcpy(state, merged, count * sizeof *state);
+    if (!are_changes)
+        memcpy(state[0], merged, count * sizeof *merged);
+    for (size_t i = 0; are_changes && i < count; i++)
+        state[0][i] -= merged[i];
 }
 
-static const char *refuse(const struct pen_sync_values *values)
+static uint32_t moment_rounds(const struct pen_sync_values *values,
+                              uint32_t interval, int which)
 {
-    return values->at[MOMENTS] > 0
-               ? "moments stay with their island: give --sync-option moments=0"
-               : NULL;
+    (void)interval;
+    (void)which;
+    return values->at[MOMENTS] > 0;
+}
+
+static uint32_t des_loc_rounds(const struct pen_sync_values *values,
+                               uint32_t interval, int which)
+{
+    return (uint32_t)fmin(des_loc_interval(values->at, which, interval) /
+                              interval,
+                          (double)UINT32_MAX);
+}
+
+static const char *refuse_des_loc(const struct pen_sync_values *values,
+                                  uint32_t interval)
+{
+    for (int which = KU; which <= KV; which++)
+        if (fmod(values->at[which], interval) != 0)
+            return "give ku and kv as multiples of --sync-interval: means of "
+                   "moments are made where rounds end";
+    return NULL;
 }
 
 static const struct pen_sync_islands islands = {.num_vectors = 1, /* theta */
+                                                .moment_rounds = moment_rounds,
                                                 .give = give,
-                                                .take = take,
-                                                .refuse = refuse};
+                                                .take = take};
+
+static const struct pen_sync_islands des_loc_islands = {
+    .num_vectors = 1,
+    .moment_rounds = des_loc_rounds,
+    .give = give,
+    .take = take,
+    .refuse = refuse_des_loc};
 
 const struct pen_sync_method pen_sync_local_sgd = {
     .name = "local-sgd",
@@ -332,4 +366,5 @@ const struct pen_sync_method pen_sync_des_loc = {
     .after_step = after_step,
     .states = states,
     .consistent = consistent,
+    .islands = &des_loc_islands,
 };

@@ -62,37 +62,43 @@ static size_t bytes(const struct pen_sync *sync)
     return pen_outer_bytes(&sync->outer);
 }
 
-static bool is_pulled(const struct pen_sync_setting *setting, uint64_t step)
+static bool is_pulled(const struct pen_sync_setting *setting, uint32_t replica,
+                      uint64_t step)
 {
     struct pen_random random = {setting->seed};
     random.state ^= pen_random_next(&(struct pen_random){step});
-    random.state ^=
-        pen_random_next(&(struct pen_random){~setting->peers->self});
+    random.state ^= pen_random_next(&(struct pen_random){~replica});
     return pen_random_unit(&random) < setting->options.at[PROB];
 }
 
-static void pull(struct pen_outer *outer, double learning_rate)
+static void pull(const struct pen_sync_setting *setting, const float *common,
+                 double learning_rate)
 {
-    const struct pen_sync_setting *setting = outer->setting;
     double wanted =
         setting->options.at[ALPHA] * learning_rate / setting->options.at[PROB];
     float c = wanted < 1 ? (float)wanted : 1;
     for (size_t i = 0; i < setting->num_tensors; i++) {
         const struct pen_sync_tensor *tensor = &setting->tensors[i];
-        const float *theta = outer->theta + tensor->first;
+        const float *theta = common + tensor->first;
         for (size_t k = 0; k < tensor->count; k++)
             tensor->value[k] -= c * (tensor->value[k] - theta[k]);
     }
 }
 
-static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
+static void step_of(const struct pen_sync_setting *setting, uint32_t replica,
+                    const float *theta, const struct pen_sync_step *at)
 {
-    const struct pen_sync_setting *setting = sync->outer.setting;
-    bool pulled = is_pulled(setting, at->step);
+    bool pulled = is_pulled(setting, replica, at->step);
     if (!pulled || setting->options.at[INSTEAD] == 0)
         pen_sync_local_step(setting, at);
     if (pulled)
-        pull(&sync->outer, at->learning_rate);
+        pull(setting, theta, at->learning_rate);
+}
+
+static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
+{
+    const struct pen_sync_setting *setting = sync->outer.setting;
+    step_of(setting, setting->peers->self, sync->outer.theta, at);
 }
 
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
@@ -113,6 +119,25 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_outer_consistent(&sync->outer, out);
 }
 
+static void island_step(struct pen_sync_island *it,
+                        const struct pen_sync_step *at)
+{
+    step_of(it->setting, it->number, it->theta, at);
+}
+
+static void take(const struct pen_sync_values *values, bool are_changes,
+                 const float *merged, size_t count, float *const *state)
+{
+    (void)are_changes;
+    pen_outer_take((float)values->at[LR], (float)values->at[MOMENTUM], merged,
+                   count, state[0], state[1]);
+}
+
+static const struct pen_sync_islands islands = {.num_vectors = 2, /* theta, v */
+                                                .local_step = island_step,
+                                                .give = pen_outer_island_give,
+                                                .take = take};
+
 const struct pen_sync_method pen_sync_palsgd = {
     .name = "palsgd",
     .title = "DiLoCo with random pulls to the common weights between "
@@ -131,4 +156,5 @@ const struct pen_sync_method pen_sync_palsgd = {
     .after_step = after_step,
     .states = states,
     .consistent = consistent,
+    .islands = &islands,
 };

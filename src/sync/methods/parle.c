@@ -284,18 +284,15 @@ static void paper_step(struct pen_sync *sync, const struct pen_sync_step *at)
     }
 }
 
-static void paper_synchronise(struct pen_sync *sync,
-                              const struct pen_sync_step *at)
+/* The anchor moves, and with it the iterate. vector[] is what is sent. */
+static void paper_move(struct pen_sync *sync, const struct pen_sync_step *at,
+                       bool sends_moves)
 {
     const struct pen_sync_setting *setting = sync->setting;
     const double *option = setting->options.at;
-    if (!pen_sync_is_due(at, setting->interval))
-        return;
     float eta = (float)option[ETA];
     double force = paper_force(sync, option[RHO], option[END_RHO], at->step);
     float pull = (float)fmin(option[ETA] * force, 1);
-    bool sends_moves = setting->compressor != NULL;
-    settle(sync);
     for (size_t i = 0; i < setting->count; i++) {
         float x = sync->anchor[i];
         float moved =
@@ -305,8 +302,72 @@ static void paper_synchronise(struct pen_sync *sync,
     }
     memcpy(sync->running, sync->anchor, setting->count * sizeof(float));
     pen_sync_write_weights(setting, sync->anchor);
+}
+
+static void paper_synchronise(struct pen_sync *sync,
+                              const struct pen_sync_step *at)
+{
+    if (!pen_sync_is_due(at, sync->setting->interval))
+        return;
+    settle(sync);
+    paper_move(sync, at, sync->setting->compressor != NULL);
     start_mean(sync, at->step);
 }
+
+/* Between islands the centre is the state. */
+enum { OWN_INNER, OWN_ANCHOR, OWN_RUNNING, NUM_OWN };
+
+static struct pen_sync of_island(struct pen_sync_island *it, float *vector)
+{
+    const double *option = it->setting->options.at;
+    return (struct pen_sync){.setting = it->setting,
+                             .anchor = it->own[OWN_ANCHOR],
+                             .running = it->own[OWN_RUNNING],
+                             .centre = it->theta,
+                             .vector = vector,
+                             .inner = option[NESTEROV] > 0 ? it->own[OWN_INNER]
+                                                           : NULL};
+}
+
+/* Anchor, running mean and iterate are the same when a round begins. */
+static void island_begin(struct pen_sync_island *it)
+{
+    pen_sync_read_weights(it->setting, it->own[OWN_ANCHOR]);
+    pen_sync_read_weights(it->setting, it->own[OWN_RUNNING]);
+}
+
+static void island_step(struct pen_sync_island *it,
+                        const struct pen_sync_step *at)
+{
+    struct pen_sync sync = of_island(it, NULL);
+    paper_step(&sync, at);
+}
+
+static void island_give(struct pen_sync_island *it,
+                        const struct pen_sync_step *at, float *out)
+{
+    struct pen_sync sync = of_island(it, out);
+    paper_move(&sync, at, it->gives_changes);
+}
+
+static void island_take(const struct pen_sync_values *values, bool are_changes,
+                        const float *merged, size_t count, float *const *state)
+{
+    (void)values;
+    if (are_changes)
+        pen_add_floats(state[0], merged, count);
+    else
+        memcpy(state[0], merged, count * sizeof *merged);
+}
+
+static const struct pen_sync_islands islands = {.num_vectors = 1,
+                                                .num_own = NUM_OWN,
+                                                .num_kept = OWN_INNER + 1,
+                                                .keeps_weights = true,
+                                                .begin = island_begin,
+                                                .local_step = island_step,
+                                                .give = island_give,
+                                                .take = island_take};
 
 /* ---- the code's form ---- */
 
@@ -419,6 +480,7 @@ const struct pen_sync_method pen_sync_parle = {
     .settle = settle,
     .states = states,
     .consistent = consistent,
+    .islands = &islands,
 };
 
 const struct pen_sync_method pen_sync_parle_code = {

@@ -96,6 +96,20 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_outer_consistent(&sync->outer, out);
 }
 
+static void take(const struct pen_sync_values *values, bool are_changes,
+                 const float *merged, size_t count, float *const *state)
+{
+    (void)are_changes;
+    pen_outer_take((float)values->at[LR], (float)values->at[MOMENTUM], merged,
+                   count, state[0], state[1]);
+}
+
+static const struct pen_sync_islands islands = {.num_vectors = 2, /* theta, v */
+                                                .compressor =
+                                                    &pen_compressor_chunk_top_k,
+                                                .give = pen_outer_island_give,
+                                                .take = take};
+
 const struct pen_sync_method pen_sync_sparse_loco = {
     .name = "sparse-loco",
     .title = "DiLoCo that sends the largest values of each chunk in 2 bits",
@@ -112,4 +126,5 @@ const struct pen_sync_method pen_sync_sparse_loco = {
     .after_step = after_step,
     .states = states,
     .consistent = consistent,
+    .islands = &islands,
 };

@@ -141,6 +141,54 @@ static void consistent(struct pen_sync *sync, float *out)
     pen_outer_consistent(&sync->outer, out);
 }
 
+/* ---- between islands: a round is of one fragment ---- */
+
+static uint32_t num_fragments(const struct pen_sync_values *values)
+{
+    return (uint32_t)values->at[FRAGMENTS];
+}
+
+static uint32_t delay(const struct pen_sync_values *values)
+{
+    return (uint32_t)values->at[DELAY];
+}
+
+static void take(const struct pen_sync_values *values, bool are_changes,
+                 const float *merged, size_t count, float *const *state)
+{
+    (void)are_changes;
+    pen_outer_take((float)values->at[LR], (float)values->at[MOMENTUM], merged,
+                   count, state[0], state[1]);
+}
+
+static void mix(const struct pen_sync_values *values, const float *theta,
+                size_t count, float *weights)
+{
+    float share = (float)values->at[MIX];
+    for (size_t k = 0; k < count; k++)
+        weights[k] = theta[k] + share * (weights[k] - theta[k]);
+}
+
+static const char *refuse(const struct pen_sync_values *values,
+                          uint32_t interval)
+{
+    if (interval % num_fragments(values) != 0)
+        return "give a --sync-interval that is a multiple of fragments: a "
+               "round is of one fragment";
+    return values->at[DELAY] * values->at[FRAGMENTS] < interval
+               ? NULL
+               : "give a --sync-interval above delay times fragments";
+}
+
+static const struct pen_sync_islands islands = {.num_vectors = 2, /* theta, v */
+                                                .keeps_weights = true,
+                                                .num_fragments = num_fragments,
+                                                .delay = delay,
+                                                .give = pen_outer_island_give,
+                                                .take = take,
+                                                .mix = mix,
+                                                .refuse = refuse};
+
 const struct pen_sync_method pen_sync_streaming_diloco = {
     .name = "streaming-diloco",
     .title = "DiLoCo in fragments that are sent during the inner steps",
@@ -159,4 +207,5 @@ const struct pen_sync_method pen_sync_streaming_diloco = {
     .settle = settle,
     .states = states,
     .consistent = consistent,
+    .islands = &islands,
 };

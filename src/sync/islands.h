@@ -1,0 +1,100 @@
+#ifndef PEN_SYNC_ISLANDS_H
+#define PEN_SYNC_ISLANDS_H
+
+#include "sync/registry.h"
+
+/*
+ * What islands send in a round, and the state that they make of it: pure
+ * functions on vectors of all of a model. A state has theta, the means of
+ * moments that are shared, and the other vectors of the method:
+ *
+ *   state          | theta | first moments | second moments | v ... |
+ *   contribution   | fragment of the weights, or its code | moments due |
+ *
+ * Whoever makes a state of the same contributions gets the same bits.
+ */
+struct pen_islands;
+
+struct pen_islands_model {
+    const struct pen_sync_choice *choice; /* its method runs between islands */
+    /* Of all of the model, in the same order on all islands; values are not
+     * read. */
+    const struct pen_sync_tensor *tensors;
+    size_t num_tensors;
+    size_t count;         /* floats of all of them */
+    uint32_t num_moments; /* of the optimizer */
+    bool is_folding;      /* a contribution may have several rounds */
+    uint64_t seed;
+    uint64_t epoch_steps; /* as in sync/method.h */
+};
+
+/* The model is copied, its choice is borrowed. */
+pen_status pen_islands_create(const struct pen_islands_model *model,
+                              struct pen_islands **out, struct pen_text *why);
+void pen_islands_free(struct pen_islands *islands);
+
+/* INVALID, and why, where this method with these options does not run between
+ * islands. */
+pen_status pen_islands_check(const struct pen_sync_choice *choice,
+                             bool is_folding, struct pen_text *why);
+
+/* Whether what is given are changes (sync/method.h). */
+bool pen_islands_gives_changes(const struct pen_sync_choice *choice,
+                               bool is_folding);
+
+/* Steps of a round, and from giving to needing the state. */
+uint32_t pen_islands_steps(const struct pen_sync_choice *choice);
+uint32_t pen_islands_delay(const struct pen_sync_choice *choice);
+
+/* Whether a round has a mean of first (0) or second (1) moments. Round 0 has
+ * none. */
+bool pen_islands_shares_moment(const struct pen_sync_choice *choice, int which,
+                               uint64_t round);
+
+/* The part of the weights that a round is about. */
+uint32_t pen_islands_fragment(const struct pen_sync_choice *choice,
+                              uint64_t round);
+/* In which of them a tensor of the model is. */
+uint32_t pen_islands_fragment_of(const struct pen_islands_model *model,
+                                 const struct pen_sync_tensor *tensor);
+
+/* Floats of a state, and of what of it an island goes on with: theta and the
+ * means of moments. */
+size_t pen_islands_state(const struct pen_islands *islands);
+size_t pen_islands_shared(const struct pen_islands *islands);
+/* Where the mean of a moment is in a state; 0: it is not shared. */
+size_t pen_islands_moment(const struct pen_islands *islands, int which);
+
+/* Bytes of a contribution: of this round, and at most. */
+size_t pen_islands_length(const struct pen_islands *islands, uint64_t round);
+size_t pen_islands_most(const struct pen_islands *islands);
+
+/*
+ * Writes a contribution of pen_islands_length() bytes. `given` has what the
+ * method gave, and the moments that are due where pen_islands_moment() says.
+ * What a compressor leaves out stays here: see states.
+ */
+void pen_islands_write(struct pen_islands *islands, uint64_t round,
+                       float *given, void *out);
+
+/* What has to be kept with the moments of the island that writes. */
+void pen_islands_states(struct pen_islands *islands,
+                        struct pen_sync_states *out);
+
+struct pen_islands_contribution {
+    uint32_t island;
+    double tokens; /* its weight */
+    const void *bytes;
+    size_t length;
+};
+
+/* The next state, in place. INVALID where contributions are none of this round;
+ * then the state is of no use. Contributions are sorted by island. */
+pen_status pen_islands_take(struct pen_islands *islands, uint64_t round,
+                            struct pen_islands_contribution *given,
+                            uint32_t num_given, float *state);
+
+/* Bytes of memory that it keeps. */
+size_t pen_islands_bytes(const struct pen_islands *islands);
+
+#endif
