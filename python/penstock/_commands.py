@@ -838,17 +838,21 @@ def partition(
     *,
     devices: Optional[Several] = None,
     bandwidth: Optional[Several] = None,
+    flops: Optional[Number] = None,
     memory_limit: Optional[Number] = None,
     straight: bool = False,
     no_transfers: bool = False,
 ) -> Answer:
     """Cuts a network from a PipeDream, dnn-partitioning or Piper file into stages so that the
-    slowest stage is as fast as possible.
+    slowest stage is as fast as possible; or each layer of a network among all devices so that a
+    step is (PaSE).
 
     devices: number of devices, in place of the file's; for a PipeDream profile, which has none:
         devices of each network level, innermost first
     bandwidth: bytes per second of each network level, or rates with a unit, as 10Gbit/s; for a
-        PipeDream profile
+        PipeDream profile, and one number in place of the file's for a file of layers
+    flops: operations per second of a device, as 10TFLOP/s, in place of the file's; for a file
+        of layers
     memory_limit: memory of a device, in bytes or with a unit, as 16GiB
     straight: replicate no stage; for a PipeDream profile
     no_transfers: count no time for activations between stages, as PipeDream's program does

@@ -90,6 +90,41 @@ out_has "slowest stage 375 ms per micro-batch"
 run 1 partition "$work/piper.json" --devices 1
 err_has "nothing fits on 1 devices with 3 bytes each"
 
+# Layers that are cut one by one: the examples are what their program writes.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python3 "$root/examples/layers/make.py" "$work"
+for network in alexnet inception-v3 rnnlm transformer; do
+    cmp -s "$work/$network.json" "$root/examples/layers/$network.json" ||
+        fail "examples/layers/$network.json is not what make.py writes"
+    run 0 partition "$root/examples/layers/$network.json" --devices 4 --json
+    same "$network is faster than replicas and than any grid" \
+        "$(json 'd["step_sec"] < d["grid_sec"] <= d["data_parallel_sec"]')" True
+done
+run 0 partition "$root/examples/layers/alexnet.json" --devices 8
+out_has "fc6"
+out_has "a step takes 13.1218 ms on 8 devices; data parallel 38.1897 ms (2.91 times as long), the best grid, 4 x 2, 24.1779 ms"
+run 0 partition "$root/examples/layers/alexnet.json" --devices 1 --flops 5TFLOP/s --bandwidth 1GB/s --json
+same "one device" "$(json 'd["step_sec"] == d["data_parallel_sec"] and d["grid"]')" "[1, 1]"
+run 1 partition "$root/examples/layers/alexnet.json" --memory-limit 1GB
+err_has "a file of layers takes one number of --devices"
+run 1 partition "$root/examples/layers/alexnet.json" --devices 300
+err_has "300 devices are more than 256"
+run 1 partition "$work/piper.json" --flops 1e12
+err_has "--flops is for a file of layers"
+run 1 partition "$work/chain.txt" --devices 4 --bandwidth 1e8 --flops 1e12
+err_has "--flops is for a file of layers"
+run 2 partition "$root/examples/layers/alexnet.json" --flops fast
+err_has "--flops must be operations per second, as"
+sed 's/"from": "pool1"/"from": "pool9"/' "$work/alexnet.json" >"$work/wrong.json"
+run 1 partition "$work/wrong.json"
+err_has "nodes[2].inputs[0].from: 'pool9' is neither an earlier node nor this one"
+sed 's/"dims": "b c n", "sizes": \[128, 4096/"dims": "b c n", "sizes": [128, 4095/' "$work/alexnet.json" >"$work/wrong.json"
+run 1 partition "$work/wrong.json"
+err_has "'c' has size 4095 and reads 4096 of 'fc6'; give the same size or a window"
+sed 's/"whole": "w"/"whole": "w w"/' "$work/alexnet.json" >"$work/wrong.json"
+run 1 partition "$work/wrong.json"
+err_has "nodes[0].whole: each word must be one of dims, and occur once"
+
 printf '{"maxFPGAs": 2' >"$work/bad.json"
 run 1 partition "$work/bad.json"
 err_has "$work/bad.json: line 1, column"

@@ -73,7 +73,7 @@ _penstock_report_options() {
 }
 
 _penstock_partition_options() {
-    echo --devices --bandwidth --memory-limit --straight --no-transfers --json
+    echo --devices --bandwidth --flops --memory-limit --straight --no-transfers --json
 }
 
 _penstock_view_options() {

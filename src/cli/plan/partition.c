@@ -6,9 +6,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
-#include "base/table.h"
 #include "base/units.h"
+#include "cli/plan/partition_result.h"
 #include "cli/program/answer.h"
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
@@ -32,7 +31,9 @@ struct args {
     size_t num_devices; /* levels of them; 0: not given */
     double rates[PEN_PIPEDREAM_MAX_LEVELS];
     size_t num_rates;
+    const char *flops_text;
     double memory_bytes; /* 0: not given */
+    double flops_per_sec;
     bool is_straight;
     bool has_no_transfers;
 };
@@ -46,7 +47,11 @@ static const struct pen__field fields[] = {
          "innermost first"),
     TEXT("bandwidth", "B[,B...]", rates_text,
          "bytes per second of each network level, or rates with a unit, as "
-         "10Gbit/s; for a PipeDream profile"),
+         "10Gbit/s; for a PipeDream profile, and one number in place of the "
+         "file's for a file of layers"),
+    TEXT("flops", "RATE", flops_text,
+         "operations per second of a device, as 10TFLOP/s, in place of the "
+         "file's; for a file of layers"),
     TEXT("memory-limit", "BYTES", memory_text,
          "memory of a device, in bytes or with a unit, as 16GiB"),
     FLAG("straight", is_straight,
@@ -114,6 +119,12 @@ static void check(void *context, const struct argp_state *state)
                   state) != 1)
         argp_error(state, "--memory-limit must be one number");
     args->memory_bytes = memory[0];
+    if (args->flops_text != NULL &&
+        (!pen_unit_parse(PEN_UNIT_FLOPS, args->flops_text,
+                         &args->flops_per_sec) ||
+         args->flops_per_sec < 1))
+        argp_error(state, "--flops must be operations per second, as %s",
+                   pen_unit_example(PEN_UNIT_FLOPS));
 }
 
 static const struct pen__line command_line = {
@@ -126,71 +137,9 @@ static const struct pen__line command_line = {
     .most_words = 1,
     .doc = "Cuts a network from a PipeDream, dnn-partitioning or Piper "
            "file into stages so that the slowest stage is as fast as "
-           "possible.",
+           "possible; or each layer of a network among all devices so that a "
+           "step is (PaSE).",
     .check = check};
-
-/* ---- results ---- */
-
-/* What a result has: a line for people, a table and the same as JSON. */
-struct result {
-    struct pen_table table;
-    struct pen_text summary;
-    json_t *stages;
-    json_t *root;
-};
-
-static void init_result(struct result *result, const char *kind,
-                        const struct pen_column *columns, size_t num_columns)
-{
-    *result = (struct result){.stages = json_array()};
-    pen_table_init(&result->table, columns, num_columns);
-    pen_text_init(&result->summary);
-    result->root = json_pack("{s:s}", "file", kind);
-}
-
-static void set_number(struct result *result, const char *key, double value)
-{
-    (void)json_object_set_new(result->root, key, json_real(value));
-}
-
-static void tell_left_out(struct result *result, const char *left_out)
-{
-    if (left_out == NULL)
-        return;
-    pen_log(PEN_LOG_WARN, "%s", left_out);
-    (void)json_object_set_new(result->root, "left_out", json_string(left_out));
-}
-
-static void set_nodes(struct result *result, const uint32_t *stages,
-                      uint32_t count)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        pen__json_append(&list, json_integer(stages[i]));
-    (void)json_object_set_new(result->root, "node_stages", list);
-}
-
-/* Prints and releases. */
-static int print_result(struct result *result)
-{
-    int code;
-    (void)json_object_set_new(result->root, "stages", result->stages);
-    (void)json_object_set_new(result->root, "text",
-                              json_string(pen_text_string(&result->summary)));
-    if (pen__answer_is_json()) {
-        code = pen__print_json("partition", result->root);
-    } else {
-        struct pen_text text = PEN_TEXT_EMPTY;
-        pen_table_print(&result->table, pen__page_width(), &text);
-        pen_text_add(&text, "\n%s\n", pen_text_string(&result->summary));
-        code = pen__print(&text);
-        pen_text_release(&text);
-        json_decref(result->root);
-    }
-    pen_table_release(&result->table);
-    pen_text_release(&result->summary);
-    return code;
-}
 
 /* ---- PipeDream ---- */
 
@@ -201,9 +150,9 @@ static int print_pipedream(const struct pen_pipedream_profile *profile,
                                                 {"stage", true, false},
                                                 {"replicas", true, false},
                                                 {"compute ms", true, false}};
-    struct result result;
+    struct pen__partition result;
     uint32_t number = 0;
-    init_result(&result, "pipedream", columns, COUNT_OF(columns));
+    pen__partition_init(&result, "pipedream", columns, COUNT_OF(columns));
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         const struct pen_pipedream_stage *stage = &plan->stages[i];
         bool is_new = i == 0 || plan->stages[i - 1].level != stage->level;
@@ -222,11 +171,12 @@ static int print_pipedream(const struct pen_pipedream_profile *profile,
                  "all as replicas %.6g ms",
                  plan->stage_sec * 1e3, plan->one_device_sec * 1e3,
                  plan->data_parallel_sec * 1e3);
-    set_number(&result, "stage_sec", plan->stage_sec);
-    set_number(&result, "one_device_sec", plan->one_device_sec);
-    set_number(&result, "data_parallel_sec", plan->data_parallel_sec);
-    set_nodes(&result, plan->node_stages, profile->graph.num_nodes);
-    return print_result(&result);
+    pen__partition_set(&result, "stage_sec", plan->stage_sec);
+    pen__partition_set(&result, "one_device_sec", plan->one_device_sec);
+    pen__partition_set(&result, "data_parallel_sec", plan->data_parallel_sec);
+    pen__partition_set_nodes(&result, plan->node_stages,
+                             profile->graph.num_nodes);
+    return pen__partition_print(&result);
 }
 
 static int cut_pipedream(const struct args *args, const struct pen_text *file,
@@ -271,8 +221,9 @@ static int print_placement(const struct pen_placement_graph *graph,
                                                 {"on", false, false},
                                                 {"load", true, false},
                                                 {"GB", true, false}};
-    struct result result;
-    init_result(&result, "dnn-partitioning", columns, COUNT_OF(columns));
+    struct pen__partition result;
+    pen__partition_init(&result, "dnn-partitioning", columns,
+                        COUNT_OF(columns));
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         const struct pen_max_load_stage *stage = &plan->stages[i];
         const char *on = stage->is_cpu ? "cpu" : "device";
@@ -288,11 +239,12 @@ static int print_placement(const struct pen_placement_graph *graph,
                  plan->load, plan->left_out == NULL ? "less" : "less than ");
     if (plan->left_out != NULL)
         pen_text_add(&result.summary, "%.9g", plan->bound);
-    set_number(&result, "load", plan->load);
-    set_number(&result, "bound", plan->bound);
-    tell_left_out(&result, plan->left_out);
-    set_nodes(&result, plan->node_stages, graph->graph.num_nodes);
-    return print_result(&result);
+    pen__partition_set(&result, "load", plan->load);
+    pen__partition_set(&result, "bound", plan->bound);
+    pen__partition_leave_out(&result, plan->left_out);
+    pen__partition_set_nodes(&result, plan->node_stages,
+                             graph->graph.num_nodes);
+    return pen__partition_print(&result);
 }
 
 static int cut_placement(const struct args *args, const struct pen_text *file,
@@ -331,8 +283,8 @@ static int print_piper(const struct pen_piper_profile *profile,
         {"stage", true, false}, {"tensor", true, false},
         {"data", true, false},  {"in flight", true, false},
         {"ms", true, false},    {"GB", true, false}};
-    struct result result;
-    init_result(&result, "piper", columns, COUNT_OF(columns));
+    struct pen__partition result;
+    pen__partition_init(&result, "piper", columns, COUNT_OF(columns));
     for (uint32_t i = 0; i < plan->num_stages; i++) {
         const struct pen_piper_stage *stage = &plan->stages[i];
         pen_table_add(&result.table, "%u", i);
@@ -350,10 +302,11 @@ static int print_piper(const struct pen_piper_profile *profile,
     }
     pen_text_add(&result.summary, "slowest stage %.6g ms per micro-batch",
                  plan->stage_sec * 1e3);
-    set_number(&result, "stage_sec", plan->stage_sec);
-    tell_left_out(&result, plan->left_out);
-    set_nodes(&result, plan->node_stages, profile->graph.num_nodes);
-    return print_result(&result);
+    pen__partition_set(&result, "stage_sec", plan->stage_sec);
+    pen__partition_leave_out(&result, plan->left_out);
+    pen__partition_set_nodes(&result, plan->node_stages,
+                             profile->graph.num_nodes);
+    return pen__partition_print(&result);
 }
 
 static int cut_piper(const struct args *args, const struct pen_text *file,
@@ -379,24 +332,56 @@ static int cut_piper(const struct args *args, const struct pen_text *file,
 
 /* ---- which of them ---- */
 
-static int cut(const struct args *args, const struct pen_text *file,
-               struct pen_text *why)
+static int cut_layers(const struct args *args, const struct pen_text *file,
+                      struct pen_text *why)
+{
+    const struct pen__split_wish wish = {args->devices[0], args->rates[0],
+                                         args->flops_per_sec};
+    if (args->num_devices > 1 || args->num_rates > 1 || args->is_straight ||
+        args->has_no_transfers || args->memory_bytes > 0) {
+        pen_why(why, "a file of layers takes one number of --devices and of "
+                     "--bandwidth, and neither --memory-limit, --straight nor "
+                     "--no-transfers; drop them");
+        return pen__refuse_as(PEN_INVALID, why);
+    }
+    return pen__partition_layers(file, &wish, why);
+}
+
+static int cut_json(const struct args *args, const struct pen_text *file,
+                    struct pen_text *why)
 {
     struct pen_json json;
-    if (file->bytes[strspn(file->bytes, " \t\r\n")] != '{')
-        return cut_pipedream(args, file, why);
     if (pen_json_load(file->bytes, file->length, &json, why) != PEN_OK)
         return pen__refuse_as(PEN_INVALID, why);
+    bool has_layers = pen_json_has(&json, "format");
     bool is_piper = pen_json_has(&json, "maxDevices");
     json_decref(json.object);
+    if (has_layers)
+        return cut_layers(args, file, why);
     if (args->num_devices > 1 || args->num_rates > 0 || args->is_straight ||
         args->has_no_transfers) {
         pen_why(why, "several levels of --devices, --bandwidth, --straight and "
                      "--no-transfers are for PipeDream profiles only");
         return pen__refuse_as(PEN_INVALID, why);
     }
+    if (args->flops_text != NULL) {
+        pen_why(why, "--flops is for a file of layers; drop it");
+        return pen__refuse_as(PEN_INVALID, why);
+    }
     return is_piper ? cut_piper(args, file, why)
                     : cut_placement(args, file, why);
+}
+
+static int cut(const struct args *args, const struct pen_text *file,
+               struct pen_text *why)
+{
+    if (file->bytes[strspn(file->bytes, " \t\r\n")] == '{')
+        return cut_json(args, file, why);
+    if (args->flops_text != NULL) {
+        pen_why(why, "--flops is for a file of layers; drop it");
+        return pen__refuse_as(PEN_INVALID, why);
+    }
+    return cut_pipedream(args, file, why);
 }
 
 static int run(int argc, char **argv)

@@ -1,0 +1,17 @@
+#ifndef PEN_PLANNER_PASE_COST_H
+#define PEN_PLANNER_PASE_COST_H
+
+#include "planner/pase.h"
+
+/* Computing and sums of a node; what it reads of itself is in. */
+double pen__pase_inner_sec(const struct pen_split_graph *graph, uint32_t node,
+                           const struct pen_pase_split *split);
+
+/* Transfers of one input, forward and backward. */
+double pen__pase_transfer_sec(const struct pen_split_graph *graph,
+                              uint32_t node,
+                              const struct pen_split_input *input,
+                              const struct pen_pase_split *from,
+                              const struct pen_pase_split *split);
+
+#endif
