@@ -1011,6 +1011,7 @@ def ring_coordinate(
     quorum: Optional[Count] = None,
     patience: Optional[Number] = None,
     store: Optional[str] = None,
+    replay: Optional[Path] = None,
 ) -> str:
     """Coordinates islands over a network.
 
@@ -1021,6 +1022,8 @@ def ring_coordinate(
     patience: time after which a silent node counts as gone, for example 30s; all other times
         derive from it
     store: where the record is kept: journal:FILE or etcd://HOST:PORT[,HOST:PORT...]/NAME
+    replay: journal of another run: its rounds are committed again with the same contributors,
+        and must give the same states
     """
     return Line("ring coordinate", locals()).output()
 

@@ -49,6 +49,9 @@ struct pen_ring_coordinator {
     struct pen_ring_record proposal;
     int64_t proposed_at;
     int64_t repeat_at;
+    /* The open round has been before, and differs from what it was. */
+    uint64_t others;     /* islands whose contribution is another one */
+    bool is_other_state; /* the same contributions give another state */
     int64_t lengths[PEN_RING_MEDIAN_OF]; /* of the last rounds */
     uint32_t num_lengths;
 };
@@ -73,6 +76,10 @@ void pen__coordinator_swap(struct pen_ring_coordinator *coordinator,
 /* Whether it is a member, of this incarnation, heard within the patience. */
 bool pen__coordinator_hears(const struct pen_ring_coordinator *coordinator,
                             uint32_t island, int64_t now);
+
+/* The open round as it was in the past; NULL: it is new. */
+const struct pen_ring_record *
+pen_ring_coordinator_past(const struct pen_ring_coordinator *coordinator);
 
 /* Changes the membership by one island where one is to change. */
 void pen__coordinator_members(struct pen_ring_coordinator *coordinator,

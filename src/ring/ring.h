@@ -109,8 +109,18 @@ void pen_ring_limits_init(struct pen_ring_limits *limits, int64_t patience);
 /* The grace window is this share of the median round, within its limits. */
 #define PEN_RING_GRACE_SHARE 4 /* a quarter */
 
+/*
+ * Rounds of another run, from the first one on. They are committed again with
+ * the same contributors, and only with the same contributions and states.
+ */
+struct pen_ring_past {
+    struct pen_ring_record *rounds; /* that of round n is rounds[n - 1] */
+    uint64_t count;
+};
+
 struct pen_ring_setting {
     struct pen_ring_limits limits;
+    struct pen_ring_past past; /* none: all rounds are new */
     uint32_t num_islands;
     uint32_t num_coordinators;
     uint32_t quorum; /* contributors, at least */

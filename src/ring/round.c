@@ -8,6 +8,8 @@
 
 #include "ring/plant.h"
 
+#include <stddef.h>
+
 /* Whether a message is of the open round (A2). */
 static bool is_open(const struct pen_ring_coordinator *coordinator,
                     const struct pen_ring_message *message)
@@ -41,6 +43,14 @@ void pen__coordinator_ack(struct pen_ring_coordinator *coordinator,
         return;
     coordinator->seen[message->from].has_acked = true;
     coordinator->seen[message->from].sum = message->hash;
+}
+
+const struct pen_ring_record *
+pen_ring_coordinator_past(const struct pen_ring_coordinator *coordinator)
+{
+    const struct pen_ring_past *past = &coordinator->setting->past;
+    uint64_t round = coordinator->record.round;
+    return round < past->count ? &past->rounds[round] : NULL;
 }
 
 /* Contributions that more than half of the members have whole. */
@@ -121,17 +131,44 @@ static void commit(struct pen_ring_coordinator *coordinator, int64_t now,
                 same |= pen_ring_bit(j);
         if (!pen_ring_is_most(same, record->members))
             continue;
+        const struct pen_ring_record *past =
+            pen_ring_coordinator_past(coordinator);
         coordinator->proposal.hash = coordinator->seen[i].sum;
+        coordinator->is_other_state =
+            past != NULL &&
+            !pen_ring_same_hash(&past->hash, &coordinator->proposal.hash);
+        if (coordinator->is_other_state)
+            return;
         pen__coordinator_swap(coordinator, &coordinator->proposal, now,
                               actions);
         return;
     }
 }
 
+/* Opens a proposal of a round that was before, when all that were in it have
+ * given what they gave then. */
+static void try_to_repeat(struct pen_ring_coordinator *coordinator,
+                          const struct pen_ring_record *past, uint64_t set,
+                          int64_t now)
+{
+    uint32_t count = coordinator->setting->num_islands;
+    for (uint32_t i = 0; i < count; i++)
+        if (pen_ring_has(set & past->contributors, i) &&
+            !pen_ring_same_offer(&coordinator->seen[i].offer, &past->offers[i]))
+            coordinator->others |= pen_ring_bit(i);
+    if (coordinator->others == 0 && (past->contributors & ~set) == 0)
+        propose(coordinator, past->contributors, now);
+}
+
 /* Opens a proposal when quorum and grace allow. */
 static void try_to_close(struct pen_ring_coordinator *coordinator, int64_t now)
 {
     uint64_t set = ready(coordinator);
+    const struct pen_ring_record *past = pen_ring_coordinator_past(coordinator);
+    if (past != NULL) {
+        try_to_repeat(coordinator, past, set, now);
+        return;
+    }
     uint32_t least = coordinator->setting->quorum;
     if (PEN__IS_PLANTED(PEN__PLANT_QUORUM))
         least--;

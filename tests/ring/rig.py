@@ -56,14 +56,14 @@ def free_ports(count):
 
 
 class Ring:
-    def __init__(self, build, islands, coordinators=1, patience="2", quorum=2, address=None, inside=None):
-        """address(NAME): where a node listens; inside(NAME): what its command begins with."""
+    def __init__(self, build, islands, coordinators=1, patience="2", quorum=2, address=None, inside=None, replay=None):
+        """replay: a journal of another run; address(NAME): where a node listens; inside(NAME): what its command begins with."""
         self.build = pathlib.Path(build).absolute()
         self.penstock = self.build / "penstock"
         self.work = pathlib.Path(tempfile.mkdtemp())
         self.keys = self.work / "keys"
         self.keys.mkdir()
-        self.patience, self.quorum = patience, quorum
+        self.patience, self.quorum, self.replay = patience, quorum, replay
         self.store = f"journal:{self.work}/ring.journal"
         self.inside = inside or (lambda name: [])
         self.running = {}
@@ -104,7 +104,7 @@ class Ring:
     def start_coordinator(self, number=0):
         name = f"coordinator-{number}"
         self.start(name, self.penstock, "ring", "coordinate", "--listen", self.addresses[name], "--key", self.work / f"{name}.key",
-                   "--keys", self.keys, "--quorum", self.quorum, "--patience", self.patience + "s", "--store", self.store)
+                   "--keys", self.keys, "--quorum", self.quorum, "--patience", self.patience + "s", "--store", self.store, *(["--replay", self.replay] if self.replay else []))
 
     def start_island(self, number, config=1, *more):
         name = f"island-{number}"

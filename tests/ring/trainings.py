@@ -25,12 +25,19 @@ rng = random.Random(int(os.environ.get("PEN_SEED", "38")))
 LAST = 40
 
 
+def rounds_of(path):
+    """The record of each round, as a journal has them."""
+    with open(path) as file:
+        records = [json.loads(line[9:]) for line in file]
+    return {record["round"]: record for record in records if record["round"] > 0}
+
+
 class Trainings(rig.Ring):
     """Islands that train; each is a group of processes."""
 
-    def __init__(self, islands, sync, ranks=1, options=(), steps=LAST, is_supervised=False, quorum=None, interval=5, common=()):
+    def __init__(self, islands, sync, ranks=1, options=(), steps=LAST, is_supervised=False, quorum=None, interval=5, common=(), replay=None):
         """`options` are those of islands, `common` also of one job; rounds have five steps, also where `interval` has several."""
-        super().__init__(build, islands, patience="1", quorum=quorum or islands)
+        super().__init__(build, islands, patience="1", quorum=quorum or islands, replay=replay)
         os.environ.update(OMP_NUM_THREADS="1")
         self.interval, self.common = interval, common
         self.islands, self.sync, self.ranks, self.options, self.steps, self.is_supervised = islands, sync, ranks, options, steps, is_supervised
@@ -123,6 +130,10 @@ class Trainings(rig.Ring):
             if self.running[name].poll() not in (None, 0):
                 self.fail(f"{name} ends with exit code {self.running[name].returncode}")
         return all(self.running[name].poll() == 0 for name in names)
+
+    def wait(self, name):
+        if self.running[name].wait(timeout=300 * rig.SLOWNESS) != 0:
+            self.fail(f"{name} ends with exit code {self.running[name].returncode}")
 
     def finish(self, words, expected, seconds=300):
         limit = time.monotonic() + seconds * rig.SLOWNESS

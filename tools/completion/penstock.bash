@@ -201,7 +201,7 @@ _penstock_ring_options() {
     draw) echo --output --begin --end ;;
     show) echo --json ;;
     key) echo --address ;;
-    coordinate) echo --listen --key --keys --quorum --patience --store ;;
+    coordinate) echo --listen --key --keys --quorum --patience --store --replay ;;
     status) echo --key --keys --json ;;
     evict) echo --key --keys ;;
     esac

@@ -58,7 +58,10 @@ static const struct pen__field coordinate_fields[] = {
          "other times derive from it"),
     TEXT("store", "STORE", coordinate.store,
          "where the record is kept: journal:FILE or "
-         "etcd://HOST:PORT[,HOST:PORT...]/NAME")};
+         "etcd://HOST:PORT[,HOST:PORT...]/NAME"),
+    TEXT("replay", "FILE", coordinate.replay,
+         "journal of another run: its rounds are committed again with the same "
+         "contributors, and must give the same states")};
 
 static const struct pen__field status_fields[] = {KEYS, JSON("print JSON")};
 

@@ -17,6 +17,7 @@ struct pen_ring_coordinate_options {
     const char *key;    /* file */
     const char *keys;   /* folder */
     const char *store;
+    const char *replay; /* a journal of another run; NULL: none */
     uint32_t quorum;
     int64_t patience; /* in nanoseconds */
 };

@@ -94,6 +94,12 @@ static void tell_record(struct run *run)
         return;
     if (run->told_revision == 0 || now->record.epoch != run->told.epoch)
         tell_set("epoch", now->record.epoch, now->record.members);
+    if (run->setting.past.count > 0 && run->told_revision > 0 &&
+        now->record.round == run->setting.past.count &&
+        now->record.round != run->told.round)
+        pen_log(PEN_LOG_INFO,
+                "replayed %" PRIu64 " rounds of %s: all states are the same",
+                now->record.round, run->options->replay);
     if (run->told_revision > 0 && now->record.round != run->told.round) {
         tell_set("committed round", now->record.round,
                  now->record.contributors);
@@ -102,6 +108,16 @@ static void tell_record(struct run *run)
     }
     run->told_revision = now->revision;
     run->told = now->record;
+}
+
+static void tell_replay(const struct run *run)
+{
+    const struct pen_ring_past *past = &run->setting.past;
+    if (past->count > 0)
+        pen_log(PEN_LOG_INFO,
+                "replays the %" PRIu64 " rounds of %s: the same contributors, "
+                "contributions and states",
+                past->count, run->options->replay);
 }
 
 static void add_time(struct pen_text *out, const char *words, int64_t time)
@@ -324,6 +340,25 @@ static void take(void *context, uint32_t node, const struct pen__frame *frame)
 
 /* ---- beginning and end */
 
+/* Islands of the past are islands of now. */
+static pen_status read_past(struct run *run, struct pen_text *why)
+{
+    struct pen_ring_past *past = &run->setting.past;
+    if (run->options->replay == NULL)
+        return PEN_OK;
+    pen_status status = pen_ring_journal_past(run->options->replay, past, why);
+    for (uint64_t i = 0; i < past->count && status == PEN_OK; i++)
+        if (past->rounds[i].contributors >> run->setting.num_islands != 0) {
+            pen_why(why,
+                    "round %" PRIu64 " of %s has more islands than the %" PRIu32
+                    " that have keys in %s",
+                    i + 1, run->options->replay, run->setting.num_islands,
+                    run->options->keys);
+            status = PEN_INVALID;
+        }
+    return status;
+}
+
 static pen_status prepare(struct run *run, struct pen_text *why)
 {
     const struct pen_ring_coordinate_options *options = run->options;
@@ -351,7 +386,7 @@ static pen_status prepare(struct run *run, struct pen_text *why)
     pen_ring_limits_init(&run->setting.limits, options->patience);
     pen_ring_coordinator_init(&run->coordinator, &run->setting,
                               (uint32_t)node - PEN_RING_ISLANDS);
-    return PEN_OK;
+    return read_past(run, why);
 }
 
 static pen_status open_net(struct run *run, struct pen_text *why)
@@ -372,6 +407,32 @@ static pen_status open_net(struct run *run, struct pen_text *why)
     return pen__net_create(&options, &run->net, why);
 }
 
+/* A round that is not what it was is not committed, and ends the replay. */
+static pen_status check_replay(const struct run *run, struct pen_text *why)
+{
+    const struct pen_ring_coordinator *now = &run->coordinator;
+    const struct pen_ring_record *past = pen_ring_coordinator_past(now);
+    struct pen_text islands = PEN_TEXT_EMPTY;
+    if (past == NULL || (now->others == 0 && !now->is_other_state))
+        return PEN_OK;
+    pen_ring_add_set(now->others, &islands);
+    if (now->is_other_state)
+        pen_why(why,
+                "round %" PRIu64 " has another state than in %s, of the same "
+                "contributions: give all islands the program and the options "
+                "of that run",
+                past->round, run->options->replay);
+    else
+        pen_why(why,
+                "islands %s give another contribution to round %" PRIu64
+                " than in %s: give all islands the program and the options of "
+                "that run, and folders that are empty; rounds of --late fold "
+                "cannot be replayed",
+                pen_text_string(&islands), past->round, run->options->replay);
+    pen_text_release(&islands);
+    return PEN_INVALID;
+}
+
 static pen_status serve(struct run *run, struct pen_text *why)
 {
     int64_t beat = run->setting.limits.beat;
@@ -388,7 +449,9 @@ static pen_status serve(struct run *run, struct pen_text *why)
             tell_at = now + beat;
             tell_turned_away(run);
         }
-        status = pen__net_turn(run->net, tick_at, why);
+        status = check_replay(run, why);
+        if (status == PEN_OK)
+            status = pen__net_turn(run->net, tick_at, why);
     }
     if (is_stopped)
         pen_log(PEN_LOG_INFO, "stopped by a signal; the record is in %s",
@@ -417,12 +480,14 @@ pen_ring_coordinate(const struct pen_ring_coordinate_options *options,
         sigaction(SIGTERM, &action, NULL);
         sigaction(SIGINT, &action, NULL);
         tell_start(run);
+        tell_replay(run);
         status = serve(run, why);
     }
     pen__net_free(run->net);
     if (is_stored)
         run->store.close(run->store.target);
     pen__tls_free(run->tls);
+    free(run->setting.past.rounds);
     free(run);
     return status;
 }

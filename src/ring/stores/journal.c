@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_BYTES ((size_t)4 << 20)  /* that are read */
-#define ANEW_BYTES ((int64_t)1 << 20) /* at which it is written anew */
+#define MOST_BYTES ((size_t)8 << 20)  /* that are read */
+#define ANEW_BYTES ((int64_t)4 << 20) /* at which it is written anew */
 #define HEAD_LETTERS 9u               /* checksum and space */
 
 /* What it holds is in memory, too, and comes first: reads are those of that. */
@@ -33,6 +33,7 @@ struct journal {
     bool is_open;     /* the file, for writing */
     bool is_doubtful; /* a sync failed: nobody knows what the disk has */
     int lock;
+    struct pen_ring_past *past; /* gets all rounds that it has; NULL: none */
 };
 
 /* ---- lines ---- */
@@ -61,6 +62,30 @@ static bool is_intact(const char *line, size_t length)
     return memcmp(found, line, HEAD_LETTERS - 1) == 0;
 }
 
+/* Rounds stay in records that change something else. */
+static pen_status add_past(struct pen_ring_past *past,
+                           const struct pen_ring_record *record,
+                           struct pen_text *why)
+{
+    struct pen_ring_record *rounds = past->rounds;
+    if (record->round == past->count)
+        return PEN_OK;
+    if (record->round != past->count + 1) {
+        pen_why(why,
+                "round %" PRIu64 " is missing: a journal that was written anew "
+                "cannot be replayed",
+                past->count + 1);
+        return PEN_INVALID;
+    }
+    if ((past->count & (past->count - 1)) == 0)
+        rounds = realloc(rounds, (2 * past->count + 1) * sizeof *rounds);
+    if (rounds == NULL)
+        return PEN_NOMEM;
+    rounds[past->count++] = *record;
+    past->rounds = rounds;
+    return PEN_OK;
+}
+
 static pen_status take_line(struct journal *journal, const char *line,
                             size_t length, struct pen_text *why)
 {
@@ -82,7 +107,8 @@ static pen_status take_line(struct journal *journal, const char *line,
     }
     journal->memory.record = record;
     journal->memory.revision = revision;
-    return PEN_OK;
+    return journal->past == NULL ? PEN_OK
+                                 : add_past(journal->past, &record, why);
 }
 
 /* *kept is the length of the whole lines: a writer was cut off behind them. */
@@ -259,4 +285,24 @@ pen_status pen_ring_journal_open(const char *path, bool is_read_only,
     out->lease = lease;
     out->close = close_journal;
     return PEN_OK;
+}
+
+pen_status pen_ring_journal_past(const char *path, struct pen_ring_past *out,
+                                 struct pen_text *why)
+{
+    struct pen_ring_past past = {.count = 0};
+    struct journal journal = {.path = PEN_TEXT_EMPTY, .past = &past};
+    pen_text_add_string(&journal.path, path);
+    pen_status status = load(&journal, true, why);
+    pen_text_release(&journal.path);
+    if (status == PEN_OK && past.count == 0) {
+        pen_why(why, "%s has no committed round: there is nothing to replay",
+                path);
+        status = PEN_INVALID;
+    }
+    if (status == PEN_OK)
+        *out = past;
+    else
+        free(past.rounds);
+    return status;
 }

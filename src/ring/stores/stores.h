@@ -30,6 +30,11 @@ pen_status pen_ring_journal_open(const char *path, bool is_read_only,
                                  struct pen_ring_store *out,
                                  struct pen_text *why);
 
+/* All rounds of a journal; free out->rounds. INVALID when there is none, or the
+ * first ones are not in it any more. */
+pen_status pen_ring_journal_past(const char *path, struct pen_ring_past *out,
+                                 struct pen_text *why);
+
 /* Files of TLS; an empty name: none, and for `ca` those of the system. */
 struct pen_ring_etcd_tls {
     struct pen_text ca;   /* certificates that sign those of the servers */
