@@ -1,5 +1,6 @@
 #include "planner/compute.h"
 
+#include "core/image_model_cost.h"
 #include "planner/partition.h"
 
 #include <stdlib.h>
@@ -17,6 +18,33 @@ static struct pen_workload workload_of(const struct pen_compute *compute,
                                  .stat_bytes = 4,
                                  .recompute = recompute,
                                  .modules = compute->modules};
+}
+
+static uint32_t num_layers_of(const struct pen_compute *compute)
+{
+    return compute->images != NULL ? compute->images->num_layers
+                                   : compute->model->num_layers;
+}
+
+static void layer_cost(const struct pen_compute *compute, uint32_t layer,
+                       const struct pen_workload *work,
+                       struct pen_layer_cost *out)
+{
+    if (compute->images != NULL)
+        pen_image_layer_cost(compute->images, layer, work, out);
+    else
+        pen_model_layer_cost(compute->model, layer, work, out);
+}
+
+static double trained_parameters(const struct pen_compute *compute,
+                                 const struct pen_layer_range *range)
+{
+    uint64_t sum = 0;
+    if (compute->images == NULL)
+        return (double)pen_model_trained_parameters(compute->model, range);
+    for (uint32_t i = 0; i < range->count; i++)
+        sum += pen_image_layer_parameters(compute->images, range->first + i);
+    return (double)sum;
 }
 
 static bool is_counted(const struct pen_compute *compute,
@@ -107,9 +135,9 @@ static void add_counted(const struct pen_compute *compute, uint32_t layer,
 {
     struct pen_workload work = workload_of(compute, recompute);
     struct pen_layer_cost cost;
-    pen_model_layer_cost(compute->model, layer, &work, &cost);
+    layer_cost(compute, layer, &work, &cost);
     double again =
-        recompute == PEN_RECOMPUTE_FULL &&
+        recompute == PEN_RECOMPUTE_FULL && compute->images == NULL &&
                 pen_model_layer_kind(compute->model, layer) == PEN_LAYER_BLOCK
             ? cost.forward_flops
             : cost.again_flops;
@@ -164,7 +192,7 @@ void pen_compute_stage(const struct pen_compute *compute,
         if (is_counted(compute, stage->recompute))
             sum.input_sec += again_sec(compute, layer, mode);
     }
-    double count = (double)pen_model_trained_parameters(compute->model, stage);
+    double count = trained_parameters(compute, stage);
     sum.sync_sec = reduction_sec(compute, count);
     sum.step_sec = update_sec(compute) * count;
     if (compute->is_sharded && compute->num_members > 1)
@@ -188,7 +216,7 @@ uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
     uint64_t sum = 0;
     for (uint32_t i = 0; i < stage->count; i++) {
         struct pen_layer_cost cost;
-        pen_model_layer_cost(compute->model, stage->first + i, &work, &cost);
+        layer_cost(compute, stage->first + i, &work, &cost);
         sum += cost.stash_bytes;
     }
     return sum;
@@ -197,9 +225,14 @@ uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
 uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute)
 {
     struct pen_workload work = workload_of(compute, PEN_RECOMPUTE_NONE);
-    struct pen_layer_cost cost;
-    pen_model_layer_cost(compute->model, 0, &work, &cost);
-    return cost.output_bytes;
+    uint32_t count = compute->images == NULL ? 1 : num_layers_of(compute);
+    uint64_t most = 0;
+    for (uint32_t layer = 0; layer < count; layer++) {
+        struct pen_layer_cost cost;
+        layer_cost(compute, layer, &work, &cost);
+        most = cost.output_bytes > most ? cost.output_bytes : most;
+    }
+    return most;
 }
 
 /* Seconds of one layer in a step of so many micro-batches. */
@@ -232,7 +265,7 @@ pen_status pen_compute_cut(const struct pen_compute *compute,
                            struct pen_layer_range *stages, uint32_t num_stages,
                            struct pen_text *why)
 {
-    uint32_t num_layers = compute->model->num_layers;
+    uint32_t num_layers = num_layers_of(compute);
     double *costs = calloc(num_layers, sizeof *costs);
     uint32_t *counts = calloc((size_t)num_stages + 1, sizeof *counts);
     pen_status status = PEN_NOMEM;
@@ -275,8 +308,8 @@ static void add_tied(const struct pen_compute *compute, struct pen_cost *first,
 {
     const struct pen_model *model = compute->model;
     const struct pen_profile *profile = compute->profile;
-    if (first == last || !model->has_tied_embeddings || profile == NULL ||
-        !profile->link.is_there)
+    if (first == last || profile == NULL || !profile->link.is_there ||
+        !model->has_tied_embeddings)
         return;
     double bytes = 4.0 * model->hidden * model->vocab;
     double seconds =

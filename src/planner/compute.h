@@ -1,6 +1,7 @@
 #ifndef PEN_PLANNER_COMPUTE_H
 #define PEN_PLANNER_COMPUTE_H
 
+#include "core/image_model.h"
 #include "core/plan.h"
 #include "core/profile.h"
 #include "schedule/costs.h"
@@ -12,9 +13,10 @@
  * costs under which a schedule is timed.
  */
 struct pen_compute {
-    const struct pen_model *model;     /* borrowed */
-    const struct pen_profile *profile; /* borrowed; NULL: flops decide */
-    uint32_t micro_batch;              /* sequences */
+    const struct pen_model *model;        /* borrowed; NULL: of images */
+    const struct pen_profile *profile;    /* borrowed; NULL: flops decide */
+    const struct pen_image_model *images; /* borrowed; has no profile */
+    uint32_t micro_batch;                 /* sequences */
     uint32_t sequence;
     bool is_bf16;
     unsigned modules; /* of selective recomputation: 1u << PEN_MODULE_... */
@@ -67,7 +69,7 @@ bool pen_compute_has_whole_backward(const struct pen_schedule *schedule);
 uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
                                  const struct pen_layer_range *stage);
 
-/* Bytes of one micro-batch between two stages. */
+/* Bytes of one micro-batch between two stages; where they differ, the most. */
 uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute);
 
 /*

@@ -78,7 +78,9 @@ static uint32_t num_levels(const struct pen_gradients *gradients)
 
 static size_t row_bytes(const struct pen_gradients *gradients)
 {
-    return pen_network_model(gradients->network)->hidden * sizeof(float);
+    return gradients->gathers
+               ? pen_network_model(gradients->network)->hidden * sizeof(float)
+               : 0;
 }
 
 static pen_status make_lane(const struct pen_gradients *gradients,

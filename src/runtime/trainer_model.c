@@ -36,6 +36,15 @@ static pen_status make_decoder(struct pen_trainer *trainer,
 
 /* ---- images ---- */
 
+/* Norms over batches keep statistics, which the last forward here changed. */
+static bool has_statistics(const struct pen_image_model *model)
+{
+    for (uint32_t i = 0; i < model->num_tensors; i++)
+        if (!model->tensors[i].is_trained)
+            return true;
+    return false;
+}
+
 static pen_status check_images(const struct pen_trainer_options *options,
                                struct pen_text *why)
 {
@@ -48,13 +57,13 @@ static pen_status check_images(const struct pen_trainer_options *options,
         return PEN_INVALID;
     }
     if (options->transport != NULL &&
-        pen_transport_size(options->transport) > 1) {
-        pen_why(why, "image models train in one process only; start penstock "
-                     "without mpirun");
-        return PEN_INVALID;
-    }
-    if (options->logical_replicas > 1) {
-        pen_why(why, "--logical-replicas is for text models only");
+        pen_transport_size(options->transport) > 1 &&
+        has_statistics(options->model->images)) {
+        pen_why(why,
+                "a model with norms over batches has running statistics, which "
+                "belong to one process; leave out "
+                "--pipeline-model-parallel-size and --stage-replicas, or use a "
+                "model without norms");
         return PEN_INVALID;
     }
     if (options->logical_tensor > 1) {

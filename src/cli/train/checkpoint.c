@@ -39,6 +39,7 @@ static const char *const free_options[] = {
     "pp",
     "vpp",
     "stage-replicas",
+    "stage-layers",
     "schedule",
     "use-distributed-optimizer",
     "logical-replicas",

@@ -380,6 +380,12 @@ static pen_status split_layers(struct pen__train_layout *layout,
         pen_status status = pen_compute_cut(
             compute, (enum pen_recompute)args->recompute,
             shape->num_microbatches, layout->parts, num_parts, why);
+        if (status == PEN_OK)
+            status = pen__train_set_layers(args, layout->parts, num_parts,
+                                           compute->images != NULL
+                                               ? compute->images->num_layers
+                                               : compute->model->num_layers,
+                                           why);
         return status == PEN_OK ? pen__train_recompute_set(args, layout->parts,
                                                            num_parts, why)
                                 : status;
@@ -522,8 +528,9 @@ static pen_status make(struct pen__train_layout *layout,
     if (status != PEN_OK)
         return status;
     struct pen_compute shared = *compute;
-    layout->is_tied =
-        compute->model->has_tied_embeddings && args->pipeline_size > 1;
+    layout->is_tied = compute->images == NULL &&
+                      compute->model->has_tied_embeddings &&
+                      args->pipeline_size > 1;
     shared.modules = args->modules;
     status =
         make_schedule(layout, args, (uint32_t)most_steps(args, num_replicas),
@@ -570,6 +577,45 @@ static void choose_clipping(const struct pen__train_layout *layout,
                                                                          : 1;
 }
 
+/* A plan has stages of its own. */
+static pen_status check_stage_options(const struct pen__train_args *args,
+                                      struct pen_text *why)
+{
+    bool recomputes = args->recompute_stages != NULL;
+    if (args->plan == NULL || (!recomputes && args->stage_layers == NULL))
+        return PEN_OK;
+    pen_why(why, "--%s %s: %s has its own; leave the option out",
+            recomputes ? "recompute-stages" : "stage-layers",
+            recomputes ? args->recompute_stages : args->stage_layers,
+            args->plan);
+    return PEN_INVALID;
+}
+
+/* Else images are trained by one rank, which needs no schedule. */
+static bool has_stages(const struct pen__train_args *args)
+{
+    return args->pipeline_size > 1 || args->stage_layers != NULL;
+}
+
+/* Plans, profiles and recomputation are about text. */
+static pen_status check_images(const struct pen__train_args *args,
+                               struct pen_text *why)
+{
+    const char *option = NULL;
+    if (args->recompute_stages != NULL)
+        option = "recompute-stages";
+    else if (args->recompute != PEN_RECOMPUTE_NONE)
+        option = "recompute-granularity";
+    else if (args->plan != NULL)
+        option = "plan";
+    else if (args->profile != NULL && has_stages(args))
+        option = "profile";
+    if (option == NULL)
+        return PEN_OK;
+    pen_why(why, "--%s is for text models only; leave it out", option);
+    return PEN_INVALID;
+}
+
 pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                   struct pen__train_args *args,
                                   const struct pen_any_model *model,
@@ -581,18 +627,12 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                          .predicted_sec = (double)NAN,
                                          .num_ranks = num_ranks,
                                          .overlapping_steps = 1};
-    pen_status status = PEN_OK;
-    if (args->recompute_stages != NULL && args->plan != NULL) {
-        pen_why(why,
-                "--recompute-stages %s: %s has its own; leave the option out",
-                args->recompute_stages, args->plan);
-        return PEN_INVALID;
-    }
-    if (model->decoder == NULL && args->recompute_stages != NULL) {
-        pen_why(why, "--recompute-stages is for text models only");
-        return PEN_INVALID;
-    }
-    if (model->decoder == NULL) { /* the trainer has its own way for one rank */
+    pen_status status = check_stage_options(args, why);
+    if (status == PEN_OK && model->decoder == NULL)
+        status = check_images(args, why);
+    if (status != PEN_OK)
+        return status;
+    if (model->decoder == NULL && !has_stages(args)) {
         choose_clipping(layout, args);
         status = check_cures(layout, args, why);
         return status == PEN_OK ? check_sleep(layout, args, why) : status;
@@ -603,6 +643,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
     struct pen_compute compute = {
         .model = model->decoder,
         .profile = profile,
+        .images = model->images,
         .micro_batch = (uint32_t)args->micro_batch_size,
         .sequence = sequence,
         .is_bf16 = args->is_bf16,

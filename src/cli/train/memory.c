@@ -2,6 +2,7 @@
 
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "core/image_model_cost.h"
 #include "engine/newton_schulz.h"
 #include "host/memory_limit.h"
 #include "runtime/versions.h"
@@ -49,6 +50,27 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static void layer_cost(const struct pen__train_memory_question *question,
+                       uint32_t layer, const struct pen_workload *workload,
+                       struct pen_layer_cost *out)
+{
+    if (question->model->images != NULL)
+        pen_image_layer_cost(question->model->images, layer, workload, out);
+    else
+        pen_model_layer_cost(question->model->decoder, layer, workload, out);
+}
+
+/* What a micro-batch brings to a layer behind the first. */
+static double input_bytes(const struct pen__train_memory_question *question,
+                          uint32_t layer, const struct pen_workload *workload)
+{
+    struct pen_layer_cost before;
+    if (layer == 0)
+        return 0;
+    layer_cost(question, layer - 1, workload, &before);
+    return (double)before.output_bytes;
+}
+
 /*
  * Activations of one stage: what its row has in flight at once, and what all
  * micro-batches share: the hold of one layer, its gradients and, where it is
@@ -60,7 +82,6 @@ activation_bytes(const struct pen__train_memory_question *question,
                  const struct pen_stage_needs *needs)
 {
     const struct pen__train_args *args = question->args;
-    const struct pen_model *model = question->model->decoder;
     struct pen_workload workload = {.batch = args->micro_batch_size,
                                     .sequence = question->sample.num_ids,
                                     .element_bytes = args->is_bf16 ? 2 : 4,
@@ -70,9 +91,9 @@ activation_bytes(const struct pen__train_memory_question *question,
         struct pen_layer_cost kept, plain;
         workload.recompute = PEN_RECOMPUTE_NONE;
         workload.modules = args->modules;
-        pen_model_layer_cost(model, layers->first + i, &workload, &plain);
+        layer_cost(question, layers->first + i, &workload, &plain);
         workload.recompute = layers->recompute;
-        pen_model_layer_cost(model, layers->first + i, &workload, &kept);
+        layer_cost(question, layers->first + i, &workload, &kept);
         bytes += (double)kept.stash_bytes * needs->stashes +
                  (double)kept.hold_bytes * needs->holds;
         bool is_whole = layers->recompute == PEN_RECOMPUTE_FULL;
@@ -82,11 +103,9 @@ activation_bytes(const struct pen__train_memory_question *question,
                                              (double)kept.stash_bytes
                                        : (double)kept.again_bytes);
     }
-    double input = layers->first == 0
-                       ? 0
-                       : (double)(workload.batch * workload.sequence *
-                                  workload.element_bytes * model->hidden);
-    return bytes + needs->kept * input + hold + 2 * output + again;
+    return bytes +
+           needs->kept * input_bytes(question, layers->first, &workload) +
+           hold + 2 * output + again;
 }
 
 /*
@@ -125,8 +144,14 @@ static double state_bytes(const struct pen__train_memory_question *question,
                           const struct pen_layer_range *layers,
                           double per_parameter)
 {
-    return per_parameter * (double)pen_model_trained_parameters(
-                               question->model->decoder, layers);
+    const struct pen_image_model *images = question->model->images;
+    uint64_t sum = 0;
+    if (images == NULL)
+        return per_parameter * (double)pen_model_trained_parameters(
+                                   question->model->decoder, layers);
+    for (uint32_t i = 0; i < layers->count; i++)
+        sum += pen_image_layer_parameters(images, layers->first + i);
+    return per_parameter * (double)sum;
 }
 
 /*
@@ -181,7 +206,7 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
     bool is_idle = question->rank >= question->num_ranks;
     if (question->args->is_sleeping || is_idle)
         return 0;
-    if (question->model->decoder == NULL)
+    if (question->model->decoder == NULL && schedule == NULL)
         return (
             uint64_t)((double)pen_any_model_num_parameters(question->model) *
                       bytes_per_parameter(question, 1));

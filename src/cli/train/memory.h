@@ -20,7 +20,7 @@ struct pen__train_memory_question {
 /*
  * Bytes that this rank will take for parameters and their versions, gradients,
  * moments, activations and the snapshot of a checkpoint. Buffers for sums and
- * messages, and all activations of networks for images, are left out.
+ * messages are left out, and activations of networks for images in one process.
  */
 uint64_t pen__train_predict(const struct pen__train_memory_question *question);
 

@@ -123,6 +123,9 @@ static const struct pen__field fields[] = {
     TEXT("stage-replicas", "N,N", replicas_text,
          "ranks of each stage, which take micro-batches in turn; their sum is "
          "--pp, which may be left out; one each when not given"),
+    TEXT("stage-layers", "N,N", stage_layers,
+         "layers of each stage, embedding and head included; as even as they "
+         "can be when not given"),
     COUNT("vpp", chunks, 1, PEN_MAX_STAGES,
           "stages per rank, if the schedule allows a choice"),
     COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,

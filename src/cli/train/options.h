@@ -41,6 +41,7 @@ struct pen__train_args {
     const char *replicas_text;
     uint32_t replicas[PEN_MAX_REPLICATED]; /* ranks of each stage */
     uint32_t num_replicated;               /* 0: not given */
+    const char *stage_layers;              /* NULL: as even as they can be */
     const char *pipeline;                  /* name or file of the schedule */
     struct pen_cures cures;                /* of its delays */
     bool is_sharded;                       /* the optimizer, over replicas */

@@ -177,7 +177,7 @@ static pen_status make_layout(struct pen__training *training,
     uint32_t num_ranks = pen_transport_size(training->transport);
     pen_status status = pen__train_moves_read(&training->moves, &training->args,
                                               steps_before(training), why);
-    if (status == PEN_OK && training->pretrained.model.decoder != NULL)
+    if (status == PEN_OK)
         status = pen__train_take_sizes(&training->args, &num_ranks, why);
     if (status == PEN_OK)
         status = pen__train_replicas_init(

@@ -29,6 +29,7 @@ bool pen__recall_is_layout(const char *name)
                                          "num-virtual-stages-per-pipeline-rank",
                                          "vpp",
                                          "stage-replicas",
+                                         "stage-layers",
                                          "recompute-stages",
                                          "schedule",
                                          "plan",

@@ -6,14 +6,31 @@
 
 #include <inttypes.h>
 
-/* The trainer's own sums are of text: with images one process is a replica. */
+/* With images one process is a replica, unless there is a pipeline. */
 static bool has_method(const struct pen_sync_choice *choice,
+                       const struct pen__train_args *args,
                        const struct pen_any_model *model, uint32_t num_ranks)
 {
     return (choice->method->is & PEN_SYNC_IS_NATIVE) == 0 ||
            choice->compressor != NULL ||
            (model->images != NULL && num_ranks > 1 &&
-            choice->method->create != NULL);
+            args->pipeline_size == 1 && choice->method->create != NULL);
+}
+
+static pen_status check_images(const struct pen__train_replicas *replicas,
+                               const struct pen__train_args *args,
+                               const struct pen_any_model *model,
+                               struct pen_text *why)
+{
+    if (model->images == NULL || !replicas->has_method ||
+        args->pipeline_size == 1)
+        return PEN_OK;
+    pen_why(why,
+            "--sync %s trains an image model in one process per replica; leave "
+            "out --pipeline-model-parallel-size and --stage-replicas, or "
+            "--sync",
+            args->sync);
+    return PEN_INVALID;
 }
 
 static pen_status choose(struct pen__train_replicas *replicas,
@@ -26,8 +43,9 @@ static pen_status choose(struct pen__train_replicas *replicas,
         args->sync_options.count, args->compress, &replicas->choice, why);
     if (status != PEN_OK)
         return status;
-    replicas->has_method = has_method(&replicas->choice, model, num_ranks);
-    return PEN_OK;
+    replicas->has_method =
+        has_method(&replicas->choice, args, model, num_ranks);
+    return check_images(replicas, args, model, why);
 }
 
 /* Of text models the state is the weights; images have statistics, too. */

@@ -4,6 +4,7 @@
 #include "schedule/generators.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -118,4 +119,54 @@ pen_status pen__train_take_sizes(struct pen__train_args *args,
                             pen_mesh_num_replicas(&mesh), why);
     pen_schedule_free(schedule);
     return status;
+}
+
+/* ---- layers of each stage ---- */
+
+/* The next number of a list with commas; false where there is none. */
+static bool read_layers(const char **at, uint32_t *out)
+{
+    char *end;
+    if (**at < '0' || **at > '9')
+        return false;
+    unsigned long number = strtoul(*at, &end, 10);
+    if (number == 0 || number > PEN_MAX_STAGES ||
+        (*end != '\0' && (*end != ',' || end[1] == '\0')))
+        return false;
+    *out = (uint32_t)number;
+    *at = *end == ',' ? end + 1 : end;
+    return true;
+}
+
+pen_status pen__train_set_layers(const struct pen__train_args *args,
+                                 struct pen_layer_range *stages,
+                                 uint32_t num_stages, uint32_t num_layers,
+                                 struct pen_text *why)
+{
+    const char *at = args->stage_layers;
+    uint32_t count = 0;
+    uint64_t next = 0;
+    if (at == NULL)
+        return PEN_OK;
+    for (uint32_t number; *at != '\0'; count++) {
+        if (!read_layers(&at, &number)) {
+            pen_why(why,
+                    "--stage-layers %s: expected a number of layers for each "
+                    "stage with commas between them, as 13,3",
+                    args->stage_layers);
+            return PEN_INVALID;
+        }
+        if (count < num_stages) {
+            stages[count].first = (uint32_t)next;
+            stages[count].count = number;
+        }
+        next += number;
+    }
+    if (count == num_stages && next == num_layers)
+        return PEN_OK;
+    pen_why(why,
+            "--stage-layers %s has %u stages and %" PRIu64 " layers, but the "
+            "schedule has %u stages and the model %u layers",
+            args->stage_layers, count, next, num_stages, num_layers);
+    return PEN_INVALID;
 }

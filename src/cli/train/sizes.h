@@ -2,6 +2,7 @@
 #define PEN_CLI_TRAIN_SIZES_H
 
 #include "cli/train/options.h"
+#include "core/model_cost.h"
 
 /* Whether --schedule is a file, not a name of `penstock schedule list`. */
 bool pen__train_schedule_is_file(const char *text);
@@ -14,5 +15,14 @@ bool pen__train_schedule_is_file(const char *text);
  */
 pen_status pen__train_take_sizes(struct pen__train_args *args,
                                  uint32_t *num_ranks, struct pen_text *why);
+
+/*
+ * Cuts the layers of the stages as --stage-layers says, if given. There must be
+ * a number for each stage, and all layers of the model in a stage.
+ */
+pen_status pen__train_set_layers(const struct pen__train_args *args,
+                                 struct pen_layer_range *stages,
+                                 uint32_t num_stages, uint32_t num_layers,
+                                 struct pen_text *why);
 
 #endif
