@@ -109,6 +109,7 @@ static pen_status find_splits(struct solver *solver)
         const struct pen_split_node *node = &solver->graph->nodes[i];
         struct pen_pase_split at = {{0}};
         uint32_t count = list_splits(node, 0, devices, &at, NULL);
+        PEN_BUG_UNLESS(count > 0);
         layer->num_splits = count;
         if (count > UINT16_MAX) {
             pen_why(solver->why,
@@ -139,6 +140,7 @@ static struct pair *find_pair(struct solver *solver, uint32_t from, uint32_t to)
     struct pair *pair = &solver->pairs[solver->num_pairs++];
     size_t size =
         (size_t)solver->layers[from].num_splits * solver->layers[to].num_splits;
+    PEN_BUG_UNLESS(size > 0);
     *pair = (struct pair){from, to, calloc(size, sizeof *pair->sec)};
     return pair;
 }

@@ -63,7 +63,8 @@ static size_t copy_all(const struct pen__island_kept *kept, enum copying how,
                        char *bytes)
 {
     const struct pen_sync_setting *setting = kept->setting;
-    struct cursor at = {how, bytes, 0};
+    struct cursor at = {.how = how};
+    at.bytes = bytes;
     for (size_t i = 0; i < setting->num_tensors; i++) {
         const struct pen_sync_tensor *tensor = &setting->tensors[i];
         for (int which = 0; which < 2; which++)

@@ -252,6 +252,7 @@ static size_t bytes_of(const struct move *move, uint32_t tensor)
 static uint32_t num_copies(const struct move *move, uint32_t tensor,
                            uint32_t part, uint32_t rank)
 {
+    PEN_BUG_UNLESS(move->contents.tensors != NULL);
     const struct pen_checkpoint_tensor *kept =
         &move->contents.tensors[move->packed[tensor]];
     if (rank == move->rank ||

@@ -302,9 +302,11 @@ static void attention_forward(struct pen_engine *engine,
 }
 
 /* Sums of keys or values in float, from the first key of a block on. */
-static struct matrices of_sums(const struct pen__attention_sizes *block,
-                               const struct pen_attention *attention,
-                               float *sums)
+static struct matrices of_sums(
+    const struct pen__attention_sizes *block,
+    const struct pen_attention *attention,
+    /* NOLINTNEXTLINE(readability-non-const-parameter): kernels write there */
+    float *sums)
 {
     long width = (long)(attention->kv_heads * attention->head_size);
     return (struct matrices){.at = sums + block->first_key * width,

@@ -34,10 +34,11 @@ static struct span span_at(const struct pen_engine *engine,
                                        pen_precision_bytes(engine->dtype)};
 }
 
-static void finish_span(struct pen_engine *engine,
-                        const struct pen_cross_entropy *entropy,
-                        const struct span *span, bool with_gradient,
-                        double *loss)
+static void finish_span(
+    struct pen_engine *engine, const struct pen_cross_entropy *entropy,
+    const struct span *span, bool with_gradient,
+    /* NOLINTNEXTLINE(readability-non-const-parameter): kernels write there */
+    double *loss)
 {
     struct pen__device_fixed *fixed = pen__device_of(engine)->fixed;
     struct pen__entropy_sizes sizes = sizes_of(entropy, span->rows);

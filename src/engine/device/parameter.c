@@ -232,8 +232,10 @@ static void gradient_swap(struct pen_engine *engine,
     parameter->second = first;
 }
 
-static void gradient_sum_squares(struct pen_engine *engine,
-                                 struct pen_parameter *parameter, double *sum)
+static void gradient_sum_squares(
+    struct pen_engine *engine, struct pen_parameter *parameter,
+    /* NOLINTNEXTLINE(readability-non-const-parameter): kernels write there */
+    double *sum)
 {
     struct pen__device_fixed *fixed = pen__device_of(engine)->fixed;
     const struct pen__sum_sizes squares = {.count = (long)parameter->count};
